@@ -1,0 +1,38 @@
+"""What can go wrong, as one small tree.
+
+TorchProfError
+├── CaptureError          a recording could not be started, stopped or saved
+│   └── ProfilerBusyError another profiler is already running in this process
+├── IngestError           a file could not be read as a trace
+│   └── NotATraceError    the file is something else; the message names what
+└── OptionsError          options exclude each other or are out of range
+
+Oddities *inside* a trace are not exceptions: they are counted as ``meta.Problem`` and shown in the report.
+The user's own exception never becomes one of these.
+"""
+
+from __future__ import annotations
+
+
+class TorchProfError(Exception):
+    """Base of every error that torchprof-magic raises on its own account."""
+
+
+class CaptureError(TorchProfError):
+    """A recording could not be started, stopped or saved."""
+
+
+class ProfilerBusyError(CaptureError):
+    """Another profiler is already running; torch cannot nest them without losing data."""
+
+
+class IngestError(TorchProfError):
+    """A file could not be read as a trace; the message says what happened and what to do."""
+
+
+class NotATraceError(IngestError):
+    """The file is readable but is something other than a Kineto trace."""
+
+
+class OptionsError(TorchProfError, ValueError):
+    """Options exclude each other or are out of range; nothing was run."""

@@ -1,0 +1,76 @@
+"""What is known about a run besides its events: where it came from, and what went wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Severity = Literal["info", "warning", "data_loss"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One kind of oddity, counted.
+
+    ``code`` is stable and dotted (``chrome.unclosed_event``), ``message`` says what happened and what was lost,
+    ``fix`` says what to do about it.
+    """
+
+    code: str
+    severity: Severity
+    count: int
+    message: str
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepMark:
+    """One step as the stepping saw it: torch's step number, the cycle it was recorded in, and if it ended."""
+
+    number: int
+    cycle: int
+    is_complete: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellSource:
+    """The cell that ran, kept because the kernel may die and the cell may be edited.
+
+    ``label`` is what a traceback would show (``In [4]``); ``filename`` is the name that code objects carry.
+    """
+
+    label: str
+    filename: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stepping:
+    """What ended each step: ``how`` is one of ``loop``, ``optimizer``, ``manual``, ``cell``."""
+
+    how: str
+    line: int | None = None
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meta:
+    """Where a trace came from and on what it ran. Empty strings and ``None`` mean: not known.
+
+    ``start_unix_ns`` is the wall clock of time 0 of every ``*_ns`` column, in ns since 1970.
+    """
+
+    title: str = ""
+    start_unix_ns: int = 0
+    torch_version: str = ""
+    device_names: tuple[str, ...] = ()
+    rank: int | None = None
+    world_size: int | None = None
+    has_shapes: bool = False
+    has_stacks: bool = False
+    has_memory: bool = False
+    cell: CellSource | None = None
+    stepping: Stepping | None = None
+    recorded_steps: tuple[StepMark, ...] = ()
+    is_partial: bool = False
+    extra: tuple[tuple[str, str], ...] = field(default=())

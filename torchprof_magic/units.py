@@ -1,0 +1,44 @@
+"""How are nanoseconds, bytes and counts written for people? Three significant digits, decimal units."""
+
+from __future__ import annotations
+
+_TIME_STEPS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+_BYTE_STEPS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
+
+
+def format_ns(value_ns: float) -> str:
+    """Return a duration with three significant digits, such as ``222 ms`` or ``3.04 µs``."""
+    return _scaled(value_ns, _TIME_STEPS)
+
+
+def format_bytes(value_bytes: float) -> str:
+    """Return a size with three significant digits in decimal units, such as ``2.09 GB``."""
+    return _scaled(value_bytes, _BYTE_STEPS)
+
+
+def format_count(value: float) -> str:
+    """Return a whole number with thousands separators, such as ``40,573``."""
+    return f"{value:,.0f}"
+
+
+def format_ratio(value: float) -> str:
+    """Return a ratio (0–1) as a percentage with three significant digits at most, such as ``23.4 %``."""
+    return f"{_significant(value * 100)} %"
+
+
+def _scaled(value: float, steps: tuple[tuple[float, str], ...]) -> str:
+    # Rounding can carry into the next unit (999.6 ns is 1 µs), so compare what would be printed.
+    for factor, unit in steps:
+        if abs(value) >= factor * 0.9995:
+            return f"{_significant(value / factor)} {unit}"
+    smallest = steps[-1][1]
+    return f"{_significant(value)} {smallest}" if value else f"0 {smallest}"
+
+
+def _significant(value: float) -> str:
+    magnitude = abs(value)
+    for bound, digits in ((9.995, 2), (99.95, 1)):
+        if magnitude < bound:
+            text = f"{value:.{digits}f}"
+            return text.rstrip("0").rstrip(".") if float(text) == round(value) else text
+    return f"{value:,.0f}"
