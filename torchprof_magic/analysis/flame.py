@@ -1,0 +1,212 @@
+"""Which call paths does the time go through, from Python down to kernels?"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from torchprof_magic.analysis.ops import enclosing_op
+from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
+from torchprof_magic.intervals import NO_PARENT, IntArray, nest, self_time
+from torchprof_magic.shapes import Tree, Weight
+from torchprof_magic.trace import DEVICE_CATEGORIES, Trace
+
+KINDS = ("root", "annotation", "op", "python", "runtime", "kernel")
+KIND = pl.Enum(KINDS)
+_KIND_OF = {
+    "user_annotation": "annotation",
+    "cpu_op": "op",
+    "python_function": "python",
+    "runtime": "runtime",
+    "kernel": "kernel",
+    "memcpy": "kernel",
+    "memset": "kernel",
+}
+
+# Frames of the notebook machinery and of the profiler itself stand around every cell and say nothing about it.
+_PLUMBING = (
+    r"(^|/)(IPython|ipykernel|traitlets|tornado|asyncio|torchprof_magic)/|^runpy\.py|^<frozen runpy>"
+    r"|(^|/)torch/profiler/|^torch/autograd/profiler\.py|^(asyncio|concurrent)/|^threading\.py\(\d+\): (_bootstrap|run)"
+)
+ROOT_NAME = "all"
+
+
+class _Calls(NamedTuple):
+    """Every event that gets a box, with the box around it; rows stand after their parents."""
+
+    name: pl.Series
+    kind: npt.NDArray[np.int64]
+    phase: npt.NDArray[np.int64]
+    parent: IntArray
+    self_cpu_ns: IntArray
+    self_device_ns: IntArray
+
+
+def flame_tree(trace: Trace) -> Tree:
+    """Return the call tree of all threads, equal paths merged, widest first.
+
+    Kernels, copies and fills hang under the op that launched them. Weights are ns: ``cpu`` is host time, ``device``
+    the summed time of device work.
+    """
+    calls = _calls(trace)
+    path, first = _merge_paths(calls)
+    frame = _summed(calls, path, first)
+    weights = (Weight(name="cpu_ns", title="CPU", unit="ns"), Weight(name="calls", title="Calls", unit="count"))
+    if trace.has_device:
+        weights = (weights[0], Weight(name="device_ns", title="Device", unit="ns"), weights[1])
+    return Tree(frame=_in_preorder(frame), weights=weights)
+
+
+def _calls(trace: Trace) -> _Calls:
+    host, device = _visible_host_rows(trace), _device_rows(trace)
+    events = trace.events
+    lane, start, dur = (events[name].to_numpy().astype(np.int64)[host] for name in ("lane", "start_ns", "dur_ns"))
+    host_parent, _, _ = nest(lane, start, dur)
+    rows = np.concatenate((host, device))
+    name = events["name"].cast(pl.String)[rows].str.replace(r"^ProfilerStep#.*$", "ProfilerStep")
+    kind = events["category"][rows].cast(pl.String).replace_strict(_KIND_OF, return_dtype=pl.String)
+    nothing = np.zeros(len(device), np.int64)
+    return _Calls(
+        name=name,
+        kind=kind.cast(KIND).to_physical().to_numpy().astype(np.int64),
+        phase=phase_of_events(trace)[rows],
+        parent=np.concatenate((host_parent, _launching_box(trace, host, device))),
+        self_cpu_ns=np.concatenate((np.maximum(self_time(host_parent, dur), 0), nothing)),
+        self_device_ns=np.concatenate((np.zeros(len(host), np.int64), events["dur_ns"].to_numpy()[device])),
+    )
+
+
+def _visible_host_rows(trace: Trace) -> IntArray:
+    """Return the rows of host events that are part of the user's program; runtime calls stay with their op."""
+    name, category = pl.col("name").cast(pl.String), pl.col("category")
+    is_plumbing = (category == "python_function") & name.str.contains(_PLUMBING)
+    is_shown = category.is_in(("cpu_op", "user_annotation", "python_function")) & ~is_plumbing
+    return np.flatnonzero(trace.events.select(is_shown.alias("shown"))["shown"].to_numpy())
+
+
+def _device_rows(trace: Trace) -> IntArray:
+    return np.flatnonzero(trace.events["category"].is_in(DEVICE_CATEGORIES).to_numpy())
+
+
+def _launching_box(trace: Trace, host: IntArray, device: IntArray) -> IntArray:
+    """Return for each device event the index into ``host`` of the innermost box around its launch, or -1."""
+    launches = trace.flows.filter(pl.col("kind") == "launch")
+    source = np.full(trace.events.height, NO_PARENT, np.int64)
+    source[launches["target"].to_numpy()] = launches["source"].to_numpy()
+    return enclosing_op(trace, source[device], host)
+
+
+def _merge_paths(calls: _Calls) -> tuple[IntArray, IntArray]:
+    """Return each call's path number and the first call of each path; one turn a level of nesting.
+
+    Two calls share a path when their names and kinds are equal and their parents share a path. Numbers grow with
+    depth, so a path's parent has a smaller one.
+    """
+    name = calls.name.cast(pl.Categorical).to_physical().to_numpy().astype(np.int64)
+    label = np.unique(name * len(KINDS) + calls.kind, return_inverse=True)[1]
+    width = int(label.max()) + 1 if len(label) else 1
+    depth = _depths(calls.parent)
+    path, first, used = np.full(len(label), NO_PARENT, np.int64), [], 0
+    order = np.argsort(depth, kind="stable")
+    bounds = np.searchsorted(depth[order], np.arange((int(depth.max()) if len(depth) else -1) + 2))
+    for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
+        rows = order[begin:end]
+        above = np.where(calls.parent[rows] >= 0, path[calls.parent[rows]], NO_PARENT)
+        keys, where, inverse = np.unique((above + 1) * width + label[rows], return_index=True, return_inverse=True)
+        path[rows] = used + inverse
+        first.append(rows[where])
+        used += len(keys)
+    return path, np.concatenate(first) if first else np.empty(0, np.int64)
+
+
+def _depths(parent: IntArray) -> IntArray:
+    depth = np.zeros(len(parent), np.int64)
+    at = parent.copy()
+    while True:  # one turn a level of nesting
+        is_open = at >= 0
+        if not is_open.any():
+            return depth
+        depth += is_open
+        at = np.where(is_open, parent[at], NO_PARENT)
+
+
+def _summed(calls: _Calls, path: IntArray, first: IntArray) -> pl.DataFrame:
+    """Return one row a path: what it is, the path above it, and its own weights; row 0 is the root."""
+    count = len(first)
+    parent_call = calls.parent[first]
+    parent = np.where(parent_call >= 0, path[parent_call] + 1, 0)
+
+    def total(values: IntArray) -> IntArray:
+        return np.bincount(path, weights=values, minlength=count).astype(np.int64)
+
+    name = calls.name[first]
+    return pl.DataFrame(
+        {
+            "name": pl.concat([pl.Series([ROOT_NAME]), name]),
+            "parent": np.concatenate(([NO_PARENT], parent)),
+            "kind": np.concatenate(([KINDS.index("root")], calls.kind[first])),
+            "phase": np.concatenate(([PHASES.index("other")], _main_phase(calls, path, count))),
+            "self_cpu_ns": np.concatenate(([0], total(calls.self_cpu_ns))),
+            "self_device_ns": np.concatenate(([0], total(calls.self_device_ns))),
+            "self_calls": np.concatenate(([0], np.bincount(path, minlength=count))),
+        }
+    )
+
+
+def _main_phase(calls: _Calls, path: IntArray, count: int) -> IntArray:
+    """Return the phase in which each path spent most of its own time."""
+    weight = calls.self_cpu_ns + calls.self_device_ns + 1
+    table = np.bincount(path * len(PHASES) + calls.phase, weights=weight, minlength=count * len(PHASES))
+    return table.reshape(count, len(PHASES)).argmax(axis=1)
+
+
+def _in_preorder(frame: pl.DataFrame) -> pl.DataFrame:
+    """Add totals and order the rows so that every box is followed by what is inside, widest first."""
+    parent = frame["parent"].to_numpy()
+    depth = _depths(parent)
+    totals = {}
+    for weight in ("cpu_ns", "device_ns", "calls"):
+        totals[weight] = _rolled_up(frame[f"self_{weight}"].to_numpy(), parent, depth)
+    boxes = _rolled_up(np.ones(len(parent), np.int64), parent, depth)
+    siblings = np.lexsort((-totals["device_ns"], -totals["cpu_ns"], parent))
+    position = _preorder_positions(parent, depth, boxes, siblings)
+    order = np.argsort(position)
+    columns = [pl.Series(f"total_{name}", values).cast(pl.Float64) for name, values in totals.items()]
+    frame = frame.with_columns(*columns)[order]
+    moved = np.where(frame["parent"].to_numpy() >= 0, position[np.maximum(frame["parent"].to_numpy(), 0)], NO_PARENT)
+    return frame.select(
+        pl.Series("parent", moved, dtype=pl.Int32),
+        pl.col("name").cast(pl.Categorical),
+        _named(pl.col("kind"), KINDS, KIND),
+        _named(pl.col("phase"), PHASES, PHASE),
+        *(pl.col(f"{part}_{name}").cast(pl.Float64) for name in totals for part in ("self", "total")),
+    )
+
+
+def _named(code: pl.Expr, names: tuple[str, ...], dtype: pl.Enum) -> pl.Expr:
+    return code.replace_strict(dict(enumerate(names)), return_dtype=pl.String).cast(dtype)
+
+
+def _rolled_up(values: IntArray, parent: IntArray, depth: IntArray) -> IntArray:
+    total = values.astype(np.int64)
+    for level in range(int(depth.max()), 0, -1):
+        rows = np.flatnonzero(depth == level)
+        np.add.at(total, parent[rows], total[rows])
+    return total
+
+
+def _preorder_positions(parent: IntArray, depth: IntArray, boxes: IntArray, siblings: IntArray) -> IntArray:
+    """Return each row's place: its parent's place, plus one, plus the boxes of the siblings before it."""
+    before = np.cumsum(boxes[siblings]) - boxes[siblings]
+    is_first = np.concatenate(([True], parent[siblings][1:] != parent[siblings][:-1]))
+    group_start = np.maximum.accumulate(np.where(is_first, np.arange(len(siblings)), 0))
+    offset = np.empty(len(parent), np.int64)
+    offset[siblings] = before - before[group_start]
+    position = np.zeros(len(parent), np.int64)
+    for level in range(1, int(depth.max()) + 1):
+        rows = np.flatnonzero(depth == level)
+        position[rows] = position[parent[rows]] + 1 + offset[rows]
+    return position

@@ -1,0 +1,72 @@
+"""How much memory was in use on each device, when, and what was the peak?"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from torchprof_magic.shapes import Column, Mark, Series
+from torchprof_magic.trace import Trace
+from torchprof_magic.units import format_bytes
+
+BANDS = (
+    Column(
+        name="allocated_bytes",
+        title="Allocated",
+        unit="bytes",
+        definition="Bytes that live tensors hold, as the allocator reports them. The CPU is counted from the start of "
+        "the recording; where a file has no totals, allocations are summed up from there.",
+    ),
+    Column(
+        name="reserved_bytes",
+        title="Reserved",
+        unit="bytes",
+        definition="Bytes that the caching allocator holds from the device, used or not.",
+    ),
+)
+
+
+def memory_series(trace: Trace) -> Series:
+    """Return the allocated and reserved bytes of every device over time, with each device's peak and the steps."""
+    frame = (
+        trace.memory.sort("time_ns", maintain_order=True)
+        .with_columns(_allocated().alias("allocated_bytes"))
+        .select(pl.col("device").alias("lane"), "time_ns", "allocated_bytes", "reserved_bytes")
+    )
+    # A reserved size of 0 beside allocated bytes means that this allocator (the CPU's) keeps no reserve.
+    has_reserve = (pl.col("reserved_bytes") > 0).any().over("lane")
+    frame = frame.with_columns(pl.when(has_reserve).then(pl.col("reserved_bytes")).alias("reserved_bytes"))
+    # Accelerators come first: their memory is what runs out.
+    frame = frame.sort(pl.col("lane") == "cpu", "lane", "time_ns", maintain_order=True)
+    bands = BANDS if frame["reserved_bytes"].is_not_null().any() else BANDS[:1]
+    return Series(frame=frame, bands=bands, marks=(*_peaks(frame), *_step_marks(trace, frame)))
+
+
+def memory_peaks(series: Series) -> list[Mark]:
+    """Return the peak of every device."""
+    return [mark for mark in series.marks if mark.kind == "peak"]
+
+
+def _allocated() -> pl.Expr:
+    """The allocator's own total, or the running sum of a device whose rows have none."""
+    running = pl.col("delta_bytes").cum_sum().over("device")
+    has_totals = pl.col("allocated_bytes").is_not_null().all().over("device")
+    return pl.when(has_totals).then(pl.col("allocated_bytes")).otherwise(running)
+
+
+def _peaks(frame: pl.DataFrame) -> list[Mark]:
+    marks = []
+    for (lane,), rows in frame.group_by("lane", maintain_order=True):
+        index = rows["allocated_bytes"].arg_max()
+        if index is None:
+            continue
+        peak, time_ns = rows["allocated_bytes"][index], rows["time_ns"][index]
+        marks.append(Mark(lane=str(lane), time_ns=time_ns, label=f"peak {format_bytes(peak)}", kind="peak"))
+    return marks
+
+
+def _step_marks(trace: Trace, frame: pl.DataFrame) -> list[Mark]:
+    lanes = frame["lane"].unique(maintain_order=True)
+    steps = trace.steps.select("number", "start_ns").rows()
+    return [
+        Mark(lane=lane, time_ns=start, label=f"step {number}", kind="step") for lane in lanes for number, start in steps
+    ]

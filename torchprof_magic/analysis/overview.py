@@ -1,0 +1,112 @@
+"""What are the few numbers that everybody asks for first?"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.analysis.memory import memory_series
+from torchprof_magic.analysis.ops import ops_table
+from torchprof_magic.analysis.phases import PHASES
+from torchprof_magic.analysis.steps import device_intervals, steps_table
+from torchprof_magic.intervals import union_ns
+from torchprof_magic.shapes import Column, Table
+from torchprof_magic.trace import DEVICE_CATEGORIES, Trace
+
+COLUMNS = (
+    Column(name="section", title="Section", unit="text", definition="What the fact is about."),
+    Column(name="label", title="Fact", unit="text", definition="Name of the fact."),
+    Column(name="value", title="Value", unit="count", definition="The number, in the unit of its row."),
+    Column(name="unit", title="Unit", unit="text", definition="What the value is measured in."),
+    Column(name="note", title="Note", unit="text", definition="How the number is defined or what it is compared with."),
+    Column(name="op", title="Op", unit="code", definition="The op that the fact is about."),
+)
+_SCHEMA = {name: pl.String for name in ("section", "label", "unit", "note", "op")} | {"value": pl.Float64}
+TOP_OPS = 8
+
+
+class _Fact(NamedTuple):
+    section: str
+    label: str
+    value: float
+    unit: str
+    note: str = ""
+    op: str = ""
+
+
+def overview_table(trace: Trace) -> Table:
+    """Return the headline facts in reading order: steps, phases, device, top ops, memory, recording."""
+    facts = [*_steps(trace), *_device(trace), *_top_ops(trace), *_memory(trace), *_recording(trace)]
+    rows = [fact._asdict() for fact in facts]
+    frame = pl.DataFrame(rows, schema={column.name: _SCHEMA[column.name] for column in COLUMNS})
+    return Table(frame=frame, columns=COLUMNS)
+
+
+def _steps(trace: Trace) -> list[_Fact]:
+    steps = steps_table(trace).frame.filter(pl.col("complete"))
+    if steps.height == 0:
+        return []
+    dur = steps["dur_ns"].to_numpy()
+    facts = [_Fact("Steps", "Mean step", float(dur.mean()), "ns", _counted(steps.height, "complete step"))]
+    if steps.height > 1:
+        facts.append(_Fact("Steps", "Slowest step", float(dur.max()), "ns", f"step {steps['number'][int(dur.argmax())]}"))
+        facts.append(_Fact("Steps", "Spread", float(np.std(dur) / dur.mean()), "ratio", "standard deviation over mean"))
+    for phase in PHASES:
+        mean = float(steps[f"{phase}_ns"].mean() or 0)  # type: ignore[arg-type]
+        if mean:
+            facts.append(_Fact("Time in a step", phase, mean, "ns", f"{mean / dur.mean() * 100:.1f} % of the step"))
+    return facts
+
+
+def _device(trace: Trace) -> list[_Fact]:
+    facts = []
+    for device, start, end in device_intervals(trace):
+        window = int(end.max() - start.min())
+        busy = union_ns(start, end)
+        section = f"Device {device}"
+        facts.append(_Fact(section, "Busy", float(busy), "ns", "at least one kernel, copy or fill running"))
+        facts.append(_Fact(section, "Busy share", busy / max(window, 1), "ratio", "of first start to last end"))
+        facts.append(_Fact(section, "Summed work", float((end - start).sum()), "ns", "streams added up"))
+    return facts
+
+
+def _top_ops(trace: Trace) -> list[_Fact]:
+    table = ops_table(trace)
+    by = table.sort_by or "self_cpu_ns"
+    where = "device" if by == "self_device_ns" else "CPU"
+    rows = table.frame.filter(pl.col(by) > 0).head(TOP_OPS)
+    whole = float(table.frame[by].sum() or 1)
+    return [
+        _Fact(f"Top ops by self {where} time", row["name"], float(row[by]), "ns", _share(row, by, whole), row["name"])
+        for row in rows.to_dicts()
+    ]
+
+
+def _share(row: dict[str, float], by: str, whole: float) -> str:
+    return f"{row[by] / whole * 100:.1f} % · {_counted(row['calls'], 'call')}"
+
+
+def _memory(trace: Trace) -> list[_Fact]:
+    frame = memory_series(trace).frame
+    facts = []
+    for (lane,), rows in frame.group_by("lane", maintain_order=True):
+        facts.append(_Fact("Memory", f"Peak on {lane}", float(rows["allocated_bytes"].max() or 0), "bytes"))  # type: ignore[arg-type]
+        if (reserved := rows["reserved_bytes"].max()) is not None:
+            facts.append(_Fact("Memory", f"Reserved on {lane}", float(reserved), "bytes"))  # type: ignore[arg-type]
+    return facts
+
+
+def _recording(trace: Trace) -> list[_Fact]:
+    events = trace.events
+    facts = [_Fact("Recording", "Events", float(events.height), "count")]
+    threads = trace.lanes.filter(pl.col("kind") == "thread").height
+    facts.append(_Fact("Recording", "Threads", float(threads), "count"))
+    if work := events.filter(pl.col("category").is_in(DEVICE_CATEGORIES)).height:
+        facts.append(_Fact("Recording", "Kernels, copies and fills", float(work), "count"))
+    return facts
+
+
+def _counted(count: float, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

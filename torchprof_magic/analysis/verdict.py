@@ -1,0 +1,155 @@
+"""In one sentence: what limits this program, and by which evidence?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+
+from torchprof_magic.analysis.ops import ops_table
+from torchprof_magic.analysis.steps import steps_table
+from torchprof_magic.trace import Trace
+from torchprof_magic.units import format_count, format_ns, format_ratio
+
+# A share of a step below which something is not called the limit.
+STARVED_DEVICE = 0.6  # the device is busy for less than this: it waits for the host
+LOUD_COMMUNICATION = 0.25
+LOUD_DATA = 0.25
+LOUD_PYTHON = 0.4
+LOUD_OPTIMIZER = 0.35
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A piece of running text; ``code`` pieces are names and are shown as such."""
+
+    text: str
+    style: Literal["", "strong", "code"] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What limits the program, as a title and a sentence of evidence."""
+
+    title: str
+    text: tuple[Span, ...]
+
+    def __str__(self) -> str:
+        return f"{self.title}. {''.join(span.text for span in self.text)}"
+
+
+def find_verdict(trace: Trace) -> Verdict:
+    """Return what limits the recorded steps, or what is missing to tell."""
+    ops = ops_table(trace).frame
+    if ops.height == 0:
+        return _say("Nothing recorded", "No torch op ran while the recording was on.")
+    steps = steps_table(trace).frame
+    if steps.height == 0:
+        return _without_steps(ops, trace)
+    whole = float(steps["dur_ns"].sum() or 1)
+    shares = {name: float(steps[f"{name}_ns"].sum()) / whole for name in ("communication", "data", "other", "optimizer")}
+    if shares["data"] > LOUD_DATA:
+        return _phase("Data-bound", "data", shares["data"], steps, "Loading data takes ", "; more DataLoader workers help.")
+    if trace.has_device:
+        return _with_device(trace, ops, steps, shares, whole)
+    if shares["communication"] > LOUD_COMMUNICATION:
+        return _phase("Communication-bound", "communication", shares["communication"], steps, "Collectives take ", ".")
+    if shares["other"] > LOUD_PYTHON:
+        return _python_bound(trace, steps, shares["other"])
+    if shares["optimizer"] > LOUD_OPTIMIZER:
+        return _phase("Optimizer-bound", "optimizer", shares["optimizer"], steps, "The optimizer takes ", ".")
+    return _compute_bound(ops, "self_cpu_ns", "CPU")
+
+
+def _with_device(
+    trace: Trace, ops: pl.DataFrame, steps: pl.DataFrame, shares: dict[str, float], whole: float
+) -> Verdict:
+    busy = float(steps["device_busy_ns"].sum()) / whole
+    if busy >= STARVED_DEVICE:
+        return _compute_bound(ops, "self_device_ns", "device")
+    kernels = trace.events.filter(pl.col("category") == "kernel").height / steps.height
+    return Verdict(
+        title="Host-bound",
+        text=(
+            Span(text="The device is busy "),
+            Span(text=f"{_mean(steps, 'device_busy_ns')} of {_mean(steps, 'dur_ns')}", style="strong"),
+            Span(text=f" a step ({format_ratio(busy)}) and waits for the host otherwise. Most host time is in "),
+            *_top_ops(ops, "self_cpu_ns"),
+            Span(text=f"; {format_count(kernels)} kernels a step."),
+        ),
+    )
+
+
+def _compute_bound(ops: pl.DataFrame, by: str, where: str) -> Verdict:
+    total = float(ops[by].sum() or 1)
+    top = ops.sort(by, descending=True).row(0, named=True)
+    return Verdict(
+        title="Compute-bound" if where == "device" else "Bound by CPU ops",
+        text=(
+            Span(text=top["name"], style="code"),
+            Span(text=" takes "),
+            Span(text=f"{format_ratio(top[by] / total)} of {where} time", style="strong"),
+            Span(text=f" ({format_ns(top[by])} in {format_count(top['calls'])} calls)"),
+            *_followed_by(ops, by, top["name"]),
+        ),
+    )
+
+
+def _followed_by(ops: pl.DataFrame, by: str, first: str) -> tuple[Span, ...]:
+    others = ops.filter((pl.col("name") != first) & (pl.col(by) > 0)).sort(by, descending=True).head(2)
+    if others.height == 0:
+        return (Span(text="."),)
+    return (Span(text=", then "), *_joined(others["name"].to_list()), Span(text="."))
+
+
+def _python_bound(trace: Trace, steps: pl.DataFrame, share: float) -> Verdict:
+    ops = trace.events.filter((pl.col("category") == "cpu_op") & pl.col("step").is_not_null()).height
+    return Verdict(
+        title="Python-bound",
+        text=(
+            Span(text="No op runs for "),
+            Span(text=f"{_mean(steps, 'other_ns')} of {_mean(steps, 'dur_ns')}", style="strong"),
+            Span(text=f" a step ({format_ratio(share)}): time goes to Python between {format_count(ops / steps.height)} ops. "),
+            Span(text="Record with "),
+            Span(text="--stack", style="code"),
+            Span(text=" to see which functions."),
+        ),
+    )
+
+
+def _phase(title: str, phase: str, share: float, steps: pl.DataFrame, before: str, after: str) -> Verdict:
+    amount = f"{_mean(steps, f'{phase}_ns')} of {_mean(steps, 'dur_ns')}"
+    return Verdict(
+        title=title,
+        text=(
+            Span(text=before),
+            Span(text=amount, style="strong"),
+            Span(text=f" a step ({format_ratio(share)}){after}"),
+        ),
+    )
+
+
+def _without_steps(ops: pl.DataFrame, trace: Trace) -> Verdict:
+    by, where = ("self_device_ns", "device") if trace.has_device else ("self_cpu_ns", "CPU")
+    return _compute_bound(ops, by, where)
+
+
+def _top_ops(ops: pl.DataFrame, by: str) -> tuple[Span, ...]:
+    names = ops.filter(pl.col("kind") == "cpu_op").sort(by, descending=True)["name"].head(2).to_list()
+    return _joined(names or ops["name"].head(1).to_list())
+
+
+def _joined(names: list[str]) -> tuple[Span, ...]:
+    spans = [Span(text=names[0], style="code")]
+    for name in names[1:]:
+        spans += [Span(text=" and "), Span(text=name, style="code")]
+    return tuple(spans)
+
+
+def _mean(steps: pl.DataFrame, column: str) -> str:
+    return format_ns(float(steps[column].mean() or 0))  # type: ignore[arg-type]
+
+
+def _say(title: str, text: str) -> Verdict:
+    return Verdict(title=title, text=(Span(text=text),))

@@ -1,0 +1,1 @@
+"""A trace or a page becomes a file for someone else."""

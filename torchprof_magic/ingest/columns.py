@@ -1,0 +1,40 @@
+"""How do lists of JSON values become exact columns?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+from msgspec import Raw
+
+
+def exact_ns(texts: Sequence[Raw]) -> pl.Series:
+    """Return µs written as JSON numbers (or strings) as int64 ns, exactly; null where it is no number.
+
+    Kineto writes µs with three decimals since 2024. A float64 near 4.4e12 µs has steps of 0.98 ns, so going through
+    float makes children outlive parents; decimals do not.
+    """
+    text = pl.Series([bytes(raw) for raw in texts], dtype=pl.Binary).cast(pl.String)
+    micros = text.str.strip_chars('"').cast(pl.Decimal(38, 3), strict=False)
+    return (micros * 1000).cast(pl.Int64, strict=False)
+
+
+def integers(values: Sequence[object], dtype: type[pl.DataType] = pl.Int64) -> pl.Series:
+    """Return ids and sizes as integers; null where the value is absent or no integer."""
+    try:
+        return pl.Series(values, dtype=dtype)
+    except (TypeError, OverflowError, pl.exceptions.PolarsError):
+        # One string among the numbers (some vendors do that): go through text, slower.
+        text = pl.Series([None if value is None else str(value) for value in values], dtype=pl.String)
+        return text.cast(dtype, strict=False)
+
+
+def labels(values: Sequence[object]) -> pl.Series:
+    """Return pids, tids and names as text; ``25738`` and ``"25738"`` are the same label."""
+    return pl.Series(["" if value is None else str(value) for value in values], dtype=pl.String)
+
+
+def raw_text(values: Sequence[Raw]) -> pl.Series:
+    """Return JSON fragments as text, null where absent. They repeat a lot, so they are kept as categories."""
+    text = pl.Series([bytes(raw) or None for raw in values], dtype=pl.Binary).cast(pl.String)
+    return text.cast(pl.Categorical)

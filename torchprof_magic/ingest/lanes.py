@@ -1,0 +1,56 @@
+"""On which thread or stream did each event happen?"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from torchprof_magic.trace import DEVICE_CATEGORIES, HOST_CATEGORIES, LANE_KIND, LANES_SCHEMA
+
+_KEY = ["kind", "pid", "tid", "device", "stream"]
+
+
+def assign_lanes(spans: pl.DataFrame, thread_names: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the spans with a ``lane`` column, and the lanes: threads by first event, then streams.
+
+    GPU-side annotations get lanes of their own: they include idle gaps and may overlap, so they enclose no kernel.
+    """
+    keyed = _with_keys(spans)
+    lanes = keyed.group_by(_KEY).agg(pl.col("start_ns").min().alias("first")).sort("kind", "first", "pid", "tid")
+    lanes = lanes.with_row_index("lane").with_columns(pl.col("lane").cast(pl.Int32))
+    keyed = keyed.join(lanes.select(*_KEY, "lane"), on=_KEY, how="left", nulls_equal=True, maintain_order="left")
+    named = lanes.join(thread_names.unique(["pid", "tid"]), on=["pid", "tid"], how="left", maintain_order="left")
+    named = named.with_columns(_lane_name().alias("name"))
+    return keyed.drop("kind", "pid", "tid"), named.select(LANES_SCHEMA.keys())
+
+
+def _with_keys(spans: pl.DataFrame) -> pl.DataFrame:
+    """Streams are keyed by device and stream number; threads by pid and tid."""
+    on_device = pl.col("category").is_in(DEVICE_CATEGORIES)
+    kind = (
+        pl.when(on_device)
+        .then(pl.lit("stream"))
+        .when(pl.col("category") == "gpu_user_annotation")
+        .then(pl.lit("stream annotations"))
+        .when(pl.col("category").is_in(HOST_CATEGORIES))
+        .then(pl.lit("thread"))
+        .otherwise(pl.lit("other"))
+        .cast(LANE_KIND)
+        .alias("kind")
+    )
+    device = pl.coalesce("device", pl.col("pid").cast(pl.Int32, strict=False))
+    stream = pl.coalesce("stream", pl.col("tid").str.extract(r"(\d+)$").cast(pl.Int32, strict=False))
+    return spans.with_columns(
+        kind,
+        pl.when(on_device).then(device).alias("device"),
+        pl.when(on_device).then(stream).alias("stream"),
+    ).with_columns(
+        # A device's pid and tid spelling changes over the years; they must not split one stream in two lanes.
+        pl.when(on_device).then(pl.lit("")).otherwise(pl.col("pid")).alias("pid"),
+        pl.when(on_device).then(pl.lit("")).otherwise(pl.col("tid")).alias("tid"),
+    )
+
+
+def _lane_name() -> pl.Expr:
+    stream = pl.format("device {} stream {}", pl.col("device").fill_null(0), pl.col("stream").fill_null(0))
+    thread = pl.coalesce("name", pl.format("thread {}", pl.col("tid")))
+    return pl.when(pl.col("kind") == "stream").then(stream).otherwise(thread)

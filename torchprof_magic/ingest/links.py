@@ -1,0 +1,96 @@
+"""Which event caused which: launches, backward ops, steps, and the op around an allocation."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.ingest.categories import STEP_PATTERN
+from torchprof_magic.intervals import innermost_at
+from torchprof_magic.trace import DEVICE_CATEGORIES, FLOWS_SCHEMA, MEMORY_SCHEMA, STEPS_SCHEMA
+
+
+def launch_flows(events: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    """Return runtime call -> device event links by correlation, and how many device events have none.
+
+    One call can start many kernels (graph replay). ``External id`` is not used: in many traces it equals the
+    correlation and matches a wrong op.
+    """
+    rows = events.select("category", "cycle", "correlation").with_row_index("row")
+    on_device = rows.filter(pl.col("category").is_in(DEVICE_CATEGORIES))
+    calls = rows.filter((pl.col("category") == "runtime") & pl.col("correlation").is_not_null())
+    calls = calls.unique(["cycle", "correlation"], keep="first", maintain_order=True)
+    joined = on_device.join(calls, on=["cycle", "correlation"], suffix="_call", maintain_order="left")
+    flows = _flows("launch", joined["row_call"], joined["row"])
+    return flows, on_device.height - flows.height
+
+
+def backward_flows(events: pl.DataFrame, lanes: pl.DataFrame, arrows: pl.DataFrame) -> pl.DataFrame:
+    """Return forward op -> backward op links from the ``fwdbwd`` arrows whose both ends are in the file."""
+    ends = arrows.filter(pl.col("cat") == "fwdbwd")
+    ops = events.with_row_index("row").filter(
+        (pl.col("category") == "cpu_op") & pl.col("sequence").is_not_null()
+    )
+    threads = lanes.with_row_index("lane").with_columns(pl.col("lane").cast(pl.Int32)).select("lane", "pid", "tid")
+    # Of ops that start in the same ns the innermost launches the backward op; rows are in nesting order.
+    ops = ops.join(threads, on="lane").sort("row").unique(
+        ["cycle", "pid", "tid", "start_ns"], keep="last", maintain_order=True
+    )
+    at = {"left_on": ["cycle", "pid", "tid", "time_ns"], "right_on": ["cycle", "pid", "tid", "start_ns"]}
+    ends = ends.join(ops.select("cycle", "pid", "tid", "start_ns", "row"), **at)  # type: ignore[arg-type]
+    sources = ends.filter(pl.col("ph") == "s").unique(["cycle", "id"], keep="last", maintain_order=True)
+    targets = ends.filter(pl.col("ph") == "f").unique(["cycle", "id"], keep="last", maintain_order=True)
+    pairs = sources.join(targets, on=["cycle", "id"], suffix="_target", maintain_order="left")
+    return _flows("backward", pairs["row"], pairs["row_target"])
+
+
+def _flows(kind: str, source: pl.Series, target: pl.Series) -> pl.DataFrame:
+    frame = pl.DataFrame({"source": source, "target": target})
+    return frame.select(pl.lit(kind).alias("kind"), "source", "target").cast(FLOWS_SCHEMA)  # type: ignore[arg-type]
+
+
+def find_steps(events: pl.DataFrame) -> pl.DataFrame:
+    """Return the ``ProfilerStep#N`` spans in order of time; every one counts as complete until someone knows better."""
+    found = events.filter(
+        (pl.col("category") == "user_annotation") & pl.col("name").cast(pl.String).str.contains(STEP_PATTERN)
+    )
+    steps = found.select(
+        pl.col("name").cast(pl.String).str.extract(STEP_PATTERN).cast(pl.Int32, strict=False).alias("number"),
+        "cycle",
+        "start_ns",
+        (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns"),
+        pl.lit(value=True).alias("complete"),
+    )
+    steps = steps.unique(["cycle", "number"], keep="first").sort("start_ns")
+    return steps.cast(STEPS_SCHEMA)  # type: ignore[arg-type]
+
+
+def with_steps(events: pl.DataFrame, steps: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
+    """Return the events with the step they started in; device events belong to the step that launched them."""
+    step = _step_at(events["start_ns"].to_numpy(), steps)
+    source, target = launches["source"].to_numpy(), launches["target"].to_numpy()
+    step[target] = step[source]
+    series = pl.Series("step", step, dtype=pl.Int32)
+    return events.with_columns(pl.when(series >= 0).then(series).alias("step"))
+
+
+def _step_at(time_ns: np.ndarray, steps: pl.DataFrame) -> np.ndarray:
+    """Return the number of the step that holds each time, or -1."""
+    if steps.height == 0:
+        return np.full(len(time_ns), -1, np.int64)
+    starts, ends = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
+    index = np.searchsorted(starts, time_ns, side="right") - 1
+    is_inside = (index >= 0) & (time_ns < ends[np.maximum(index, 0)])
+    return np.where(is_inside, steps["number"].to_numpy()[np.maximum(index, 0)], -1)
+
+
+def attribute_memory(memory: pl.DataFrame, events: pl.DataFrame, lanes: pl.DataFrame) -> pl.DataFrame:
+    """Return the allocations in order of time, each with the innermost event of its own thread around it."""
+    threads = lanes.with_row_index("lane").filter(pl.col("kind") == "thread").select("lane", "pid", "tid")
+    memory = memory.join(threads, on=["pid", "tid"], how="left", maintain_order="left").with_columns(
+        pl.col("lane").fill_null(-1).cast(pl.Int64)
+    )
+    columns = [events[name].to_numpy().astype(np.int64) for name in ("lane", "start_ns", "dur_ns")]
+    event = innermost_at(*columns, memory["lane"].to_numpy(), memory["time_ns"].to_numpy())
+    memory = memory.with_columns(pl.Series("event", event)).sort("time_ns", maintain_order=True)
+    return memory.select(MEMORY_SCHEMA.keys()).cast(MEMORY_SCHEMA)  # type: ignore[arg-type]

@@ -1,0 +1,177 @@
+"""How do intervals nest, unite and cover? Arrays in, arrays out; all times int64 ns."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray: TypeAlias = npt.NDArray[np.int64]
+
+NO_PARENT = -1
+
+
+def nesting_order(lane: IntArray, start_ns: IntArray, dur_ns: IntArray) -> IntArray:
+    """Return the order in which every event comes after all events that enclose it: lane, start, longest first."""
+    return np.lexsort((-dur_ns, start_ns, lane))
+
+
+def nest(lane: IntArray, start_ns: IntArray, dur_ns: IntArray) -> tuple[IntArray, IntArray, int]:
+    """Return ``(parent, depth, overlaps)`` for events already in nesting order.
+
+    ``parent`` is the row of the innermost enclosing event on the same lane, or -1. An event that only partly
+    overlaps an earlier one is no child of it (as in torch); ``overlaps`` counts such events.
+    """
+    count = len(start_ns)
+    if count == 0:
+        return np.empty(0, np.int64), np.empty(0, np.int64), 0
+    base = _lane_offsets(lane, start_ns, dur_ns)
+    start, end = start_ns + base, start_ns + dur_ns + base
+    depth = _depths_if_nested(start, end)
+    parent = _parents_from_depths(depth)
+    has_parent = parent >= 0
+    broken = has_parent & (end > end[parent])
+    # A zero-length event at its predecessor's end makes the closed form miscount, as a partial overlap does.
+    broken |= has_parent & ((start >= end[parent]) | (start < start[parent]))
+    if not broken.any():
+        return parent, depth, 0
+    return _nest_lanes_in_turn(lane, start, end, parent, depth, broken)
+
+
+def _lane_offsets(lane: IntArray, start_ns: IntArray, dur_ns: IntArray) -> IntArray:
+    """Return what to add to each time so that lanes follow one another on one axis without touching."""
+    low = int(start_ns.min())
+    span = int((start_ns + dur_ns).max()) - low + 2
+    dense = np.concatenate(([0], np.cumsum(lane[1:] != lane[:-1])))
+    return dense * span - low
+
+
+def _depths_if_nested(start: IntArray, end: IntArray) -> IntArray:
+    """Return how many earlier events are still open when each one starts, right for properly nested events."""
+    closed = np.searchsorted(np.sort(end), start, side="right")
+    depth = np.arange(len(start), dtype=np.int64) - closed
+    # Zero-length events close at their own start, so they count themselves as closed.
+    return np.maximum(depth + _zero_length_corrections(start, end), 0)
+
+
+def _zero_length_corrections(start: IntArray, end: IntArray) -> IntArray:
+    """Return for each event how many zero-length events at the same instant were counted closed though not before it."""
+    is_zero = end == start
+    if not is_zero.any():
+        return np.zeros(len(start), np.int64)
+    zeros_before = np.concatenate(([0], np.cumsum(is_zero)))
+    last_at_start = np.searchsorted(start, start, side="right")
+    rows = np.arange(len(start))
+    return zeros_before[last_at_start] - zeros_before[rows]
+
+
+def _parents_from_depths(depth: IntArray) -> IntArray:
+    """Return the last earlier row that is one level up; rows are in nesting order."""
+    count = len(depth)
+    rows = np.arange(count, dtype=np.int64)
+    keys = np.sort(depth * count + rows)
+    found = np.searchsorted(keys, (depth - 1) * count + rows, side="left") - 1
+    candidate = keys[np.maximum(found, 0)]
+    is_child = (depth > 0) & (found >= 0) & (candidate // count == depth - 1)
+    return np.where(is_child, candidate % count, NO_PARENT)
+
+
+def _nest_lanes_in_turn(
+    lane: IntArray, start: IntArray, end: IntArray, parent: IntArray, depth: IntArray, broken: npt.NDArray[np.bool_]
+) -> tuple[IntArray, IntArray, int]:
+    """Nest lanes that hold a partial overlap event by event; the loop runs over those lanes only."""
+    parent, depth, overlaps = parent.copy(), depth.copy(), 0
+    for bad_lane in np.unique(lane[broken]):
+        rows = np.flatnonzero(lane == bad_lane)
+        lane_parent, lane_depth, lane_overlaps = _nest_with_stack(start[rows].tolist(), end[rows].tolist())
+        local = np.asarray(lane_parent, np.int64)
+        parent[rows] = np.where(local >= 0, rows[local], NO_PARENT)
+        depth[rows] = lane_depth
+        overlaps += lane_overlaps
+    return parent, depth, overlaps
+
+
+def _nest_with_stack(starts: list[int], ends: list[int]) -> tuple[list[int], list[int], int]:
+    stack: list[int] = []
+    parents, depths, overlaps = [], [], 0
+    for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        was_cut = False
+        while stack and (start >= ends[stack[-1]] or end > ends[stack[-1]]):
+            was_cut |= start < ends[stack[-1]]
+            stack.pop()
+        overlaps += was_cut
+        parents.append(stack[-1] if stack else NO_PARENT)
+        depths.append(len(stack))
+        stack.append(row)
+    return parents, depths, overlaps
+
+
+def self_time(parent: IntArray, dur_ns: IntArray) -> IntArray:
+    """Return each event's duration minus that of its direct children, in ns."""
+    has_parent = parent >= 0
+    covered = np.bincount(parent[has_parent], weights=dur_ns[has_parent], minlength=len(dur_ns))
+    # float64 sums of ns stay exact below 2^53 ns = 104 days.
+    return dur_ns - covered.astype(np.int64)
+
+
+def innermost_at(lane: IntArray, start_ns: IntArray, dur_ns: IntArray, at_lane: IntArray, at_ns: IntArray) -> IntArray:
+    """Return for each point (lane, time) the row of the innermost event that covers it, or -1.
+
+    Events are in nesting order. A point at an event's end still belongs to it.
+    """
+    if len(start_ns) == 0 or len(at_ns) == 0:
+        return np.full(len(at_ns), NO_PARENT, np.int64)
+    all_lane = np.concatenate((lane, at_lane))
+    all_start = np.concatenate((start_ns, at_ns))
+    all_dur = np.concatenate((dur_ns, np.zeros(len(at_ns), np.int64)))
+    is_point = np.concatenate((np.zeros(len(lane), np.int64), np.ones(len(at_ns), np.int64)))
+    order = np.lexsort((is_point, -all_dur, all_start, all_lane))
+    position = np.empty(len(order), np.int64)
+    position[order] = np.arange(len(order))
+    last_started = np.cumsum(is_point[order] == 0)[position[len(lane) :]] - 1
+    parent, _, _ = nest(lane, start_ns, dur_ns)
+    return _climb(last_started, parent, lane, start_ns + dur_ns, at_lane, at_ns)
+
+
+def _climb(
+    row: IntArray, parent: IntArray, lane: IntArray, end_ns: IntArray, at_lane: IntArray, at_ns: IntArray
+) -> IntArray:
+    """Walk up from the last event that started before each point until one still covers it; one turn a level."""
+    row = row.copy()
+    row[(row >= 0) & (lane[row] != at_lane)] = NO_PARENT
+    while True:
+        is_past = (row >= 0) & (end_ns[row] < at_ns)
+        if not is_past.any():
+            return row
+        row[is_past] = parent[row[is_past]]
+
+
+def merge(start_ns: IntArray, end_ns: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the union of intervals as sorted, disjoint ``(starts, ends)``."""
+    if len(start_ns) == 0:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    order = np.argsort(start_ns, kind="stable")
+    start, reach = start_ns[order], np.maximum.accumulate(end_ns[order])
+    is_first = np.concatenate(([True], start[1:] > reach[:-1]))
+    is_last = np.concatenate((is_first[1:], [True]))
+    return start[is_first], reach[is_last]
+
+
+def union_ns(start_ns: IntArray, end_ns: IntArray) -> int:
+    """Return how many ns are covered by at least one interval."""
+    start, end = merge(start_ns, end_ns)
+    return int((end - start).sum())
+
+
+def covered_ns(start_ns: IntArray, end_ns: IntArray, window_start: IntArray, window_end: IntArray) -> IntArray:
+    """Return for each window how many of its ns are covered by at least one interval."""
+    start, end = merge(start_ns, end_ns)
+    before = np.concatenate(([0], np.cumsum(end - start)))
+
+    def measure(at: IntArray) -> IntArray:
+        index = np.searchsorted(start, at, side="right")
+        last_end = np.concatenate(([np.iinfo(np.int64).min], end))[index]
+        return before[index] - np.maximum(last_end - at, 0) * (index > 0)
+
+    return measure(window_end) - measure(window_start)

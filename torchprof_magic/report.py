@@ -1,0 +1,159 @@
+"""What does a user hold in hand after a run? A report: frames, text, figures, the widget, one HTML file."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import polars as pl
+
+from torchprof_magic.analysis.averages import averages_table
+from torchprof_magic.analysis.verdict import Verdict, find_verdict
+from torchprof_magic.exporters.html import write_html
+from torchprof_magic.figures import FIGURES
+from torchprof_magic.meta import Problem
+from torchprof_magic.page import Page, build_page
+from torchprof_magic.shapes import Series, Shape, Table
+from torchprof_magic.summary import text_summary
+from torchprof_magic.views import VIEWS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from torchprof_magic.ipython.widget import ReportWidget
+    from torchprof_magic.trace import Trace
+
+
+class Report:
+    """One recording, analysed. Frames are polars data frames; times are int64 ns, sizes bytes.
+
+    Nothing is computed before it is asked for, and everything is computed once.
+    """
+
+    def __init__(self, trace: Trace, *, trace_paths: tuple[Path, ...] = (), run_id: str = "") -> None:
+        self.trace = trace
+        self.run_id = run_id or uuid.uuid4().hex[:12]
+        self._trace_paths = trace_paths
+
+    @property
+    def ops(self) -> pl.DataFrame:
+        """One row per op or annotation: calls, self and total CPU and device time, memory. See docs/definitions.md."""
+        return self._table("ops").frame
+
+    @property
+    def kernels(self) -> pl.DataFrame:
+        """One row per kernel, copy or fill by name, with its summed time over all streams in ns."""
+        return self._table("kernels").frame
+
+    @property
+    def steps(self) -> pl.DataFrame:
+        """One row per recorded step: start, duration and its split by phase, in ns; the phases add up to the step."""
+        return self._table("steps").frame
+
+    @property
+    def memory(self) -> pl.DataFrame:
+        """One row per allocation (positive) or release (negative ``delta_bytes``), in order of time."""
+        return self.trace.memory
+
+    @property
+    def events(self) -> pl.DataFrame:
+        """Every recorded event; ``parent`` is the row of the event around it, or -1."""
+        return self.trace.events
+
+    @property
+    def flows(self) -> pl.DataFrame:
+        """Links between rows of ``events``: launch call to device event, forward op to backward op."""
+        return self.trace.flows
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Every kind of oddity that was met while recording or reading, with its count and what to do."""
+        return list(self.trace.problems)
+
+    @property
+    def trace_paths(self) -> tuple[Path, ...]:
+        """The raw trace files, one a cycle. Those of a live run are deleted together with the report."""
+        return self._trace_paths
+
+    @property
+    def verdict(self) -> Verdict:
+        """What limits the program, in one sentence with its evidence."""
+        return self._verdict
+
+    def key_averages(self, *, group_by_input_shape: bool = False) -> pl.DataFrame:
+        """Return calls, self and total CPU time per op by torch's own definitions, as ``prof.key_averages()`` has them.
+
+        Unlike ``ops`` recursion counts at every level. Times are ns; steps are one row, ``ProfilerStep*``.
+        """
+        return averages_table(self.trace, group_by_input_shape=group_by_input_shape).frame
+
+    def summary(self, format: Literal["text", "json"] = "text") -> str:  # noqa: A002 - the name that users expect
+        """Return the report on one screen of text, or the same facts as JSON."""
+        if format == "json":
+            return self._json_summary()
+        if format != "text":
+            raise ValueError(f"summary format must be 'text' or 'json' (got {format!r})")
+        steps, ops, memory = self._table("steps"), self._table("ops"), self.shapes["memory"]
+        assert isinstance(memory, Series)
+        events = self.trace.events.height
+        return text_summary(self.trace.meta, self.verdict, ops, steps, memory, self.problems, events)
+
+    def figure(self, view: str = "ops") -> Figure:
+        """Return a matplotlib figure of ``steps``, ``ops``, ``flame`` or ``memory``.
+
+        Raises ``ValueError`` for another name, or when the view has nothing to show.
+        """
+        if view not in FIGURES:
+            raise ValueError(f"no figure of {view!r}; choose from {', '.join(FIGURES)}")
+        shape = self.shapes[view]
+        if shape.frame.height == 0:
+            raise ValueError(next(known.empty for known in VIEWS if known.name == view))
+        return FIGURES[view](shape)
+
+    def to_html(self, path: str | os.PathLike[str]) -> Path:
+        """Write one self-contained interactive file that opens from disk without a network, and return its path."""
+        page = build_page(self.trace, self.shapes, self.verdict, self.run_id, is_standalone=True)
+        return write_html(page, Path(path), title=self.trace.meta.title)
+
+    @cached_property
+    def widget(self) -> ReportWidget:
+        """The live view, an anywidget; one for the life of the report."""
+        # anywidget is needed to show a report, not to compute one; and this is the only upward import.
+        from torchprof_magic.ipython.widget import ReportWidget  # noqa: PLC0415
+
+        return ReportWidget(self)
+
+    @cached_property
+    def shapes(self) -> Mapping[str, Shape]:
+        """Every view's shape by name."""
+        return {view.name: view.build(self.trace) for view in VIEWS}
+
+    @cached_property
+    def page(self) -> Page:
+        """What the live view is told: header, embedded columns, and columns to be pulled."""
+        return build_page(self.trace, self.shapes, self.verdict, self.run_id)
+
+    @cached_property
+    def _verdict(self) -> Verdict:
+        return find_verdict(self.trace)
+
+    def _table(self, name: str) -> Table:
+        table = self.shapes[name]
+        assert isinstance(table, Table)
+        return table
+
+    def _json_summary(self) -> str:
+        facts = self._table("overview").frame.select("section", "label", "value", "unit", "note").to_dicts()
+        ops = self.ops.head(20).to_dicts()
+        problems = [{"code": p.code, "severity": p.severity, "count": p.count} for p in self.problems]
+        verdict = {"title": self.verdict.title, "text": "".join(span.text for span in self.verdict.text)}
+        return json.dumps({"verdict": verdict, "facts": facts, "ops": ops, "problems": problems}, default=str)
+
+    def __repr__(self) -> str:
+        meta = self.trace.meta
+        return f"<Report {meta.title}: {self.trace.events.height:,} events, {self.trace.steps.height} steps>"

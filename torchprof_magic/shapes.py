@@ -1,0 +1,76 @@
+"""What can be shown: four shapes, each a frame with its columns explained.
+
+Analyses return one of them and know no renderer; renderers draw one of them and know no analysis.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import polars as pl
+
+Unit = Literal["text", "code", "count", "ns", "bytes", "ratio", "phase", "step", "bool"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of a shape: what it is called, what it is measured in, and exactly what it means.
+
+    ``is_minor`` columns leave first when the view is narrow; ``has_bar`` draws a soft bar behind the number.
+    """
+
+    name: str
+    title: str
+    unit: Unit
+    definition: str
+    is_minor: bool = False
+    has_bar: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Rows with typed, documented columns. ``sort_by`` names the column that is sorted at first, falling."""
+
+    frame: pl.DataFrame
+    columns: tuple[Column, ...]
+    sort_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weight:
+    """One way to size a tree: columns ``self_<name>`` and ``total_<name>``."""
+
+    name: str
+    title: str
+    unit: Unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tree:
+    """A merged call tree in preorder: ``parent`` (row, -1 for the root), ``name``, ``kind``, ``phase`` and weights."""
+
+    frame: pl.DataFrame
+    weights: tuple[Weight, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A moment worth showing on a series, such as its peak or the start of a step."""
+
+    lane: str
+    time_ns: int
+    label: str
+    kind: Literal["peak", "step"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """Values over time: ``lane``, ``time_ns`` and one column a band. A value holds until the next row of its lane."""
+
+    frame: pl.DataFrame
+    bands: tuple[Column, ...]
+    marks: tuple[Mark, ...] = ()
+
+
+Shape: TypeAlias = Table | Tree | Series

@@ -1,0 +1,73 @@
+"""What does a report show, in which order?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from torchprof_magic.analysis.flame import flame_tree
+from torchprof_magic.analysis.kernels import kernels_table
+from torchprof_magic.analysis.memory import memory_series
+from torchprof_magic.analysis.notes import notes_table
+from torchprof_magic.analysis.ops import ops_table
+from torchprof_magic.analysis.overview import overview_table
+from torchprof_magic.analysis.steps import steps_table
+from torchprof_magic.shapes import Shape
+from torchprof_magic.trace import Trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """One tab: its name, its title, the shape it shows, and the sentence for when there is nothing to show."""
+
+    name: str
+    title: str
+    shape: Literal["table", "tree", "series"]
+    build: Callable[[Trace], Shape]
+    empty: str
+    is_counted: bool = False
+
+
+VIEWS = (
+    View(name="overview", title="Overview", shape="table", build=overview_table, empty="Nothing was recorded."),
+    View(
+        name="ops",
+        title="Ops",
+        shape="table",
+        build=ops_table,
+        is_counted=True,
+        empty="No torch op ran while the recording was on.",
+    ),
+    View(
+        name="flame",
+        title="Flame",
+        shape="tree",
+        build=flame_tree,
+        empty="No torch op ran while the recording was on, so there is no call tree.",
+    ),
+    View(
+        name="memory",
+        title="Memory",
+        shape="series",
+        build=memory_series,
+        empty="Memory was not recorded. Add --memory to %%torchprof, or profile_memory=True to profile().",
+    ),
+    View(
+        name="kernels",
+        title="Kernels",
+        shape="table",
+        build=kernels_table,
+        is_counted=True,
+        empty="No work on an accelerator was recorded: the program ran on the CPU, or the device was not traced.",
+    ),
+    View(
+        name="steps",
+        title="Steps",
+        shape="table",
+        build=steps_table,
+        is_counted=True,
+        empty="The recording has no steps. Let the cell hold a training loop, or call step() in it.",
+    ),
+    View(name="notes", title="Notes", shape="table", build=notes_table, is_counted=True, empty="Nothing odd was met."),
+)
