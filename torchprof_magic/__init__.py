@@ -1,3 +1,58 @@
-"""Profile PyTorch inside the notebook cell."""
+"""Profile PyTorch inside the notebook cell.
+
+In a notebook: ``%load_ext torchprof_magic``, then ``%%torchprof`` at the top of a cell. Anywhere else:
+``with torchprof_magic.profile() as p: ...``. Importing this package loads neither torch nor IPython.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from torchprof_magic.loading import load
+    from torchprof_magic.profiling import profile, step, steps
+    from torchprof_magic.report import Report
 
 __version__ = "0.1.0"
+
+__all__ = ["Report", "__version__", "last", "load", "profile", "step", "steps"]
+
+# Where each public name lives. Loaded on first use, because torch alone takes more than a second to import.
+_HOMES = {
+    "Report": "torchprof_magic.report",
+    "load": "torchprof_magic.loading",
+    "profile": "torchprof_magic.profiling",
+    "step": "torchprof_magic.profiling",
+    "steps": "torchprof_magic.profiling",
+}
+last: Report | None
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module  # noqa: PLC0415 - paid only by those who use a name
+
+    if name == "last":
+        return import_module("torchprof_magic.history").last()
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """Register ``%%torchprof`` and ``%torchprof``; called by ``%load_ext torchprof_magic``."""
+    from torchprof_magic.ipython.extension import load  # noqa: PLC0415 - IPython is loaded by then
+
+    load(shell)
+
+
+def unload_ipython_extension(shell: InteractiveShell) -> None:
+    """Take the magics away again."""
+    from torchprof_magic.ipython.extension import unload  # noqa: PLC0415
+
+    unload(shell)

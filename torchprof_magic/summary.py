@@ -22,7 +22,7 @@ def steps_sentence(meta: Meta, steps: pl.DataFrame) -> str:
     if steps.height == 0:
         return "no steps recorded"
     if meta.stepping and meta.stepping.how == "cell":
-        return "the whole cell is one step"
+        return "recorded as one step"
     numbers = steps["number"].to_list()
     which = f"step {numbers[0]}" if len(numbers) == 1 else f"steps {_ranges(numbers)}"
     return f"{which} recorded{_stepped_by(meta)}"
@@ -45,12 +45,14 @@ def text_summary(
     parts += _phase_lines(steps.frame)
     parts += _op_lines(ops)
     parts += [f"Memory on {mark.lane}: {mark.label} at {format_ns(mark.time_ns)}" for mark in memory_peaks(memory)]
-    parts += [f"{_severity(p)}: {p.message} ({p.count}x){' ' + p.fix if p.fix else ''}" for p in problems]
+    parts += [_problem_line(problem) for problem in problems]
     return "\n".join(parts)
 
 
-def _severity(problem: Problem) -> str:
-    return {"info": "Note", "warning": "Warning", "data_loss": "Data lost"}[problem.severity]
+def _problem_line(problem: Problem) -> str:
+    word = {"info": "Note", "warning": "Warning", "data_loss": "Data lost"}[problem.severity]
+    count = f" ({format_count(problem.count)} times)" if problem.count > 1 else ""
+    return f"{word}: {problem.message}{count} {problem.fix}".rstrip()
 
 
 def _stepped_by(meta: Meta) -> str:
@@ -59,7 +61,7 @@ def _stepped_by(meta: Meta) -> str:
         return ""
     if stepping.how == "loop":
         return f", stepped by line {stepping.line}"
-    return {"manual": ", stepped by the cell itself", "optimizer": ", one a call of optimizer.step()"}.get(stepping.how, "")
+    return {"manual": ", stepped by step()", "optimizer": ", one a call of optimizer.step()"}.get(stepping.how, "")
 
 
 def _ranges(numbers: list[int]) -> str:

@@ -43,13 +43,14 @@ class _Part(NamedTuple):
     problems: list[Problem]
 
 
-def read_chrome(files: Sequence[bytes], meta: Meta | None = None) -> Trace:
-    """Return the trace in one JSON text a cycle, in the order of their cycles.
+def read_chrome(files: Sequence[bytes], meta: Meta | None = None, cycles: Sequence[int] | None = None) -> Trace:
+    """Return the trace in one JSON text a cycle; ``cycles`` numbers them (0, 1, ... by default).
 
     Raises ``IngestError`` when a text is no valid JSON and ``NotATraceError`` when it is something else; oddities
     inside are counted in ``Trace.problems``.
     """
-    parts = [_read_part(data, cycle) for cycle, data in enumerate(files)]
+    numbers = range(len(files)) if cycles is None else cycles
+    parts = [_read_part(data, cycle) for cycle, data in zip(numbers, files, strict=True)]
     spans = pl.concat([part.spans for part in parts])
     memory = pl.concat([part.memory for part in parts])
     start_ns = _earliest(spans, memory)

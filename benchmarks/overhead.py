@@ -1,0 +1,170 @@
+"""What does this project's session cost over bare torch.profiler with the same schedule and flags?
+
+    python benchmarks/overhead.py [--repetitions 15] [--steps 40] [--flags]
+
+Both profile the same training loop of a small transformer and export one trace per cycle; they alternate in one
+process, so that a busy machine hurts both. Printed: the median ratio of wall time (budget 1.02), and the time of our
+``step()`` beyond torch's on steps without a transition (budget 20 us).
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+import torch._inductor.config  # torch imports it at the first prepare; not to be charged to whoever comes first
+
+from torchprof_magic.capture import CaptureSession
+from torchprof_magic.meta import Stepping
+from torchprof_magic.options import ProfileOptions, ScheduleOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WAIT, WARMUP, ACTIVE, REPEAT = 2, 2, 6, 2
+WIDTH, HEADS, LAYERS, BATCH, LENGTH = 128, 4, 3, 8, 64
+STEP_REPETITIONS = 20_000
+BUDGET_RATIO, BUDGET_STEP_US = 1.02, 20.0
+
+
+class Training:
+    """A small transformer encoder, its optimizer and one fixed batch."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        layer = torch.nn.TransformerEncoderLayer(WIDTH, HEADS, 4 * WIDTH, dropout=0.0, batch_first=True)
+        self.model = torch.nn.TransformerEncoder(layer, LAYERS, enable_nested_tensor=False)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
+        self.batch = torch.randn(BATCH, LENGTH, WIDTH)
+
+    def step(self) -> None:
+        self.optimizer.zero_grad()
+        self.model(self.batch).square().mean().backward()
+        self.optimizer.step()
+
+
+def run_ours(training: Training, steps: int, folder: Path, flags: dict[str, bool]) -> None:
+    schedule = ScheduleOptions(wait=WAIT, warmup=WARMUP, active=ACTIVE, repeat=REPEAT)
+    options = ProfileOptions(schedule=schedule, activities=("cpu",), **flags)
+    session = CaptureSession(options, stepping=Stepping(how="loop"), folder=folder)
+    try:
+        session.start()
+        for _ in range(steps):
+            training.step()
+            session.step()
+    finally:
+        session.stop()
+
+
+def run_bare(training: Training, steps: int, folder: Path, flags: dict[str, bool]) -> None:
+    def save(profiler: torch.profiler.profile) -> None:
+        profiler.export_chrome_trace(str(folder / f"{profiler.step_num}.json"))
+
+    schedule = torch.profiler.schedule(wait=WAIT, warmup=WARMUP, active=ACTIVE, repeat=REPEAT)
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=activities, schedule=schedule, on_trace_ready=save, **flags) as profiler:
+        for _ in range(steps):
+            training.step()
+            profiler.step()
+
+
+def run_nothing(training: Training, steps: int, _folder: Path, _flags: dict[str, bool]) -> None:
+    for _ in range(steps):
+        training.step()
+
+
+def time_once(run: Callable[..., None], training: Training, steps: int, flags: dict[str, bool]) -> float:
+    """Return the wall time of one run in seconds; making and removing its folder is not counted."""
+    folder = Path(tempfile.mkdtemp(prefix="torchprof-overhead-"))
+    try:
+        begin = time.perf_counter()
+        run(training, steps, folder, flags)
+        return time.perf_counter() - begin
+    finally:
+        shutil.rmtree(folder)
+
+
+def measure_runs(repetitions: int, steps: int, flags: dict[str, bool]) -> dict[str, list[float]]:
+    """Time every way of running, in a new random order each time."""
+    training, chance = Training(), random.Random(0)  # noqa: S311 - an order, not a secret
+    ways = {"ours": run_ours, "bare": run_bare, "none": run_nothing}
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for run in ways.values():
+        time_once(run, training, steps, flags)
+    for _ in range(repetitions):
+        for name, run in chance.sample(list(ways.items()), k=len(ways)):
+            times[name].append(time_once(run, training, steps, flags))
+    return times
+
+
+def measure_step_us() -> dict[str, float]:
+    """Return the time of one empty step in us, in each phase, for us and for torch."""
+    result: dict[str, float] = {}
+    for phase, wait, active in (("wait", 10**9, 1), ("active", 0, 10**9)):
+        folder = Path(tempfile.mkdtemp(prefix="torchprof-overhead-"))
+        options = ProfileOptions(schedule=ScheduleOptions(wait=wait, warmup=0, active=active), activities=("cpu",))
+        session = CaptureSession(options, stepping=Stepping(how="manual"), folder=folder)
+        session.start()
+        result[f"ours {phase}"] = _per_step_us(session.step)
+        session.stop()
+        session.recording = None
+        shutil.rmtree(folder)
+        schedule = torch.profiler.schedule(wait=wait, warmup=0, active=active)
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], schedule=schedule) as profiler:
+            result[f"bare {phase}"] = _per_step_us(profiler.step)
+    result["ours done"] = _done_step_us()
+    return result
+
+
+def _done_step_us() -> float:
+    folder = Path(tempfile.mkdtemp(prefix="torchprof-overhead-"))
+    options = ProfileOptions(schedule=ScheduleOptions(wait=0, warmup=0, active=1), activities=("cpu",))
+    session = CaptureSession(options, stepping=Stepping(how="manual"), folder=folder)
+    session.start()
+    session.step()
+    after_last = _per_step_us(session.step)
+    session.stop()
+    shutil.rmtree(folder)
+    return after_last
+
+
+def _per_step_us(step: Callable[[], None]) -> float:
+    begin = time.perf_counter()
+    for _ in range(STEP_REPETITIONS):
+        step()
+    return (time.perf_counter() - begin) / STEP_REPETITIONS * 1e6
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--repetitions", type=int, default=15)
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--flags", action="store_true", help="with record_shapes, profile_memory and with_stack")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    flags = dict.fromkeys(("record_shapes", "profile_memory", "with_stack"), arguments.flags)
+    times = measure_runs(arguments.repetitions, arguments.steps, flags)
+    ratios = [ours / bare for ours, bare in zip(times["ours"], times["bare"], strict=True)]
+    ratio = statistics.median(times["ours"]) / statistics.median(times["bare"])
+    for name, values in times.items():
+        print(f"{name}: median {statistics.median(values) * 1e3:.1f} ms, least {min(values) * 1e3:.1f} ms")
+    quartiles = statistics.quantiles(ratios, n=4)
+    print(f"ratio of medians {ratio:.4f}; paired ratios {quartiles[0]:.4f} {quartiles[1]:.4f} {quartiles[2]:.4f}")
+    steps_us = measure_step_us()
+    print("us per step:", {name: round(value, 2) for name, value in steps_us.items()})
+    beyond_us = max(steps_us[f"ours {phase}"] - steps_us[f"bare {phase}"] for phase in ("wait", "active"))
+    print(f"step() beyond torch's: {beyond_us:.2f} us (budget {BUDGET_STEP_US}); ratio budget {BUDGET_RATIO}")
+    return 0 if ratio <= BUDGET_RATIO and beyond_us <= BUDGET_STEP_US else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+/** How does the page become one module and one style sheet? `--watch` keeps building, `--demo` builds the demo page. */
+
+import { copyFile, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { build, context } from "esbuild";
+
+const root = resolve(dirname(fileURLToPath(import.meta.url)), "..");
+const widget = resolve(root, "../widgets/report");
+const statics = resolve(root, "../torchprof_magic/static");
+const demo = resolve(root, "build/demo");
+const LICENSES = "THIRD_PARTY_LICENSES.txt";
+
+const shared = {
+  absWorkingDir: root,
+  bundle: true,
+  format: "esm",
+  target: "es2022",
+  tsconfig: join(root, "tsconfig.json"),
+  define: { "process.env.NODE_ENV": '"production"' },
+  legalComments: "linked",
+  charset: "utf8",
+  metafile: true,
+  logLevel: "info",
+};
+
+const report = {
+  ...shared,
+  entryPoints: { report: join(widget, "index.ts") },
+  outdir: statics,
+  minify: true,
+  // The libraries' warnings are for their users, us; they cost 1 kB in every saved notebook.
+  drop: ["console"],
+};
+
+const demoPage = {
+  ...shared,
+  entryPoints: { demo: join(widget, "demo.ts") },
+  outdir: demo,
+  sourcemap: true,
+};
+
+/** The npm packages that really are in the bundle. */
+function packagesIn(metafile) {
+  const names = Object.keys(metafile.inputs).flatMap((path) => {
+    const match = /node_modules\/((?:@[^/]+\/)?[^/]+)\/(?!.*node_modules)/.exec(path);
+    return match ? [match[1]] : [];
+  });
+  return [...new Set(names)].sort();
+}
+
+async function licenseOf(name) {
+  const folder = join(root, "node_modules", name);
+  const { version, license } = JSON.parse(await readFile(join(folder, "package.json"), "utf8"));
+  const file = (await readdir(folder)).find((entry) => /^licen[cs]e/i.test(entry));
+  const text = file
+    ? await readFile(join(folder, file), "utf8")
+    : "(no licence file in the package)";
+  return `${name} ${version} (${license})\n\n${text.trim()}\n`;
+}
+
+async function writeLicenses({ metafile }) {
+  const texts = await Promise.all(packagesIn(metafile).map(licenseOf));
+  const rule = `\n${"-".repeat(72)}\n\n`;
+  await writeFile(join(statics, LICENSES), `Packages in report.js\n${rule}${texts.join(rule)}`);
+}
+
+async function buildDemo() {
+  await mkdir(demo, { recursive: true });
+  await build(demoPage);
+  await copyFile(join(widget, "demo.html"), join(demo, "demo.html"));
+}
+
+if (process.argv.includes("--demo")) await buildDemo();
+else if (process.argv.includes("--watch"))
+  await (await context({ ...report, minify: false })).watch();
+else await writeLicenses(await build(report));

@@ -1,0 +1,2 @@
+/** Lets a module name the style sheet it needs; esbuild gathers them into report.css. */
+declare module "*.css";

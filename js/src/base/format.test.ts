@@ -1,0 +1,97 @@
+import { describe, expect, it } from "vitest";
+import {
+  columnFormat,
+  formatBytes,
+  formatCount,
+  formatNs,
+  formatRatio,
+  formatValue,
+  plural,
+} from "./format";
+
+describe("formatNs", () => {
+  it.each([
+    [0, "0 ns"],
+    [7, "7 ns"],
+    [1_500, "1.50 µs"],
+    [38_314_159, "38.3 ms"],
+    [222_400_000, "222 ms"],
+    [1_504_000_000, "1.50 s"],
+    [-2_000_000, "−2.00 ms"],
+  ])("writes %d ns as %s", (value, text) => {
+    expect(formatNs(value)).toBe(text);
+  });
+
+  it("takes the next unit when rounding reaches it", () => {
+    expect(formatNs(999_600)).toBe("1.00 ms");
+  });
+
+  it("writes an unknown value as a dash", () => {
+    expect(formatNs(Number.NaN)).toBe("–");
+  });
+});
+
+describe("formatBytes", () => {
+  it.each([
+    [512, "512 B"],
+    [1_000, "1.00 kB"],
+    [312_000_000, "312 MB"],
+    [2_090_000_000, "2.09 GB"],
+  ])("writes %d bytes in decimal units as %s", (value, text) => {
+    expect(formatBytes(value)).toBe(text);
+  });
+});
+
+it("groups the digits of counts", () => {
+  expect(formatCount(40_573)).toBe("40,573");
+});
+
+it("keeps two decimals of a mean count", () => {
+  expect(formatCount(2.5)).toBe("2.50");
+});
+
+it("writes a ratio in percent", () => {
+  expect(formatRatio(0.213)).toBe("21.3 %");
+});
+
+it("writes the number of a step without grouping", () => {
+  expect(formatValue(12_345, "step")).toBe("12345");
+});
+
+it("says one op, two ops and two matches", () => {
+  expect([plural(1, "op"), plural(2, "op"), plural(2, "match")]).toEqual([
+    "1 op",
+    "2 ops",
+    "2 matches",
+  ]);
+});
+
+describe("columnFormat", () => {
+  it("takes one unit for a column from its largest value", () => {
+    const { suffix, format } = columnFormat("ns", 308_290_000);
+    expect([suffix, format(308_290_000), format(52_050_000)]).toEqual(["ms", "308.29", "52.05"]);
+  });
+
+  it("takes the smaller unit while the larger one would show few digits", () => {
+    // 9.5 s is under ten seconds, so the column is in ms.
+    const { suffix, format } = columnFormat("ns", 9_500_000_000);
+    expect([suffix, format(9_500_000_000)]).toEqual(["ms", "9,500.00"]);
+  });
+
+  it("does not show a small number as zero", () => {
+    expect(columnFormat("ns", 308_290_000).format(1_000)).toBe("< 0.01");
+  });
+
+  it("shows a true zero as zero", () => {
+    expect(columnFormat("ns", 308_290_000).format(0)).toBe("0.00");
+  });
+
+  it("writes negative bytes with a minus", () => {
+    expect(columnFormat("bytes", 24_000_000).format(-12_500_000)).toBe("−12.50");
+  });
+
+  it("writes ratios as percent with the sign in the header", () => {
+    const { suffix, format } = columnFormat("ratio", 1);
+    expect([suffix, format(0.535)]).toEqual(["%", "53.5"]);
+  });
+});

@@ -1,0 +1,158 @@
+/** How is a number written for people? */
+
+export type Unit = "text" | "code" | "count" | "ns" | "bytes" | "ratio" | "phase" | "step" | "bool";
+
+/** One step of a unit's ladder: `suffix` is worth `size` base units. */
+interface Rung {
+  readonly suffix: string;
+  readonly size: number;
+}
+
+const NS_LADDER: readonly Rung[] = [
+  { suffix: "s", size: 1e9 },
+  { suffix: "ms", size: 1e6 },
+  { suffix: "µs", size: 1e3 },
+  { suffix: "ns", size: 1 },
+];
+
+const BYTES_LADDER: readonly Rung[] = [
+  { suffix: "TB", size: 1e12 },
+  { suffix: "GB", size: 1e9 },
+  { suffix: "MB", size: 1e6 },
+  { suffix: "kB", size: 1e3 },
+  { suffix: "B", size: 1 },
+];
+
+// Under this many of a unit a column takes the next smaller one: two decimals must still say something.
+const COLUMN_MIN = 10;
+const MISSING = "–";
+const MINUS = "−";
+
+/** How all numbers of one column are written. */
+export interface ColumnFormat {
+  /** Goes into the header: "ms", "MB", "%" or "". */
+  readonly suffix: string;
+  readonly format: (value: number) => string;
+}
+
+function rungFor(ladder: readonly Rung[], size: number): Rung {
+  const rung = ladder.find((each) => size >= each.size) ?? ladder.at(-1);
+  return rung ?? { suffix: "", size: 1 };
+}
+
+function withMinus(value: number, text: string): string {
+  return value < 0 ? MINUS + text : text;
+}
+
+function grouped(size: number, decimals: number): string {
+  return size.toLocaleString("en-US", {
+    minimumFractionDigits: decimals,
+    maximumFractionDigits: decimals,
+  });
+}
+
+/** The number rounded to three significant digits, so that 999.6 becomes 1000 before its unit is chosen. */
+function threeDigits(size: number): number {
+  return size === 0 ? 0 : Number(size.toPrecision(3));
+}
+
+function decimalsFor(size: number): number {
+  if (size >= 100 || size === 0) return 0;
+  return size >= 10 ? 1 : 2;
+}
+
+function inProse(value: number, ladder: readonly Rung[]): string {
+  if (!Number.isFinite(value)) return MISSING;
+  const size = threeDigits(Math.abs(value));
+  const rung = rungFor(ladder, size);
+  const isWhole = rung.size === 1 && Number.isInteger(size);
+  const shown = size / rung.size;
+  return withMinus(value, `${grouped(shown, isWhole ? 0 : decimalsFor(shown))} ${rung.suffix}`);
+}
+
+/** "222 ms", "1.50 s": three significant digits. */
+export function formatNs(value: number): string {
+  return inProse(value, NS_LADDER);
+}
+
+/** "2.09 GB", "312 MB": decimal units, three significant digits. */
+export function formatBytes(value: number): string {
+  return inProse(value, BYTES_LADDER);
+}
+
+/** "40,573"; a mean keeps two decimals. */
+export function formatCount(value: number): string {
+  if (!Number.isFinite(value)) return MISSING;
+  return withMinus(value, grouped(Math.abs(value), Number.isInteger(value) ? 0 : 2));
+}
+
+/** 0.213 as "21.3 %". */
+export function formatRatio(value: number): string {
+  if (!Number.isFinite(value)) return MISSING;
+  return `${withMinus(value, grouped(Math.abs(value) * 100, 1))} %`;
+}
+
+/** One number in a sentence. */
+export function formatValue(value: number, unit: Unit): string {
+  switch (unit) {
+    case "ns":
+      return formatNs(value);
+    case "bytes":
+      return formatBytes(value);
+    case "ratio":
+      return formatRatio(value);
+    case "bool":
+      return value === 0 ? "no" : "yes";
+    case "step":
+      return Number.isFinite(value) ? String(value) : MISSING;
+    default:
+      return formatCount(value);
+  }
+}
+
+function scaled(value: number, rung: Rung, decimals: number): string {
+  if (!Number.isFinite(value)) return MISSING;
+  const size = Math.abs(value) / rung.size;
+  const least = 10 ** -decimals;
+  // A number that is there must not look like zero.
+  if (size > 0 && size < least / 2) return `< ${withMinus(value, least.toFixed(decimals))}`;
+  return withMinus(value, grouped(size, decimals));
+}
+
+function columnOf(ladder: readonly Rung[], largest: number): ColumnFormat {
+  const rung = rungFor(ladder, largest / COLUMN_MIN);
+  const decimals = rung.size === 1 ? 0 : 2;
+  return { suffix: rung.suffix, format: (value) => scaled(value, rung, decimals) };
+}
+
+/** One unit for a whole column, chosen by its largest magnitude; two decimals. */
+export function columnFormat(unit: Unit, largest: number): ColumnFormat {
+  switch (unit) {
+    case "ns":
+      return columnOf(NS_LADDER, largest);
+    case "bytes":
+      return columnOf(BYTES_LADDER, largest);
+    case "ratio":
+      return { suffix: "%", format: (value) => scaled(value, { suffix: "%", size: 0.01 }, 1) };
+    case "bool":
+      return { suffix: "", format: (value) => (value === 0 ? "" : "yes") };
+    default:
+      return { suffix: "", format: (value) => formatValue(value, unit) };
+  }
+}
+
+/** Is this a unit of numbers, so that cells are right-aligned? */
+export function isNumeric(unit: Unit): boolean {
+  return unit === "count" || unit === "ns" || unit === "bytes" || unit === "ratio";
+}
+
+/** Is this a unit of words, so that the filter looks into the column? */
+export function isText(unit: Unit): boolean {
+  return unit === "text" || unit === "code" || unit === "phase";
+}
+
+/** "1 op", "89 ops", "2 boxes". */
+export function plural(count: number, noun: string): string {
+  const ending = /(?:s|x|ch|sh)$/.test(noun) ? "es" : "s";
+  return `${formatCount(count)} ${count === 1 ? noun : noun + ending}`;
+}

@@ -1,0 +1,51 @@
+/** How is a long name of code made short without losing what tells it apart? */
+
+const ELLIPSIS = "…";
+// Of a cut name, this part of the room shows its beginning; the rest shows its end.
+const HEAD_SHARE = 0.6;
+
+/** Replaces what is nested deeper than `keep` levels of `open`…`close` by one ellipsis. */
+function foldNested(name: string, open: string, close: string, keep: number): string {
+  let depth = 0;
+  let folded = "";
+  for (const char of name) {
+    if (char === close && depth > 0) depth -= 1;
+    if (depth <= keep) folded += char;
+    if (char === open) {
+      depth += 1;
+      if (depth === keep + 1) folded += ELLIPSIS;
+    }
+  }
+  return folded;
+}
+
+/** The forms of a C++ name from whole to bare; the first that fits is used. */
+function shorterForms(name: string): readonly string[] {
+  const bare = name.replace(/^void /, "");
+  const noArguments = foldNested(bare, "(", ")", 0);
+  const inner = foldNested(noArguments, "<", ">", 1);
+  const noNamespaces = inner.replace(/(?:[A-Za-z_]\w*::)+(?=[A-Za-z_])/g, "");
+  return [name, bare, noArguments, inner, noNamespaces, foldNested(noNamespaces, "<", ">", 0)];
+}
+
+function isTemplated(name: string): boolean {
+  return name.includes("<") && name.includes(">");
+}
+
+/** `name` in at most `room` characters: template arguments are folded first, then the middle is cut. */
+export function shortenName(name: string, room: number): string {
+  if (name.length <= room) return name;
+  const forms = isTemplated(name) ? shorterForms(name) : [name];
+  const fitting = forms.find((form) => form.length <= room);
+  return fitting ?? cutMiddle(forms.at(-1) ?? name, room);
+}
+
+/** Keeps both ends of a text and cuts its middle. */
+export function cutMiddle(text: string, room: number): string {
+  const chars = Array.from(text);
+  if (chars.length <= room) return text;
+  if (room < 2) return "";
+  const head = Math.ceil((room - 1) * HEAD_SHARE);
+  const tail = room - 1 - head;
+  return chars.slice(0, head).join("") + ELLIPSIS + chars.slice(chars.length - tail).join("");
+}

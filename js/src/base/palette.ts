@@ -1,0 +1,39 @@
+/** Which colour has a phase or a band? One file for the page and for the static figures. */
+
+import palette from "../../../torchprof_magic/palette.json";
+
+export type Theme = "light" | "dark";
+
+interface Entry {
+  readonly light: string;
+  readonly dark: string;
+}
+
+export interface Phase {
+  readonly name: string;
+  readonly title: string;
+}
+
+const PHASES = new Map<string, Entry & { readonly title: string }>(Object.entries(palette.phases));
+const BANDS = new Map<string, Entry>(Object.entries(palette.bands));
+const OTHER = palette.phases.other;
+
+/** Phases in the order of the palette, which is the order of the bars. */
+export const phases: readonly Phase[] = Array.from(PHASES, ([name, { title }]) => ({
+  name,
+  title,
+}));
+
+export function phaseColor(name: string, theme: Theme): string {
+  return (PHASES.get(name) ?? OTHER)[theme];
+}
+
+export function phaseTitle(name: string): string {
+  return PHASES.get(name)?.title ?? name;
+}
+
+/** A band that the palette does not know takes the colours of the phases in turn. */
+export function bandColor(name: string, index: number, theme: Theme): string {
+  const entry = BANDS.get(name) ?? PHASES.get(phases[index % phases.length]?.name ?? "") ?? OTHER;
+  return entry[theme];
+}

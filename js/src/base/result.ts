@@ -1,0 +1,18 @@
+/** How does a function say that it failed without throwing? */
+
+export type Result<T> =
+  | { readonly ok: true; readonly value: T }
+  | { readonly ok: false; readonly message: string };
+
+export function success<T>(value: T): Result<T> {
+  return { ok: true, value };
+}
+
+export function failure(message: string): { readonly ok: false; readonly message: string } {
+  return { ok: false, message };
+}
+
+/** The sentence of anything that was thrown. */
+export function messageOf(thrown: unknown): string {
+  return thrown instanceof Error ? thrown.message : String(thrown);
+}

@@ -1,0 +1,18 @@
+/** Which unit does a number have? A `Px` where an `Ns` is due does not compile. */
+
+declare const brand: unique symbol;
+type Brand<Name extends string> = number & { readonly [brand]: Name };
+
+/** Nanoseconds from the start of the run, or a duration. */
+export type Ns = Brand<"ns">;
+/** CSS pixels. */
+export type Px = Brand<"px">;
+/** Pixels of the screen: CSS pixels times `devicePixelRatio`. */
+export type DevicePx = Brand<"devicePx">;
+/** What the width of a flame box stands for: ns, bytes or calls, as the chosen weight says. */
+export type Weight = Brand<"weight">;
+
+export const ns = (value: number): Ns => value as Ns;
+export const px = (value: number): Px => value as Px;
+export const devicePx = (value: number): DevicePx => value as DevicePx;
+export const weight = (value: number): Weight => value as Weight;

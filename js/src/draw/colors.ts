@@ -1,0 +1,49 @@
+/** Which colours does a canvas take? The tokens of report.css, read where the canvas hangs. */
+
+import { parseColor, type Rgb } from "../base/color";
+import type { Theme } from "../base/palette";
+
+export interface Colors {
+  readonly theme: Theme;
+  readonly background: Rgb;
+  readonly text: Rgb;
+  readonly muted: Rgb;
+  readonly line: Rgb;
+  readonly accent: Rgb;
+  /** Python frames and the root: no phase of their own. */
+  readonly neutral: Rgb;
+  /** Runs of boxes too narrow to tell apart. */
+  readonly merged: Rgb;
+  readonly uiFont: string;
+  readonly codeFont: string;
+}
+
+const FALLBACK: Rgb = [128, 128, 128];
+
+/** Reads the tokens; call again after a switch of theme. */
+export function readColors(element: Element, theme: Theme): Colors {
+  const style = getComputedStyle(element);
+  const token = (name: string) => resolveColor(style.getPropertyValue(`--tp-${name}`));
+  return {
+    theme,
+    background: token("canvas"),
+    text: token("text"),
+    muted: token("muted"),
+    line: token("line"),
+    accent: token("accent"),
+    neutral: token("neutral"),
+    merged: token("merged"),
+    uiFont: style.getPropertyValue("--tp-ui-font").trim() || "sans-serif",
+    codeFont: style.getPropertyValue("--tp-code-font").trim() || "monospace",
+  };
+}
+
+/** Hosts write colours in any syntax ("white", hsl()); a canvas turns each into hex or rgb. */
+function resolveColor(text: string): Rgb {
+  const simple = parseColor(text);
+  if (simple !== null) return simple;
+  const context = document.createElement("canvas").getContext("2d");
+  if (context === null) return FALLBACK;
+  context.fillStyle = text.trim();
+  return parseColor(context.fillStyle) ?? FALLBACK;
+}

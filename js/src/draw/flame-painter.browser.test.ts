@@ -1,0 +1,134 @@
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import type { Boxes } from "../base/boxes";
+import { MERGED_ROW } from "../base/boxes";
+import { px } from "../base/units";
+import { CanvasView } from "./canvas-view";
+import type { Colors } from "./colors";
+import { FillTable, type FlameScene, paintFlame, ROW_PX } from "./flame-painter";
+import { TextCache } from "./text-cache";
+
+const COLORS: Colors = {
+  theme: "light",
+  background: [255, 255, 255],
+  text: [0, 0, 0],
+  muted: [90, 90, 90],
+  line: [220, 220, 220],
+  accent: [255, 0, 0],
+  neutral: [200, 200, 200],
+  merged: [100, 100, 100],
+  uiFont: "sans-serif",
+  codeFont: "monospace",
+};
+
+// Row 0 fills the width; below it row 1 on the left, a merged run on the right.
+const BOXES: Boxes = {
+  count: 3,
+  left: Float64Array.of(0, 0, 60),
+  width: Float64Array.of(100, 50, 40),
+  row: Int32Array.of(0, 1, MERGED_ROW),
+  depthStart: [0, 1, 3],
+  widthPx: px(100),
+};
+
+const words = (...list: string[]) => ({
+  kind: "text" as const,
+  keys: Int32Array.from(list, (_, row) => row),
+  words: list,
+});
+
+const SCENE: FlameScene = {
+  boxes: BOXES,
+  names: words("", "x"),
+  phases: words("forward", "backward"),
+  kinds: words("op", "annotation"),
+  scrollTop: px(0),
+  selectedKey: -1,
+  selectedRow: -1,
+  hoverRow: -1,
+  matches: null,
+  colors: COLORS,
+};
+
+let context: CanvasRenderingContext2D;
+
+beforeEach(() => {
+  const canvas = document.createElement("canvas");
+  canvas.width = 100;
+  canvas.height = 60;
+  context = canvas.getContext("2d", { willReadFrequently: true }) as CanvasRenderingContext2D;
+});
+
+function paint(more: Partial<FlameScene> = {}): void {
+  const scene = { ...SCENE, ...more };
+  const size = { width: px(100), height: px(60) };
+  paintFlame(context, size, scene, new TextCache(), new FillTable(scene));
+}
+
+function pixel(x: number, y: number): readonly number[] {
+  return Array.from(context.getImageData(x, y, 1, 1).data);
+}
+
+describe("paintFlame", () => {
+  it("fills a box in the colour of its phase", () => {
+    paint();
+    // The palette's forward is #4477aa, backward #e08b3a.
+    expect(pixel(50, 8)).toEqual([0x44, 0x77, 0xaa, 255]);
+    expect(pixel(20, ROW_PX + 8)).toEqual([0xe0, 0x8b, 0x3a, 255]);
+  });
+
+  it("fills a run of many boxes in grey", () => {
+    paint();
+    expect(pixel(80, ROW_PX + 8)).toEqual([100, 100, 100, 255]);
+  });
+
+  it("leaves gaps and the ground empty", () => {
+    paint();
+    expect(pixel(55, ROW_PX + 8)[3]).toBe(0);
+    expect(pixel(50, 2 * ROW_PX + 8)[3]).toBe(0);
+  });
+
+  it("dims what does not match", () => {
+    paint({ matches: Uint8Array.of(0, 1) });
+    expect(pixel(50, 8)[3]).toBeLessThan(80);
+    expect(pixel(20, ROW_PX + 8)[3]).toBe(255);
+  });
+
+  it("outlines the selected box in the accent", () => {
+    paint({ selectedRow: 1 });
+    expect(pixel(20, ROW_PX)).toEqual([255, 0, 0, 255]);
+  });
+
+  it("moves up when it is scrolled", () => {
+    paint({ scrollTop: px(ROW_PX) });
+    expect(pixel(20, 8)).toEqual([0xe0, 0x8b, 0x3a, 255]);
+  });
+});
+
+describe("CanvasView", () => {
+  const abort = new AbortController();
+  afterEach(() => document.body.replaceChildren());
+
+  const nextFrame = () => new Promise((resolve) => requestAnimationFrame(resolve));
+
+  it("makes one drawing of many wishes and is as sharp as the screen", async () => {
+    const canvas = document.createElement("canvas");
+    canvas.style.cssText = "display:block;width:120px;height:40px";
+    document.body.append(canvas);
+    let drawings = 0;
+    const view = new CanvasView(
+      canvas,
+      () => {
+        drawings += 1;
+      },
+      abort.signal,
+    );
+    await nextFrame();
+    await nextFrame();
+    drawings = 0;
+    for (let wish = 0; wish < 5; wish += 1) view.requestRedraw();
+    await nextFrame();
+    await nextFrame();
+    expect(drawings).toBe(1);
+    expect(canvas.width).toBe(120 * window.devicePixelRatio);
+  });
+});

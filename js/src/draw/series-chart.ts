@@ -1,0 +1,190 @@
+/** How does a quantity over time look? uPlot with our axes, marks and colours. */
+
+import uPlot from "uplot";
+import { cssColor } from "../base/color";
+import { formatBytes, formatNs } from "../base/format";
+import type { MarkHeader } from "../wire/header";
+import type { Colors } from "./colors";
+
+export interface Band {
+  readonly title: string;
+  readonly color: string;
+  readonly isArea: boolean;
+  readonly values: readonly (number | null)[];
+}
+
+export interface SeriesScene {
+  readonly time_ns: readonly number[];
+  readonly bands: readonly Band[];
+  readonly marks: readonly MarkHeader[];
+  readonly colors: Colors;
+  /** The index under the pointer, null when it left. */
+  readonly onHover: (index: number | null) => void;
+}
+
+export interface SeriesChart {
+  resize(width: number, height: number): void;
+  destroy(): void;
+}
+
+const AREA_ALPHA = "55";
+const AXIS_PX = 62;
+const LABEL_PX = 11;
+const LABEL_GAP_PX = 5;
+// Room above the highest value, so that the peak's label stands free.
+const HEADROOM = 1.14;
+
+/** Draws a scene into `element`. */
+export function mountSeriesChart(
+  element: HTMLElement,
+  scene: SeriesScene,
+  width: number,
+  height: number,
+): SeriesChart {
+  const data: uPlot.AlignedData = [
+    Array.from(scene.time_ns),
+    ...scene.bands.map((band) => Array.from(band.values)),
+  ];
+  const chart = new uPlot(chartOptions(scene, width, height), data, element);
+  return {
+    resize: (nextWidth, nextHeight) => chart.setSize({ width: nextWidth, height: nextHeight }),
+    destroy: () => chart.destroy(),
+  };
+}
+
+function chartOptions(scene: SeriesScene, width: number, height: number): uPlot.Options {
+  return {
+    width,
+    height,
+    legend: { show: false },
+    padding: [8, 14, 0, 0],
+    scales: {
+      x: { time: false },
+      y: { range: (_chart, _low, high) => [0, (high || 1) * HEADROOM] },
+    },
+    axes: [timeAxis(scene.colors), bytesAxis(scene.colors)],
+    series: [{}, ...scene.bands.map(bandSeries)],
+    cursor: { y: false, points: { size: 6 } },
+    hooks: {
+      drawClear: [(chart) => drawSteps(chart, scene)],
+      draw: [(chart) => drawPeaks(chart, scene)],
+      setCursor: [(chart) => scene.onHover(chart.cursor.idx ?? null)],
+    },
+  };
+}
+
+function axisBase(colors: Colors): uPlot.Axis {
+  return {
+    stroke: cssColor(colors.muted),
+    font: `${LABEL_PX}px ${colors.uiFont}`,
+    grid: { stroke: cssColor(colors.line), width: 1 },
+    ticks: { show: false },
+  };
+}
+
+function timeAxis(colors: Colors): uPlot.Axis {
+  return {
+    ...axisBase(colors),
+    grid: { show: false },
+    size: 28,
+    gap: 8,
+    space: 90,
+    values: (_chart, ticks) => ticks.map((tick) => (tick === 0 ? "0" : formatNs(tick))),
+  };
+}
+
+function bytesAxis(colors: Colors): uPlot.Axis {
+  return {
+    ...axisBase(colors),
+    size: AXIS_PX,
+    gap: 8,
+    space: 44,
+    values: (_chart, ticks) => ticks.map((tick) => (tick === 0 ? "0" : formatBytes(tick))),
+  };
+}
+
+function bandSeries(band: Band): uPlot.Series {
+  const stepped = uPlot.paths.stepped?.({ align: 1 });
+  return {
+    label: band.title,
+    stroke: band.color,
+    width: 1.25,
+    points: { show: false },
+    ...(band.isArea ? { fill: band.color + AREA_ALPHA } : { dash: [4, 3] }),
+    ...(stepped ? { paths: stepped } : {}),
+  };
+}
+
+/** Calls `draw` with the x of every mark of a kind that lies in the plot, in device pixels. */
+function eachMark(
+  chart: uPlot,
+  scene: SeriesScene,
+  kind: MarkHeader["kind"],
+  draw: (mark: MarkHeader, x: number, ratio: number) => void,
+): void {
+  const { left, width } = chart.bbox;
+  for (const mark of scene.marks) {
+    if (mark.kind !== kind) continue;
+    const x = Math.round(chart.valToPos(mark.time_ns, "x", true));
+    if (x >= left && x <= left + width) draw(mark, x, uPlot.pxRatio);
+  }
+}
+
+function verticalLine(chart: uPlot, x: number, from: number): void {
+  chart.ctx.beginPath();
+  chart.ctx.moveTo(x, from);
+  chart.ctx.lineTo(x, chart.bbox.top + chart.bbox.height);
+  chart.ctx.stroke();
+}
+
+function drawSteps(chart: uPlot, scene: SeriesScene): void {
+  const { ctx, bbox } = chart;
+  ctx.save();
+  let freeFrom = 0;
+  eachMark(chart, scene, "step", (mark, x, ratio) => {
+    ctx.strokeStyle = cssColor(scene.colors.line);
+    ctx.lineWidth = ratio;
+    verticalLine(chart, x, bbox.top);
+    ctx.font = `${LABEL_PX * ratio}px ${scene.colors.uiFont}`;
+    ctx.fillStyle = cssColor(scene.colors.muted);
+    ctx.textBaseline = "top";
+    const end = x + ctx.measureText(mark.label).width + 2 * LABEL_GAP_PX * ratio;
+    if (x < freeFrom || end > bbox.left + bbox.width) return;
+    ctx.fillText(mark.label, x + LABEL_GAP_PX * ratio, bbox.top);
+    freeFrom = end;
+  });
+  ctx.restore();
+}
+
+function drawPeaks(chart: uPlot, scene: SeriesScene): void {
+  const { ctx } = chart;
+  ctx.save();
+  eachMark(chart, scene, "peak", (mark, x, ratio) => {
+    ctx.strokeStyle = cssColor(scene.colors.text);
+    ctx.lineWidth = ratio;
+    ctx.setLineDash([3 * ratio, 3 * ratio]);
+    verticalLine(chart, x, chart.bbox.top);
+    labelPeak(chart, scene, mark, x, ratio);
+  });
+  ctx.restore();
+}
+
+/** Writes the label right of its line, or left of it at the right edge. */
+function labelPeak(
+  chart: uPlot,
+  scene: SeriesScene,
+  mark: MarkHeader,
+  x: number,
+  ratio: number,
+): void {
+  const { ctx, bbox } = chart;
+  ctx.font = `600 ${LABEL_PX * ratio}px ${scene.colors.uiFont}`;
+  ctx.fillStyle = cssColor(scene.colors.text);
+  ctx.textBaseline = "top";
+  const room = bbox.left + bbox.width - x;
+  const isRight = ctx.measureText(mark.label).width + LABEL_GAP_PX * ratio < room;
+  ctx.textAlign = isRight ? "left" : "right";
+  const gap = LABEL_GAP_PX * ratio * (isRight ? 1 : -1);
+  // One line below the names of the steps.
+  ctx.fillText(mark.label, x + gap, bbox.top + (LABEL_PX + LABEL_GAP_PX) * ratio);
+}

@@ -1,0 +1,52 @@
+/** Which points of a series belong to one lane? */
+
+import { type Frame, numbersOf, textOf } from "../wire/frame";
+import type { ViewHeader } from "../wire/header";
+
+export interface LaneBand {
+  readonly name: string;
+  readonly title: string;
+  /** null where the value is unknown. */
+  readonly values: readonly (number | null)[];
+}
+
+export interface LaneSeries {
+  readonly time_ns: readonly number[];
+  readonly bands: readonly LaneBand[];
+}
+
+/** Lanes in the order in which they first appear. */
+export function lanesOf(frame: Frame): readonly string[] {
+  const lane = textOf(frame, "lane");
+  const keys = new Set(lane.keys);
+  return Array.from(keys, (key) => lane.words[key] ?? "");
+}
+
+/** Points of a lane; bands that hold no value at all are left out. */
+export function laneSeries(view: ViewHeader, frame: Frame, lane: string): LaneSeries {
+  const { keys, words } = textOf(frame, "lane");
+  const key = words.indexOf(lane);
+  const rows: number[] = [];
+  keys.forEach((each, row) => {
+    if (each === key) rows.push(row);
+  });
+  const time = numbersOf(frame, "time_ns");
+  const bands = view.bands.map(({ name, title }) => ({
+    name,
+    title,
+    values: pick(frame, name, rows),
+  }));
+  return {
+    time_ns: rows.map((row) => time[row] ?? 0),
+    bands: bands.filter((band) => band.values.some((value) => value !== null)),
+  };
+}
+
+function pick(frame: Frame, name: string, rows: readonly number[]): readonly (number | null)[] {
+  const column = frame.columns.get(name);
+  if (column?.kind !== "number") return [];
+  return rows.map((row) => {
+    const value = column.values[row];
+    return value === undefined || Number.isNaN(value) ? null : value;
+  });
+}

@@ -1,0 +1,68 @@
+/** How long is each step, and which phases is it made of? All bars on one scale. */
+
+import { phases } from "../base/palette";
+import { type Frame, numberAt } from "../wire/frame";
+
+export interface StepPart {
+  readonly phase: string;
+  readonly dur_ns: number;
+  /** Share of the scale, 0–1. */
+  readonly ratio: number;
+}
+
+export interface StepBar {
+  readonly number: number;
+  readonly isComplete: boolean;
+  readonly dur_ns: number;
+  readonly parts: readonly StepPart[];
+  /** Device busy time as a share of the scale; null when it was not recorded. */
+  readonly deviceRatio: number | null;
+  readonly device_ns: number;
+}
+
+/** One bar a row of the `steps` view; the longest step fills the scale. */
+export function stepBars(frame: Frame): readonly StepBar[] {
+  const rows = Array.from({ length: frame.rows }, (_, row) => row);
+  const longest = Math.max(1, ...rows.map((row) => numberAt(frame, "dur_ns", row) || 0));
+  return rows.map((row) => stepBar(frame, row, longest));
+}
+
+function stepBar(frame: Frame, row: number, longest: number): StepBar {
+  const device = numberAt(frame, "device_busy_ns", row);
+  const complete = numberAt(frame, "complete", row);
+  return {
+    number: numberAt(frame, "number", row),
+    // A sender without the column has no cut steps.
+    isComplete: Number.isNaN(complete) || complete !== 0,
+    dur_ns: numberAt(frame, "dur_ns", row),
+    parts: phases.map(({ name }) => stepPart(frame, row, name, longest)).filter(isThere),
+    deviceRatio: Number.isNaN(device) ? null : device / longest,
+    device_ns: device,
+  };
+}
+
+function stepPart(frame: Frame, row: number, phase: string, longest: number): StepPart {
+  const dur_ns = numberAt(frame, `${phase}_ns`, row) || 0;
+  return { phase, dur_ns, ratio: dur_ns / longest };
+}
+
+function isThere(part: StepPart): boolean {
+  return part.dur_ns > 0;
+}
+
+/** Phases that any bar has, in palette order. */
+export function phasesIn(bars: readonly StepBar[]): readonly string[] {
+  const seen = new Set(bars.flatMap((bar) => bar.parts.map((part) => part.phase)));
+  return phases.map(({ name }) => name).filter((name) => seen.has(name));
+}
+
+/** The time of each phase over complete steps: the sum of what the bars show. */
+export function phaseSums(bars: readonly StepBar[]): readonly StepPart[] {
+  const complete = bars.filter((bar) => bar.isComplete);
+  const total = complete.reduce((sum, bar) => sum + bar.dur_ns, 0);
+  return phasesIn(complete).map((phase) => {
+    const parts = complete.flatMap((bar) => bar.parts.filter((part) => part.phase === phase));
+    const dur_ns = parts.reduce((sum, part) => sum + part.dur_ns, 0);
+    return { phase, dur_ns, ratio: total > 0 ? dur_ns / total : 0 };
+  });
+}

@@ -1,0 +1,85 @@
+/** What comes from Python? The header, and one frame a view, decoded when it is first asked for. */
+
+import { type ReadonlySignal, type Signal, signal } from "@preact/signals";
+import { failure, type Result, success } from "../base/result";
+import { decodeFrame, viewBytes } from "../wire/decode";
+import type { Frame } from "../wire/frame";
+import { parseHeader, type ReportHeader, type ViewHeader } from "../wire/header";
+import type { Host } from "../wire/host";
+import { canAnswer, pull } from "../wire/pull";
+
+export type FrameState =
+  | { readonly kind: "empty"; readonly sentence: string }
+  | { readonly kind: "loading" }
+  | { readonly kind: "failed"; readonly message: string }
+  | { readonly kind: "ready"; readonly frame: Frame };
+
+export interface ReportSource {
+  readonly header: ReportHeader;
+  /** False in a saved file: nothing can be pulled or exported. */
+  readonly canAnswer: boolean;
+  /** The state of a view's data; the first call starts decoding or pulling. */
+  frame(view: ViewHeader): ReadonlySignal<FrameState>;
+  /** Asks again after a failure. */
+  retry(view: ViewHeader): void;
+  pullExport(name: string): Promise<Result<Uint8Array>>;
+}
+
+const NOTHING = "Nothing was recorded for this view.";
+
+/** Opens what the host holds now; `signal` ends every request that is still under way. */
+export function openReport(host: Host, abort: AbortSignal): Result<ReportSource> {
+  const parsed = parseHeader(host.get("_header"));
+  if (!parsed.ok) return failure(parsed.message);
+  const container = host.get("_data");
+  const states = new Map<string, Signal<FrameState>>();
+  const frame = (view: ViewHeader) => {
+    const known = states.get(view.name);
+    if (known) return known;
+    const state = signal<FrameState>(embeddedState(view, container));
+    states.set(view.name, state);
+    if (state.value.kind === "loading") void pullInto(state, host, view, abort);
+    return state;
+  };
+  const retry = (view: ViewHeader) => {
+    const state = states.get(view.name);
+    if (state?.value.kind !== "failed") return;
+    state.value = embeddedState(view, container);
+    if (state.value.kind === "loading") void pullInto(state, host, view, abort);
+  };
+  return success({
+    header: parsed.value,
+    canAnswer: canAnswer(host),
+    frame,
+    retry,
+    pullExport: (name) => pull(host, `export:${name}`, { signal: abort }),
+  });
+}
+
+function embeddedState(view: ViewHeader, container: unknown): FrameState {
+  if (view.empty !== null) return { kind: "empty", sentence: view.empty };
+  if (view.offset < 0) return { kind: "loading" };
+  if (view.length === 0) return { kind: "empty", sentence: NOTHING };
+  return stateOf(decodeFrame(viewBytes(container, view)));
+}
+
+async function pullInto(
+  state: Signal<FrameState>,
+  host: Host,
+  view: ViewHeader,
+  abort: AbortSignal,
+): Promise<void> {
+  const bytes = await pull(host, view.name, { signal: abort });
+  if (abort.aborted) return;
+  state.value = bytes.ok ? stateOf(decodeFrame(bytes.value)) : failed(bytes.message);
+}
+
+function stateOf(decoded: Result<Frame>): FrameState {
+  if (!decoded.ok) return failed(decoded.message);
+  if (decoded.value.rows === 0) return { kind: "empty", sentence: NOTHING };
+  return { kind: "ready", frame: decoded.value };
+}
+
+function failed(message: string): FrameState {
+  return { kind: "failed", message };
+}

@@ -1,0 +1,111 @@
+/** What does the reader look at now? State of the page that Python never sees. */
+
+import { type Signal, signal } from "@preact/signals";
+import type { Span } from "../base/scale";
+import type { Weight } from "../base/units";
+
+/** What is selected everywhere: all boxes and rows of this name. */
+export interface Selection {
+  readonly name: string;
+  readonly kind: string;
+}
+
+/** What the footer says about the thing under the pointer or the selection. */
+export interface FooterItem {
+  readonly name: string;
+  readonly isCode: boolean;
+  readonly phase: string;
+  readonly facts: readonly string[];
+}
+
+/** A wish to see a name in a view; a new object each time, so that asking twice works. */
+export interface Reveal {
+  readonly view: string;
+  readonly name: string;
+}
+
+export interface Sort {
+  readonly column: string;
+  readonly isDescending: boolean;
+}
+
+export interface TableState {
+  /** undefined: as the header says; null: as the rows came. */
+  readonly sort: Signal<Sort | null | undefined>;
+  readonly scrollTop: Signal<number>;
+}
+
+/** A place in the flame graph to come back to. */
+export interface FlamePlace {
+  readonly focus: number;
+  /** null: the whole width of the focused box. */
+  readonly span: Span<Weight> | null;
+}
+
+export interface FlameState {
+  readonly weight: Signal<string | null>;
+  readonly place: Signal<FlamePlace>;
+  readonly history: Signal<readonly FlamePlace[]>;
+  /** The one box among those of the selected name that keys start from; -1 for none. */
+  readonly row: Signal<number>;
+}
+
+export interface Store {
+  readonly view: Signal<string>;
+  readonly selection: Signal<Selection | null>;
+  readonly hover: Signal<FooterItem | null>;
+  readonly reveal: Signal<Reveal | null>;
+  /** Search text of a view. */
+  search(view: string): Signal<string>;
+  table(view: string): TableState;
+  flame(view: string): FlameState;
+  /** The choice of a view that has one, such as the memory's lane. */
+  choice(view: string): Signal<string | null>;
+}
+
+export const WHOLE: FlamePlace = { focus: 0, span: null };
+
+/** A store for one shown report, opened at `view`. */
+export function createStore(view: string): Store {
+  return {
+    view: signal(view),
+    selection: signal<Selection | null>(null),
+    hover: signal<FooterItem | null>(null),
+    reveal: signal<Reveal | null>(null),
+    search: perView(() => signal("")),
+    choice: perView(() => signal<string | null>(null)),
+    table: perView(() => ({
+      sort: signal<Sort | null | undefined>(undefined),
+      scrollTop: signal(0),
+    })),
+    flame: perView(() => ({
+      weight: signal<string | null>(null),
+      place: signal(WHOLE),
+      history: signal<readonly FlamePlace[]>([]),
+      row: signal(-1),
+    })),
+  };
+}
+
+/** State that is made when a view is first shown and kept while the report lives. */
+function perView<T>(make: () => T): (view: string) => T {
+  const made = new Map<string, T>();
+  return (view) => {
+    const known = made.get(view) ?? make();
+    made.set(view, known);
+    return known;
+  };
+}
+
+/** Selects a name everywhere; the same name again keeps it. */
+export function select(store: Store, name: string, kind: string): void {
+  const now = store.selection.value;
+  if (now?.name !== name) store.selection.value = { name, kind };
+}
+
+/** Goes to `view` and shows `name` there. */
+export function revealIn(store: Store, view: string, name: string): void {
+  store.reveal.value = { view, name };
+  store.view.value = view;
+  store.hover.value = null;
+}

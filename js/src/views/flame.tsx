@@ -1,0 +1,190 @@
+/** How is a tree shown? A flame graph with its search, its path and its colours. */
+
+import { useComputed, useSignalEffect } from "@preact/signals";
+import { useEffect, useMemo, useRef } from "preact/hooks";
+import { cssColor, parseColor } from "../base/color";
+import { formatRatio, plural } from "../base/format";
+import { shortenName } from "../base/names";
+import { phaseColor, phases } from "../base/palette";
+import { kernelColor } from "../draw/flame-painter";
+import { heaviestRow, searchFlame } from "../layout/flame-search";
+import { pathTo } from "../layout/flame-tree";
+import { wordAt } from "../wire/frame";
+import type { ViewProps } from "./context";
+import { FlameCanvas } from "./flame-canvas";
+import { actOnKey } from "./flame-keys";
+import { createFlameModel, describeBox, type FlameModel, weightOf } from "./flame-model";
+import { FlameMoves } from "./flame-moves";
+import { focusable } from "./focusable";
+import { Legend, SearchBox, Segmented, Sentence, Tools } from "./parts";
+
+const CRUMB_CHARS = 40;
+
+export function FlameView({ report, view, frame }: ViewProps) {
+  const { store, look } = report;
+  const state = store.flame(view.name);
+  const query = store.search(view.name);
+  const moves = useMemo(
+    () => new FlameMoves(createFlameModel(view, frame), state, store),
+    [view, frame],
+  );
+  const { model } = moves;
+  const weight = weightOf(model, state.weight.value);
+  const matches = useComputed(() =>
+    searchFlame(model.tree, moves.extent, model.names, query.value),
+  );
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const scroller = useRef<HTMLDivElement>(null);
+  const spacer = useRef<HTMLDivElement>(null);
+  const painter = useRef<FlameCanvas | null>(null);
+
+  useEffect(() => {
+    if (canvas.current === null || scroller.current === null || spacer.current === null) return;
+    const abort = new AbortController();
+    const parts = { canvas: canvas.current, scroller: scroller.current, spacer: spacer.current };
+    painter.current = new FlameCanvas(parts, { moves, store, look, matches }, abort.signal);
+    return () => abort.abort();
+  }, [moves]);
+  useSelectionRow(moves, report);
+  useReveal(moves, view.name, report, painter);
+
+  const isWeightless = (moves.extent.total[0] ?? 0) <= 0;
+  const row = state.row.value;
+  return (
+    <div class="tp-view tp-flame">
+      <Tools>
+        <SearchBox text={query} label="Search names" onEnter={() => canvas.current?.focus()} />
+        <MatchNote matches={matches.value} weightTitle={weight.title} />
+        <Segmented
+          label="Width of a box"
+          options={model.weights}
+          chosen={weight.name}
+          onChoose={(name) => moves.weigh(name)}
+        />
+      </Tools>
+      <Crumbs moves={moves} />
+      <div class="tp-flame-scroll" ref={scroller}>
+        {/* biome-ignore lint/a11y/noInteractiveElementToNoninteractiveRole: application is how a canvas with keys of its own says so. */}
+        <canvas
+          class="tp-flame-canvas"
+          ref={canvas}
+          tabIndex={0}
+          role="application"
+          aria-roledescription="flame graph"
+          aria-label={`${view.title}: ${plural(model.tree.rows, "box")}. Arrow keys move, Enter zooms in, Escape goes back.`}
+          data-tp-focus={wordAt(model.names, state.place.value.focus)}
+          data-tp-selected={store.selection.value?.name ?? ""}
+          data-tp-matches={matches.value?.rows ?? 0}
+          data-tp-zoom={moves.zoom.toFixed(2)}
+          data-tp-weight={weight.name}
+          {...focusable((event) => {
+            actOnKey(event, moves, () => painter.current?.anchor() ?? moves.span.start);
+            painter.current?.showRow(state.row.value);
+          })}
+        />
+        <div ref={spacer} class="tp-flame-spacer" />
+        {isWeightless && <Sentence>Nothing was recorded for {weight.title}.</Sentence>}
+      </div>
+      <FlameLegend model={model} theme={look.value.theme} />
+      <div class="tp-aloud" aria-live="polite">
+        {row >= 0 ? aloud(model, row, weight) : ""}
+      </div>
+    </div>
+  );
+}
+
+function aloud(model: FlameModel, row: number, weight: ReturnType<typeof weightOf>): string {
+  const { name, facts } = describeBox(model, row, weight);
+  return `${name}, ${facts.join(", ")}`;
+}
+
+interface MatchNoteProps {
+  readonly matches: ReturnType<typeof searchFlame>;
+  readonly weightTitle: string;
+}
+
+/** "14 matches · 21.3 % of CPU": what the matching boxes weigh together. */
+function MatchNote({ matches, weightTitle }: MatchNoteProps) {
+  if (matches === null) return <span class="tp-tools-note" role="status" />;
+  return (
+    <span class="tp-tools-note" role="status">
+      {plural(matches.rows, "match")}
+      {matches.rows > 0 && ` · ${formatRatio(matches.ratio)} of ${weightTitle}`}
+    </span>
+  );
+}
+
+/** The path from the root to the focused box; a click goes up. */
+function Crumbs({ moves }: { readonly moves: FlameMoves }) {
+  const path = pathTo(moves.model.tree, moves.state.place.value.focus);
+  const last = path.length - 1;
+  return (
+    <nav class="tp-crumbs" aria-label="Focused path">
+      {path.map((row, index) => (
+        <span key={row} class="tp-crumb">
+          {index > 0 && <span aria-hidden="true">›</span>}
+          <button
+            type="button"
+            title={wordAt(moves.model.names, row)}
+            aria-current={index === last ? "location" : undefined}
+            onClick={() => moves.focus(row)}
+            {...focusable()}
+          >
+            <bdi>{shortenName(wordAt(moves.model.names, row), CRUMB_CHARS)}</bdi>
+          </button>
+        </span>
+      ))}
+    </nav>
+  );
+}
+
+interface FlameLegendProps {
+  readonly model: FlameModel;
+  readonly theme: "light" | "dark";
+}
+
+function FlameLegend({ model, theme }: FlameLegendProps) {
+  const shown = phases.filter(({ name }) => model.phases.words.includes(name));
+  const entries = shown.map(({ name, title }) => ({ title, color: phaseColor(name, theme) }));
+  const hasPython = model.kinds.words.includes("python");
+  const python = hasPython ? [{ title: "Python frames", color: "var(--tp-neutral)" }] : [];
+  const kernel = model.kinds.words.includes("kernel") ? [kernelEntry(theme)] : [];
+  return <Legend entries={[...entries, ...kernel, ...python]} />;
+}
+
+/** Kernels are shown lighter than their phase; the forward phase stands for all. */
+function kernelEntry(theme: "light" | "dark") {
+  const hue = parseColor(phaseColor("forward", theme)) ?? [128, 128, 128];
+  return { title: "kernels (lighter)", color: cssColor(kernelColor(hue)) };
+}
+
+/** A name selected elsewhere has no box of its own yet: the heaviest stands for it. */
+function useSelectionRow(moves: FlameMoves, report: ViewProps["report"]): void {
+  useSignalEffect(() => {
+    const name = report.store.selection.value?.name;
+    const row = moves.state.row.peek();
+    if (name === undefined) moves.state.row.value = -1;
+    else if (row < 0 || wordAt(moves.model.names, row) !== name) {
+      moves.state.row.value = heaviestRow(moves.extent, moves.model.names, name);
+    }
+  });
+}
+
+/** Shows what another view asked for: zooms to the box above it, so that it is seen in its place. */
+function useReveal(
+  moves: FlameMoves,
+  view: string,
+  { store }: ViewProps["report"],
+  painter: { readonly current: FlameCanvas | null },
+): void {
+  const wish = store.reveal.value;
+  useEffect(() => {
+    if (wish?.view !== view) return;
+    store.reveal.value = null;
+    const row = heaviestRow(moves.extent, moves.model.names, wish.name);
+    if (row < 0) return;
+    moves.select(row);
+    moves.focus(Math.max(0, moves.model.tree.parent[row] ?? 0));
+    painter.current?.showRow(row);
+  }, [wish]);
+}

@@ -1,0 +1,139 @@
+/** What is under the pointer or selected, in full, and which keys work here? */
+
+import type { FooterItem } from "../state/store";
+import { revealIn } from "../state/store";
+import type { Shape, ViewHeader } from "../wire/header";
+import type { ReportContext } from "./context";
+import { findName, nameColumn } from "./describe";
+import { focusable } from "./focusable";
+import { PhaseDot } from "./parts";
+
+type Hint = readonly [keys: readonly string[], what: string];
+
+const HINTS: Readonly<Record<Shape, readonly Hint[]>> = {
+  table: [
+    [["/"], "filter"],
+    [["↑", "↓"], "move"],
+    [["Enter"], "find in flame"],
+  ],
+  tree: [
+    [["/"], "search"],
+    [["W", "S"], "zoom"],
+    [["A", "D"], "pan"],
+    [["Esc"], "back"],
+  ],
+  series: [
+    [["drag"], "zoom in"],
+    [["double click"], "whole run"],
+  ],
+};
+
+export function Footer({ report }: { readonly report: ReportContext }) {
+  return (
+    <footer class="tp-footer">
+      <Hints report={report} />
+      <Detail report={report} />
+    </footer>
+  );
+}
+
+function Hints({ report }: { readonly report: ReportContext }) {
+  const view = shownView(report);
+  const hints = view === undefined || !hasKeys(view) ? [] : hintsOf(view);
+  return (
+    <div class="tp-hints" aria-hidden="true">
+      {hints.map(([keys, what]) => (
+        <span key={what} class="tp-hint">
+          {keys.map((key) => (
+            <kbd key={key}>{key}</kbd>
+          ))}
+          {what}
+        </span>
+      ))}
+    </div>
+  );
+}
+
+/** A table without names has nothing to filter and nothing to find elsewhere. */
+function hintsOf(view: ViewHeader): readonly Hint[] {
+  const hints = HINTS[view.shape];
+  const isNameless = view.shape === "table" && nameColumn(view) === undefined;
+  return isNameless ? hints.filter(([, what]) => what === "move") : hints;
+}
+
+function shownView(report: ReportContext): ViewHeader | undefined {
+  return report.source.header.views.find((view) => view.name === report.store.view.value);
+}
+
+/** Notes and overview are read, not driven. */
+function hasKeys(view: ViewHeader): boolean {
+  return view.empty === null && view.name !== "notes" && view.name !== "overview";
+}
+
+function Detail({ report }: { readonly report: ReportContext }) {
+  const hovered = report.store.hover.value;
+  const selection = report.store.selection.value;
+  const found = selection === null ? null : findName(report, selection.name);
+  const item = hovered ?? found?.item ?? plainItem(selection?.name);
+  return (
+    <div class="tp-detail">
+      {item !== null && <Item report={report} item={item} />}
+      {selection !== null && <Links report={report} name={selection.name} table={found?.view} />}
+    </div>
+  );
+}
+
+function plainItem(name: string | undefined): FooterItem | null {
+  return name === undefined ? null : { name, isCode: true, phase: "", facts: [] };
+}
+
+function Item({ report, item }: { readonly report: ReportContext; readonly item: FooterItem }) {
+  const facts = item.facts.join(" · ");
+  return (
+    <span class="tp-item" title={`${item.name}${facts === "" ? "" : ` · ${facts}`}`}>
+      <PhaseDot report={report} phase={item.phase} />
+      <span class={item.isCode ? "tp-item-name tp-code" : "tp-item-name"}>
+        <bdi>{item.name}</bdi>
+      </span>
+      <span class="tp-item-facts">{facts}</span>
+    </span>
+  );
+}
+
+interface LinksProps {
+  readonly report: ReportContext;
+  readonly name: string;
+  readonly table: ViewHeader | undefined;
+}
+
+/** Ways from the selection to the views that show it differently. */
+function Links({ report, name, table }: LinksProps) {
+  const shown = shownView(report);
+  const tree = report.source.header.views.find((view) => view.shape === "tree" && !view.empty);
+  const canFind = tree !== undefined && shown?.shape !== "tree";
+  const canTabulate = table !== undefined && shown?.name !== table.name && shown?.shape === "tree";
+  return (
+    <span class="tp-links">
+      {canFind && (
+        <button
+          type="button"
+          class="tp-button"
+          onClick={() => revealIn(report.store, tree.name, name)}
+          {...focusable()}
+        >
+          Find in flame graph
+        </button>
+      )}
+      {canTabulate && (
+        <button
+          type="button"
+          class="tp-button"
+          onClick={() => revealIn(report.store, table.name, name)}
+          {...focusable()}
+        >
+          Show in table
+        </button>
+      )}
+    </span>
+  );
+}

@@ -1,0 +1,106 @@
+/** How does one row of a table look? */
+
+import { shortenName } from "../base/names";
+import { phaseTitle } from "../base/palette";
+import { type Frame, stringAt } from "../wire/frame";
+import type { ViewHeader } from "../wire/header";
+import type { ReportContext } from "./context";
+import { barRatio, type GridColumn } from "./grid-columns";
+import { cellClass } from "./grid-header";
+import { PhaseDot } from "./parts";
+import { percent } from "./step-bars";
+import { ROW_PX } from "./virtual-rows";
+
+// Longer names are shortened by sense first; the style sheet cuts what still does not fit.
+const NAME_CHARS = 72;
+// The header row is the first of the grid, and rows count from one.
+const FIRST_ROW_INDEX = 2;
+
+interface GridRowProps {
+  readonly id: string;
+  readonly report: ReportContext;
+  readonly view: ViewHeader;
+  readonly frame: Frame;
+  readonly columns: readonly GridColumn[];
+  readonly row: number;
+  readonly position: number;
+  readonly isSelected: boolean;
+  readonly onChoose: () => void;
+  readonly onHover: (isOver: boolean) => void;
+}
+
+export function GridRow(props: GridRowProps) {
+  const { id, columns, position, isSelected, onChoose, onHover } = props;
+  return (
+    // biome-ignore lint/a11y/useKeyWithClickEvents: keys belong to the grid, which has the focus.
+    // biome-ignore lint/a11y/useSemanticElements: part of a virtual grid.
+    // biome-ignore lint/a11y/useFocusableInteractive: the grid has the focus.
+    <div
+      id={id}
+      class="tp-row"
+      role="row"
+      aria-rowindex={position + FIRST_ROW_INDEX}
+      aria-selected={isSelected}
+      data-tp-row={props.row}
+      style={{ transform: `translateY(${position * ROW_PX}px)` }}
+      onClick={onChoose}
+      onMouseEnter={() => onHover(true)}
+      onMouseLeave={() => onHover(false)}
+    >
+      {columns.map((column, index) => (
+        // biome-ignore lint/a11y/useSemanticElements: part of a virtual grid.
+        // biome-ignore lint/a11y/useFocusableInteractive: the grid has the focus and names its active row.
+        <div
+          key={column.header.name}
+          class={cellClass(column)}
+          role="gridcell"
+          aria-colindex={index + 1}
+        >
+          {column.isLead ? (
+            <Lead {...props} column={column} />
+          ) : (
+            <Cell {...props} column={column} />
+          )}
+        </div>
+      ))}
+    </div>
+  );
+}
+
+type CellProps = GridRowProps & { readonly column: GridColumn };
+
+/** The name with the dot of its phase; the whole name on hover and for readers of the page aloud. */
+function Lead({ report, view, frame, column, row }: CellProps) {
+  const phaseColumn = view.columns.find((each) => each.unit === "phase");
+  const phase = phaseColumn === undefined ? "" : stringAt(frame, phaseColumn.name, row);
+  const whole = column.text(row);
+  const isCode = column.header.unit === "code";
+  return (
+    <>
+      <span title={phase === "" ? undefined : phaseTitle(phase)}>
+        <PhaseDot report={report} phase={phase} />
+        {phase !== "" && <span class="tp-aloud">{phaseTitle(phase)} </span>}
+      </span>
+      <bdi class={isCode ? "tp-name tp-code" : "tp-name"} title={whole}>
+        {isCode ? shortenName(whole, NAME_CHARS) : whole}
+      </bdi>
+    </>
+  );
+}
+
+function Cell({ frame, column, row }: CellProps) {
+  const ratio = barRatio(frame, column, row);
+  const text = column.text(row);
+  const isCode = column.header.unit === "code";
+  return (
+    <>
+      {ratio > 0 && <span class="tp-soft-bar" style={{ width: percent(ratio) }} />}
+      <span
+        class={isCode ? "tp-value tp-code" : "tp-value"}
+        title={column.isNumeric ? undefined : text}
+      >
+        {text}
+      </span>
+    </>
+  );
+}

@@ -1,0 +1,165 @@
+/** What is the smallest report that has one view of each shape? For tests only. */
+
+import { encodeFrame, packViews, type Values } from "../wire/encode";
+import type { ColumnHeader, ReportHeader, ViewHeader } from "../wire/header";
+import type { Host, HostListener } from "../wire/host";
+import { mountReport } from "./report";
+
+export class FakeHost implements Host {
+  readonly traits = new Map<string, unknown>();
+  readonly sent: unknown[] = [];
+  readonly listeners: { readonly event: string; readonly listener: HostListener }[] = [];
+  send?: (content: unknown) => void = (content) => void this.sent.push(content);
+
+  get(trait: string): unknown {
+    return this.traits.get(trait);
+  }
+
+  on(event: string, listener: HostListener): void {
+    this.listeners.push({ event, listener });
+  }
+
+  off(event: string, listener: HostListener): void {
+    const at = this.listeners.findIndex(
+      (each) => each.event === event && each.listener === listener,
+    );
+    if (at >= 0) this.listeners.splice(at, 1);
+  }
+
+  emit(event: string, ...values: readonly unknown[]): void {
+    const heard = this.listeners.filter((each) => each.event === event);
+    for (const { listener } of heard) listener(...values);
+  }
+}
+
+export function columnHeader(
+  name: string,
+  unit: ColumnHeader["unit"],
+  more: Partial<ColumnHeader> = {},
+): ColumnHeader {
+  return { name, title: name, unit, definition: "", minor: false, bar: false, ...more };
+}
+
+export function viewHeader(
+  name: string,
+  shape: ViewHeader["shape"],
+  more: Partial<ViewHeader> = {},
+): ViewHeader {
+  const lists = { columns: [], weights: [], bands: [], marks: [] };
+  const rest = { count: null, empty: null, offset: 0, length: 0, rows: 0, sort: null };
+  const title = name.charAt(0).toUpperCase() + name.slice(1);
+  return { name, title, shape, ...lists, ...rest, ...more };
+}
+
+export const HOSTILE = [
+  "<img src=x onerror=alert(1)>",
+  "__proto__",
+  "</script>",
+  "a\u202Eb",
+] as const;
+
+/** Six ops; the names of four are hostile. */
+export const OPS: readonly (readonly [string, Values])[] = [
+  ["name", ["aten::mm", "aten::add", ...HOSTILE]],
+  ["phase", ["forward", "backward", "other", "other", "other", "other"]],
+  ["calls", Int32Array.of(3, 10, 1, 1, 1, 1)],
+  ["self_ns", Float64Array.of(20e6, 50e6, 4e6, 3e6, 2e6, 1e6)],
+];
+
+const OP_COLUMNS = [
+  columnHeader("name", "code", { title: "Op" }),
+  columnHeader("phase", "phase"),
+  columnHeader("calls", "count", { title: "Calls" }),
+  columnHeader("self_ns", "ns", { title: "Self CPU", bar: true, definition: "Own time." }),
+];
+
+/** all 100 -> aten::mm 60 -> aten::add 20; a second aten::add 40 beside aten::mm. */
+const FLAME: readonly (readonly [string, Values])[] = [
+  ["parent", Int32Array.of(-1, 0, 1, 0)],
+  ["name", ["all", "aten::mm", "aten::add", "aten::add"]],
+  ["kind", ["root", "op", "op", "op"]],
+  ["phase", ["other", "forward", "forward", "backward"]],
+  ["self_cpu", Float64Array.of(0, 40, 20, 40)],
+  ["total_cpu", Float64Array.of(100, 60, 20, 40)],
+];
+
+const NOTES: readonly (readonly [string, Values])[] = [
+  ["severity", ["info", "data_loss"]],
+  ["code", ["a", "b"]],
+  ["message", ["Only a remark.", HOSTILE[0]]],
+  ["count", Int32Array.of(1, 7)],
+  ["fix", ["", "Use --stack."]],
+];
+
+const VIEWS = [
+  viewHeader("ops", "table", { columns: OP_COLUMNS, sort: "self_ns", count: 6 }),
+  viewHeader("flame", "tree", { weights: [{ name: "cpu", title: "CPU", unit: "ns" }] }),
+  viewHeader("notes", "table", { count: 2 }),
+  viewHeader("memory", "series", { empty: "No memory was recorded. Add --memory." }),
+  viewHeader("pulled", "table", { offset: -1, columns: OP_COLUMNS }),
+  viewHeader("broken", "tree"),
+];
+
+/** A host that holds the small report. */
+export function hostOf(more: Partial<ReportHeader> = {}): FakeHost {
+  const ops = encodeFrame(OPS);
+  const packed = packViews(VIEWS, [ops, encodeFrame(FLAME), encodeFrame(NOTES), null, null, ops]);
+  const header: ReportHeader = {
+    version: 1,
+    runId: "run-1",
+    title: "In [4]",
+    subtitle: "",
+    code: "",
+    machine: "",
+    notice: "",
+    verdict: { title: "Host-bound", text: [{ text: HOSTILE[0], style: "code" }] },
+    views: packed.views,
+    exports: [],
+    ...more,
+  };
+  const host = new FakeHost();
+  host.traits.set("_header", JSON.stringify(header));
+  host.traits.set("_data", packed.data);
+  return host;
+}
+
+export interface Mounted {
+  readonly host: FakeHost;
+  readonly element: HTMLElement;
+  readonly root: HTMLElement;
+  readonly unmount: () => void;
+}
+
+/** Shows a report on the page of the test. */
+export function mount(host: FakeHost = hostOf()): Mounted {
+  const element = document.createElement("div");
+  document.body.append(element);
+  const unmount = mountReport(host, element);
+  const root = element.querySelector<HTMLElement>(".tp-report");
+  if (root === null) throw new Error("the report has no root");
+  return { host, element, root, unmount };
+}
+
+/** Lets signals, effects and microtasks run. */
+export async function settle(): Promise<void> {
+  for (let turn = 0; turn < 3; turn += 1) await new Promise((resolve) => setTimeout(resolve, 0));
+  await new Promise((resolve) => requestAnimationFrame(resolve));
+  await new Promise((resolve) => setTimeout(resolve, 0));
+}
+
+export function find<T extends HTMLElement = HTMLElement>(within: Element, selector: string): T {
+  const found = within.querySelector<T>(selector);
+  if (found === null) throw new Error(`nothing matches ${selector}`);
+  return found;
+}
+
+export async function openTab(root: Element, view: string): Promise<void> {
+  find(root, `[data-tp-tab="${view}"]`).click();
+  await settle();
+}
+
+export function press(target: Element, key: string): KeyboardEvent {
+  const event = new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true });
+  target.dispatchEvent(event);
+  return event;
+}

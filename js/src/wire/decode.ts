@@ -1,0 +1,86 @@
+/** How does an Arrow stream become columns? */
+
+import { type Column as ArrowColumn, tableFromIPC } from "@uwdata/flechette";
+import { failure, messageOf, type Result, success } from "../base/result";
+import type { Column, Frame, Numbers, TextColumn } from "./frame";
+import type { ViewHeader } from "./header";
+
+/** A dictionary batch of flechette: its values are keys into the dictionary. */
+interface DictionaryBatch {
+  readonly length: number;
+  readonly nullCount: number;
+  readonly values: ArrayLike<number>;
+  readonly dictionary: ArrowColumn<unknown>;
+  isValid(index: number): boolean;
+}
+
+const EMPTY = "";
+
+/** The bytes of one view, copied so that they start aligned; empty when the container is too short. */
+export function viewBytes(container: unknown, view: ViewHeader): Uint8Array {
+  if (!(container instanceof DataView) || view.offset < 0) return new Uint8Array(0);
+  const start = container.byteOffset + view.offset;
+  const stop = Math.min(start + view.length, container.byteOffset + container.byteLength);
+  return new Uint8Array(container.buffer.slice(start, Math.max(start, stop)));
+}
+
+/** The columns of an Arrow IPC stream, or a sentence why they cannot be read. */
+export function decodeFrame(bytes: Uint8Array): Result<Frame> {
+  try {
+    return success(readFrame(bytes));
+  } catch (error) {
+    return failure(`The data of this view cannot be read: ${messageOf(error)}`);
+  }
+}
+
+function readFrame(bytes: Uint8Array): Frame {
+  const table = tableFromIPC(bytes);
+  const columns = new Map<string, Column>();
+  table.names.forEach((name, index) => {
+    columns.set(String(name), readColumn(table.getChildAt(index)));
+  });
+  return { rows: table.numRows, columns };
+}
+
+function readColumn(column: ArrowColumn<unknown>): Column {
+  const first = column.data[0];
+  if (first !== undefined && "dictionary" in first) return readDictionary(column);
+  const values = column.toArray();
+  if (ArrayBuffer.isView(values)) return { kind: "number", values: values as Numbers };
+  const list = Array.from(values as ArrayLike<unknown>);
+  return list.some((value) => typeof value === "string")
+    ? internWords(list)
+    : { kind: "number", values: Float64Array.from(list, numberOrNaN) };
+}
+
+function numberOrNaN(value: unknown): number {
+  return value === null || value === undefined ? Number.NaN : Number(value);
+}
+
+/** Plain strings get keys of their own, each word once. */
+function internWords(list: readonly unknown[]): TextColumn {
+  const keyByWord = new Map<string, number>();
+  const keys = Int32Array.from(list, (value) => {
+    const word = value === null || value === undefined ? EMPTY : String(value);
+    const key = keyByWord.get(word) ?? keyByWord.size;
+    keyByWord.set(word, key);
+    return key;
+  });
+  return { kind: "text", keys, words: Array.from(keyByWord.keys()) };
+}
+
+/** Keys of all batches in one array. flechette shares one dictionary among the batches of a stream. */
+function readDictionary(column: ArrowColumn<unknown>): TextColumn {
+  const batches = column.data as unknown as readonly DictionaryBatch[];
+  const words = Array.from(batches[0]?.dictionary ?? [], (word) => String(word ?? EMPTY));
+  const keys = new Int32Array(column.length);
+  let row = 0;
+  for (const batch of batches) {
+    for (let index = 0; index < batch.length; index += 1) {
+      const isKnown = batch.nullCount === 0 || batch.isValid(index);
+      keys[row] = isKnown ? (batch.values[index] ?? -1) : -1;
+      row += 1;
+    }
+  }
+  return { kind: "text", keys, words };
+}

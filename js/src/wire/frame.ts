@@ -1,0 +1,70 @@
+/** What does a decoded view look like? Columns of numbers and columns of dictionary-encoded text. */
+
+import { assert } from "../base/assert";
+
+export type Numbers =
+  | Float64Array
+  | Float32Array
+  | Int32Array
+  | Uint32Array
+  | Int16Array
+  | Uint16Array
+  | Int8Array
+  | Uint8Array;
+
+/** Numbers; NaN where a value is unknown. */
+export interface NumberColumn {
+  readonly kind: "number";
+  readonly values: Numbers;
+}
+
+/** Text; `words[keys[row]]` is a row's text. Each word stands once. */
+export interface TextColumn {
+  readonly kind: "text";
+  readonly keys: Int32Array;
+  readonly words: readonly string[];
+}
+
+export type Column = NumberColumn | TextColumn;
+
+/** Columns by name. A Map, because names come from traces and may be `__proto__`. */
+export interface Frame {
+  readonly rows: number;
+  readonly columns: ReadonlyMap<string, Column>;
+}
+
+/** The numbers of a column that the contract promises. */
+export function numbersOf(frame: Frame, name: string): Numbers {
+  const column = frame.columns.get(name);
+  assert(column?.kind === "number", `the column ${name} holds no numbers`);
+  return column.values;
+}
+
+/** The text of a column that the contract promises. */
+export function textOf(frame: Frame, name: string): TextColumn {
+  const column = frame.columns.get(name);
+  assert(column?.kind === "text", `the column ${name} holds no text`);
+  return column;
+}
+
+/** A row's word, "" when the row is not there. */
+export function wordAt(column: TextColumn, row: number): string {
+  return column.words[column.keys[row] ?? -1] ?? "";
+}
+
+/** A row's number, NaN when the row or the column is not there. */
+export function numberAt(frame: Frame, name: string, row: number): number {
+  const column = frame.columns.get(name);
+  return column?.kind === "number" ? (column.values[row] ?? Number.NaN) : Number.NaN;
+}
+
+/** A row's text, "" when the row or the column is not there. */
+export function stringAt(frame: Frame, name: string, row: number): string {
+  const column = frame.columns.get(name);
+  return column?.kind === "text" ? wordAt(column, row) : "";
+}
+
+/** The key of a word, -1 when the column never says it. */
+export function keyOf(column: TextColumn, word: string): number {
+  return column.words.indexOf(word);
+}

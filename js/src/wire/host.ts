@@ -1,0 +1,22 @@
+/** What do we need from the page that holds us? A Jupyter model, or its stand-in in a saved file. */
+
+export type HostListener = (...values: readonly unknown[]) => void;
+
+/** The part of an anywidget model that the report uses. `send` is absent where no kernel can answer. */
+export interface Host {
+  get(trait: string): unknown;
+  on(event: string, listener: HostListener): void;
+  off(event: string, listener: HostListener): void;
+  readonly send?: (content: unknown) => void;
+}
+
+/** Calls `listener` on `event` until `signal` is aborted. */
+export function listenToHost(
+  host: Host,
+  event: string,
+  listener: HostListener,
+  signal: AbortSignal,
+): void {
+  host.on(event, listener);
+  signal.addEventListener("abort", () => host.off(event, listener), { once: true });
+}

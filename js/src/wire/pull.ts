@@ -1,0 +1,117 @@
+/** How does the page ask the kernel for what is not embedded? */
+
+import { failure, messageOf, type Result, success } from "../base/result";
+import { type Host, listenToHost } from "./host";
+
+/** A chunk, or the kernel's sentence why there is none. */
+interface Answer {
+  readonly chunks: number;
+  readonly bytes: Uint8Array;
+}
+
+export interface PullOptions {
+  readonly timeoutMs?: number;
+  readonly signal?: AbortSignal;
+}
+
+const TIMEOUT_MS = 10_000;
+const ABORTED = "The request was cancelled.";
+const NO_KERNEL = "No kernel is connected to this page. Run the cell again to get this view.";
+const NO_ANSWER = "The kernel did not answer. It may be busy or gone; try again when it is idle.";
+
+let lastId = 0;
+
+/** Ids are unique on the page: several views of one report share one channel. */
+function nextId(): string {
+  lastId += 1;
+  return `tp-${lastId}`;
+}
+
+/** Can anybody answer? False in a saved HTML file. */
+export function canAnswer(host: Host): boolean {
+  return typeof host.send === "function";
+}
+
+/** All bytes of a view or an export, pulled one chunk after the other. */
+export async function pull(
+  host: Host,
+  name: string,
+  options: PullOptions = {},
+): Promise<Result<Uint8Array>> {
+  const parts: Uint8Array[] = [];
+  for (let chunk = 0, chunks = 1; chunk < chunks; chunk += 1) {
+    const answer = await requestChunk(host, name, chunk, options);
+    if (!answer.ok) return answer;
+    chunks = answer.value.chunks;
+    parts.push(answer.value.bytes);
+  }
+  return success(joined(parts));
+}
+
+function joined(parts: readonly Uint8Array[]): Uint8Array {
+  const whole = new Uint8Array(parts.reduce((sum, part) => sum + part.byteLength, 0));
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.byteLength;
+  }
+  return whole;
+}
+
+/** One question and its answer. Whatever comes first ends it: answer, timeout or abort. */
+function requestChunk(
+  host: Host,
+  name: string,
+  chunk: number,
+  { timeoutMs = TIMEOUT_MS, signal }: PullOptions,
+): Promise<Result<Answer>> {
+  if (!canAnswer(host)) return Promise.resolve(failure(NO_KERNEL));
+  if (signal?.aborted) return Promise.resolve(failure(ABORTED));
+  return new Promise((resolve) => {
+    const id = nextId();
+    const over = new AbortController();
+    const finish = (result: Result<Answer>) => {
+      clearTimeout(timer);
+      over.abort();
+      resolve(result);
+    };
+    const timer = setTimeout(() => finish(failure(NO_ANSWER)), timeoutMs);
+    const abort = () => finish(failure(ABORTED));
+    signal?.addEventListener("abort", abort, { once: true, signal: over.signal });
+    const receive = (content: unknown, buffers: unknown) => {
+      const result = readAnswer(content, buffers, id, chunk);
+      if (result !== null) finish(result);
+    };
+    listenToHost(host, "msg:custom", receive, over.signal);
+    try {
+      host.send?.({ kind: "get", id, name, chunk });
+    } catch (error) {
+      finish(failure(`${NO_KERNEL} (${messageOf(error)})`));
+    }
+  });
+}
+
+/** The answer to question `id`, or null when the message is for somebody else. */
+function readAnswer(
+  content: unknown,
+  buffers: unknown,
+  id: string,
+  chunk: number,
+): Result<Answer> | null {
+  if (typeof content !== "object" || content === null) return null;
+  const message = content as Partial<
+    Record<"kind" | "id" | "chunk" | "chunks" | "message", unknown>
+  >;
+  if (message.id !== id) return null;
+  if (message.kind === "error") return failure(String(message.message ?? NO_ANSWER));
+  if (message.kind !== "chunk" || message.chunk !== chunk) return null;
+  const buffer = Array.isArray(buffers) ? bytesOf(buffers[0]) : null;
+  if (buffer === null) return failure("The kernel's answer came without data.");
+  return success({ chunks: Number(message.chunks), bytes: buffer });
+}
+
+function bytesOf(buffer: unknown): Uint8Array | null {
+  if (buffer instanceof ArrayBuffer) return new Uint8Array(buffer);
+  if (!ArrayBuffer.isView(buffer)) return null;
+  return new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.byteLength);
+}

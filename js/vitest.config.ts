@@ -1,0 +1,45 @@
+/** Which tests run where? Logic and DOM in jsdom; painting in a real browser, where there is one. */
+
+import { existsSync } from "node:fs";
+import { playwright } from "@vitest/browser-playwright";
+import { defineConfig } from "vitest/config";
+
+// Debian's place for it; a browser that playwright would download is not needed.
+const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
+const FLAGS = [
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-sync",
+];
+
+const logic = {
+  extends: true as const,
+  test: {
+    name: "logic",
+    environment: "jsdom",
+    include: ["src/**/*.test.{ts,tsx}", "../widgets/**/*.test.ts"],
+    exclude: ["**/*.browser.test.ts"],
+    setupFiles: ["test-setup.ts"],
+  },
+};
+
+const canvas = {
+  extends: true as const,
+  test: {
+    name: "canvas",
+    include: ["src/**/*.browser.test.ts"],
+    browser: {
+      enabled: true,
+      headless: true,
+      screenshotFailures: false,
+      provider: playwright({ launchOptions: { executablePath: CHROMIUM, args: FLAGS } }),
+      instances: [{ browser: "chromium" as const }],
+    },
+  },
+};
+
+export default defineConfig({
+  test: { projects: existsSync(CHROMIUM) ? [logic, canvas] : [logic] },
+});

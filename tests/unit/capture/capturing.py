@@ -1,0 +1,29 @@
+"""What the capture tests do again and again: run some operations, and read a trace back."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torchprof_magic.capture import Recording
+
+
+def work(name: str = "body") -> None:
+    """Run a few operations under one annotation."""
+    with torch.profiler.record_function(name):
+        torch.ones(4, 4).sum()
+
+
+def names_in(path: Path) -> list[str]:
+    """Return the names of all complete events of a trace."""
+    return [event["name"] for event in json.loads(path.read_bytes())["traceEvents"] if event["ph"] == "X"]
+
+
+def codes(recording: Recording) -> list[str]:
+    """Return the codes of all problems."""
+    return [problem.code for problem in recording.problems]

@@ -1,0 +1,52 @@
+"""What the capture tests share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch._inductor.config  # noqa: F401 - torch imports it at the first prepare; its warnings are not ours
+
+from capturing import work
+from torchprof_magic.capture import CaptureSession, busy_profiler, switch_off
+from torchprof_magic.meta import Stepping
+from torchprof_magic.options import ProfileOptions, ScheduleOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from torchprof_magic.capture import Recording
+
+@pytest.fixture(autouse=True)
+def _profiler_is_off_afterwards() -> Iterator[None]:
+    yield
+    busy = busy_profiler()
+    switch_off()
+    assert busy is None
+
+
+@pytest.fixture
+def make_session(tmp_path: Path) -> Callable[..., CaptureSession]:
+    def make(how: str = "manual", *, schedule: tuple[int, int, int, int] | None = None, **flags: bool) -> CaptureSession:
+        names = ("wait", "warmup", "active", "repeat")
+        wanted = ScheduleOptions(**dict(zip(names, schedule, strict=True))) if schedule else ScheduleOptions()
+        options = ProfileOptions(schedule=wanted, activities=("cpu",), **flags)
+        return CaptureSession(options, stepping=Stepping(how=how), folder=tmp_path / "run")
+
+    return make
+
+
+@pytest.fixture
+def run(make_session: Callable[..., CaptureSession]) -> Callable[..., Recording]:
+    """Run some steps named ``body<n>`` and return the recording."""
+
+    def run_steps(steps: int, how: str = "manual", *, length: int | None = None, **arguments: object) -> Recording:
+        session = make_session(how, **arguments)
+        session.start(length)
+        for number in range(steps):
+            work(f"body{number}")
+            session.step()
+        return session.stop()
+
+    return run_steps

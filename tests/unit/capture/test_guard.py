@@ -1,0 +1,208 @@
+"""Does a Ctrl-C wait exactly where it must, and arrive everywhere else?"""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from capturing import codes, names_in, work
+from torchprof_magic.capture import CaptureSession, busy_profiler, protected
+from torchprof_magic.capture.guard import InterruptGuard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+    Make = Callable[..., CaptureSession]
+
+
+def interrupt() -> None:
+    """Send one Ctrl-C to this process, handled before the next line."""
+    signal.raise_signal(signal.SIGINT)
+
+
+@protected
+def interrupted_inside() -> str:
+    interrupt()
+    return "finished"
+
+
+@pytest.fixture
+def guard() -> Iterator[InterruptGuard]:
+    installed = InterruptGuard()
+    installed.install()
+    yield installed
+    installed.uninstall()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.usefixtures("guard")
+def test_interrupt_outside_protected_code_arrives_at_once() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
+
+
+def test_interrupt_inside_protected_code_waits(guard: InterruptGuard) -> None:
+    assert interrupted_inside() == "finished"
+    assert guard.pending == 1
+    with pytest.raises(KeyboardInterrupt):
+        guard.raise_pending()
+    guard.raise_pending()  # once is enough
+
+
+def test_patience_lets_a_repeated_interrupt_through(guard: InterruptGuard) -> None:
+    with guard.patience(1):
+        assert interrupted_inside() == "finished"
+        with pytest.raises(KeyboardInterrupt):
+            interrupted_inside()
+
+
+def test_handler_that_the_user_sets_meanwhile_stays_and_gets_the_interrupt(guard: InterruptGuard) -> None:
+    received: list[int] = []
+
+    def users(signum: int, _frame: FrameType | None) -> None:
+        received.append(signum)
+
+    signal.signal(signal.SIGINT, users)
+    with guard.shield():
+        interrupted_inside()
+    assert received == []
+    guard.raise_pending()
+    assert received == [signal.SIGINT]
+    guard.uninstall()
+    assert signal.getsignal(signal.SIGINT) is users
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.mark.parametrize("moment", ["start_trace", "stop_trace", "prepare_trace"])
+def test_interrupt_inside_torch_is_raised_after_the_transition(
+    make_session: Make, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    original = getattr(torch.profiler.profiler._KinetoProfile, moment)
+
+    def interrupted(self: object) -> None:
+        interrupt()
+        original(self)
+
+    monkeypatch.setattr(torch.profiler.profiler._KinetoProfile, moment, interrupted)
+    session = make_session(schedule=(1, 1, 1, 1))
+    with pytest.raises(KeyboardInterrupt):
+        _loop(session)
+    monkeypatch.undo()
+    assert busy_profiler() is None
+    assert session.recording is not None
+
+
+def _loop(session: CaptureSession) -> None:
+    try:
+        session.start()
+        for _ in range(4):
+            work()
+            session.step()
+    finally:
+        session.stop()
+
+
+def test_interrupt_while_starting_leaves_nothing_running(
+    make_session: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torchprof_magic.capture.session.check_folder", lambda _folder: interrupt())
+    session = make_session("cell")
+    with pytest.raises(KeyboardInterrupt):
+        session.start()
+    assert not session.is_active
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_interrupt_during_stop_does_not_lose_the_recording(make_session: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = make_session("cell")
+    session.start()
+    work("kept")
+    original = session._make_recording
+
+    def interrupted() -> object:
+        interrupt()
+        return original()
+
+    monkeypatch.setattr(session, "_make_recording", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        session.stop()
+    assert session.recording is not None
+    assert "kept" in names_in(session.recording.cycles[0].path)
+    assert session.stop() is session.recording
+
+
+def test_the_users_exception_wins_over_an_interrupt_during_stop(
+    make_session: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = make_session("cell")
+    session.start()
+    original = session._make_recording
+
+    def interrupted() -> object:
+        interrupt()
+        return original()
+
+    monkeypatch.setattr(session, "_make_recording", interrupted)
+    with pytest.raises(ValueError, match="theirs"):
+        _raise_then_stop(session)
+    assert session.recording is not None
+
+
+def _raise_then_stop(session: CaptureSession) -> None:
+    try:
+        raise ValueError("theirs")
+    finally:
+        session.stop()
+
+
+@pytest.fixture
+def alarm() -> Iterator[None]:
+    """Let SIGALRM raise TimeoutError, as many timeout helpers do."""
+
+    def time_out(_signum: int, _frame: FrameType | None) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, time_out)
+    yield
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.usefixtures("alarm")
+@pytest.mark.parametrize("moment", ["start_trace", "stop_trace", "prepare_trace"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_timeout_inside_torch_reaches_the_user_and_leaves_the_profiler_off(
+    make_session: Make, monkeypatch: pytest.MonkeyPatch, moment: str, when: str
+) -> None:
+    """Another signal's handler cannot be held back; raw torch dies of it with SIGSEGV."""
+    original = getattr(torch.profiler.profiler._KinetoProfile, moment)
+
+    def torn(self: object) -> None:
+        monkeypatch.undo()
+        if when == "after":
+            original(self)
+        signal.raise_signal(signal.SIGALRM)
+
+    monkeypatch.setattr(torch.profiler.profiler._KinetoProfile, moment, torn)
+    session = make_session(schedule=(0, 1, 1, 0))
+    with pytest.raises(TimeoutError):
+        _loop(session)
+    assert busy_profiler() is None
+    assert session.recording is not None
+    assert "capture.gave_up" in codes(session.recording)
+    following = make_session("cell")
+    following.start()
+    work("next")
+    assert "next" in names_in(following.stop().cycles[0].path)
+
+
+def test_the_old_handler_is_back_after_stop(make_session: Make) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    session = make_session("cell")
+    session.start()
+    assert signal.getsignal(signal.SIGINT) is session.guard
+    session.stop()
+    assert signal.getsignal(signal.SIGINT) is before

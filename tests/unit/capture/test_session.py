@@ -1,0 +1,398 @@
+"""Does a session record what was asked, and end well however the code in it ends?"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import warnings
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from capturing import codes, names_in, work
+from torchprof_magic.capture import CaptureSession, busy_profiler
+from torchprof_magic.errors import CaptureError, ProfilerBusyError
+from torchprof_magic.meta import Stepping
+from torchprof_magic.options import ProfileOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from torchprof_magic.capture import Progress, Recording
+
+    Make = Callable[..., CaptureSession]
+    Run = Callable[..., Recording]
+
+
+def test_only_the_active_steps_are_in_the_trace(run: Run) -> None:
+    recording = run(6)
+    assert recording.ended_in == "done"
+    assert [mark.number for mark in recording.cycles[0].steps] == [2, 3, 4]
+    assert [name for name in names_in(recording.cycles[0].path) if name.startswith("body")] == ["body2", "body3", "body4"]
+
+
+def test_steps_carry_the_names_that_torch_gives_them(run: Run) -> None:
+    names = names_in(run(6).cycles[0].path)
+    assert [name for name in names if name.startswith("ProfilerStep")] == [f"ProfilerStep#{n}" for n in (2, 3, 4)]
+
+
+def test_every_cycle_is_kept_apart(run: Run) -> None:
+    recording = run(9, schedule=(0, 1, 2, 3))
+    bodies = [[n for n in names_in(cycle.path) if n.startswith("body")] for cycle in recording.cycles]
+    assert bodies == [["body1", "body2"], ["body4", "body5"], ["body7", "body8"]]
+    assert [mark.cycle for cycle in recording.cycles for mark in cycle.steps] == [0, 0, 1, 1, 2, 2]
+
+
+def test_back_to_back_cycles_lose_no_step(run: Run) -> None:
+    recording = run(12, schedule=(0, 0, 1, 0))
+    assert [mark.number for cycle in recording.cycles for mark in cycle.steps] == list(range(12))
+    assert [names_in(cycle.path).count(f"body{cycle.number}") for cycle in recording.cycles] == [1] * 12
+
+
+def test_cycles_are_on_disk_while_the_code_still_runs(make_session: Make, tmp_path: Path) -> None:
+    session = make_session(schedule=(0, 1, 1, 2))
+    session.start()
+    for _ in range(3):
+        work()
+        session.step()
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["cycle-0.pt.trace.json"]
+    session.stop()
+
+
+@pytest.mark.parametrize(("steps", "phase"), [(0, "wait"), (1, "warmup")])
+def test_ending_before_the_first_active_step_says_where_it_ended(run: Run, steps: int, phase: str) -> None:
+    recording = run(steps)
+    assert recording.ended_in == phase
+    assert recording.cycles == ()
+    assert codes(recording) == ["capture.nothing_recorded"]
+    assert f"{phase} after {steps} of 5 steps" in recording.problems[0].message
+
+
+def test_step_never_called_says_so(run: Run) -> None:
+    assert "never called" in run(0).problems[0].fix
+
+
+def test_exception_in_an_active_step_leaves_a_partial_trace(make_session: Make) -> None:
+    session = make_session()
+    error = ValueError("user's own")
+    with pytest.raises(ValueError, match="user's own") as caught:
+        _run_and_raise(session, error)
+    assert caught.value is error
+    recording = session.recording
+    assert recording is not None
+    assert recording.ended_in == "active"
+    assert [(mark.number, mark.is_complete) for mark in recording.cycles[0].steps] == [(2, True), (3, False)]
+    assert codes(recording) == ["capture.partial"]
+
+
+def _run_and_raise(session: CaptureSession, error: Exception) -> None:
+    try:
+        session.start()
+        for number in range(5):
+            work()
+            if number == 3:
+                raise error
+            session.step()
+    finally:
+        session.stop()
+
+
+def test_a_schedule_longer_than_the_loop_keeps_what_was_recorded(run: Run) -> None:
+    recording = run(3, schedule=(0, 1, 10, 1))
+    assert [mark.is_complete for mark in recording.cycles[0].steps] == [True, True, False]
+    assert "2 of 10 steps are complete" in recording.problems[0].message
+
+
+def test_no_torch_operation_is_a_note_and_not_an_error(make_session: Make) -> None:
+    session = make_session("cell")
+    session.start()
+    recording = session.stop()
+    assert len(recording.cycles) == 1
+    assert codes(recording) == ["capture.no_ops"]
+
+
+def test_whole_cell_is_one_complete_step(make_session: Make) -> None:
+    session = make_session("cell")
+    session.start()
+    work()
+    recording = session.stop()
+    assert recording.ended_in == "done"
+    assert [(mark.number, mark.is_complete) for mark in recording.cycles[0].steps] == [(0, True)]
+
+
+def test_optimizer_steps_end_the_steps(make_session: Make) -> None:
+    session = make_session("optimizer")
+    session.start()
+    first, second = (torch.optim.SGD([torch.ones(2, requires_grad=True)], lr=0.1) for _ in range(2))
+    for _ in range(3):
+        first.step()
+        second.step()  # a GAN's other half must not count
+    recording = session.stop()
+    assert recording.steps_seen == 3
+    assert recording.stepping.how == "optimizer"
+
+
+def test_optimizer_hook_is_gone_after_stop(make_session: Make) -> None:
+    session = make_session("optimizer")
+    session.start()
+    recording = session.stop()
+    torch.optim.SGD([torch.ones(2, requires_grad=True)], lr=0.1).step()
+    assert "capture.step_outside" not in codes(recording)
+    assert session.recording is recording
+
+
+def test_optimizer_that_never_steps_makes_the_cell_the_step(make_session: Make) -> None:
+    session = make_session("optimizer")
+    session.start()
+    work()
+    recording = session.stop()
+    assert recording.stepping == Stepping(how="cell")
+    assert recording.ended_in == "done"
+    assert [(mark.number, mark.is_complete) for mark in recording.cycles[0].steps] == [(0, True)]
+
+
+def test_stop_twice_returns_the_same_recording(make_session: Make) -> None:
+    session = make_session()
+    session.start()
+    assert session.stop() is session.stop()
+    assert not session.is_active
+
+
+def test_stop_without_start_is_a_recording_of_nothing(make_session: Make) -> None:
+    recording = make_session().stop()
+    assert recording.ended_in == "never started"
+    assert codes(recording) == ["capture.never_started"]
+
+
+def test_steps_outside_the_recording_are_counted_and_ignored(make_session: Make) -> None:
+    session = make_session("cell")
+    session.step()
+    session.step()
+    session.start()
+    recording = session.stop()
+    session.step()
+    assert recording.steps_seen == 1
+    assert [p.count for p in recording.problems if p.code == "capture.step_outside"] == [2]
+
+
+def test_steps_without_profiling_are_the_baseline(run: Run) -> None:
+    recording = run(9)  # step 0 waits, 1 warms up, 2 to 4 are recorded, 5 to 8 run freely
+    assert len(recording.baseline_step_ns) == 5
+    assert all(duration_ns > 0 for duration_ns in recording.baseline_step_ns)
+
+
+def test_progress_names_every_phase(tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    session = CaptureSession(ProfileOptions(), stepping=Stepping(how="loop"), folder=tmp_path, on_progress=seen.append)
+    session.start()
+    for _ in range(8):
+        work()
+        session.step()
+    session.stop()
+    assert [progress.phase for progress in seen] == ["wait", "warmup", "active", "active", "active", "done"]
+    assert [progress.step for progress in seen] == list(range(6))
+    assert {progress.total for progress in seen} == {5}
+
+
+def test_a_failing_progress_bar_does_not_end_the_run(tmp_path: Path) -> None:
+    def fail(_progress: Progress) -> None:
+        raise RuntimeError("no terminal")
+
+    session = CaptureSession(ProfileOptions(), stepping=Stepping(how="cell"), folder=tmp_path, on_progress=fail)
+    session.start()
+    work()
+    assert codes(session.stop()) == ["capture.progress_failed"]
+
+
+def test_finish_keeps_later_code_out_of_the_trace(make_session: Make) -> None:
+    session = make_session(schedule=(0, 1, 9, 1))
+    session.start()
+    for number in range(3):
+        work(f"body{number}")
+        session.step()
+    session.finish(is_between=True)
+    work("after the loop")
+    recording = session.stop()
+    names = names_in(recording.cycles[0].path)
+    assert "after the loop" not in names
+    assert [mark.number for mark in recording.cycles[0].steps] == [1, 2]
+
+
+def test_cut_marks_its_step_as_incomplete(make_session: Make) -> None:
+    session = make_session(schedule=(0, 0, 2, 1))
+    session.start()
+    session.cut()
+    session.step()
+    assert [mark.is_complete for mark in session.stop().cycles[0].steps] == [False, True]
+
+
+def test_step_from_another_thread_is_refused_and_counted(make_session: Make) -> None:
+    session = make_session()
+    session.start()
+    for _ in range(2):
+        thread = threading.Thread(target=session.step)
+        thread.start()
+        thread.join()
+    recording = session.stop()
+    assert recording.steps_seen == 0
+    assert [(p.code, p.count) for p in recording.problems][0] == ("capture.other_thread", 2)
+
+
+def test_stop_from_another_thread_is_refused_and_harms_nothing(make_session: Make) -> None:
+    session = make_session("cell")
+    session.start()
+    failures: list[Exception] = []
+
+    def stop() -> None:
+        try:
+            session.stop()
+        except CaptureError as exc:
+            failures.append(exc)
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    thread.join()
+    work()
+    assert len(failures) == 1
+    assert "aten::sum" in names_in(session.stop().cycles[0].path)
+
+
+def test_forked_child_writes_nothing(make_session: Make, tmp_path: Path) -> None:
+    session = make_session("cell")
+    session.start()
+    work()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # fork in a process with threads, Python 3.12
+        pid = os.fork()
+    if pid == 0:
+        session.step()
+        os._exit(0 if session.is_forked and session.stop().cycles == () else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert list((tmp_path / "run").iterdir()) == []
+    assert len(session.stop().cycles) == 1
+
+
+def test_nested_session_is_refused_and_the_outer_one_keeps_its_data(make_session: Make) -> None:
+    outer, inner = make_session("cell"), make_session("cell")
+    outer.start()
+    with pytest.raises(ProfilerBusyError, match="nested"):
+        inner.start()
+    work("outer body")
+    assert "outer body" in names_in(outer.stop().cycles[0].path)
+
+
+def test_session_left_behind_is_reclaimed_by_the_next(make_session: Make) -> None:
+    def leave_behind() -> CaptureSession:
+        session = make_session("cell")
+        session.start()
+        return session
+
+    left = leave_behind()
+    following = make_session("cell")
+    following.start()
+    work()
+    assert "aten::sum" in names_in(following.stop().cycles[0].path)
+    assert left.recording is not None
+    assert "capture.reclaimed" in codes(left.recording)
+
+
+def test_profiler_already_on_is_an_error_before_anything_runs(make_session: Make) -> None:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as theirs:
+        with pytest.raises(ProfilerBusyError, match="%torchprof off"):
+            make_session().start()
+        work("their body")
+    assert "their body" in [event.name for event in theirs.events()]
+
+
+def test_profiler_in_its_warmup_is_an_error_too(make_session: Make) -> None:
+    schedule = torch.profiler.schedule(wait=0, warmup=1, active=1)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], schedule=schedule) as theirs:
+        with pytest.raises(ProfilerBusyError, match="warm-up"):
+            make_session().start()
+        theirs.step()
+        work("their body")
+    assert "their body" in [event.name for event in theirs.events()]
+
+
+def test_profiler_used_inside_leaves_both_with_their_data(make_session: Make) -> None:
+    session = make_session("cell")
+    session.start()
+    work("ours")
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as theirs:
+        work("theirs")
+    recording = session.stop()
+    assert "theirs" in [event.name for event in theirs.events()]
+    assert "ours" in names_in(recording.cycles[0].path)
+    assert "capture.taken_over" in codes(recording)
+
+
+def test_legacy_profiler_used_inside_leaves_both_with_their_data(make_session: Make) -> None:
+    session = make_session("cell")
+    session.start()
+    work("ours")
+    with torch.autograd.profiler.profile() as theirs:
+        work("theirs")
+    recording = session.stop()
+    assert "theirs" in [event.name for event in theirs.function_events]
+    assert "ours" in names_in(recording.cycles[0].path)
+
+
+def test_scheduled_profiler_around_the_loop_is_left_alone(make_session: Make) -> None:
+    session = make_session("loop")
+    session.open()
+    schedule = torch.profiler.schedule(wait=1, warmup=1, active=2, repeat=1)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], schedule=schedule) as theirs:
+        session.start(6)
+        for number in range(6):
+            work(f"body{number}")
+            theirs.step()
+            session.step()
+    recording = session.stop()
+    assert {"body2", "body3"} <= {event.name for event in theirs.events()}
+    assert "capture.taken_over" in codes(recording)
+
+
+def test_warnings_as_errors_do_not_reach_the_user(run: Run) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        recording = run(4, schedule=(0, 0, 1, 3))
+    assert len(recording.cycles) == 3
+    assert recording.problems == ()
+
+
+def test_user_may_redefine_torch(make_session: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = make_session("cell")
+    session.start()
+    work()
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert len(session.stop().cycles) == 1
+
+
+def test_torch_failing_to_start_is_an_error_before_the_code_runs(
+    make_session: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.profiler.profiler._KinetoProfile.start_trace", _raise)
+    session = make_session("cell")
+    with pytest.raises(CaptureError, match="CUPTI"):
+        session.start()
+    assert not session.is_active
+    assert busy_profiler() is None
+
+
+def test_torch_failing_later_lets_the_code_go_on(make_session: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = make_session(schedule=(1, 1, 1, 1))
+    session.start()
+    monkeypatch.setattr("torch.profiler.profiler._KinetoProfile.start_trace", _raise)
+    for _ in range(4):
+        session.step()
+    monkeypatch.undo()
+    recording = session.stop()
+    assert "capture.gave_up" in codes(recording)
+    assert recording.cycles == ()
+
+
+def _raise(*_arguments: object) -> None:
+    raise RuntimeError("CUPTI_ERROR_INSUFFICIENT_PRIVILEGES")

@@ -1,0 +1,23 @@
+"""The only code that imports torch: a guarded profiler whose every cycle ends as a verified file."""
+
+from torchprof_magic.capture.compat import available_activities, busy_profiler
+from torchprof_magic.capture.guard import protected
+from torchprof_magic.capture.recording import Cycle, Progress, Recording
+from torchprof_magic.capture.schedule import Action, Schedule, resolve_schedule
+from torchprof_magic.capture.session import CaptureSession, live_session
+from torchprof_magic.capture.switch import switch_off
+
+__all__ = [
+    "Action",
+    "CaptureSession",
+    "Cycle",
+    "Progress",
+    "Recording",
+    "Schedule",
+    "available_activities",
+    "busy_profiler",
+    "live_session",
+    "protected",
+    "resolve_schedule",
+    "switch_off",
+]

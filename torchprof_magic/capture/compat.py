@@ -1,0 +1,127 @@
+"""What differs between torch versions, and what does this machine have?"""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+from typing import TYPE_CHECKING
+
+import torch
+from torch import autograd
+from torch.autograd import profiler as autograd_profiler
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.profiler import ProfilerAction, ProfilerActivity, profile, supported_activities
+from torch.profiler.profiler import _KinetoProfile  # documented by torch, though its name begins with _
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from torch.utils.hooks import RemovableHandle
+
+    from torchprof_magic.options import ProfileOptions
+
+# Added after 2.9; writes valid JSON whatever the names are, about 8 times slower than the C++ export.
+HAS_PYTHON_EXPORT = importlib.util.find_spec("torch.profiler._chrome_trace_export") is not None
+
+
+def available_activities() -> tuple[str, ...]:
+    """Return what this machine can record, as the names ``ProfileOptions.activities`` takes: ``("cpu", "cuda")``."""
+    return tuple(sorted(activity.name.lower() for activity in supported_activities()))  # type: ignore[no-untyped-call]
+
+
+def device_names(options: ProfileOptions) -> tuple[str, ...]:
+    """Return the names of the accelerators that are recorded; empty on a machine without."""
+    wanted = options.activities or available_activities()
+    if "cuda" not in wanted or not torch.cuda.is_available():
+        return ()
+    return tuple(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
+
+
+def make_profiler(options: ProfileOptions) -> _KinetoProfile:
+    """Return torch's profiler for one cycle; we prepare, start and stop it ourselves.
+
+    torch's own scheduling, in ``torch.profiler.profile``, keeps only the last cycle, and dies when its handler raises
+    between two cycles.
+    """
+    names = options.activities or available_activities()
+    return _KinetoProfile(
+        activities=[getattr(ProfilerActivity, name.upper()) for name in names],
+        record_shapes=options.record_shapes,
+        profile_memory=options.profile_memory,
+        with_stack=options.with_stack,
+    )
+
+
+def is_device_stopped() -> bool:
+    """Return whether the device side gave up early (CUPTI buffers full); always False before torch 2.11."""
+    is_stopped = getattr(autograd, "_is_kineto_stopped", None)
+    return bool(is_stopped and is_stopped())
+
+
+def is_profiler_on() -> bool:
+    """Return whether any torch profiler runs on this thread."""
+    return bool(autograd._profiler_enabled())  # type: ignore[attr-defined]  # noqa: SLF001 - there is no public name
+
+
+def busy_profiler() -> str | None:
+    """Return a sentence about the profiler that runs already, if one does."""
+    if is_profiler_on():
+        return "a torch profiler is already running on this thread"
+    if autograd_profiler._is_profiler_enabled:  # noqa: SLF001 - there is no public name
+        return "a torch profiler is running on another thread, or was never stopped"
+    if _is_warming_up():
+        return "a torch.profiler.profile is in its warm-up"
+    return None
+
+
+def _is_warming_up() -> bool:
+    """Look for a scheduled profiler between prepare and start, which no flag shows.
+
+    Recording over it makes its own start a SIGSEGV in torch 2.13. torch counts steps for as long as a scheduled
+    profiler is entered, so the search through all objects (80 ms) is rare.
+    """
+    counters = getattr(autograd_profiler.KinetoStepTracker, "_step_dict", {})
+    if "ProfilerStep" not in counters:
+        return False
+    return any(type(item) is profile and item.current_action == ProfilerAction.WARMUP for item in gc.get_objects())
+
+
+def switch_off() -> bool:
+    """Stop whatever torch profiler runs on this thread, throw its data away, and return whether there was one."""
+    was_on = is_profiler_on() or autograd_profiler._is_profiler_enabled  # noqa: SLF001
+    while is_profiler_on():
+        autograd._disable_profiler()  # type: ignore[attr-defined]  # noqa: SLF001
+    autograd_profiler._set_is_profiler_enabled(False)  # noqa: SLF001, FBT003
+    return was_on
+
+
+def on_optimizer_step(callback: Callable[[object], None]) -> Callable[[], None]:
+    """Call ``callback(optimizer)`` after every optimizer step in this process; return what removes the hook."""
+
+    def hook(optimizer: torch.optim.Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
+        callback(optimizer)
+
+    handle: RemovableHandle = register_optimizer_step_post_hook(hook)
+    return handle.remove
+
+
+def on_takeover(callback: Callable[[], None], *, is_ours: Callable[[], bool]) -> Callable[[], None]:
+    """Call ``callback`` just before a profiler that is not ours prepares; return what undoes this.
+
+    torch lets the newcomer steal the running session without a word, and saving what is left crashes. Every torch
+    profiler of every version goes through this one method.
+    """
+    original = autograd_profiler.profile._prepare_trace  # noqa: SLF001
+
+    def prepare(self: autograd_profiler.profile) -> None:
+        if not is_ours():
+            callback()
+        original(self)  # type: ignore[no-untyped-call]
+
+    def undo() -> None:
+        if autograd_profiler.profile._prepare_trace is prepare:  # noqa: SLF001
+            autograd_profiler.profile._prepare_trace = original  # type: ignore[method-assign]  # noqa: SLF001
+
+    autograd_profiler.profile._prepare_trace = prepare  # type: ignore[method-assign]  # noqa: SLF001
+    return undo

@@ -1,0 +1,109 @@
+"""How is one cycle of torch's profiler brought up, ended, and ended again when it was torn?"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from torch.profiler import record_function
+
+from torchprof_magic.capture import compat
+
+if TYPE_CHECKING:
+    from torchprof_magic.options import ProfileOptions
+
+
+class Stage(Enum):
+    """Where an engine is; a torn transition (an exception inside torch) leaves it in a word ending in -ing."""
+
+    NEW = "new"
+    PREPARING = "preparing"
+    PREPARED = "prepared"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    OFF = "off"
+
+
+class Engine:
+    """One cycle: new, prepared (warm-up), running, off. Each method makes exactly one transition."""
+
+    preparing = False
+    """True, for the class, while any engine of ours prepares: tells our own calls from those of other profilers."""
+
+    def __init__(self, options: ProfileOptions) -> None:
+        self.profiler = compat.make_profiler(options)
+        self.stage = Stage.NEW
+        self.has_device = self.profiler.use_device is not None
+        self._open_step: record_function | None = None
+
+    def prepare(self) -> None:
+        """Enter warm-up: Kineto is set up, nothing is kept."""
+        self.stage = Stage.PREPARING
+        Engine.preparing = True
+        try:
+            self.profiler.prepare_trace()
+        finally:
+            Engine.preparing = False
+        self.stage = Stage.PREPARED
+
+    def start(self) -> None:
+        """Begin to record."""
+        if self.stage is Stage.NEW:
+            self.prepare()
+        self.stage = Stage.STARTING
+        self.profiler.start_trace()
+        self.stage = Stage.RUNNING
+
+    def open_step(self, number: int) -> None:
+        """Begin the annotation of one step, named as torch names it."""
+        self._open_step = record_function(f"ProfilerStep#{number}")
+        self._open_step.__enter__()  # type: ignore[no-untyped-call]
+
+    def close_step(self) -> None:
+        """End the annotation of the step that is open, if one is."""
+        step, self._open_step = self._open_step, None
+        if step is not None:
+            step.__exit__(None, None, None)
+
+    def stop(self) -> None:
+        """End the recording; afterwards ``has_data`` tells if there is something to save."""
+        self.close_step()
+        self.stage = Stage.STOPPING
+        self.profiler.stop_trace()
+        self.stage = Stage.OFF
+
+    def abandon(self) -> None:
+        """Turn the profiler off from whatever stage it is in, torn or whole, and keep the data if there is any.
+
+        Stopping a profiler that was never prepared is a SIGSEGV in torch 2.13, so a torn one is prepared again first.
+        """
+        if self.stage in (Stage.NEW, Stage.OFF):
+            return
+        if self.stage in (Stage.RUNNING, Stage.STARTING, Stage.STOPPING) and compat.is_profiler_on():
+            self.stop()
+            return
+        if self.stage in (Stage.PREPARING, Stage.STARTING):
+            self.prepare()
+        if self.stage is Stage.PREPARED:
+            self.start()
+            self.stop()
+        self.stage = Stage.OFF
+
+    @property
+    def is_torn(self) -> bool:
+        """True when it should be running but torch's profiler is off: another profiler has taken the session."""
+        return self.stage is Stage.RUNNING and not compat.is_profiler_on()
+
+    @property
+    def start_unix_ns(self) -> int | None:
+        """Wall clock at the start of the trace, as Kineto noted it."""
+        results = getattr(self.profiler.profiler, "kineto_results", None)
+        start_ns = getattr(results, "trace_start_ns", None)
+        return start_ns() or None if start_ns else None
+
+    @property
+    def has_data(self) -> bool:
+        """False when nothing was recorded; ``save`` on such a result is a SIGSEGV in torch 2.13."""
+        results = getattr(self.profiler.profiler, "kineto_results", None)
+        return results is not None and (not hasattr(results, "trace_start_ns") or results.trace_start_ns() != 0)

@@ -1,0 +1,144 @@
+"""How is a Ctrl-C kept out of the few places where it would kill the kernel?
+
+A KeyboardInterrupt between torch's ``stop_trace`` and ``prepare_trace`` ends in SIGSEGV, and one inside ``stop`` loses
+the recording. Swapping the handler inside ``step()`` would leave its first and last instructions open, so one handler
+stays for the whole session and looks at *where* the signal arrived: if a protected function is anywhere on the
+stack, the interrupt waits until that function is through.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import CodeType, FrameType
+
+    Handler = Callable[[int, FrameType | None], Any] | int | None
+
+Function = TypeVar("Function", bound="Callable[..., Any]")
+
+# Keyed by id because hashing a code object hashes its constants; the values keep the ids from being used again.
+_PROTECTED: dict[int, CodeType] = {}
+
+
+def protected(function: Function) -> Function:
+    """Let no interrupt in while ``function``, or anything it calls, runs. It must not call the user's code."""
+    code = function.__code__
+    _PROTECTED[id(code)] = code
+    return function
+
+
+def is_protected(frame: FrameType | None) -> bool:
+    """Return whether a protected function is on the stack that ends in ``frame``."""
+    while frame is not None:
+        if id(frame.f_code) in _PROTECTED:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def raised_by_handler(error: BaseException) -> bool:
+    """Return whether ``error`` was raised by one of the user's signal handlers, and so has nothing to do with torch."""
+    handlers = (signal.getsignal(number) for number in signal.valid_signals())
+    codes = {id(getattr(handler, "__code__", None)) for handler in handlers} - {id(None)}
+    trace = error.__traceback__
+    while trace is not None:
+        if id(trace.tb_frame.f_code) in codes:
+            return True
+        trace = trace.tb_next
+    return False
+
+
+class InterruptGuard:
+    """The SIGINT handler of one session: defers inside protected functions, passes on to the old handler elsewhere.
+
+    ``pending`` counts the interrupts that wait. Only the main thread receives signals, so off it this does nothing.
+    """
+
+    def __init__(self) -> None:
+        self.pending = 0
+        self._patience = sys.maxsize
+        self._previous: Handler = None
+        self._is_installed = False
+        self._pid = os.getpid()
+
+    def __call__(self, signum: int, frame: FrameType | None) -> None:
+        """Handle one SIGINT that arrived while ``frame`` ran."""
+        __tracebackhide__ = True
+        if os.getpid() == self._pid and is_protected(frame) and self.pending < self._patience:
+            self.pending += 1
+        else:
+            _call(self._previous, signum, frame)
+
+    def install(self) -> None:
+        """Take the place of the current handler; does nothing where signals cannot be handled."""
+        current = signal.getsignal(signal.SIGINT)
+        # None: the handler was set by C code and could not be put back.
+        if self._is_installed or current is None or not _is_main_thread():
+            return
+        self._previous = current
+        signal.signal(signal.SIGINT, self)
+        self._is_installed = True
+
+    def uninstall(self) -> None:
+        """Put the old handler back, unless the user's code has set its own meanwhile."""
+        if self._is_installed and _is_main_thread() and self._is_current():
+            signal.signal(signal.SIGINT, self._previous)
+        self._is_installed = False
+
+    @contextmanager
+    def shield(self) -> Iterator[None]:
+        """Stand in for a handler that the user's code has set since, for the length of one transition."""
+        foreign = signal.getsignal(signal.SIGINT)
+        if self._is_current() or foreign is None or not (self._is_installed and _is_main_thread()):
+            yield
+            return
+        signal.signal(signal.SIGINT, self)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, foreign)
+
+    @contextmanager
+    def patience(self, interrupts: int) -> Iterator[None]:
+        """Hold back at most ``interrupts`` within; the next one raises, so that slow work can be given up."""
+        before, self._patience = self._patience, interrupts
+        try:
+            yield
+        finally:
+            self._patience = before
+
+    def drop_pending(self) -> None:
+        """Forget the waiting interrupts, because an exception is already on its way to the user."""
+        self.pending = 0
+
+    def raise_pending(self) -> None:
+        """Hand a waiting interrupt to the handler that would have had it: usually raises KeyboardInterrupt."""
+        __tracebackhide__ = True
+        if not self.pending:
+            return
+        self.pending = 0
+        handler = self._previous if self._is_current() else signal.getsignal(signal.SIGINT)
+        _call(handler, signal.SIGINT, sys._getframe(1))  # noqa: SLF001 - a handler is given the interrupted frame
+
+    def _is_current(self) -> bool:
+        handler: object = signal.getsignal(signal.SIGINT)
+        return handler is self
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def _call(handler: Handler, signum: int, frame: FrameType | None) -> None:
+    __tracebackhide__ = True
+    if callable(handler):
+        handler(signum, frame)
+    elif handler == signal.SIG_DFL:
+        raise KeyboardInterrupt

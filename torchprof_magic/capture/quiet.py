@@ -1,0 +1,77 @@
+"""How is Kineto's own chatter kept out of the cell's output?
+
+torch 2.13 writes ``USDT:... profiler_start`` and ``profiler_stop`` to file descriptor 2 for every session, which
+ipykernel shows in the cell. Descriptor 2 is swapped only while torch itself runs, never around the user's code, and
+whatever else was written meanwhile is passed on.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import IO
+
+STDERR_FD = 2
+# Each line is Kineto's or the profiler's own; what it says is checked and reported by us where it matters.
+NOISE = (b"SyncActivityProfilerHandler.cpp", b"profiler_kineto.cpp", b"output_json.cpp")
+
+
+class StderrFilter:
+    """Holds file descriptor 2 back during calls into torch's profiler."""
+
+    def __init__(self) -> None:
+        self._file: IO[bytes] | None = None
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Drop the profiler's own lines written to descriptor 2 within; pass every other line on at the end."""
+        sink = self._sink()
+        try:
+            saved = os.dup(STDERR_FD)
+        except OSError:
+            saved = -1  # closed: the trace file itself could be opened as descriptor 2, so it must be occupied
+        os.dup2(sink.fileno(), STDERR_FD)
+        try:
+            yield
+        finally:
+            if saved < 0:
+                os.close(STDERR_FD)
+            else:
+                os.dup2(saved, STDERR_FD)
+                os.close(saved)
+            self._pass_on(sink, is_open=saved >= 0)
+
+    def close(self) -> None:
+        """Release the buffer file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _sink(self) -> IO[bytes]:
+        if self._file is None:
+            try:
+                self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - lives as long as the session
+            except OSError:
+                self._file = open(os.devnull, "r+b", buffering=0)  # noqa: SIM115, PTH123 - no space: lines are lost
+            if self._file.fileno() == STDERR_FD:
+                squatter, self._file = self._file, os.fdopen(os.dup(STDERR_FD), "r+b", buffering=0)
+                squatter.close()
+        return self._file
+
+    @staticmethod
+    def _pass_on(sink: IO[bytes], *, is_open: bool) -> None:
+        size = sink.seek(0, os.SEEK_CUR)
+        if not size:
+            return
+        sink.seek(0)
+        lines = sink.read(size).splitlines(keepends=True)
+        sink.seek(0)
+        sink.truncate()
+        rest = b"".join(line for line in lines if not any(mark in line for mark in NOISE))
+        if rest and is_open:
+            os.write(STDERR_FD, rest)

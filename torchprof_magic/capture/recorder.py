@@ -1,0 +1,255 @@
+"""What happens at each step boundary?
+
+Knows the schedule, the engine of the current cycle and the cycles waiting for the disk. Knows nothing of signals and
+threads: the session calls it only on the right thread, with interrupts held back.
+"""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from time import perf_counter_ns
+from typing import TYPE_CHECKING
+
+from torchprof_magic.capture import compat
+from torchprof_magic.capture.engine import Engine, Stage
+from torchprof_magic.capture.recording import Cycle
+from torchprof_magic.capture.save import has_ops, save_cycle
+from torchprof_magic.capture.schedule import Action
+from torchprof_magic.meta import StepMark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from torchprof_magic.capture.guard import InterruptGuard
+    from torchprof_magic.capture.problems import ProblemLog
+    from torchprof_magic.capture.quiet import StderrFilter
+    from torchprof_magic.capture.schedule import Schedule
+    from torchprof_magic.options import ProfileOptions
+
+# Enough for a stable median; a loop of a million steps must not keep a million numbers.
+MAX_BASELINE_STEPS = 1000
+# Back-to-back cycles (no idle or warm-up step between them) are saved during a recorded step only beyond this many.
+MAX_UNSAVED = 8
+
+
+@dataclass(slots=True)
+class Finished:
+    """A cycle that is recorded but not on disk yet."""
+
+    number: int
+    engine: Engine
+    steps: tuple[StepMark, ...]
+
+
+class Recorder:
+    """Runs one engine per cycle along the schedule and saves each cycle as soon as nothing is being recorded."""
+
+    def __init__(
+        self, options: ProfileOptions, schedule: Schedule, folder: Path, problems: ProblemLog, quiet: StderrFilter
+    ) -> None:
+        self.schedule = schedule
+        self.cycles: list[Cycle] = []
+        self.baseline_step_ns: list[int] = []
+        self.step = 0
+        self.is_over = False
+        self.ended_in = ""
+        self._options = options
+        self._folder = folder
+        self._problems = problems
+        self._quiet = quiet
+        self._action = Action.NONE
+        self._engine: Engine | None = None
+        self._marks: list[StepMark] = []
+        self._unsaved: list[Finished] = []
+        self._absorbed_cycle = -1
+        self._step_start_ns = 0
+
+    @property
+    def phase(self) -> str:
+        """``wait``, ``warmup``, ``active`` or ``done``."""
+        return self.ended_in or ("done" if self.schedule.is_over(self.step) else self._action.phase)
+
+    def begin(self, guard: InterruptGuard) -> None:
+        """Enter step 0."""
+        self._enter(self.schedule.action(0), guard)
+
+    def will_transit(self) -> bool:
+        """Return whether the next ``advance`` starts, stops or saves anything."""
+        return self._action is Action.RECORD_AND_SAVE or self.schedule.action(self.step + 1) is not self._action
+
+    def advance(self, guard: InterruptGuard, *, is_complete: bool = True) -> None:
+        """End the current step and enter the next."""
+        now_ns = perf_counter_ns()
+        self._leave(now_ns, is_complete=is_complete)
+        self.step += 1
+        self._enter(self.schedule.action(self.step), guard)
+
+    def complete_whole(self, guard: InterruptGuard) -> None:
+        """End the run as one complete step, although more were scheduled; only while step 0 is being recorded."""
+        if self.step == 0 and self._action.is_recording and not self.is_over:
+            self.schedule = replace(self.schedule, active=1, repeat=1)
+            self._action = Action.RECORD_AND_SAVE
+            self.advance(guard)
+
+    def note_baseline(self) -> None:
+        """Count a step after the last cycle, which runs at full speed."""
+        now_ns = perf_counter_ns()
+        if len(self.baseline_step_ns) < MAX_BASELINE_STEPS:
+            self.baseline_step_ns.append(now_ns - self._step_start_ns)
+        self._step_start_ns = now_ns
+
+    def finish(self, *, is_between: bool = False) -> None:
+        """End the recording here. ``is_between``: the step that is open has not begun, so it is not listed."""
+        if self.is_over:
+            return
+        self.ended_in = self.phase
+        self.is_over = True
+        engine = self._engine
+        if engine is not None and engine.is_torn:
+            self._lose_engine()
+        elif engine is not None and engine.stage is Stage.RUNNING:
+            if not is_between:
+                self._marks.append(self._mark(is_complete=False))
+            self._end_cycle()
+        elif engine is not None:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Turn the engine off whatever its stage; data that it still had becomes a cycle."""
+        self.ended_in = self.phase
+        self.is_over = True
+        engine, self._engine = self._engine, None
+        if engine is None:
+            return
+        was_recording = engine.stage in (Stage.RUNNING, Stage.STOPPING) or bool(self._marks)
+        with self._torch_call():
+            engine.abandon()
+        if was_recording and engine.has_data:
+            marks = self._marks or [self._mark(is_complete=False)]
+            self._unsaved.append(Finished(self.schedule.cycle(self.step), engine, tuple(marks)))
+
+    def save_finished(self, guard: InterruptGuard) -> None:
+        """Write every finished cycle to disk; a failure becomes a problem and does not touch the others."""
+        while self._unsaved:
+            finished = self._unsaved.pop(0)
+            path = self._folder / f"cycle-{finished.number}.pt.trace.json"
+            with self._quiet.held():
+                problems = save_cycle(finished.engine, path, guard)
+            for problem in problems:
+                self._problems.add(problem)
+            if path.exists():
+                self._list_cycle(finished, path)
+
+    def _list_cycle(self, finished: Finished, path: Path) -> None:
+        start_unix_ns = finished.engine.start_unix_ns
+        is_idle = not has_ops(path)
+        if is_idle and self.cycles and not any(mark.is_complete for mark in finished.steps):
+            path.unlink()  # an endless schedule always ends in a step that has only just begun
+            return
+        self.cycles.append(Cycle(number=finished.number, path=path, steps=finished.steps, start_unix_ns=start_unix_ns))
+        if is_idle:
+            self._problems.note("capture.no_ops", "info", "No torch operation ran in the recorded steps.")
+
+    def _leave(self, now_ns: int, *, is_complete: bool) -> None:
+        if self._engine is None:
+            if self._action is Action.NONE and is_complete and len(self.baseline_step_ns) < MAX_BASELINE_STEPS:
+                self.baseline_step_ns.append(now_ns - self._step_start_ns)
+            return
+        if not self._action.is_recording:
+            return
+        if self._engine.is_torn:
+            self._lose_engine()
+            return
+        cycle = self.schedule.cycle(self.step)
+        self._marks.append(StepMark(number=self.step, cycle=cycle, is_complete=is_complete))
+        self._engine.close_step()
+        if self._engine.has_device and compat.is_device_stopped():
+            self._problems.note(
+                "capture.device_stopped",
+                "data_loss",
+                f"Device data stops at step {self.step}: the device's event buffers were full.",
+                "Record fewer steps with --active.",
+            )
+            self._absorbed_cycle = cycle
+        if self._action is Action.RECORD_AND_SAVE or self._absorbed_cycle == cycle:
+            self._end_cycle()
+
+    def _enter(self, action: Action, guard: InterruptGuard) -> None:
+        self._action = action
+        if not action.is_recording or len(self._unsaved) > MAX_UNSAVED:
+            self.save_finished(guard)
+        if self.schedule.is_over(self.step):
+            self.is_over = True
+        elif action is not Action.NONE and self.schedule.cycle(self.step) != self._absorbed_cycle:
+            self._bring_up(action)
+        self._step_start_ns = perf_counter_ns()
+
+    def _bring_up(self, action: Action) -> None:
+        engine = self._engine
+        if engine is None or (action.is_recording and engine.stage is not Stage.RUNNING):
+            if self._is_taken_over():
+                return
+            engine = self._engine = engine or Engine(self._options)
+            with self._torch_call():
+                if action is Action.WARMUP:
+                    engine.prepare()
+                else:
+                    engine.start()
+        if action.is_recording:
+            engine.open_step(self.step)
+
+    def _end_cycle(self) -> None:
+        engine, marks = self._engine, tuple(self._marks)
+        if engine is None:
+            return
+        with self._quiet.held():
+            engine.stop()
+        self._engine = None
+        self._marks = []
+        if engine.has_data and marks:
+            self._unsaved.append(Finished(marks[0].cycle, engine, marks))
+
+    def _lose_engine(self) -> None:
+        self._engine = None  # never stopped: stopping now would end the other profiler's session
+        self._marks = []
+        self._note_takeover("the cycle that was being recorded is lost")
+
+    def _is_taken_over(self) -> bool:
+        busy = compat.busy_profiler()
+        if busy is None:
+            return False
+        self._engine = None
+        self._note_takeover(busy)
+        return True
+
+    def _note_takeover(self, detail: str) -> None:
+        self.ended_in = self.phase
+        self.is_over = True
+        self._problems.note(
+            "capture.taken_over",
+            "data_loss",
+            f"Another profiler took over at step {self.step}: {detail}.",
+            "Remove the torch.profiler calls from the cell, or run it without %%torchprof.",
+        )
+
+    def yield_to_other(self) -> None:
+        """Stop just before another profiler starts, so that both keep their data."""
+        if self.is_over or self._engine is None or self._engine.stage in (Stage.NEW, Stage.OFF):
+            return
+        self.finish()
+        self._note_takeover("what was recorded up to there is kept")
+
+    def _mark(self, *, is_complete: bool) -> StepMark:
+        return StepMark(number=self.step, cycle=self.schedule.cycle(self.step), is_complete=is_complete)
+
+    @contextmanager
+    def _torch_call(self) -> Iterator[None]:
+        """Keep torch's chatter out, and turn its warnings into problems, whatever the user's warning filters are."""
+        with self._quiet.held(), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield
+        for warning in caught:
+            self._problems.note("capture.torch_warning", "warning", str(warning.message))

@@ -1,0 +1,52 @@
+"""What did one run record, and how far did it get?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torchprof_magic.capture.schedule import Schedule
+    from torchprof_magic.meta import Problem, StepMark, Stepping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cycle:
+    """One recorded cycle, on disk. ``start_unix_ns`` is the wall clock at the start of its trace, if known."""
+
+    number: int
+    path: Path
+    steps: tuple[StepMark, ...]
+    start_unix_ns: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """Everything that one session leaves behind.
+
+    ``ended_in`` is the phase in which the run ended: ``wait``, ``warmup``, ``active``, ``done`` (every cycle is
+    complete) or ``never started``. ``steps_seen`` counts finished steps, recorded or not. ``baseline_step_ns`` is the
+    wall time of steps that ran without any profiling, in order.
+    """
+
+    cycles: tuple[Cycle, ...]
+    folder: Path
+    problems: tuple[Problem, ...]
+    ended_in: str
+    steps_seen: int
+    torch_version: str
+    device_names: tuple[str, ...]
+    stepping: Stepping
+    schedule: Schedule | None
+    baseline_step_ns: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a running session is. ``total`` counts the steps until the last cycle is complete, if that ends."""
+
+    phase: str
+    step: int
+    total: int | None

@@ -1,0 +1,96 @@
+"""Which session of this process is live, and is it still in use?"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+from torchprof_magic.errors import ProfilerBusyError
+
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Protocol
+
+    class Claimant(Protocol):
+        """What the registry needs of a session."""
+
+        owner: Owner | None
+
+        def reclaim(self) -> None:
+            """Stop it; its recording is thrown away."""
+
+
+OWN_PACKAGE = __name__.partition(".")[0]
+# Frames of a with-block's plumbing end before the block does.
+PLUMBING = (OWN_PACKAGE, "contextlib")
+SUSPENDABLE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_GENERATOR
+
+_live: Claimant | None = None
+
+
+class Owner:
+    """The frame of the user's (or IPython's) code in which a session was opened, with its thread and process."""
+
+    def __init__(self) -> None:
+        frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to the caller
+        while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in PLUMBING:
+            frame = frame.f_back
+        self.frame = frame
+        self.thread_id = threading.get_ident()
+        self.pid = os.getpid()
+
+    def is_here(self) -> bool:
+        """Return whether this is the thread and the process that opened the session."""
+        return threading.get_ident() == self.thread_id and os.getpid() == self.pid
+
+    def is_child(self) -> bool:
+        """Return whether this is a forked child of the process that opened the session."""
+        return os.getpid() != self.pid
+
+    def is_running(self) -> bool:
+        """Return whether the code that opened the session is still on its way. Suspended code counts as running."""
+        top = sys._current_frames().get(self.thread_id)  # noqa: SLF001 - the documented way to other threads' frames
+        while top is not None:
+            if top is self.frame:
+                return True
+            top = top.f_back
+        return self.frame is not None and bool(self.frame.f_code.co_flags & SUSPENDABLE)
+
+
+def claim(session: Claimant) -> None:
+    """Make ``session`` the live one. A session left behind is stopped and thrown away; one in use is an error."""
+    global _live  # noqa: PLW0603 - one per process is the point
+    other = _live
+    if other is not None and other is not session and other.owner is not None and other.owner.pid == os.getpid():
+        if other.owner.is_running():
+            raise ProfilerBusyError(
+                "torchprof is already recording: sessions cannot be nested, torch would lose the outer one's data. "
+                "Remove the inner %%torchprof or profile(); %torchprof off ends a session that was left behind."
+            )
+        other.reclaim()
+    _live = session
+
+
+def live() -> Claimant | None:
+    """Return the session that is recording in this process and thread, if one is."""
+    session = _live
+    return session if session is not None and session.owner is not None and session.owner.is_here() else None
+
+
+def release(session: Claimant) -> None:
+    """Forget ``session`` if it is the live one."""
+    global _live  # noqa: PLW0603
+    if _live is session:
+        _live = None
+
+
+def reclaim_live() -> bool:
+    """Stop the live session, in use or not, and throw its data away; return whether there was one."""
+    other = _live
+    if other is None:
+        return False
+    other.reclaim()
+    return True

@@ -1,0 +1,381 @@
+"""How does one run stay safe from start to stop?
+
+Interrupts wait while torch is between two states; steps from another thread or a forked child are refused; whatever
+happens, ``stop`` leaves the profiler off and the recording on disk.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import weakref
+from contextlib import nullcontext
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from torchprof_magic.capture import compat, registry
+from torchprof_magic.capture.engine import Engine
+from torchprof_magic.capture.guard import InterruptGuard, protected, raised_by_handler
+from torchprof_magic.capture.problems import ProblemLog
+from torchprof_magic.capture.quiet import StderrFilter
+from torchprof_magic.capture.recorder import Recorder
+from torchprof_magic.capture.recording import Progress, Recording
+from torchprof_magic.capture.save import check_folder
+from torchprof_magic.capture.schedule import resolve_schedule
+from torchprof_magic.errors import CaptureError, ProfilerBusyError
+from torchprof_magic.meta import Stepping
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torchprof_magic.options import ProfileOptions
+
+
+class State(Enum):
+    """Where a session is. ``OVER``: every cycle is done or the recording was ended, but ``stop`` has not come yet."""
+
+    NEW = "new"
+    OPEN = "open"
+    RUNNING = "running"
+    OVER = "over"
+    STOPPED = "stopped"
+
+
+class CaptureSession:
+    """One guarded run of torch's profiler.
+
+    ``open`` checks everything that can be checked before the user's code runs; ``start`` begins step 0; ``step`` ends
+    a step; ``finish`` ends the recording while the code goes on; ``stop`` returns the recording, also kept on
+    ``self.recording``.
+    """
+
+    def __init__(
+        self,
+        options: ProfileOptions,
+        *,
+        stepping: Stepping,
+        folder: Path | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> None:
+        self.recording: Recording | None = None
+        self.owner: registry.Owner | None = None
+        self.guard = InterruptGuard()
+        self._options = options
+        self._stepping = stepping
+        self._folder = folder
+        self._on_progress = on_progress
+        self._state = State.NEW
+        self._recorder: Recorder | None = None
+        self._problems = ProblemLog()
+        self._quiet = StderrFilter()
+        self._undo: list[Callable[[], None]] = []
+        self._optimizer: weakref.ref[object] | None = None
+
+    @property
+    def is_active(self) -> bool:
+        """True between ``open`` (or ``start``) and ``stop``."""
+        return self._state in (State.OPEN, State.RUNNING, State.OVER)
+
+    @property
+    def is_forked(self) -> bool:
+        """True in a child process forked while the session was active: it must not write or show anything."""
+        return self.owner is not None and self.owner.is_child()
+
+    @protected
+    def open(self) -> None:
+        """Check the folder and that no other profiler runs, and become the one live session of this process.
+
+        Raises ProfilerBusyError or CaptureError; nothing was started then.
+        """
+        if self._state is not State.NEW:
+            raise CaptureError("a session can be started only once; make a new one")
+        self.owner = registry.Owner()
+        registry.claim(self)
+        try:
+            self._check_busy()
+            self._folder = self._folder or Path(tempfile.mkdtemp(prefix="torchprof-"))
+            check_folder(self._folder)
+        except BaseException:
+            registry.release(self)
+            raise
+        self.guard.install()
+        self._undo = [compat.on_takeover(self._yield_to_other, is_ours=lambda: Engine.preparing)]
+        self._state = State.OPEN
+
+    @protected
+    def start(self, length: int | None = None) -> None:
+        """Begin step 0; ``length`` is the number of steps that are coming, if known, and shapes the schedule.
+
+        Opens the session if that was not done; errors are then raised as by ``open``. In a session that was opened
+        before, the user's code is already running, so errors become problems instead.
+        """
+        is_early = self._state is State.NEW
+        if is_early:
+            self.open()
+        if self._state is not State.OPEN or not self._is_here():
+            return
+        if not is_early and compat.busy_profiler():
+            self._give_up("Another profiler was already running when the loop began, so nothing was recorded.")
+            return
+        schedule = resolve_schedule(self._options.schedule, how=self._stepping.how, length=length)
+        self._recorder = Recorder(self._options, schedule, self._existing_folder(), self._problems, self._quiet)
+        self._state = State.RUNNING
+        try:
+            with self.guard.shield():
+                failure = self._transit(self._recorder.begin)
+        except BaseException:
+            self._stop_if(is_early)
+            raise
+        if failure is not None and is_early:
+            self.stop()
+            raise CaptureError(f"torch's profiler could not be started: {failure}") from failure
+        if self._stepping.how == "optimizer":
+            self._undo.append(compat.on_optimizer_step(self._optimizer_step))
+        self._report_progress()
+        self._stop_if(is_early and self.guard.pending > 0)
+        self.guard.raise_pending()
+
+    @protected
+    def step(self) -> None:
+        """End the current step. Does nothing before ``start``, after ``stop``, on another thread or in a child."""
+        self._advance(is_complete=True)
+
+    @protected
+    def cut(self) -> None:
+        """End the current step as one that was left early; it is listed as incomplete."""
+        self._advance(is_complete=False)
+
+    @protected
+    def finish(self, *, is_between: bool = False) -> None:
+        """End the recording here, so that what follows costs nothing and is not in the trace.
+
+        ``is_between`` says that the last step has ended and no next one has begun.
+        """
+        recorder = self._recorder
+        if self._state is not State.RUNNING or recorder is None or not self._is_here():
+            return
+        with self.guard.shield():
+            self._transit(lambda _guard: recorder.finish(is_between=is_between))
+            recorder.save_finished(self.guard)
+        self._state = State.OVER
+        self._report_progress()
+        self.guard.raise_pending()
+
+    @protected
+    def stop(self) -> Recording:
+        """End the run, save what is not saved, leave the profiler off, and return the recording; can be repeated.
+
+        Never raises for reasons of torch or the disk: those are problems in the recording. An interrupt that arrived
+        meanwhile is raised at the end, unless the user's own exception is already on its way.
+        """
+        __tracebackhide__ = True
+        if self.recording is None:
+            self._refuse_other_thread()
+            has_exception = sys.exc_info()[0] is not None
+            with self.guard.shield():
+                self.recording = self._stop(has_exception=has_exception)
+            if has_exception:
+                self.guard.drop_pending()
+            self.guard.uninstall()  # last: until here an interrupt would lose the recording
+        self.guard.raise_pending()
+        return self.recording
+
+    @protected
+    def discard(self) -> None:
+        """Stop without keeping anything: what was recorded so far is not wanted."""
+        recording = self.stop()
+        for cycle in recording.cycles:
+            cycle.path.unlink(missing_ok=True)
+        if self._folder is not None and not any(self._folder.iterdir()):
+            self._folder.rmdir()
+
+    @protected
+    def reclaim(self) -> None:
+        """Stop a session that was left behind; its recording is thrown away."""
+        self._problems.note("capture.reclaimed", "data_loss", "The session was left behind and ended by a later one.")
+        self.guard.drop_pending()
+        if self._is_here():
+            self.recording = self._stop(has_exception=True)
+        else:  # its thread is gone, and only that thread could have stopped torch
+            self._state = State.STOPPED
+            self._let_go()
+            compat.switch_off()
+        self.guard.uninstall()
+
+    def _advance(self, *, is_complete: bool) -> None:
+        recorder = self._recorder
+        if self._state is State.OVER and recorder is not None:
+            recorder.note_baseline()
+            return
+        if self._state is not State.RUNNING or recorder is None:
+            self._problems.note("capture.step_outside", "info", "step() was called while no recording was running.")
+            return
+        if not self._is_here():
+            self._note_elsewhere()
+            return
+        # Asking for the handler costs 5 us in Python 3.11, so it is done only where torch is called.
+        with self.guard.shield() if recorder.will_transit() else nullcontext():
+            self._transit(lambda guard: recorder.advance(guard, is_complete=is_complete))
+        self._report_progress()
+        self.guard.raise_pending()
+
+    def _transit(self, transition: Callable[[InterruptGuard], None]) -> Exception | None:
+        """Run one transition; if torch fails, switch the profiler off and let the user's code go on."""
+        recorder = self._recorder
+        try:
+            transition(self.guard)
+        except BaseException as exc:  # the user's cell must not fail because of its profiler
+            self._give_up(f"torch's profiler failed: {type(exc).__name__}: {exc}")
+            if not isinstance(exc, Exception) or raised_by_handler(exc):
+                raise  # a timeout, say, that could have come at any other moment
+            return exc
+        if recorder is not None and recorder.is_over:
+            self._state = State.OVER
+        return None
+
+    def _give_up(self, message: str) -> None:
+        self._problems.note("capture.gave_up", "data_loss", message)
+        self._state = State.OVER
+        if self._recorder is not None:
+            self._switch_off(self._recorder)
+
+    def _switch_off(self, recorder: Recorder) -> None:
+        try:
+            recorder.abandon()
+        except Exception as exc:  # noqa: BLE001 - off is what matters; the reason is kept
+            self._problems.note("capture.rescue_failed", "data_loss", f"{type(exc).__name__}: {exc}")
+            compat.switch_off()
+
+    def _stop(self, *, has_exception: bool) -> Recording:
+        is_here = self._is_here()
+        if self._recorder is not None and is_here:
+            self._end(self._recorder, has_exception=has_exception)
+        self._state = State.STOPPED
+        if is_here:
+            self._let_go()
+        return self._make_recording()
+
+    def _let_go(self) -> None:
+        """Give back everything but the signal handler: hooks, buffer file, the place as the live session."""
+        for undo in reversed(self._undo):
+            undo()
+        self._undo = []
+        self._quiet.close()
+        registry.release(self)
+        self.owner = None
+
+    def _end(self, recorder: Recorder, *, has_exception: bool) -> None:
+        if not has_exception and recorder.step == 0 and self._stepping.how in ("cell", "optimizer"):
+            self._stepping = Stepping(how="cell")  # no optimizer stepped after all: the cell itself is the step
+            self._transit(recorder.complete_whole)
+        self._transit(lambda _guard: recorder.finish())
+        recorder.save_finished(self.guard)
+
+    def _make_recording(self) -> Recording:
+        recorder = self._recorder
+        self._note_ending(recorder)
+        return Recording(
+            cycles=tuple(recorder.cycles) if recorder else (),
+            folder=self._folder or Path(),
+            problems=self._problems.as_tuple(),
+            ended_in=recorder.phase if recorder else "never started",
+            steps_seen=recorder.step if recorder else 0,
+            torch_version=torch.__version__,
+            device_names=compat.device_names(self._options),
+            stepping=self._stepping,
+            schedule=recorder.schedule if recorder else None,
+            baseline_step_ns=tuple(recorder.baseline_step_ns) if recorder else (),
+        )
+
+    def _note_ending(self, recorder: Recorder | None) -> None:
+        if recorder is None:
+            self._problems.note(
+                "capture.never_started",
+                "data_loss",
+                "Nothing was recorded: the loop that should have been stepped was never entered.",
+                "Choose another loop with --step line:N, or record the whole cell with --step cell.",
+            )
+            return
+        schedule, steps = recorder.schedule, [mark for cycle in recorder.cycles for mark in cycle.steps]
+        wanted = schedule.total
+        reached = f"{recorder.phase} after {recorder.step} of {wanted or 'endless'} steps"
+        if not steps:
+            if self._problems.has_loss:
+                return  # a better reason is known
+            fix = "Run more steps, or ask for fewer with --wait, --warmup and --active."
+            if recorder.step == 0:
+                fix = "step() was never called: call it at the end of every step, or use --step auto."
+            self._problems.note("capture.nothing_recorded", "data_loss", f"Nothing was recorded: {reached}.", fix)
+        elif wanted is not None and recorder.phase != "done":
+            complete, asked = sum(mark.is_complete for mark in steps), schedule.active * schedule.repeat
+            self._problems.note(
+                "capture.partial", "warning", f"Partial: {complete} of {asked} steps are complete ({reached})."
+            )
+
+    def _report_progress(self) -> None:
+        recorder = self._recorder
+        if self._on_progress is None or recorder is None:
+            return
+        try:
+            self._on_progress(Progress(phase=recorder.phase, step=recorder.step, total=recorder.schedule.total))
+        except Exception as exc:  # noqa: BLE001 - a progress bar must not end a training run
+            self._on_progress = None
+            self._problems.note("capture.progress_failed", "info", f"The progress bar failed: {exc}")
+
+    @protected
+    def _optimizer_step(self, optimizer: object) -> None:
+        """Step with the first optimizer that steps; a second one (a GAN's) would count each step twice."""
+        if self._optimizer is None or self._optimizer() is None:
+            self._optimizer = weakref.ref(optimizer)
+        if self._optimizer() is optimizer:
+            self.step()
+
+    @protected
+    def _yield_to_other(self) -> None:
+        recorder = self._recorder
+        if self._state is State.RUNNING and recorder is not None and self._is_here():
+            self._transit(lambda _guard: recorder.yield_to_other())
+
+    def _check_busy(self) -> None:
+        busy = compat.busy_profiler()
+        if busy is not None:
+            raise ProfilerBusyError(
+                f"{busy}; torch cannot nest profilers without losing data. Stop that one first "
+                "(leave its with-block, or call its stop()), or switch it off and lose its data with: %torchprof off"
+            )
+
+    def _stop_if(self, is_due: bool) -> None:
+        """Stop when ``start`` is about to raise, because a with-block that was never entered is never left."""
+        if is_due:
+            self.stop()
+
+    def _refuse_other_thread(self) -> None:
+        if self.owner is not None and not self.owner.is_here() and not self.is_forked:
+            raise CaptureError(
+                "stop() must be called on the thread that started the recording: torch would leave the profiler on"
+            )
+
+    def _is_here(self) -> bool:
+        return self.owner is not None and self.owner.is_here()
+
+    def _note_elsewhere(self) -> None:
+        self._problems.note(
+            "capture.other_thread",
+            "warning",
+            "step() or stop() was called from another thread or a forked child and was ignored there.",
+            "Call them on the thread that started the recording.",
+        )
+
+    def _existing_folder(self) -> Path:
+        if self._folder is None:
+            raise CaptureError("the session was not opened")
+        return self._folder
+
+
+def live_session() -> CaptureSession | None:
+    """Return the session that is recording on this thread, if one is."""
+    session = registry.live()
+    return session if isinstance(session, CaptureSession) else None

@@ -1,0 +1,14 @@
+"""How is every profiler of this process switched off, whoever started it?"""
+
+from __future__ import annotations
+
+from torchprof_magic.capture import compat, registry
+from torchprof_magic.capture.guard import protected
+
+
+@protected
+def switch_off() -> bool:
+    """Stop our own session and any torch profiler of this thread, throw their data away; return whether one was on."""
+    had_session = registry.reclaim_live()
+    had_other = compat.switch_off()
+    return had_session or had_other

@@ -1,0 +1,138 @@
+"""How does a cell run under a magic exactly as it would without one?
+
+Its own line numbers and ``Cell In[n]`` label, IPython syntax (``!ls``, ``%magics``) in its body, the value of its last
+expression, one traceback, and every exception unchanged.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from torchprof_magic.errors import OptionsError
+from torchprof_magic.meta import CellSource
+from torchprof_magic.stepping import Stepper, StepPlan, has_top_level_await, instrument, plan_steps
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from torchprof_magic.stepping import SteppedSession
+
+    class CellSession(SteppedSession, Protocol):
+        """What running a cell needs of a capture session."""
+
+        def open(self) -> None:
+            """Check everything that can be checked before the cell runs."""
+
+        def stop(self) -> object:
+            """End the recording and keep it; may raise an interrupt that had to wait."""
+
+
+# Begins with an underscore, so %who does not list it even while the cell runs.
+HELPER = "_torchprof_steps_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledCell:
+    """A cell that is ready to run. ``last`` computes the value of its last expression, if that is to be shown."""
+
+    source: CellSource
+    plan: StepPlan
+    body: CodeType
+    last: CodeType | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the body of the magic stands: under ``offset`` header lines of the cell whose whole text is ``raw``."""
+
+    raw: str
+    offset: int
+    number: int
+
+
+def compile_cell(shell: InteractiveShell, cell: str, *, step: str = "auto") -> CompiledCell:
+    """Compile the body of a cell magic and plan its steps; ``step`` is the value of ``--step``.
+
+    Raises OptionsError when the cell cannot be stepped as asked or awaits at top level, and SyntaxError as usual.
+    """
+    __tracebackhide__ = True
+    compiler: Any = shell.compile  # callable with a tree, which its type does not say
+    place = _place(shell, cell)
+    source = "\n" * place.offset + shell.transform_cell(cell)  # type: ignore[no-untyped-call]
+    filename = compiler.cache(source, place.number, raw_code=place.raw or None)
+    tree = shell.transform_ast(compiler.ast_parse(source, filename=filename))  # type: ignore[no-untyped-call]
+    if has_top_level_await(tree):
+        raise OptionsError(
+            "a cell with await at top level cannot run under %%torchprof; write it as\n"
+            "    import torchprof_magic as tp\n"
+            "    with tp.profile() as p: ..."
+        )
+    lines = (place.raw or source).splitlines()
+    plan = plan_steps(tree, lines, shell.user_ns, step)
+    last = _split_last(tree, shell.ast_node_interactivity)
+    label = CellSource(label=f"In [{place.number}]", filename=filename, source=place.raw or source)
+    return CompiledCell(
+        source=label,
+        plan=plan,
+        body=compiler(ast.fix_missing_locations(instrument(tree, plan, HELPER)), filename, "exec"),
+        last=compiler(last, filename, "eval") if last is not None else None,
+    )
+
+
+def run_cell(shell: InteractiveShell, compiled: CompiledCell, session: CellSession) -> object:
+    """Run the cell under ``session`` and return the value of its last expression.
+
+    ``session`` is open. Whatever happens in the cell comes out unchanged, after ``session.recording`` was stored.
+    """
+    __tracebackhide__ = True
+    try:
+        shell.user_ns[HELPER] = Stepper(session)
+        if not compiled.plan.starts_late:
+            session.start()
+        exec(compiled.body, shell.user_global_ns, shell.user_ns)  # noqa: S102 - running the user's cell is the job
+        return _value(shell, compiled)
+    finally:
+        shell.user_ns.pop(HELPER, None)
+        session.stop()
+
+
+def _value(shell: InteractiveShell, compiled: CompiledCell) -> object:
+    __tracebackhide__ = True
+    if compiled.last is None:
+        return None
+    return eval(compiled.last, shell.user_global_ns, shell.user_ns)  # noqa: S307 - the same
+
+
+def _place(shell: InteractiveShell, cell: str) -> _Place:
+    """Find the whole cell in the history, so that lines count from its first header line."""
+    history: list[str] = shell.history_manager.input_hist_raw if shell.history_manager else [""]
+    # In[n] is entry n of the history; execution_count is n or n + 1, depending on the version of IPython.
+    number = len(history) - 1
+    raw, body = history[-1], cell.rstrip("\n")
+    above, found, below = raw.rpartition(body)
+    # transform_cell drops blank lines at the top, which still count.
+    blank = cell[: len(cell) - len(cell.lstrip())].count("\n")
+    if not body or not found or below.strip():
+        return _Place("", 1 + blank, number)
+    return _Place(raw, above.count("\n") + blank, number)
+
+
+def _split_last(tree: ast.Module, interactivity: str) -> ast.Expression | None:
+    """Take the last expression out of ``tree`` if its value is to be shown."""
+    if not tree.body or interactivity == "none":
+        return None
+    final = tree.body[-1]
+    if isinstance(final, ast.Expr):
+        tree.body.pop()
+        return ast.Expression(final.value)
+    if (
+        interactivity == "last_expr_or_assign"
+        and isinstance(final, ast.Assign)
+        and isinstance(final.targets[0], ast.Name)
+    ):
+        return ast.Expression(ast.copy_location(ast.Name(final.targets[0].id, ast.Load()), final))
+    return None

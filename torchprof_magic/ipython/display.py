@@ -1,0 +1,47 @@
+"""How is a report shown in whatever front end this shell has?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from IPython.display import display
+
+from torchprof_magic.errors import TorchProfError
+from torchprof_magic.static_output import static_html
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from torchprof_magic.report import Report
+
+MODES = ("both", "widget", "static", "text", "none")
+
+
+def show(report: Report, shell: InteractiveShell, mode: str = "both") -> None:
+    """Show the live view with a static copy for saved notebooks; a terminal gets text.
+
+    The live view hides the static copy, so that a reader sees one of the two.
+    """
+    if mode == "none":
+        return
+    if mode == "text" or not has_front_end(shell):
+        print(report.summary())  # noqa: T201 - this is the output
+        return
+    if mode in ("both", "widget") and not _show_widget(report):
+        mode = "static"
+    if mode in ("both", "static"):
+        display({"text/html": static_html(report), "text/plain": report.summary()}, raw=True)  # type: ignore[no-untyped-call]
+
+
+def has_front_end(shell: InteractiveShell) -> bool:
+    """Return whether a notebook may be at the other end: only kernels have one."""
+    return getattr(shell, "kernel", None) is not None
+
+
+def _show_widget(report: Report) -> bool:
+    try:
+        display(report.widget)  # type: ignore[no-untyped-call]
+    except TorchProfError as exc:
+        print(f"The live view is not available: {exc}")  # noqa: T201 - the user should know
+        return False
+    return True

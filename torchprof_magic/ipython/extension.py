@@ -1,0 +1,25 @@
+"""What does ``%load_ext torchprof_magic`` change in IPython, and how is it undone?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torchprof_magic.ipython.magics import TorchProfMagics
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+NAME = "torchprof"
+
+
+def load(shell: InteractiveShell) -> None:
+    """Register the magics; loading twice leaves one."""
+    unload(shell)
+    shell.register_magics(TorchProfMagics)
+
+
+def unload(shell: InteractiveShell) -> None:
+    """Remove the magics; does nothing when they are not loaded."""
+    for kind in ("line", "cell"):
+        shell.magics_manager.magics[kind].pop(NAME, None)
+    shell.magics_manager.registry.pop(TorchProfMagics.__name__, None)

@@ -1,0 +1,145 @@
+"""What can a user write after ``%%torchprof`` and ``%torchprof``, and what happens then?"""
+
+from __future__ import annotations
+
+import shlex
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand, output_can_be_silenced
+from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+
+from torchprof_magic import history
+from torchprof_magic.capture import CaptureSession, protected, switch_off
+from torchprof_magic.errors import CaptureError, OptionsError, TorchProfError
+from torchprof_magic.ipython.cell import CompiledCell, compile_cell, run_cell
+from torchprof_magic.ipython.display import MODES, show
+from torchprof_magic.ipython.progress import ProgressBar
+from torchprof_magic.loading import load
+from torchprof_magic.options import ACTIVITIES, ProfileOptions, ScheduleOptions
+from torchprof_magic.reading import read_recording
+
+if TYPE_CHECKING:
+    from torchprof_magic.report import Report
+
+LINE_HELP = """\
+%%torchprof [flags]       at the top of a cell: record it; %%torchprof? lists the flags
+%torchprof last           show the last report again
+%torchprof load FILE      open a trace file (.json, .json.gz)
+%torchprof off            switch off a profiler that was left on
+%torchprof help           this text"""
+
+
+@magics_class
+class TorchProfMagics(Magics):
+    """Record cells with torch's profiler and show the result in their output."""
+
+    @no_var_expand
+    @output_can_be_silenced
+    @magic_arguments("%torchprof")
+    @argument("--wait", type=int, metavar="N", help="Steps to leave out at the start of each cycle.")
+    @argument("--warmup", type=int, metavar="N", help="Steps with the profiler on whose events are thrown away.")
+    @argument("--active", type=int, metavar="N", help="Steps to record in each cycle.")
+    @argument("--repeat", type=int, metavar="N", help="Cycles to record; 0 means until the cell ends.")
+    @argument("--skip-first", type=int, metavar="N", help="Steps to leave out before the first cycle.")
+    @argument("--shapes", action="store_true", help="Record the shapes and types of op inputs.")
+    @argument("--memory", action="store_true", help="Record every allocation and release.")
+    @argument("--stack", action="store_true", help="Record Python calls; shows which functions, and costs the most.")
+    @argument("--activities", metavar="A,B", default="", help=f"What to record, of {', '.join(ACTIVITIES)}; all by default.")
+    @argument("--step", metavar="HOW", default="auto", help="What ends a step: auto, loop, optimizer, cell, manual or line:N.")
+    @argument("-o", "--out", metavar="NAME", help="Variable that gets the report.")
+    @argument("--display", choices=MODES, default="both", help="How to show the report.")
+    @argument("-q", "--quiet", action="store_true", help="Show nothing; the report is in -o NAME and torchprof_magic.last.")
+    @cell_magic
+    def torchprof(self, line: str, cell: str) -> object:
+        """Record this cell with torch's profiler and show where time and memory went.
+
+        The cell runs as it would without the magic. Its training loop is stepped for you, and without schedule flags
+        a few steps in the middle are recorded: one idle, one to warm up, three recorded; fewer when the loop is short.
+        """
+        __tracebackhide__ = True
+        args = parse_argstring(self.torchprof, line)
+        options, compiled = self._prepare(args, cell)
+        bar = None if args.quiet else ProgressBar()
+        session = CaptureSession(options, stepping=compiled.plan.stepping, on_progress=bar)
+        try:
+            session.open()
+        except CaptureError as exc:
+            raise UsageError(str(exc)) from None
+        try:
+            return run_cell(self.shell, compiled, session)
+        finally:
+            if bar is not None:
+                bar.close()
+            self._present(session, compiled, args)
+
+    @line_magic("torchprof")
+    def torchprof_line(self, line: str) -> Report | None:
+        """Do something outside a cell: last, load FILE, off, help."""
+        words = shlex.split(line) or ["help"]
+        try:
+            return self._command(words[0], words[1:])
+        except TorchProfError as exc:
+            raise UsageError(str(exc)) from None
+
+    def _prepare(self, args: Namespace, cell: str) -> tuple[ProfileOptions, CompiledCell]:
+        """Turn flags and cell into something that can run; every mistake in them is a ``UsageError`` before that."""
+        if args.out and not args.out.isidentifier():
+            raise UsageError(f"-o needs the name of a variable (got {args.out!r})")
+        try:
+            return _options(args), compile_cell(self.shell, cell, step=args.step)
+        except OptionsError as exc:
+            raise UsageError(str(exc)) from None
+
+    def _present(self, session: CaptureSession, compiled: CompiledCell, args: Namespace) -> None:
+        """Read and show what was recorded; the cell's own exception, if any, goes on afterwards."""
+        if session.recording is None or session.is_forked:
+            return
+        try:
+            report = read_recording(session.recording, title=compiled.source.label, cell=compiled.source)
+            self._keep(report, args)
+            if not args.quiet:
+                show(report, self.shell, args.display)
+        except KeyboardInterrupt:
+            print(f"torchprof: reading was interrupted; the raw trace is kept in {session.recording.folder}")  # noqa: T201
+        except TorchProfError as exc:
+            print(f"torchprof: {exc}")  # noqa: T201 - the cell's own result must not be replaced
+
+    @protected
+    def _keep(self, report: Report, args: Namespace) -> None:
+        history.remember(report)
+        if args.out:
+            self.shell.user_ns[args.out] = report
+
+    def _command(self, name: str, rest: list[str]) -> Report | None:
+        if name == "last" and not rest:
+            report = history.last()
+            if report is None:
+                raise UsageError("nothing was recorded yet in this kernel")
+            show(report, self.shell)
+        elif name == "load" and len(rest) == 1:
+            report = load(rest[0])
+            history.remember(report)
+            show(report, self.shell)
+        elif name == "off" and not rest:
+            print("A profiler was on and is off now." if switch_off() else "No profiler was on.")  # noqa: T201
+        elif name == "help" and not rest:
+            print(LINE_HELP)  # noqa: T201
+        else:
+            raise UsageError(f"%torchprof {' '.join([name, *rest])}: not understood\n{LINE_HELP}")
+        return None
+
+
+def _options(args: Namespace) -> ProfileOptions:
+    schedule = ScheduleOptions(
+        wait=args.wait, warmup=args.warmup, active=args.active, repeat=args.repeat, skip_first=args.skip_first
+    )
+    activities: Any = args.activities.replace(" ", ",").split(",")
+    return ProfileOptions(
+        schedule=schedule,
+        activities=tuple(name.strip().lower() for name in activities if name.strip()),
+        record_shapes=args.shapes,
+        profile_memory=args.memory,
+        with_stack=args.stack,
+    )

@@ -1,0 +1,89 @@
+"""How does the page talk to a report? One anywidget: a header, embedded columns, and a pull for the rest."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anywidget
+import msgspec
+from traitlets import Bytes, Unicode
+
+from torchprof_magic.errors import TorchProfError
+from torchprof_magic.exporters.html import front_end
+from torchprof_magic.wire import EMBEDDED_BYTES
+
+if TYPE_CHECKING:
+    from torchprof_magic.report import Report
+
+CHUNK_BYTES = EMBEDDED_BYTES
+
+
+class _Request(msgspec.Struct, forbid_unknown_fields=True):
+    """What a page may ask for. Anything else that arrives is answered with an error."""
+
+    kind: str
+    id: int | str
+    name: str
+    chunk: int = 0
+
+
+class ReportWidget(anywidget.AnyWidget):  # type: ignore[misc]
+    """The live view of one report. All its tabs live in this single widget, so the bundle is sent once."""
+
+    _esm = Unicode().tag(sync=True)
+    _css = Unicode().tag(sync=True)
+    _header = Unicode().tag(sync=True)
+    _data = Bytes().tag(sync=True)
+
+    def __init__(self, report: Report) -> None:
+        bundle, css = front_end()
+        super().__init__(_esm=bundle, _css=css, _header=report.page.header, _data=report.page.data)
+        self._report = report
+        self._exports: dict[str, bytes] = {}
+        self.on_msg(self._answer)
+
+    def _answer(self, _widget: object, content: object, _buffers: object) -> None:
+        """Answer one request of the page with one chunk, or say why not."""
+        try:
+            request = msgspec.convert(content, _Request)
+        except msgspec.ValidationError as exc:
+            self.send({"kind": "error", "id": None, "message": f"not a request: {exc}"})
+            return
+        try:
+            data = self._resource(request.name)
+        except TorchProfError as exc:
+            self.send({"kind": "error", "id": request.id, "message": str(exc)})
+            return
+        chunks = max(1, -(-len(data) // CHUNK_BYTES))
+        if request.kind != "get" or not 0 <= request.chunk < chunks:
+            self.send({"kind": "error", "id": request.id, "message": "there is no such part"})
+            return
+        part = data[request.chunk * CHUNK_BYTES : (request.chunk + 1) * CHUNK_BYTES]
+        head = {"kind": "chunk", "id": request.id, "name": request.name, "chunk": request.chunk, "chunks": chunks}
+        self.send(head, [part])
+
+    def _resource(self, name: str) -> bytes:
+        if name in self._report.page.pulled:
+            return self._report.page.pulled[name]
+        if name == "export:html":
+            if name not in self._exports:
+                self._exports[name] = _html_of(self._report)
+            return self._exports[name]
+        raise TorchProfError("this report has nothing of that name")
+
+    def __repr__(self) -> str:
+        """Return what is shown where widgets are not: the static output beside it holds the numbers."""
+        return f"torchprof report {self._report.trace.meta.title} (the live view needs a running kernel)"
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        bundle = super()._repr_mimebundle_(**kwargs)
+        data = bundle[0] if isinstance(bundle, tuple) else bundle
+        data["text/plain"] = repr(self)
+        return bundle
+
+
+def _html_of(report: Report) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="torchprof-") as folder:
+        return report.to_html(Path(folder) / "report.html").read_bytes()

@@ -1,0 +1,186 @@
+"""How is a recording made outside the magic? ``profile()`` around any code, ``step()`` or ``steps()`` within."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+from torchprof_magic import history
+from torchprof_magic.capture import CaptureSession, live_session, protected
+from torchprof_magic.errors import CaptureError
+from torchprof_magic.meta import Stepping
+from torchprof_magic.options import ProfileOptions, ScheduleOptions
+from torchprof_magic.reading import read_recording
+from torchprof_magic.report import Report
+from torchprof_magic.stepping import Stepper
+
+T = TypeVar("T")
+
+# Without a schedule torch records until it is told to stop; schedules count steps, so this stands for "all of them".
+_EVERYTHING = ScheduleOptions(wait=0, warmup=0, active=1_000_000_000, repeat=0)
+
+
+class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands in for
+    """Record the code of a ``with`` block, and analyse it.
+
+    Without schedule arguments everything in the block is recorded, unless a loop inside is stepped by
+    ``p.steps(iterable)`` (or ``tp.steps``): then the schedule follows the length of that loop, as in the magic. With
+    schedule arguments, call ``p.step()`` after every step. ``p.report`` is there after the block, also when the block
+    raised; the exception goes on unchanged.
+
+    Args:
+        wait: Steps to leave out at the start of each cycle.
+        warmup: Steps with the profiler on whose events are thrown away.
+        active: Steps to record in each cycle.
+        repeat: Cycles to record; 0 means until the block ends.
+        skip_first: Steps to leave out before the first cycle.
+        activities: Any of ``cpu``, ``cuda``, ``xpu``, ``mtia``, ``hpu``; empty means all that this machine has.
+        record_shapes: Record the shapes and types of op inputs.
+        profile_memory: Record every allocation and release.
+        with_stack: Record Python calls; costs the most.
+        folder: Where raw traces go; they are then kept. By default they live as long as the report.
+
+    Raises:
+        ProfilerBusyError: Another profiler is running; nothing was started.
+        CaptureError: The recording could not be started or its folder cannot be written.
+        OptionsError: A value is out of range.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        wait: int | None = None,
+        warmup: int | None = None,
+        active: int | None = None,
+        repeat: int | None = None,
+        skip_first: int | None = None,
+        activities: Iterable[str] = (),
+        record_shapes: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        folder: str | os.PathLike[str] | None = None,
+    ) -> None:
+        schedule = ScheduleOptions(wait=wait, warmup=warmup, active=active, repeat=repeat, skip_first=skip_first)
+        self._options = ProfileOptions(
+            schedule=schedule,
+            activities=tuple(activities),
+            record_shapes=record_shapes,
+            profile_memory=profile_memory,
+            with_stack=with_stack,
+        )
+        self._folder = Path(folder) if folder is not None else None
+        self._title = ""
+        self._session: CaptureSession | None = None
+        self._report: Report | None = None
+        self._has_stepped = False
+
+    @protected
+    def __enter__(self) -> profile:  # noqa: PYI034 - Self needs Python 3.11
+        """Start the recording."""
+        if self._session is not None:
+            raise CaptureError("a profile() can be used once; make a new one for the next block")
+        caller = sys._getframe(1)  # noqa: SLF001 - the documented way to the caller
+        self._title = f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}"
+        # Without a schedule the whole block is recorded, and it is one step unless step() is called.
+        schedule = _EVERYTHING if self._options.schedule.is_adaptive else self._options.schedule
+        how = "cell" if self._options.schedule.is_adaptive else "manual"
+        self._session = self._new_session(replace(self._options, schedule=schedule), how)
+        _open.append(self)
+        try:
+            self._session.start()
+        except BaseException:
+            _open.remove(self)
+            raise
+        return self
+
+    @protected
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End the recording and read it; the block's exception goes on."""
+        session = self._session
+        if session is None:
+            return
+        if self in _open:
+            _open.remove(self)
+        if value is None and self._has_stepped:
+            session.finish(is_between=True)
+        interrupt = contextlib.suppress(KeyboardInterrupt) if value is not None else contextlib.nullcontext()
+        try:
+            with interrupt:
+                session.stop()
+        finally:
+            if session.recording is not None and not session.is_forked:
+                self._report = self._read(session)
+
+    @protected
+    def step(self) -> None:
+        """End the current step. Call it at the end of each iteration."""
+        if self._session is not None:
+            self._has_stepped = True
+            self._session.step()
+
+    def steps(self, iterable: Iterable[T]) -> Iterator[T]:
+        """Return an iterator over ``iterable`` that ends a step whenever the next item is asked for.
+
+        Without schedule arguments the recording begins anew here, and its schedule follows the length of the loop.
+        """
+        if self._session is None or self not in _open:
+            raise CaptureError("steps() needs a running recording: use it inside `with tp.profile() as p:`")
+        if self._options.schedule.is_adaptive and not self._has_stepped:
+            self._begin_anew(self._session)
+        self._has_stepped = True
+        return Stepper(self._session).steps(iterable)
+
+    @property
+    def report(self) -> Report:
+        """The result, once the block has ended. Raises ``CaptureError`` before that."""
+        if self._report is None:
+            raise CaptureError("the report is ready when the `with` block has ended")
+        return self._report
+
+    @protected
+    def _begin_anew(self, session: CaptureSession) -> None:
+        """Throw away what ran before the loop, and let the schedule follow the loop's length."""
+        session.discard()
+        self._session = self._new_session(self._options, "manual")
+        self._session.open()
+
+    def _new_session(self, options: ProfileOptions, how: str) -> CaptureSession:
+        return CaptureSession(options, stepping=Stepping(how=how), folder=self._folder)
+
+    def _read(self, session: CaptureSession) -> Report:
+        recording = session.recording
+        assert recording is not None
+        if self._has_stepped:
+            recording = replace(recording, stepping=Stepping(how="manual"))
+        report = read_recording(recording, title=self._title, keep_files=self._folder is not None)
+        history.remember(report)
+        return report
+
+
+# The with-blocks that are being recorded now, the innermost last; torch allows one, so there is at most one.
+_open: list[profile] = []
+
+
+def step() -> None:
+    """End the current step of whatever is recording now, a magic or a ``with`` block; does nothing outside of one."""
+    if _open:
+        _open[-1].step()
+    elif (session := live_session()) is not None:
+        session.step()
+
+
+def steps(iterable: Iterable[T]) -> Iterator[T]:
+    """Iterate and step: each iteration is one step of whatever is recording now; plain iteration outside of one."""
+    if _open:
+        return _open[-1].steps(iterable)
+    session = live_session()
+    return iter(iterable) if session is None else Stepper(session).steps(iterable)

@@ -1,0 +1,111 @@
+"""How does a recording on disk become a report, whatever state it is in?"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import weakref
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from torchprof_magic.errors import IngestError
+from torchprof_magic.ingest import read_chrome, read_file
+from torchprof_magic.meta import CellSource, Meta, Problem, StepMark
+from torchprof_magic.report import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torchprof_magic.capture import Recording
+    from torchprof_magic.trace import Trace
+
+_NO_EVENTS = b'{"traceEvents": []}'
+
+
+def read_recording(
+    recording: Recording, *, title: str = "", cell: CellSource | None = None, keep_files: bool = False
+) -> Report:
+    """Return the report of a live run.
+
+    A cycle whose file cannot be read becomes a counted problem that names the file, and the file is then kept. The raw
+    files of a run are deleted together with its report, unless ``keep_files``.
+    """
+    marks = tuple(mark for cycle in recording.cycles for mark in cycle.steps)
+    meta = Meta(
+        title=title,
+        torch_version=recording.torch_version,
+        device_names=recording.device_names,
+        cell=cell,
+        stepping=recording.stepping,
+        recorded_steps=marks,
+        is_partial=any(not mark.is_complete for mark in marks),
+    )
+    trace, problems = _read_cycles(recording, meta)
+    trace = replace(
+        trace, steps=_with_marks(trace.steps, marks), problems=(*recording.problems, *problems, *trace.problems)
+    )
+    report = Report(trace, trace_paths=tuple(cycle.path for cycle in recording.cycles))
+    if not keep_files and not problems:
+        weakref.finalize(report, _remove, recording.folder, os.getpid())
+    return report
+
+
+def _read_cycles(recording: Recording, meta: Meta) -> tuple[Trace, list[Problem]]:
+    """Return one trace of all cycles; a broken cycle does not take the others with it."""
+    whole: list[tuple[int, bytes]] = []
+    problems: list[Problem] = []
+    for cycle in recording.cycles:
+        try:
+            whole.append((cycle.number, read_file(cycle.path)))
+        except IngestError as exc:
+            problems.append(_unreadable(cycle.path, exc))
+    try:
+        return _joined(whole, meta), problems
+    except IngestError:
+        paths = {cycle.number: cycle.path for cycle in recording.cycles}
+        valid = []
+        for number, data in whole:
+            try:
+                read_chrome([data])
+            except IngestError as exc:
+                problems.append(_unreadable(paths[number], exc))
+            else:
+                valid.append((number, data))
+        return _joined(valid, meta), problems
+
+
+def _joined(cycles: list[tuple[int, bytes]], meta: Meta) -> Trace:
+    numbers, files = zip(*(cycles or [(0, _NO_EVENTS)]), strict=True)
+    return read_chrome(files, meta, cycles=numbers)
+
+
+def _unreadable(path: Path, exc: IngestError) -> Problem:
+    return Problem(
+        code="run.unreadable_cycle",
+        severity="data_loss",
+        count=1,
+        message=f"A recorded cycle could not be read: {exc}.",
+        fix=f"The raw file is kept at {path}.",
+    )
+
+
+def _with_marks(steps: pl.DataFrame, marks: Sequence[StepMark]) -> pl.DataFrame:
+    """Return the steps that the stepping counted, each with whether it ended; torch's empty last one is dropped."""
+    if not marks:
+        return steps
+    known = pl.DataFrame(
+        [(mark.cycle, mark.number, mark.is_complete) for mark in marks],
+        schema={"cycle": pl.Int32, "number": pl.Int32, "complete": pl.Boolean},
+        orient="row",
+    )
+    joined = steps.drop("complete").join(known, on=["cycle", "number"], maintain_order="left")
+    return joined.select(steps.columns)
+
+
+def _remove(folder: Path, pid: int) -> None:
+    """Delete a run's folder; a forked child ends without touching what its parent still shows."""
+    if os.getpid() == pid:
+        shutil.rmtree(folder, ignore_errors=True)

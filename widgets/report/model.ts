@@ -1,0 +1,9 @@
+/** Which traits and messages of the Python widget does the page use? Their names are in `_header` and `_data`. */
+
+import type { Host } from "../../js/src/wire/host";
+
+/** What anywidget hands to `render`. In a saved HTML file the page makes a stand-in without `send`. */
+export interface RenderProps {
+  readonly model: Host;
+  readonly el: HTMLElement;
+}
