@@ -47,6 +47,7 @@ class Training:
         self.batch = torch.randn(BATCH, LENGTH, WIDTH)
 
     def step(self) -> None:
+        """Train on the batch once."""
         self.optimizer.zero_grad()
         self.model(self.batch).square().mean().backward()
         self.optimizer.step()

@@ -1,4 +1,4 @@
-"""Does a Ctrl-C at a random moment ever kill the process? A short run; ``interrupts.py --runs 1000`` is the long one."""
+"""Does a Ctrl-C at a random moment ever kill the process? ``interrupts.py --runs 1000`` is the long run."""
 
 from __future__ import annotations
 

@@ -124,19 +124,11 @@ class CaptureSession:
         self._recorder = Recorder(self._options, schedule, self._existing_folder(), self._problems, self._quiet)
         self._state = State.RUNNING
         try:
-            with self.guard.shield():
-                failure = self._transit(self._recorder.begin)
+            self._begin(self._recorder, is_early=is_early)
         except BaseException:
-            self._stop_if(is_early)
+            if is_early:
+                self.stop()  # a with-block that was never entered is never left
             raise
-        if failure is not None and is_early:
-            self.stop()
-            raise CaptureError(f"torch's profiler could not be started: {failure}") from failure
-        if self._stepping.how == "optimizer":
-            self._undo.append(compat.on_optimizer_step(self._optimizer_step))
-        self._report_progress()
-        self._stop_if(is_early and self.guard.pending > 0)
-        self.guard.raise_pending()
 
     @protected
     def step(self) -> None:
@@ -204,6 +196,16 @@ class CaptureSession:
             self._let_go()
             compat.switch_off()
         self.guard.uninstall()
+
+    def _begin(self, recorder: Recorder, *, is_early: bool) -> None:
+        with self.guard.shield():
+            failure = self._transit(recorder.begin)
+        if failure is not None and is_early:
+            raise CaptureError(f"torch's profiler could not be started: {failure}") from failure
+        if self._stepping.how == "optimizer":
+            self._undo.append(compat.on_optimizer_step(self._optimizer_step))
+        self._report_progress()
+        self.guard.raise_pending()
 
     def _advance(self, *, is_complete: bool) -> None:
         recorder = self._recorder
@@ -346,11 +348,6 @@ class CaptureSession:
                 f"{busy}; torch cannot nest profilers without losing data. Stop that one first "
                 "(leave its with-block, or call its stop()), or switch it off and lose its data with: %torchprof off"
             )
-
-    def _stop_if(self, is_due: bool) -> None:
-        """Stop when ``start`` is about to raise, because a with-block that was never entered is never left."""
-        if is_due:
-            self.stop()
 
     def _refuse_other_thread(self) -> None:
         if self.owner is not None and not self.owner.is_here() and not self.is_forked:

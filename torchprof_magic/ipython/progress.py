@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from IPython.display import display
 from tqdm.auto import tqdm
 from tqdm.notebook import tqdm_notebook
 
@@ -18,6 +19,7 @@ class ProgressBar:
 
     def __init__(self) -> None:
         self._bar: Any = None
+        self._place: Any = None
         self._is_closed = False
 
     def __call__(self, progress: Progress) -> None:
@@ -28,17 +30,26 @@ class ProgressBar:
             self.close()
             return
         if self._bar is None:
-            self._bar = _new_bar(progress.total)
+            self._show(progress.total)
         self._bar.set_description_str(f"torchprof: {_WORDS[progress.phase]}", refresh=False)
         self._bar.update(progress.step - self._bar.n)
 
     def close(self) -> None:
         """Take the bar away; can be called twice."""
         self._is_closed = True
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
+        bar, self._bar = self._bar, None
+        if bar is None:
+            return
+        bar.total = None  # a bar closed before its end would turn red and stay
+        bar.close()
+        if self._place is not None:
+            # A saved notebook must not point to a widget that is gone.
+            self._place.update({"text/plain": ""}, raw=True)
 
-
-def _new_bar(total: int | None) -> Any:
-    return tqdm(total=total, leave=False, unit="step", dynamic_ncols=not issubclass(tqdm, tqdm_notebook))
+    def _show(self, total: int | None) -> None:
+        options = {"total": total, "leave": False, "unit": "step"}
+        if not issubclass(tqdm, tqdm_notebook):
+            self._bar = tqdm(**options, dynamic_ncols=True)
+            return
+        self._bar = tqdm(**options, display=False)
+        self._place = display(self._bar.container, display_id=True)  # type: ignore[no-untyped-call]

@@ -1,16 +1,18 @@
 /** How is a tree shown? A flame graph with its search, its path and its colours. */
 
-import { useComputed, useSignalEffect } from "@preact/signals";
+import { type ReadonlySignal, useComputed, useSignalEffect } from "@preact/signals";
+import type { RefObject } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { cssColor, parseColor } from "../base/color";
 import { formatRatio, plural } from "../base/format";
 import { shortenName } from "../base/names";
 import { phaseColor, phases } from "../base/palette";
 import { kernelColor } from "../draw/flame-painter";
-import { heaviestRow, searchFlame } from "../layout/flame-search";
+import { type FlameMatches, heaviestRow, searchFlame } from "../layout/flame-search";
 import { pathTo } from "../layout/flame-tree";
 import { wordAt } from "../wire/frame";
-import type { ViewProps } from "./context";
+import type { ViewHeader, WeightHeader } from "../wire/header";
+import type { ReportContext, ViewProps } from "./context";
 import { FlameCanvas } from "./flame-canvas";
 import { actOnKey } from "./flame-keys";
 import { createFlameModel, describeBox, type FlameModel, weightOf } from "./flame-model";
@@ -20,6 +22,7 @@ import { Legend, SearchBox, Segmented, Sentence, Tools } from "./parts";
 
 const CRUMB_CHARS = 40;
 
+/** Any tree of a report. */
 export function FlameView({ report, view, frame }: ViewProps) {
   const { store, look } = report;
   const state = store.flame(view.name);
@@ -29,31 +32,21 @@ export function FlameView({ report, view, frame }: ViewProps) {
     [view, frame],
   );
   const { model } = moves;
-  const weight = weightOf(model, state.weight.value);
   const matches = useComputed(() =>
     searchFlame(model.tree, moves.extent, model.names, query.value),
   );
-  const canvas = useRef<HTMLCanvasElement>(null);
-  const scroller = useRef<HTMLDivElement>(null);
-  const spacer = useRef<HTMLDivElement>(null);
-  const painter = useRef<FlameCanvas | null>(null);
-
-  useEffect(() => {
-    if (canvas.current === null || scroller.current === null || spacer.current === null) return;
-    const abort = new AbortController();
-    const parts = { canvas: canvas.current, scroller: scroller.current, spacer: spacer.current };
-    painter.current = new FlameCanvas(parts, { moves, store, look, matches }, abort.signal);
-    return () => abort.abort();
-  }, [moves]);
+  const stage = useStage(moves, report, matches);
   useSelectionRow(moves, report);
-  useReveal(moves, view.name, report, painter);
-
-  const isWeightless = (moves.extent.total[0] ?? 0) <= 0;
-  const row = state.row.value;
+  useReveal(moves, view.name, report, stage);
+  const weight = weightOf(model, state.weight.value);
   return (
     <div class="tp-view tp-flame">
       <Tools>
-        <SearchBox text={query} label="Search names" onEnter={() => canvas.current?.focus()} />
+        <SearchBox
+          text={query}
+          label="Search names"
+          onEnter={() => stage.canvas.current?.focus()}
+        />
         <MatchNote matches={matches.value} weightTitle={weight.title} />
         <Segmented
           label="Width of a box"
@@ -63,43 +56,89 @@ export function FlameView({ report, view, frame }: ViewProps) {
         />
       </Tools>
       <Crumbs moves={moves} />
-      <div class="tp-flame-scroll" ref={scroller}>
-        {/* biome-ignore lint/a11y/noInteractiveElementToNoninteractiveRole: application is how a canvas with keys of its own says so. */}
-        <canvas
-          class="tp-flame-canvas"
-          ref={canvas}
-          tabIndex={0}
-          role="application"
-          aria-roledescription="flame graph"
-          aria-label={`${view.title}: ${plural(model.tree.rows, "box")}. Arrow keys move, Enter zooms in, Escape goes back.`}
-          data-tp-focus={wordAt(model.names, state.place.value.focus)}
-          data-tp-selected={store.selection.value?.name ?? ""}
-          data-tp-matches={matches.value?.rows ?? 0}
-          data-tp-zoom={moves.zoom.toFixed(2)}
-          data-tp-weight={weight.name}
-          {...focusable((event) => {
-            actOnKey(event, moves, () => painter.current?.anchor() ?? moves.span.start);
-            painter.current?.showRow(state.row.value);
-          })}
-        />
-        <div ref={spacer} class="tp-flame-spacer" />
-        {isWeightless && <Sentence>Nothing was recorded for {weight.title}.</Sentence>}
-      </div>
+      <StageView moves={moves} stage={stage} report={report} view={view} matches={matches.value} />
       <FlameLegend model={model} theme={look.value.theme} />
       <div class="tp-aloud" aria-live="polite">
-        {row >= 0 ? aloud(model, row, weight) : ""}
+        {state.row.value >= 0 ? aloud(model, state.row.value, weight) : ""}
       </div>
     </div>
   );
 }
 
-function aloud(model: FlameModel, row: number, weight: ReturnType<typeof weightOf>): string {
+/** The elements that the graph is drawn into, and who draws. */
+interface Stage {
+  readonly canvas: RefObject<HTMLCanvasElement | null>;
+  readonly scroller: RefObject<HTMLDivElement | null>;
+  readonly spacer: RefObject<HTMLDivElement | null>;
+  readonly painter: { current: FlameCanvas | null };
+}
+
+function useStage(
+  moves: FlameMoves,
+  { store, look }: ReportContext,
+  matches: ReadonlySignal<FlameMatches | null>,
+): Stage {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const scroller = useRef<HTMLDivElement>(null);
+  const spacer = useRef<HTMLDivElement>(null);
+  const painter = useRef<FlameCanvas | null>(null);
+  useEffect(() => {
+    if (canvas.current === null || scroller.current === null || spacer.current === null) return;
+    const abort = new AbortController();
+    const parts = { canvas: canvas.current, scroller: scroller.current, spacer: spacer.current };
+    painter.current = new FlameCanvas(parts, { moves, store, look, matches }, abort.signal);
+    return () => abort.abort();
+  }, [moves]);
+  return { canvas, scroller, spacer, painter };
+}
+
+interface StageViewProps {
+  readonly moves: FlameMoves;
+  readonly stage: Stage;
+  readonly report: ReportContext;
+  readonly view: ViewHeader;
+  readonly matches: FlameMatches | null;
+}
+
+/** The canvas in its scrolling box; its `data-` attributes say what it shows. */
+function StageView({ moves, stage, report, view, matches }: StageViewProps) {
+  const { model, state } = moves;
+  const weight = weightOf(model, state.weight.value);
+  const isWeightless = (moves.extent.total[0] ?? 0) <= 0;
+  const onKey = (event: KeyboardEvent) => {
+    actOnKey(event, moves, () => stage.painter.current?.anchor() ?? moves.span.start);
+    if (state.row.value >= 0) stage.painter.current?.showRow(state.row.value);
+  };
+  return (
+    <div class="tp-flame-scroll" ref={stage.scroller}>
+      {/* biome-ignore lint/a11y/noInteractiveElementToNoninteractiveRole: application is how a canvas with keys of its own says so. */}
+      <canvas
+        class="tp-flame-canvas"
+        ref={stage.canvas}
+        tabIndex={0}
+        role="application"
+        aria-roledescription="flame graph"
+        aria-label={`${view.title}: ${plural(model.tree.rows, "box")}. Arrow keys move, Enter zooms in, Escape goes back.`}
+        data-tp-focus={wordAt(model.names, state.place.value.focus)}
+        data-tp-selected={report.store.selection.value?.name ?? ""}
+        data-tp-matches={matches?.rows ?? 0}
+        data-tp-zoom={moves.zoom.toFixed(2)}
+        data-tp-weight={weight.name}
+        {...focusable(onKey)}
+      />
+      <div ref={stage.spacer} class="tp-flame-spacer" />
+      {isWeightless && <Sentence>Nothing was recorded for {weight.title}.</Sentence>}
+    </div>
+  );
+}
+
+function aloud(model: FlameModel, row: number, weight: WeightHeader): string {
   const { name, facts } = describeBox(model, row, weight);
   return `${name}, ${facts.join(", ")}`;
 }
 
 interface MatchNoteProps {
-  readonly matches: ReturnType<typeof searchFlame>;
+  readonly matches: FlameMatches | null;
   readonly weightTitle: string;
 }
 
@@ -159,7 +198,7 @@ function kernelEntry(theme: "light" | "dark") {
 }
 
 /** A name selected elsewhere has no box of its own yet: the heaviest stands for it. */
-function useSelectionRow(moves: FlameMoves, report: ViewProps["report"]): void {
+function useSelectionRow(moves: FlameMoves, report: ReportContext): void {
   useSignalEffect(() => {
     const name = report.store.selection.value?.name;
     const row = moves.state.row.peek();
@@ -174,8 +213,8 @@ function useSelectionRow(moves: FlameMoves, report: ViewProps["report"]): void {
 function useReveal(
   moves: FlameMoves,
   view: string,
-  { store }: ViewProps["report"],
-  painter: { readonly current: FlameCanvas | null },
+  { store }: ReportContext,
+  { painter }: Stage,
 ): void {
   const wish = store.reveal.value;
   useEffect(() => {

@@ -1,11 +1,13 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { decodeFrame } from "../wire/decode";
 import { encodeFrame } from "../wire/encode";
+import type { ReportHeader } from "../wire/header";
 import { fittingColumns, gridColumns } from "./grid-columns";
 import { createGridModel, nextSort } from "./grid-model";
 import {
   columnHeader,
   find,
+  hostOf,
   type Mounted,
   mount,
   openTab,
@@ -96,6 +98,28 @@ describe("a table", () => {
     press(grid, "End");
     await settle();
     expect(find(root, '.tp-rows [aria-selected="true"] .tp-name').textContent).toBe("a\u202Eb");
+  });
+
+  it("moves on past rows of the same name", async () => {
+    const host = hostOf();
+    const twins = encodeFrame([
+      ["name", ["a", "a", "b"]],
+      ["phase", ["other", "other", "other"]],
+      ["calls", Int32Array.of(1, 1, 1)],
+      ["self_ns", Float64Array.of(3, 2, 1)],
+    ]);
+    const header = JSON.parse(String(host.get("_header"))) as ReportHeader;
+    const views = header.views.slice(0, 1).map((view) => ({ ...view, length: twins.byteLength }));
+    host.traits.set("_header", JSON.stringify({ ...header, views }));
+    host.traits.set("_data", new DataView(twins.slice().buffer));
+    report = mount(host);
+    await settle();
+    const grid = find(report.root, "[role=grid]");
+    for (let times = 0; times < 3; times += 1) {
+      press(grid, "ArrowDown");
+      await settle();
+    }
+    expect(find(report.root, '.tp-rows [aria-selected="true"] .tp-name').textContent).toBe("b");
   });
 
   it("counts its header and all rows for readers aloud", async () => {

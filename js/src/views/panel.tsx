@@ -38,13 +38,15 @@ interface ViewBodyProps {
 
 function ViewBody({ report, view }: ViewBodyProps) {
   const state: FrameState = report.source.frame(view).value;
+  // In a saved file there is nobody to ask again.
+  const retry = report.source.canAnswer ? () => report.source.retry(view) : null;
   switch (state.kind) {
     case "empty":
       return <Sentence>{state.sentence}</Sentence>;
     case "loading":
       return <Sentence>Loading…</Sentence>;
     case "failed":
-      return <Failure message={state.message} onRetry={() => report.source.retry(view)} />;
+      return <Failure message={state.message} onRetry={retry} />;
     case "ready": {
       const View = componentFor(view);
       return <View report={report} view={view} frame={state.frame} />;
@@ -52,13 +54,21 @@ function ViewBody({ report, view }: ViewBodyProps) {
   }
 }
 
-function Failure({ message, onRetry }: { readonly message: string; readonly onRetry: () => void }) {
+function Failure({
+  message,
+  onRetry,
+}: {
+  readonly message: string;
+  readonly onRetry: (() => void) | null;
+}) {
   return (
     <Sentence>
       <p role="alert">{message}</p>
-      <button type="button" class="tp-button" onClick={onRetry} {...focusable()}>
-        Retry
-      </button>
+      {onRetry !== null && (
+        <button type="button" class="tp-button" onClick={onRetry} {...focusable()}>
+          Retry
+        </button>
+      )}
     </Sentence>
   );
 }

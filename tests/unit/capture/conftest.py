@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch._inductor.config  # noqa: F401 - torch imports it at the first prepare; its warnings are not ours
-
 from capturing import work
+
 from torchprof_magic.capture import CaptureSession, busy_profiler, switch_off
 from torchprof_magic.meta import Stepping
 from torchprof_magic.options import ProfileOptions, ScheduleOptions
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from torchprof_magic.capture import Recording
+
 
 @pytest.fixture(autouse=True)
 def _profiler_is_off_afterwards() -> Iterator[None]:
@@ -28,7 +29,9 @@ def _profiler_is_off_afterwards() -> Iterator[None]:
 
 @pytest.fixture
 def make_session(tmp_path: Path) -> Callable[..., CaptureSession]:
-    def make(how: str = "manual", *, schedule: tuple[int, int, int, int] | None = None, **flags: bool) -> CaptureSession:
+    def make(
+        how: str = "manual", *, schedule: tuple[int, int, int, int] | None = None, **flags: bool
+    ) -> CaptureSession:
         names = ("wait", "warmup", "active", "repeat")
         wanted = ScheduleOptions(**dict(zip(names, schedule, strict=True))) if schedule else ScheduleOptions()
         options = ProfileOptions(schedule=wanted, activities=("cpu",), **flags)

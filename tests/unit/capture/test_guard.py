@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
-
 from capturing import codes, names_in, work
+
 from torchprof_magic.capture import CaptureSession, busy_profiler, protected
 from torchprof_magic.capture.guard import InterruptGuard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
     from types import FrameType
 
     Make = Callable[..., CaptureSession]
@@ -106,15 +107,31 @@ def _loop(session: CaptureSession) -> None:
         session.stop()
 
 
-def test_interrupt_while_starting_leaves_nothing_running(
-    make_session: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupt_while_starting_leaves_nothing_running(make_session: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torchprof_magic.capture.session.check_folder", lambda _folder: interrupt())
     session = make_session("cell")
     with pytest.raises(KeyboardInterrupt):
         session.start()
     assert not session.is_active
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_interrupt_that_the_user_ignores_does_not_end_the_recording(
+    make_session: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    monkeypatch.setattr("torchprof_magic.capture.session.check_folder", _interrupt_and_make)
+    session = make_session("cell")
+    session.start()
+    work("kept")
+    recording = session.stop()
+    signal.signal(signal.SIGINT, before)
+    assert "kept" in names_in(recording.cycles[0].path)
+
+
+def _interrupt_and_make(folder: Path) -> None:
+    interrupt()
+    folder.mkdir()
 
 
 def test_interrupt_during_stop_does_not_lose_the_recording(make_session: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import signal
 import subprocess
@@ -14,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
-
 from capturing import codes, names_in, work
+
 from torchprof_magic.capture import CaptureSession, compat, save
 from torchprof_magic.errors import CaptureError
 from torchprof_magic.meta import Stepping
@@ -145,7 +144,7 @@ def test_flags_reach_the_trace(make_session: Make) -> None:
 def test_trace_start_is_a_wall_clock(make_session: Make) -> None:
     cycle = record(make_session, "plain").cycles[0]
     assert cycle.start_unix_ns is not None
-    assert abs(cycle.start_unix_ns - os.stat(cycle.path).st_mtime_ns) < 60 * 10**9
+    assert abs(cycle.start_unix_ns - cycle.path.stat().st_mtime_ns) < 60 * 10**9
 
 
 SCRIPT = """

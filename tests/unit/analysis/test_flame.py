@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+from support import annotation, frame, kernel, launch, make_trace, span
+
+from torchprof_magic.analysis.flame import flame_tree
+
+
+def paths(trace: object) -> dict[str, dict[str, float]]:
+    """Return every box by its path, such as ``all/step/aten::mm``."""
+    rows = flame_tree(trace).frame.to_dicts()  # type: ignore[arg-type]
+    names: list[str] = []
+    for row in rows:
+        names.append(f"{names[row['parent']]}/{row['name']}" if row["parent"] >= 0 else row["name"])
+    return dict(zip(names, rows, strict=True))
+
+
+def test_equal_paths_are_merged_and_their_times_added() -> None:
+    boxes = paths(make_trace(span("f", 0, 10), span("g", 1, 2), span("f", 20, 6), span("g", 21, 3), span("g", 40, 1)))
+    assert set(boxes) == {"all", "all/f", "all/f/g", "all/g"}
+    assert boxes["all/f"]["total_cpu_ns"] == 16_000
+    assert boxes["all/f"]["self_cpu_ns"] == 11_000
+    assert boxes["all/f/g"]["self_calls"] == 2
+    assert boxes["all"]["total_cpu_ns"] == 17_000
+
+
+def test_kernels_hang_under_the_op_that_launched_them() -> None:
+    trace = make_trace(
+        annotation("ProfilerStep#5", 0, 30),
+        span("aten::mm", 2, 10),
+        launch(4, 2, correlation=1),
+        kernel("gemm", 100, 50, correlation=1),
+        kernel("stray", 1, 5, correlation=9),
+    )
+    boxes = paths(trace)
+    assert boxes["all/ProfilerStep/aten::mm/gemm"]["total_device_ns"] == 50_000
+    assert boxes["all/ProfilerStep"]["total_device_ns"] == 50_000
+    assert boxes["all/stray"]["total_device_ns"] == 5000
+    assert boxes["all"]["total_device_ns"] == 55_000
+
+
+def test_python_frames_stand_between_and_the_notebooks_own_are_left_out() -> None:
+    trace = make_trace(
+        frame("IPython/core/interactiveshell.py(3000): run_code", 0, 100),
+        frame("torchprof_magic/ipython/cell.py(90): run_cell", 1, 98),
+        frame("model.py(12): forward", 2, 50),
+        span("aten::mm", 10, 5),
+    )
+    assert set(paths(trace)) == {"all", "all/model.py(12): forward", "all/model.py(12): forward/aten::mm"}
+
+
+def test_rows_are_in_preorder_with_the_widest_sibling_first() -> None:
+    rows = flame_tree(make_trace(span("small", 0, 1), span("big", 5, 9), span("in big", 6, 2))).frame
+    assert rows["name"].to_list() == ["all", "big", "in big", "small"]
+    assert rows["parent"].to_list() == [-1, 0, 1, 0]
+
+
+@pytest.mark.parametrize("events", [(), (span("only", 0, 0),)])
+def test_traces_without_time_still_make_a_tree(events: tuple[dict[str, object], ...]) -> None:
+    assert flame_tree(make_trace(*events)).frame["name"][0] == "all"

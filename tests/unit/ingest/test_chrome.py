@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from support import allocation, annotation, chrome, frame, kernel, launch, make_trace, span
+
+from torchprof_magic.errors import IngestError, NotATraceError
+from torchprof_magic.ingest import read_chrome, read_file
+
+
+def test_times_are_exact_integers_of_ns_even_where_float64_is_not() -> None:
+    # Near 4.4e12 us a float64 has steps of 0.98 ns; these three differ by 1 ns each.
+    text = json.dumps({"traceEvents": [span("a", 0, 0) | {"ts": "AT", "dur": "FOR"} for _ in range(3)]})
+    for last in ("301", "302", "303"):
+        text = text.replace('"AT"', f"4458676983543.{last}", 1).replace('"FOR"', "0.001", 1)
+    trace = read_chrome([text.encode()])
+    assert trace.events["start_ns"].to_list() == [0, 1, 2]
+    assert trace.events["dur_ns"].to_list() == [1, 1, 1]
+
+
+def test_the_base_time_is_added_and_taken_as_the_origin() -> None:
+    trace = make_trace(span("a", 5, 2), span("b", 8, 1), baseTimeNanoseconds=1_700_000_000_000_000_000)
+    assert trace.meta.start_unix_ns == 1_700_000_000_000_005_000
+    assert trace.events["start_ns"].to_list() == [0, 3000]
+
+
+def test_events_are_sorted_so_that_parents_stand_above_their_children() -> None:
+    trace = make_trace(span("inner", 2, 3), span("outer", 0, 10), span("other thread", 1, 5, tid=2))
+    rows = trace.events.select("name", "parent", "depth").rows()
+    assert rows == [("outer", -1, 0), ("inner", 0, 1), ("other thread", -1, 0)]
+
+
+def test_a_numeric_and_a_textual_thread_id_are_the_same_thread() -> None:
+    trace = make_trace(span("outer", 0, 10, tid=25738), span("inner", 1, 2) | {"tid": "25738"})
+    assert trace.lanes.height == 1
+    assert trace.events["parent"].to_list() == [-1, 0]
+
+
+def test_the_category_comes_from_cat_whatever_its_year() -> None:
+    trace = make_trace(
+        span("aten::mm", 0, 9, cat="Operator"),
+        span("ProfilerStep#3", 20, 9, cat="Operator"),
+        span("cudaLaunchKernel", 1, 1, cat="Runtime", correlation=4),
+        kernel("gemm", 30, 5, correlation=4) | {"cat": "Kernel", "tid": "stream 7"},
+        span("mystery", 50, 1, cat="something new"),
+    )
+    kinds = dict(trace.events.select("name", "category").rows())
+    assert kinds == {
+        "aten::mm": "cpu_op",
+        "ProfilerStep#3": "user_annotation",
+        "cudaLaunchKernel": "runtime",
+        "gemm": "kernel",
+        "mystery": "other",
+    }
+    assert trace.steps.select("number", "start_ns", "end_ns").rows() == [(3, 20_000, 29_000)]
+
+
+def test_a_kernel_is_linked_to_its_launch_by_correlation_and_one_launch_may_start_many() -> None:
+    trace = make_trace(
+        span("aten::mm", 0, 9),
+        launch(2, 1, correlation=11),
+        kernel("first", 20, 5, correlation=11),
+        kernel("second", 26, 5, correlation=11),
+        kernel("queued before", 1, 5, correlation=99),
+    )
+    names = trace.events["name"].to_list()
+    links = [(names[source], names[target]) for _, source, target in trace.flows.rows()]
+    assert links == [("cudaLaunchKernel", "first"), ("cudaLaunchKernel", "second")]
+    assert [(p.code, p.count) for p in trace.problems] == [("chrome.no_launch", 1)]
+
+
+def test_a_device_event_belongs_to_the_step_that_launched_it() -> None:
+    trace = make_trace(
+        annotation("ProfilerStep#1", 0, 10),
+        annotation("ProfilerStep#2", 10, 10),
+        span("aten::mm", 2, 3),
+        launch(3, 1, correlation=5),
+        kernel("late", 15, 2, correlation=5),
+        span("after", 30, 1),
+    )
+    assert dict(trace.events.select("name", "step").rows())["late"] == 1
+    assert dict(trace.events.select("name", "step").rows())["after"] is None
+
+
+def test_forward_and_backward_ops_are_linked_by_their_arrow() -> None:
+    trace = make_trace(
+        span("aten::addmm", 0, 5, **{"Sequence number": 3, "Fwd thread id": 0}),
+        span("AddmmBackward0", 10, 5, tid=2, **{"Sequence number": 3, "Fwd thread id": 1}),
+        {"ph": "s", "id": 1, "pid": 7, "tid": 1, "ts": 0, "cat": "fwdbwd", "name": "fwdbwd"},
+        {"ph": "f", "id": 1, "pid": 7, "tid": 2, "ts": 10, "cat": "fwdbwd", "name": "fwdbwd", "bp": "e"},
+        {"ph": "s", "id": 2, "pid": 7, "tid": 1, "ts": 0, "cat": "fwdbwd", "name": "fwdbwd"},
+    )
+    assert trace.flows.rows() == [("backward", 0, 1)]
+
+
+def test_memory_goes_to_the_innermost_event_of_its_own_thread() -> None:
+    trace = make_trace(
+        span("outer", 0, 20),
+        span("inner", 5, 5),
+        span("elsewhere", 0, 20, tid=2),
+        allocation(6, 64, 64),
+        allocation(15, -64, 0),
+        allocation(30, 32, 32),
+    )
+    names = [*trace.events["name"].to_list(), None]
+    assert [names[row] for row in trace.memory["event"]] == ["inner", "outer", None]
+    assert trace.memory["device"].unique().to_list() == ["cpu"]
+
+
+def test_cycles_keep_their_own_correlations_and_share_one_clock() -> None:
+    def cycle(name: str, at_us: float) -> bytes:
+        return chrome(span(name, at_us, 5), launch(at_us + 1, 1, correlation=1), kernel(name, at_us + 9, 2, correlation=1))
+
+    trace = read_chrome([cycle("a", 0), cycle("b", 1000)])
+    names = trace.events["name"].to_list()
+    for _, source, target in trace.flows.rows():
+        assert trace.events["cycle"][source] == trace.events["cycle"][target]
+        assert names[target] in ("a", "b")
+    assert trace.events.filter(trace.events["name"] == "b")["start_ns"].min() == 1_000_000
+
+
+def test_events_without_a_time_are_counted_and_the_others_stay() -> None:
+    trace = make_trace(span("good", 0, 5), span("bad", 0, 5) | {"ts": "N/A"}, span("open", 3, -1))
+    assert trace.events["name"].to_list() == ["good", "open"]
+    assert {p.code: p.count for p in trace.problems} == {"chrome.no_time": 1, "chrome.negative_duration": 1}
+
+
+def test_python_frames_on_the_device_pid_stay_host_events() -> None:
+    trace = make_trace(frame("train.py(3): step", 0, 10) | {"pid": 0, "tid": 0}, kernel("gemm", 2, 3, correlation=1))
+    kinds = dict(trace.events.select("name", "lane").rows())
+    assert trace.lanes["kind"][kinds["train.py(3): step"]] == "thread"
+    assert trace.lanes["kind"][kinds["gemm"]] == "stream"
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "says"),
+    [
+        (b"", IngestError, "empty"),
+        (b'{"traceEvents": [{"ph": "X"', IngestError, "damaged or cut off"),
+        (b'{"nodes": []}', NotATraceError, "execution trace"),
+        (b'{"hello": 1}', NotATraceError, "no profiler trace"),
+        (b"[1, 2]", IngestError, "not a trace"),
+    ],
+)
+def test_what_is_no_trace_is_named(text: bytes, error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        read_chrome([text])
+
+
+def test_a_trace_without_events_is_an_empty_trace() -> None:
+    trace = make_trace()
+    assert (trace.events.height, trace.steps.height, trace.memory.height, trace.flows.height) == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"\x89PNG....", "PNG image"),
+        (b"", "empty"),
+        (gzip.compress(b"{}" * 500)[:20], "gzip data is damaged"),
+        (b"PK\x03\x04..", "zip archive"),
+        (b"\x80\x04]", "pickle"),
+    ],
+)
+def test_a_file_of_another_kind_is_named_with_its_path(tmp_path: Path, content: bytes, says: str) -> None:
+    file = tmp_path / "x.json"
+    file.write_bytes(content)
+    with pytest.raises(IngestError, match=says) as error:
+        read_file(file)
+    assert str(file) in str(error.value)
+
+
+def test_gzip_is_recognised_by_content_and_not_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "trace.json"
+    file.write_bytes(gzip.compress(chrome(span("a", 0, 1))))
+    assert read_chrome([read_file(file)]).events["name"].to_list() == ["a"]
+
+
+def test_a_folder_and_a_device_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotATraceError, match="folder"):
+        read_file(tmp_path)
+    with pytest.raises(NotATraceError, match="device or pipe"):
+        read_file("/dev/null")
+    with pytest.raises(IngestError, match="no such file"):
+        read_file(tmp_path / "missing.json")

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from torchprof_magic.intervals import covered_ns, innermost_at, merge, nest, nesting_order, self_time, union_ns
+
+
+def arrays(*rows: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    lane, start, dur = (np.array(column, np.int64) for column in zip(*rows, strict=True))
+    order = nesting_order(lane, start, dur)
+    return lane[order], start[order], dur[order]
+
+
+def test_a_child_lies_inside_its_parent_on_the_same_lane() -> None:
+    parent, depth, overlaps = nest(*arrays((0, 0, 100), (0, 10, 20), (0, 12, 5), (1, 11, 3)))
+    assert parent.tolist() == [-1, 0, 1, -1]
+    assert depth.tolist() == [0, 1, 2, 0]
+    assert overlaps == 0
+
+
+def test_an_event_that_starts_where_another_ends_is_its_sibling() -> None:
+    parent, _, overlaps = nest(*arrays((0, 0, 30), (0, 0, 10), (0, 10, 10)))
+    assert parent.tolist() == [-1, 0, 0]
+    assert overlaps == 0
+
+
+def test_a_partial_overlap_is_counted_and_has_no_parent_that_it_outlives() -> None:
+    parent, _, overlaps = nest(*arrays((0, 0, 100), (0, 10, 20), (0, 20, 30), (0, 25, 3)))
+    # 20..50 outlives 10..30, so its parent is 0..100; 25..28 lies in the later of the two.
+    assert parent.tolist() == [-1, 0, 0, 2]
+    assert overlaps == 1
+
+
+def test_zero_length_events_nest_like_any_other() -> None:
+    parent, _, _ = nest(*arrays((0, 0, 10), (0, 5, 0), (0, 5, 0), (0, 10, 0)))
+    assert parent.tolist() == [-1, 0, 0, -1]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_nesting_equals_a_stack_that_reads_events_one_by_one(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(0, 40, (60, 3))
+    lane, start, dur = arrays(*[(int(a) % 3, int(b), int(c) // 2) for a, b, c in rows])
+    parent, depth, _ = nest(lane, start, dur)
+    assert parent.tolist() == _by_stack(lane.tolist(), start.tolist(), (start + dur).tolist())
+    assert all(depth[row] == (depth[above] + 1 if above >= 0 else 0) for row, above in enumerate(parent))
+
+
+def _by_stack(lane: list[int], start: list[int], end: list[int]) -> list[int]:
+    stack: list[int] = []
+    parents = []
+    for row in range(len(lane)):
+        while stack and (
+            lane[stack[-1]] != lane[row] or start[row] >= end[stack[-1]] or end[row] > end[stack[-1]]
+        ):
+            stack.pop()
+        parents.append(stack[-1] if stack else -1)
+        stack.append(row)
+    return parents
+
+
+def test_self_time_is_the_duration_without_direct_children() -> None:
+    lane, start, dur = arrays((0, 0, 100), (0, 10, 20), (0, 12, 5), (0, 50, 30))
+    parent, _, _ = nest(lane, start, dur)
+    assert self_time(parent, dur).tolist() == [50, 15, 5, 30]
+
+
+def test_the_union_counts_overlapping_time_once() -> None:
+    start, end = np.array([0, 5, 20]), np.array([10, 12, 25])
+    assert union_ns(start, end) == 17
+    assert [part.tolist() for part in merge(start, end)] == [[0, 20], [12, 25]]
+
+
+def test_coverage_is_cut_at_the_window() -> None:
+    start, end = np.array([0, 20]), np.array([10, 30])
+    covered = covered_ns(start, end, np.array([5, 12, 25]), np.array([22, 18, 40]))
+    assert covered.tolist() == [7, 0, 5]
+
+
+def test_nothing_covers_nothing() -> None:
+    empty = np.empty(0, np.int64)
+    assert union_ns(empty, empty) == 0
+    assert covered_ns(empty, empty, np.array([0]), np.array([9])).tolist() == [0]
+
+
+def test_a_point_belongs_to_the_innermost_event_around_it_on_its_own_lane() -> None:
+    lane, start, dur = arrays((0, 0, 100), (0, 10, 20), (1, 0, 50))
+    rows = innermost_at(lane, start, dur, np.array([0, 0, 0, 1, 2]), np.array([15, 40, 200, 15, 15]))
+    assert rows.tolist() == [1, 0, -1, 2, -1]

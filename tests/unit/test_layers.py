@@ -1,0 +1,137 @@
+"""Imports go one way; this file is the map."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "torchprof_magic"
+
+# Who may import whom, from the pixels down to the data. A module sees only what stands below it.
+MAY_IMPORT = {
+    "ipython": {"profiling", "reading", "loading", "history", "report", "static_output", "stepping", "capture",
+                "exporters", "wire", "meta", "options", "errors"},
+    "profiling": {"reading", "history", "report", "stepping", "capture", "meta", "options", "errors"},
+    "reading": {"report", "ingest", "capture", "trace", "meta", "errors"},
+    "loading": {"report", "ingest", "meta", "errors"},
+    "history": {"report"},
+    "static_output": {"report", "summary", "figures", "analysis", "shapes", "units"},
+    "report": {"page", "summary", "figures", "exporters", "views", "analysis", "shapes", "trace", "meta", "ipython"},
+    "exporters": {"page", "errors"},
+    "page": {"wire", "summary", "views", "analysis", "shapes", "trace", "meta"},
+    "summary": {"analysis", "shapes", "meta", "units"},
+    "figures": {"analysis", "palette", "shapes"},
+    "wire": {"shapes"},
+    "views": {"analysis", "shapes", "trace"},
+    "analysis": {"intervals", "shapes", "trace", "meta", "units"},
+    "ingest": {"intervals", "trace", "meta", "errors"},
+    "capture": {"meta", "options", "units", "errors"},
+    "stepping": {"meta", "errors"},
+    "shapes": set(),
+    "trace": {"meta"},
+    "options": {"errors"},
+    "palette": set(),
+    "intervals": set(),
+    "meta": set(),
+    "units": set(),
+    "errors": set(),
+}  # fmt: skip
+# The only upward import: Report.widget makes its widget when it is first asked for.
+LAZY_ONLY = {("report", "ipython")}
+# Who may use which heavy library, and nobody else.
+OWNERS = {
+    "torch": {"capture"},
+    "IPython": {"ipython"},
+    "anywidget": {"ipython"},
+    "ipywidgets": {"ipython"},
+    "tqdm": {"ipython"},
+    "matplotlib": {"figures"},
+    "msgspec": {"ingest", "capture", "ipython"},
+}
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+
+
+def layer_of(path: Path) -> str:
+    part = path.relative_to(PACKAGE).parts[0]
+    return part.removesuffix(".py")
+
+
+def imports_of(path: Path) -> list[tuple[str, bool]]:
+    """Return every imported module, and whether that happens inside a function."""
+    tree = ast.parse(path.read_text())
+    inner = {
+        child
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for child in ast.walk(node)
+    }
+    for_types = {
+        child
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for child in ast.walk(node)
+    }
+    found = []
+    for node in ast.walk(tree):
+        if node in for_types:
+            continue
+        if isinstance(node, ast.Import):
+            found += [(alias.name, node in inner) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names] if node.module == "torchprof_magic" else []
+            found += [(name, node in inner) for name in names or [node.module]]
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_module_imports_only_from_the_layers_below_it(path: Path) -> None:
+    layer = layer_of(path)
+    for name, is_inside in imports_of(path):
+        parts = name.split(".")
+        if parts[0] != "torchprof_magic" or len(parts) == 1 or parts[1] == layer:
+            continue
+        assert parts[1] in MAY_IMPORT[layer], f"{layer} must not import {name}"
+        assert is_inside or (layer, parts[1]) not in LAZY_ONLY, f"{layer} may import {name} only inside a function"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_heavy_library_is_imported_only_by_its_layer(path: Path) -> None:
+    layer = layer_of(path)
+    for name, _ in imports_of(path):
+        owners = OWNERS.get(name.split(".")[0])
+        assert owners is None or layer in owners, f"{layer} must not import {name}"
+
+
+SCRIPT_LAYERS = ("views", "draw", "layout", "state", "wire", "base")
+SCRIPT_MAY_IMPORT = {
+    "views": {"draw", "layout", "state", "wire", "base"},
+    "draw": {"layout", "wire", "base"},
+    "layout": {"wire", "base"},
+    "state": {"wire", "base"},
+    "wire": {"base"},
+    "base": set(),
+}
+SCRIPTS = sorted([*(ROOT / "js" / "src").rglob("*.ts*"), *(ROOT / "widgets").rglob("*.ts")])
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_typescript_imports_go_one_way(path: Path) -> None:
+    targets = re.findall(r"""^\s*(?:import|export)[^;]*?from\s+["']([^"']+)["']""", path.read_text(), re.MULTILINE)
+    source = ROOT / "js" / "src"
+    if source not in path.parents:
+        assert all(target.startswith(".") for target in targets), "a widget uses the library, never an npm package"
+        return
+    layer = path.relative_to(source).parts[0]
+    if layer not in SCRIPT_LAYERS or ".test." in path.name:
+        return
+    for target in (target for target in targets if target.startswith(".")):
+        resolved = (path.parent / target).resolve()
+        if source not in resolved.parents:
+            assert resolved.name == "palette.json", f"{path.name} reaches out of the library: {target}"
+            continue
+        other = resolved.relative_to(source).parts[0]
+        assert other == layer or other in SCRIPT_MAY_IMPORT[layer], f"{layer} must not import {target}"
