@@ -57,6 +57,7 @@ class Stepping:
 class Meta:
     """Where a trace came from and on what it ran. Empty strings and ``None`` mean: not known.
 
+    ``cell_labels`` pairs the file names that a notebook gives its cells with what a reader calls them (``In [4]``).
     ``start_unix_ns`` is the wall clock of time 0 of every ``*_ns`` column, in ns since 1970.
     """
 
@@ -70,6 +71,7 @@ class Meta:
     has_stacks: bool = False
     has_memory: bool = False
     cell: CellSource | None = None
+    cell_labels: tuple[tuple[str, str], ...] = ()
     stepping: Stepping | None = None
     recorded_steps: tuple[StepMark, ...] = ()
     is_partial: bool = False

@@ -26,7 +26,12 @@ _NO_EVENTS = b'{"traceEvents": []}'
 
 
 def read_recording(
-    recording: Recording, *, title: str = "", cell: CellSource | None = None, keep_files: bool = False
+    recording: Recording,
+    *,
+    title: str = "",
+    cell: CellSource | None = None,
+    cell_labels: tuple[tuple[str, str], ...] = (),
+    keep_files: bool = False,
 ) -> Report:
     """Return the report of a live run.
 
@@ -39,6 +44,7 @@ def read_recording(
         torch_version=recording.torch_version,
         device_names=recording.device_names,
         cell=cell,
+        cell_labels=cell_labels,
         stepping=recording.stepping,
         recorded_steps=marks,
         is_partial=any(not mark.is_complete for mark in marks),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ import polars as pl
 from torchprof_magic.analysis.ops import enclosing_op
 from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.intervals import NO_PARENT, IntArray, nest, self_time
+from torchprof_magic.meta import Meta
 from torchprof_magic.shapes import Tree, Weight
 from torchprof_magic.trace import DEVICE_CATEGORIES, Trace
 
@@ -29,7 +31,7 @@ _KIND_OF = {
 # Frames of the notebook machinery and of the profiler itself stand around every cell and say nothing about it.
 _PLUMBING = (
     r"(^|/)(IPython|ipykernel|traitlets|tornado|asyncio|torchprof_magic)/|^runpy\.py|^<frozen runpy>"
-    r"|(^|/)torch/profiler/|^torch/autograd/profiler\.py|^(asyncio|concurrent)/|^threading\.py\(\d+\): (_bootstrap|run)"
+    r"|(^|/)ipykernel_launcher\.py|(^|/)torch/profiler/|^torch/autograd/profiler\.py|^(asyncio|concurrent)/|^threading\.py\(\d+\): (_bootstrap|run)"
 )
 ROOT_NAME = "all"
 
@@ -66,7 +68,7 @@ def _calls(trace: Trace) -> _Calls:
     lane, start, dur = (events[name].to_numpy().astype(np.int64)[host] for name in ("lane", "start_ns", "dur_ns"))
     host_parent, _, _ = nest(lane, start, dur)
     rows = np.concatenate((host, device))
-    name = events["name"].cast(pl.String)[rows].str.replace(r"^ProfilerStep#.*$", "ProfilerStep")
+    name = _readable(events["name"].cast(pl.String)[rows], trace.meta)
     kind = events["category"][rows].cast(pl.String).replace_strict(_KIND_OF, return_dtype=pl.String)
     nothing = np.zeros(len(device), np.int64)
     return _Calls(
@@ -80,11 +82,26 @@ def _calls(trace: Trace) -> _Calls:
 
 
 def _visible_host_rows(trace: Trace) -> IntArray:
-    """Return the rows of host events that are part of the user's program; runtime calls stay with their op."""
+    """Return the rows of host events that are part of the user's program; runtime calls stay with their op.
+
+    With stacks torch records every thread of the process. One that ran no op is the notebook's own (its sockets, its
+    progress bar) and would only show how long it waited.
+    """
     name, category = pl.col("name").cast(pl.String), pl.col("category")
-    is_plumbing = (category == "python_function") & name.str.contains(_PLUMBING)
-    is_shown = category.is_in(("cpu_op", "user_annotation", "python_function")) & ~is_plumbing
-    return np.flatnonzero(trace.events.select(is_shown.alias("shown"))["shown"].to_numpy())
+    is_op = category.is_in(("cpu_op", "user_annotation"))
+    # A cell's own frame stands around all of it.
+    is_cell = [name.str.starts_with(f"{file}(") & name.str.ends_with("<module>") for file, _ in trace.meta.cell_labels]
+    is_plumbing = pl.any_horizontal(name.str.contains(_PLUMBING), *is_cell)
+    is_useful_frame = (category == "python_function") & ~is_plumbing & (is_op.any().over("lane") | ~is_op.any())
+    return np.flatnonzero(trace.events.select((is_op | is_useful_frame).alias("shown"))["shown"].to_numpy())
+
+
+def _readable(name: pl.Series, meta: Meta) -> pl.Series:
+    """Return names as a reader knows them: all steps are one box, and cells are called as the notebook calls them."""
+    name = name.str.replace(r"^ProfilerStep#.*$", "ProfilerStep")
+    for filename, label in meta.cell_labels:  # bounded by the cells of the notebook
+        name = name.str.replace(f"^{re.escape(filename)}\\((\\d+)\\)", f"{label} line $1")
+    return name
 
 
 def _device_rows(trace: Trace) -> IntArray:

@@ -49,15 +49,19 @@ def _steps(trace: Trace) -> list[_Fact]:
     if steps.height == 0:
         return []
     dur = steps["dur_ns"].to_numpy()
-    facts = [_Fact("Steps", "Mean step", float(dur.mean()), "ns", _counted(steps.height, "complete step"))]
+    facts = [
+        *_phases(steps),
+        _Fact("Steps", "Mean step", float(dur.mean()), "ns", f"over {_counted(steps.height, 'complete step')}"),
+    ]
     if steps.height > 1:
         facts.append(_Fact("Steps", "Slowest step", float(dur.max()), "ns", f"step {steps['number'][int(dur.argmax())]}"))
         facts.append(_Fact("Steps", "Spread", float(np.std(dur) / dur.mean()), "ratio", "standard deviation over mean"))
-    for phase in PHASES:
-        mean = float(steps[f"{phase}_ns"].mean() or 0)  # type: ignore[arg-type]
-        if mean:
-            facts.append(_Fact("Time in a step", phase, mean, "ns", f"{mean / dur.mean() * 100:.1f} % of the step"))
     return facts
+
+
+def _phases(steps: pl.DataFrame) -> list[_Fact]:
+    means = [(phase, float(steps[f"{phase}_ns"].mean() or 0)) for phase in PHASES]  # type: ignore[arg-type]
+    return [_Fact("Mean step by phase", phase, mean, "ns", "adds up to the step") for phase, mean in means if mean]
 
 
 def _device(trace: Trace) -> list[_Fact]:

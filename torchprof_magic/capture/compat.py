@@ -125,3 +125,8 @@ def on_takeover(callback: Callable[[], None], *, is_ours: Callable[[], bool]) ->
 
     autograd_profiler.profile._prepare_trace = prepare  # type: ignore[method-assign]  # noqa: SLF001
     return undo
+
+
+def small_blocks(count: int) -> list[object]:
+    """Return ``count`` blocks of host memory as small as torch allocates them."""
+    return [torch.empty(1) for _ in range(count)]

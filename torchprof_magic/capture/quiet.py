@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 STDERR_FD = 2
 # Each line is Kineto's or the profiler's own; what it says is checked and reported by us where it matters.
-NOISE = (b"SyncActivityProfilerHandler.cpp", b"profiler_kineto.cpp", b"output_json.cpp")
+NOISE = (b"SyncActivityProfilerHandler.cpp", b"profiler_kineto.cpp", b"output_json.cpp", b"CPUAllocator.cpp")
 
 
 class StderrFilter:
@@ -45,6 +45,10 @@ class StderrFilter:
                 os.dup2(saved, STDERR_FD)
                 os.close(saved)
             self._pass_on(sink, is_open=saved >= 0)
+
+    def held_bytes(self) -> int:
+        """Return how much was written to descriptor 2 since it is held."""
+        return os.fstat(self._file.fileno()).st_size if self._file is not None else 0
 
     def close(self) -> None:
         """Release the buffer file."""

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # Enough for a stable median; a loop of a million steps must not keep a million numbers.
 MAX_BASELINE_STEPS = 1000
+# c10/core/CPUAllocator.cpp logs the first and then every 1,000th release of an unknown block.
+RELEASES_PER_LOG = 1000
 # Back-to-back cycles (no idle or warm-up step between them) are saved during a recorded step only beyond this many.
 MAX_UNSAVED = 8
 
@@ -56,6 +58,7 @@ class Recorder:
         self.step = 0
         self.is_over = False
         self.ended_in = ""
+        self._spare_blocks: list[object] = []
         self._options = options
         self._folder = folder
         self._problems = problems
@@ -197,9 +200,23 @@ class Recorder:
                 if action is Action.WARMUP:
                     engine.prepare()
                 else:
-                    engine.start()
+                    self._start(engine)
         if action.is_recording:
             engine.open_step(self.step)
+
+    def _start(self, engine: Engine) -> None:
+        """Begin to record, and let torch say now what it would say in the user's code.
+
+        With memory on, torch logs every 1,000th release of a block from before the recording. Releasing blocks of our
+        own until it has logged leaves 999 silent ones, which is more than the few steps of a usual recording need.
+        """
+        blocks: list[object] = compat.small_blocks(RELEASES_PER_LOG) if self._options.profile_memory else []
+        engine.start()
+        before = self._quiet.held_bytes()
+        while blocks and self._quiet.held_bytes() == before:
+            blocks.pop()
+        if blocks:
+            self._spare_blocks = blocks  # released now, they would use up the silence
 
     def _end_cycle(self) -> None:
         engine, marks = self._engine, tuple(self._marks)

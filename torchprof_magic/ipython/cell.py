@@ -7,6 +7,7 @@ expression, one traceback, and every exception unchanged.
 from __future__ import annotations
 
 import ast
+import linecache
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -98,6 +99,13 @@ def run_cell(shell: InteractiveShell, compiled: CompiledCell, session: CellSessi
     finally:
         shell.user_ns.pop(HELPER, None)
         session.stop()
+
+
+def cell_labels(shell: InteractiveShell) -> tuple[tuple[str, str], ...]:
+    """Return the file name and the label (``In [4]``) of every cell that this shell has compiled."""
+    compiler: Any = shell.compile
+    labels = ((name, compiler.format_code_name(name)) for name in list(linecache.cache))
+    return tuple((name, " ".join(label).replace("Cell In[", "In [")) for name, label in labels if label is not None)
 
 
 def _value(shell: InteractiveShell, compiled: CompiledCell) -> object:

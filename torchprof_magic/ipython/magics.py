@@ -13,7 +13,7 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 from torchprof_magic import history
 from torchprof_magic.capture import CaptureSession, protected, switch_off
 from torchprof_magic.errors import CaptureError, OptionsError, TorchProfError
-from torchprof_magic.ipython.cell import CompiledCell, compile_cell, run_cell
+from torchprof_magic.ipython.cell import CompiledCell, cell_labels, compile_cell, run_cell
 from torchprof_magic.ipython.display import MODES, show
 from torchprof_magic.ipython.progress import ProgressBar
 from torchprof_magic.loading import load
@@ -97,7 +97,12 @@ class TorchProfMagics(Magics):
         if session.recording is None or session.is_forked:
             return
         try:
-            report = read_recording(session.recording, title=compiled.source.label, cell=compiled.source)
+            report = read_recording(
+                session.recording,
+                title=compiled.source.label,
+                cell=compiled.source,
+                cell_labels=cell_labels(self.shell),
+            )
             self._keep(report, args)
             if not args.quiet:
                 show(report, self.shell, args.display)

@@ -28,14 +28,29 @@ function shorterForms(name: string): readonly string[] {
   return [name, bare, noArguments, inner, noNamespaces, foldNested(noNamespaces, "<", ">", 0)];
 }
 
+// "torch/nn/modules/module.py(1781): _call_impl", as Kineto names Python frames.
+const PYTHON_FRAME = /^(?:.*[/\\])?([^/\\]+\(\d+\)): (.+)$/;
+
+/** The forms of a Python frame from whole to bare: without its folders, then the function alone. */
+function frameForms(name: string, file: string, routine: string): readonly string[] {
+  return [name, `${file}: ${routine}`, routine];
+}
+
+function formsOf(name: string): readonly string[] {
+  const frame = PYTHON_FRAME.exec(name);
+  const [, file, routine] = frame ?? [];
+  if (file !== undefined && routine !== undefined) return frameForms(name, file, routine);
+  return isTemplated(name) ? shorterForms(name) : [name];
+}
+
 function isTemplated(name: string): boolean {
   return name.includes("<") && name.includes(">");
 }
 
-/** `name` in at most `room` characters: template arguments are folded first, then the middle is cut. */
+/** `name` in at most `room` characters: folders or template arguments go first, then the middle is cut. */
 export function shortenName(name: string, room: number): string {
   if (name.length <= room) return name;
-  const forms = isTemplated(name) ? shorterForms(name) : [name];
+  const forms = formsOf(name);
   const fitting = forms.find((form) => form.length <= room);
   return fitting ?? cutMiddle(forms.at(-1) ?? name, room);
 }

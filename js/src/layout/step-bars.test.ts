@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { Frame } from "../wire/frame";
-import { phaseSums, stepBars } from "./step-bars";
+import { stepBars } from "./step-bars";
 
 const numbers = (...values: number[]) => ({
   kind: "number" as const,
@@ -32,13 +32,6 @@ it("marks a cut step", () => {
 
 it("leaves out phases that took no time", () => {
   expect(stepBars(FRAME)[0]?.parts.map((part) => part.phase)).toEqual(["forward", "other"]);
-});
-
-it("sums phases over complete steps only", () => {
-  expect(phaseSums(stepBars(FRAME))).toEqual([
-    { phase: "forward", dur_ns: 120, ratio: 0.6 },
-    { phase: "other", dur_ns: 80, ratio: 0.4 },
-  ]);
 });
 
 it("has no line for a device that was not recorded", () => {

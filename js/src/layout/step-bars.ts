@@ -55,14 +55,3 @@ export function phasesIn(bars: readonly StepBar[]): readonly string[] {
   const seen = new Set(bars.flatMap((bar) => bar.parts.map((part) => part.phase)));
   return phases.map(({ name }) => name).filter((name) => seen.has(name));
 }
-
-/** The time of each phase over complete steps: the sum of what the bars show. */
-export function phaseSums(bars: readonly StepBar[]): readonly StepPart[] {
-  const complete = bars.filter((bar) => bar.isComplete);
-  const total = complete.reduce((sum, bar) => sum + bar.dur_ns, 0);
-  return phasesIn(complete).map((phase) => {
-    const parts = complete.flatMap((bar) => bar.parts.filter((part) => part.phase === phase));
-    const dur_ns = parts.reduce((sum, part) => sum + part.dur_ns, 0);
-    return { phase, dur_ns, ratio: total > 0 ? dur_ns / total : 0 };
-  });
-}

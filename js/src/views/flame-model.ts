@@ -1,7 +1,7 @@
 /** What does a flame graph need from a decoded tree, worked out once? */
 
 import { assert } from "../base/assert";
-import { formatRatio, formatValue } from "../base/format";
+import { formatRatio, formatValue, plural } from "../base/format";
 import { buildExtent, buildTree, type FlameExtent, type FlameTree } from "../layout/flame-tree";
 import type { FooterItem } from "../state/store";
 import { type Frame, numberAt, numbersOf, type TextColumn, textOf, wordAt } from "../wire/frame";
@@ -61,6 +61,13 @@ export function describeBox(model: FlameModel, row: number, weight: WeightHeader
       `total ${formatValue(total, weight.unit)}`,
       ...(whole > 0 ? [`${formatRatio(total / whole)} of all`] : []),
       ...ofParent,
+      ...callsOf(model, row, weight),
     ],
   };
+}
+
+/** How often the path ran, when the tree says so and the weight does not. */
+function callsOf(model: FlameModel, row: number, weight: WeightHeader): readonly string[] {
+  const known = model.weights.some(({ name }) => name === "calls") && weight.name !== "calls";
+  return known && row > 0 ? [plural(numberAt(model.frame, "self_calls", row), "call")] : [];
 }

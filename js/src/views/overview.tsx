@@ -1,21 +1,27 @@
 /** What are the main facts of a run, by section? */
 
-import { formatNs, formatRatio, formatValue, plural, type Unit } from "../base/format";
-import { phaseTitle } from "../base/palette";
-import { phaseSums, type StepPart } from "../layout/step-bars";
+import { formatRatio, formatValue, type Unit } from "../base/format";
+import { isPhase, phaseTitle } from "../base/palette";
 import { select } from "../state/store";
 import { type Frame, numberAt, stringAt } from "../wire/frame";
 import type { ReportContext, ViewProps } from "./context";
 import { findName } from "./describe";
 import { focusable } from "./focusable";
 import { PhaseDot } from "./parts";
-import { percent, stepsOf } from "./step-bars";
+import { percent } from "./step-bars";
 
 interface Fact {
   readonly label: string;
+  readonly number: number;
   readonly value: string;
   readonly note: string;
   readonly op: string;
+}
+
+interface SectionProps {
+  readonly report: ReportContext;
+  readonly title: string;
+  readonly facts: readonly Fact[];
 }
 
 export function OverviewView({ report, frame }: ViewProps) {
@@ -24,19 +30,25 @@ export function OverviewView({ report, frame }: ViewProps) {
     // biome-ignore lint/a11y/noNoninteractiveTabindex: the page of facts scrolls, so keys must reach it.
     <div class="tp-overview" tabIndex={0} {...focusable()}>
       <div class="tp-columns">
-        <PhaseBreakdown report={report} />
         {Array.from(sections, ([title, facts]) => (
-          <section key={title} class="tp-facts">
-            <h3>{title}</h3>
-            <dl>
-              {facts.map((fact, index) => (
-                <FactRow key={`${index}-${fact.label}`} report={report} fact={fact} />
-              ))}
-            </dl>
-          </section>
+          <Section key={title} report={report} title={title} facts={facts} />
         ))}
       </div>
     </div>
+  );
+}
+
+function Section(props: SectionProps) {
+  if (props.facts.every((fact) => isPhase(fact.label))) return <PhaseSection {...props} />;
+  return (
+    <section class="tp-facts">
+      <h3>{props.title}</h3>
+      <dl>
+        {props.facts.map((fact, index) => (
+          <FactRow key={`${index}-${fact.label}`} report={props.report} fact={fact} />
+        ))}
+      </dl>
+    </section>
   );
 }
 
@@ -57,6 +69,7 @@ function factOf(frame: Frame, row: number): Fact {
   const unit = stringAt(frame, "unit", row) as Unit;
   return {
     label: stringAt(frame, "label", row),
+    number: value,
     // A fact in words has no number; its note is the fact.
     value: Number.isNaN(value) ? "" : formatValue(value, unit),
     note: stringAt(frame, "note", row),
@@ -105,44 +118,42 @@ function OpLink({ report, fact }: { readonly report: ReportContext; readonly fac
   );
 }
 
-/** One wide bar of all complete steps together, and the words and numbers to it. */
-function PhaseBreakdown({ report }: { readonly report: ReportContext }) {
-  const bars = stepsOf(report);
-  const parts = phaseSums(bars);
-  const count = bars.filter((bar) => bar.isComplete).length;
-  if (parts.length === 0) return null;
+/** A section of one fact a phase, as bars on the scale of the whole step. */
+function PhaseSection({ report, title, facts }: SectionProps) {
+  const whole = facts.reduce((sum, fact) => sum + fact.number, 0);
   return (
     <section class="tp-facts tp-breakdown">
-      <h3>Time by phase, {plural(count, "complete step")}</h3>
+      <h3>{title}</h3>
       <ul>
-        {parts.map((part) => (
-          <PhaseRow key={part.phase} report={report} part={part} />
+        {facts.map((fact) => (
+          <PhaseRow key={fact.label} report={report} fact={fact} whole={whole} />
         ))}
       </ul>
     </section>
   );
 }
 
-function PhaseRow({ report, part }: { readonly report: ReportContext; readonly part: StepPart }) {
+interface PhaseRowProps {
+  readonly report: ReportContext;
+  readonly fact: Fact;
+  readonly whole: number;
+}
+
+function PhaseRow({ report, fact, whole }: PhaseRowProps) {
+  const ratio = whole > 0 ? fact.number / whole : 0;
   return (
     <li class="tp-phase-row">
       <span class="tp-phase-name">
-        <PhaseDot report={report} phase={part.phase} />
-        {phaseTitle(part.phase)}
+        <PhaseDot report={report} phase={fact.label} />
+        {phaseTitle(fact.label)}
       </span>
       <span class="tp-phase-track">
-        <PhaseFill report={report} part={part} />
+        <span class="tp-phase-fill" style={{ width: percent(ratio) }}>
+          <PhaseDot report={report} phase={fact.label} />
+        </span>
       </span>
-      <span class="tp-phase-number">{formatNs(part.dur_ns)}</span>
-      <span class="tp-phase-ratio">{formatRatio(part.ratio)}</span>
+      <span class="tp-phase-number">{fact.value}</span>
+      <span class="tp-phase-ratio">{formatRatio(ratio)}</span>
     </li>
-  );
-}
-
-function PhaseFill({ report, part }: { readonly report: ReportContext; readonly part: StepPart }) {
-  return (
-    <span class="tp-phase-fill" style={{ width: percent(part.ratio) }}>
-      <PhaseDot report={report} phase={part.phase} />
-    </span>
   );
 }
