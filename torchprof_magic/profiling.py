@@ -100,7 +100,6 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
             raise
         return self
 
-    @protected
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
@@ -108,17 +107,21 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         session = self._session
         if session is None:
             return
-        if self in _open:
-            _open.remove(self)
-        if value is None and self._has_stepped:
-            session.finish(is_between=True)
-        interrupt = contextlib.suppress(KeyboardInterrupt) if value is not None else contextlib.nullcontext()
         try:
-            with interrupt:
-                session.stop()
+            self._end(session, has_exception=value is not None)
         finally:
             if session.recording is not None and not session.is_forked:
                 self._report = self._read(session)
+
+    @protected
+    def _end(self, session: CaptureSession, *, has_exception: bool) -> None:
+        """Stop recording; no interrupt comes in here, one that waited is raised at the end."""
+        if self in _open:
+            _open.remove(self)
+        if not has_exception and self._has_stepped:
+            session.finish(is_between=True)
+        with contextlib.suppress(KeyboardInterrupt) if has_exception else contextlib.nullcontext():
+            session.stop()
 
     @protected
     def step(self) -> None:

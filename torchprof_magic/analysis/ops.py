@@ -44,6 +44,7 @@ COLUMNS = (
         title="Self CPU %",
         unit="ratio",
         definition="Self CPU time as a share of the self CPU time of all ops and annotations, steps left out.",
+        is_minor=True,
     ),
     Column(
         name="total_cpu_ns",
