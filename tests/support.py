@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.ingest import read_chrome
-from torchprof_magic.trace import Trace
+
+if TYPE_CHECKING:
+    from torchprof_magic.trace import Trace
 
 Event = dict[str, Any]
 PID = 7

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -15,6 +14,8 @@ from torchprof_magic.palette import band_colour, phase_colour, phase_title
 from torchprof_magic.shapes import Series, Shape, Table, Tree
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from matplotlib.axes import Axes
 
 WIDTH_IN = 9.0
@@ -92,7 +93,9 @@ def draw_memory(shape: Shape) -> Figure:
         time_ms = [value / 1e6 for value in rows["time_ns"].to_list()]
         for band in shape.bands:
             size = [float("nan") if value is None else value / 1e6 for value in rows[band.name].to_list()]
-            axes.plot(time_ms, size, drawstyle="steps-post", color=band_colour(band.name), label=band.title, linewidth=1)
+            axes.plot(
+                time_ms, size, drawstyle="steps-post", color=band_colour(band.name), label=band.title, linewidth=1
+            )
         _dress(axes)
         axes.set_ylabel(f"{lane}, MB")
         for mark in (mark for mark in memory_peaks(shape) if mark.lane == lane):
@@ -127,10 +130,10 @@ def _canvas(height_in: float) -> tuple[Figure, Axes]:
 
 
 def _dress(axes: Axes) -> None:
-    axes.spines[["top", "right", "left"]].set_visible(False)  # type: ignore[call-overload]
+    axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(length=0, labelsize=8)
-    axes.xaxis.label.set_size(8)
-    axes.yaxis.label.set_size(8)
+    axes.xaxis.label.set_fontsize(8)
+    axes.yaxis.label.set_fontsize(8)
 
 
 def _plain(name: str, width: int) -> str:

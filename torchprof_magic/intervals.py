@@ -56,7 +56,7 @@ def _depths_if_nested(start: IntArray, end: IntArray) -> IntArray:
 
 
 def _zero_length_corrections(start: IntArray, end: IntArray) -> IntArray:
-    """Return for each event how many zero-length events at the same instant were counted closed though not before it."""
+    """Return for each event how many zero-length events of its own instant were counted as closed before it."""
     is_zero = end == start
     if not is_zero.any():
         return np.zeros(len(start), np.int64)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torchprof_magic.errors import IngestError
 from torchprof_magic.ingest import read_chrome, read_file
 from torchprof_magic.meta import Meta
 from torchprof_magic.report import Report
+
+if TYPE_CHECKING:
+    import os
 
 
 def load(path: str | os.PathLike[str]) -> Report:

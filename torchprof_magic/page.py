@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from torchprof_magic import wire
-from torchprof_magic.analysis.verdict import Verdict
-from torchprof_magic.meta import Problem
-from torchprof_magic.shapes import Shape
 from torchprof_magic.summary import machine_sentence, steps_sentence
-from torchprof_magic.trace import Trace
 from torchprof_magic.views import VIEWS, View
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torchprof_magic.analysis.verdict import Verdict
+    from torchprof_magic.meta import Problem
+    from torchprof_magic.shapes import Shape
+    from torchprof_magic.trace import Trace
 
 HEADER_VERSION = 1
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from torchprof_magic import history
 from torchprof_magic.capture import CaptureSession, live_session, protected
@@ -17,8 +14,14 @@ from torchprof_magic.errors import CaptureError
 from torchprof_magic.meta import Stepping
 from torchprof_magic.options import ProfileOptions, ScheduleOptions
 from torchprof_magic.reading import read_recording
-from torchprof_magic.report import Report
 from torchprof_magic.stepping import Stepper
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Iterator
+    from types import TracebackType
+
+    from torchprof_magic.report import Report
 
 T = TypeVar("T")
 

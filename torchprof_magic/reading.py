@@ -6,7 +6,6 @@ import os
 import shutil
 import weakref
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -18,6 +17,7 @@ from torchprof_magic.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from torchprof_magic.capture import Recording
     from torchprof_magic.trace import Trace

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import json
-import os
 import uuid
-from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
-
-import polars as pl
 
 from torchprof_magic.analysis.averages import averages_table
 from torchprof_magic.analysis.verdict import Verdict, find_verdict
 from torchprof_magic.exporters.html import write_html
 from torchprof_magic.figures import FIGURES
-from torchprof_magic.meta import Problem
 from torchprof_magic.page import Page, build_page
 from torchprof_magic.shapes import Series, Shape, Table
 from torchprof_magic.summary import text_summary
 from torchprof_magic.views import VIEWS
 
 if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+    import polars as pl
     from matplotlib.figure import Figure
 
     from torchprof_magic.ipython.widget import ReportWidget
+    from torchprof_magic.meta import Problem
     from torchprof_magic.trace import Trace
 
 

@@ -6,9 +6,10 @@ Analyses return one of them and know no renderer; renderers draw one of them and
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-import polars as pl
+if TYPE_CHECKING:
+    import polars as pl
 
 Unit = Literal["text", "code", "count", "ns", "bytes", "ratio", "phase", "step", "bool"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.figures import to_png
 from torchprof_magic.summary import machine_sentence, steps_sentence
-from torchprof_magic.units import format_bytes, format_count, format_ns, format_ratio
+from torchprof_magic.units import counted, format_bytes, format_count, format_ns, format_ratio
 
 if TYPE_CHECKING:
     from torchprof_magic.analysis.verdict import Span
@@ -62,7 +62,7 @@ def _ops_rows(report: Report) -> str:
     heads = "".join(f"<th {_CELL}>{_text(column.title)}</th>" for column in columns)
     rows = "".join(_op_row(row, columns) for row in report.ops.head(TOP_ROWS).to_dicts())
     hidden = report.ops.height - TOP_ROWS
-    more = f"<p><small>and {format_count(hidden)} more ops</small></p>" if hidden > 0 else ""
+    more = f"<p><small>and {counted(hidden, 'more op')}</small></p>" if hidden > 0 else ""
     return f"<table><tr><th {_NAME}>Op</th>{heads}</tr>{rows}</table>{more}" if rows else ""
 
 

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import polars as pl
+from typing import TYPE_CHECKING
 
 from torchprof_magic.analysis.memory import memory_peaks
 from torchprof_magic.analysis.phases import PHASES
-from torchprof_magic.analysis.verdict import Verdict
-from torchprof_magic.meta import Meta, Problem
-from torchprof_magic.shapes import Series, Table
-from torchprof_magic.units import format_bytes, format_count, format_ns, format_ratio
+from torchprof_magic.units import counted, format_bytes, format_count, format_ns, format_ratio
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import polars as pl
+
+    from torchprof_magic.analysis.verdict import Verdict
+    from torchprof_magic.meta import Meta, Problem
+    from torchprof_magic.shapes import Series, Table
 
 TOP_ROWS = 10
 NAME_WIDTH = 44
 
 
 def steps_sentence(meta: Meta, steps: pl.DataFrame) -> str:
-    """Return which steps were recorded and what ended each of them, such as ``steps 4–6 recorded, stepped by line 3``."""
+    """Return which steps were recorded and what ended each of them: ``steps 4–6 recorded, stepped by line 3``."""
     if steps.height == 0:
         return "no steps recorded"
     if meta.stepping and meta.stepping.how == "cell":
@@ -94,7 +98,7 @@ def _op_lines(ops: Table) -> list[str]:
         cells = "".join(f"{_cell(row[column.name], column.unit):>18}" for column in shown)
         lines.append(f"{_shortened(row['name']):<{NAME_WIDTH}}{cells}")
     hidden = ops.frame.height - TOP_ROWS
-    lines.append(f"and {hidden} more ops" if hidden > 0 else "")
+    lines.append(f"and {counted(hidden, 'more op')}" if hidden > 0 else "")
     return lines
 
 

@@ -6,10 +6,12 @@ All times are int64 ns from ``meta.start_unix_ns``. Frames are never changed aft
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import polars as pl
 
-from torchprof_magic.meta import Meta, Problem
+if TYPE_CHECKING:
+    from torchprof_magic.meta import Meta, Problem
 
 CATEGORIES = (
     "cpu_op",

@@ -21,6 +21,11 @@ def format_count(value: float) -> str:
     return f"{value:,.0f}"
 
 
+def counted(value: int, noun: str) -> str:
+    """Return a count with its noun, such as ``1 call`` or ``1,590 calls``."""
+    return f"{value:,} {noun}" if value == 1 else f"{value:,} {noun}s"
+
+
 def format_ratio(value: float) -> str:
     """Return a ratio (0–1) as a percentage with three significant digits at most, such as ``23.4 %``."""
     return f"{_significant(value * 100)} %"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from torchprof_magic.analysis.flame import flame_tree
 from torchprof_magic.analysis.kernels import kernels_table
@@ -13,8 +12,12 @@ from torchprof_magic.analysis.notes import notes_table
 from torchprof_magic.analysis.ops import ops_table
 from torchprof_magic.analysis.overview import overview_table
 from torchprof_magic.analysis.steps import steps_table
-from torchprof_magic.shapes import Shape
-from torchprof_magic.trace import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torchprof_magic.shapes import Shape
+    from torchprof_magic.trace import Trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from torchprof_magic.shapes import Column, Mark, Series, Shape, Table, Tree, Weight
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 ALIGNMENT = 8  # bytes; typed arrays over the buffer need aligned starts
 EMBEDDED_BYTES = 4_000_000  # larger views are pulled by the page in chunks of this size

@@ -51,9 +51,7 @@ def _by_stack(lane: list[int], start: list[int], end: list[int]) -> list[int]:
     stack: list[int] = []
     parents = []
     for row in range(len(lane)):
-        while stack and (
-            lane[stack[-1]] != lane[row] or start[row] >= end[stack[-1]] or end[row] > end[stack[-1]]
-        ):
+        while stack and (lane[stack[-1]] != lane[row] or start[row] >= end[stack[-1]] or end[row] > end[stack[-1]]):
             stack.pop()
         parents.append(stack[-1] if stack else -1)
         stack.append(row)

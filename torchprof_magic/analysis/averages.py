@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import polars as pl
 
 from torchprof_magic.intervals import IntArray, nest, self_time
 from torchprof_magic.shapes import Column, Table
-from torchprof_magic.trace import Trace
+
+if TYPE_CHECKING:
+    from torchprof_magic.trace import Trace
 
 # torch leaves these utility records out of its events (torch/autograd/profiler_util.py, _filter_name).
 _HIDDEN = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,11 @@ import polars as pl
 from torchprof_magic.analysis.ops import enclosing_op
 from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.intervals import NO_PARENT, IntArray, nest, self_time
-from torchprof_magic.meta import Meta
 from torchprof_magic.shapes import Tree, Weight
 from torchprof_magic.trace import DEVICE_CATEGORIES, Trace
+
+if TYPE_CHECKING:
+    from torchprof_magic.meta import Meta
 
 KINDS = ("root", "annotation", "op", "python", "runtime", "kernel")
 KIND = pl.Enum(KINDS)
@@ -31,7 +33,8 @@ _KIND_OF = {
 # Frames of the notebook machinery and of the profiler itself stand around every cell and say nothing about it.
 _PLUMBING = (
     r"(^|/)(IPython|ipykernel|traitlets|tornado|asyncio|torchprof_magic)/|^runpy\.py|^<frozen runpy>"
-    r"|(^|/)ipykernel_launcher\.py|(^|/)torch/profiler/|^torch/autograd/profiler\.py|^(asyncio|concurrent)/|^threading\.py\(\d+\): (_bootstrap|run)"
+    r"|(^|/)ipykernel_launcher\.py|(^|/)torch/profiler/|^torch/autograd/profiler\.py"
+    r"|^(asyncio|concurrent)/|^threading\.py\(\d+\): (_bootstrap|run)"
 )
 ROOT_NAME = "all"
 
@@ -56,9 +59,12 @@ def flame_tree(trace: Trace) -> Tree:
     calls = _calls(trace)
     path, first = _merge_paths(calls)
     frame = _summed(calls, path, first)
-    weights = (Weight(name="cpu_ns", title="CPU", unit="ns"), Weight(name="calls", title="Calls", unit="count"))
-    if trace.has_device:
-        weights = (weights[0], Weight(name="device_ns", title="Device", unit="ns"), weights[1])
+    device = (Weight(name="device_ns", title="Device", unit="ns"),) if trace.has_device else ()
+    weights = (
+        Weight(name="cpu_ns", title="CPU", unit="ns"),
+        *device,
+        Weight(name="calls", title="Calls", unit="count"),
+    )
     return Tree(frame=_in_preorder(frame), weights=weights)
 
 

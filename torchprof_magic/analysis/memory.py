@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import polars as pl
 
 from torchprof_magic.shapes import Column, Mark, Series
-from torchprof_magic.trace import Trace
 from torchprof_magic.units import format_bytes
+
+if TYPE_CHECKING:
+    from torchprof_magic.trace import Trace
 
 BANDS = (
     Column(

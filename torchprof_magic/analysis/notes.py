@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import polars as pl
 
-from torchprof_magic.meta import Problem
 from torchprof_magic.shapes import Column, Table
-from torchprof_magic.trace import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torchprof_magic.meta import Problem
+    from torchprof_magic.trace import Trace
 
 COLUMNS = (
     Column(name="severity", title="Severity", unit="text", definition="info, warning, or data_loss."),

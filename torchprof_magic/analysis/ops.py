@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,9 @@ import polars as pl
 from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.intervals import NO_PARENT, IntArray, nest, self_time
 from torchprof_magic.shapes import Column, Table
-from torchprof_magic.trace import Trace
+
+if TYPE_CHECKING:
+    from torchprof_magic.trace import Trace
 
 OP_CATEGORIES = ("cpu_op", "user_annotation")
 
@@ -121,7 +124,9 @@ def ops_table(trace: Trace) -> Table:
         absent |= {"self_device_bytes"}
     columns = tuple(column for column in COLUMNS if column.name not in absent)
     sort_by = "self_device_ns" if trace.has_device else "self_cpu_ns"
-    frame = frame.select(column.name for column in columns).sort(sort_by, "self_cpu_ns", "name", descending=[True, True, False])
+    frame = frame.select(column.name for column in columns).sort(
+        sort_by, "self_cpu_ns", "name", descending=[True, True, False]
+    )
     return Table(frame=frame, columns=columns, sort_by=sort_by)
 
 
@@ -148,14 +153,18 @@ def op_rows(trace: Trace, categories: tuple[str, ...] = OP_CATEGORIES) -> OpRows
 
 def _summed(trace: Trace, ops: OpRows) -> pl.DataFrame:
     phase = phase_of_events(trace)[ops.row]
-    calls = trace.events[ops.row].select(pl.col("name"), pl.col("category").alias("kind"), "dur_ns").with_columns(
-        pl.Series("phase", phase),
-        pl.Series("self_cpu_ns", ops.self_cpu_ns),
-        pl.Series("self_device_ns", ops.self_device_ns),
-        pl.Series("outer_cpu_ns", np.where(ops.is_recursive, 0, trace.events["dur_ns"].to_numpy()[ops.row])),
-        pl.Series("outer_device_ns", np.where(ops.is_recursive, 0, ops.total_device_ns)),
-        pl.Series("self_cpu_bytes", ops.self_cpu_bytes),
-        pl.Series("self_device_bytes", ops.self_device_bytes),
+    calls = (
+        trace.events[ops.row]
+        .select(pl.col("name"), pl.col("category").alias("kind"), "dur_ns")
+        .with_columns(
+            pl.Series("phase", phase),
+            pl.Series("self_cpu_ns", ops.self_cpu_ns),
+            pl.Series("self_device_ns", ops.self_device_ns),
+            pl.Series("outer_cpu_ns", np.where(ops.is_recursive, 0, trace.events["dur_ns"].to_numpy()[ops.row])),
+            pl.Series("outer_device_ns", np.where(ops.is_recursive, 0, ops.total_device_ns)),
+            pl.Series("self_cpu_bytes", ops.self_cpu_bytes),
+            pl.Series("self_device_bytes", ops.self_device_bytes),
+        )
     )
     calls = calls.filter(~pl.col("name").cast(pl.String).str.starts_with("ProfilerStep#"))
     weight = pl.col("self_cpu_ns").clip(lower_bound=0)
@@ -182,7 +191,7 @@ def _summed(trace: Trace, ops: OpRows) -> pl.DataFrame:
 
 def enclosing_op(trace: Trace, rows: IntArray, op_row: IntArray) -> IntArray:
     """Return for each event row the index into ``op_row`` of the innermost op at or around it, or -1."""
-    index_of = np.full(trace.events.height, NO_PARENT, np.int64)
+    index_of = np.full(trace.events.height + 1, NO_PARENT, np.int64)  # the last one answers for row -1
     index_of[op_row] = np.arange(len(op_row))
     parent = trace.events["parent"].to_numpy()
     at = rows.astype(np.int64)
@@ -190,7 +199,7 @@ def enclosing_op(trace: Trace, rows: IntArray, op_row: IntArray) -> IntArray:
         is_open = at >= 0
         is_open[is_open] = index_of[at[is_open]] == NO_PARENT
         if not is_open.any():
-            return np.where(at >= 0, index_of[at], NO_PARENT)
+            return index_of[at]
         at = np.where(is_open, parent[at], at)
 
 

@@ -14,6 +14,7 @@ from torchprof_magic.analysis.steps import device_intervals, steps_table
 from torchprof_magic.intervals import union_ns
 from torchprof_magic.shapes import Column, Table
 from torchprof_magic.trace import DEVICE_CATEGORIES, Trace
+from torchprof_magic.units import counted
 
 COLUMNS = (
     Column(name="section", title="Section", unit="text", definition="What the fact is about."),
@@ -23,7 +24,7 @@ COLUMNS = (
     Column(name="note", title="Note", unit="text", definition="How the number is defined or what it is compared with."),
     Column(name="op", title="Op", unit="code", definition="The op that the fact is about."),
 )
-_SCHEMA = {name: pl.String for name in ("section", "label", "unit", "note", "op")} | {"value": pl.Float64}
+_SCHEMA = dict.fromkeys(("section", "label", "unit", "note", "op"), pl.String) | {"value": pl.Float64}
 TOP_OPS = 8
 
 
@@ -51,10 +52,12 @@ def _steps(trace: Trace) -> list[_Fact]:
     dur = steps["dur_ns"].to_numpy()
     facts = [
         *_phases(steps),
-        _Fact("Steps", "Mean step", float(dur.mean()), "ns", f"over {_counted(steps.height, 'complete step')}"),
+        _Fact("Steps", "Mean step", float(dur.mean()), "ns", f"over {counted(steps.height, 'complete step')}"),
     ]
     if steps.height > 1:
-        facts.append(_Fact("Steps", "Slowest step", float(dur.max()), "ns", f"step {steps['number'][int(dur.argmax())]}"))
+        facts.append(
+            _Fact("Steps", "Slowest step", float(dur.max()), "ns", f"step {steps['number'][int(dur.argmax())]}")
+        )
         facts.append(_Fact("Steps", "Spread", float(np.std(dur) / dur.mean()), "ratio", "standard deviation over mean"))
     return facts
 
@@ -89,7 +92,7 @@ def _top_ops(trace: Trace) -> list[_Fact]:
 
 
 def _share(row: dict[str, float], by: str, whole: float) -> str:
-    return f"{row[by] / whole * 100:.1f} % · {_counted(row['calls'], 'call')}"
+    return f"{row[by] / whole * 100:.1f} % · {counted(row['calls'], 'call')}"
 
 
 def _memory(trace: Trace) -> list[_Fact]:
@@ -110,7 +113,3 @@ def _recording(trace: Trace) -> list[_Fact]:
     if work := events.filter(pl.col("category").is_in(DEVICE_CATEGORIES)).height:
         facts.append(_Fact("Recording", "Kernels, copies and fills", float(work), "count"))
     return facts
-
-
-def _counted(count: float, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

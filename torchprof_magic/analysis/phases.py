@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from torchprof_magic.trace import Trace
+if TYPE_CHECKING:
+    from torchprof_magic.trace import Trace
 
 PHASES = ("forward", "backward", "optimizer", "communication", "data", "other")
 PHASE = pl.Enum(PHASES)
 
 # The nearest marked event around (or at) an event decides. Names are those that torch itself writes; an annotation
 # of the user counts when it says backward or optimizer as a word.
-_COMMUNICATION = r"^(nccl|gloo|mpi|ucc|rccl|xccl):|^(c10d|_c10d_functional)::|^record_param_comms$|^nccl(Dev)?Kernel|^nccl"
+_COMMUNICATION = (
+    r"^(nccl|gloo|mpi|ucc|rccl|xccl):|^(c10d|_c10d_functional)::|^record_param_comms$|^nccl(Dev)?Kernel|^nccl"
+)
 _OPTIMIZER = r"^Optimizer\.(step|zero_grad)#"
 _DATA = r"^enumerate\(DataLoader\)#"
 # Before 2022 the engine's own ranges are absent: the nodes (MulBackward0) and the *_backward ops tell.

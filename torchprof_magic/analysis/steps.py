@@ -22,7 +22,9 @@ _PHASE_TEXT = {
     "other": "The rest of the step: Python between ops, and waiting. All phases add up to the step.",
 }
 COLUMNS = (
-    Column(name="number", title="Step", unit="step", definition="The step's number, counted from the start of stepping."),
+    Column(
+        name="number", title="Step", unit="step", definition="The step's number, counted from the start of stepping."
+    ),
     Column(name="cycle", title="Cycle", unit="step", definition="Recording cycle of the schedule.", is_minor=True),
     Column(name="complete", title="Complete", unit="bool", definition="False when the step was cut.", is_minor=True),
     Column(name="start_ns", title="Start", unit="ns", definition="Start, from the start of the run.", is_minor=True),
@@ -32,7 +34,7 @@ COLUMNS = (
         name="device_busy_ns",
         title="Device busy",
         unit="ns",
-        definition="Time within the step's wall time in which at least one kernel, copy or fill ran, on the busiest device.",
+        definition="Part of the step's wall time in which a kernel, copy or fill ran, on the busiest device.",
     ),
 )
 
@@ -81,5 +83,5 @@ def device_intervals(trace: Trace) -> list[tuple[int, np.ndarray, np.ndarray]]:
     found = []
     for (device,), rows in work.group_by("device", maintain_order=True):
         start = rows["start_ns"].to_numpy()
-        found.append((int(device or 0), start, start + rows["dur_ns"].to_numpy()))  # type: ignore[call-overload]
+        found.append((int(device or 0), start, start + rows["dur_ns"].to_numpy()))
     return sorted(found, key=lambda item: item[0])

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
 from torchprof_magic.analysis.ops import ops_table
 from torchprof_magic.analysis.steps import steps_table
-from torchprof_magic.trace import Trace
-from torchprof_magic.units import format_count, format_ns, format_ratio
+from torchprof_magic.intervals import IntArray, covered_ns
+from torchprof_magic.trace import DEVICE_CATEGORIES
+from torchprof_magic.units import counted, format_count, format_ns, format_ratio
+
+if TYPE_CHECKING:
+    from torchprof_magic.trace import Trace
 
 # A share of a step below which something is not called the limit.
 STARVED_DEVICE = 0.6  # the device is busy for less than this: it waits for the host
@@ -18,6 +22,8 @@ LOUD_COMMUNICATION = 0.25
 LOUD_DATA = 0.25
 LOUD_PYTHON = 0.4
 LOUD_OPTIMIZER = 0.35
+
+COMMUNICATION_KERNEL = r"(?i)^(void )?(\w+::)*(nccl|rccl|msccl)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +54,17 @@ def find_verdict(trace: Trace) -> Verdict:
     if steps.height == 0:
         return _without_steps(ops, trace)
     whole = float(steps["dur_ns"].sum() or 1)
-    shares = {name: float(steps[f"{name}_ns"].sum()) / whole for name in ("communication", "data", "other", "optimizer")}
-    if shares["data"] > LOUD_DATA:
-        return _phase("Data-bound", "data", shares["data"], steps, "Loading data takes ", "; more DataLoader workers help.")
+    data = float(steps["data_ns"].sum()) / whole
+    if data > LOUD_DATA:
+        advice = "; look at what the dataset does for each item, or use more DataLoader workers."
+        return _phase("Data-bound", "data", data, steps, "Loading data takes ", advice)
     if trace.has_device:
-        return _with_device(trace, ops, steps, shares, whole)
+        return _with_device(trace, ops, steps, whole)
+    return _on_host(trace, ops, steps, whole)
+
+
+def _on_host(trace: Trace, ops: pl.DataFrame, steps: pl.DataFrame, whole: float) -> Verdict:
+    shares = {name: float(steps[f"{name}_ns"].sum()) / whole for name in ("communication", "other", "optimizer")}
     if shares["communication"] > LOUD_COMMUNICATION:
         return _phase("Communication-bound", "communication", shares["communication"], steps, "Collectives take ", ".")
     if shares["other"] > LOUD_PYTHON:
@@ -62,10 +74,19 @@ def find_verdict(trace: Trace) -> Verdict:
     return _compute_bound(ops, "self_cpu_ns", "CPU")
 
 
-def _with_device(
-    trace: Trace, ops: pl.DataFrame, steps: pl.DataFrame, shares: dict[str, float], whole: float
-) -> Verdict:
+def _with_device(trace: Trace, ops: pl.DataFrame, steps: pl.DataFrame, whole: float) -> Verdict:
     busy = float(steps["device_busy_ns"].sum()) / whole
+    exposed = _exposed_communication_ns(trace) / whole
+    if exposed > LOUD_COMMUNICATION:
+        mean = format_ns(exposed * whole / steps.height)
+        return Verdict(
+            title="Communication-bound",
+            text=(
+                Span(text="Collectives run alone on the device for "),
+                Span(text=f"{mean} of {_mean(steps, 'dur_ns')}", style="strong"),
+                Span(text=f" a step ({format_ratio(exposed)}), with no other work to hide them."),
+            ),
+        )
     if busy >= STARVED_DEVICE:
         return _compute_bound(ops, "self_device_ns", "device")
     kernels = trace.events.filter(pl.col("category") == "kernel").height / steps.height
@@ -81,6 +102,23 @@ def _with_device(
     )
 
 
+def _exposed_communication_ns(trace: Trace) -> int:
+    """Return the device time within steps in which collectives ran and nothing else did, devices added up."""
+    start, end = trace.steps["start_ns"].to_numpy(), trace.steps["end_ns"].to_numpy()
+    work = trace.events.filter(pl.col("category").is_in(DEVICE_CATEGORIES))
+    is_comm = pl.col("name").cast(pl.String).str.contains(COMMUNICATION_KERNEL)
+    exposed = 0
+    for _, rows in work.group_by("device"):
+        other = rows.filter(~is_comm)
+        exposed += int((_covered(rows, start, end) - _covered(other, start, end)).sum())
+    return exposed
+
+
+def _covered(rows: pl.DataFrame, start: IntArray, end: IntArray) -> IntArray:
+    from_ns = rows["start_ns"].to_numpy()
+    return covered_ns(from_ns, from_ns + rows["dur_ns"].to_numpy(), start, end)
+
+
 def _compute_bound(ops: pl.DataFrame, by: str, where: str) -> Verdict:
     total = float(ops[by].sum() or 1)
     top = ops.sort(by, descending=True).row(0, named=True)
@@ -90,7 +128,7 @@ def _compute_bound(ops: pl.DataFrame, by: str, where: str) -> Verdict:
             Span(text=top["name"], style="code"),
             Span(text=" takes "),
             Span(text=f"{format_ratio(top[by] / total)} of {where} time", style="strong"),
-            Span(text=f" ({format_ns(top[by])} in {format_count(top['calls'])} calls)"),
+            Span(text=f" ({format_ns(top[by])} in {counted(top['calls'], 'call')})"),
             *_followed_by(ops, by, top["name"]),
         ),
     )
@@ -110,7 +148,8 @@ def _python_bound(trace: Trace, steps: pl.DataFrame, share: float) -> Verdict:
         text=(
             Span(text="No op runs for "),
             Span(text=f"{_mean(steps, 'other_ns')} of {_mean(steps, 'dur_ns')}", style="strong"),
-            Span(text=f" a step ({format_ratio(share)}): time goes to Python between {format_count(ops / steps.height)} ops. "),
+            Span(text=f" a step ({format_ratio(share)}): time goes to Python"),
+            Span(text=f" between {format_count(ops / steps.height)} ops. "),
             Span(text="Record with "),
             Span(text="--stack", style="code"),
             Span(text=" to see which functions."),

@@ -7,11 +7,15 @@ import gzip
 import html
 import json
 from importlib.resources import files
-from pathlib import Path
 from string import Template
+from typing import TYPE_CHECKING
 
 from torchprof_magic.errors import TorchProfError
-from torchprof_magic.page import Page
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torchprof_magic.page import Page
 
 # The file may fetch nothing at all; the bundle runs from a blob: URL, as it does in a notebook.
 _POLICY = "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; img-src data:"

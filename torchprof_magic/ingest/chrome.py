@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import polars as pl
@@ -27,6 +26,9 @@ from torchprof_magic.ingest.schema import (
 from torchprof_magic.intervals import nest, nesting_order
 from torchprof_magic.meta import Meta, Problem
 from torchprof_magic.trace import EVENTS_SCHEMA, MEMORY_SCHEMA, TEXT, Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 # c10::DeviceType, as written in "Device Type".
 _DEVICE_TYPES = {0: "cpu", 1: "cuda", 6: "hip", 12: "xpu", 13: "mps", 15: "hpu", 19: "mtia", 20: "privateuse1"}
@@ -225,7 +227,9 @@ def _earliest(spans: pl.DataFrame, memory: pl.DataFrame) -> int:
 def _nested(spans: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     order = nesting_order(*(spans[name].to_numpy() for name in ("lane", "start_ns", "dur_ns")))
     events = spans[order]
-    parent, depth, overlaps = nest(*(events[name].to_numpy().astype("int64") for name in ("lane", "start_ns", "dur_ns")))
+    parent, depth, overlaps = nest(
+        *(events[name].to_numpy().astype("int64") for name in ("lane", "start_ns", "dur_ns"))
+    )
     columns = (pl.Series("parent", parent, dtype=pl.Int32), pl.Series("depth", depth, dtype=pl.Int32))
     return events.with_columns(*columns), overlaps
 
@@ -258,7 +262,8 @@ def _described(meta: Meta, parts: list[_Part], start_ns: int) -> Meta:
         device_names=meta.device_names or tuple(names),
         rank=distributed.rank,
         world_size=distributed.world_size,
-        has_shapes=bool(head.record_shapes) or any(part.spans["shapes"].null_count() < part.spans.height for part in parts),
+        has_shapes=bool(head.record_shapes)
+        or any(part.spans["shapes"].null_count() < part.spans.height for part in parts),
         has_stacks=bool(head.with_stack),
         has_memory=any(part.memory.height for part in parts),
     )

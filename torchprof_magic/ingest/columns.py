@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import polars as pl
-from msgspec import Raw
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from msgspec import Raw
 
 
 def exact_ns(texts: Sequence[Raw]) -> pl.Series:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import stat
 import zlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from isal import igzip
 
 from torchprof_magic.errors import IngestError, NotATraceError
+
+if TYPE_CHECKING:
+    import os
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _KNOWN_BEGINNINGS = (
@@ -30,13 +33,11 @@ def read_file(path: str | os.PathLike[str]) -> bytes:
     return unpack(_read_regular_file(Path(path)), str(path))
 
 
-
-
 def unpack(data: bytes, label: str) -> bytes:
     """Return ``data`` without gzip, or raise when it is plainly something other than a trace."""
     if data.startswith(_GZIP_MAGIC):
         try:
-            data = igzip.decompress(data)
+            data = igzip.decompress(data)  # type: ignore[no-untyped-call]
         except (OSError, EOFError, zlib.error, ValueError) as exc:
             raise IngestError(f"{label}: the gzip data is damaged or cut off ({exc}); copy the file again") from exc
     if not data.strip():

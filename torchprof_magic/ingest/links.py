@@ -28,13 +28,13 @@ def launch_flows(events: pl.DataFrame) -> tuple[pl.DataFrame, int]:
 def backward_flows(events: pl.DataFrame, lanes: pl.DataFrame, arrows: pl.DataFrame) -> pl.DataFrame:
     """Return forward op -> backward op links from the ``fwdbwd`` arrows whose both ends are in the file."""
     ends = arrows.filter(pl.col("cat") == "fwdbwd")
-    ops = events.with_row_index("row").filter(
-        (pl.col("category") == "cpu_op") & pl.col("sequence").is_not_null()
-    )
+    ops = events.with_row_index("row").filter((pl.col("category") == "cpu_op") & pl.col("sequence").is_not_null())
     threads = lanes.with_row_index("lane").with_columns(pl.col("lane").cast(pl.Int32)).select("lane", "pid", "tid")
     # Of ops that start in the same ns the innermost launches the backward op; rows are in nesting order.
-    ops = ops.join(threads, on="lane").sort("row").unique(
-        ["cycle", "pid", "tid", "start_ns"], keep="last", maintain_order=True
+    ops = (
+        ops.join(threads, on="lane")
+        .sort("row")
+        .unique(["cycle", "pid", "tid", "start_ns"], keep="last", maintain_order=True)
     )
     at = {"left_on": ["cycle", "pid", "tid", "time_ns"], "right_on": ["cycle", "pid", "tid", "start_ns"]}
     ends = ends.join(ops.select("cycle", "pid", "tid", "start_ns", "row"), **at)  # type: ignore[arg-type]
@@ -90,7 +90,7 @@ def attribute_memory(memory: pl.DataFrame, events: pl.DataFrame, lanes: pl.DataF
     memory = memory.join(threads, on=["pid", "tid"], how="left", maintain_order="left").with_columns(
         pl.col("lane").fill_null(-1).cast(pl.Int64)
     )
-    columns = [events[name].to_numpy().astype(np.int64) for name in ("lane", "start_ns", "dur_ns")]
-    event = innermost_at(*columns, memory["lane"].to_numpy(), memory["time_ns"].to_numpy())
+    lane, start, dur = (events[name].to_numpy().astype(np.int64) for name in ("lane", "start_ns", "dur_ns"))
+    event = innermost_at(lane, start, dur, memory["lane"].to_numpy(), memory["time_ns"].to_numpy())
     memory = memory.with_columns(pl.Series("event", event)).sort("time_ns", maintain_order=True)
     return memory.select(MEMORY_SCHEMA.keys()).cast(MEMORY_SCHEMA)  # type: ignore[arg-type]

@@ -72,7 +72,7 @@ class ChromeTrace(Struct, gc=False):
     nodes: Raw = NO_RAW
 
 
-def decode_or_default(raw: Raw, kind: type[Struct] | type[list[DeviceProperties]], default: object) -> object:
+def decode_or_default(raw: Raw, kind: type[Struct | list[DeviceProperties]], default: object) -> object:
     """Return a side table of the trace, or ``default`` when it is absent or of another shape."""
     if not bytes(raw):
         return default

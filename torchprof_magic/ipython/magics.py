@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -21,6 +20,10 @@ from torchprof_magic.options import ACTIVITIES, ProfileOptions, ScheduleOptions
 from torchprof_magic.reading import read_recording
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from IPython.core.interactiveshell import InteractiveShell
+
     from torchprof_magic.report import Report
 
 LINE_HELP = """\
@@ -35,6 +38,8 @@ LINE_HELP = """\
 class TorchProfMagics(Magics):
     """Record cells with torch's profiler and show the result in their output."""
 
+    shell: InteractiveShell
+
     @no_var_expand
     @output_can_be_silenced
     @magic_arguments("%torchprof")
@@ -46,11 +51,17 @@ class TorchProfMagics(Magics):
     @argument("--shapes", action="store_true", help="Record the shapes and types of op inputs.")
     @argument("--memory", action="store_true", help="Record every allocation and release.")
     @argument("--stack", action="store_true", help="Record Python calls; shows which functions, and costs the most.")
-    @argument("--activities", metavar="A,B", default="", help=f"What to record, of {', '.join(ACTIVITIES)}; all by default.")
-    @argument("--step", metavar="HOW", default="auto", help="What ends a step: auto, loop, optimizer, cell, manual or line:N.")
+    @argument(
+        "--activities", metavar="A,B", default="", help=f"What to record, of {', '.join(ACTIVITIES)}; all by default."
+    )
+    @argument(
+        "--step", metavar="HOW", default="auto", help="What ends a step: auto, loop, optimizer, cell, manual or line:N."
+    )
     @argument("-o", "--out", metavar="NAME", help="Variable that gets the report.")
     @argument("--display", choices=MODES, default="both", help="How to show the report.")
-    @argument("-q", "--quiet", action="store_true", help="Show nothing; the report is in -o NAME and torchprof_magic.last.")
+    @argument(
+        "-q", "--quiet", action="store_true", help="Show nothing; the report is in -o NAME and torchprof_magic.last."
+    )
     @cell_magic
     def torchprof(self, line: str, cell: str) -> object:
         """Record this cell with torch's profiler and show where time and memory went.
@@ -74,7 +85,7 @@ class TorchProfMagics(Magics):
                 bar.close()
             self._present(session, compiled, args)
 
-    @line_magic("torchprof")
+    @line_magic("torchprof")  # type: ignore[arg-type]
     def torchprof_line(self, line: str) -> Report | None:
         """Do something outside a cell: last, load FILE, off, help."""
         words = shlex.split(line) or ["help"]

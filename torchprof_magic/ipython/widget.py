@@ -78,8 +78,8 @@ class ReportWidget(anywidget.AnyWidget):  # type: ignore[misc]
         return f"torchprof report {self._report.trace.meta.title} (the live view needs a running kernel)"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data = bundle[0] if isinstance(bundle, tuple) else bundle
+        bundle: Any = super()._repr_mimebundle_(**kwargs)
+        data = bundle[0] if isinstance(bundle, tuple) else bundle  # older anywidget returns the data alone
         data["text/plain"] = repr(self)
         return bundle
 

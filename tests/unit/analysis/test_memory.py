@@ -22,9 +22,7 @@ def test_rows_out_of_order_are_put_in_order_of_time() -> None:
 
 
 def test_accelerators_come_first_and_every_device_has_its_peak_and_steps() -> None:
-    trace = make_trace(
-        annotation("ProfilerStep#4", 0, 50), allocation(1, 10, 10), allocation(2, 99, 99, device=1)
-    )
+    trace = make_trace(annotation("ProfilerStep#4", 0, 50), allocation(1, 10, 10), allocation(2, 99, 99, device=1))
     marks = [(mark.lane, mark.kind, mark.label) for mark in memory_series(trace).marks]
     assert marks == [
         ("cuda:0", "peak", "peak 99 B"),

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from support import allocation, annotation, kernel, launch, make_trace, span
 
 from torchprof_magic.analysis.ops import ops_table
-from torchprof_magic.shapes import Table
+
+if TYPE_CHECKING:
+    from torchprof_magic.shapes import Table
 
 
 def by_name(table: Table) -> dict[str, dict[str, object]]:

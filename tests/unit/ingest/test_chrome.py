@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import gzip
 import json
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from support import allocation, annotation, chrome, frame, kernel, launch, make_trace, span
 
 from torchprof_magic.errors import IngestError, NotATraceError
 from torchprof_magic.ingest import read_chrome, read_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_times_are_exact_integers_of_ns_even_where_float64_is_not() -> None:
@@ -112,7 +115,9 @@ def test_memory_goes_to_the_innermost_event_of_its_own_thread() -> None:
 
 def test_cycles_keep_their_own_correlations_and_share_one_clock() -> None:
     def cycle(name: str, at_us: float) -> bytes:
-        return chrome(span(name, at_us, 5), launch(at_us + 1, 1, correlation=1), kernel(name, at_us + 9, 2, correlation=1))
+        return chrome(
+            span(name, at_us, 5), launch(at_us + 1, 1, correlation=1), kernel(name, at_us + 9, 2, correlation=1)
+        )
 
     trace = read_chrome([cycle("a", 0), cycle("b", 1000)])
     names = trace.events["name"].to_list()

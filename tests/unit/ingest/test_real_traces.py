@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
@@ -12,7 +11,11 @@ from torchprof_magic.analysis.ops import op_rows
 from torchprof_magic.analysis.steps import device_intervals
 from torchprof_magic.intervals import union_ns
 from torchprof_magic.loading import load
-from torchprof_magic.report import Report
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torchprof_magic.report import Report
 
 A100 = "02_a100_ddp_rank0of2.json.gz"
 

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import torchprof_magic as tp
+from torchprof_magic.errors import CaptureError, OptionsError, ProfilerBusyError
+
+MODEL = torch.nn.Linear(8, 8)
+
+
+def work() -> None:
+    MODEL(torch.randn(4, 8)).sum().backward()
+
+
+def numbers(report: tp.Report) -> list[tuple[int, int, bool]]:
+    return report.steps.select("cycle", "number", "complete").rows()
+
+
+def test_a_block_without_schedule_is_recorded_whole_and_as_one_step() -> None:
+    with tp.profile() as p:
+        work()
+    assert numbers(p.report) == [(0, 0, True)]
+    assert "aten::addmm" in p.report.ops["name"].to_list()
+    assert "recorded as one step" in p.report.summary()
+
+
+def test_step_marks_the_steps_of_a_block_without_schedule() -> None:
+    with tp.profile() as p:
+        for _ in range(3):
+            work()
+            p.step()
+    assert numbers(p.report) == [(0, 0, True), (0, 1, True), (0, 2, True)]
+
+
+def test_steps_over_a_loop_gives_what_the_magic_gives() -> None:
+    with tp.profile() as p:
+        work()
+        for _ in tp.steps(range(9)):
+            work()
+    assert numbers(p.report) == [(0, 2, True), (0, 3, True), (0, 4, True)]
+    assert p.report.ops.filter(p.report.ops["name"] == "aten::addmm")["calls"].item() == 3
+
+
+def test_a_short_loop_still_shows_something() -> None:
+    with tp.profile() as p:
+        for _ in p.steps([1, 2]):
+            work()
+    assert numbers(p.report) == [(0, 1, True)]
+
+
+def test_cycles_are_kept_apart() -> None:
+    with tp.profile(wait=1, warmup=1, active=1, repeat=2) as p:
+        for _ in range(7):
+            work()
+            tp.step()
+    assert numbers(p.report) == [(0, 2, True), (1, 5, True)]
+    assert len(p.report.trace_paths) == 2
+    assert p.report.steps["start_ns"].is_sorted()
+
+
+def test_memory_is_in_the_report_when_asked_for() -> None:
+    with tp.profile(profile_memory=True, record_shapes=True) as p:
+        work()
+    assert p.report.memory["delta_bytes"].sum() is not None
+    assert p.report.memory.height > 0
+    assert p.report.trace.meta.has_shapes
+
+
+def test_the_blocks_exception_goes_on_and_what_was_recorded_is_there() -> None:
+    p = tp.profile()
+
+    def fail() -> None:
+        with p:
+            work()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert "aten::addmm" in p.report.ops["name"].to_list()
+    with tp.profile() as after:
+        work()
+    assert after.report.ops.height > 0
+
+
+def test_names_that_torch_cannot_write_arrive_as_they_are() -> None:
+    names = ['say "hi"', "back\\slash", "naïve ☃", "tab\there"]
+    with tp.profile() as p:
+        for name in names:
+            with torch.profiler.record_function(name):
+                work()
+    assert set(names) <= set(p.report.ops["name"].to_list())
+
+
+def test_profilers_cannot_be_nested_and_the_outer_one_survives() -> None:
+    with tp.profile() as outer:
+        with pytest.raises(ProfilerBusyError, match="cannot be nested"), tp.profile():
+            pass
+        work()
+    assert outer.report.ops.height > 0
+
+
+def test_a_report_asked_for_too_early_says_when_it_is_ready() -> None:
+    p = tp.profile()
+    with pytest.raises(CaptureError, match="when the `with` block has ended"):
+        _ = p.report
+    with pytest.raises(CaptureError, match="inside `with"):
+        p.steps([1])
+    with p:
+        pass
+    with pytest.raises(CaptureError, match="used once"):
+        p.__enter__()
+
+
+def test_step_and_steps_outside_a_recording_do_nothing() -> None:
+    tp.step()
+    assert list(tp.steps("abc")) == ["a", "b", "c"]
+
+
+def test_the_last_report_is_kept() -> None:
+    with tp.profile() as p:
+        work()
+    assert tp.last is p.report
+
+
+def test_raw_files_live_as_long_as_the_report_unless_a_folder_was_named(tmp_path: Path) -> None:
+    with tp.profile() as p:
+        work()
+    (path,) = p.report.trace_paths
+    assert path.exists()
+    with tp.profile(folder=tmp_path) as kept:
+        work()
+    (other,) = kept.report.trace_paths
+    del p, kept
+    with tp.profile() as _:
+        pass
+    gc.collect()
+    assert not path.exists()
+    assert other.exists()
+
+
+def test_wrong_values_are_refused_before_anything_runs() -> None:
+    with pytest.raises(OptionsError, match="--active must be at least 1"):
+        tp.profile(active=0)
+
+
+def test_importing_the_package_loads_neither_torch_nor_ipython() -> None:
+    code = "import sys, torchprof_magic; print(sorted({'torch', 'IPython', 'polars', 'numpy'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import json
+import re
+import struct
+from pathlib import Path
+
+import polars as pl
+import pytest
+from support import allocation, annotation, kernel, launch, make_trace, span
+
+import torchprof_magic
+from torchprof_magic.errors import TorchProfError
+from torchprof_magic.figures import to_png
+from torchprof_magic.report import Report
+from torchprof_magic.views import VIEWS
+from torchprof_magic.wire import EMBEDDED_BYTES, MAX_SERIES_ROWS, encode, pack
+
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+
+
+def report() -> Report:
+    return Report(
+        make_trace(
+            annotation("ProfilerStep#2", 0, 100),
+            span("aten::mm", 5, 60),
+            launch(10, 2, correlation=1),
+            kernel("gemm", 20, 70, correlation=1),
+            span(HOSTILE, 70, 5),
+            allocation(12, 512, 512),
+        )
+    )
+
+
+def test_every_view_has_a_header_and_its_columns_lie_where_the_header_says() -> None:
+    page = report().page
+    header = json.loads(page.header)
+    assert [view["name"] for view in header["views"]] == [view.name for view in VIEWS]
+    for view in header["views"]:
+        data = page.data[view["offset"] : view["offset"] + view["length"]]
+        if view["rows"] == 0:
+            assert view["empty"]
+            continue
+        assert view["offset"] % 8 == 0
+        frame = pl.read_ipc_stream(io.BytesIO(data))
+        assert frame.height == view["rows"]
+        assert {column["name"] for column in view["columns"]} <= set(frame.columns)
+        assert all(f"total_{weight['name']}" in frame.columns for weight in view["weights"])
+
+
+def test_times_go_to_the_page_as_float64_and_names_as_dictionaries() -> None:
+    frame = pl.read_ipc_stream(io.BytesIO(encode(report().shapes["ops"])))
+    assert frame.schema["self_cpu_ns"] == pl.Float64
+    assert isinstance(frame.schema["name"], pl.Categorical)
+    assert dict(frame.select(pl.col("name").cast(pl.String), "self_cpu_ns").rows())["aten::mm"] == 60_000
+
+
+def test_what_is_too_large_for_the_first_message_is_pulled_and_nothing_is_in_a_file() -> None:
+    big = report().shapes["memory"]
+    rows = EMBEDDED_BYTES // 40
+    ops = report().shapes["ops"]
+    wide = pl.concat([ops.frame] * (rows // ops.frame.height + 1))
+    shapes = {"memory": big, "ops": type(ops)(frame=wide, columns=ops.columns)}  # type: ignore[call-arg, union-attr]
+    packed = pack(shapes)
+    assert packed.places["ops"][0] == -1
+    assert len(packed.pulled["ops"]) == packed.places["ops"][1] > EMBEDDED_BYTES
+    assert not pack(shapes, embed_all=True).pulled
+
+
+def test_a_long_series_is_thinned_without_losing_its_peak() -> None:
+    trace = make_trace(
+        *[allocation(at, 1, 10**9 if at == 70_001 else at) for at in range(3 * MAX_SERIES_ROWS + 20_000)]
+    )
+    frame = pl.read_ipc_stream(io.BytesIO(encode(Report(trace).shapes["memory"])))
+    assert frame.height <= MAX_SERIES_ROWS
+    assert frame["allocated_bytes"].max() == 10**9
+    assert frame["time_ns"].is_sorted()
+
+
+def test_the_html_file_holds_the_report_and_no_name_can_leave_its_text(tmp_path: Path) -> None:
+    text = report().to_html(tmp_path / "report.html").read_text()
+    assert HOSTILE not in text
+    assert "connect-src" not in text
+    assert "default-src 'none'" in text
+    assert not re.search(r"""(src|href)\s*=\s*["']?https?:""", text)
+    (data,) = re.findall(r'id="data">([^<]*)<', text)
+    (header,) = re.findall(r'id="header">(.*?)</script>', text)
+    views = {view["name"]: view for view in json.loads(header)["views"]}
+    raw = gzip.decompress(base64.b64decode(data))
+    ops = pl.read_ipc_stream(io.BytesIO(raw[views["ops"]["offset"] :][: views["ops"]["length"]]))
+    assert HOSTILE in ops["name"].cast(pl.String).to_list()
+
+
+def test_the_html_file_says_why_it_could_not_be_written(tmp_path: Path) -> None:
+    with pytest.raises(TorchProfError, match=r"could not be written.*choose another path"):
+        report().to_html(tmp_path / "no" / "such" / "folder.html")
+
+
+def test_the_summary_holds_verdict_steps_ops_and_peak() -> None:
+    text = report().summary()
+    for part in ("step 2 recorded", "Compute-bound", "Mean step 100 µs", "aten::mm", "peak 512 B", "70 µs in 1 call)"):
+        assert part in text
+    facts = json.loads(report().summary("json"))
+    assert facts["verdict"]["title"] == "Compute-bound"
+    assert facts["ops"][0]["name"] == "aten::mm"
+
+
+def test_an_unknown_summary_or_figure_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="'text' or 'json'"):
+        report().summary("xml")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="choose from steps, ops, flame, memory"):
+        report().figure("pie")
+    with pytest.raises(ValueError, match="Memory was not recorded"):
+        Report(make_trace(span("a", 0, 1))).figure("memory")
+
+
+@pytest.mark.parametrize("view", ["steps", "ops", "flame", "memory"])
+def test_figures_are_drawn_to_size(view: str) -> None:
+    png = to_png(report().figure(view))
+    width, height = struct.unpack(">II", png[16:24])
+    assert png.startswith(b"\x89PNG")
+    assert (width, height) > (400, 50)
+
+
+def test_frames_have_the_names_that_the_documentation_promises() -> None:
+    found = report()
+    assert found.ops.columns[:5] == ["name", "kind", "phase", "calls", "self_cpu_ns"]
+    assert found.kernels["name"].to_list() == ["gemm"]
+    assert found.steps["device_busy_ns"].to_list() == [70_000]
+    assert found.memory["delta_bytes"].to_list() == [512]
+    assert found.problems == []
+
+
+def test_a_report_of_nothing_is_still_a_report() -> None:
+    empty = Report(make_trace())
+    assert "Nothing recorded" in empty.summary()
+    assert json.loads(empty.page.header)["verdict"]["title"] == "Nothing recorded"
+
+
+def test_the_public_names_are_exactly_those_listed() -> None:
+    assert torchprof_magic.__all__ == ["Report", "__version__", "last", "load", "profile", "step", "steps"]
+    for name in torchprof_magic.__all__:
+        getattr(torchprof_magic, name)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        torchprof_magic.nonsense  # noqa: B018
