@@ -39,6 +39,7 @@ class Report:
         self.trace = trace
         self.run_id = run_id or uuid.uuid4().hex[:12]
         self._trace_paths = trace_paths
+        self._shapes: dict[str, Shape] = {}
 
     @property
     def ops(self) -> pl.DataFrame:
@@ -98,7 +99,7 @@ class Report:
             return self._json_summary()
         if format != "text":
             raise ValueError(f"summary format must be 'text' or 'json' (got {format!r})")
-        steps, ops, memory = self._table("steps"), self._table("ops"), self.shapes["memory"]
+        steps, ops, memory = self._table("steps"), self._table("ops"), self.shape("memory")
         assert isinstance(memory, Series)
         events = self.trace.events.height
         return text_summary(self.trace.meta, self.verdict, ops, steps, memory, self.problems, events)
@@ -110,7 +111,7 @@ class Report:
         """
         if view not in FIGURES:
             raise ValueError(f"no figure of {view!r}; choose from {', '.join(FIGURES)}")
-        shape = self.shapes[view]
+        shape = self.shape(view)
         if shape.frame.height == 0:
             raise ValueError(next(known.empty for known in VIEWS if known.name == view))
         return FIGURES[view](shape)
@@ -128,10 +129,17 @@ class Report:
 
         return ReportWidget(self)
 
-    @cached_property
+    @property
     def shapes(self) -> Mapping[str, Shape]:
         """Every view's shape by name."""
-        return {view.name: view.build(self.trace) for view in VIEWS}
+        return {view.name: self.shape(view.name) for view in VIEWS}
+
+    def shape(self, name: str) -> Shape:
+        """Return what one view shows, computed once; raises ``KeyError`` for an unknown view."""
+        if name not in self._shapes:
+            build = {view.name: view.build for view in VIEWS}[name]
+            self._shapes[name] = build(self.trace)
+        return self._shapes[name]
 
     @cached_property
     def page(self) -> Page:
@@ -143,7 +151,7 @@ class Report:
         return find_verdict(self.trace)
 
     def _table(self, name: str) -> Table:
-        table = self.shapes[name]
+        table = self.shape(name)
         assert isinstance(table, Table)
         return table
 

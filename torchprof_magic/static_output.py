@@ -36,7 +36,7 @@ def static_html(report: Report) -> str:
         f"<small>{_text(machine_sentence(meta, report.trace.events.height))}</small></p>",
         *(_problem_lines(report)),
         _ops_rows(report),
-        *(_image(report, view) for view in _SHOWN_FIGURES if report.shapes[view].frame.height),
+        *(_image(report, view) for view in _SHOWN_FIGURES if report.shape(view).frame.height),
         "</details>",
     ]
     return "".join(parts)
@@ -57,7 +57,7 @@ def _problem_lines(report: Report) -> list[str]:
 
 
 def _ops_rows(report: Report) -> str:
-    table = report.shapes["ops"]
+    table = report.shape("ops")
     columns = [column for column in table.columns if not column.is_minor and column.unit in _FORMAT]  # type: ignore[union-attr]
     heads = "".join(f"<th {_CELL}>{_text(column.title)}</th>" for column in columns)
     rows = "".join(_op_row(row, columns) for row in report.ops.head(TOP_ROWS).to_dicts())

@@ -92,7 +92,7 @@ def _top_ops(trace: Trace) -> list[_Fact]:
 
 
 def _share(row: dict[str, float], by: str, whole: float) -> str:
-    return f"{row[by] / whole * 100:.1f} % · {counted(row['calls'], 'call')}"
+    return f"{row[by] / whole * 100:.1f} % · {counted(int(row['calls']), 'call')}"
 
 
 def _memory(trace: Trace) -> list[_Fact]:

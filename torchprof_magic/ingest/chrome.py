@@ -97,7 +97,7 @@ def _read_part(data: bytes, cycle: int) -> _Part:
 
 
 def _decode(data: bytes) -> ChromeTrace:
-    if not data.strip():
+    if not data or data.isspace():
         raise IngestError("the file is empty; the program that wrote it may have been stopped")
     try:
         with _without_gc():

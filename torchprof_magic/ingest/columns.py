@@ -34,7 +34,12 @@ def integers(values: Sequence[object], dtype: type[pl.DataType] = pl.Int64) -> p
 
 
 def labels(values: Sequence[object]) -> pl.Series:
-    """Return pids, tids and names as text; ``25738`` and ``"25738"`` are the same label."""
+    """Return pids, tids and names as text, empty where absent; ``25738`` and ``"25738"`` are the same label."""
+    for dtype in (pl.String, pl.Int64):  # nearly every file writes one of the two throughout
+        try:
+            return pl.Series(values, dtype=dtype).cast(pl.String).fill_null("")
+        except (TypeError, OverflowError, pl.exceptions.PolarsError):
+            continue
     return pl.Series(["" if value is None else str(value) for value in values], dtype=pl.String)
 
 

@@ -40,7 +40,7 @@ def unpack(data: bytes, label: str) -> bytes:
             data = igzip.decompress(data)  # type: ignore[no-untyped-call]
         except (OSError, EOFError, zlib.error, ValueError) as exc:
             raise IngestError(f"{label}: the gzip data is damaged or cut off ({exc}); copy the file again") from exc
-    if not data.strip():
+    if not data or data.isspace():
         raise IngestError(f"{label}: the file is empty; the program that wrote it may have been stopped")
     for beginning, what in _KNOWN_BEGINNINGS:
         if data.startswith(beginning):

@@ -1,0 +1,57 @@
+"""Write docs/definitions.md from the columns themselves, so that page, tooltip and documentation say the same."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from torchprof_magic.analysis import averages, kernels, memory, notes, ops, steps
+from torchprof_magic.analysis.phases import PHASES
+from torchprof_magic.shapes import Column
+
+TARGET = Path(__file__).parents[1] / "docs" / "definitions.md"
+SECTIONS: tuple[tuple[str, str, tuple[Column, ...]], ...] = (
+    ("`report.ops`", "One row per op or annotation, summed over the recorded steps.", ops.COLUMNS),
+    ("`report.steps`", "One row per recorded step.", steps.COLUMNS),
+    ("`report.kernels`", "One row per kernel, copy or fill.", kernels.COLUMNS),
+    ("Memory over time", "One row per change, per device.", memory.BANDS),
+    ("Notes", "One row per kind of oddity.", notes.COLUMNS),
+    ("`report.key_averages()`", "torch's own definitions, to check against its table.", averages.COLUMNS),
+)
+HEAD = f"""# What every number means
+
+The texts below are the ones that the column headers show. Times are int64 ns from the start of the run in Python;
+sizes are bytes, written in decimal units (1 kB = 1000 B). A ratio is between 0 and 1 and shown as a percentage.
+
+**Nesting.** An op lies inside another when its interval lies inside the other's on the same thread. Ops and annotations
+are nested among themselves, as torch nests them; Python frames and runtime calls do not cut into an op's self time.
+An event that only partly overlaps another is not inside it and is counted in the notes.
+
+**Device time.** A kernel belongs to the innermost op around the runtime call that launched it, found by the correlation
+number of the call. One call can launch many kernels. Device events without a launch in the file were queued before the
+recording; they belong to no op and are counted in the notes.
+
+**Phases.** {", ".join(PHASES)}: the nearest event at or around an op whose name says so decides. Autograd's nodes,
+`aten::*_backward` and annotations with the word backward are backward; `Optimizer.step` and `Optimizer.zero_grad` are
+optimizer; collectives are communication; `enumerate(DataLoader)` is data; other ops are forward. In a step's split the
+time in which threads overlap goes to the first of communication, optimizer, backward, data, forward; what none of them
+covers is other, so the parts add up to the step exactly.
+
+**Busy and sum.** Busy time is the union over all streams of a device: time in which at least one kernel, copy or fill
+ran. Summed time adds streams up and can exceed it.
+"""
+
+
+def definitions() -> str:
+    """Return the whole page as Markdown."""
+    parts = [HEAD]
+    for title, text, columns in SECTIONS:
+        parts.append(f"## {title}\n\n{text}\n\n| column | title | unit | definition |\n|---|---|---|---|\n")
+        parts += [f"| `{c.name}` | {c.title} | {c.unit} | {c.definition} |\n" for c in columns]
+        parts.append("\n")
+    return "".join(parts).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    TARGET.write_text(definitions(), encoding="utf-8")
+    sys.exit(0)
