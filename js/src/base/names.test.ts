@@ -32,3 +32,15 @@ describe("shortenName", () => {
 it("cuts between whole characters, not inside one", () => {
   expect(cutMiddle("😀😀😀😀😀", 4)).toBe("😀😀…😀");
 });
+
+it("drops the folders of a Python frame first, then its file", () => {
+  const frame = "torch/nn/modules/module.py(1782): _call_impl";
+  expect(shortenName(frame, 40)).toBe("module.py(1782): _call_impl");
+  expect(shortenName(frame, 12)).toBe("_call_impl");
+});
+
+it("keeps both ends of a built-in function's name", () => {
+  expect(shortenName("<built-in method run_backward of x object>", 21)).toBe(
+    "<built-in me…x object>",
+  );
+});

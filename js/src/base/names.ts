@@ -44,7 +44,8 @@ function formsOf(name: string): readonly string[] {
 }
 
 function isTemplated(name: string): boolean {
-  return name.includes("<") && name.includes(">");
+  // "<built-in method run_backward of ...>" is Python's, and all of it is in the brackets.
+  return name.indexOf("<") > 0 && name.includes(">");
 }
 
 /** `name` in at most `room` characters: folders or template arguments go first, then the middle is cut. */

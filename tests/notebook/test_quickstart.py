@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+SOURCE = Path(__file__).parents[2] / "notebooks" / "quickstart.ipynb"
+
+
+@pytest.mark.slow
+def test_the_quickstart_runs_and_acting_on_its_reports_makes_training_faster(tmp_path: Path) -> None:
+    notebook = nbformat.read(SOURCE, as_version=4)
+    NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    reports = [output for output in outputs if "data-tp-static" in output.get("data", {}).get("text/html", "")]
+    verdicts = [re.search(r"<p><b>(.*?)\.</b>", report["data"]["text/html"]).group(1) for report in reports]  # type: ignore[union-attr]
+    assert verdicts[0] == "Data-bound"
+    assert len(verdicts) == 3
+    (gain,) = re.findall(r"([\d.]+) times as fast", "".join(output.get("text", "") for output in outputs))
+    assert float(gain) > 1.3
+    assert (tmp_path / "quickstart.html").stat().st_size > 50_000
+
+
+def test_the_committed_notebook_has_no_outputs() -> None:
+    notebook = nbformat.read(SOURCE, as_version=4)
+    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in notebook.cells)
