@@ -41,6 +41,6 @@ it("drops the folders of a Python frame first, then its file", () => {
 
 it("keeps both ends of a built-in function's name", () => {
   expect(shortenName("<built-in method run_backward of x object>", 21)).toBe(
-    "<built-in me…x object>",
+    "<built-in me… object>",
   );
 });
