@@ -1,0 +1,198 @@
+"""A real JupyterLab and a real Chromium, and nothing of the user's own set-up in either."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+# Without these Chromium looks up its vendor's hosts at every start.
+CHROMIUM_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+PRIVATE_FOLDERS = (
+    "JUPYTER_CONFIG_DIR",
+    "JUPYTER_DATA_DIR",
+    "JUPYTER_RUNTIME_DIR",
+    "IPYTHONDIR",
+    "JUPYTERLAB_SETTINGS_DIR",
+    "JUPYTERLAB_WORKSPACES_DIR",
+)
+KERNEL_IS_IDLE = """() => {
+  const panel = window.jupyterapp?.shell.currentWidget;
+  const session = panel?.context?.sessionContext;
+  const kernel = session?.session?.kernel;
+  return Boolean(session?.isReady && kernel?.connectionStatus === 'connected' && kernel.status === 'idle');
+}"""
+START_S = 60
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Yield the system's Chromium; the test is skipped where there is none."""
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    if path is None:
+        pytest.skip("no Chromium on this machine: install it from the system's packages, or set CHROMIUM")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM_FLAGS)
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def jupyterlab(root: Path, theme: str = "light") -> Iterator[str]:
+    """Yield the address of a JupyterLab that serves ``root``; it is gone afterwards, whatever happens."""
+    with tempfile.TemporaryDirectory(prefix="lab-") as private:
+        env = dict(os.environ)
+        for name in PRIVATE_FOLDERS:
+            folder = Path(private) / name.lower()
+            folder.mkdir()
+            env[name] = str(folder)
+        settings = Path(env["JUPYTERLAB_SETTINGS_DIR"]) / "@jupyterlab" / "apputils-extension"
+        settings.mkdir(parents=True)
+        look = {"theme": "JupyterLab Dark" if theme == "dark" else "JupyterLab Light"}
+        (settings / "themes.jupyterlab-settings").write_text(json.dumps(look))
+        (settings / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}')
+        port = _free_port()
+        log = Path(private) / "server.log"
+        with log.open("wb") as sink:
+            server = subprocess.Popen(
+                _server_command(root, port), env=env, stdout=sink, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        try:
+            address = f"http://127.0.0.1:{port}"
+            _wait_for(f"{address}/api", server, log)
+            yield address
+        finally:
+            os.killpg(server.pid, signal.SIGTERM)
+            try:
+                server.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                os.killpg(server.pid, signal.SIGKILL)
+
+
+def _server_command(root: Path, port: int) -> list[str]:
+    options = {
+        "ServerApp.ip": "127.0.0.1",
+        "ServerApp.port": str(port),
+        "ServerApp.port_retries": "0",
+        "IdentityProvider.token": "",
+        "ServerApp.password": "",
+        "ServerApp.disable_check_xsrf": "True",
+        "ServerApp.root_dir": str(root),
+        "LabApp.news_url": "",
+        "LabApp.check_for_updates_class": "jupyterlab.NeverCheckForUpdate",
+        "LabApp.expose_app_in_browser": "True",
+        "LabApp.extension_manager": "readonly",
+    }
+    flags = [f"--{name}={value}" for name, value in options.items()]
+    return [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", *flags]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_for(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    end = time.monotonic() + START_S
+    while time.monotonic() < end:
+        if server.poll() is not None:
+            break
+        try:
+            with urllib.request.urlopen(address, timeout=2):  # noqa: S310 - our own server
+                return
+        except OSError:
+            time.sleep(0.2)
+    pytest.fail(f"JupyterLab did not start:\n{log.read_text()[-2000:]}")
+
+
+def write_notebook(path: Path, *cells: str) -> Path:
+    """Write a notebook with these code cells."""
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(source) for source in cells], metadata={"kernelspec": kernel}
+    )
+    nbformat.write(notebook, path)
+    return path
+
+
+class Lab:
+    """One notebook, open in JupyterLab."""
+
+    def __init__(self, page: Page, address: str, notebook: Path) -> None:
+        self.page = page
+        self.requests: list[str] = []
+        self.errors: list[str] = []
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.goto(f"{address}/lab/tree/{notebook.name}")
+        page.wait_for_selector(".jp-Notebook", timeout=START_S * 1000)
+        self.wait_until_idle()
+        self.command("application:toggle-left-area")
+
+    def command(self, name: str) -> None:
+        """Run a command of JupyterLab without waiting for its promise, which may never settle."""
+        self.page.evaluate(f"() => {{ void jupyterapp.commands.execute('{name}') }}")
+
+    def wait_until_idle(self) -> None:
+        """Wait until the kernel has nothing left to do."""
+        self.page.wait_for_function(KERNEL_IS_IDLE, timeout=START_S * 1000)
+
+    def run_all(self) -> None:
+        """Run every cell, and wait for the last one that will run."""
+        self.command("notebook:run-all-cells")
+        waiting = "() => [...document.querySelectorAll('.jp-InputPrompt')].some((one) => one.innerText.includes('*'))"
+        self.page.wait_for_function(f"() => !({waiting})() && ({KERNEL_IS_IDLE})()", timeout=120_000)
+
+    def report(self, index: int = 0) -> Any:
+        """Return one live report, scrolled into view."""
+        found = self.page.locator('.tp-report[data-tp-ready="true"]').nth(index)
+        found.wait_for(timeout=START_S * 1000)
+        found.scroll_into_view_if_needed()
+        return found
+
+    def state(self) -> Any:
+        """Return what keys could have changed: how many cells there are, which is active, and their text."""
+        return self.page.evaluate(
+            "() => { const book = jupyterapp.shell.currentWidget.content;"
+            " return [book.widgets.length, book.activeCellIndex, book.mode, "
+            "book.widgets.map((cell) => cell.model.sharedModel.getSource())]; }"
+        )
+
+
+def screenshot(target: Any, name: str) -> None:
+    """Keep a picture for a person to look at; no test compares pixels."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    target.screenshot(path=str(SCREENSHOTS / f"{name}.png"))
+
+
+def open_tab(report: Any, name: str) -> None:
+    """Show one view of a report."""
+    report.locator(f'[data-tp-tab="{name}"]').click()
+    report.page.wait_for_function(
+        "([root, name]) => root.dataset.tpView === name", arg=[report.element_handle(), name], timeout=10_000
+    )

@@ -1,0 +1,101 @@
+"""The HTML file and the static copy: opened from disk, offline, full of hostile names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from driver import chromium, open_tab, screenshot
+from playwright.sync_api import Browser, Page, expect
+from torch.profiler import record_function
+
+import torchprof_magic as tp
+from torchprof_magic.static_output import static_html
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+HOSTILE = (
+    "<img src=x onerror=window.__pwned=1>",
+    "</script><script>window.__pwned=1</script>",
+    "__proto__",
+    "constructor",
+    'a "quoted" name',
+    "right\u202eto left",
+    "javascript:window.__pwned=1",
+)
+
+
+@pytest.fixture(scope="module")
+def report() -> tp.Report:
+    model = torch.nn.Linear(16, 16)
+    with tp.profile(profile_memory=True) as p:
+        for _ in tp.steps(range(6)):
+            for name in HOSTILE:
+                with record_function(name):
+                    model(torch.randn(8, 16)).sum().backward()
+    return p.report
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1100, "height": 760}, offline=True)
+    yield context.new_page()
+    context.close()
+
+
+def test_the_file_works_from_disk_without_a_network(report: tp.Report, page: Page, tmp_path: Path) -> None:
+    complaints: list[str] = []
+    requests: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(report.to_html(tmp_path / "report.html").as_uri())
+    shown = page.locator('.tp-report[data-tp-ready="true"]')
+    shown.wait_for()
+    for view in ("overview", "ops", "flame", "memory", "kernels", "steps", "notes"):
+        open_tab(shown, view)
+        screenshot(page, f"file-{view}")
+    open_tab(shown, "ops")
+    shown.locator('[data-tp-column="calls"]').click()
+    expect(shown.locator("[data-tp-rows-shown]")).to_have_attribute("data-tp-rows-shown", str(report.ops.height))
+    assert complaints == []
+    assert [url for url in requests if not url.startswith(("file:", "blob:"))] == []
+
+
+def test_hostile_names_are_text_in_the_file(report: tp.Report, page: Page, tmp_path: Path) -> None:
+    assert set(HOSTILE) <= set(report.ops["name"])
+    page.goto(report.to_html(tmp_path / "report.html").as_uri())
+    shown = page.locator('.tp-report[data-tp-ready="true"]')
+    shown.wait_for()
+    open_tab(shown, "ops")
+    for name in HOSTILE:
+        shown.locator(".tp-search:visible").fill(name)
+        expect(shown.locator("[data-tp-row]").first).to_be_visible()
+        shown.locator("[data-tp-row]").first.click()
+        shown.get_by_role("button", name="Find in flame graph").click()
+        expect(shown.locator("canvas[data-tp-zoom]")).to_have_attribute("data-tp-selected", name)
+        open_tab(shown, "ops")
+    assert page.evaluate("window.__pwned") is None
+    assert page.evaluate("Object.keys(Object.prototype).length") == 0
+    assert page.locator("main img").count() == 0
+
+
+def test_hostile_names_are_text_in_the_static_copy(report: tp.Report, page: Page, tmp_path: Path) -> None:
+    file = tmp_path / "static.html"
+    file.write_text(f"<!DOCTYPE html><meta charset=utf-8>{static_html(report)}", encoding="utf-8")
+    page.goto(file.as_uri())
+    assert page.evaluate("window.__pwned") is None
+    assert page.locator("script").count() == 0
+    assert all(
+        src.startswith("data:image/png") for src in page.eval_on_selector_all("img", "all => all.map(i => i.src)")
+    )
+    expect(page.locator("details")).to_contain_text("Op")
+    screenshot(page, "static-copy")

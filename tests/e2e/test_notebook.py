@@ -1,0 +1,213 @@
+"""What a user sees and does in a real JupyterLab."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from driver import Lab, chromium, jupyterlab, open_tab, screenshot, write_notebook
+from playwright.sync_api import Browser, expect
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+SETUP = """\
+%load_ext torchprof_magic
+import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64))
+optimizer = torch.optim.AdamW(model.parameters())"""
+TRAIN = """\
+%%torchprof --memory -o run
+for batch in torch.randn(8, 32, 64):
+    loss = model(batch).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print("after the loop")
+6 * 7"""
+ORDER = "print('BY_CALLS', run.ops.sort('calls', descending=True)['calls'][0], run.ops.height)"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def lab(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    root = tmp_path_factory.mktemp("lab")
+    notebook = write_notebook(root / "train.ipynb", SETUP, TRAIN, ORDER)
+    with jupyterlab(root) as address:
+        page = browser.new_page(viewport={"width": 1280, "height": 1000})
+        opened = Lab(page, address, notebook)
+        opened.run_all()
+        yield opened
+        page.close()
+
+
+def grid(report: Any) -> Any:
+    return report.locator("[data-tp-rows-shown]")
+
+
+def flame(report: Any) -> Any:
+    return report.locator("canvas[data-tp-zoom]")
+
+
+def box(report: Any, across: float, row: int) -> tuple[float, float]:
+    """Return a point in the flame graph: a share of its width, and the middle of a row of 19 px."""
+    area = flame(report).bounding_box()
+    return area["x"] + area["width"] * across, area["y"] + 19 * row + 9
+
+
+def test_the_cell_keeps_its_value_and_its_prints_beside_the_live_report(lab: Lab) -> None:
+    cell = lab.page.locator(".jp-Cell").nth(1)
+    expect(cell).to_contain_text("after the loop")
+    expect(cell.locator(".jp-OutputArea-executeResult")).to_contain_text("42")
+    report = lab.report()
+    expect(report).to_contain_text("steps 2–4 recorded, stepped by line 2")
+    expect(report).to_contain_text("for batch in torch.randn(8, 32, 64):")
+    screenshot(lab.page, "lab-light")
+
+
+def test_the_live_report_hides_its_static_copy(lab: Lab) -> None:
+    lab.report()
+    static = lab.page.locator("[data-tp-static]")
+    assert static.count() == 1
+    expect(static).to_be_hidden()
+
+
+def test_the_table_sorts_and_searches(lab: Lab) -> None:
+    report = lab.report()
+    open_tab(report, "ops")
+    most_calls, ops = lab.page.locator(".jp-Cell").nth(2).inner_text().split("BY_CALLS ")[-1].split()[:2]
+    expect(grid(report)).to_have_attribute("data-tp-rows-shown", ops)
+    report.locator('[data-tp-column="calls"]').click()
+    expect(report.locator("[data-tp-row]").first).to_contain_text(most_calls)
+    search = report.locator(".tp-search:visible")
+    search.fill("addmm")
+    expect(grid(report)).not_to_have_attribute("data-tp-rows-shown", ops)
+    for row in report.locator("[data-tp-row]").all_inner_texts():
+        assert "addmm" in row.lower()
+    search.fill("no such op")
+    expect(grid(report)).to_have_attribute("data-tp-rows-shown", "0")
+    search.fill("")
+    expect(grid(report)).to_have_attribute("data-tp-rows-shown", ops)
+    screenshot(report, "ops-light")
+
+
+def test_the_flame_graph_zooms_searches_and_comes_back(lab: Lab) -> None:
+    report = lab.report()
+    open_tab(report, "flame")
+    expect(flame(report)).to_have_attribute("data-tp-focus", "all")
+    lab.page.mouse.dblclick(*box(report, 0.2, 2))
+    expect(flame(report)).not_to_have_attribute("data-tp-focus", "all")
+    lab.page.keyboard.press("Escape")
+    expect(flame(report)).to_have_attribute("data-tp-focus", "all")
+    lab.page.mouse.move(*box(report, 0.5, 2))
+    for _ in range(3):
+        lab.page.keyboard.press("w")
+    expect(flame(report)).not_to_have_attribute("data-tp-zoom", "1.00")
+    lab.page.keyboard.press("Escape")
+    search = report.locator(".tp-search:visible")
+    search.fill("addmm")
+    expect(flame(report)).not_to_have_attribute("data-tp-matches", "0")
+    expect(report).to_contain_text("match")
+    screenshot(report, "flame-search-light")
+    search.fill("")
+
+
+def test_an_op_is_followed_from_the_table_to_the_flame_graph_and_back(lab: Lab) -> None:
+    report = lab.report()
+    open_tab(report, "ops")
+    report.locator(".tp-search:visible").fill("aten::addmm")
+    report.locator("[data-tp-row]").first.click()
+    report.get_by_role("button", name="Find in flame graph").click()
+    expect(flame(report)).to_have_attribute("data-tp-selected", "aten::addmm")
+    expect(report).to_have_attribute("data-tp-view", "flame")
+    report.get_by_role("button", name="Show in table").click()
+    expect(report).to_have_attribute("data-tp-view", "ops")
+    expect(report.locator('[data-tp-row][aria-selected="true"]')).to_contain_text("aten::addmm")
+    report.locator(".tp-search:visible").fill("")
+
+
+def test_memory_is_drawn(lab: Lab) -> None:
+    report = lab.report()
+    open_tab(report, "memory")
+    drawn = report.locator("[data-tp-points]")
+    assert int(drawn.get_attribute("data-tp-points")) > 20
+    expect(report).to_contain_text("peak")
+    screenshot(report, "memory-light")
+
+
+@pytest.mark.parametrize("view", ["flame", "ops"])
+def test_no_key_reaches_the_notebook(lab: Lab, view: str) -> None:
+    report = lab.report()
+    open_tab(report, view)
+    if view == "flame":
+        lab.page.mouse.click(*box(report, 0.3, 1))
+    else:
+        report.locator("[data-tp-row]").nth(1).click()
+    before = lab.state()
+    for key in ("b", "a", "d", "d", "x", "Enter", "ArrowDown", "ArrowUp", "w", "s", "m", "1"):
+        lab.page.keyboard.press(key)
+    assert lab.state()[0] == before[0]
+    assert lab.state()[3] == before[3]
+
+
+def test_a_narrow_notebook_overflows_nowhere(lab: Lab) -> None:
+    report = lab.report()
+    lab.page.set_viewport_size({"width": 700, "height": 1000})
+    try:
+        for view in ("overview", "ops", "flame", "memory"):
+            open_tab(report, view)
+            width, content = report.evaluate("(root) => [root.clientWidth, root.scrollWidth]")
+            assert content <= width, view
+            screenshot(report, f"{view}-700")
+    finally:
+        lab.page.set_viewport_size({"width": 1280, "height": 1000})
+
+
+def test_the_report_follows_the_hosts_theme(lab: Lab) -> None:
+    report = lab.report()
+    expect(report).to_have_attribute("data-tp-theme", "light")
+    lab.page.evaluate(
+        "() => { void jupyterapp.commands.execute('apputils:change-theme', { theme: 'JupyterLab Dark' }) }"
+    )
+    expect(report).to_have_attribute("data-tp-theme", "dark")
+    for view in ("overview", "flame", "ops"):
+        open_tab(report, view)
+        screenshot(report, f"{view}-dark")
+    screenshot(lab.page, "lab-dark")
+    lab.page.evaluate(
+        "() => { void jupyterapp.commands.execute('apputils:change-theme', { theme: 'JupyterLab Light' }) }"
+    )
+    expect(report).to_have_attribute("data-tp-theme", "light")
+
+
+def test_the_export_is_an_interactive_file(lab: Lab, tmp_path: Path) -> None:
+    report = lab.report()
+    report.get_by_role("button", name="Export").click()
+    with lab.page.expect_download() as download:
+        lab.page.get_by_text("Interactive HTML file").click()
+    download.value.save_as(tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text().startswith("<!DOCTYPE html>")
+
+
+def test_nothing_left_the_machine_and_nothing_failed_on_the_page(lab: Lab) -> None:
+    lab.report()
+    strangers = [url for url in lab.requests if not url.startswith(("http://127.0.0.1:", "blob:", "data:"))]
+    assert lab.requests
+    assert strangers == []
+    assert lab.errors == []
+
+
+def test_after_a_kernel_restart_the_view_still_works(lab: Lab) -> None:
+    report = lab.report()
+    lab.page.evaluate("() => { void jupyterapp.shell.currentWidget.context.sessionContext.session.kernel.restart() }")
+    lab.wait_until_idle()
+    open_tab(report, "ops")
+    report.locator('[data-tp-column="calls"]').click()
+    expect(grid(report)).not_to_have_attribute("data-tp-rows-shown", "0")
