@@ -48,7 +48,8 @@ def _text(text: str) -> str:
 
 def _span(span: Span) -> str:
     tag = {"strong": "b", "code": "code"}.get(span.style)
-    return f"<{tag}>{_text(span.text)}</{tag}>" if tag else _text(span.text)
+    # A name with right-to-left marks must not turn the sentence around it.
+    return f"<{tag}><bdi>{_text(span.text)}</bdi></{tag}>" if tag else _text(span.text)
 
 
 def _problem_lines(report: Report) -> list[str]:

@@ -82,6 +82,7 @@ COLUMNS = (
         title="Self CPU memory",
         unit="bytes",
         definition="Host memory allocated minus freed by the op itself, on its own thread.",
+        is_minor=True,
     ),
     Column(
         name="self_device_bytes",

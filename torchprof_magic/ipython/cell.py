@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     class CellSession(SteppedSession, Protocol):
         """What running a cell needs of a capture session."""
 
+        @property
+        def is_active(self) -> bool:
+            """True once it is open."""
+
         def open(self) -> None:
             """Check everything that can be checked before the cell runs."""
 
@@ -87,9 +91,12 @@ def compile_cell(shell: InteractiveShell, cell: str, *, step: str = "auto") -> C
 def run_cell(shell: InteractiveShell, compiled: CompiledCell, session: CellSession) -> object:
     """Run the cell under ``session`` and return the value of its last expression.
 
-    ``session`` is open. Whatever happens in the cell comes out unchanged, after ``session.recording`` was stored.
+    Whatever happens in the cell comes out unchanged, after ``session.recording`` was stored. A session that is not
+    open yet is opened first, and may refuse (ProfilerBusyError, CaptureError) before the cell has run.
     """
     __tracebackhide__ = True
+    if not session.is_active:
+        session.open()
     try:
         shell.user_ns[HELPER] = Stepper(session)
         if not compiled.plan.starts_late:

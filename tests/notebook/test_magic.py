@@ -1,0 +1,239 @@
+"""The magics in a real kernel, as any front end would drive it."""
+
+from __future__ import annotations
+
+import json
+import queue
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from jupyter_client.manager import start_new_kernel
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+TIMEOUT_S = 120
+FLAGS = (
+    "--wait", "--warmup", "--active", "--repeat", "--skip-first",
+    "--shapes", "--memory", "--stack", "--activities", "--step", "--out", "--display", "--quiet",
+)  # fmt: skip
+LOOP = "for i in range(8):\n    torch.ones(16).mul(2).sum()\n"
+
+
+class Kernel:
+    """Runs cells and collects what they put out."""
+
+    def __init__(self, manager: Any, client: Any) -> None:
+        self.manager = manager
+        self.client = client
+
+    def run(self, code: str, *, interrupt_at: str = "") -> Cell:
+        """Run one cell; the kernel is interrupted when its output holds ``interrupt_at``."""
+        message = self.client.execute(code, allow_stdin=False)
+        cell = Cell()
+        while True:
+            try:
+                got = self.client.get_iopub_msg(timeout=TIMEOUT_S)
+            except queue.Empty:
+                pytest.fail("the kernel said nothing for two minutes")
+            if got["parent_header"].get("msg_id") != message:
+                continue
+            if got["msg_type"] == "status" and got["content"]["execution_state"] == "idle":
+                break
+            cell.messages.append(got)
+            if interrupt_at and interrupt_at in cell.text:
+                interrupt_at = ""
+                self.manager.interrupt_kernel()
+        cell.reply = self.client.get_shell_msg(timeout=TIMEOUT_S)["content"]
+        return cell
+
+
+class Cell:
+    """What one cell put out."""
+
+    def __init__(self) -> None:
+        self.messages: list[Any] = []
+        self.reply: Any = {}
+
+    def of(self, kind: str) -> list[Any]:
+        return [message["content"] for message in self.messages if message["msg_type"] == kind]
+
+    @property
+    def text(self) -> str:
+        return "".join(content["text"] for content in self.of("stream"))
+
+    @property
+    def shown(self) -> list[dict[str, Any]]:
+        return [content["data"] for content in self.of("display_data")]
+
+    @property
+    def static(self) -> list[str]:
+        return [data["text/html"] for data in self.shown if "data-tp-static" in data.get("text/html", "")]
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[Kernel]:
+    manager, client = start_new_kernel(kernel_name="python3")
+    found = Kernel(manager, client)
+    assert found.run("%load_ext torchprof_magic\nimport torch").reply["status"] == "ok"
+    yield found
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
+def test_the_cells_value_prints_and_variables_are_its_own(kernel: Kernel) -> None:
+    cell = kernel.run(f"%%torchprof\nprint('before')\n{LOOP}answer = 41\nanswer + 1")
+    assert cell.reply["status"] == "ok"
+    assert [content["data"]["text/plain"] for content in cell.of("execute_result")] == ["42"]
+    assert cell.text == "before\n"
+    left = kernel.run("print(answer, [name for name in globals() if 'torchprof' in name.lower()])").text
+    assert left == "41 []\n"
+
+
+def test_a_live_view_and_a_static_copy_of_the_same_run_are_shown(kernel: Kernel) -> None:
+    cell = kernel.run(f"%%torchprof -o run\n{LOOP}")
+    views = [data for data in cell.shown if "torchprof report" in data.get("text/plain", "")]
+    assert [WIDGET in data for data in views] == [True]
+    run_id = kernel.run("print(run.run_id)").text.strip()
+    (static,) = cell.static
+    assert f"data-tp-static={run_id}" in static
+    for part in ("steps 2–4 recorded, stepped by line 2", "aten::mul", "data:image/png;base64,"):
+        assert part in static
+
+
+def test_the_progress_bar_leaves_nothing_behind(kernel: Kernel) -> None:
+    cell = kernel.run(f"%%torchprof\n{LOOP}")
+    place = {content["transient"].get("display_id"): content["data"] for content in cell.of("display_data")}
+    for content in cell.of("update_display_data"):
+        place[content["transient"]["display_id"]] = content["data"]
+    bars = [data for key, data in place.items() if key is not None]
+    assert bars == [{"text/plain": ""}]
+
+
+def test_a_saved_notebook_grows_by_less_than_200_kb_a_run(kernel: Kernel) -> None:
+    cell = kernel.run(f"%%torchprof --memory --stack\n{LOOP}")
+    assert len(json.dumps(cell.shown)) < 200_000
+
+
+def test_an_exception_is_the_cells_own_and_comes_with_what_was_recorded(kernel: Kernel) -> None:
+    cell = kernel.run(f"%%torchprof\n{LOOP}    if i == 5: raise KeyError('mine')")
+    assert (cell.reply["status"], cell.reply["ename"]) == ("error", "KeyError")
+    assert len(cell.of("error")) == 1
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(cell.reply["traceback"]))
+    assert re.search(r"Cell In\[\d+\], line 4\n", plain)
+    assert "torchprof_magic" not in plain
+    assert len(cell.static) == 1
+    assert kernel.run(f"%%torchprof -q -o after\n{LOOP}").reply["status"] == "ok"
+    assert kernel.run("print(after.ops.height > 0)").text == "True\n"
+
+
+def test_an_interrupt_ends_the_cell_shows_the_part_and_the_next_cell_records(kernel: Kernel) -> None:
+    forever = "for i in iter(int, 1):\n    torch.ones(8).sum()\n    if k == 3: print('here', flush=True)\n    k += 1\n"
+    cell = kernel.run(f"%%torchprof --active 100000000 --wait 0 --warmup 0\nk = 0\n{forever}", interrupt_at="here")
+    assert (cell.reply["status"], cell.reply["ename"]) == ("error", "KeyboardInterrupt")
+    assert len(cell.of("error")) == 1
+    assert len(cell.static) == 1
+    assert kernel.run(f"%%torchprof -q -o after\n{LOOP}").reply["status"] == "ok"
+    assert kernel.run("print(after.steps['number'].to_list())").text == "[2, 3, 4]\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "widgets", "statics"),
+    [
+        ("-q", 0, 0),
+        ("--display none", 0, 0),
+        ("--display widget", 1, 0),
+        ("--display static", 0, 1),
+        ("--display text", 0, 0),
+    ],
+)
+def test_display_says_what_is_shown(kernel: Kernel, flags: str, widgets: int, statics: int) -> None:
+    cell = kernel.run(f"%%torchprof {flags}\n{LOOP}")
+    views = [data for data in cell.shown if "torchprof report" in data.get("text/plain", "")]
+    assert (len(views), len(cell.static)) == (widgets, statics)
+    assert ("Mean step" in cell.text) == ("text" in flags)
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ("--active 0", "--active must be at least 1 (got 0)"),
+        ("--wait -1", "--wait must be at least 0 (got -1)"),
+        ("--activities gpu", "unknown gpu; choose from cpu, cuda"),
+        ("--nonsense", "unrecognized arguments: --nonsense"),
+        ("-o 1x", "-o needs the name of a variable"),
+        ("--step line:99", "no for or while loop of the cell begins on that line"),
+    ],
+)
+def test_a_wrong_flag_is_refused_before_the_cell_runs(kernel: Kernel, flags: str, says: str) -> None:
+    kernel.run("ran = False")
+    cell = kernel.run(f"%%torchprof {flags}\nran = True\n{LOOP}")
+    assert cell.reply["status"] == "error"
+    assert cell.reply["ename"] == "UsageError"
+    assert says in cell.reply["evalue"]
+    assert kernel.run("print(ran)").text == "False\n"
+
+
+def test_top_level_await_is_refused_with_the_way_out(kernel: Kernel) -> None:
+    cell = kernel.run("%%torchprof\nimport asyncio\nawait asyncio.sleep(0)")
+    assert cell.reply["ename"] == "UsageError"
+    assert "with tp.profile() as p" in cell.reply["evalue"]
+
+
+def test_help_lists_every_flag(kernel: Kernel) -> None:
+    reply = kernel.run("%%torchprof?").reply
+    text = reply["payload"][0]["data"]["text/plain"]
+    for (
+        flag
+    ) in "--wait --warmup --active --repeat --skip-first --shapes --memory --stack --activities --out -q".split():
+        assert flag in text
+
+
+def test_the_line_magic_shows_opens_and_switches_off(kernel: Kernel) -> None:
+    kernel.run(f"%%torchprof -q\n{LOOP}")
+    assert len(kernel.run("%torchprof last").static) == 1
+    assert "No profiler was on." in kernel.run("%torchprof off").text
+    assert "%torchprof load FILE" in kernel.run("%torchprof").text
+    cell = kernel.run("%torchprof load /nowhere/trace.json")
+    assert (cell.reply["ename"], "no such file" in cell.reply["evalue"]) == ("UsageError", True)
+    assert kernel.run("%torchprof dance").reply["ename"] == "UsageError"
+
+
+def test_a_profiler_that_was_left_on_is_named_and_can_be_switched_off(kernel: Kernel) -> None:
+    kernel.run("left = torch.profiler.profile(); left.start()")
+    cell = kernel.run(f"%%torchprof\n{LOOP}")
+    assert cell.reply["ename"] == "UsageError"
+    assert "%torchprof off" in cell.reply["evalue"]
+    assert "is off now" in kernel.run("%torchprof off").text
+    assert kernel.run(f"%%torchprof -q\n{LOOP}").reply["status"] == "ok"
+
+
+@pytest.mark.parametrize("above", ["%%time", "%%capture out"])
+def test_other_cell_magics_may_stand_above(kernel: Kernel, above: str) -> None:
+    cell = kernel.run(f"{above}\n%%torchprof -o run\n{LOOP}")
+    assert cell.reply["status"] == "ok"
+    assert kernel.run("print(run.steps.height, run.trace.meta.stepping.line)").text == "3 3\n"
+
+
+def test_the_pages_requests_are_answered_in_chunks_and_nonsense_is_refused(kernel: Kernel) -> None:
+    kernel.run(f"%%torchprof -q -o run\n{LOOP}")
+    code = """
+sent = []
+run.widget.send = lambda content, buffers=None: sent.append((content, buffers))
+asked = {"kind": "get", "id": 1, "name": "export:html", "chunk": 0}
+for content in (asked, asked | {"id": 2, "name": "/etc/passwd"}, asked | {"id": 3, "chunk": 99}, {"eval": "1"}, [1], "x"):
+    run.widget._answer(run.widget, content, [])
+print([(content["kind"], content["id"]) for content, _ in sent], sent[0][1][0][:15])
+"""
+    said = kernel.run(code).text
+    assert said.startswith(
+        "[('chunk', 1), ('error', 2), ('error', 3), ('error', None), ('error', None), ('error', None)]"
+    )
+    assert "<!DOCTYPE html>" in said
+
+
+def test_unloading_takes_the_magics_away_and_loading_brings_them_back(kernel: Kernel) -> None:
+    assert kernel.run("%unload_ext torchprof_magic").reply["status"] == "ok"
+    assert kernel.run(f"%%torchprof\n{LOOP}").reply["ename"] == "UsageError"
+    assert kernel.run("%load_ext torchprof_magic\n%reload_ext torchprof_magic").reply["status"] == "ok"
+    assert kernel.run(f"%%torchprof -q\n{LOOP}").reply["status"] == "ok"

@@ -1,0 +1,116 @@
+"""What a user gets from an install: a wheel with the front end in it, and a build that explains itself."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SHOW = """\
+import sys
+import torchprof_magic as tp
+assert not {"torch", "IPython"} & set(sys.modules)
+import torch
+with tp.profile() as p:
+    for _ in tp.steps(range(4)):
+        torch.ones(8).sum()
+assert p.report.ops.height
+assert len(p.report.widget._esm) > 50_000, "the bundle is not in the package"
+assert p.report.to_html("report.html").stat().st_size > 50_000
+print(tp.__file__)
+"""
+
+pytestmark = pytest.mark.slow
+
+
+def run(*command: str | Path, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(part) for part in command], cwd=cwd, env=os.environ | env, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Return an sdist of this checkout, and the wheel that is built from that sdist alone."""
+    out = tmp_path_factory.mktemp("dist")
+    # An install from the sdist must not need npm: the bundle is inside.
+    done = run(sys.executable, "-m", "build", "--outdir", out, ROOT, cwd=out)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    (sdist,) = out.glob("*.tar.gz")
+    (wheel,) = out.glob("*.whl")
+    return sdist, wheel
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the Python of a fresh environment that borrows the dependencies, but not this package."""
+    folder = tmp_path_factory.mktemp("fresh")
+    venv.create(folder, with_pip=True)
+    (here,) = (path for path in map(Path, sys.path) if path.name == "site-packages")
+    (there,) = folder.glob("lib/*/site-packages")
+    for item in here.iterdir():
+        if not item.name.startswith(("torchprof", "_torchprof", "pip", "__", "_editable")) and item.suffix != ".pth":
+            target = there / item.name
+            if not target.exists():
+                target.symlink_to(item)
+    return folder / "bin" / "python"
+
+
+def test_wheel_and_sdist_hold_the_front_end_and_nothing_of_its_workshop(built: tuple[Path, Path]) -> None:
+    sdist, wheel = built
+    names = zipfile.ZipFile(wheel).namelist()
+    for needed in (
+        "static/report.js",
+        "static/report.css",
+        "static/THIRD_PARTY_LICENSES.txt",
+        "palette.json",
+        "py.typed",
+    ):
+        assert f"torchprof_magic/{needed}" in names
+    assert not any(name.startswith(("js/", "widgets/", "tests/")) for name in names)
+    with tarfile.open(sdist) as archive:
+        sources = [name.partition("/")[2] for name in archive.getnames()]
+    assert {"torchprof_magic/static/report.js", "js/package-lock.json", "widgets/report/index.ts"} <= set(sources)
+    assert not any("node_modules" in name for name in sources)
+
+
+def test_the_installed_wheel_gives_a_working_widget(built: tuple[Path, Path], fresh: Path, tmp_path: Path) -> None:
+    done = run(fresh, "-m", "pip", "install", "-q", "--no-deps", "--no-index", built[1], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    shown = run(fresh, "-c", SHOW, cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr[-3000:]
+    assert str(fresh.parents[1]) in shown.stdout
+
+
+def test_an_editable_install_gives_a_working_widget(fresh: Path, tmp_path: Path) -> None:
+    done = run(fresh, "-m", "pip", "install", "-q", "--no-deps", "-e", ROOT, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    shown = run(fresh, "-c", SHOW, cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr[-3000:]
+    assert str(ROOT) in shown.stdout
+
+
+def test_a_build_without_npm_and_without_a_bundle_says_what_to_install(tmp_path: Path) -> None:
+    copy = tmp_path / "checkout"
+    ignored = shutil.ignore_patterns("node_modules", "static", ".git", ".venv", "build", "tests")
+    shutil.copytree(ROOT, copy, ignore=ignored)
+    hook = (
+        "import importlib.util as u; s = u.spec_from_file_location('h', 'js/hatch_build.py');"
+        "m = u.module_from_spec(s); s.loader.exec_module(m);"
+        "m.FrontEndBuildHook('.', {}, None, None, '.', 'wheel').initialize('standard', {})"
+    )
+    done = run(sys.executable, "-c", hook, cwd=copy, PATH="")
+    assert done.returncode != 0
+    assert "npm was not found" in done.stderr
+    assert "Install Node.js 20 or newer" in done.stderr
+    (copy / "torchprof_magic" / "static").mkdir()
+    (copy / "torchprof_magic" / "static" / "report.js").write_text("built")
+    assert run(sys.executable, "-c", hook, cwd=copy, PATH="").returncode == 0
