@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torchprof_magic.analysis import averages, kernels, memory, notes, ops, steps
 from torchprof_magic.analysis.phases import PHASES
-from torchprof_magic.shapes import Column
+
+if TYPE_CHECKING:
+    from torchprof_magic.shapes import Column
 
 TARGET = Path(__file__).parents[1] / "docs" / "definitions.md"
 SECTIONS: tuple[tuple[str, str, tuple[Column, ...]], ...] = (

@@ -183,9 +183,19 @@ def test_top_level_await_is_refused_with_the_way_out(kernel: Kernel) -> None:
 def test_help_lists_every_flag(kernel: Kernel) -> None:
     reply = kernel.run("%%torchprof?").reply
     text = reply["payload"][0]["data"]["text/plain"]
-    for (
-        flag
-    ) in "--wait --warmup --active --repeat --skip-first --shapes --memory --stack --activities --out -q".split():
+    for flag in [
+        "--wait",
+        "--warmup",
+        "--active",
+        "--repeat",
+        "--skip-first",
+        "--shapes",
+        "--memory",
+        "--stack",
+        "--activities",
+        "--out",
+        "-q",
+    ]:
         assert flag in text
 
 
@@ -221,7 +231,8 @@ def test_the_pages_requests_are_answered_in_chunks_and_nonsense_is_refused(kerne
 sent = []
 run.widget.send = lambda content, buffers=None: sent.append((content, buffers))
 asked = {"kind": "get", "id": 1, "name": "export:html", "chunk": 0}
-for content in (asked, asked | {"id": 2, "name": "/etc/passwd"}, asked | {"id": 3, "chunk": 99}, {"eval": "1"}, [1], "x"):
+odd = (asked | {"id": 2, "name": "/etc/passwd"}, asked | {"id": 3, "chunk": 99}, {"eval": "1"}, [1], "x")
+for content in (asked, *odd):
     run.widget._answer(run.widget, content, [])
 print([(content["kind"], content["id"]) for content, _ in sent], sent[0][1][0][:15])
 """
