@@ -107,6 +107,31 @@ def _nest_with_stack(starts: list[int], ends: list[int]) -> tuple[list[int], lis
     return parents, depths, overlaps
 
 
+def depth_of(parent: IntArray) -> IntArray:
+    """Return how many ancestors each row has. The steps double, so a chain of a million takes twenty turns."""
+    depth, ancestor = (parent >= 0).astype(np.int64), parent.astype(np.int64)
+    while (has_one := ancestor >= 0).any():
+        depth += np.where(has_one, depth[ancestor], 0)
+        ancestor = np.where(has_one, ancestor[ancestor], NO_PARENT)
+    return depth
+
+
+def levels(depth: IntArray) -> list[IntArray]:
+    """Return the rows of each depth, from the outermost; within a level rows keep their order."""
+    if len(depth) == 0:
+        return []
+    order = np.argsort(depth, kind="stable")
+    return np.split(order, np.searchsorted(depth[order], np.arange(1, int(depth.max()) + 1)))
+
+
+def rolled_up(values: IntArray, parent: IntArray) -> IntArray:
+    """Return each value plus that of everything inside it, from the inside out."""
+    total = values.astype(np.int64)
+    for rows in reversed(levels(depth_of(parent))[1:]):
+        np.add.at(total, parent[rows], total[rows])
+    return total
+
+
 def self_time(parent: IntArray, dur_ns: IntArray) -> IntArray:
     """Return each event's duration minus that of its direct children, in ns."""
     has_parent = parent >= 0

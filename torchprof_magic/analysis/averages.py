@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from torchprof_magic.intervals import IntArray, nest, self_time
+from torchprof_magic.intervals import IntArray, levels, nest, self_time
 from torchprof_magic.shapes import Column, Table
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _merged_into_parent(name: pl.Series, parent: IntArray) -> np.ndarray:
 def _with_merged(self_ns: IntArray, parent: IntArray, depth: IntArray, is_merged: np.ndarray) -> IntArray:
     """Add the self time of merged nodes to the node they are merged into, from the inside out."""
     total = self_ns.copy()
-    for level in np.unique(depth[is_merged])[::-1]:
-        rows = np.flatnonzero(is_merged & (depth == level))
+    for level in reversed(levels(depth)):
+        rows = level[is_merged[level]]
         np.add.at(total, parent[rows], total[rows])
     return total

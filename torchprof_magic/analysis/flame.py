@@ -11,7 +11,7 @@ import polars as pl
 
 from torchprof_magic.analysis.ops import enclosing_op
 from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
-from torchprof_magic.intervals import NO_PARENT, IntArray, nest, self_time
+from torchprof_magic.intervals import NO_PARENT, IntArray, depth_of, levels, nest, rolled_up, self_time
 from torchprof_magic.shapes import Tree, Weight
 from torchprof_magic.trace import DEVICE_CATEGORIES, Trace
 
@@ -131,29 +131,14 @@ def _merge_paths(calls: _Calls) -> tuple[IntArray, IntArray]:
     name = calls.name.cast(pl.Categorical).to_physical().to_numpy().astype(np.int64)
     label = np.unique(name * len(KINDS) + calls.kind, return_inverse=True)[1]
     width = int(label.max()) + 1 if len(label) else 1
-    depth = _depths(calls.parent)
     path, first, used = np.full(len(label), NO_PARENT, np.int64), [], 0
-    order = np.argsort(depth, kind="stable")
-    bounds = np.searchsorted(depth[order], np.arange((int(depth.max()) if len(depth) else -1) + 2))
-    for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
-        rows = order[begin:end]
+    for rows in levels(depth_of(calls.parent)):
         above = np.where(calls.parent[rows] >= 0, path[calls.parent[rows]], NO_PARENT)
         keys, where, inverse = np.unique((above + 1) * width + label[rows], return_index=True, return_inverse=True)
         path[rows] = used + inverse
         first.append(rows[where])
         used += len(keys)
     return path, np.concatenate(first) if first else np.empty(0, np.int64)
-
-
-def _depths(parent: IntArray) -> IntArray:
-    depth = np.zeros(len(parent), np.int64)
-    at = parent.copy()
-    while True:  # one turn a level of nesting
-        is_open = at >= 0
-        if not is_open.any():
-            return depth
-        depth += is_open
-        at = np.where(is_open, parent[at], NO_PARENT)
 
 
 def _summed(calls: _Calls, path: IntArray, first: IntArray) -> pl.DataFrame:
@@ -189,13 +174,12 @@ def _main_phase(calls: _Calls, path: IntArray, count: int) -> IntArray:
 def _in_preorder(frame: pl.DataFrame) -> pl.DataFrame:
     """Add totals and order the rows so that every box is followed by what is inside, widest first."""
     parent = frame["parent"].to_numpy()
-    depth = _depths(parent)
-    totals = {}
-    for weight in ("cpu_ns", "device_ns", "calls"):
-        totals[weight] = _rolled_up(frame[f"self_{weight}"].to_numpy(), parent, depth)
-    boxes = _rolled_up(np.ones(len(parent), np.int64), parent, depth)
+    totals = {
+        weight: rolled_up(frame[f"self_{weight}"].to_numpy(), parent) for weight in ("cpu_ns", "device_ns", "calls")
+    }
+    boxes = rolled_up(np.ones(len(parent), np.int64), parent)
     siblings = np.lexsort((-totals["device_ns"], -totals["cpu_ns"], parent))
-    position = _preorder_positions(parent, depth, boxes, siblings)
+    position = _preorder_positions(parent, boxes, siblings)
     order = np.argsort(position)
     columns = [pl.Series(f"total_{name}", values).cast(pl.Float64) for name, values in totals.items()]
     frame = frame.with_columns(*columns)[order]
@@ -213,15 +197,7 @@ def _named(code: pl.Expr, names: tuple[str, ...], dtype: pl.Enum) -> pl.Expr:
     return code.replace_strict(dict(enumerate(names)), return_dtype=pl.String).cast(dtype)
 
 
-def _rolled_up(values: IntArray, parent: IntArray, depth: IntArray) -> IntArray:
-    total = values.astype(np.int64)
-    for level in range(int(depth.max()), 0, -1):
-        rows = np.flatnonzero(depth == level)
-        np.add.at(total, parent[rows], total[rows])
-    return total
-
-
-def _preorder_positions(parent: IntArray, depth: IntArray, boxes: IntArray, siblings: IntArray) -> IntArray:
+def _preorder_positions(parent: IntArray, boxes: IntArray, siblings: IntArray) -> IntArray:
     """Return each row's place: its parent's place, plus one, plus the boxes of the siblings before it."""
     before = np.cumsum(boxes[siblings]) - boxes[siblings]
     is_first = np.concatenate(([True], parent[siblings][1:] != parent[siblings][:-1]))
@@ -229,7 +205,6 @@ def _preorder_positions(parent: IntArray, depth: IntArray, boxes: IntArray, sibl
     offset = np.empty(len(parent), np.int64)
     offset[siblings] = before - before[group_start]
     position = np.zeros(len(parent), np.int64)
-    for level in range(1, int(depth.max()) + 1):
-        rows = np.flatnonzero(depth == level)
+    for rows in levels(depth_of(parent))[1:]:
         position[rows] = position[parent[rows]] + 1 + offset[rows]
     return position

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
-from torchprof_magic.intervals import NO_PARENT, IntArray, nest, self_time
+from torchprof_magic.intervals import NO_PARENT, IntArray, nest, nesting_order, rolled_up, self_time
 from torchprof_magic.shapes import Column, Table
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def op_rows(trace: Trace, categories: tuple[str, ...] = OP_CATEGORIES) -> OpRows
     row = np.flatnonzero(events["category"].is_in(categories).to_numpy())
     chosen = events[row]
     lane, start, dur = (chosen[name].to_numpy().astype(np.int64) for name in ("lane", "start_ns", "dur_ns"))
-    parent, depth, _ = nest(lane, start, dur)
+    parent, _, _ = nest(lane, start, dur)
     self_device = _device_ns(trace, row)
     cpu_bytes, device_bytes = _allocated(trace, row)
     return OpRows(
@@ -145,10 +145,10 @@ def op_rows(trace: Trace, categories: tuple[str, ...] = OP_CATEGORIES) -> OpRows
         parent=parent,
         self_cpu_ns=self_time(parent, dur),
         self_device_ns=self_device,
-        total_device_ns=_with_children(self_device, parent, depth),
+        total_device_ns=rolled_up(self_device, parent),
         self_cpu_bytes=cpu_bytes,
         self_device_bytes=device_bytes,
-        is_recursive=_inside_same_name(chosen["name"].to_physical().to_numpy(), parent, depth),
+        is_recursive=_inside_same_name(chosen["name"].to_physical().to_numpy(), lane, start, dur),
     )
 
 
@@ -226,21 +226,13 @@ def _allocated(trace: Trace, op_row: IntArray) -> tuple[IntArray, IntArray]:
     return summed(on_host), summed(~on_host)
 
 
-def _with_children(values: IntArray, parent: IntArray, depth: IntArray) -> IntArray:
-    """Return each value plus that of everything inside; one turn a level of nesting, from the inside out."""
-    total = values.copy()
-    for level in range(int(depth.max()) if len(depth) else 0, 0, -1):
-        rows = np.flatnonzero(depth == level)
-        np.add.at(total, parent[rows], total[rows])
-    return total
-
-
-def _inside_same_name(name: npt.NDArray[np.uint32], parent: IntArray, depth: IntArray) -> npt.NDArray[np.bool_]:
-    """Return True for ops that have an ancestor of the same name; one turn a level of nesting."""
-    is_inside = np.zeros(len(name), np.bool_)
-    ancestor = parent.copy()
-    for _ in range(int(depth.max()) if len(depth) else 0):
-        is_open = ancestor >= 0
-        is_inside |= is_open & (name[ancestor] == name)
-        ancestor = np.where(is_open, parent[ancestor], NO_PARENT)
+def _inside_same_name(
+    name: npt.NDArray[np.uint32], lane: IntArray, start: IntArray, dur: IntArray
+) -> npt.NDArray[np.bool_]:
+    """Return True for ops inside another of the same name: those that nest among their namesakes on their thread."""
+    namesakes = lane * (int(name.max(initial=0)) + 1) + name
+    order = nesting_order(namesakes, start, dur)
+    parent, _, _ = nest(namesakes[order], start[order], dur[order])
+    is_inside = np.empty(len(name), np.bool_)
+    is_inside[order] = parent >= 0
     return is_inside

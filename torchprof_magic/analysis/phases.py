@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from torchprof_magic.intervals import levels
+
 if TYPE_CHECKING:
     from torchprof_magic.trace import Trace
 
@@ -69,11 +71,8 @@ def _marks(events: pl.DataFrame) -> npt.NDArray[np.int64]:
 def _inherit(marks: npt.NDArray[np.int64], events: pl.DataFrame) -> npt.NDArray[np.int64]:
     """Hand marks down to unmarked children, one level of nesting a turn."""
     phase = marks.copy()
-    parent, depth = events["parent"].to_numpy(), events["depth"].to_numpy()
-    order = np.argsort(depth, kind="stable")
-    bounds = np.searchsorted(depth[order], np.arange(1, (int(depth.max()) if len(depth) else 0) + 2))
-    for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
-        rows = order[begin:end]
+    parent = events["parent"].to_numpy()
+    for rows in levels(events["depth"].to_numpy())[1:]:
         open_rows = rows[phase[rows] == UNMARKED]
         phase[open_rows] = phase[parent[open_rows]]
     return phase

@@ -173,7 +173,7 @@ def _memory(events: list[Event], cycle: int, base_ns: int) -> pl.DataFrame:
     kinds = integers([arg.device_type for arg in args]).replace_strict(
         _DEVICE_TYPES, default="device", return_dtype=pl.String
     )
-    ids = integers([arg.device_id for arg in args]).cast(pl.String)
+    ids = integers([arg.device_id for arg in args]).cast(pl.String).fill_null("0")
     frame = pl.DataFrame(
         {
             "time_ns": exact_ns([event.ts for event in events]),

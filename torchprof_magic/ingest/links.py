@@ -61,7 +61,7 @@ def find_steps(events: pl.DataFrame) -> pl.DataFrame:
         (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns"),
         pl.lit(value=True).alias("complete"),
     )
-    steps = steps.unique(["cycle", "number"], keep="first").sort("start_ns")
+    steps = steps.drop_nulls("number").unique(["cycle", "number"], keep="first").sort("start_ns")
     return steps.cast(STEPS_SCHEMA)  # type: ignore[arg-type]
 
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,20 +89,22 @@ def test_a_cycle_that_cannot_be_saved_does_not_lose_the_others(
     assert codes(recording) == ["capture.not_saved"]
 
 
-@pytest.fixture
+@contextmanager
 def small_files() -> Iterator[None]:
-    """Make every write beyond 2 kB fail, as on a full disk."""
+    """Make every write beyond 2 kB fail, as on a full disk. pytest's own log may be a longer file, so not for long."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2048, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    signal.signal(signal.SIGXFSZ, handler)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
 
 
-@pytest.mark.usefixtures("small_files")
 def test_no_space_is_said_and_leaves_nothing_behind(make_session: Make) -> None:
-    recording = record(make_session, *"abcdefgh")
+    with small_files():
+        recording = record(make_session, *"abcdefgh")
     assert codes(recording) == ["capture.not_saved"]
     assert "free in" in recording.problems[0].message
     assert list(recording.folder.iterdir()) == []

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support import allocation, annotation, chrome, frame, kernel, launch, make_trace, span
 
+from torchprof_magic.analysis.ops import ops_table
 from torchprof_magic.errors import IngestError, NotATraceError
 from torchprof_magic.ingest import read_chrome, read_file
 
@@ -191,3 +192,15 @@ def test_a_folder_and_a_device_are_refused(tmp_path: Path) -> None:
         read_file("/dev/null")
     with pytest.raises(IngestError, match="no such file"):
         read_file(tmp_path / "missing.json")
+
+
+def test_rows_with_values_of_another_kind_lose_the_value_and_not_the_rest() -> None:
+    trace = make_trace(
+        annotation("ProfilerStep#99999999999999999999", 0, 10),
+        span("aten::mm", 1, 2),
+        {"ph": "i", "name": "[memory]", "pid": 7, "tid": 1, "ts": 2, "args": {"Bytes": 5}},
+        {"ph": "i", "name": "[memory]", "pid": 7, "tid": 1, "ts": 2, "args": {"Bytes": "x", "Device Type": "z"}},
+    )
+    assert trace.steps.height == 0
+    assert trace.memory.select("device", "delta_bytes").rows() == [("device:0", 5)]
+    assert ops_table(trace).frame["self_device_bytes"].to_list() == [5]
