@@ -49,7 +49,8 @@ def find_verdict(trace: Trace) -> Verdict:
     """Return what limits the recorded steps, or what is missing to tell."""
     ops = ops_table(trace).frame
     if ops.height == 0:
-        return _say("Nothing recorded", "No torch op ran while the recording was on.")
+        lost = [problem.message for problem in trace.problems if problem.severity == "data_loss"]
+        return _say("Nothing recorded", (lost or ["No torch op ran while the recording was on."])[0])
     steps = steps_table(trace).frame
     if steps.height == 0:
         return _without_steps(ops, trace)
@@ -150,11 +151,15 @@ def _python_bound(trace: Trace, steps: pl.DataFrame, share: float) -> Verdict:
             Span(text=f"{_mean(steps, 'other_ns')} of {_mean(steps, 'dur_ns')}", style="strong"),
             Span(text=f" a step ({format_ratio(share)}): time goes to Python"),
             Span(text=f" between {format_count(ops / steps.height)} ops. "),
-            Span(text="Record with "),
-            Span(text="--stack", style="code"),
-            Span(text=" to see which functions."),
+            *_which_functions(trace),
         ),
     )
+
+
+def _which_functions(trace: Trace) -> tuple[Span, ...]:
+    if trace.meta.has_stacks:
+        return (Span(text="The flame graph shows in which functions."),)
+    return (Span(text="Record with "), Span(text="--stack", style="code"), Span(text=" to see in which functions."))
 
 
 def _phase(title: str, phase: str, share: float, steps: pl.DataFrame, before: str, after: str) -> Verdict:

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from torchprof_magic.options import ProfileOptions
 
 
+_PLACES = {"wait": "during the wait", "warmup": "during the warm-up", "active": "while recording"}
+
+
 class State(Enum):
     """Where a session is. ``OVER``: every cycle is done or the recording was ended, but ``stop`` has not come yet."""
 
@@ -273,7 +276,9 @@ class CaptureSession:
         if not has_exception and recorder.step == 0 and self._stepping.how in ("cell", "optimizer"):
             self._stepping = Stepping(how="cell")  # no optimizer stepped after all: the cell itself is the step
             self._transit(recorder.complete_whole)
-        self._transit(lambda _guard: recorder.finish())
+        # What follows the last call of an optimizer is no step of its own.
+        is_between = self._stepping.how == "optimizer" and recorder.step > 0 and not has_exception
+        self._transit(lambda _guard: recorder.finish(is_between=is_between))
         recorder.save_finished(self.guard)
 
     def _make_recording(self) -> Recording:
@@ -303,18 +308,19 @@ class CaptureSession:
             return
         schedule, steps = recorder.schedule, [mark for cycle in recorder.cycles for mark in cycle.steps]
         wanted = schedule.total
-        reached = f"{recorder.phase} after {recorder.step} of {wanted or 'endless'} steps"
+        place = _PLACES.get(recorder.phase, "")
+        reached = f"the run ended {place}, after {recorder.step} of {wanted or 'endless'} steps"
         if not steps:
             if self._problems.has_loss:
                 return  # a better reason is known
             fix = "Run more steps, or ask for fewer with --wait, --warmup and --active."
-            if recorder.step == 0:
+            if recorder.step == 0 and self._stepping.how == "manual":
                 fix = "step() was never called: call it at the end of every step, or use --step auto."
-            self._problems.note("capture.nothing_recorded", "data_loss", f"Nothing was recorded: {reached}.", fix)
-        elif wanted is not None and recorder.phase != "done":
+            self._problems.note("capture.nothing_recorded", "data_loss", f"No step was recorded: {reached}.", fix)
+        elif wanted is not None and recorder.phase != "done" and self._stepping.how != "optimizer":
             complete, asked = sum(mark.is_complete for mark in steps), schedule.active * schedule.repeat
             self._problems.note(
-                "capture.partial", "warning", f"Partial: {complete} of {asked} steps are complete ({reached})."
+                "capture.partial", "warning", f"Partial: {complete} of {asked} steps are complete; {reached}."
             )
 
     def _report_progress(self) -> None:

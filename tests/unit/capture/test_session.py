@@ -72,7 +72,8 @@ def test_ending_before_the_first_active_step_says_where_it_ended(run: Run, steps
     assert recording.ended_in == phase
     assert recording.cycles == ()
     assert codes(recording) == ["capture.nothing_recorded"]
-    assert f"{phase} after {steps} of 5 steps" in recording.problems[0].message
+    place = {"wait": "during the wait", "warmup": "during the warm-up"}[phase]
+    assert f"the run ended {place}, after {steps} of 5 steps" in recording.problems[0].message
 
 
 def test_step_never_called_says_so(run: Run) -> None:
