@@ -3,7 +3,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from torchprof_magic.intervals import covered_ns, innermost_at, merge, nest, nesting_order, self_time, union_ns
+from torchprof_magic.intervals import (
+    covered_ns,
+    depth_of,
+    innermost_at,
+    levels,
+    merge,
+    nest,
+    nesting_order,
+    rolled_up,
+    self_time,
+    union_ns,
+)
 
 
 def arrays(*rows: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -86,3 +97,14 @@ def test_a_point_belongs_to_the_innermost_event_around_it_on_its_own_lane() -> N
     lane, start, dur = arrays((0, 0, 100), (0, 10, 20), (1, 0, 50))
     rows = innermost_at(lane, start, dur, np.array([0, 0, 0, 1, 2]), np.array([15, 40, 200, 15, 15]))
     assert rows.tolist() == [1, 0, -1, 2, -1]
+
+
+def test_depth_counts_the_ancestors_of_long_chains_too() -> None:
+    chain = np.arange(-1, 999)
+    assert depth_of(chain).tolist() == list(range(1000))
+    assert depth_of(np.array([-1, 0, 0, 2, -1])).tolist() == [0, 1, 1, 2, 0]
+
+
+def test_values_roll_up_to_every_ancestor() -> None:
+    assert rolled_up(np.array([1, 10, 100, 1000]), np.array([-1, 0, 1, 0])).tolist() == [1111, 110, 100, 1000]
+    assert [rows.tolist() for rows in levels(np.array([0, 1, 2, 1]))] == [[0], [1, 3], [2]]

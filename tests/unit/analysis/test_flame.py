@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support import annotation, frame, kernel, launch, make_trace, span
 
@@ -47,6 +49,25 @@ def test_python_frames_stand_between_and_the_notebooks_own_are_left_out() -> Non
         span("aten::mm", 10, 5),
     )
     assert set(paths(trace)) == {"all", "all/model.py(12): forward", "all/model.py(12): forward/aten::mm"}
+
+
+def test_threads_that_only_wait_are_left_out_when_others_run_ops() -> None:
+    waiting = frame("threading.py(331): wait", 0, 100, tid=9)
+    assert set(paths(make_trace(frame("a.py(1): f", 0, 9), span("aten::mm", 1, 2), waiting))) == {
+        "all",
+        "all/a.py(1): f",
+        "all/a.py(1): f/aten::mm",
+    }
+    assert set(paths(make_trace(waiting))) == {"all", "all/threading.py(331): wait"}
+
+
+def test_cells_are_called_as_the_notebook_calls_them() -> None:
+    trace = make_trace(
+        frame("/cells/17.py(1): <module>", 0, 50), frame("/cells/16.py(8): forward", 2, 20), span("aten::mm", 3, 9)
+    )
+    labels = (("/cells/17.py", "In [7]"), ("/cells/16.py", "In [6]"))
+    labelled = replace(trace, meta=replace(trace.meta, cell_labels=labels))
+    assert set(paths(labelled)) == {"all", "all/In [6] line 8: forward", "all/In [6] line 8: forward/aten::mm"}
 
 
 def test_rows_are_in_preorder_with_the_widest_sibling_first() -> None:

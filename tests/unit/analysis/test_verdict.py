@@ -33,3 +33,22 @@ def test_the_verdict_names_the_limit_and_its_evidence(events: list[Event], title
     verdict = find_verdict(make_trace(*events))
     assert verdict.title == title
     assert evidence in str(verdict)
+
+
+def test_advice_to_record_stacks_is_given_only_while_there_are_none() -> None:
+    idle = [STEP, span("aten::mm", 0, 30)]
+    assert "Record with --stack" in str(find_verdict(make_trace(*idle)))
+    assert "Record with" not in str(find_verdict(make_trace(*idle, with_stack=1)))
+
+
+def test_collectives_that_nothing_hides_are_named() -> None:
+    events = [
+        STEP,
+        span("aten::mm", 0, 90),
+        launch(5, 1, correlation=1),
+        kernel("ncclDevKernel_AllReduce", 10, 60, correlation=1),
+        kernel("gemm", 10, 20, correlation=1, stream=8),
+    ]
+    verdict = find_verdict(make_trace(*events))
+    # 60 us of the collective, 20 us of them beside a kernel
+    assert (verdict.title, "40 µs of 100 µs" in str(verdict)) == ("Communication-bound", True)
