@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from typing import TYPE_CHECKING
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -43,7 +44,8 @@ def draw_steps(shape: Shape) -> Figure:
     axes.set_yticks(range(steps.height), [f"step {number}" for number in steps["number"].to_list()])
     axes.invert_yaxis()
     axes.set_xlabel("ms")
-    axes.legend(frameon=False, fontsize=8, ncols=len(PHASES), loc="lower left", bbox_to_anchor=(0, 1))
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False, fontsize=8, ncols=len(PHASES), loc="lower left", bbox_to_anchor=(0, 1))
     return figure
 
 
@@ -117,7 +119,9 @@ FIGURES: Mapping[str, Callable[[Shape], Figure]] = {
 def to_png(figure: Figure) -> bytes:
     """Return a figure as PNG bytes, without touching the user's pyplot state."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=DPI)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # letters that the font lacks become boxes; the cell's output stays clean
+        figure.savefig(buffer, format="png", dpi=DPI)
     return buffer.getvalue()
 
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 IntArray: TypeAlias = npt.NDArray[np.int64]
 
 NO_PARENT = -1
+MAX_AXIS_NS = 2.0**62
 
 
 def nesting_order(lane: IntArray, start_ns: IntArray, dur_ns: IntArray) -> IntArray:
@@ -26,7 +27,10 @@ def nest(lane: IntArray, start_ns: IntArray, dur_ns: IntArray) -> tuple[IntArray
     count = len(start_ns)
     if count == 0:
         return np.empty(0, np.int64), np.empty(0, np.int64), 0
-    base = _lane_offsets(lane, start_ns, dur_ns)
+    base = _lane_offsets(lane, start_ns, start_ns + dur_ns)
+    if base is None:
+        nothing = np.full(count, NO_PARENT, np.int64)
+        return _nest_lanes_in_turn(lane, start_ns, start_ns + dur_ns, nothing, nothing, np.ones(count, np.bool_))
     start, end = start_ns + base, start_ns + dur_ns + base
     depth = _depths_if_nested(start, end)
     parent = _parents_from_depths(depth)
@@ -39,12 +43,19 @@ def nest(lane: IntArray, start_ns: IntArray, dur_ns: IntArray) -> tuple[IntArray
     return _nest_lanes_in_turn(lane, start, end, parent, depth, broken)
 
 
-def _lane_offsets(lane: IntArray, start_ns: IntArray, dur_ns: IntArray) -> IntArray:
-    """Return what to add to each time so that lanes follow one another on one axis without touching."""
-    low = int(start_ns.min())
-    span = int((start_ns + dur_ns).max()) - low + 2
-    dense = np.concatenate(([0], np.cumsum(lane[1:] != lane[:-1])))
-    return dense * span - low
+def _lane_offsets(lane: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray | None:
+    """Return what to add to each time so that lanes follow one another on one axis without touching.
+
+    ``None`` when the axis would not fit into int64, as with strays far from everything else on many lanes.
+    """
+    is_first = np.concatenate(([True], lane[1:] != lane[:-1]))
+    first = np.flatnonzero(is_first)
+    low = start_ns[first]
+    span = np.maximum.reduceat(end_ns, first) - low + 2
+    if span.astype(np.float64).sum() > MAX_AXIS_NS or (span < 0).any():
+        return None
+    offset = np.cumsum(span) - span - low
+    return offset[np.cumsum(is_first) - 1]
 
 
 def _depths_if_nested(start: IntArray, end: IntArray) -> IntArray:

@@ -42,7 +42,7 @@ def build_page(
         "title": meta.title,
         "subtitle": steps_sentence(meta, trace.steps),
         "code": meta.stepping.code if meta.stepping else "",
-        "machine": machine_sentence(meta, trace.events.height),
+        "machine": machine_sentence(meta, trace.events.height, has_device=trace.has_device),
         "notice": _notice(trace),
         "verdict": {"title": verdict.title, "text": [{"text": s.text, "style": s.style} for s in verdict.text]},
         "views": [_view_header(view, shapes[view.name], packed.places[view.name]) for view in VIEWS],

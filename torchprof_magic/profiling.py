@@ -73,7 +73,7 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         schedule = ScheduleOptions(wait=wait, warmup=warmup, active=active, repeat=repeat, skip_first=skip_first)
         self._options = ProfileOptions(
             schedule=schedule,
-            activities=tuple(activities),
+            activities=tuple(name.lower() for name in ((activities,) if isinstance(activities, str) else activities)),
             record_shapes=record_shapes,
             profile_memory=profile_memory,
             with_stack=with_stack,
@@ -138,7 +138,9 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
 
         Without schedule arguments the recording begins anew here, and its schedule follows the length of the loop.
         """
-        if self._session is None or self not in _open:
+        if self._session is not None and self._session.is_forked:
+            return iter(iterable)  # a child's steps are not those of the recording
+        if self._session is None or self not in _recording():
             raise CaptureError("steps() needs a running recording: use it inside `with tp.profile() as p:`")
         if self._options.schedule.is_adaptive and not self._has_stepped:
             self._begin_anew(self._session)
@@ -156,8 +158,9 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
     def _begin_anew(self, session: CaptureSession) -> None:
         """Throw away what ran before the loop, and let the schedule follow the loop's length."""
         session.discard()
-        self._session = self._new_session(self._options, "manual")
-        self._session.open()
+        fresh = self._new_session(self._options, "manual")
+        fresh.open()
+        self._session = fresh
 
     def _new_session(self, options: ProfileOptions, how: str) -> CaptureSession:
         return CaptureSession(options, stepping=Stepping(how=how), folder=self._folder)
@@ -176,9 +179,15 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
 _open: list[profile] = []
 
 
+def _recording() -> list[profile]:
+    """Return the blocks that are still being recorded; one whose session was ended from outside is forgotten."""
+    _open[:] = [block for block in _open if block._session is not None and block._session.is_active]  # noqa: SLF001
+    return _open
+
+
 def step() -> None:
     """End the current step of whatever is recording now, a magic or a ``with`` block; does nothing outside of one."""
-    if _open:
+    if _recording():
         _open[-1].step()
     elif (session := live_session()) is not None:
         session.step()
@@ -186,7 +195,7 @@ def step() -> None:
 
 def steps(iterable: Iterable[T]) -> Iterator[T]:
     """Iterate and step: each iteration is one step of whatever is recording now; plain iteration outside of one."""
-    if _open:
+    if _recording():
         return _open[-1].steps(iterable)
     session = live_session()
     return iter(iterable) if session is None else Stepper(session).steps(iterable)

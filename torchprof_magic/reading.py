@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torchprof_magic.capture import Recording
     from torchprof_magic.trace import Trace
 
+RUN_FOLDER_PREFIX = "torchprof-"
 _NO_EVENTS = b'{"traceEvents": []}'
 
 
@@ -54,7 +55,8 @@ def read_recording(
         trace, steps=_with_marks(trace.steps, marks), problems=(*recording.problems, *problems, *trace.problems)
     )
     report = Report(trace, trace_paths=tuple(cycle.path for cycle in recording.cycles))
-    if not keep_files and not problems:
+    # Only a folder that a run made for itself is ever deleted; no folder at all is the empty path, which is "here".
+    if not keep_files and not problems and recording.folder.name.startswith(RUN_FOLDER_PREFIX):
         weakref.finalize(report, _remove, recording.folder, os.getpid())
     return report
 

@@ -14,7 +14,7 @@ from torchprof_magic.exporters.html import write_html
 from torchprof_magic.figures import FIGURES
 from torchprof_magic.page import Page, build_page
 from torchprof_magic.shapes import Series, Shape, Table
-from torchprof_magic.summary import text_summary
+from torchprof_magic.summary import machine_sentence, text_summary
 from torchprof_magic.views import VIEWS
 
 if TYPE_CHECKING:
@@ -101,8 +101,8 @@ class Report:
             raise ValueError(f"summary format must be 'text' or 'json' (got {format!r})")
         steps, ops, memory = self._table("steps"), self._table("ops"), self.shape("memory")
         assert isinstance(memory, Series)
-        events = self.trace.events.height
-        return text_summary(self.trace.meta, self.verdict, ops, steps, memory, self.problems, events)
+        machine = machine_sentence(self.trace.meta, self.trace.events.height, has_device=self.trace.has_device)
+        return text_summary(self.trace.meta, self.verdict, ops, steps, memory, self.problems, machine)
 
     def figure(self, view: str = "ops") -> Figure:
         """Return a matplotlib figure of ``steps``, ``ops``, ``flame`` or ``memory``.

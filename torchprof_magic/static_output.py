@@ -28,12 +28,13 @@ def static_html(report: Report) -> str:
     The live view hides it by its ``data-tp-static`` attribute.
     """
     meta, steps = report.trace.meta, report.trace.steps
+    machine = machine_sentence(meta, report.trace.events.height, has_device=report.trace.has_device)
     head = " · ".join(part for part in (meta.title, steps_sentence(meta, steps)) if part)
     parts = [
         f"<details open data-tp-static={report.run_id}>",
         f"<summary><b>{_text(head)}</b></summary>",
         f"<p><b>{_text(report.verdict.title)}.</b> {''.join(_span(span) for span in report.verdict.text)}<br>",
-        f"<small>{_text(machine_sentence(meta, report.trace.events.height))}</small></p>",
+        f"<small>{_text(machine)}</small></p>",
         *(_problem_lines(report)),
         _ops_rows(report),
         *(_image(report, view) for view in _SHOWN_FIGURES if report.shape(view).frame.height),

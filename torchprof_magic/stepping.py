@@ -40,6 +40,7 @@ Loop = ast.For | ast.While
 # Code in these runs when it is called, not where it stands.
 DEFERRED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 OUR_MODULE = __name__.partition(".")[0]
+WAYS = ("auto", "loop", "optimizer", "cell", "manual")
 OPTIMIZER_WORDS = ("opt", "adam", "sgd", "scaler")
 # Schedulers have a step() too, once per epoch, and are made by calls such as torch.optim.lr_scheduler.StepLR.
 SCHEDULER_WORD = "sched"
@@ -84,6 +85,8 @@ def plan_steps(
     loops = list(_loops(tree.body, None))
     if wanted.startswith("line:"):
         return _loop_plan(_loop_at(loops, wanted), source_lines)
+    if wanted not in WAYS:
+        raise OptionsError(f"--step {wanted}: choose from {', '.join(WAYS)} or line:N")
     if wanted in ("cell", "optimizer"):
         return StepPlan(how=wanted)
     calls = _our_calls(tree, namespace)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.analysis.memory import memory_peaks
 from torchprof_magic.analysis.phases import PHASES
+from torchprof_magic.analysis.steps import complete_steps
 from torchprof_magic.units import counted, format_bytes, format_count, format_ns, format_ratio
 
 if TYPE_CHECKING:
@@ -32,20 +33,20 @@ def steps_sentence(meta: Meta, steps: pl.DataFrame) -> str:
     return f"{which} recorded{_stepped_by(meta)}"
 
 
-def machine_sentence(meta: Meta, events: int) -> str:
+def machine_sentence(meta: Meta, events: int, *, has_device: bool) -> str:
     """Return the machine, torch and size of the recording, such as ``A100 · torch 2.13.0 · 40,573 events``."""
-    device = ", ".join(meta.device_names) or "CPU"
+    device = ", ".join(meta.device_names) or ("unnamed accelerator" if has_device else "CPU")
     torch = f"torch {meta.torch_version}" if meta.torch_version else ""
     rank = f"rank {meta.rank} of {meta.world_size}" if meta.rank is not None and (meta.world_size or 0) > 1 else ""
-    return " · ".join(part for part in (device, rank, torch, f"{format_count(events)} events") if part)
+    return " · ".join(part for part in (device, rank, torch, counted(events, "event")) if part)
 
 
 def text_summary(
-    meta: Meta, verdict: Verdict, ops: Table, steps: Table, memory: Series, problems: Sequence[Problem], events: int
+    meta: Meta, verdict: Verdict, ops: Table, steps: Table, memory: Series, problems: Sequence[Problem], machine: str
 ) -> str:
     """Return the report on one screen: verdict, steps, top ops, memory peaks, problems."""
     title = " — ".join(part for part in (meta.title, steps_sentence(meta, steps.frame)) if part)
-    parts = [title, machine_sentence(meta, events), "", str(verdict)]
+    parts = [title, machine, "", str(verdict)]
     parts += _phase_lines(steps.frame)
     parts += _op_lines(ops)
     parts += [f"Memory on {mark.lane}: {mark.label} at {format_ns(mark.time_ns)}" for mark in memory_peaks(memory)]
@@ -82,6 +83,7 @@ def _ranges(numbers: list[int]) -> str:
 def _phase_lines(steps: pl.DataFrame) -> list[str]:
     if steps.height == 0:
         return []
+    steps = complete_steps(steps)
     mean = float(steps["dur_ns"].mean() or 0)  # type: ignore[arg-type]
     shares = [(phase, float(steps[f"{phase}_ns"].mean() or 0) / max(mean, 1)) for phase in PHASES]  # type: ignore[arg-type]
     split = ", ".join(f"{phase} {format_ratio(share)}" for phase, share in shares if share >= 0.0005)  # noqa: PLR2004 - shown as 0.1 %

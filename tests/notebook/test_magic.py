@@ -162,6 +162,7 @@ def test_display_says_what_is_shown(kernel: Kernel, flags: str, widgets: int, st
         ("--activities gpu", "unknown gpu; choose from cpu, cuda"),
         ("--nonsense", "unrecognized arguments: --nonsense"),
         ("-o 1x", "-o needs the name of a variable"),
+        ("--step often", "choose from auto, loop, optimizer, cell, manual or line:N"),
         ("--step line:99", "no for or while loop of the cell begins on that line"),
     ],
 )
@@ -178,6 +179,21 @@ def test_top_level_await_is_refused_with_the_way_out(kernel: Kernel) -> None:
     cell = kernel.run("%%torchprof\nimport asyncio\nawait asyncio.sleep(0)")
     assert cell.reply["ename"] == "UsageError"
     assert "with tp.profile() as p" in cell.reply["evalue"]
+
+
+def test_what_fails_while_showing_does_not_replace_the_cells_own_result(kernel: Kernel) -> None:
+    kernel.run("import torchprof_magic.ipython.magics as magics; shown = magics.show\nmagics.show = lambda *_: 1 / 0")
+    cell = kernel.run(f"%%torchprof\n{LOOP}raise KeyError('mine')")
+    assert cell.reply["ename"] == "KeyError"
+    assert "the report could not be shown (ZeroDivisionError" in cell.text
+    kernel.run("magics.show = shown")
+
+
+def test_names_of_any_alphabet_leave_the_output_clean(kernel: Kernel) -> None:
+    named = "with torch.profiler.record_function('模型 ☃'):\n        torch.ones(9).sum()\n"
+    cell = kernel.run(f"%%torchprof\nfor i in range(6):\n    {named}")
+    assert cell.text == ""
+    assert "模型 ☃" in cell.static[0]
 
 
 def test_help_lists_every_flag(kernel: Kernel) -> None:

@@ -69,6 +69,16 @@ def _by_stack(lane: list[int], start: list[int], end: list[int]) -> list[int]:
     return parents
 
 
+def test_a_stray_far_away_does_not_bend_the_others() -> None:
+    now = 1_700_000_000 * 10**9
+    rows = [(0, 0, 1)] + [(lane, now + at, dur) for lane in range(1, 13) for at, dur in ((0, 100), (10, 9))]
+    strays = [(lane, at, 1) for lane in (13, 14) for at in (-(2**61), 2**61)]
+    for given in (rows, [*rows, *strays]):
+        parent, depth, _ = nest(*arrays(*given))
+        assert depth.max() == 1
+        assert (parent >= 0).sum() == 12
+
+
 def test_self_time_is_the_duration_without_direct_children() -> None:
     lane, start, dur = arrays((0, 0, 100), (0, 10, 20), (0, 12, 5), (0, 50, 30))
     parent, _, _ = nest(lane, start, dur)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -103,6 +104,43 @@ def test_profilers_cannot_be_nested_and_the_outer_one_survives() -> None:
             pass
         work()
     assert outer.report.ops.height > 0
+
+
+def test_a_loop_that_cannot_be_stepped_deletes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.txt").write_text("precious")
+
+    def nest() -> None:
+        with tp.profile() as p, torch.profiler.profile():
+            p.steps(range(3))
+
+    with pytest.raises(ProfilerBusyError):
+        nest()
+    gc.collect()
+    assert (tmp_path / "mine.txt").read_text() == "precious"
+    with tp.profile() as after:
+        work()
+    assert after.report.ops.height
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_forked_child_neither_steps_nor_deletes() -> None:
+    with tp.profile() as p:
+        work()
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if list(tp.steps(range(2))) == [0, 1] else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        work()
+    assert p.report.ops.filter(p.report.ops["name"] == "aten::addmm")["calls"].item() == 2
+
+
+def test_an_activity_that_the_machine_lacks_is_named_with_those_it_has() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has CUDA")
+    with pytest.raises(CaptureError, match="cannot record cuda; it can record cpu"), tp.profile(activities="cuda"):
+        pass
 
 
 def test_a_report_asked_for_too_early_says_when_it_is_ready() -> None:

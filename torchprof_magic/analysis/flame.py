@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -74,7 +73,9 @@ def _calls(trace: Trace) -> _Calls:
     lane, start, dur = (events[name].to_numpy().astype(np.int64)[host] for name in ("lane", "start_ns", "dur_ns"))
     host_parent, _, _ = nest(lane, start, dur)
     rows = np.concatenate((host, device))
-    name = _readable(events["name"].cast(pl.String)[rows], trace.meta)
+    name = events["name"].cast(pl.String)[rows]
+    distinct = name.unique()  # a long notebook has hundreds of cells, a trace millions of rows but few names
+    name = name.replace_strict(distinct, _readable(distinct, trace.meta))
     kind = events["category"][rows].cast(pl.String).replace_strict(_KIND_OF, return_dtype=pl.String)
     nothing = np.zeros(len(device), np.int64)
     return _Calls(
@@ -93,21 +94,32 @@ def _visible_host_rows(trace: Trace) -> IntArray:
     With stacks torch records every thread of the process. One that ran no op is the notebook's own (its sockets, its
     progress bar) and would only show how long it waited.
     """
-    name, category = pl.col("name").cast(pl.String), pl.col("category")
+    category = pl.col("category")
     is_op = category.is_in(("cpu_op", "user_annotation"))
-    # A cell's own frame stands around all of it.
-    is_cell = [name.str.starts_with(f"{file}(") & name.str.ends_with("<module>") for file, _ in trace.meta.cell_labels]
-    is_plumbing = pl.any_horizontal(name.str.contains(_PLUMBING), *is_cell)
+    is_plumbing = pl.col("name").cast(pl.String).is_in(_plumbing(trace).implode())
     is_useful_frame = (category == "python_function") & ~is_plumbing & (is_op.any().over("lane") | ~is_op.any())
     return np.flatnonzero(trace.events.select((is_op | is_useful_frame).alias("shown"))["shown"].to_numpy())
+
+
+def _plumbing(trace: Trace) -> pl.Series:
+    """Return the names of Python frames that say nothing: the machinery's, and the cell's own around all of it."""
+    frames = trace.events.filter(pl.col("category") == "python_function")["name"].unique().cast(pl.String)
+    file = frames.str.extract(r"^(.*)\(\d+\): <module>$")
+    is_cell = file.is_in([filename for filename, _ in trace.meta.cell_labels]).fill_null(value=False)
+    return frames.filter(frames.str.contains(_PLUMBING) | is_cell)
 
 
 def _readable(name: pl.Series, meta: Meta) -> pl.Series:
     """Return names as a reader knows them: all steps are one box, and cells are called as the notebook calls them."""
     name = name.str.replace(r"^ProfilerStep#.*$", "ProfilerStep")
-    for filename, label in meta.cell_labels:  # bounded by the cells of the notebook
-        name = name.str.replace(f"^{re.escape(filename)}\\((\\d+)\\)", f"{label} line $1")
-    return name
+    labels = dict(meta.cell_labels)
+    parts = name.str.extract_groups(r"^(?<file>.*)(?<line>\((\d+)\))(?<rest>: .*)$").struct
+    label = parts.field("file").replace_strict(labels, default=None, return_dtype=pl.String) if labels else None
+    if label is None:
+        return name
+    frame = pl.DataFrame({"name": name, "label": label, "line": parts.field("line"), "rest": parts.field("rest")})
+    labelled = pl.format("{} line {}{}", "label", pl.col("line").str.strip_chars("()"), "rest")
+    return frame.select(pl.coalesce(labelled, "name").alias("name"))["name"]
 
 
 def _device_rows(trace: Trace) -> IntArray:

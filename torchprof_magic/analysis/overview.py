@@ -10,7 +10,7 @@ import polars as pl
 from torchprof_magic.analysis.memory import memory_series
 from torchprof_magic.analysis.ops import ops_table
 from torchprof_magic.analysis.phases import PHASES
-from torchprof_magic.analysis.steps import device_intervals, steps_table
+from torchprof_magic.analysis.steps import complete_steps, device_intervals, steps_table
 from torchprof_magic.intervals import union_ns
 from torchprof_magic.shapes import Column, Table
 from torchprof_magic.trace import DEVICE_CATEGORIES, Trace
@@ -46,13 +46,13 @@ def overview_table(trace: Trace) -> Table:
 
 
 def _steps(trace: Trace) -> list[_Fact]:
-    steps = steps_table(trace).frame.filter(pl.col("complete"))
+    steps = complete_steps(steps_table(trace).frame)
     if steps.height == 0:
         return []
     dur = steps["dur_ns"].to_numpy()
     facts = [
         *_phases(steps),
-        _Fact("Steps", "Mean step", float(dur.mean()), "ns", f"over {counted(steps.height, 'complete step')}"),
+        _Fact("Steps", "Mean step", float(dur.mean()), "ns", f"over {counted(steps.height, 'step')}"),
     ]
     if steps.height > 1:
         facts.append(

@@ -53,6 +53,12 @@ def steps_table(trace: Trace) -> Table:
     return Table(frame=frame, columns=columns)
 
 
+def complete_steps(steps: pl.DataFrame) -> pl.DataFrame:
+    """Return the steps that ended, or all of them when none did; averages are taken over these."""
+    complete = steps.filter("complete")
+    return complete if complete.height else steps
+
+
 def _split_by_phase(trace: Trace, start: np.ndarray, end: np.ndarray) -> dict[str, np.ndarray]:
     phase = phase_of_events(trace)
     is_op = trace.events["category"].is_in(("cpu_op", "user_annotation")).to_numpy()

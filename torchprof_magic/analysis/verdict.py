@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 import polars as pl
 
 from torchprof_magic.analysis.ops import ops_table
-from torchprof_magic.analysis.steps import steps_table
-from torchprof_magic.intervals import IntArray, covered_ns
+from torchprof_magic.analysis.steps import complete_steps, device_intervals, steps_table
+from torchprof_magic.intervals import IntArray, covered_ns, union_ns
 from torchprof_magic.trace import DEVICE_CATEGORIES
 from torchprof_magic.units import counted, format_count, format_ns, format_ratio
 
@@ -23,6 +23,16 @@ LOUD_DATA = 0.25
 LOUD_PYTHON = 0.4
 LOUD_OPTIMIZER = 0.35
 
+# Title, and the words around the time.
+_PHASE_TEXTS = {
+    "communication": ("Communication-bound", "Collectives take ", "."),
+    "data": (
+        "Data-bound",
+        "Loading data takes ",
+        "; look at what the dataset does for each item, or use more DataLoader workers.",
+    ),
+    "optimizer": ("Optimizer-bound", "The optimizer takes ", "."),
+}
 COMMUNICATION_KERNEL = r"(?i)^(void )?(\w+::)*(nccl|rccl|msccl)"
 
 
@@ -49,30 +59,46 @@ def find_verdict(trace: Trace) -> Verdict:
     """Return what limits the recorded steps, or what is missing to tell."""
     ops = ops_table(trace).frame
     if ops.height == 0:
-        lost = [problem.message for problem in trace.problems if problem.severity == "data_loss"]
-        return _say("Nothing recorded", (lost or ["No torch op ran while the recording was on."])[0])
-    steps = steps_table(trace).frame
+        return _nothing(trace)
+    steps = complete_steps(steps_table(trace).frame)
     if steps.height == 0:
         return _without_steps(ops, trace)
     whole = float(steps["dur_ns"].sum() or 1)
-    data = float(steps["data_ns"].sum()) / whole
-    if data > LOUD_DATA:
-        advice = "; look at what the dataset does for each item, or use more DataLoader workers."
-        return _phase("Data-bound", "data", data, steps, "Loading data takes ", advice)
     if trace.has_device:
         return _with_device(trace, ops, steps, whole)
     return _on_host(trace, ops, steps, whole)
 
 
+def _nothing(trace: Trace) -> Verdict:
+    lost = [problem.message for problem in trace.problems if problem.severity == "data_loss"]
+    if lost:
+        return _say("Nothing recorded", lost[0])
+    if trace.has_device:
+        return _say(
+            "Only device work", "Kernels were recorded but no op; record the cpu activity too to see which ops."
+        )
+    if trace.events.filter(~pl.col("name").cast(pl.String).str.starts_with("ProfilerStep#")).height:
+        return _say("No ops", "No torch op was recorded on the threads that were watched.")
+    return _say("Nothing recorded", "No torch op ran while the recording was on.")
+
+
 def _on_host(trace: Trace, ops: pl.DataFrame, steps: pl.DataFrame, whole: float) -> Verdict:
-    shares = {name: float(steps[f"{name}_ns"].sum()) / whole for name in ("communication", "other", "optimizer")}
-    if shares["communication"] > LOUD_COMMUNICATION:
-        return _phase("Communication-bound", "communication", shares["communication"], steps, "Collectives take ", ".")
-    if shares["other"] > LOUD_PYTHON:
+    """Name the largest part of the steps that is more than it should be; ops themselves otherwise."""
+    limits = {
+        "communication": LOUD_COMMUNICATION,
+        "data": LOUD_DATA,
+        "other": LOUD_PYTHON,
+        "optimizer": LOUD_OPTIMIZER,
+    }
+    shares = {name: float(steps[f"{name}_ns"].sum()) / whole for name in limits}
+    loud = [name for name, share in shares.items() if share > limits[name]]
+    if not loud:
+        return _compute_bound(ops, "self_cpu_ns", "CPU")
+    worst = max(loud, key=shares.__getitem__)
+    if worst == "other":
         return _python_bound(trace, steps, shares["other"])
-    if shares["optimizer"] > LOUD_OPTIMIZER:
-        return _phase("Optimizer-bound", "optimizer", shares["optimizer"], steps, "The optimizer takes ", ".")
-    return _compute_bound(ops, "self_cpu_ns", "CPU")
+    title, before, after = _PHASE_TEXTS[worst]
+    return _phase(title, worst, shares[worst], steps, before, after)
 
 
 def _with_device(trace: Trace, ops: pl.DataFrame, steps: pl.DataFrame, whole: float) -> Verdict:
@@ -88,6 +114,10 @@ def _with_device(trace: Trace, ops: pl.DataFrame, steps: pl.DataFrame, whole: fl
                 Span(text=f" a step ({format_ratio(exposed)}), with no other work to hide them."),
             ),
         )
+    data = float(steps["data_ns"].sum()) / whole
+    if busy < STARVED_DEVICE and data > LOUD_DATA:
+        title, before, after = _PHASE_TEXTS["data"]
+        return _phase(title, "data", data, steps, before, after)
     if busy >= STARVED_DEVICE:
         return _compute_bound(ops, "self_device_ns", "device")
     kernels = trace.events.filter(pl.col("category") == "kernel").height / steps.height
@@ -122,6 +152,9 @@ def _covered(rows: pl.DataFrame, start: IntArray, end: IntArray) -> IntArray:
 
 def _compute_bound(ops: pl.DataFrame, by: str, where: str) -> Verdict:
     total = float(ops[by].sum() or 1)
+    # The self time of an annotation is Python or waiting; only if there is nothing else is it named.
+    own = ops.filter(pl.col("kind") == "cpu_op")
+    ops = own if own.height and float(own[by].sum() or 0) > 0 else ops
     top = ops.sort(by, descending=True).row(0, named=True)
     return Verdict(
         title="Compute-bound" if where == "device" else "Bound by CPU ops",
@@ -149,7 +182,7 @@ def _python_bound(trace: Trace, steps: pl.DataFrame, share: float) -> Verdict:
         text=(
             Span(text="No op runs for "),
             Span(text=f"{_mean(steps, 'other_ns')} of {_mean(steps, 'dur_ns')}", style="strong"),
-            Span(text=f" a step ({format_ratio(share)}): time goes to Python"),
+            Span(text=f" a step ({format_ratio(share)}): time goes to Python or waiting"),
             Span(text=f" between {format_count(ops / steps.height)} ops. "),
             *_which_functions(trace),
         ),
@@ -175,8 +208,24 @@ def _phase(title: str, phase: str, share: float, steps: pl.DataFrame, before: st
 
 
 def _without_steps(ops: pl.DataFrame, trace: Trace) -> Verdict:
-    by, where = ("self_device_ns", "device") if trace.has_device else ("self_cpu_ns", "CPU")
-    return _compute_bound(ops, by, where)
+    if not trace.has_device:
+        return _compute_bound(ops, "self_cpu_ns", "CPU")
+    busiest = max(((union_ns(start, end), int(end.max() - start.min())) for _, start, end in device_intervals(trace)))
+    busy, window = busiest
+    if busy / max(window, 1) >= STARVED_DEVICE:
+        return _compute_bound(ops, "self_device_ns", "device")
+    return Verdict(
+        title="Host-bound",
+        text=(
+            Span(text="The device is busy "),
+            Span(text=f"{format_ns(busy)} of {format_ns(window)}", style="strong"),
+            Span(
+                text=f" ({format_ratio(busy / max(window, 1))}) and waits for the host otherwise. Most host time is in "
+            ),
+            *_top_ops(ops, "self_cpu_ns"),
+            Span(text="."),
+        ),
+    )
 
 
 def _top_ops(ops: pl.DataFrame, by: str) -> tuple[Span, ...]:

@@ -98,8 +98,9 @@ class CaptureSession:
         self.owner = registry.Owner()
         registry.claim(self)
         try:
+            self._check_activities()
             self._check_busy()
-            self._folder = self._folder or Path(tempfile.mkdtemp(prefix="torchprof-"))
+            self._folder = self._folder or _new_folder()
             check_folder(self._folder)
         except BaseException:
             registry.release(self)
@@ -156,7 +157,7 @@ class CaptureSession:
             self._transit(lambda _guard: recorder.finish(is_between=is_between))
             recorder.save_finished(self.guard)
         self._state = State.OVER
-        self._report_progress()
+        self._report_progress(recorder.phase, recorder.step)
         self.guard.raise_pending()
 
     @protected
@@ -181,6 +182,8 @@ class CaptureSession:
     @protected
     def discard(self) -> None:
         """Stop without keeping anything: what was recorded so far is not wanted."""
+        if not self._is_here():
+            return
         recording = self.stop()
         for cycle in recording.cycles:
             cycle.path.unlink(missing_ok=True)
@@ -201,13 +204,14 @@ class CaptureSession:
         self.guard.uninstall()
 
     def _begin(self, recorder: Recorder, *, is_early: bool) -> None:
+        # A recorded step must not hold our own drawing, and making a bar takes milliseconds: so before the step begins.
+        self._report_progress(recorder.schedule.action(0).phase, 0)
         with self.guard.shield():
             failure = self._transit(recorder.begin)
         if failure is not None and is_early:
             raise CaptureError(f"torch's profiler could not be started: {failure}") from failure
         if self._stepping.how == "optimizer":
             self._undo.append(compat.on_optimizer_step(self._optimizer_step))
-        self._report_progress()
         self.guard.raise_pending()
 
     def _advance(self, *, is_complete: bool) -> None:
@@ -221,10 +225,15 @@ class CaptureSession:
         if not self._is_here():
             self._note_elsewhere()
             return
+        # For the same reason the coming phase is announced at the end of an idle or warm-up step, or after the last.
+        was_recording = recorder.phase == "active"
+        if not was_recording:
+            self._report_progress(recorder.schedule.action(recorder.step + 1).phase, recorder.step + 1)
         # Asking for the handler costs 5 us in Python 3.11, so it is done only where torch is called.
         with self.guard.shield() if recorder.will_transit() else nullcontext():
             self._transit(lambda guard: recorder.advance(guard, is_complete=is_complete))
-        self._report_progress()
+        if was_recording and recorder.phase != "active":
+            self._report_progress(recorder.phase, recorder.step)
         self.guard.raise_pending()
 
     def _transit(self, transition: Callable[[InterruptGuard], None]) -> Exception | None:
@@ -314,6 +323,8 @@ class CaptureSession:
             if self._problems.has_loss:
                 return  # a better reason is known
             fix = "Run more steps, or ask for fewer with --wait, --warmup and --active."
+            if recorder.step == 0 and self._stepping.how == "loop":
+                fix = "The loop had no items, or its first step did not end."
             if recorder.step == 0 and self._stepping.how == "manual":
                 fix = "step() was never called: call it at the end of every step, or use --step auto."
             self._problems.note("capture.nothing_recorded", "data_loss", f"No step was recorded: {reached}.", fix)
@@ -323,12 +334,12 @@ class CaptureSession:
                 "capture.partial", "warning", f"Partial: {complete} of {asked} steps are complete; {reached}."
             )
 
-    def _report_progress(self) -> None:
+    def _report_progress(self, phase: str, step: int) -> None:
         recorder = self._recorder
         if self._on_progress is None or recorder is None:
             return
         try:
-            self._on_progress(Progress(phase=recorder.phase, step=recorder.step, total=recorder.schedule.total))
+            self._on_progress(Progress(phase=phase, step=step, total=recorder.schedule.total))
         except Exception as exc:  # noqa: BLE001 - a progress bar must not end a training run
             self._on_progress = None
             self._problems.note("capture.progress_failed", "info", f"The progress bar failed: {exc}")
@@ -346,6 +357,12 @@ class CaptureSession:
         recorder = self._recorder
         if self._state is State.RUNNING and recorder is not None and self._is_here():
             self._transit(lambda _guard: recorder.yield_to_other())
+
+    def _check_activities(self) -> None:
+        known = compat.available_activities()
+        missing = [name for name in self._options.activities if name not in known]
+        if missing:
+            raise CaptureError(f"this machine cannot record {', '.join(missing)}; it can record {', '.join(known)}")
 
     def _check_busy(self) -> None:
         busy = compat.busy_profiler()
@@ -376,6 +393,13 @@ class CaptureSession:
         if self._folder is None:
             raise CaptureError("the session was not opened")
         return self._folder
+
+
+def _new_folder() -> Path:
+    try:
+        return Path(tempfile.mkdtemp(prefix="torchprof-"))
+    except OSError as exc:
+        raise CaptureError(f"no folder for the recording could be made ({exc}); name one with folder=...") from exc
 
 
 def live_session() -> CaptureSession | None:

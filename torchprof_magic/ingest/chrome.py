@@ -30,6 +30,7 @@ from torchprof_magic.trace import EVENTS_SCHEMA, MEMORY_SCHEMA, TEXT, Trace
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+MAX_TIME_NS = 2**61
 # c10::DeviceType, as written in "Device Type".
 _DEVICE_TYPES = {0: "cpu", 1: "cuda", 6: "hip", 12: "xpu", 13: "mps", 15: "hpu", 19: "mtia", 20: "privateuse1"}
 
@@ -104,7 +105,7 @@ def _decode(data: bytes) -> ChromeTrace:
             head = msgspec.json.decode(data, type=ChromeTrace)
     except msgspec.ValidationError as exc:
         raise IngestError(f"this is JSON, but not a trace that can be read: {exc}") from exc
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise IngestError(f"the JSON is damaged or cut off ({exc}); copy or export the file again") from exc
     if head.trace_events is None:
         if bytes(head.nodes):
@@ -158,12 +159,14 @@ def _without_unusable(frame: pl.DataFrame) -> tuple[pl.DataFrame, list[Problem]]
     """Drop events without a time and close unfinished ones at their start; count both."""
     problems = []
     timed = frame.drop_nulls(["start_ns", "dur_ns"])
+    # Nothing lasts, or began, 73 years from 1970 in either direction; such values would overflow sums of times.
+    timed = timed.filter(pl.col("start_ns").abs() < MAX_TIME_NS, pl.col("dur_ns").abs() < MAX_TIME_NS)
     if lost := frame.height - timed.height:
-        problems.append(_problem("chrome.no_time", "data_loss", lost, "events without a readable time were left out"))
+        problems.append(_problem("chrome.no_time", "data_loss", lost, "Events without a readable time were left out."))
     if negative := int((timed["dur_ns"] < 0).sum()):
         timed = timed.with_columns(pl.col("dur_ns").clip(lower_bound=0))
         problems.append(
-            _problem("chrome.negative_duration", "warning", negative, "unfinished events are shown with no duration")
+            _problem("chrome.negative_duration", "warning", negative, "Unfinished events are shown with no duration.")
         )
     return timed, problems
 
@@ -237,10 +240,10 @@ def _nested(spans: pl.DataFrame) -> tuple[pl.DataFrame, int]:
 def _nesting_problems(overlaps: int, unlinked: int) -> list[Problem]:
     problems = []
     if overlaps:
-        text = "events partly overlap another on the same thread; they are shown beside it, not inside it"
+        text = "Events partly overlap another on the same thread; they are shown beside it, not inside it."
         problems.append(_problem("chrome.partial_overlap", "info", overlaps, text))
     if unlinked:
-        text = "device events have no launch in the file (queued before the recording); they belong to no op"
+        text = "Device events have no launch in the file (queued before the recording); they belong to no op."
         problems.append(_problem("chrome.no_launch", "info", unlinked, text))
     return problems
 

@@ -18,7 +18,7 @@ def exact_ns(texts: Sequence[Raw]) -> pl.Series:
     Kineto writes µs with three decimals since 2024. A float64 near 4.4e12 µs has steps of 0.98 ns, so going through
     float makes children outlive parents; decimals do not.
     """
-    text = pl.Series([bytes(raw) for raw in texts], dtype=pl.Binary).cast(pl.String)
+    text = _texts(texts, b"")
     micros = text.str.strip_chars('"').cast(pl.Decimal(38, 3), strict=False)
     return (micros * 1000).cast(pl.Int64, strict=False)
 
@@ -29,8 +29,24 @@ def integers(values: Sequence[object], dtype: type[pl.DataType] = pl.Int64) -> p
         return pl.Series(values, dtype=dtype)
     except (TypeError, OverflowError, pl.exceptions.PolarsError):
         # One string among the numbers (some vendors do that): go through text, slower.
-        text = pl.Series([None if value is None else str(value) for value in values], dtype=pl.String)
+        text = pl.Series([_whole(value) for value in values], dtype=pl.String)
         return text.cast(dtype, strict=False)
+
+
+def _whole(value: object) -> str | None:
+    """Return a number as text; some vendors write ids as floats (``5.0``)."""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return None if value is None else str(value)
+
+
+def _texts(values: Sequence[Raw], absent: bytes | None) -> pl.Series:
+    """Return JSON fragments as text; bytes that are no UTF-8 become replacement characters."""
+    raw = [bytes(value) or absent for value in values]
+    try:
+        return pl.Series(raw, dtype=pl.Binary).cast(pl.String)
+    except pl.exceptions.ComputeError:
+        return pl.Series([None if one is None else one.decode(errors="replace") for one in raw], dtype=pl.String)
 
 
 def labels(values: Sequence[object]) -> pl.Series:
@@ -45,5 +61,4 @@ def labels(values: Sequence[object]) -> pl.Series:
 
 def raw_text(values: Sequence[Raw]) -> pl.Series:
     """Return JSON fragments as text, null where absent. They repeat a lot, so they are kept as categories."""
-    text = pl.Series([bytes(raw) or None for raw in values], dtype=pl.Binary).cast(pl.String)
-    return text.cast(pl.Categorical)
+    return _texts(values, None).cast(pl.Categorical)

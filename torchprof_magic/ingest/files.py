@@ -53,8 +53,13 @@ def _read_regular_file(path: Path) -> bytes:
         mode = path.stat().st_mode
     except FileNotFoundError as exc:
         raise IngestError(f"{path}: no such file") from exc
+    except (OSError, ValueError) as exc:
+        raise IngestError(f"{path}: the file cannot be opened ({exc})") from exc
     if stat.S_ISDIR(mode):
         raise NotATraceError(f"{path}: this is a folder; name one trace file in it")
     if not stat.S_ISREG(mode):
         raise NotATraceError(f"{path}: this is a device or pipe, not a file")
-    return path.read_bytes()
+    try:
+        return path.read_bytes()
+    except OSError as exc:
+        raise IngestError(f"{path}: the file cannot be read ({exc.strerror})") from exc

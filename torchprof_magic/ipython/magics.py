@@ -88,10 +88,10 @@ class TorchProfMagics(Magics):
     @line_magic("torchprof")  # type: ignore[arg-type]
     def torchprof_line(self, line: str) -> Report | None:
         """Do something outside a cell: last, load FILE, off, help."""
-        words = shlex.split(line) or ["help"]
         try:
+            words = shlex.split(line) or ["help"]
             return self._command(words[0], words[1:])
-        except TorchProfError as exc:
+        except (TorchProfError, ValueError) as exc:
             raise UsageError(str(exc)) from None
 
     def _prepare(self, args: Namespace, cell: str) -> tuple[ProfileOptions, CompiledCell]:
@@ -121,6 +121,9 @@ class TorchProfMagics(Magics):
             print(f"torchprof: reading was interrupted; the raw trace is kept in {session.recording.folder}")  # noqa: T201
         except TorchProfError as exc:
             print(f"torchprof: {exc}")  # noqa: T201 - the cell's own result must not be replaced
+        except Exception as exc:  # noqa: BLE001 - the same: whatever fails here, the cell has its own result
+            what = f"{type(exc).__name__}: {exc}"
+            print(f"torchprof: the report could not be shown ({what}); see torchprof_magic.last")  # noqa: T201
 
     @protected
     def _keep(self, report: Report, args: Namespace) -> None:

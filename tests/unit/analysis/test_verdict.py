@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support import Event, annotation, kernel, launch, make_trace, span
 
 from torchprof_magic.analysis.verdict import find_verdict
+from torchprof_magic.report import Report
 
 STEP = annotation("ProfilerStep#0", 0, 100)
 
@@ -39,6 +42,13 @@ def test_advice_to_record_stacks_is_given_only_while_there_are_none() -> None:
     idle = [STEP, span("aten::mm", 0, 30)]
     assert "Record with --stack" in str(find_verdict(make_trace(*idle)))
     assert "Record with" not in str(find_verdict(make_trace(*idle, with_stack=1)))
+
+
+def test_averages_leave_out_a_step_that_was_cut() -> None:
+    trace = make_trace(STEP, annotation("ProfilerStep#1", 100, 900), span("aten::mm", 0, 30), span("aten::mm", 100, 30))
+    cut = replace(trace, steps=trace.steps.with_columns(complete=trace.steps["number"] == 0))
+    assert "70 µs of 100 µs" in str(find_verdict(cut))
+    assert "Mean step 100 µs" in Report(cut).summary()
 
 
 def test_collectives_that_nothing_hides_are_named() -> None:
