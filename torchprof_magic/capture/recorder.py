@@ -154,7 +154,12 @@ class Recorder:
             return
         self.cycles.append(Cycle(number=finished.number, path=path, steps=finished.steps, start_unix_ns=start_unix_ns))
         if is_idle:
-            self._problems.note("capture.no_ops", "info", "No torch operation ran in the recorded steps.")
+            self._problems.note(
+                "capture.no_ops",
+                "info",
+                "No torch operation ran in the recorded steps.",
+                "If another loop should be stepped, name it with --step line:N, or use --step optimizer.",
+            )
 
     def _leave(self, now_ns: int, *, is_complete: bool) -> None:
         if self._engine is None:
