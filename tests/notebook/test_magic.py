@@ -189,6 +189,16 @@ def test_what_fails_while_showing_does_not_replace_the_cells_own_result(kernel: 
     kernel.run("magics.show = shown")
 
 
+def test_an_interrupt_while_showing_stops_the_notebook_but_not_the_cells_own_exception(kernel: Kernel) -> None:
+    stop = "def stop(*_): raise KeyboardInterrupt"
+    kernel.run(f"import torchprof_magic.ipython.magics as magics; shown = magics.show\n{stop}\nmagics.show = stop")
+    assert kernel.run(f"%%torchprof\n{LOOP}").reply["ename"] == "KeyboardInterrupt"
+    cell = kernel.run(f"%%torchprof\n{LOOP}raise KeyError('mine')")
+    assert cell.reply["ename"] == "KeyError"
+    assert "the raw trace is in" in cell.text
+    kernel.run("magics.show = shown")
+
+
 def test_names_of_any_alphabet_leave_the_output_clean(kernel: Kernel) -> None:
     named = "with torch.profiler.record_function('模型 ☃'):\n        torch.ones(9).sum()\n"
     cell = kernel.run(f"%%torchprof\nfor i in range(6):\n    {named}")

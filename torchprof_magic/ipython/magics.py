@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -107,6 +108,7 @@ class TorchProfMagics(Magics):
         """Read and show what was recorded; the cell's own exception, if any, goes on afterwards."""
         if session.recording is None or session.is_forked:
             return
+        has_exception = sys.exc_info()[0] is not None
         try:
             report = read_recording(
                 session.recording,
@@ -118,7 +120,9 @@ class TorchProfMagics(Magics):
             if not args.quiet:
                 show(report, self.shell, args.display)
         except KeyboardInterrupt:
-            print(f"torchprof: reading was interrupted; the raw trace is kept in {session.recording.folder}")  # noqa: T201
+            print(f"torchprof: reading was interrupted; the raw trace is in {session.recording.folder}")  # noqa: T201
+            if not has_exception:
+                raise  # the cells below must not run; an exception of the cell's own goes first
         except TorchProfError as exc:
             print(f"torchprof: {exc}")  # noqa: T201 - the cell's own result must not be replaced
         except Exception as exc:  # noqa: BLE001 - the same: whatever fails here, the cell has its own result
