@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 NO_PARENT = -1
 MAX_AXIS_NS = 2.0**62
@@ -18,15 +19,15 @@ def nesting_order(lane: IntArray, start_ns: IntArray, dur_ns: IntArray) -> IntAr
     return np.lexsort((-dur_ns, start_ns, lane))
 
 
-def nest(lane: IntArray, start_ns: IntArray, dur_ns: IntArray) -> tuple[IntArray, IntArray, int]:
+def nest(lane: IntArray, start_ns: IntArray, dur_ns: IntArray) -> tuple[IntArray, IntArray, BoolArray]:
     """Return ``(parent, depth, overlaps)`` for events already in nesting order.
 
     ``parent`` is the row of the innermost enclosing event on the same lane, or -1. An event that only partly
-    overlaps an earlier one is no child of it (as in torch); ``overlaps`` counts such events.
+    overlaps an earlier one is no child of it (as in torch); ``overlaps`` marks such events.
     """
     count = len(start_ns)
     if count == 0:
-        return np.empty(0, np.int64), np.empty(0, np.int64), 0
+        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_)
     base = _lane_offsets(lane, start_ns, start_ns + dur_ns)
     if base is None:
         nothing = np.full(count, NO_PARENT, np.int64)
@@ -39,7 +40,7 @@ def nest(lane: IntArray, start_ns: IntArray, dur_ns: IntArray) -> tuple[IntArray
     # A zero-length event at its predecessor's end makes the closed form miscount, as a partial overlap does.
     broken |= has_parent & ((start >= end[parent]) | (start < start[parent]))
     if not broken.any():
-        return parent, depth, 0
+        return parent, depth, np.zeros(count, np.bool_)
     return _nest_lanes_in_turn(lane, start, end, parent, depth, broken)
 
 
@@ -89,29 +90,29 @@ def _parents_from_depths(depth: IntArray) -> IntArray:
 
 
 def _nest_lanes_in_turn(
-    lane: IntArray, start: IntArray, end: IntArray, parent: IntArray, depth: IntArray, broken: npt.NDArray[np.bool_]
-) -> tuple[IntArray, IntArray, int]:
+    lane: IntArray, start: IntArray, end: IntArray, parent: IntArray, depth: IntArray, broken: BoolArray
+) -> tuple[IntArray, IntArray, BoolArray]:
     """Nest lanes that hold a partial overlap event by event; the loop runs over those lanes only."""
-    parent, depth, overlaps = parent.copy(), depth.copy(), 0
+    parent, depth, overlaps = parent.copy(), depth.copy(), np.zeros(len(lane), np.bool_)
     for bad_lane in np.unique(lane[broken]):
-        rows = np.flatnonzero(lane == bad_lane)
+        rows = np.arange(*np.searchsorted(lane, [bad_lane, bad_lane + 1]))  # lanes stand one after the other
         lane_parent, lane_depth, lane_overlaps = _nest_with_stack(start[rows].tolist(), end[rows].tolist())
         local = np.asarray(lane_parent, np.int64)
         parent[rows] = np.where(local >= 0, rows[local], NO_PARENT)
         depth[rows] = lane_depth
-        overlaps += lane_overlaps
+        overlaps[rows] = lane_overlaps
     return parent, depth, overlaps
 
 
-def _nest_with_stack(starts: list[int], ends: list[int]) -> tuple[list[int], list[int], int]:
+def _nest_with_stack(starts: list[int], ends: list[int]) -> tuple[list[int], list[int], list[bool]]:
     stack: list[int] = []
-    parents, depths, overlaps = [], [], 0
+    parents, depths, overlaps = [], [], []
     for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
         was_cut = False
         while stack and (start >= ends[stack[-1]] or end > ends[stack[-1]]):
             was_cut |= start < ends[stack[-1]]
             stack.pop()
-        overlaps += was_cut
+        overlaps.append(was_cut)
         parents.append(stack[-1] if stack else NO_PARENT)
         depths.append(len(stack))
         stack.append(row)
@@ -133,6 +134,23 @@ def levels(depth: IntArray) -> list[IntArray]:
         return []
     order = np.argsort(depth, kind="stable")
     return np.split(order, np.searchsorted(depth[order], np.arange(1, int(depth.max()) + 1)))
+
+
+def merge_paths(parent: IntArray, label: IntArray) -> tuple[IntArray, IntArray]:
+    """Return each row's path number and the first row of each path; one turn a level of nesting.
+
+    Two rows share a path when their labels (>= 0) are equal and their parents share a path. Numbers grow with depth,
+    so a path's parent has a smaller one.
+    """
+    width = int(label.max(initial=0)) + 1
+    path, first, used = np.full(len(label), NO_PARENT, np.int64), [], 0
+    for rows in levels(depth_of(parent)):
+        above = np.where(parent[rows] >= 0, path[parent[rows]], NO_PARENT)
+        keys, where, inverse = np.unique((above + 1) * width + label[rows], return_index=True, return_inverse=True)
+        path[rows] = used + inverse
+        first.append(rows[where])
+        used += len(keys)
+    return path, np.concatenate(first) if first else np.empty(0, np.int64)
 
 
 def rolled_up(values: IntArray, parent: IntArray) -> IntArray:

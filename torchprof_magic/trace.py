@@ -51,6 +51,8 @@ EVENTS_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "bytes": pl.Int64,
     "stream": pl.Int32,
     "device": pl.Int32,
+    "stack": pl.Int32,
+    "overlaps": pl.Boolean,
 }
 LANES_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "kind": LANE_KIND,
@@ -84,6 +86,22 @@ STEPS_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
 }
 
 
+STACKS_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+    "parent": pl.Int32,
+    "name": TEXT,
+    "file": TEXT,
+    "line": pl.Int32,
+    "function": TEXT,
+}
+ARROWS_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+    "category": pl.String,
+    "starts": pl.Int64,
+    "ends": pl.Int64,
+    "ids": pl.Int64,
+    "paired": pl.Int64,
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
     """One recording, or one file, as frames.
@@ -91,7 +109,10 @@ class Trace:
     ``events`` is sorted by lane, start and falling duration, so a row's ``parent`` (-1: none) stands above it;
     ``lane`` is a row of ``lanes``. ``flows`` holds rows of ``events``: launch -> device event, forward op ->
     backward op. ``memory.event`` is the innermost host event around the allocation, or -1. ``step`` is null
-    outside every step.
+    outside every step. ``stacks`` is the prefix tree of Python frames, a frame below its caller; ``events.stack`` is
+    the row of the innermost frame around the event (around its launch, for device events), null where none is known.
+    ``events.overlaps`` marks events that began inside another on their lane and outlived it. ``arrows`` counts the
+    file's own flow arrows by category: how many begin, end, and have both ends.
     """
 
     events: pl.DataFrame
@@ -99,6 +120,8 @@ class Trace:
     flows: pl.DataFrame
     memory: pl.DataFrame
     steps: pl.DataFrame
+    stacks: pl.DataFrame
+    arrows: pl.DataFrame
     meta: Meta
     problems: tuple[Problem, ...] = ()
 

@@ -27,20 +27,20 @@ def test_a_child_lies_inside_its_parent_on_the_same_lane() -> None:
     parent, depth, overlaps = nest(*arrays((0, 0, 100), (0, 10, 20), (0, 12, 5), (1, 11, 3)))
     assert parent.tolist() == [-1, 0, 1, -1]
     assert depth.tolist() == [0, 1, 2, 0]
-    assert overlaps == 0
+    assert not overlaps.any()
 
 
 def test_an_event_that_starts_where_another_ends_is_its_sibling() -> None:
     parent, _, overlaps = nest(*arrays((0, 0, 30), (0, 0, 10), (0, 10, 10)))
     assert parent.tolist() == [-1, 0, 0]
-    assert overlaps == 0
+    assert not overlaps.any()
 
 
 def test_a_partial_overlap_is_counted_and_has_no_parent_that_it_outlives() -> None:
     parent, _, overlaps = nest(*arrays((0, 0, 100), (0, 10, 20), (0, 20, 30), (0, 25, 3)))
     # 20..50 outlives 10..30, so its parent is 0..100; 25..28 lies in the later of the two.
     assert parent.tolist() == [-1, 0, 0, 2]
-    assert overlaps == 1
+    assert overlaps.tolist() == [False, False, True, False]
 
 
 def test_zero_length_events_nest_like_any_other() -> None:

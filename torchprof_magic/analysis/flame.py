@@ -10,7 +10,7 @@ import polars as pl
 
 from torchprof_magic.analysis.ops import enclosing_op
 from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
-from torchprof_magic.intervals import NO_PARENT, IntArray, depth_of, levels, nest, rolled_up, self_time
+from torchprof_magic.intervals import NO_PARENT, IntArray, depth_of, levels, merge_paths, nest, rolled_up, self_time
 from torchprof_magic.shapes import Tree, Weight
 from torchprof_magic.trace import DEVICE_CATEGORIES, Trace
 
@@ -56,7 +56,8 @@ def flame_tree(trace: Trace) -> Tree:
     the summed time of device work.
     """
     calls = _calls(trace)
-    path, first = _merge_paths(calls)
+    name = calls.name.cast(pl.Categorical).to_physical().to_numpy().astype(np.int64)
+    path, first = merge_paths(calls.parent, np.unique(name * len(KINDS) + calls.kind, return_inverse=True)[1])
     frame = _summed(calls, path, first)
     device = (Weight(name="device_ns", title="Device", unit="ns"),) if trace.has_device else ()
     weights = (
@@ -132,25 +133,6 @@ def _launching_box(trace: Trace, host: IntArray, device: IntArray) -> IntArray:
     source = np.full(trace.events.height, NO_PARENT, np.int64)
     source[launches["target"].to_numpy()] = launches["source"].to_numpy()
     return enclosing_op(trace, source[device], host)
-
-
-def _merge_paths(calls: _Calls) -> tuple[IntArray, IntArray]:
-    """Return each call's path number and the first call of each path; one turn a level of nesting.
-
-    Two calls share a path when their names and kinds are equal and their parents share a path. Numbers grow with
-    depth, so a path's parent has a smaller one.
-    """
-    name = calls.name.cast(pl.Categorical).to_physical().to_numpy().astype(np.int64)
-    label = np.unique(name * len(KINDS) + calls.kind, return_inverse=True)[1]
-    width = int(label.max()) + 1 if len(label) else 1
-    path, first, used = np.full(len(label), NO_PARENT, np.int64), [], 0
-    for rows in levels(depth_of(calls.parent)):
-        above = np.where(calls.parent[rows] >= 0, path[calls.parent[rows]], NO_PARENT)
-        keys, where, inverse = np.unique((above + 1) * width + label[rows], return_index=True, return_inverse=True)
-        path[rows] = used + inverse
-        first.append(rows[where])
-        used += len(keys)
-    return path, np.concatenate(first) if first else np.empty(0, np.int64)
 
 
 def _summed(calls: _Calls, path: IntArray, first: IntArray) -> pl.DataFrame:

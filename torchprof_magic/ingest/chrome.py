@@ -23,6 +23,7 @@ from torchprof_magic.ingest.schema import (
     Event,
     decode_or_default,
 )
+from torchprof_magic.ingest.stacks import find_stacks
 from torchprof_magic.intervals import nest, nesting_order
 from torchprof_magic.meta import Meta, Problem
 from torchprof_magic.trace import EVENTS_SCHEMA, MEMORY_SCHEMA, TEXT, Trace
@@ -67,13 +68,16 @@ def read_chrome(files: Sequence[bytes], meta: Meta | None = None, cycles: Sequen
     backward = links.backward_flows(events, lanes, arrows)
     steps = links.find_steps(events)
     events = links.with_steps(events, steps, launch)
+    stack, stack_frames = find_stacks(events, launch)
     problems = [problem for part in parts for problem in part.problems]
     return Trace(
-        events=events.select(EVENTS_SCHEMA.keys()),
+        events=events.with_columns(stack).select(EVENTS_SCHEMA.keys()),
         lanes=lanes,
         flows=pl.concat([launch, backward]),
         memory=links.attribute_memory(memory, events, lanes),
         steps=steps,
+        stacks=stack_frames,
+        arrows=links.count_arrows(arrows),
         meta=_described(meta or Meta(), parts, start_ns),
         problems=(*problems, *_nesting_problems(overlaps, unlinked)),
     )
@@ -234,7 +238,7 @@ def _nested(spans: pl.DataFrame) -> tuple[pl.DataFrame, int]:
         *(events[name].to_numpy().astype("int64") for name in ("lane", "start_ns", "dur_ns"))
     )
     columns = (pl.Series("parent", parent, dtype=pl.Int32), pl.Series("depth", depth, dtype=pl.Int32))
-    return events.with_columns(*columns), overlaps
+    return events.with_columns(*columns, pl.Series("overlaps", overlaps)), int(overlaps.sum())
 
 
 def _nesting_problems(overlaps: int, unlinked: int) -> list[Problem]:

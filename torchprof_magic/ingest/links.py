@@ -7,7 +7,7 @@ import polars as pl
 
 from torchprof_magic.ingest.categories import STEP_PATTERN
 from torchprof_magic.intervals import innermost_at
-from torchprof_magic.trace import DEVICE_CATEGORIES, FLOWS_SCHEMA, MEMORY_SCHEMA, STEPS_SCHEMA
+from torchprof_magic.trace import ARROWS_SCHEMA, DEVICE_CATEGORIES, FLOWS_SCHEMA, MEMORY_SCHEMA, STEPS_SCHEMA
 
 
 def launch_flows(events: pl.DataFrame) -> tuple[pl.DataFrame, int]:
@@ -47,6 +47,18 @@ def backward_flows(events: pl.DataFrame, lanes: pl.DataFrame, arrows: pl.DataFra
 def _flows(kind: str, source: pl.Series, target: pl.Series) -> pl.DataFrame:
     frame = pl.DataFrame({"source": source, "target": target})
     return frame.select(pl.lit(kind).alias("kind"), "source", "target").cast(FLOWS_SCHEMA)  # type: ignore[arg-type]
+
+
+def count_arrows(arrows: pl.DataFrame) -> pl.DataFrame:
+    """Return how many arrows of each category begin, end, and have both ends, by their ids within a cycle."""
+    by_id = arrows.group_by("cat", "cycle", "id").agg(
+        (pl.col("ph") == "s").sum().alias("starts"), (pl.col("ph") == "f").sum().alias("ends")
+    )
+    has_both = (pl.col("starts") > 0) & (pl.col("ends") > 0)
+    counted = by_id.group_by(pl.col("cat").alias("category")).agg(
+        pl.col("starts", "ends").sum(), pl.len().alias("ids"), has_both.sum().alias("paired")
+    )
+    return counted.select(ARROWS_SCHEMA.keys()).cast(ARROWS_SCHEMA).sort("category")  # type: ignore[arg-type]
 
 
 def find_steps(events: pl.DataFrame) -> pl.DataFrame:
