@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from torchprof_magic.errors import IngestError
-from torchprof_magic.ingest import read_chrome, read_file
+from torchprof_magic.ingest import read_chrome
 from torchprof_magic.meta import CellSource, Meta, Problem, StepMark
 from torchprof_magic.report import Report
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from torchprof_magic.capture import Recording
+    from torchprof_magic.capture.recording import Cycle, Recording
     from torchprof_magic.trace import Trace
 
 RUN_FOLDER_PREFIX = "torchprof-"
@@ -63,31 +63,26 @@ def read_recording(
 
 def _read_cycles(recording: Recording, meta: Meta) -> tuple[Trace, list[Problem]]:
     """Return one trace of all cycles; a broken cycle does not take the others with it."""
-    whole: list[tuple[int, bytes]] = []
+    try:
+        return _joined(recording.cycles, meta), []
+    except IngestError:
+        pass
+    whole: list[Cycle] = []
     problems: list[Problem] = []
     for cycle in recording.cycles:
         try:
-            whole.append((cycle.number, read_file(cycle.path)))
+            read_chrome([cycle.path])
         except IngestError as exc:
             problems.append(_unreadable(cycle.path, exc))
-    try:
-        return _joined(whole, meta), problems
-    except IngestError:
-        paths = {cycle.number: cycle.path for cycle in recording.cycles}
-        valid = []
-        for number, data in whole:
-            try:
-                read_chrome([data])
-            except IngestError as exc:
-                problems.append(_unreadable(paths[number], exc))
-            else:
-                valid.append((number, data))
-        return _joined(valid, meta), problems
+        else:
+            whole.append(cycle)
+    return _joined(whole, meta), problems
 
 
-def _joined(cycles: list[tuple[int, bytes]], meta: Meta) -> Trace:
-    numbers, files = zip(*(cycles or [(0, _NO_EVENTS)]), strict=True)
-    return read_chrome(files, meta, cycles=numbers)
+def _joined(cycles: Sequence[Cycle], meta: Meta) -> Trace:
+    if not cycles:
+        return read_chrome([_NO_EVENTS], meta)
+    return read_chrome([cycle.path for cycle in cycles], meta, cycles=[cycle.number for cycle in cycles])
 
 
 def _unreadable(path: Path, exc: IngestError) -> Problem:

@@ -32,11 +32,6 @@ _BY_CAT = {
 STEP_PATTERN = r"^ProfilerStep#(\d+)$"
 
 
-def classify(cat: pl.Series, name: pl.Series) -> pl.Series:
-    """Return the category of each event from its ``cat`` alone; pids and tids say nothing reliable.
-
-    Old and Ascend files write ``ProfilerStep#N`` as an operator; it is an annotation everywhere here.
-    """
-    category = cat.str.to_lowercase().replace_strict(_BY_CAT, default="other", return_dtype=pl.String)
-    is_step = name.str.starts_with("ProfilerStep#") & (category == "cpu_op")
-    return category.zip_with(~is_step, pl.Series(["user_annotation"])).cast(CATEGORY)
+def classify(cat: pl.Series) -> pl.Series:
+    """Return the category of each ``cat``; pids and tids say nothing reliable."""
+    return cat.str.to_lowercase().replace_strict(_BY_CAT, default="other", return_dtype=pl.String).cast(CATEGORY)

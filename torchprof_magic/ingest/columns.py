@@ -4,23 +4,41 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import polars as pl
+
+from torchprof_magic.trace import TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from msgspec import Raw
 
+_ENCODER = msgspec.json.Encoder()
+_MICROS = pl.Decimal(38, 3)
 
-def exact_ns(texts: Sequence[Raw]) -> pl.Series:
+
+def fragments(values: Sequence[Raw]) -> pl.Series:
+    """Return JSON fragments as text, empty where absent; bytes that are no UTF-8 become replacement characters."""
+    # Encoded together and split in polars: a Python object for each would cost five times as much.
+    lines = pl.Series([_ENCODER.encode_lines(values).decode(errors="replace")]).str.split("\n").explode()
+    if len(lines) == len(values) + 1:
+        return lines.head(len(values))
+    return pl.Series([bytes(value).decode(errors="replace") for value in values], dtype=pl.String)
+
+
+def exact_ns(values: Sequence[Raw]) -> pl.Series:
     """Return µs written as JSON numbers (or strings) as int64 ns, exactly; null where it is no number.
 
     Kineto writes µs with three decimals since 2024. A float64 near 4.4e12 µs has steps of 0.98 ns, so going through
     float makes children outlive parents; decimals do not.
     """
-    text = _texts(texts, b"")
-    micros = text.str.strip_chars('"').cast(pl.Decimal(38, 3), strict=False)
-    return (micros * 1000).cast(pl.Int64, strict=False)
+    text = fragments(values)
+    ns = text.cast(_MICROS, strict=False).to_physical().cast(pl.Int64, strict=False)
+    if ns.null_count():
+        text = text.str.strip_chars('"').str.strip_chars()
+        ns = text.cast(_MICROS, strict=False).to_physical().cast(pl.Int64, strict=False)
+    return ns
 
 
 def integers(values: Sequence[object], dtype: type[pl.DataType] = pl.Int64) -> pl.Series:
@@ -40,25 +58,26 @@ def _whole(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def _texts(values: Sequence[Raw], absent: bytes | None) -> pl.Series:
-    """Return JSON fragments as text; bytes that are no UTF-8 become replacement characters."""
-    raw = [bytes(value) or absent for value in values]
-    try:
-        return pl.Series(raw, dtype=pl.Binary).cast(pl.String)
-    except pl.exceptions.ComputeError:
-        return pl.Series([None if one is None else one.decode(errors="replace") for one in raw], dtype=pl.String)
-
-
 def labels(values: Sequence[object]) -> pl.Series:
     """Return pids, tids and names as text, empty where absent; ``25738`` and ``"25738"`` are the same label."""
+    return _as_text(values).fill_null("").cast(TEXT)
+
+
+def _as_text(values: Sequence[object]) -> pl.Series:
     for dtype in (pl.String, pl.Int64):  # nearly every file writes one of the two throughout
         try:
-            return pl.Series(values, dtype=dtype).cast(pl.String).fill_null("")
+            return pl.Series(values, dtype=dtype).cast(pl.String)
         except (TypeError, OverflowError, pl.exceptions.PolarsError):
             continue
-    return pl.Series(["" if value is None else str(value) for value in values], dtype=pl.String)
+    return pl.Series([_whole(value) for value in values], dtype=pl.String)
+
+
+def optional_text(values: Sequence[object]) -> pl.Series:
+    """Return texts that repeat a lot as categories, null where absent."""
+    return _as_text(values).cast(TEXT)
 
 
 def raw_text(values: Sequence[Raw]) -> pl.Series:
     """Return JSON fragments as text, null where absent. They repeat a lot, so they are kept as categories."""
-    return _texts(values, None).cast(pl.Categorical)
+    text = fragments(values)
+    return text.set(text == "", None).cast(TEXT)

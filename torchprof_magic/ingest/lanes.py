@@ -4,26 +4,45 @@ from __future__ import annotations
 
 import polars as pl
 
+from torchprof_magic.ingest.categories import classify
 from torchprof_magic.trace import DEVICE_CATEGORIES, HOST_CATEGORIES, LANE_KIND, LANES_SCHEMA
 
 _KEY = ["kind", "pid", "tid", "device", "stream"]
 
 
-def assign_lanes(spans: pl.DataFrame, thread_names: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the spans with a ``lane`` column, and the lanes: threads by first event, then streams.
+def assign_lanes(
+    spans: pl.DataFrame, places: pl.DataFrame, thread_names: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the spans with lane, category, device and stream, and the lanes: threads by first event, then streams.
 
     GPU-side annotations get lanes of their own: they include idle gaps and may overlap, so they enclose no kernel.
+    ``places`` has a row for each spelling of category, process, thread, device and stream in the files.
     """
-    keyed = _with_keys(spans)
-    lanes = keyed.group_by(_KEY).agg(pl.col("start_ns").min().alias("first")).sort("kind", "first", "pid", "tid")
+    spans, keyed = _without_own_span(spans, _with_keys(places.with_columns(classify(places["cat"]).alias("category"))))
+    first = spans.group_by("place").agg(pl.col("start_ns").min().alias("first"))
+    keyed = keyed.join(first, on="place")
+    lanes = keyed.group_by(_KEY).agg(pl.col("first").min()).sort("kind", "first", "pid", "tid")
     lanes = lanes.with_row_index("lane").with_columns(pl.col("lane").cast(pl.Int32))
-    keyed = keyed.join(lanes.select(*_KEY, "lane"), on=_KEY, how="left", nulls_equal=True, maintain_order="left")
-    named = lanes.join(thread_names.unique(["pid", "tid"]), on=["pid", "tid"], how="left", maintain_order="left")
+    keyed = keyed.join(lanes.select(*_KEY, "lane"), on=_KEY, how="left", nulls_equal=True)
+    spans = spans.join(
+        keyed.select("place", "lane", "category", "device", "stream"), on="place", how="left", maintain_order="left"
+    ).drop("place")
+    names = thread_names.unique(["pid", "tid"], keep="last")
+    named = lanes.join(names, on=["pid", "tid"], how="left", maintain_order="left")
     named = named.with_columns(_lane_name().alias("name"))
-    return keyed.drop("kind", "pid", "tid"), named.select(LANES_SCHEMA.keys())
+    return _with_step_annotations(spans), named.select(LANES_SCHEMA.keys())
 
 
-def _with_keys(spans: pl.DataFrame) -> pl.DataFrame:
+def _without_own_span(spans: pl.DataFrame, places: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Drop the profiler's own span over the whole recording: it is not something that the program did."""
+    places = places.with_row_index("place").with_columns(pl.col("place").cast(pl.Int32))
+    own = places.filter(pl.col("cat") == "Trace")["place"]
+    if len(own):
+        spans = spans.filter(~pl.col("place").is_in(own.implode()))
+    return spans, places.filter(pl.col("cat") != "Trace")
+
+
+def _with_keys(places: pl.DataFrame) -> pl.DataFrame:
     """Streams are keyed by device and stream number; threads by pid and tid."""
     on_device = pl.col("category").is_in(DEVICE_CATEGORIES)
     kind = (
@@ -39,7 +58,7 @@ def _with_keys(spans: pl.DataFrame) -> pl.DataFrame:
     )
     device = pl.coalesce("device", pl.col("pid").cast(pl.Int32, strict=False))
     stream = pl.coalesce("stream", pl.col("tid").str.extract(r"(\d+)$").cast(pl.Int32, strict=False))
-    return spans.with_columns(
+    return places.with_columns(
         kind,
         pl.when(on_device).then(device).alias("device"),
         pl.when(on_device).then(stream).alias("stream"),
@@ -48,6 +67,17 @@ def _with_keys(spans: pl.DataFrame) -> pl.DataFrame:
         pl.when(on_device).then(pl.lit("")).otherwise(pl.col("pid")).alias("pid"),
         pl.when(on_device).then(pl.lit("")).otherwise(pl.col("tid")).alias("tid"),
     )
+
+
+def _with_step_annotations(spans: pl.DataFrame) -> pl.DataFrame:
+    """Old and Ascend files write ``ProfilerStep#N`` as an operator; it is an annotation everywhere here."""
+    names = spans["name"].unique()
+    steps = names.filter(names.cast(pl.String).str.starts_with("ProfilerStep#"))
+    if len(steps) == 0:
+        return spans
+    is_step = pl.col("name").is_in(steps.implode()) & (pl.col("category") == "cpu_op")
+    annotation = pl.lit("user_annotation").cast(spans.schema["category"])
+    return spans.with_columns(pl.when(is_step).then(annotation).otherwise(pl.col("category")).alias("category"))
 
 
 def _lane_name() -> pl.Expr:

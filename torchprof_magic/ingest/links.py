@@ -27,7 +27,7 @@ def launch_flows(events: pl.DataFrame) -> tuple[pl.DataFrame, int]:
 
 def backward_flows(events: pl.DataFrame, lanes: pl.DataFrame, arrows: pl.DataFrame) -> pl.DataFrame:
     """Return forward op -> backward op links from the ``fwdbwd`` arrows whose both ends are in the file."""
-    ends = arrows.filter(pl.col("cat") == "fwdbwd")
+    ends = arrows.filter(pl.col("cat") == "fwdbwd").with_columns(pl.col("pid", "tid").cast(pl.String))
     ops = events.with_row_index("row").filter((pl.col("category") == "cpu_op") & pl.col("sequence").is_not_null())
     threads = lanes.with_row_index("lane").with_columns(pl.col("lane").cast(pl.Int32)).select("lane", "pid", "tid")
     # Of ops that start in the same ns the innermost launches the backward op; rows are in nesting order.
@@ -63,9 +63,8 @@ def count_arrows(arrows: pl.DataFrame) -> pl.DataFrame:
 
 def find_steps(events: pl.DataFrame) -> pl.DataFrame:
     """Return the ``ProfilerStep#N`` spans in order of time; every one counts as complete until someone knows better."""
-    found = events.filter(
-        (pl.col("category") == "user_annotation") & pl.col("name").cast(pl.String).str.contains(STEP_PATTERN)
-    )
+    found = events.filter(pl.col("category") == "user_annotation")
+    found = found.filter(pl.col("name").cast(pl.String).str.contains(STEP_PATTERN))
     steps = found.select(
         pl.col("name").cast(pl.String).str.extract(STEP_PATTERN).cast(pl.Int32, strict=False).alias("number"),
         "cycle",
@@ -99,6 +98,7 @@ def _step_at(time_ns: np.ndarray, steps: pl.DataFrame) -> np.ndarray:
 def attribute_memory(memory: pl.DataFrame, events: pl.DataFrame, lanes: pl.DataFrame) -> pl.DataFrame:
     """Return the allocations in order of time, each with the innermost event of its own thread around it."""
     threads = lanes.with_row_index("lane").filter(pl.col("kind") == "thread").select("lane", "pid", "tid")
+    memory = memory.with_columns(pl.col("pid", "tid").cast(pl.String))
     memory = memory.join(threads, on=["pid", "tid"], how="left", maintain_order="left").with_columns(
         pl.col("lane").fill_null(-1).cast(pl.Int64)
     )

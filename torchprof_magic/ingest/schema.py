@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
 from msgspec import Raw, Struct, field
 
+T = TypeVar("T")
+# Nothing begins, or lasts, 73 years from 1970; such values would overflow sums of times.
+MAX_TIME_NS = 2**61
 Number = int | float | str | None  # vendors write numbers as strings, and ids as floats
 NO_RAW = Raw()
 
@@ -26,6 +31,7 @@ class Args(Struct, gc=False):
     address: Number = field(name="Addr", default=None)
     allocated_bytes: Number = field(name="Total Allocated", default=None)
     reserved_bytes: Number = field(name="Total Reserved", default=None)
+    call_stack: Number = field(name="Call stack", default=None)  # 2021
     name: Number = None
 
 
@@ -37,7 +43,7 @@ class Event(Struct, gc=False):
 
     ph: str = ""
     cat: str | None = None
-    name: str | int | float | None = ""
+    name: Number = ""
     pid: Number = None
     tid: Number = None
     ts: Raw = NO_RAW
@@ -59,24 +65,36 @@ class DistributedInfo(Struct, gc=False):
     world_size: int | None = None
 
 
-class ChromeTrace(Struct, gc=False):
-    """The top level of a Kineto file. Keys that name users or hosts are not read."""
+class Head(Struct, gc=False):
+    """The top level of a Kineto file without its events. Keys that name users or hosts are not read."""
 
-    trace_events: list[Event] | None = field(name="traceEvents", default=None)
-    base_time_ns: int = field(name="baseTimeNanoseconds", default=0)
+    base_time: Raw = field(name="baseTimeNanoseconds", default=NO_RAW)
     devices: Raw = field(name="deviceProperties", default=NO_RAW)
     distributed: Raw = field(name="distributedInfo", default=NO_RAW)
-    record_shapes: Number = None
-    profile_memory: Number = None
-    with_stack: Number = None
+    record_shapes: Raw = NO_RAW
+    with_stack: Raw = NO_RAW
     nodes: Raw = NO_RAW
 
+    @property
+    def base_time_ns(self) -> int:
+        """What to add to every time of the file, in ns since 1970; 0 when absent or unreadable."""
+        text = bytes(self.base_time).strip(b'"')
+        try:
+            base = int(text) if text.lstrip(b"-").isdigit() else int(float(text or b"0"))
+        except (ValueError, OverflowError):
+            return 0
+        return base if abs(base) < MAX_TIME_NS else 0
 
-def decode_or_default(raw: Raw, kind: type[Struct | list[DeviceProperties]], default: object) -> object:
-    """Return a side table of the trace, or ``default`` when it is absent or of another shape."""
-    if not bytes(raw):
-        return default
-    try:
-        return msgspec.json.decode(raw, type=kind)
-    except msgspec.DecodeError:
-        return default
+    def side_table(self, name: str, kind: type[T]) -> T | None:
+        """Return ``devices`` or ``distributed`` decoded, ``None`` when absent or of another shape."""
+        raw = getattr(self, name)
+        if not bytes(raw):
+            return None
+        try:
+            return msgspec.json.decode(raw, type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+
+    def says(self, name: str) -> bool:
+        """Return True when a switch such as ``with_stack`` is on."""
+        return bytes(getattr(self, name)) not in (b"", b"0", b"false", b"null", b'""')

@@ -1,0 +1,200 @@
+"""What bytes are in this file? Its text, block by block: unpacked, in UTF-8, within a budget."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import stat
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+from isal import igzip_lib, isal_zlib
+
+from torchprof_magic.errors import IngestError, NotATraceError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator
+
+    from torchprof_magic.ingest.findings import Findings
+
+BLOCK_BYTES = 4 << 20
+_PACKED_BYTES = 64 << 10
+_GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_WINDOW = 31  # zlib's code for "gzip header, largest window"
+# Real traces shrink to a thirtieth at most. What grows more than this past the first bytes is made to fill memory.
+MAX_RATIO = 250
+RATIO_FREE_BYTES = 64 << 20
+MAX_LAYERS = 2
+_UTF16 = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_KNOWN_BEGINNINGS = (
+    (b"\x89PNG", "a PNG image"),
+    (b"\xff\xd8\xff", "a JPEG image"),
+    (b"GIF8", "a GIF image"),
+    (b"PK\x03\x04", "a zip archive; unpack it and open the trace inside"),
+    (b"BZh", "a bzip2 archive; unpack it and open the trace inside"),
+    (b"\xfd7zXZ", "an xz archive; unpack it and open the trace inside"),
+    (b"\x28\xb5\x2f\xfd", "a zstandard archive; unpack it and open the trace inside"),
+    (b"\x80\x02", "a pickle, perhaps a memory snapshot; those cannot be opened yet"),
+    (b"\x80\x03", "a pickle, perhaps a memory snapshot; those cannot be opened yet"),
+    (b"\x80\x04", "a pickle, perhaps a memory snapshot; those cannot be opened yet"),
+    (b"\x80\x05", "a pickle, perhaps a memory snapshot; those cannot be opened yet"),
+    (b"SQLite format 3", "an SQLite database, perhaps from Nsight Systems"),
+    (b"PAR1", "a Parquet file"),
+    (b"ARROW1", "an Arrow file"),
+    (b"\x7fELF", "a program"),
+    (b"%PDF", "a PDF document"),
+    (b"\x0a", "a Perfetto protobuf trace"),
+    (b"<", "an HTML or XML page"),
+)
+_TAR_MAGIC_AT = 257
+_SNIFFED_BYTES = 512
+
+
+class Block(NamedTuple):
+    """A piece of the text and how far the file has been read, in bytes on disk."""
+
+    text: bytes
+    read_bytes: int
+
+
+def read_blocks(source: str | os.PathLike[str] | bytes, findings: Findings) -> Iterator[Block]:
+    """Yield the JSON text of a trace file, or of its bytes, in pieces of a few MB; what it is is told by content.
+
+    Raises ``IngestError`` when the file cannot be opened and ``NotATraceError`` when it is plainly something else.
+    Damaged gzip ends the text early and is noted in ``findings``.
+    """
+    if isinstance(source, bytes):
+        with io.BytesIO(source) as memory:
+            yield from _text_blocks(memory, findings)
+        return
+    try:
+        with _open_regular(Path(source)) as file:
+            yield from _text_blocks(file, findings)
+    except FileNotFoundError as exc:
+        raise IngestError("no such file") from exc
+    except OSError as exc:
+        raise IngestError(f"the file cannot be read ({exc.strerror or exc})") from exc
+
+
+def size_of(source: str | os.PathLike[str] | bytes) -> int:
+    """Return the size in bytes on disk, 0 when it is not known."""
+    try:
+        return len(source) if isinstance(source, bytes) else Path(source).stat().st_size
+    except (OSError, ValueError):
+        return 0
+
+
+def _open_regular(path: Path) -> IO[bytes]:
+    try:
+        mode = path.stat().st_mode
+    except ValueError as exc:
+        raise IngestError(f"this is no name of a file ({exc})") from exc
+    if stat.S_ISDIR(mode):
+        raise NotATraceError("this is a folder; name one trace file in it")
+    if not stat.S_ISREG(mode):
+        raise NotATraceError("this is a device or pipe, not a file")
+    return path.open("rb")
+
+
+def _text_blocks(file: IO[bytes], findings: Findings) -> Iterator[Block]:
+    packed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+    file.seek(0)
+    size = _PACKED_BYTES if packed else BLOCK_BYTES
+    raw = (Block(data, file.tell()) for data in iter(lambda: file.read(size), b""))
+    yield from _in_utf8(_identified(_unpacked(raw, findings), findings), findings)
+
+
+def _identified(blocks: Iterator[Block], findings: Findings, layer: int = 1) -> Iterator[Block]:
+    """Pass the blocks on, unless their beginning is that of something other than a trace."""
+    first = next((block for block in blocks if block.text), None)
+    if first is None:
+        return
+    if first.text.startswith(_GZIP_MAGIC):
+        if layer >= MAX_LAYERS:
+            raise NotATraceError("this is gzip inside gzip inside gzip; unpack it and open the trace inside")
+        yield from _identified(_unpacked(_chained(first, blocks), findings), findings, layer + 1)
+        return
+    head = first.text[:_SNIFFED_BYTES]
+    if head[_TAR_MAGIC_AT:].startswith(b"ustar"):
+        raise NotATraceError("this is a tar archive; unpack it and open the trace inside")
+    # Only a protobuf begins with a line feed and goes on with bytes that no text has.
+    is_text = not head.startswith(b"\x0a") or head.lstrip()[:1] in (b"{", b"[", b"")
+    for beginning, what in _KNOWN_BEGINNINGS:
+        if head.startswith(beginning) and not (beginning == b"\x0a" and is_text):
+            raise NotATraceError(f"this is {what}, not a PyTorch trace (.json or .json.gz)")
+    yield from _chained(first, blocks)
+
+
+def _chained(first: Block, rest: Iterator[Block]) -> Iterator[Block]:
+    yield first
+    yield from rest
+
+
+def _in_utf8(blocks: Iterator[Block], findings: Findings) -> Iterator[Block]:
+    """Drop a byte order mark, and turn UTF-16 into UTF-8."""
+    first = next(blocks, None)
+    if first is None:
+        return
+    encoding = next((name for mark, name in _UTF16.items() if first.text.startswith(mark)), None)
+    if encoding is None:
+        yield first._replace(text=first.text.removeprefix(codecs.BOM_UTF8))
+        yield from blocks
+        return
+    findings.add("text.utf16")
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    for block in _chained(first, blocks):
+        yield block._replace(text=decoder.decode(block.text).encode("utf-8", "replace"))
+
+
+def _unpacked(blocks: Iterator[Block], findings: Findings) -> Iterator[Block]:
+    """Unpack gzip, several members too, and gather what comes out into blocks; other bytes pass through."""
+    first = next(blocks, None)
+    if first is None:
+        return
+    if not first.text.startswith(_GZIP_MAGIC):
+        yield from _chained(first, blocks)
+        return
+    gathered: list[bytes] = []
+    size, read_bytes = 0, 0
+    for piece in _inflated(_chained(first, blocks), findings):
+        gathered.append(piece.text)
+        size, read_bytes = size + len(piece.text), piece.read_bytes
+        if size >= BLOCK_BYTES:
+            yield Block(b"".join(gathered), read_bytes)
+            gathered, size = [], 0
+    if gathered:
+        yield Block(b"".join(gathered), read_bytes)
+
+
+def _inflated(blocks: Iterator[Block], findings: Findings) -> Iterator[Block]:
+    engine = isal_zlib.decompressobj(wbits=_GZIP_WINDOW)
+    packed_bytes = unpacked_bytes = 0
+    is_open = False
+    for block in blocks:
+        packed = block.text
+        packed_bytes += len(packed)
+        while packed:
+            if not is_open:
+                packed = packed.lstrip(b"\0")  # tapes and disks pad members with zeros
+                if not packed:
+                    break
+                engine, is_open = isal_zlib.decompressobj(wbits=_GZIP_WINDOW), True
+            try:
+                text = engine.decompress(packed, BLOCK_BYTES)
+            except (igzip_lib.IsalError, ValueError, OSError):  # type: ignore[misc]
+                findings.add("file.damaged_gzip", at=unpacked_bytes)
+                return
+            unpacked_bytes += len(text)
+            if unpacked_bytes > RATIO_FREE_BYTES and unpacked_bytes > MAX_RATIO * packed_bytes:
+                findings.add("file.gzip_bomb", at=unpacked_bytes)
+                return
+            yield Block(text, block.read_bytes)
+            if engine.eof:
+                packed, is_open = engine.unused_data, False
+            else:
+                packed = engine.unconsumed_tail
+                if not packed and not text:
+                    break
+    if is_open and not engine.eof:
+        findings.add("file.cut_off_gzip", at=unpacked_bytes)

@@ -1,0 +1,260 @@
+"""What did the writer of this broken JSON mean? One value is read leniently and written again as strict JSON."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+MAX_DEPTH = 64
+
+_SPACE = re.compile(rb"[ \t\r\n]*")
+_NUMBER = re.compile(rb"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?(?=[\s,\]}]|$)")
+_WORD = re.compile(rb'[^\s,\[\]{}"]+')
+_LOOSE_NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_LITERALS = (b"true", b"false", b"null")
+_ESCAPE = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}|)', re.DOTALL)
+_CONTROL = re.compile(rb"[\x00-\x1f]")
+_SURROGATE = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
+_BACKSLASHES = re.compile(rb"\\+$")
+# What stands behind the quote that ends a text: that tells it from a quote within.
+_AFTER_KEY = re.compile(rb"\s*:")
+_AFTER_MEMBER = re.compile(rb'\s*(?:,?\s*\}|,\s*"[^"\\]{0,200}"\s*:|,?\s*$)')
+_AFTER_ITEM = re.compile(rb"\s*(?:[,\]]|$)")
+
+
+class Repairer:
+    """Reads one value of ``text`` that begins at ``at`` and writes it as strict JSON.
+
+    After ``value()``, ``at`` is where the value ends, ``is_cut`` tells that the text ended within it, and ``counts``
+    holds what was repaired, by code. Texts end at the first quote behind which JSON can go on.
+    """
+
+    def __init__(self, text: bytes, at: int, limit: int) -> None:
+        self.at = at
+        self.is_cut = False
+        self.counts: Counter[str] = Counter()
+        self._text = text
+        self._limit = limit
+        self._out: list[bytes] = []
+        self._open: list[bytes] = []
+        self._muted_from: int | None = None
+        self._expect = self._value
+        self._is_done = False
+
+    def value(self) -> bytes:
+        """Return the value as strict JSON."""
+        while not self._is_done:
+            self.at = _SPACE.match(self._text, self.at, self._limit).end()  # type: ignore[union-attr]
+            if self.at >= self._limit:
+                self.is_cut = True
+                break
+            self._expect(self._text[self.at : self.at + 1])
+        return b"".join(self._out)
+
+    # What may come next: one method a state of the grammar, given the next character.
+
+    def _value(self, char: bytes) -> None:
+        if char in (b"{", b"["):
+            self._push(char)
+        elif char == b'"':
+            self._write(self._string(_AFTER_MEMBER if self._inner() == b"{" else _AFTER_ITEM))
+            self._after_value()
+        elif char == b"]" and self._inner() == b"[":
+            self._drop_comma()
+            self._pop()
+        elif char in (b"}", b"]", b","):
+            self.counts["json.structure"] += 1
+            self._write(b"null")
+            self._after_value()
+            if self._is_done:
+                self.at += 1
+        else:
+            self._write(self._plain())
+            self._after_value()
+
+    def _key(self, char: bytes) -> None:
+        if char == b'"':
+            self._write(self._string(_AFTER_KEY))
+            self._expect = self._colon
+        elif char == b"}":
+            self._drop_comma()
+            self._pop()
+        elif char == b",":
+            self.counts["json.comma"] += 1
+            self.at += 1
+        elif char in (b"{", b"]"):
+            self._close_all()
+        else:
+            self.counts["json.structure"] += 1
+            found = _WORD.match(self._text, self.at, self._limit)
+            self.at = found.end() if found else self.at + 1
+
+    def _colon(self, char: bytes) -> None:
+        self._write(b":")
+        self._expect = self._value
+        if char == b":":
+            self.at += 1
+        else:
+            self.counts["json.structure"] += 1
+            self._write(b"null")
+            self._after_value()
+
+    def _comma(self, char: bytes) -> None:
+        inner = self._inner()
+        if char == b",":
+            self._next(char)
+        elif (inner, char) in ((b"{", b"}"), (b"[", b"]")):
+            self._pop()
+        elif inner == b"[" and char == b"}":
+            self.counts["json.structure"] += 1
+            self._pop(consume=False)
+        elif inner == b"{" and char in (b"{", b"]"):
+            self._close_until_list() if char == b"]" else self._close_all()
+        elif char == b":":
+            self.counts["json.structure"] += 1
+            self.at += 1
+        else:
+            self.counts["json.comma"] += 1
+            self._next(b"")
+
+    # Moving through the grammar.
+
+    def _inner(self) -> bytes:
+        return self._open[-1] if self._open else b""
+
+    def _write(self, piece: bytes) -> None:
+        self._out.append(piece)
+
+    def _next(self, consumed: bytes) -> None:
+        self._write(b",")
+        self.at += len(consumed)
+        self._expect = self._key if self._inner() == b"{" else self._value
+
+    def _push(self, char: bytes) -> None:
+        if len(self._open) == MAX_DEPTH and self._muted_from is None:
+            self._muted_from = len(self._out)
+        self._open.append(char)
+        self._write(char)
+        self.at += 1
+        self._expect = self._key if char == b"{" else self._value
+
+    def _pop(self, *, consume: bool = True) -> None:
+        self._write(b"}" if self._open.pop() == b"{" else b"]")
+        self.at += consume
+        if self._muted_from is not None and len(self._open) == MAX_DEPTH:
+            del self._out[self._muted_from :]
+            self._write(b"null")
+            self._muted_from = None
+            self.counts["json.deep_nesting"] += 1
+        self._after_value()
+
+    def _after_value(self) -> None:
+        self._expect = self._comma
+        self._is_done = not self._open
+
+    def _drop_comma(self) -> None:
+        if self._out and self._out[-1] == b",":
+            self._out.pop()
+            self.counts["json.comma"] += 1
+
+    def _close_all(self) -> None:
+        """End the value before a character that cannot belong to it: the next one of a list, or the list's end."""
+        self.counts["json.structure"] += 1
+        self._drop_comma()
+        while self._open:
+            self._pop(consume=False)
+
+    def _close_until_list(self) -> None:
+        if b"[" not in self._open:
+            self._close_all()
+            return
+        self.counts["json.structure"] += 1
+        while self._inner() != b"[":
+            self._pop(consume=False)
+
+    # Scalars.
+
+    def _plain(self) -> bytes:
+        found = _NUMBER.match(self._text, self.at, self._limit)
+        if found:
+            self.at = found.end()
+            return found[0]
+        word = _WORD.match(self._text, self.at, self._limit)
+        self.at = word.end() if word else self.at + 1
+        text = word[0] if word else b""
+        if text in _LITERALS:
+            return text
+        if _LOOSE_NUMBER.fullmatch(text):
+            self.counts["json.structure"] += 1
+            return _strict_number(text)
+        self.counts["json.not_a_number"] += 1
+        return b"null"
+
+    def _string(self, after: re.Pattern[bytes]) -> bytes:
+        """Return the text that begins at the quote, escaped as it should be."""
+        start = self.at + 1
+        end = self._end_of_string(start, after)
+        if end < 0:
+            self.is_cut, self._is_done, self.at = True, True, self._limit
+            return b'""'
+        self.at = end + 1
+        return b'"' + self._escaped(self._text[start:end]) + b'"'
+
+    def _end_of_string(self, start: int, after: re.Pattern[bytes]) -> int:
+        at = start
+        while (end := self._text.find(b'"', at, self._limit)) >= 0:
+            can_end = after.match(self._text, end + 1, self._limit) is not None
+            run = _BACKSLASHES.search(self._text[max(start, end - 64) : end])
+            is_escaped = run is not None and len(run[0]) % 2 == 1
+            if can_end and (not is_escaped or _has_bad_escape(self._text[start : end - 1])):
+                return end
+            at = end + 1
+        return -1
+
+    def _escaped(self, raw: bytes) -> bytes:
+        if b'"' in raw:
+            raw = self._with_quotes_escaped(raw)
+        if b"\\" in raw:
+            if _has_bad_escape(raw):
+                self.counts["json.bad_escape"] += 1
+                raw = _literal(raw)
+            raw = _SURROGATE.sub(lambda found: rb"\ufffd" if found[1] else found[0], raw)
+        raw, controls = _CONTROL.subn(lambda found: b"\\u%04x" % found[0][0], raw)
+        self.counts["json.control_character"] += controls
+        try:
+            raw.decode()
+        except UnicodeDecodeError:
+            self.counts["json.bad_utf8"] += 1
+            raw = raw.decode(errors="replace").encode()
+        return raw
+
+    def _with_quotes_escaped(self, raw: bytes) -> bytes:
+        joined, *parts = raw.split(b'"')
+        for part in parts:
+            run = _BACKSLASHES.search(joined)
+            if run is not None and len(run[0]) % 2 == 1:
+                joined += b'"' + part
+            else:
+                self.counts["json.inner_quote"] += 1
+                joined += b'\\"' + part
+        return joined
+
+
+def _has_bad_escape(raw: bytes) -> bool:
+    return any(len(found[0]) == 1 for found in _ESCAPE.finditer(raw))
+
+
+def _literal(raw: bytes) -> bytes:
+    """Return a text whose backslashes all mean themselves, but for those before a quote or another backslash."""
+    return re.sub(rb'\\(["\\])|\\', lambda found: found[0] if found[1] else rb"\\", raw)
+
+
+def _strict_number(text: bytes) -> bytes:
+    """Return ``+1``, ``.5``, ``1.`` or ``007`` as JSON writes it."""
+    sign = b"-" if text.startswith(b"-") else b""
+    body = text.lstrip(b"+-").lower()
+    digits, e, exponent = body.partition(b"e")
+    whole, _, part = digits.partition(b".")
+    return sign + (whole.lstrip(b"0") or b"0") + (b"." + part if part else b"") + e + exponent
