@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchprof_magic.analysis import averages, kernels, memory, notes, ops, steps
+from torchprof_magic.analysis import averages, groups, kernels, memory, notes, ops, steps
 from torchprof_magic.analysis.phases import PHASES
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 TARGET = Path(__file__).parents[1] / "docs" / "definitions.md"
 SECTIONS: tuple[tuple[str, str, tuple[Column, ...]], ...] = (
     ("`report.ops`", "One row per op or annotation, summed over the recorded steps.", ops.COLUMNS),
+    ("`report.ops_by(...)`", "The columns that split the rows of `report.ops`.", tuple(groups.KEYS.values())),
     ("`report.steps`", "One row per recorded step.", steps.COLUMNS),
     ("`report.kernels`", "One row per kernel, copy or fill.", kernels.COLUMNS),
     ("Memory over time", "One row per change, per device.", memory.BANDS),

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 NO_PARENT = -1
 MAX_AXIS_NS = 2.0**62
+SHALLOW = 32  # levels that are climbed one by one; deeper nests are climbed by doubling steps
+RADIX_SIZE = 2**15  # numpy sorts integers below this by radix, in linear time
 
 
 def nesting_order(lane: IntArray, start_ns: IntArray, dur_ns: IntArray) -> IntArray:
@@ -132,8 +137,29 @@ def levels(depth: IntArray) -> list[IntArray]:
     """Return the rows of each depth, from the outermost; within a level rows keep their order."""
     if len(depth) == 0:
         return []
-    order = np.argsort(depth, kind="stable")
-    return np.split(order, np.searchsorted(depth[order], np.arange(1, int(depth.max()) + 1)))
+    deepest = int(depth.max())
+    order = stable_order(depth, deepest + 1)
+    return np.split(order, np.searchsorted(depth[order], np.arange(1, deepest + 1)))
+
+
+def stable_order(keys: IntArray, size: int) -> IntArray:
+    """Return the order that sorts keys in ``0..size-1``; equal keys keep their order."""
+    return np.argsort(keys.astype(np.int16) if size <= RADIX_SIZE else keys, kind="stable")
+
+
+def nearest_marked(parent: npt.NDArray[np.integer], depth: IntArray, is_marked: BoolArray) -> npt.NDArray[np.int32]:
+    """Return for each row the marked row at or closest above it, or -1; one turn a level of nesting.
+
+    One entry more, the last, answers for row -1.
+    """
+    count = len(parent)
+    found = np.full(count + 1, NO_PARENT, np.int32)
+    found[:count][is_marked] = np.flatnonzero(is_marked)
+    unmarked = np.flatnonzero(~is_marked & (parent >= 0))
+    for level in levels(depth[unmarked]):
+        rows = unmarked[level]
+        found[rows] = found[parent[rows]]
+    return found
 
 
 def merge_paths(parent: IntArray, label: IntArray) -> tuple[IntArray, IntArray]:
@@ -153,20 +179,84 @@ def merge_paths(parent: IntArray, label: IntArray) -> tuple[IntArray, IntArray]:
     return path, np.concatenate(first) if first else np.empty(0, np.int64)
 
 
-def rolled_up(values: IntArray, parent: IntArray) -> IntArray:
-    """Return each value plus that of everything inside it, from the inside out."""
+def rolled_up(
+    values: IntArray, parent: IntArray, turns: Sequence[IntArray] | None = None, join: np.ufunc = np.add
+) -> IntArray:
+    """Return each value plus that of everything inside it, from the inside out.
+
+    ``turns`` are the ``levels`` of the nest, for callers that have them; ``join`` may be another ufunc than the sum.
+    """
     total = values.astype(np.int64)
-    for rows in reversed(levels(depth_of(parent))[1:]):
-        np.add.at(total, parent[rows], total[rows])
+    for rows in reversed((levels(depth_of(parent)) if turns is None else turns)[1:]):
+        join.at(total, parent[rows], total[rows])
     return total
 
 
 def self_time(parent: IntArray, dur_ns: IntArray) -> IntArray:
-    """Return each event's duration minus that of its direct children, in ns."""
+    """Return each event's duration minus that of its direct children, in ns, as torch has it.
+
+    Children that overlap each other are subtracted twice, so the result can be negative; see ``own_time``.
+    """
     has_parent = parent >= 0
     covered = np.bincount(parent[has_parent], weights=dur_ns[has_parent], minlength=len(dur_ns))
     # float64 sums of ns stay exact below 2^53 ns = 104 days.
     return dur_ns - covered.astype(np.int64)
+
+
+def own_time(parent: IntArray, start_ns: IntArray, dur_ns: IntArray, overlaps: BoolArray) -> IntArray:
+    """Return the part of each event that no direct child covers, in ns; never negative.
+
+    Rows are in nesting order; ``overlaps`` marks events that began inside another of their lane and outlived it.
+    """
+    has_torn_children = np.zeros(len(parent) + 1, np.bool_)  # the last one answers for row -1
+    has_torn_children[parent[overlaps]] = True
+    has_torn_children[NO_PARENT] = False
+    children = np.flatnonzero(has_torn_children[parent])
+    if len(children) == 0:
+        return self_time(parent, dur_ns)
+    children = children[np.argsort(parent[children], kind="stable")]
+    start, end = start_ns[children], start_ns[children] + dur_ns[children]
+    reach = _reach_before(parent[children], start, end)
+    fresh_ns = dur_ns.copy()
+    fresh_ns[children] = np.maximum(end - np.maximum(start, reach), 0)
+    return dur_ns - (fresh_ns - self_time(parent, fresh_ns))
+
+
+def inside_earlier(group: IntArray, start_ns: IntArray, dur_ns: IntArray) -> BoolArray:
+    """Return True for intervals that lie inside an earlier one of their group.
+
+    Rows stand group after group, each group in nesting order.
+    """
+    end_ns = start_ns + dur_ns
+    reach = _reach_before(group, start_ns, end_ns)
+    return (start_ns < reach) & (end_ns <= reach)
+
+
+def _reach_before(group: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
+    """Return the latest end among the earlier rows of each row's group; for the first one its own start."""
+    if len(group) == 0:
+        return np.empty(0, np.int64)
+    offset = _lane_offsets(group, start_ns, end_ns)
+    if offset is None:
+        return _reach_group_by_group(group, start_ns, end_ns)
+    reach = np.empty(len(group), np.int64)
+    reach[0] = start_ns[0] + offset[0]
+    reach[1:] = np.maximum.accumulate(end_ns + offset)[:-1]
+    return np.maximum(reach, _first_of_each(group, start_ns + offset)) - offset
+
+
+def _first_of_each(group: IntArray, values: IntArray) -> IntArray:
+    is_first = np.concatenate(([True], group[1:] != group[:-1]))
+    return values[np.flatnonzero(is_first)][np.cumsum(is_first) - 1]
+
+
+def _reach_group_by_group(group: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
+    """Do the same where the groups fit on no common axis, as with broken clocks; one turn a group."""
+    reach = np.empty(len(group), np.int64)
+    for rows in np.split(np.arange(len(group)), np.flatnonzero(group[1:] != group[:-1]) + 1):
+        reach[rows[0]] = start_ns[rows[0]]
+        reach[rows[1:]] = np.maximum.accumulate(end_ns[rows])[:-1]
+    return reach
 
 
 def innermost_at(lane: IntArray, start_ns: IntArray, dur_ns: IntArray, at_lane: IntArray, at_ns: IntArray) -> IntArray:
@@ -191,14 +281,26 @@ def innermost_at(lane: IntArray, start_ns: IntArray, dur_ns: IntArray, at_lane: 
 def _climb(
     row: IntArray, parent: IntArray, lane: IntArray, end_ns: IntArray, at_lane: IntArray, at_ns: IntArray
 ) -> IntArray:
-    """Walk up from the last event that started before each point until one still covers it; one turn a level."""
+    """Walk up from the last event that started before each point until one still covers it."""
     row = row.copy()
     row[(row >= 0) & (lane[row] != at_lane)] = NO_PARENT
-    while True:
-        is_past = (row >= 0) & (end_ns[row] < at_ns)
-        if not is_past.any():
+    for _ in range(SHALLOW):
+        past = np.flatnonzero((row >= 0) & (end_ns[row] < at_ns))
+        if len(past) == 0:
             return row
-        row[is_past] = parent[row[is_past]]
+        row[past] = parent[row[past]]
+    return _climb_far(row, parent, end_ns, at_ns)
+
+
+def _climb_far(row: IntArray, parent: IntArray, end_ns: IntArray, at_ns: IntArray) -> IntArray:
+    """Jump over 1, 2, 4, ... ancestors as long as the last of them has ended too, the longest jump first."""
+    jumps = [parent]
+    while ((above := jumps[-1]) >= 0).any():
+        jumps.append(np.where(above >= 0, above[above], NO_PARENT))
+    for jump in reversed(jumps):
+        target = np.where(row >= 0, jump[row], NO_PARENT)
+        row = np.where((target >= 0) & (end_ns[target] < at_ns), target, row)
+    return np.where((row >= 0) & (end_ns[row] < at_ns), parent[row], row)
 
 
 def merge(start_ns: IntArray, end_ns: IntArray) -> tuple[IntArray, IntArray]:

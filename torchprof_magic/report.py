@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from torchprof_magic.analysis.averages import averages_table
+from torchprof_magic.analysis.ops import ops_by
 from torchprof_magic.analysis.verdict import Verdict, find_verdict
 from torchprof_magic.exporters.html import write_html
 from torchprof_magic.figures import FIGURES
@@ -85,6 +86,14 @@ class Report:
     def verdict(self) -> Verdict:
         """What limits the program, in one sentence with its evidence."""
         return self._verdict
+
+    def ops_by(self, *by: str, stack_n: int = 1) -> pl.DataFrame:
+        """Return ``ops`` split by any of ``shapes, dtypes, stack, thread, phase, step, cycle``.
+
+        A stack is the ``stack_n`` innermost Python frames around the op, rebuilt from the recorded frames. An op inside
+        another of its own row counts once in the totals. Raises ``ValueError`` for another key.
+        """
+        return ops_by(self.trace, *by, stack_n=stack_n).frame
 
     def key_averages(self, *, group_by_input_shape: bool = False) -> pl.DataFrame:
         """Return calls, self and total CPU time per op by torch's own definitions, as ``prof.key_averages()`` has them.

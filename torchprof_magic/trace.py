@@ -102,8 +102,14 @@ ARROWS_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
+class _Referable:
+    """Lets results be kept for as long as their trace lives; ``dataclass(weakref_slot=True)`` needs Python 3.11."""
+
+    __slots__ = ("__weakref__",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Trace(_Referable):
     """One recording, or one file, as frames.
 
     ``events`` is sorted by lane, start and falling duration, so a row's ``parent`` (-1: none) stands above it;

@@ -7,10 +7,13 @@ from torchprof_magic.intervals import (
     covered_ns,
     depth_of,
     innermost_at,
+    inside_earlier,
     levels,
     merge,
+    nearest_marked,
     nest,
     nesting_order,
+    own_time,
     rolled_up,
     self_time,
     union_ns,
@@ -118,3 +121,53 @@ def test_depth_counts_the_ancestors_of_long_chains_too() -> None:
 def test_values_roll_up_to_every_ancestor() -> None:
     assert rolled_up(np.array([1, 10, 100, 1000]), np.array([-1, 0, 1, 0])).tolist() == [1111, 110, 100, 1000]
     assert [rows.tolist() for rows in levels(np.array([0, 1, 2, 1]))] == [[0], [1, 3], [2]]
+
+
+def test_own_time_is_what_no_child_covers_when_children_overlap_each_other() -> None:
+    lane, start, dur = arrays((0, 0, 100), (0, 10, 30), (0, 20, 40), (0, 25, 5), (0, 90, 5), (1, 0, 9))
+    parent, _, overlaps = nest(lane, start, dur)
+    assert parent.tolist() == [-1, 0, 0, 2, 0, -1]
+    # 10..40 and 20..60 cover 50 of the outer 100, 90..95 another 5; 25..30 is taken from the second alone.
+    assert own_time(parent, start, dur, overlaps).tolist() == [45, 30, 35, 5, 5, 9]
+    assert self_time(parent, dur).tolist() == [25, 30, 35, 5, 5, 9]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_own_time_equals_a_count_of_every_ns(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(0, 30, (25, 3))
+    lane, start, dur = arrays(*[(int(a) % 2, int(b), int(c)) for a, b, c in rows])
+    parent, _, overlaps = nest(lane, start, dur)
+    covered: list[set[int]] = [set() for _ in parent]
+    for row, above in enumerate(parent):
+        if above >= 0:
+            covered[above] |= set(range(start[row], start[row] + dur[row]))
+    assert own_time(parent, start, dur, overlaps).tolist() == [d - len(c) for d, c in zip(dur, covered, strict=True)]
+
+
+def test_an_interval_inside_an_earlier_one_of_its_group() -> None:
+    group, start, dur = (np.array(column) for column in zip((0, 0, 10), (0, 2, 3), (0, 8, 9), (1, 3, 1), strict=True))
+    # 8..17 outlives 0..10; 3..4 is of another group.
+    assert inside_earlier(group, start, dur).tolist() == [False, True, False, False]
+
+
+def test_groups_that_fit_on_no_common_axis_are_compared_all_the_same() -> None:
+    far = 2**61
+    group, start, dur = np.array([0, 0, 1, 1, 2, 2]), np.array([-far, far - 9, -far, 0, -far, far]), np.array([9] * 6)
+    start[3], dur[2] = -far + 1, 20
+    assert inside_earlier(group, start, dur).tolist() == [False, False, False, True, False, False]
+
+
+def test_the_nearest_marked_row_is_the_row_itself_or_the_closest_above() -> None:
+    parent, depth = np.array([-1, 0, 1, 2, -1]), np.array([0, 1, 2, 3, 0])
+    marked = np.array([True, False, True, False, False])
+    assert nearest_marked(parent, depth, marked).tolist() == [0, 0, 2, 2, -1, -1]
+
+
+def test_the_innermost_event_is_found_under_a_stack_of_thousands() -> None:
+    count = 5000
+    lane, start = np.zeros(count, np.int64), np.arange(count)
+    dur = 10 * count - 2 * start  # each lies 1 ns inside the one before it, on both sides
+    # At 10 * count - 1 only the outermost two still run; a point at an end belongs to the event.
+    found = innermost_at(lane, start, dur, np.zeros(3, np.int64), np.array([10 * count - 1, 10 * count - 3000, count]))
+    assert found.tolist() == [1, 3000, count - 1]

@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from torchprof_magic.analysis.ops import enclosing_op
+from torchprof_magic.analysis.calls import enclosing_ops
 from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
+from torchprof_magic.analysis.shared import launch_sources, once_per_trace
 from torchprof_magic.intervals import NO_PARENT, IntArray, depth_of, levels, merge_paths, nest, rolled_up, self_time
 from torchprof_magic.shapes import Tree, Weight
 from torchprof_magic.trace import DEVICE_CATEGORIES, Trace
@@ -49,6 +50,7 @@ class _Calls(NamedTuple):
     self_device_ns: IntArray
 
 
+@once_per_trace
 def flame_tree(trace: Trace) -> Tree:
     """Return the call tree of all threads, equal paths merged, widest first.
 
@@ -82,7 +84,7 @@ def _calls(trace: Trace) -> _Calls:
     return _Calls(
         name=name,
         kind=kind.cast(KIND).to_physical().to_numpy().astype(np.int64),
-        phase=phase_of_events(trace)[rows],
+        phase=phase_of_events(trace)[rows].astype(np.int64),
         parent=np.concatenate((host_parent, _launching_box(trace, host, device))),
         self_cpu_ns=np.concatenate((np.maximum(self_time(host_parent, dur), 0), nothing)),
         self_device_ns=np.concatenate((np.zeros(len(host), np.int64), events["dur_ns"].to_numpy()[device])),
@@ -129,10 +131,9 @@ def _device_rows(trace: Trace) -> IntArray:
 
 def _launching_box(trace: Trace, host: IntArray, device: IntArray) -> IntArray:
     """Return for each device event the index into ``host`` of the innermost box around its launch, or -1."""
-    launches = trace.flows.filter(pl.col("kind") == "launch")
-    source = np.full(trace.events.height, NO_PARENT, np.int64)
-    source[launches["target"].to_numpy()] = launches["source"].to_numpy()
-    return enclosing_op(trace, source[device], host)
+    is_box = np.zeros(trace.events.height, np.bool_)
+    is_box[host] = True
+    return enclosing_ops(trace, is_box)[launch_sources(trace)[device]].astype(np.int64)
 
 
 def _summed(calls: _Calls, path: IntArray, first: IntArray) -> pl.DataFrame:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from torchprof_magic.analysis.shared import once_per_trace
 from torchprof_magic.shapes import Column, Mark, Series
 from torchprof_magic.units import format_bytes
 
@@ -29,6 +30,7 @@ BANDS = (
 )
 
 
+@once_per_trace
 def memory_series(trace: Trace) -> Series:
     """Return the allocated and reserved bytes of every device over time, with each device's peak and the steps."""
     frame = (

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from torchprof_magic.analysis.allocations import op_allocations
+from torchprof_magic.analysis.calls import OpRows, op_rows
+from torchprof_magic.analysis.groups import KEYS, Groups, group_labels, group_ops
 from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
-from torchprof_magic.intervals import NO_PARENT, IntArray, nest, nesting_order, rolled_up, self_time
+from torchprof_magic.analysis.shared import once_per_trace
+from torchprof_magic.analysis.sums import sum_by
+from torchprof_magic.intervals import BoolArray, IntArray, inside_earlier, stable_order
 from torchprof_magic.shapes import Column, Table
 
 if TYPE_CHECKING:
-    from torchprof_magic.trace import Trace
+    import numpy.typing as npt
 
-OP_CATEGORIES = ("cpu_op", "user_annotation")
+    from torchprof_magic.trace import Trace
 
 COLUMNS = (
     Column(name="name", title="Op", unit="code", definition="Name that torch recorded for the op or annotation."),
@@ -39,7 +42,8 @@ COLUMNS = (
         name="self_cpu_ns",
         title="Self CPU",
         unit="ns",
-        definition="Host time in the op itself: its duration minus the ops and annotations directly inside it.",
+        definition="Host time in the op itself: the part of its duration that no op or annotation directly inside it "
+        "covers. Never negative, also where those overlap each other.",
         has_bar=True,
     ),
     Column(
@@ -90,149 +94,155 @@ COLUMNS = (
         unit="bytes",
         definition="Device memory allocated minus freed by the op itself, on its own thread.",
     ),
+    Column(
+        name="self_alloc_bytes",
+        title="Self allocated",
+        unit="bytes",
+        definition="Memory that the op itself allocated on its own thread, host and devices added up.",
+        is_minor=True,
+    ),
+    Column(
+        name="self_free_bytes",
+        title="Self freed",
+        unit="bytes",
+        definition="Memory that the op itself freed on its own thread, host and devices added up.",
+        is_minor=True,
+    ),
+    Column(
+        name="net_bytes",
+        title="Net memory",
+        unit="bytes",
+        definition="Memory allocated minus freed on the op's thread between its start and end, with everything inside; "
+        "host and devices added up, a recursive op counts once a stack.",
+        is_minor=True,
+    ),
+    Column(
+        name="peak_bytes",
+        title="Peak inside",
+        unit="bytes",
+        definition="The highest that allocated minus freed memory rises on the op's thread during one call, counted "
+        "from 0 at its start; the largest of all calls.",
+        is_minor=True,
+    ),
+    Column(
+        name="overlapping_calls",
+        title="Overlapping",
+        unit="count",
+        definition="Calls that began inside another event of their thread and outlived it, as asynchronous ranges do; "
+        "they are shown beside that event, not inside it.",
+        is_minor=True,
+    ),
 )
+_DEVICE = {"self_device_ns", "total_device_ns"}
+_MEMORY = {"self_alloc_bytes", "self_free_bytes", "net_bytes", "peak_bytes"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpRows:
-    """The ops and annotations of a trace, nested among themselves as torch nests them.
-
-    ``row`` is each op's row in ``trace.events``; ``parent`` is an index into these arrays, or -1.
-    """
-
-    row: IntArray
-    parent: IntArray
-    self_cpu_ns: IntArray
-    self_device_ns: IntArray
-    total_device_ns: IntArray
-    self_cpu_bytes: IntArray
-    self_device_bytes: IntArray
-    is_recursive: npt.NDArray[np.bool_]
-
-
+@once_per_trace
 def ops_table(trace: Trace) -> Table:
     """Return one row per op, sorted by self device time, or by self CPU time when no device was recorded.
 
     Device time is summed over streams, so rows can add up to more than the step.
     """
-    frame = _summed(trace, op_rows(trace))
-    absent = set()
-    if not trace.has_device:
-        absent |= {"self_device_ns", "total_device_ns"}
-    if trace.memory.height == 0:
-        absent |= {"self_cpu_bytes", "self_device_bytes"}
-    elif not (trace.memory["device"] != "cpu").any():
-        absent |= {"self_device_bytes"}
-    columns = tuple(column for column in COLUMNS if column.name not in absent)
+    return ops_by(trace)
+
+
+def ops_by(trace: Trace, *by: str, stack_n: int = 1) -> Table:
+    """Return one row per op and value of every key of ``by``; ``stack_n`` is how many frames make up a stack.
+
+    Raises ``ValueError`` for a key that is none of ``KEYS``.
+    """
+    if unknown := [key for key in by if key not in KEYS]:
+        raise ValueError(f"ops cannot be grouped by {unknown[0]!r}; choose from {', '.join(KEYS)}")
+    if stack_n < 1:
+        raise ValueError(f"stack_n must be at least 1 (got {stack_n})")
+    by = tuple(dict.fromkeys(by))
+    frame = _summed(trace, by, stack_n)
+    absent = _absent(trace)
+    fixed = tuple(column for column in COLUMNS if column.name not in {*absent, *by})
+    columns = (*fixed[:2], *(KEYS[key] for key in by), *fixed[2:])
     sort_by = "self_device_ns" if trace.has_device else "self_cpu_ns"
     frame = frame.select(column.name for column in columns).sort(
-        sort_by, "self_cpu_ns", "name", descending=[True, True, False]
+        sort_by, "self_cpu_ns", "name", *by, descending=[True, True, False, *(False for _ in by)]
     )
     return Table(frame=frame, columns=columns, sort_by=sort_by)
 
 
-def op_rows(trace: Trace, categories: tuple[str, ...] = OP_CATEGORIES) -> OpRows:
-    """Return the self and total values of every single op; ``categories`` says what may enclose what."""
-    events = trace.events
-    row = np.flatnonzero(events["category"].is_in(categories).to_numpy())
-    chosen = events[row]
-    lane, start, dur = (chosen[name].to_numpy().astype(np.int64) for name in ("lane", "start_ns", "dur_ns"))
-    parent, _, _ = nest(lane, start, dur)
-    self_device = _device_ns(trace, row)
-    cpu_bytes, device_bytes = _allocated(trace, row)
-    return OpRows(
-        row=row,
-        parent=parent,
-        self_cpu_ns=self_time(parent, dur),
-        self_device_ns=self_device,
-        total_device_ns=rolled_up(self_device, parent),
-        self_cpu_bytes=cpu_bytes,
-        self_device_bytes=device_bytes,
-        is_recursive=_inside_same_name(chosen["name"].to_physical().to_numpy(), lane, start, dur),
+def _absent(trace: Trace) -> set[str]:
+    """Return the columns of what was not recorded."""
+    absent = set() if trace.has_device else set(_DEVICE)
+    if trace.memory.height == 0:
+        absent |= {"self_cpu_bytes", "self_device_bytes", *_MEMORY}
+    elif not (trace.memory["device"] != "cpu").any():
+        absent |= {"self_device_bytes"}
+    return absent
+
+
+def _summed(trace: Trace, by: tuple[str, ...], stack_n: int) -> pl.DataFrame:
+    ops = op_rows(trace)
+    groups = group_ops(trace, ops.row, by, stack_n)
+    examples = ops.row[groups.example]
+    frame = pl.DataFrame(
+        [
+            trace.events["name"][examples].cast(pl.String),
+            trace.events["category"][examples].cast(pl.String).alias("kind"),
+            *(group_labels(trace, examples, key, stack_n) for key in by),
+            *(pl.Series(name, values) for name, values in _sums(trace, ops, groups).items() if name not in by),
+        ]
     )
+    frame = frame.filter(~pl.col("name").str.starts_with("ProfilerStep#"))
+    own = pl.col("self_cpu_ns")
+    return frame.with_columns((own / own.sum().clip(lower_bound=1)).alias("self_cpu_ratio"))
 
 
-def _summed(trace: Trace, ops: OpRows) -> pl.DataFrame:
-    phase = phase_of_events(trace)[ops.row]
-    calls = (
-        trace.events[ops.row]
-        .select(pl.col("name"), pl.col("category").alias("kind"), "dur_ns")
-        .with_columns(
-            pl.Series("phase", phase),
-            pl.Series("self_cpu_ns", ops.self_cpu_ns),
-            pl.Series("self_device_ns", ops.self_device_ns),
-            pl.Series("outer_cpu_ns", np.where(ops.is_recursive, 0, trace.events["dur_ns"].to_numpy()[ops.row])),
-            pl.Series("outer_device_ns", np.where(ops.is_recursive, 0, ops.total_device_ns)),
-            pl.Series("self_cpu_bytes", ops.self_cpu_bytes),
-            pl.Series("self_device_bytes", ops.self_device_bytes),
-        )
-    )
-    calls = calls.filter(~pl.col("name").cast(pl.String).str.starts_with("ProfilerStep#"))
-    weight = pl.col("self_cpu_ns").clip(lower_bound=0)
-    by_phase = [weight.filter(pl.col("phase") == code).sum().alias(phase) for code, phase in enumerate(PHASES)]
-    frame = calls.group_by("name", "kind").agg(
-        pl.len().alias("calls"),
-        pl.col("self_cpu_ns").sum(),
-        pl.col("outer_cpu_ns").sum().alias("total_cpu_ns"),
-        pl.col("dur_ns").mean().alias("mean_cpu_ns"),
-        pl.col("self_device_ns").sum(),
-        pl.col("outer_device_ns").sum().alias("total_device_ns"),
-        pl.col("self_cpu_bytes").sum(),
-        pl.col("self_device_bytes").sum(),
-        *by_phase,
-    )
-    main_phase = pl.concat_list(PHASES).list.arg_max()
-    return frame.with_columns(
-        pl.col("name").cast(pl.String),
-        pl.col("kind").cast(pl.String),
-        (pl.col("self_cpu_ns") / pl.col("self_cpu_ns").sum().clip(lower_bound=1)).alias("self_cpu_ratio"),
-        main_phase.replace_strict(dict(enumerate(PHASES)), return_dtype=pl.String).cast(PHASE).alias("phase"),
-    )
+def _sums(trace: Trace, ops: OpRows, groups: Groups) -> dict[str, IntArray | npt.NDArray[np.float64] | pl.Series]:
+    """Return the columns of numbers by name, one value a group."""
+    group, count = groups.of_op, len(groups.example)
+    is_outermost = ~_is_recursive(trace, ops, group, count)
+    calls = np.bincount(group, minlength=count)
+    sums: dict[str, IntArray | npt.NDArray[np.float64] | pl.Series] = {
+        "phase": _main_phase(phase_of_events(trace)[ops.row], ops.self_cpu_ns, groups),
+        "calls": calls,
+        "self_cpu_ns": sum_by(group, ops.self_cpu_ns, count),
+        "total_cpu_ns": sum_by(group, ops.dur_ns * is_outermost, count),
+        "mean_cpu_ns": sum_by(group, ops.dur_ns, count) / np.maximum(calls, 1),
+        "self_device_ns": sum_by(group, ops.self_device_ns, count),
+        "total_device_ns": sum_by(group, ops.total_device_ns * is_outermost, count),
+        "overlapping_calls": sum_by(group, trace.events["overlaps"].to_numpy()[ops.row].astype(np.int64), count),
+    }
+    if trace.memory.height:
+        memory = op_allocations(trace, ops)
+        peak = np.zeros(count, np.int64)
+        np.maximum.at(peak, group, memory.peak)
+        sums |= {
+            "self_cpu_bytes": sum_by(group, memory.self_host, count),
+            "self_device_bytes": sum_by(group, memory.self_device, count),
+            "self_alloc_bytes": sum_by(group, memory.self_alloc, count),
+            "self_free_bytes": sum_by(group, memory.self_free, count),
+            "net_bytes": sum_by(group, memory.net * is_outermost, count),
+            "peak_bytes": peak,
+        }
+    return sums
 
 
-def enclosing_op(trace: Trace, rows: IntArray, op_row: IntArray) -> IntArray:
-    """Return for each event row the index into ``op_row`` of the innermost op at or around it, or -1."""
-    index_of = np.full(trace.events.height + 1, NO_PARENT, np.int64)  # the last one answers for row -1
-    index_of[op_row] = np.arange(len(op_row))
-    parent = trace.events["parent"].to_numpy()
-    at = rows.astype(np.int64)
-    while True:  # one turn a level of nesting above the innermost event
-        is_open = at >= 0
-        is_open[is_open] = index_of[at[is_open]] == NO_PARENT
-        if not is_open.any():
-            return index_of[at]
-        at = np.where(is_open, parent[at], at)
-
-
-def _device_ns(trace: Trace, op_row: IntArray) -> IntArray:
-    """Return the device time that each op launched itself, through launch call and innermost op around it."""
-    launches = trace.flows.filter(pl.col("kind") == "launch")
-    op = enclosing_op(trace, launches["source"].to_numpy(), op_row)
-    dur = trace.events["dur_ns"].to_numpy()[launches["target"].to_numpy()]
-    return np.bincount(op[op >= 0], weights=dur[op >= 0], minlength=len(op_row)).astype(np.int64)
-
-
-def _allocated(trace: Trace, op_row: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the net host and device bytes that each op allocated itself."""
-    memory = trace.memory
-    op = enclosing_op(trace, memory["event"].to_numpy(), op_row)
-    delta = memory["delta_bytes"].to_numpy()
-    on_host = (memory["device"] == "cpu").to_numpy()
-
-    def summed(mask: npt.NDArray[np.bool_]) -> IntArray:
-        mask = mask & (op >= 0)
-        return np.bincount(op[mask], weights=delta[mask], minlength=len(op_row)).astype(np.int64)
-
-    return summed(on_host), summed(~on_host)
-
-
-def _inside_same_name(
-    name: npt.NDArray[np.uint32], lane: IntArray, start: IntArray, dur: IntArray
-) -> npt.NDArray[np.bool_]:
-    """Return True for ops inside another of the same name: those that nest among their namesakes on their thread."""
-    namesakes = lane * (int(name.max(initial=0)) + 1) + name
-    order = nesting_order(namesakes, start, dur)
-    parent, _, _ = nest(namesakes[order], start[order], dur[order])
-    is_inside = np.empty(len(name), np.bool_)
-    is_inside[order] = parent >= 0
+def _is_recursive(trace: Trace, ops: OpRows, group: IntArray, count: int) -> BoolArray:
+    """Return True for ops inside another of their group on their thread."""
+    # Few ops both hold others and lie in others; only those can be recursive.
+    lies_inside, holds = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+    is_child = ops.parent >= 0
+    lies_inside[group[is_child]] = True
+    holds[group[ops.parent[is_child]]] = True
+    rows = np.flatnonzero((lies_inside & holds)[group])
+    keys = trace.events["lane"].to_numpy()[ops.row[rows]].astype(np.int64) * count + group[rows]
+    order = stable_order(keys, trace.lanes.height * count)
+    rows = rows[order]
+    is_inside = np.zeros(len(group), np.bool_)
+    is_inside[rows] = inside_earlier(keys[order], ops.start_ns[rows], ops.dur_ns[rows])
     return is_inside
+
+
+def _main_phase(phase: npt.NDArray[np.int8], self_cpu_ns: IntArray, groups: Groups) -> pl.Series:
+    """Return the phase in which each group spent most of its own time; calls of no length count too."""
+    cell = groups.of_op * len(PHASES) + phase
+    table = sum_by(cell, self_cpu_ns + 1, len(groups.example) * len(PHASES)).reshape(-1, len(PHASES))
+    names = pl.Series(PHASES, dtype=PHASE)
+    return names[table.argmax(axis=1)]

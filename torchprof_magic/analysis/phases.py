@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from torchprof_magic.intervals import levels
+from torchprof_magic.analysis.shared import ask_names, once_per_trace
+from torchprof_magic.intervals import nearest_marked
 
 if TYPE_CHECKING:
     from torchprof_magic.trace import Trace
@@ -29,65 +30,65 @@ _USER_BACKWARD = r"(?i)\bbackward\b"
 _USER_OPTIMIZER = r"(?i)\bopt(imizer)?\b"
 
 UNMARKED = -1
+# Also when the user's own annotation says so.
+_RULES = (
+    ("communication", _COMMUNICATION, None),
+    ("optimizer", _OPTIMIZER, _USER_OPTIMIZER),
+    ("data", _DATA, None),
+    ("backward", _BACKWARD, _USER_BACKWARD),
+)
 
 
-def phase_of_events(trace: Trace) -> npt.NDArray[np.int64]:
-    """Return the index into ``PHASES`` of every event.
+@once_per_trace
+def phase_of_events(trace: Trace) -> npt.NDArray[np.int8]:
+    """Return the index into ``PHASES`` of every event; read-only, computed once a trace.
 
     Ops outside every mark count as forward, Python frames and calls outside as other. Device events belong to the
     phase of the op that launched them.
     """
     events = trace.events
-    phase = _inherit(_marks(events), events)
-    is_op = events["category"].is_in(("cpu_op", "user_annotation")).to_numpy()
-    is_step = events["name"].cast(pl.String).str.starts_with("ProfilerStep#").to_numpy()
-    default = np.where(is_op & ~is_step, PHASES.index("forward"), PHASES.index("other"))
-    default = _runtime_inside_ops(default, events, is_op & ~is_step)
-    phase = np.where(phase == UNMARKED, default, phase)
-    return _with_device_events(phase, trace)
-
-
-def _marks(events: pl.DataFrame) -> npt.NDArray[np.int64]:
-    """Return the phase that each event's own name says, or ``UNMARKED``; each distinct name is matched once."""
-    keys = events.select("name", "category")
-    name = pl.col("name").cast(pl.String)
-    by_user = pl.col("category") == "user_annotation"
-    rules = (
-        ("communication", name.str.contains(_COMMUNICATION)),
-        ("optimizer", name.str.contains(_OPTIMIZER) | (by_user & name.str.contains(_USER_OPTIMIZER))),
-        ("data", name.str.contains(_DATA)),
-        ("backward", name.str.contains(_BACKWARD) | (by_user & name.str.contains(_USER_BACKWARD))),
-    )
-    expression = pl.lit(UNMARKED, pl.Int64)
-    for phase, matches in reversed(rules):
-        expression = pl.when(matches).then(pl.lit(PHASES.index(phase), pl.Int64)).otherwise(expression)
-    is_python = pl.col("category") == "python_function"
-    marked = keys.unique().with_columns(
-        pl.when(is_python).then(pl.lit(UNMARKED, pl.Int64)).otherwise(expression).alias("mark")
-    )
-    return keys.join(marked, on=["name", "category"], how="left", maintain_order="left")["mark"].to_numpy()
-
-
-def _inherit(marks: npt.NDArray[np.int64], events: pl.DataFrame) -> npt.NDArray[np.int64]:
-    """Hand marks down to unmarked children, one level of nesting a turn."""
-    phase = marks.copy()
-    parent = events["parent"].to_numpy()
-    for rows in levels(events["depth"].to_numpy())[1:]:
-        open_rows = rows[phase[rows] == UNMARKED]
-        phase[open_rows] = phase[parent[open_rows]]
+    marks = _marks(events)
+    nearest = nearest_marked(events["parent"].to_numpy(), events["depth"].to_numpy(), marks != UNMARKED)
+    phase = np.append(marks, np.int8(UNMARKED))[nearest[:-1]]
+    phase = np.where(phase == UNMARKED, _defaults(events), phase)
+    phase = _with_device_events(phase, trace)
+    phase.flags.writeable = False
     return phase
 
 
-def _runtime_inside_ops(
-    default: npt.NDArray[np.int64], events: pl.DataFrame, is_op: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.int64]:
-    """A runtime call directly inside an op is part of that op, so it shares the op's default."""
+def _marks(events: pl.DataFrame) -> npt.NDArray[np.int8]:
+    """Return the phase that each event's own name says, or ``UNMARKED``."""
+    category = events["category"]
+    marks = np.where(
+        (category == "user_annotation").to_numpy(),
+        ask_names(events["name"], _rule(by_user=True)),
+        ask_names(events["name"], _rule(by_user=False)),
+    )
+    return np.where((category == "python_function").to_numpy(), np.int8(UNMARKED), marks)
+
+
+def _rule(*, by_user: bool) -> pl.Expr:
+    name = pl.col("name")
+    expression = pl.lit(UNMARKED, pl.Int8)
+    for phase, pattern, user_pattern in reversed(_RULES):
+        matches = name.str.contains(pattern)
+        if by_user and user_pattern:
+            matches |= name.str.contains(user_pattern)
+        expression = pl.when(matches).then(pl.lit(PHASES.index(phase), pl.Int8)).otherwise(expression)
+    return expression
+
+
+def _defaults(events: pl.DataFrame) -> npt.NDArray[np.int8]:
+    """Return forward for ops and annotations, and for runtime calls directly inside one, which are part of it."""
+    is_step = ask_names(events["name"], pl.col("name").str.starts_with("ProfilerStep#"))
+    is_op = events["category"].is_in(("cpu_op", "user_annotation")).to_numpy() & ~is_step.astype(np.bool_)
     parent = events["parent"].to_numpy()
     is_call = (events["category"] == "runtime").to_numpy() & (parent >= 0)
-    return np.where(is_call & is_op[parent], PHASES.index("forward"), default)
+    is_forward = is_op | (is_call & is_op[parent])
+    return np.where(is_forward, np.int8(PHASES.index("forward")), np.int8(PHASES.index("other")))
 
 
-def _with_device_events(phase: npt.NDArray[np.int64], trace: Trace) -> npt.NDArray[np.int64]:
+def _with_device_events(phase: npt.NDArray[np.int8], trace: Trace) -> npt.NDArray[np.int8]:
     launches = trace.flows.filter(pl.col("kind") == "launch")
     source, target = launches["source"].to_numpy(), launches["target"].to_numpy()
     is_comm = phase[target] == PHASES.index("communication")

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.analysis.phases import PHASES, phase_of_events
+from torchprof_magic.analysis.shared import once_per_trace
 from torchprof_magic.intervals import covered_ns
 from torchprof_magic.shapes import Column, Table
 from torchprof_magic.trace import DEVICE_CATEGORIES, Trace
@@ -39,6 +40,7 @@ COLUMNS = (
 )
 
 
+@once_per_trace
 def steps_table(trace: Trace) -> Table:
     """Return one row per recorded step with its wall time split by phase; the phases add up to the step exactly."""
     start = trace.steps["start_ns"].to_numpy()

@@ -1,0 +1,130 @@
+"""By what can ops be grouped besides their name?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
+from torchprof_magic.shapes import Column
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from torchprof_magic.intervals import IntArray
+    from torchprof_magic.trace import Trace
+
+KEYS = {
+    "shapes": Column(
+        name="shapes",
+        title="Input shapes",
+        unit="code",
+        definition="Dimensions of the input tensors, as torch wrote them.",
+    ),
+    "dtypes": Column(
+        name="dtypes", title="Input types", unit="code", definition="Types of the inputs, as torch wrote them."
+    ),
+    "stack": Column(
+        name="stack",
+        title="Stack",
+        unit="code",
+        definition="The innermost Python frames around the op, the innermost first; needs a recording with stacks.",
+    ),
+    "thread": Column(name="thread", title="Thread", unit="text", definition="Thread that the op ran on."),
+    "phase": Column(name="phase", title="Phase", unit="phase", definition="Part of the training step of the calls."),
+    "step": Column(name="step", title="Step", unit="step", definition="Step that the calls began in; empty outside."),
+    "cycle": Column(name="cycle", title="Cycle", unit="step", definition="Recording cycle of the schedule."),
+}
+FRAME_BREAK = " ← "
+MAX_TABLE = 2**22  # entries; more possible keys than that are sorted instead of looked up
+
+
+class Groups(NamedTuple):
+    """Which group each op belongs to, and one op of every group."""
+
+    of_op: IntArray
+    example: IntArray
+
+
+def group_ops(trace: Trace, row: IntArray, by: tuple[str, ...], stack_n: int) -> Groups:
+    """Return the groups of ops that share name, kind and every key of ``by``."""
+    events = trace.events
+    is_annotation = (events["category"] == "user_annotation").to_numpy()[row]
+    keys = events["name"].to_physical().to_numpy()[row].astype(np.int64) * 2 + is_annotation
+    groups = _dense(keys)
+    for key in by:
+        code = _dense(_codes(trace, row, key, stack_n)).of_op
+        groups = _dense(groups.of_op * (int(code.max(initial=0)) + 1) + code)
+    return groups
+
+
+def group_labels(trace: Trace, row: IntArray, key: str, stack_n: int) -> pl.Series:
+    """Return what a key says about each of the event rows."""
+    events = trace.events
+    if key == "thread":
+        return _thread_names(trace.lanes)[events["lane"].to_numpy()[row]].alias(key)
+    if key == "phase":
+        names = dict(enumerate(PHASES))
+        return pl.Series(key, phase_of_events(trace)[row]).replace_strict(names, return_dtype=pl.String).cast(PHASE)
+    if key == "stack":
+        _, labels = _cut_stacks(trace.stacks, stack_n)
+        return labels[events["stack"][row].fill_null(trace.stacks.height)].alias(key)
+    column = events[key][row]
+    return column.cast(pl.String) if key in ("shapes", "dtypes") else column
+
+
+def _codes(trace: Trace, row: IntArray, key: str, stack_n: int) -> IntArray:
+    """Return a number >= 0 for each event row that is equal where the key is equal."""
+    events = trace.events
+    if key == "thread":
+        return events["lane"].to_numpy()[row].astype(np.int64)
+    if key == "phase":
+        return phase_of_events(trace)[row].astype(np.int64)
+    if key == "stack":
+        codes, _ = _cut_stacks(trace.stacks, stack_n)
+        return codes[events["stack"][row].fill_null(trace.stacks.height).to_numpy()]
+    column = events[key][row]
+    column = column.to_physical() if key in ("shapes", "dtypes") else column
+    numbers = column.cast(pl.Int64)
+    return (numbers - (numbers.min() or 0) + 1).fill_null(0).to_numpy()
+
+
+def _dense(keys: npt.NDArray[np.int64]) -> Groups:
+    """Number the distinct keys (>= 0) from 0 on."""
+    size = int(keys.max(initial=0)) + 1
+    if size > MAX_TABLE:
+        _, example, of_op = np.unique(keys, return_index=True, return_inverse=True)
+        return Groups(of_op, example)
+    example_of = np.full(size, -1, np.int64)
+    example_of[keys[::-1]] = np.arange(len(keys))[::-1]
+    used = np.flatnonzero(example_of >= 0)
+    number = np.zeros(size, np.int64)
+    number[used] = np.arange(len(used))
+    return Groups(number[keys], example_of[used])
+
+
+def _cut_stacks(stacks: pl.DataFrame, depth: int) -> tuple[IntArray, pl.Series]:
+    """Return a code and a text for each stack cut to its innermost frames, and for no stack at the end.
+
+    The loop runs over frames of one stack, not over events.
+    """
+    texts = stacks["name"].cast(pl.String)
+    parent, at, label = stacks["parent"].to_numpy(), stacks["parent"].to_numpy(), texts
+    for _ in range(depth - 1):
+        if not (at >= 0).any():
+            break
+        frame = pl.DataFrame({"label": label, "caller": texts[np.maximum(at, 0)], "has": at >= 0})
+        label = frame.select(
+            pl.when("has").then(pl.col("label") + FRAME_BREAK + pl.col("caller")).otherwise("label").alias("label")
+        )["label"]
+        at = np.where(at >= 0, parent[at], -1)
+    labels = pl.concat([label.rename("label"), pl.Series("label", [None], dtype=pl.String)])
+    return labels.rank("dense").fill_null(0).to_numpy().astype(np.int64), labels
+
+
+def _thread_names(lanes: pl.DataFrame) -> pl.Series:
+    """Return a name for every lane that no other lane has."""
+    apart = pl.format("{} ({}/{})", "name", "pid", "tid")
+    return lanes.select(pl.when(pl.col("name").is_duplicated()).then(apart).otherwise("name").alias("name"))["name"]
