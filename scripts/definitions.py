@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchprof_magic.analysis import averages, groups, kernels, memory, notes, ops, steps
+from torchprof_magic.analysis import averages, devices, groups, kernels, memory, notes, ops, steps
 from torchprof_magic.analysis.phases import PHASES
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ SECTIONS: tuple[tuple[str, str, tuple[Column, ...]], ...] = (
     ("`report.ops_by(...)`", "The columns that split the rows of `report.ops`.", tuple(groups.KEYS.values())),
     ("`report.steps`", "One row per recorded step.", steps.COLUMNS),
     ("`report.kernels`", "One row per kernel, copy or fill.", kernels.COLUMNS),
+    ("`report.devices`", "One row per device.", devices.COLUMNS),
     ("Memory over time", "One row per change, per device.", memory.BANDS),
     ("Notes", "One row per kind of oddity.", notes.COLUMNS),
     ("`report.key_averages()`", "torch's own definitions, to check against its table.", averages.COLUMNS),
@@ -42,7 +43,8 @@ time in which threads overlap goes to the first of communication, optimizer, bac
 covers is other, so the parts add up to the step exactly.
 
 **Busy and sum.** Busy time is the union over all streams of a device: time in which at least one kernel, copy or fill
-ran. Summed time adds streams up and can exceed it.
+ran. Summed time adds streams up and can exceed it. Work that was queued before the recording began has no launch in the
+file; how long the device was busy without it is shown apart, and can be far less.
 """
 
 

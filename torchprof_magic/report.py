@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from torchprof_magic.analysis.averages import averages_table
+from torchprof_magic.analysis.devices import devices_table
 from torchprof_magic.analysis.ops import ops_by
 from torchprof_magic.analysis.verdict import Verdict, find_verdict
 from torchprof_magic.exporters.html import write_html
@@ -51,6 +52,11 @@ class Report:
     def kernels(self) -> pl.DataFrame:
         """One row per kernel, copy or fill by name, with its summed time over all streams in ns."""
         return self._table("kernels").frame
+
+    @property
+    def devices(self) -> pl.DataFrame:
+        """One row per device: busy and idle time, and how much of its communication no computation hides, in ns."""
+        return devices_table(self.trace).frame
 
     @property
     def steps(self) -> pl.DataFrame:

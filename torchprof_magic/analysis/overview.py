@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from torchprof_magic.analysis.devices import devices_table
 from torchprof_magic.analysis.memory import memory_series
 from torchprof_magic.analysis.ops import ops_table
 from torchprof_magic.analysis.phases import PHASES
-from torchprof_magic.analysis.steps import complete_steps, device_intervals, steps_table
-from torchprof_magic.intervals import union_ns
+from torchprof_magic.analysis.steps import complete_steps, steps_table
 from torchprof_magic.shapes import Column, Table
 from torchprof_magic.trace import DEVICE_CATEGORIES, Trace
 from torchprof_magic.units import counted
@@ -69,13 +69,19 @@ def _phases(steps: pl.DataFrame) -> list[_Fact]:
 
 def _device(trace: Trace) -> list[_Fact]:
     facts = []
-    for device, start, end in device_intervals(trace):
-        window = int(end.max() - start.min())
-        busy = union_ns(start, end)
-        section = f"Device {device}"
-        facts.append(_Fact(section, "Busy", float(busy), "ns", "at least one kernel, copy or fill running"))
-        facts.append(_Fact(section, "Busy share", busy / max(window, 1), "ratio", "of first start to last end"))
-        facts.append(_Fact(section, "Summed work", float((end - start).sum()), "ns", "streams added up"))
+    for row in devices_table(trace).frame.to_dicts():
+        section, window = f"Device {row['device']}", max(row["window_ns"], 1)
+        facts.append(_Fact(section, "Busy", row["busy_ns"], "ns", "at least one kernel, copy or fill running"))
+        if row["launched_busy_ns"] != row["busy_ns"]:
+            note = "without work queued before the recording began"
+            facts.append(_Fact(section, "Busy, launched in the recording", row["launched_busy_ns"], "ns", note))
+        facts.append(_Fact(section, "Busy share", row["busy_ns"] / window, "ratio", "of first start to last end"))
+        facts.append(_Fact(section, "Summed work", row["sum_ns"], "ns", "streams added up"))
+        if row["comm_kernels"]:
+            note = f"{counted(row['comm_kernels'], 'collective')}, streams united"
+            facts.append(_Fact(section, "Communication", row["comm_ns"], "ns", note))
+            note = "no computation ran meanwhile"
+            facts.append(_Fact(section, "Exposed communication", row["exposed_comm_ns"], "ns", note))
     return facts
 
 

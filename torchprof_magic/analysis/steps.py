@@ -87,9 +87,9 @@ def _busiest(trace: Trace, start: np.ndarray, end: np.ndarray) -> np.ndarray:
 
 def device_intervals(trace: Trace) -> list[tuple[int, np.ndarray, np.ndarray]]:
     """Return for each device its number and the start and end of everything that ran on it, in ns."""
-    work = trace.events.filter(pl.col("category").is_in(DEVICE_CATEGORIES))
+    work = trace.events.filter(pl.col("category").is_in(DEVICE_CATEGORIES)).with_columns(pl.col("device").fill_null(0))
     found = []
     for (device,), rows in work.group_by("device", maintain_order=True):
         start = rows["start_ns"].to_numpy()
-        found.append((int(device or 0), start, start + rows["dur_ns"].to_numpy()))
+        found.append((int(device), start, start + rows["dur_ns"].to_numpy()))
     return sorted(found, key=lambda item: item[0])

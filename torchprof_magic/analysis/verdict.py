@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
+from torchprof_magic.analysis.devices import COMMUNICATION_KERNEL, devices_table
 from torchprof_magic.analysis.ops import ops_table
-from torchprof_magic.analysis.steps import complete_steps, device_intervals, steps_table
-from torchprof_magic.intervals import IntArray, covered_ns, union_ns
+from torchprof_magic.analysis.steps import complete_steps, steps_table
+from torchprof_magic.intervals import IntArray, covered_ns
 from torchprof_magic.trace import DEVICE_CATEGORIES
 from torchprof_magic.units import counted, format_count, format_ns, format_ratio
 
@@ -33,7 +34,6 @@ _PHASE_TEXTS = {
     ),
     "optimizer": ("Optimizer-bound", "The optimizer takes ", "."),
 }
-COMMUNICATION_KERNEL = r"(?i)^(void )?(\w+::)*(nccl|rccl|msccl)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,8 +210,7 @@ def _phase(title: str, phase: str, share: float, steps: pl.DataFrame, before: st
 def _without_steps(ops: pl.DataFrame, trace: Trace) -> Verdict:
     if not trace.has_device:
         return _compute_bound(ops, "self_cpu_ns", "CPU")
-    busiest = max(((union_ns(start, end), int(end.max() - start.min())) for _, start, end in device_intervals(trace)))
-    busy, window = busiest
+    busy, window = max(devices_table(trace).frame.select("busy_ns", "window_ns").rows())
     if busy / max(window, 1) >= STARVED_DEVICE:
         return _compute_bound(ops, "self_device_ns", "device")
     return Verdict(

@@ -1,0 +1,142 @@
+"""How busy is each device, and how much of its communication runs alone?"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.analysis.shared import ask_names, launch_sources, once_per_trace
+from torchprof_magic.intervals import BoolArray, IntArray, covered_ns, merge, union_ns
+from torchprof_magic.shapes import Column, Table
+from torchprof_magic.trace import DEVICE_CATEGORIES, Trace
+
+COMMUNICATION_KERNEL = r"(?i)^(void )?(\w+::)*(nccl|rccl|msccl)"
+
+COLUMNS = (
+    Column(name="device", title="Device", unit="text", definition="Number of the device, as the trace has it."),
+    Column(
+        name="busy_ns",
+        title="Busy",
+        unit="ns",
+        definition="Time in which at least one kernel, copy or fill ran, on any stream of the device.",
+        has_bar=True,
+    ),
+    Column(
+        name="launched_busy_ns",
+        title="Busy, launched in the recording",
+        unit="ns",
+        definition="The same for work whose launch is in the file; the rest was queued before the recording began.",
+    ),
+    Column(
+        name="window_ns",
+        title="First to last",
+        unit="ns",
+        definition="Time from the start of the first to the end of the last kernel, copy or fill.",
+    ),
+    Column(
+        name="launched_window_ns",
+        title="First to last launched",
+        unit="ns",
+        definition="The same for work whose launch is in the file.",
+        is_minor=True,
+    ),
+    Column(name="idle_ns", title="Idle between", unit="ns", definition="First to last, minus busy."),
+    Column(
+        name="sum_ns",
+        title="Summed work",
+        unit="ns",
+        definition="Summed duration of all work; streams add up.",
+        is_minor=True,
+    ),
+    Column(name="streams", title="Streams", unit="count", definition="Streams on which anything ran."),
+    Column(name="events", title="Kernels, copies, fills", unit="count", definition="How many ran."),
+    Column(
+        name="launched_events",
+        title="Launched in the recording",
+        unit="count",
+        definition="Kernels, copies and fills whose launch is in the file.",
+        is_minor=True,
+    ),
+    Column(name="kernels", title="Kernels", unit="count", definition="Kernels alone, without copies and fills."),
+    Column(
+        name="comm_kernels",
+        title="Collectives",
+        unit="count",
+        definition="Kernels of a communication library (NCCL, RCCL, MSCCL).",
+        is_minor=True,
+    ),
+    Column(
+        name="comm_ns",
+        title="Communication",
+        unit="ns",
+        definition="Time in which at least one collective kernel ran; one that waits for other ranks runs too.",
+    ),
+    Column(
+        name="hidden_comm_ns",
+        title="Hidden communication",
+        unit="ns",
+        definition="Part of the communication time in which a kernel of computation ran too.",
+    ),
+    Column(
+        name="exposed_comm_ns",
+        title="Exposed communication",
+        unit="ns",
+        definition="Communication minus its hidden part: no computation ran meanwhile.",
+    ),
+)
+
+
+@once_per_trace
+def devices_table(trace: Trace) -> Table:
+    """Return one row per device, by number: how long it worked, with and without what was queued before."""
+    work = trace.events.with_row_index("row").filter(pl.col("category").is_in(DEVICE_CATEGORIES))
+    parts = {
+        "is_launched": launch_sources(trace)[work["row"].to_numpy()] >= 0,
+        "is_kernel": (work["category"] == "kernel").to_numpy(),
+        "is_comm": ask_names(work["name"], pl.col("name").str.contains(COMMUNICATION_KERNEL)).astype(np.bool_),
+    }
+    work = work.select(
+        pl.col("device").fill_null(0),
+        pl.col("stream").fill_null(0),
+        "start_ns",
+        pl.col("start_ns").add(pl.col("dur_ns")).alias("end_ns"),
+    ).with_columns(pl.Series(name, values) for name, values in parts.items())
+    rows = [_device_row(int(device), part) for (device,), part in sorted(work.group_by("device"))]
+    schema = {column.name: pl.Int64 for column in COLUMNS}
+    return Table(frame=pl.DataFrame(rows, schema=schema), columns=COLUMNS)
+
+
+def _device_row(device: int, work: pl.DataFrame) -> dict[str, int]:
+    start, end = work["start_ns"].to_numpy(), work["end_ns"].to_numpy()
+    is_launched, is_kernel, is_comm = (work[name].to_numpy() for name in ("is_launched", "is_kernel", "is_comm"))
+    collective, compute = is_kernel & is_comm, is_kernel & ~is_comm
+    busy, window = union_ns(start, end), _window_ns(start, end)
+    comm = union_ns(start[collective], end[collective])
+    hidden = _together_ns(start, end, collective, compute)
+    return {
+        "device": device,
+        "busy_ns": busy,
+        "launched_busy_ns": union_ns(start[is_launched], end[is_launched]),
+        "window_ns": window,
+        "launched_window_ns": _window_ns(start[is_launched], end[is_launched]),
+        "idle_ns": window - busy,
+        "sum_ns": int((end - start).sum()),
+        "streams": work["stream"].n_unique(),
+        "events": work.height,
+        "launched_events": int(is_launched.sum()),
+        "kernels": int(is_kernel.sum()),
+        "comm_kernels": int(collective.sum()),
+        "comm_ns": comm,
+        "hidden_comm_ns": hidden,
+        "exposed_comm_ns": comm - hidden,
+    }
+
+
+def _window_ns(start: IntArray, end: IntArray) -> int:
+    return int(end.max() - start.min()) if len(start) else 0
+
+
+def _together_ns(start: IntArray, end: IntArray, one: BoolArray, other: BoolArray) -> int:
+    """Return how long work of both kinds ran at the same time."""
+    window_start, window_end = merge(start[one], end[one])
+    return int(covered_ns(start[other], end[other], window_start, window_end).sum())
