@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import polars as pl
-
-from torchprof_magic.trace import CATEGORY
-
 _BY_CAT = {
     "cpu_op": "cpu_op",
     "operator": "cpu_op",  # 2021
@@ -32,6 +28,10 @@ _BY_CAT = {
 STEP_PATTERN = r"^ProfilerStep#(\d+)$"
 
 
-def classify(cat: pl.Series) -> pl.Series:
-    """Return the category of each ``cat``; pids and tids say nothing reliable."""
-    return cat.str.to_lowercase().replace_strict(_BY_CAT, default="other", return_dtype=pl.String).cast(CATEGORY)
+# The profiler's own span over the whole recording is not something that the program did.
+OWN_SPAN = "own span"
+
+
+def category_of(cat: object) -> str:
+    """Return the category for a file's ``cat``; pids and tids say nothing reliable."""
+    return OWN_SPAN if cat == "Trace" else _BY_CAT.get(str(cat).lower(), "other")

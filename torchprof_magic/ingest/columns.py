@@ -58,9 +58,22 @@ def _whole(value: object) -> str | None:
     return None if value is None else str(value)
 
 
+def identities(values: Sequence[object]) -> pl.Series:
+    """Return ids as integers that are equal where the ids are; texts become hashes."""
+    try:
+        return pl.Series(values, dtype=pl.Int64)
+    except (TypeError, OverflowError, pl.exceptions.PolarsError):
+        return _as_text(values).hash().reinterpret(signed=True)
+
+
+def plain_text(values: Sequence[object]) -> pl.Series:
+    """Return pids, tids and names as text, empty where absent; ``25738`` and ``"25738"`` are the same."""
+    return _as_text(values).fill_null("")
+
+
 def labels(values: Sequence[object]) -> pl.Series:
-    """Return pids, tids and names as text, empty where absent; ``25738`` and ``"25738"`` are the same label."""
-    return _as_text(values).fill_null("").cast(TEXT)
+    """Return texts that repeat a lot as categories, empty where absent."""
+    return plain_text(values).cast(TEXT)
 
 
 def _as_text(values: Sequence[object]) -> pl.Series:

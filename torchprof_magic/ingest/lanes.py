@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import polars as pl
 
-from torchprof_magic.ingest.categories import classify
 from torchprof_magic.trace import DEVICE_CATEGORIES, HOST_CATEGORIES, LANE_KIND, LANES_SCHEMA
 
 _KEY = ["kind", "pid", "tid", "device", "stream"]
@@ -18,7 +17,7 @@ def assign_lanes(
     GPU-side annotations get lanes of their own: they include idle gaps and may overlap, so they enclose no kernel.
     ``places`` has a row for each spelling of category, process, thread, device and stream in the files.
     """
-    spans, keyed = _without_own_span(spans, _with_keys(places.with_columns(classify(places["cat"]).alias("category"))))
+    keyed = _with_keys(places.with_row_index("place").with_columns(pl.col("place").cast(pl.Int32)))
     first = spans.group_by("place").agg(pl.col("start_ns").min().alias("first"))
     keyed = keyed.join(first, on="place")
     lanes = keyed.group_by(_KEY).agg(pl.col("first").min()).sort("kind", "first", "pid", "tid")
@@ -31,15 +30,6 @@ def assign_lanes(
     named = lanes.join(names, on=["pid", "tid"], how="left", maintain_order="left")
     named = named.with_columns(_lane_name().alias("name"))
     return _with_step_annotations(spans), named.select(LANES_SCHEMA.keys())
-
-
-def _without_own_span(spans: pl.DataFrame, places: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Drop the profiler's own span over the whole recording: it is not something that the program did."""
-    places = places.with_row_index("place").with_columns(pl.col("place").cast(pl.Int32))
-    own = places.filter(pl.col("cat") == "Trace")["place"]
-    if len(own):
-        spans = spans.filter(~pl.col("place").is_in(own.implode()))
-    return spans, places.filter(pl.col("cat") != "Trace")
 
 
 def _with_keys(places: pl.DataFrame) -> pl.DataFrame:

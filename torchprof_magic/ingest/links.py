@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.ingest.categories import STEP_PATTERN
+from torchprof_magic.ingest.spans import FOLLOWED_ARROW
 from torchprof_magic.intervals import innermost_at
 from torchprof_magic.trace import ARROWS_SCHEMA, DEVICE_CATEGORIES, FLOWS_SCHEMA, MEMORY_SCHEMA, STEPS_SCHEMA
 
@@ -27,7 +28,7 @@ def launch_flows(events: pl.DataFrame) -> tuple[pl.DataFrame, int]:
 
 def backward_flows(events: pl.DataFrame, lanes: pl.DataFrame, arrows: pl.DataFrame) -> pl.DataFrame:
     """Return forward op -> backward op links from the ``fwdbwd`` arrows whose both ends are in the file."""
-    ends = arrows.filter(pl.col("cat") == "fwdbwd").with_columns(pl.col("pid", "tid").cast(pl.String))
+    ends = arrows.filter(pl.col("cat").cast(pl.String) == FOLLOWED_ARROW)
     ops = events.with_row_index("row").filter((pl.col("category") == "cpu_op") & pl.col("sequence").is_not_null())
     threads = lanes.with_row_index("lane").with_columns(pl.col("lane").cast(pl.Int32)).select("lane", "pid", "tid")
     # Of ops that start in the same ns the innermost launches the backward op; rows are in nesting order.
@@ -38,8 +39,8 @@ def backward_flows(events: pl.DataFrame, lanes: pl.DataFrame, arrows: pl.DataFra
     )
     at = {"left_on": ["cycle", "pid", "tid", "time_ns"], "right_on": ["cycle", "pid", "tid", "start_ns"]}
     ends = ends.join(ops.select("cycle", "pid", "tid", "start_ns", "row"), **at)  # type: ignore[arg-type]
-    sources = ends.filter(pl.col("ph") == "s").unique(["cycle", "id"], keep="last", maintain_order=True)
-    targets = ends.filter(pl.col("ph") == "f").unique(["cycle", "id"], keep="last", maintain_order=True)
+    sources = ends.filter(pl.col("is_start")).unique(["cycle", "id"], keep="last", maintain_order=True)
+    targets = ends.filter(~pl.col("is_start")).unique(["cycle", "id"], keep="last", maintain_order=True)
     pairs = sources.join(targets, on=["cycle", "id"], suffix="_target", maintain_order="left")
     return _flows("backward", pairs["row"], pairs["row_target"])
 
@@ -52,10 +53,10 @@ def _flows(kind: str, source: pl.Series, target: pl.Series) -> pl.DataFrame:
 def count_arrows(arrows: pl.DataFrame) -> pl.DataFrame:
     """Return how many arrows of each category begin, end, and have both ends, by their ids within a cycle."""
     by_id = arrows.group_by("cat", "cycle", "id").agg(
-        (pl.col("ph") == "s").sum().alias("starts"), (pl.col("ph") == "f").sum().alias("ends")
+        pl.col("is_start").sum().alias("starts"), (~pl.col("is_start")).sum().alias("ends")
     )
     has_both = (pl.col("starts") > 0) & (pl.col("ends") > 0)
-    counted = by_id.group_by(pl.col("cat").alias("category")).agg(
+    counted = by_id.group_by(pl.col("cat").cast(pl.String).alias("category")).agg(
         pl.col("starts", "ends").sum(), pl.len().alias("ids"), has_both.sum().alias("paired")
     )
     return counted.select(ARROWS_SCHEMA.keys()).cast(ARROWS_SCHEMA).sort("category")  # type: ignore[arg-type]

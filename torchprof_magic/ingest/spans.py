@@ -7,16 +7,64 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
-from torchprof_magic.ingest.columns import exact_ns, integers, labels, optional_text, raw_text
-from torchprof_magic.ingest.schema import NO_ARGS, Event
-from torchprof_magic.trace import MEMORY_SCHEMA
+from torchprof_magic.ingest.categories import OWN_SPAN, category_of
+from torchprof_magic.ingest.columns import exact_ns, identities, integers, labels, optional_text, plain_text, raw_text
+from torchprof_magic.ingest.schema import NO_ARGS, Args, Event
+from torchprof_magic.trace import CATEGORY, MEMORY_SCHEMA, TEXT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 # c10::DeviceType, as written in "Device Type".
 _DEVICE_TYPES = {0: "cpu", 1: "cuda", 6: "hip", 12: "xpu", 13: "mps", 15: "hpu", 19: "mtia", 20: "privateuse1"}
-PLACE_COLUMNS = ("cat", "pid", "tid", "device", "stream")
+_PLACE_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+    "category": CATEGORY,
+    "pid": pl.String,
+    "tid": pl.String,
+    "device": pl.Int32,
+    "stream": pl.Int32,
+}
+# The arrows that are followed from end to end; launches are found by correlation, which is more reliable.
+FOLLOWED_ARROW = "fwdbwd"
+_SPAN_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+    "name": TEXT,
+    "place": pl.Int32,
+    "start_ns": pl.Int64,
+    "dur_ns": pl.Int64,
+    "correlation": pl.Int64,
+    "sequence": pl.Int64,
+    "fwd_thread": pl.Int64,
+    "shapes": TEXT,
+    "dtypes": TEXT,
+    "bytes": pl.Int64,
+    "call_stack": TEXT,
+}
+_ARROW_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+    "cat": TEXT,
+    "is_start": pl.Boolean,
+    "id": pl.Int64,
+    "pid": pl.String,
+    "tid": pl.String,
+    "time_ns": pl.Int64,
+}
+# What may stand in the arguments of an event, by category: looking for the rest would take half of the reading time.
+_READERS: dict[str, Callable[[list[Args]], pl.Series]] = {
+    "correlation": lambda args: integers([arg.correlation for arg in args]),
+    "sequence": lambda args: integers([arg.sequence for arg in args]),
+    "fwd_thread": lambda args: integers([arg.fwd_thread for arg in args]),
+    "shapes": lambda args: raw_text([arg.input_dims for arg in args]),
+    "dtypes": lambda args: raw_text([arg.input_types for arg in args]),
+    "bytes": lambda args: integers([arg.copy_bytes for arg in args]),
+    "call_stack": lambda args: optional_text([arg.call_stack for arg in args]),
+}
+_READ_OF_OPS = ("sequence", "fwd_thread", "shapes", "dtypes", "call_stack")
+_READ: dict[str, tuple[str, ...]] = {
+    "python_function": (),
+    "runtime": ("correlation",),
+    "cpu_op": _READ_OF_OPS,
+    "user_annotation": _READ_OF_OPS,
+}
+_HAVE_STREAMS = ("kernel", "memcpy", "memset", "gpu_user_annotation", "other")
 
 
 class Columns(NamedTuple):
@@ -38,70 +86,110 @@ class ColumnBuilder:
     """Collects batches of events as columns; a batch's own objects can be forgotten after each ``add``."""
 
     def __init__(self) -> None:
+        self._categories: dict[object, str] = {}
         self._places: dict[tuple[object, ...], int] = {}
         self._frames: dict[str, list[pl.DataFrame]] = defaultdict(list)
 
     def add(self, events: list[Event]) -> None:
         """Add the columns of one batch."""
-        by_phase: dict[str, list[Event]] = defaultdict(list)
+        groups: dict[tuple[str, str], list[Event]] = defaultdict(list)
+        known = self._categories
         for event in events:
-            by_phase[event.ph].append(event)
-        self._frames["spans"].append(self._placed(by_phase["X"]))
-        if bounds := [event for event in events if event.ph in ("B", "E")]:
-            phase = pl.Series("ph", [event.ph for event in bounds], dtype=pl.String)
-            self._frames["bounds"].append(self._placed(bounds).with_columns(phase))
-        self._frames["memory"].append(
-            _memory([event for event in (*by_phase["i"], *by_phase["I"]) if event.name == "[memory]"])
-        )
-        self._frames["arrows"].append(_arrows([*by_phase["s"], *by_phase["f"]]))
-        self._frames["thread_names"].append(
-            _thread_names([event for event in by_phase["M"] if event.name == "thread_name"])
-        )
+            category = known.get(event.cat) or known.setdefault(event.cat, category_of(event.cat))
+            groups[event.ph, category].append(event)
+        for (phase, category), group in groups.items():
+            self._add_group(phase, category, group)
+
+    def _add_group(self, phase: str, category: str, group: list[Event]) -> None:
+        frames = self._frames
+        if phase == "X":
+            if category != OWN_SPAN:
+                frames["spans"].append(self._span_columns(group, category))
+        elif phase in ("B", "E"):
+            bounds = self._span_columns(group, category)
+            frames["bounds"].append(bounds.with_columns(pl.lit(phase).alias("ph")))
+        elif phase in ("s", "f"):
+            frames["arrows"].append(_arrow_columns(group, is_start=phase == "s"))
+        elif phase in ("i", "I"):
+            frames["memory"].append(_memory_columns([event for event in group if event.name == "[memory]"]))
+        elif phase == "M":
+            frames["thread_names"].append(_name_columns([event for event in group if event.name == "thread_name"]))
 
     def finish(self) -> Columns:
         """Return the columns of all batches."""
-        if not self._frames["bounds"]:
-            self._frames["bounds"].append(self._placed([]).with_columns(pl.lit("").alias("ph")))
-        if not self._frames["spans"]:
-            self.add([])
-        frames = {name: pl.concat(self._frames.pop(name)) for name in list(self._frames)}
-        schema = {"cat": pl.String, "pid": pl.String, "tid": pl.String, "device": pl.Int32, "stream": pl.Int32}
-        places = pl.DataFrame(list(self._places), schema=schema, orient="row")
-        return Columns(places=places, **frames)
+        places = [
+            (category, _text(pid), _text(tid), _number(device), _number(stream))
+            for category, pid, tid, device, stream in self._places
+        ]
+        frames = self._frames
+        return Columns(
+            spans=_joined(frames.pop("spans", []), _SPAN_SCHEMA),
+            bounds=_joined(frames.pop("bounds", []), _SPAN_SCHEMA | {"ph": pl.String}),
+            memory=pl.concat(frames.pop("memory", []) or [_memory_columns([])]),
+            arrows=_joined(frames.pop("arrows", []), _ARROW_SCHEMA),
+            thread_names=pl.concat(frames.pop("thread_names", []) or [_name_columns([])]),
+            places=pl.DataFrame(places, schema=_PLACE_SCHEMA, orient="row"),
+        )
 
-    def _placed(self, events: Sequence[Event]) -> pl.DataFrame:
-        frame = _spans(events)
-        keys = frame.select(PLACE_COLUMNS).unique(maintain_order=True)
-        rows = [self._places.setdefault(row, len(self._places)) for row in keys.rows()]
-        keys = keys.with_columns(pl.Series("place", rows, dtype=pl.Int32))
-        joined = frame.join(keys, on=PLACE_COLUMNS, how="left", nulls_equal=True, maintain_order="left")
-        return joined.drop(PLACE_COLUMNS)
+    def _span_columns(self, events: list[Event], category: str) -> pl.DataFrame:
+        args = [event.args or NO_ARGS for event in events]
+        readers = {name: _READERS[name] for name in _READ.get(category, _READERS)}
+        return pl.DataFrame(
+            {
+                "name": labels([event.name for event in events]),
+                "place": self._places_of(events, args, category),
+                "start_ns": exact_ns([event.ts for event in events]),
+                "dur_ns": exact_ns([event.dur for event in events]),
+                **{name: read(args) for name, read in readers.items()},
+            }
+        )
+
+    def _places_of(self, events: list[Event], args: list[Args], category: str) -> pl.Series:
+        pids, tids = [event.pid for event in events], [event.tid for event in events]
+        if category in _HAVE_STREAMS:
+            keys = list(zip(pids, tids, [arg.device for arg in args], [arg.stream for arg in args], strict=True))
+        else:
+            keys = [(pid, tid, None, None) for pid, tid in zip(pids, tids, strict=True)]
+        rows = {key: self._places.setdefault((category, *key), len(self._places)) for key in dict.fromkeys(keys)}
+        return pl.Series([rows[key] for key in keys], dtype=pl.Int32)
 
 
-def _spans(events: Sequence[Event]) -> pl.DataFrame:
-    args = [event.args or NO_ARGS for event in events]
-    return pl.DataFrame(
-        {
-            "name": labels([event.name for event in events]),
-            "cat": labels([event.cat for event in events]),
-            "pid": labels([event.pid for event in events]),
-            "tid": labels([event.tid for event in events]),
-            "start_ns": exact_ns([event.ts for event in events]),
-            "dur_ns": exact_ns([event.dur for event in events]),
-            "correlation": integers([arg.correlation for arg in args]),
-            "sequence": integers([arg.sequence for arg in args]),
-            "fwd_thread": integers([arg.fwd_thread for arg in args]),
-            "shapes": raw_text([arg.input_dims for arg in args]),
-            "dtypes": raw_text([arg.input_types for arg in args]),
-            "bytes": integers([arg.copy_bytes for arg in args]),
-            "stream": integers([arg.stream for arg in args], pl.Int32),
-            "device": integers([arg.device for arg in args], pl.Int32),
-            "call_stack": optional_text([arg.call_stack for arg in args]),
-        }
+def _text(value: object) -> str:
+    return plain_text([value])[0]
+
+
+def _number(value: object) -> int | None:
+    return integers([value], pl.Int32)[0]
+
+
+def _joined(frames: list[pl.DataFrame], schema: dict[str, pl.DataType | type[pl.DataType]]) -> pl.DataFrame:
+    """Return the frames below each other; what one of them does not have is null."""
+    return pl.concat([pl.DataFrame(schema=schema), *frames], how="diagonal")
+
+
+def _arrow_columns(events: list[Event], *, is_start: bool) -> pl.DataFrame:
+    """Only arrows from forward to backward are followed; of the others it is counted which have both ends."""
+    followed = [event for event in events if event.cat == FOLLOWED_ARROW]
+    others = [event for event in events if event.cat != FOLLOWED_ARROW]
+    frames = [
+        pl.DataFrame(
+            {
+                "cat": labels([event.cat for event in some]),
+                "is_start": pl.Series([is_start], dtype=pl.Boolean).new_from_index(0, len(some)),
+                "id": identities([event.id for event in some]),
+            }
+        )
+        for some in (followed, others)
+    ]
+    frames[0] = frames[0].with_columns(
+        plain_text([event.pid for event in followed]).alias("pid"),
+        plain_text([event.tid for event in followed]).alias("tid"),
+        exact_ns([event.ts for event in followed]).alias("time_ns"),
     )
+    return pl.concat(frames, how="diagonal")
 
 
-def _memory(events: Sequence[Event]) -> pl.DataFrame:
+def _memory_columns(events: Sequence[Event]) -> pl.DataFrame:
     args = [event.args or NO_ARGS for event in events]
     kinds = integers([arg.device_type for arg in args]).replace_strict(
         _DEVICE_TYPES, default="device", return_dtype=pl.String
@@ -121,27 +209,16 @@ def _memory(events: Sequence[Event]) -> pl.DataFrame:
         }
     )
     device = pl.when(pl.col("kind") == "cpu").then(pl.lit("cpu")).otherwise(pl.col("kind") + ":" + pl.col("id"))
-    return frame.with_columns(device.alias("device"), pl.lit(-1, MEMORY_SCHEMA["event"]).alias("event"))
+    return frame.with_columns(
+        device.cast(TEXT).alias("device"), pl.lit(-1, MEMORY_SCHEMA["event"]).alias("event")
+    ).drop("kind", "id")
 
 
-def _arrows(events: Sequence[Event]) -> pl.DataFrame:
+def _name_columns(events: Sequence[Event]) -> pl.DataFrame:
     return pl.DataFrame(
         {
-            "ph": pl.Series([event.ph for event in events], dtype=pl.String),
-            "cat": labels([event.cat for event in events]).cast(pl.String),
-            "id": labels([event.id for event in events]).cast(pl.String),
-            "pid": labels([event.pid for event in events]),
-            "tid": labels([event.tid for event in events]),
-            "time_ns": exact_ns([event.ts for event in events]),
-        }
-    )
-
-
-def _thread_names(events: Sequence[Event]) -> pl.DataFrame:
-    return pl.DataFrame(
-        {
-            "pid": labels([event.pid for event in events]).cast(pl.String),
-            "tid": labels([event.tid for event in events]).cast(pl.String),
-            "name": labels([(event.args or NO_ARGS).name for event in events]).cast(pl.String),
+            "pid": plain_text([event.pid for event in events]),
+            "tid": plain_text([event.tid for event in events]),
+            "name": plain_text([(event.args or NO_ARGS).name for event in events]),
         }
     )
