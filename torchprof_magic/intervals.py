@@ -21,7 +21,17 @@ RADIX_SIZE = 2**15  # numpy sorts integers below this by radix, in linear time
 
 def nesting_order(lane: IntArray, start_ns: IntArray, dur_ns: IntArray) -> IntArray:
     """Return the order in which every event comes after all events that enclose it: lane, start, longest first."""
-    return np.lexsort((-dur_ns, start_ns, lane))
+    order = np.argsort(start_ns, kind="stable")
+    order = order[np.argsort(lane[order], kind="stable")]
+    start, lanes = start_ns[order], lane[order]
+    ties = np.flatnonzero((start[1:] == start[:-1]) & (lanes[1:] == lanes[:-1]))
+    if len(ties) == 0:
+        return order
+    # Few events start together; only those are sorted by length too.
+    tied = np.union1d(ties, ties + 1)
+    rows = order[tied]
+    order[tied] = rows[np.lexsort((-dur_ns[rows], start_ns[rows], lane[rows]))]
+    return order
 
 
 def nest(lane: IntArray, start_ns: IntArray, dur_ns: IntArray) -> tuple[IntArray, IntArray, BoolArray]:

@@ -14,7 +14,7 @@ import msgspec
 
 from torchprof_magic.errors import IngestError, NotATraceError
 from torchprof_magic.ingest.salvage import salvage
-from torchprof_magic.ingest.schema import Event, Head
+from torchprof_magic.ingest.schema import Event, ExactEvent, Head
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,6 +31,8 @@ _WINDOW_BYTES = 128 << 10
 _MAX_CUTS = 8
 
 _EVENTS = msgspec.json.Decoder(list[Event])
+_EXACT_EVENTS = msgspec.json.Decoder(list[ExactEvent])
+_BETWEEN = re.compile(rb"[\s,]*")
 _HEAD = msgspec.json.Decoder(Head)
 
 
@@ -49,6 +51,8 @@ class EventText:
         self._buffer = b""
         self._offset = 0  # of the buffer within the text
         self._is_end = False
+        self._kind: type[Event] = Event
+        self._batch = b""
 
     def __iter__(self) -> Iterator[list[Event]]:
         is_bare = self._enter_list()
@@ -56,6 +60,20 @@ class EventText:
             while (batch := self._next_batch()) is not None:
                 yield batch
         self._leave_list(is_bare=is_bare)
+
+    def exactly(self) -> list[Event]:
+        """Return the last batch again, and all that follow, as events whose times are text."""
+        self._kind = ExactEvent
+        return self._decoded(self._batch)
+
+    def _decoded(self, text: bytes) -> list[Event]:
+        self._batch = text
+        decoder = _EVENTS if self._kind is Event else _EXACT_EVENTS
+        return decoder.decode(text)  # type: ignore[return-value]
+
+    def _listed(self, end: int) -> bytes:
+        """Return the buffer up to ``end`` as a list."""
+        return b"".join((b"[", memoryview(self._buffer)[:end], b"]"))
 
     def _fill(self) -> bool:
         """Read one more block into the buffer; False at the end of the file."""
@@ -139,8 +157,7 @@ class EventText:
         while True:
             if not self._is_end:
                 self._fill()
-            start = len(self._buffer) - len(self._buffer.lstrip(b" \t\r\n,"))
-            if start:
+            if start := _BETWEEN.match(self._buffer).end():  # type: ignore[union-attr]
                 self._drop(start)
             if self._is_end and not self._buffer:
                 return None
@@ -156,7 +173,7 @@ class EventText:
         """Return the events up to a boundary between two; what follows waits for the next block."""
         for cut in self._boundaries():
             try:
-                events = _EVENTS.decode(b"[" + self._buffer[:cut] + b"]")
+                events = self._decoded(self._listed(cut))
             except msgspec.DecodeError as exc:
                 if "truncated" in str(exc):  # not a boundary between events, but within one
                     continue
@@ -186,7 +203,7 @@ class EventText:
             return self._salvaged()
         end = self._buffer.rfind(b"]", 0, int(found[1]) - 1)  # the message counts the bracket put before
         try:
-            events = _EVENTS.decode(b"[" + self._buffer[:end] + b"]")
+            events = self._decoded(self._listed(end))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return self._salvaged()
         self._drop(end)
@@ -199,13 +216,13 @@ class EventText:
         rest = self._buffer[end + 1 :]
         if end >= 0 and (not rest.strip() or _is_json(b'{"":0' + rest)):
             try:
-                events = _EVENTS.decode(b"[" + self._buffer[:end] + b"]")
+                events = self._decoded(self._listed(end))
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 return self._salvaged()
             self._drop(end)
             return events
         try:
-            events = _EVENTS.decode(b"[" + self._buffer)
+            events = self._decoded(b"[" + self._buffer)
         except msgspec.DecodeError as exc:
             return self._until_end_of_list(exc)
         except (UnicodeDecodeError, RecursionError):
@@ -214,9 +231,10 @@ class EventText:
         return events
 
     def _salvaged(self) -> list[Event]:
-        events, used = salvage(self._buffer, self._findings, self._offset, kind=Event, is_last=self._is_end)
+        self._batch = b"[]"
+        events, used = salvage(self._buffer, self._findings, self._offset, kind=ExactEvent, is_last=self._is_end)
         self._drop(used)
-        return events
+        return list(events)
 
     # After the events.
 

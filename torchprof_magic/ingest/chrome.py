@@ -11,6 +11,7 @@ from torchprof_magic.ingest import links
 from torchprof_magic.ingest.batches import EventText
 from torchprof_magic.ingest.blocks import read_blocks, size_of
 from torchprof_magic.ingest.clean import believable, close_bounds, with_backslashes
+from torchprof_magic.ingest.columns import InexactError
 from torchprof_magic.ingest.findings import Findings
 from torchprof_magic.ingest.lanes import assign_lanes
 from torchprof_magic.ingest.schema import DeviceProperties, DistributedInfo, Head
@@ -69,7 +70,10 @@ def _read_part(source: Source, findings: Findings, report: Callable[[int], None]
     text = EventText(read_blocks(source, findings), findings, report)
     builder = ColumnBuilder()
     for events in text:
-        builder.add(events)
+        try:
+            builder.add(events)
+        except InexactError:
+            builder.add(text.exactly())
     return _Part(builder.finish(), text.head)
 
 

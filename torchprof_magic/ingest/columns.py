@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import polars as pl
+from msgspec import Raw
 
 from torchprof_magic.trace import TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from msgspec import Raw
-
 _ENCODER = msgspec.json.Encoder()
 _MICROS = pl.Decimal(38, 3)
+EXACT_MICROS = 2.0**43
 
 
 def fragments(values: Sequence[Raw]) -> pl.Series:
@@ -27,13 +27,32 @@ def fragments(values: Sequence[Raw]) -> pl.Series:
     return pl.Series([bytes(value).decode(errors="replace") for value in values], dtype=pl.String)
 
 
-def exact_ns(values: Sequence[Raw]) -> pl.Series:
+class InexactError(ValueError):
+    """The times of a file need more digits than float64 has; they have to be read from their text."""
+
+
+def exact_ns(micros: Sequence[object]) -> pl.Series:
     """Return µs written as JSON numbers (or strings) as int64 ns, exactly; null where it is no number.
 
-    Kineto writes µs with three decimals since 2024. A float64 near 4.4e12 µs has steps of 0.98 ns, so going through
-    float makes children outlive parents; decimals do not.
+    Kineto writes µs with three decimals since 2024. Below 2^43 µs (101 days) float64 tells each ns from the next;
+    beyond, children would outlive parents. Raises ``InexactError`` for such a float.
     """
-    text = fragments(values)
+    if micros and isinstance(micros[0], Raw):
+        return _ns_of_text(fragments(micros))  # type: ignore[arg-type]
+    try:
+        floats = pl.Series(micros, dtype=pl.Float64)
+    except (TypeError, OverflowError, pl.exceptions.PolarsError):
+        return _ns_of_text(plain_text(micros))
+    largest = floats.abs().max()
+    if largest is None or largest < EXACT_MICROS:  # type: ignore[operator]
+        whole = floats.floor()  # times 1000 at once would round twice
+        return whole.cast(pl.Int64) * 1000 + ((floats - whole) * 1000).round().cast(pl.Int64)
+    if any(isinstance(value, float) for value in micros):
+        raise InexactError
+    return pl.Series(micros, dtype=pl.Int64, strict=False) * 1000
+
+
+def _ns_of_text(text: pl.Series) -> pl.Series:
     ns = text.cast(_MICROS, strict=False).to_physical().cast(pl.Int64, strict=False)
     if ns.null_count():
         text = text.str.strip_chars('"').str.strip_chars()

@@ -137,7 +137,7 @@ def _valid_fields(fields: dict[str, Raw], kind: type[msgspec.Struct]) -> tuple[d
         try:
             msgspec.json.decode(value, type=types[name])
         except msgspec.ValidationError:
-            if kind is Event and name == "args" and bytes(value).startswith(b"{"):
+            if issubclass(kind, Event) and name == "args" and bytes(value).startswith(b"{"):
                 kept[name], odd_args = _valid_fields(_FIELDS.decode(value), Args)
                 odd += odd_args
             else:

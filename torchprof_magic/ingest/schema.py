@@ -39,17 +39,24 @@ NO_ARGS = Args()
 
 
 class Event(Struct, gc=False):
-    """One entry of ``traceEvents``. Times stay text until they become integer ns; float64 µs would not be exact."""
+    """One entry of ``traceEvents``."""
 
     ph: str = ""
     cat: str | None = None
     name: Number = ""
     pid: Number = None
     tid: Number = None
-    ts: Raw = NO_RAW
-    dur: Raw = NO_RAW
+    ts: Number = None
+    dur: Number = None
     id: Number = None
     args: Args | None = None
+
+
+class ExactEvent(Event, gc=False):
+    """An event whose times stay text until they become integer ns: for files where float64 µs are not exact."""
+
+    ts: Raw = NO_RAW  # type: ignore[assignment]
+    dur: Raw = NO_RAW  # type: ignore[assignment]
 
 
 class DeviceProperties(Struct, gc=False):

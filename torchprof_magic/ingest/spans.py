@@ -13,7 +13,7 @@ from torchprof_magic.ingest.schema import NO_ARGS, Args, Event
 from torchprof_magic.trace import CATEGORY, MEMORY_SCHEMA, TEXT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 # c10::DeviceType, as written in "Device Type".
 _DEVICE_TYPES = {0: "cpu", 1: "cuda", 6: "hip", 12: "xpu", 13: "mps", 15: "hpu", 19: "mtia", 20: "privateuse1"}
@@ -91,29 +91,27 @@ class ColumnBuilder:
         self._frames: dict[str, list[pl.DataFrame]] = defaultdict(list)
 
     def add(self, events: list[Event]) -> None:
-        """Add the columns of one batch."""
+        """Add the columns of one batch, or none of them when it raises ``InexactError``."""
         groups: dict[tuple[str, str], list[Event]] = defaultdict(list)
         known = self._categories
         for event in events:
             category = known.get(event.cat) or known.setdefault(event.cat, category_of(event.cat))
             groups[event.ph, category].append(event)
-        for (phase, category), group in groups.items():
-            self._add_group(phase, category, group)
+        added = [columns for key, group in groups.items() for columns in self._columns_of(*key, group)]
+        for name, frame in added:
+            self._frames[name].append(frame)
 
-    def _add_group(self, phase: str, category: str, group: list[Event]) -> None:
-        frames = self._frames
-        if phase == "X":
-            if category != OWN_SPAN:
-                frames["spans"].append(self._span_columns(group, category))
+    def _columns_of(self, phase: str, category: str, group: list[Event]) -> Iterator[tuple[str, pl.DataFrame]]:
+        if phase == "X" and category != OWN_SPAN:
+            yield "spans", self._span_columns(group, category)
         elif phase in ("B", "E"):
-            bounds = self._span_columns(group, category)
-            frames["bounds"].append(bounds.with_columns(pl.lit(phase).alias("ph")))
+            yield "bounds", self._span_columns(group, category).with_columns(pl.lit(phase).alias("ph"))
         elif phase in ("s", "f"):
-            frames["arrows"].append(_arrow_columns(group, is_start=phase == "s"))
+            yield "arrows", _arrow_columns(group, is_start=phase == "s")
         elif phase in ("i", "I"):
-            frames["memory"].append(_memory_columns([event for event in group if event.name == "[memory]"]))
+            yield "memory", _memory_columns([event for event in group if event.name == "[memory]"])
         elif phase == "M":
-            frames["thread_names"].append(_name_columns([event for event in group if event.name == "thread_name"]))
+            yield "thread_names", _name_columns([event for event in group if event.name == "thread_name"])
 
     def finish(self) -> Columns:
         """Return the columns of all batches."""
@@ -146,6 +144,9 @@ class ColumnBuilder:
 
     def _places_of(self, events: list[Event], args: list[Args], category: str) -> pl.Series:
         pids, tids = [event.pid for event in events], [event.tid for event in events]
+        if category not in _HAVE_STREAMS and len(set(pids)) == len(set(tids)) == 1:
+            row = self._places.setdefault((category, pids[0], tids[0], None, None), len(self._places))
+            return pl.Series([row], dtype=pl.Int32).new_from_index(0, len(events))
         if category in _HAVE_STREAMS:
             keys = list(zip(pids, tids, [arg.device for arg in args], [arg.stream for arg in args], strict=True))
         else:
@@ -170,23 +171,18 @@ def _joined(frames: list[pl.DataFrame], schema: dict[str, pl.DataType | type[pl.
 def _arrow_columns(events: list[Event], *, is_start: bool) -> pl.DataFrame:
     """Only arrows from forward to backward are followed; of the others it is counted which have both ends."""
     followed = [event for event in events if event.cat == FOLLOWED_ARROW]
-    others = [event for event in events if event.cat != FOLLOWED_ARROW]
-    frames = [
-        pl.DataFrame(
-            {
-                "cat": labels([event.cat for event in some]),
-                "is_start": pl.Series([is_start], dtype=pl.Boolean).new_from_index(0, len(some)),
-                "id": identities([event.id for event in some]),
-            }
-        )
-        for some in (followed, others)
-    ]
-    frames[0] = frames[0].with_columns(
-        plain_text([event.pid for event in followed]).alias("pid"),
-        plain_text([event.tid for event in followed]).alias("tid"),
-        exact_ns([event.ts for event in followed]).alias("time_ns"),
+    others = [event for event in events if event.cat != FOLLOWED_ARROW] if len(followed) < len(events) else []
+    nothing = pl.Series([None], dtype=pl.String).new_from_index(0, len(others))
+    return pl.DataFrame(
+        {
+            "cat": labels([event.cat for event in (*followed, *others)]),
+            "is_start": pl.Series([is_start]).new_from_index(0, len(events)),
+            "id": identities([event.id for event in (*followed, *others)]),
+            "pid": plain_text([event.pid for event in followed]).append(nothing),
+            "tid": plain_text([event.tid for event in followed]).append(nothing),
+            "time_ns": exact_ns([event.ts for event in followed]).append(nothing.cast(pl.Int64)),
+        }
     )
-    return pl.concat(frames, how="diagonal")
 
 
 def _memory_columns(events: Sequence[Event]) -> pl.DataFrame:
