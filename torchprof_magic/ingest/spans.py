@@ -86,22 +86,28 @@ class ColumnBuilder:
     """Collects batches of events as columns; a batch's own objects can be forgotten after each ``add``."""
 
     def __init__(self) -> None:
-        self._categories: dict[object, str] = {}
         self._places: dict[tuple[object, ...], int] = {}
         self._frames: dict[str, list[pl.DataFrame]] = defaultdict(list)
 
     def add(self, events: list[Event]) -> None:
         """Add the columns of one batch, or none of them when it raises ``InexactError``."""
-        groups: dict[tuple[str, str], list[Event]] = defaultdict(list)
-        known = self._categories
+        by_cat: dict[object, list[Event]] = defaultdict(list)
         for event in events:
-            category = known.get(event.cat) or known.setdefault(event.cat, category_of(event.cat))
-            groups[event.ph, category].append(event)
-        added = [columns for key, group in groups.items() for columns in self._columns_of(*key, group)]
+            by_cat[event.cat].append(event)
+        groups: dict[str, list[Event]] = defaultdict(list)
+        for cat, group in by_cat.items():
+            groups[category_of(cat)] += group
+        added = [
+            columns
+            for category, group in groups.items()
+            for phase in {event.ph for event in group}
+            for columns in self._columns_of(phase, category, group)
+        ]
         for name, frame in added:
             self._frames[name].append(frame)
 
-    def _columns_of(self, phase: str, category: str, group: list[Event]) -> Iterator[tuple[str, pl.DataFrame]]:
+    def _columns_of(self, phase: str, category: str, events: list[Event]) -> Iterator[tuple[str, pl.DataFrame]]:
+        group = [event for event in events if event.ph == phase]
         if phase == "X" and category != OWN_SPAN:
             yield "spans", self._span_columns(group, category)
         elif phase in ("B", "E"):
