@@ -269,10 +269,20 @@ def _reach_group_by_group(group: IntArray, start_ns: IntArray, end_ns: IntArray)
     return reach
 
 
-def innermost_at(lane: IntArray, start_ns: IntArray, dur_ns: IntArray, at_lane: IntArray, at_ns: IntArray) -> IntArray:
+def innermost_at(
+    lane: IntArray,
+    start_ns: IntArray,
+    dur_ns: IntArray,
+    at_lane: IntArray,
+    at_ns: IntArray,
+    *,
+    until_ns: IntArray | None = None,
+    parent: IntArray | None = None,
+) -> IntArray:
     """Return for each point (lane, time) the row of the innermost event that covers it, or -1.
 
-    Events are in nesting order. A point at an event's end still belongs to it.
+    Events are in nesting order; their ``parent`` is computed when it is not given. A point at an event's end still
+    belongs to it. With ``until_ns`` each point is the start of an interval that the event must cover.
     """
     if len(start_ns) == 0 or len(at_ns) == 0:
         return np.full(len(at_ns), NO_PARENT, np.int64)
@@ -284,8 +294,9 @@ def innermost_at(lane: IntArray, start_ns: IntArray, dur_ns: IntArray, at_lane: 
     position = np.empty(len(order), np.int64)
     position[order] = np.arange(len(order))
     last_started = np.cumsum(is_point[order] == 0)[position[len(lane) :]] - 1
-    parent, _, _ = nest(lane, start_ns, dur_ns)
-    return _climb(last_started, parent, lane, start_ns + dur_ns, at_lane, at_ns)
+    if parent is None:
+        parent, _, _ = nest(lane, start_ns, dur_ns)
+    return _climb(last_started, parent, lane, start_ns + dur_ns, at_lane, at_ns if until_ns is None else until_ns)
 
 
 def _climb(

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from torchprof_magic.analysis.calls import OpRows, ops_around
 from torchprof_magic.analysis.sums import range_max, running_sum, sum_by
 from torchprof_magic.intervals import IntArray, rolled_up
 
 if TYPE_CHECKING:
-    from torchprof_magic.analysis.calls import OpRows
     from torchprof_magic.trace import Trace
 
 
@@ -32,7 +32,7 @@ class Allocations(NamedTuple):
 def op_allocations(trace: Trace, ops: OpRows) -> Allocations:
     """Return what each op allocated and freed, host and devices added up where they are not named apart."""
     memory, count = trace.memory, len(ops.row)
-    op = ops.op_of_event[memory["event"].to_numpy()]
+    op = ops_around(trace, ops.nest, memory["event"].to_numpy(), memory["time_ns"].to_numpy())
     delta = memory["delta_bytes"].to_numpy()
     on_host = (memory["device"] == "cpu").to_numpy()
     self_host, self_device = (sum_by(op, np.where(mask, delta, 0), count) for mask in (on_host, ~on_host))

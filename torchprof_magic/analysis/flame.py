@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from torchprof_magic.analysis.calls import enclosing_ops
+from torchprof_magic.analysis.calls import nest_among, ops_around
 from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.analysis.shared import launch_sources, once_per_trace
-from torchprof_magic.intervals import NO_PARENT, IntArray, depth_of, levels, merge_paths, nest, rolled_up, self_time
+from torchprof_magic.intervals import NO_PARENT, BoolArray, IntArray, depth_of, levels, merge_paths, own_time, rolled_up
 from torchprof_magic.shapes import Tree, Weight
 from torchprof_magic.trace import DEVICE_CATEGORIES, Trace
 
@@ -71,10 +71,10 @@ def flame_tree(trace: Trace) -> Tree:
 
 
 def _calls(trace: Trace) -> _Calls:
-    host, device = _visible_host_rows(trace), _device_rows(trace)
     events = trace.events
-    lane, start, dur = (events[name].to_numpy().astype(np.int64)[host] for name in ("lane", "start_ns", "dur_ns"))
-    host_parent, _, _ = nest(lane, start, dur)
+    boxes, device = nest_among(trace, _visible_on_host(trace)), _device_rows(trace)
+    host = boxes.row
+    start, dur = (events[name].to_numpy()[host] for name in ("start_ns", "dur_ns"))
     rows = np.concatenate((host, device))
     name = events["name"].cast(pl.String)[rows]
     distinct = name.unique()  # a long notebook has hundreds of cells, a trace millions of rows but few names
@@ -85,14 +85,14 @@ def _calls(trace: Trace) -> _Calls:
         name=name,
         kind=kind.cast(KIND).to_physical().to_numpy().astype(np.int64),
         phase=phase_of_events(trace)[rows].astype(np.int64),
-        parent=np.concatenate((host_parent, _launching_box(trace, host, device))),
-        self_cpu_ns=np.concatenate((np.maximum(self_time(host_parent, dur), 0), nothing)),
+        parent=np.concatenate((boxes.parent, ops_around(trace, boxes, launch_sources(trace)[device]))),
+        self_cpu_ns=np.concatenate((own_time(boxes.parent, start, dur, boxes.overlaps), nothing)),
         self_device_ns=np.concatenate((np.zeros(len(host), np.int64), events["dur_ns"].to_numpy()[device])),
     )
 
 
-def _visible_host_rows(trace: Trace) -> IntArray:
-    """Return the rows of host events that are part of the user's program; runtime calls stay with their op.
+def _visible_on_host(trace: Trace) -> BoolArray:
+    """Return which events are host events of the user's program; runtime calls stay with their op.
 
     With stacks torch records every thread of the process. One that ran no op is the notebook's own (its sockets, its
     progress bar) and would only show how long it waited.
@@ -101,7 +101,7 @@ def _visible_host_rows(trace: Trace) -> IntArray:
     is_op = category.is_in(("cpu_op", "user_annotation"))
     is_plumbing = pl.col("name").cast(pl.String).is_in(_plumbing(trace).implode())
     is_useful_frame = (category == "python_function") & ~is_plumbing & (is_op.any().over("lane") | ~is_op.any())
-    return np.flatnonzero(trace.events.select((is_op | is_useful_frame).alias("shown"))["shown"].to_numpy())
+    return trace.events.select((is_op | is_useful_frame).alias("shown"))["shown"].to_numpy()
 
 
 def _plumbing(trace: Trace) -> pl.Series:
@@ -127,13 +127,6 @@ def _readable(name: pl.Series, meta: Meta) -> pl.Series:
 
 def _device_rows(trace: Trace) -> IntArray:
     return np.flatnonzero(trace.events["category"].is_in(DEVICE_CATEGORIES).to_numpy())
-
-
-def _launching_box(trace: Trace, host: IntArray, device: IntArray) -> IntArray:
-    """Return for each device event the index into ``host`` of the innermost box around its launch, or -1."""
-    is_box = np.zeros(trace.events.height, np.bool_)
-    is_box[host] = True
-    return enclosing_ops(trace, is_box)[launch_sources(trace)[device]].astype(np.int64)
 
 
 def _summed(calls: _Calls, path: IntArray, first: IntArray) -> pl.DataFrame:

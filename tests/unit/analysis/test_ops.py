@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from support import allocation, annotation, kernel, launch, make_trace, span
+from support import allocation, annotation, frame, kernel, launch, make_trace, span
 
 from torchprof_magic.analysis.ops import ops_table
 
@@ -73,3 +73,35 @@ def test_the_phase_is_where_the_op_spent_most_of_its_time() -> None:
 
 def test_an_empty_trace_has_an_empty_table() -> None:
     assert ops_table(make_trace()).frame.height == 0
+
+
+def test_a_launch_belongs_to_the_op_around_it_though_an_overlapping_frame_stands_between() -> None:
+    trace = make_trace(
+        span("aten::mm", 0, 100),
+        frame("a.py(1): leave", 10, 100),  # outlives the op
+        launch(20, 5, correlation=1),
+        kernel("gemm", 200, 30, correlation=1),
+        allocation(30, 64, 64),
+        span("aten::inner", 40, 10),
+    )
+    ops = by_name(ops_table(trace))
+    assert ops["aten::mm"]["self_device_ns"] == 30_000
+    assert ops["aten::mm"]["self_cpu_bytes"] == 64
+    assert ops["aten::mm"]["self_cpu_ns"] == 90_000
+
+
+def test_a_launch_that_outlives_the_op_belongs_to_the_next_one_around_it() -> None:
+    trace = make_trace(
+        annotation("outer", 0, 100),
+        span("aten::mm", 0, 20),
+        launch(10, 15, correlation=1),
+        kernel("gemm", 200, 30, correlation=1),
+    )
+    ops = by_name(ops_table(trace))
+    assert (ops["outer"]["self_device_ns"], ops["aten::mm"]["self_device_ns"]) == (30_000, 0)
+
+
+def test_results_are_computed_once_a_trace() -> None:
+    trace = make_trace(span("a", 0, 1))
+    assert ops_table(trace) is ops_table(trace)
+    assert ops_table(trace) is not ops_table(make_trace(span("a", 0, 1)))
