@@ -101,12 +101,16 @@ class Report:
         """
         return ops_by(self.trace, *by, stack_n=stack_n).frame
 
-    def key_averages(self, *, group_by_input_shape: bool = False) -> pl.DataFrame:
-        """Return calls, self and total CPU time per op by torch's own definitions, as ``prof.key_averages()`` has them.
+    def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> pl.DataFrame:
+        """Return calls, self and total CPU time and memory by torch's own definitions, as ``prof.key_averages()`` does.
 
-        Unlike ``ops`` recursion counts at every level. Times are ns; steps are one row, ``ProfilerStep*``.
+        Unlike ``ops`` recursion counts at every level, Python frames are rows, and steps are one, ``ProfilerStep*``.
+        Times are ns. torch 2.13 leaves its stacks empty, so ``group_by_stack_n`` splits nothing, there as here; use
+        ``ops_by("stack", stack_n=...)`` for stacks.
         """
-        return averages_table(self.trace, group_by_input_shape=group_by_input_shape).frame
+        return averages_table(
+            self.trace, group_by_input_shape=group_by_input_shape, group_by_stack_n=group_by_stack_n
+        ).frame
 
     def summary(self, format: Literal["text", "json"] = "text") -> str:  # noqa: A002 - the name that users expect
         """Return the report on one screen of text, or the same facts as JSON."""
