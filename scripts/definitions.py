@@ -6,11 +6,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchprof_magic import trace
 from torchprof_magic.analysis import averages, devices, groups, kernels, memory, notes, ops, steps
 from torchprof_magic.analysis.phases import PHASES
 
 if TYPE_CHECKING:
     from torchprof_magic.shapes import Column
+    from torchprof_magic.trace import FrameColumn
 
 TARGET = Path(__file__).parents[1] / "docs" / "definitions.md"
 SECTIONS: tuple[tuple[str, str, tuple[Column, ...]], ...] = (
@@ -23,6 +25,20 @@ SECTIONS: tuple[tuple[str, str, tuple[Column, ...]], ...] = (
     ("Notes", "One row per kind of oddity.", notes.COLUMNS),
     ("`report.key_averages()`", "torch's own definitions, to check against its table.", averages.COLUMNS),
 )
+FRAMES: tuple[tuple[str, str, tuple[FrameColumn, ...]], ...] = (
+    ("`report.events`", "One row per event, by lane, start and falling duration.", trace.EVENTS_COLUMNS),
+    ("`report.lanes`", "One row per thread or stream.", trace.LANES_COLUMNS),
+    ("`report.flows`", "One row per link between two events.", trace.FLOWS_COLUMNS),
+    ("`report.memory`", "One row per allocation or release.", trace.MEMORY_COLUMNS),
+    ("`report.stacks`", "One row per Python frame and way to it, below its caller.", trace.STACKS_COLUMNS),
+    ("`report.trace.steps`", "One row per recorded step, as it was recorded.", trace.STEPS_COLUMNS),
+    ("`report.trace.arrows`", "One row per category of arrows that the file itself draws.", trace.ARROWS_COLUMNS),
+)
+FRAMES_HEAD = """## What was recorded
+
+The frames below hold what was read, before anything is computed. A unit of `row` is the number of a row, from 0, of the
+frame that the definition names. `report.sql()` gives `events`, `lanes` and `stacks` a column `row` with that number.
+"""
 HEAD = f"""# What every number means
 
 The texts below are the ones that the column headers show. Times are int64 ns from the start of the run in Python;
@@ -55,7 +71,16 @@ def definitions() -> str:
         parts.append(f"## {title}\n\n{text}\n\n| column | title | unit | definition |\n|---|---|---|---|\n")
         parts += [f"| `{c.name}` | {c.title} | {c.unit} | {c.definition} |\n" for c in columns]
         parts.append("\n")
+    parts.append(FRAMES_HEAD + "\n")
+    for title, text, frame_columns in FRAMES:
+        parts.append(f"### {title}\n\n{text}\n\n| column | type | unit | definition |\n|---|---|---|---|\n")
+        parts += [f"| `{c.name}` | {_type_name(c.dtype)} | {c.unit} | {c.definition} |\n" for c in frame_columns]
+        parts.append("\n")
     return "".join(parts).rstrip() + "\n"
+
+
+def _type_name(dtype: trace.DType) -> str:
+    return dtype.__name__ if isinstance(dtype, type) else type(dtype).__name__
 
 
 if __name__ == "__main__":

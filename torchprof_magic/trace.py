@@ -6,7 +6,7 @@ All times are int64 ns from ``meta.start_unix_ns``. Frames are never changed aft
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import polars as pl
 
@@ -33,73 +33,109 @@ LANE_KIND = pl.Enum(("thread", "stream", "stream annotations", "other"))
 FLOW_KIND = pl.Enum(("launch", "backward"))
 TEXT = pl.Categorical()
 
-EVENTS_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
-    "name": TEXT,
-    "category": CATEGORY,
-    "lane": pl.Int32,
-    "start_ns": pl.Int64,
-    "dur_ns": pl.Int64,
-    "parent": pl.Int32,
-    "depth": pl.Int32,
-    "step": pl.Int32,
-    "cycle": pl.Int32,
-    "correlation": pl.Int64,
-    "sequence": pl.Int64,
-    "fwd_thread": pl.Int64,
-    "shapes": TEXT,
-    "dtypes": TEXT,
-    "bytes": pl.Int64,
-    "stream": pl.Int32,
-    "device": pl.Int32,
-    "stack": pl.Int32,
-    "overlaps": pl.Boolean,
-}
-LANES_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
-    "kind": LANE_KIND,
-    "pid": pl.String,
-    "tid": pl.String,
-    "device": pl.Int32,
-    "stream": pl.Int32,
-    "name": pl.String,
-}
-FLOWS_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
-    "kind": FLOW_KIND,
-    "source": pl.Int32,
-    "target": pl.Int32,
-}
-MEMORY_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
-    "time_ns": pl.Int64,
-    "device": pl.String,
-    "delta_bytes": pl.Int64,
-    "allocated_bytes": pl.Int64,
-    "reserved_bytes": pl.Int64,
-    "address": pl.UInt64,
-    "event": pl.Int32,
-    "cycle": pl.Int32,
-}
-STEPS_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
-    "number": pl.Int32,
-    "cycle": pl.Int32,
-    "start_ns": pl.Int64,
-    "end_ns": pl.Int64,
-    "complete": pl.Boolean,
-}
+DType: TypeAlias = pl.DataType | type[pl.DataType]
 
 
-STACKS_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
-    "parent": pl.Int32,
-    "name": TEXT,
-    "file": TEXT,
-    "line": pl.Int32,
-    "function": TEXT,
+class FrameColumn(NamedTuple):
+    """One column of a frame: its name and type, what it is measured in, and exactly what it means."""
+
+    name: str
+    dtype: DType
+    unit: str
+    definition: str
+
+
+EVENTS_COLUMNS = (
+    FrameColumn("name", TEXT, "text", "Name as recorded: of the op, range, Python function, runtime call or kernel."),
+    FrameColumn("category", CATEGORY, "text", f"One of {', '.join(CATEGORIES)}; from the file's own category alone."),
+    FrameColumn("lane", pl.Int32, "row", "Thread or stream that it ran on, a row of `lanes`."),
+    FrameColumn("start_ns", pl.Int64, "ns", "Start, from the start of the run."),
+    FrameColumn("dur_ns", pl.Int64, "ns", "Duration; 0 when it was not finished, or shorter than the file can say."),
+    FrameColumn("parent", pl.Int32, "row", "Innermost event around it on its lane, a row above; -1 for none."),
+    FrameColumn("depth", pl.Int32, "count", "How many events are around it on its lane."),
+    FrameColumn("step", pl.Int32, "step", "Step that it began in, or that launched it; null outside of every step."),
+    FrameColumn("cycle", pl.Int32, "count", "Recording cycle of the schedule, from 0."),
+    FrameColumn("correlation", pl.Int64, "id", "Number that joins a runtime call and the device work it launched."),
+    FrameColumn("sequence", pl.Int64, "id", "Number of autograd that a forward op and its backward op share."),
+    FrameColumn("fwd_thread", pl.Int64, "id", "Autograd's number of the thread of the forward op, in backward ops."),
+    FrameColumn("shapes", TEXT, "json", "Dimensions of the inputs; null when they were not recorded."),
+    FrameColumn("dtypes", TEXT, "json", "Types of the inputs; null when they were not recorded."),
+    FrameColumn("bytes", pl.Int64, "bytes", "Size of a copy or fill."),
+    FrameColumn("stream", pl.Int32, "id", "Stream of device work, as the device numbers it."),
+    FrameColumn("device", pl.Int32, "id", "Device of device work, as the file numbers it."),
+    FrameColumn("stack", pl.Int32, "row", "Innermost Python frame around it (around its launch), a row of `stacks`."),
+    FrameColumn("overlaps", pl.Boolean, "bool", "It began inside another event of its lane and outlived it."),
+)
+LANES_COLUMNS = (
+    FrameColumn("kind", LANE_KIND, "text", "thread, stream, stream annotations (ranges seen on a stream), or other."),
+    FrameColumn("pid", pl.String, "id", "Process as the file has it; empty for streams."),
+    FrameColumn("tid", pl.String, "id", "Thread as the file has it; empty for streams."),
+    FrameColumn("device", pl.Int32, "id", "Device of a stream; null for threads."),
+    FrameColumn("stream", pl.Int32, "id", "Number of a stream; null for threads."),
+    FrameColumn("name", pl.String, "text", "Name of the thread or stream."),
+)
+FLOWS_COLUMNS = (
+    FrameColumn("kind", FLOW_KIND, "text", "launch: runtime call to device work. backward: forward op to backward op."),
+    FrameColumn("source", pl.Int32, "row", "Where it begins, a row of `events`."),
+    FrameColumn("target", pl.Int32, "row", "Where it ends, a row of `events`."),
+)
+MEMORY_COLUMNS = (
+    FrameColumn("time_ns", pl.Int64, "ns", "When, from the start of the run; rows are in this order."),
+    FrameColumn("device", pl.String, "text", "cpu, or kind and number of the device: cuda:0."),
+    FrameColumn("delta_bytes", pl.Int64, "bytes", "Allocated (positive) or released (negative)."),
+    FrameColumn("allocated_bytes", pl.Int64, "bytes", "What the allocator had given out afterwards; null if not told."),
+    FrameColumn("reserved_bytes", pl.Int64, "bytes", "What the allocator held from the device; null if not told."),
+    FrameColumn("address", pl.UInt64, "id", "Address of the block."),
+    FrameColumn("event", pl.Int32, "row", "Innermost event around it on its thread, a row of `events`; -1 for none."),
+    FrameColumn("cycle", pl.Int32, "count", "Recording cycle of the schedule, from 0."),
+)
+STEPS_COLUMNS = (
+    FrameColumn("number", pl.Int32, "step", "The step's number, counted from the start of stepping."),
+    FrameColumn("cycle", pl.Int32, "count", "Recording cycle of the schedule, from 0."),
+    FrameColumn("start_ns", pl.Int64, "ns", "Start, from the start of the run."),
+    FrameColumn("end_ns", pl.Int64, "ns", "End, from the start of the run."),
+    FrameColumn("complete", pl.Boolean, "bool", "False when the step was cut."),
+)
+STACKS_COLUMNS = (
+    FrameColumn("parent", pl.Int32, "row", "The calling frame, a row above; -1 for none."),
+    FrameColumn("name", TEXT, "text", "The frame as torch writes it: file(line): function."),
+    FrameColumn("file", TEXT, "text", "File of the function; null for what has none, such as built-in functions."),
+    FrameColumn("line", pl.Int32, "count", "Line of the function's definition; null where there is no file."),
+    FrameColumn("function", TEXT, "text", "Name of the function, or the whole name where there is no file."),
+)
+ARROWS_COLUMNS = (
+    FrameColumn("category", pl.String, "text", "Category of the arrows, as the file has it."),
+    FrameColumn("starts", pl.Int64, "count", "Beginnings of arrows."),
+    FrameColumn("ends", pl.Int64, "count", "Ends of arrows."),
+    FrameColumn("ids", pl.Int64, "count", "Different numbers of arrows."),
+    FrameColumn("paired", pl.Int64, "count", "Numbers that have both a beginning and an end."),
+)
+
+
+def _schema(columns: tuple[FrameColumn, ...]) -> dict[str, DType]:
+    return {column.name: column.dtype for column in columns}
+
+
+EVENTS_SCHEMA = _schema(EVENTS_COLUMNS)
+LANES_SCHEMA = _schema(LANES_COLUMNS)
+FLOWS_SCHEMA = _schema(FLOWS_COLUMNS)
+MEMORY_SCHEMA = _schema(MEMORY_COLUMNS)
+STEPS_SCHEMA = _schema(STEPS_COLUMNS)
+STACKS_SCHEMA = _schema(STACKS_COLUMNS)
+ARROWS_SCHEMA = _schema(ARROWS_COLUMNS)
+# The frames of a trace by the name of its field.
+FRAME_SCHEMAS = {
+    "events": EVENTS_SCHEMA,
+    "lanes": LANES_SCHEMA,
+    "flows": FLOWS_SCHEMA,
+    "memory": MEMORY_SCHEMA,
+    "steps": STEPS_SCHEMA,
+    "stacks": STACKS_SCHEMA,
+    "arrows": ARROWS_SCHEMA,
 }
-ARROWS_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
-    "category": pl.String,
-    "starts": pl.Int64,
-    "ends": pl.Int64,
-    "ids": pl.Int64,
-    "paired": pl.Int64,
-}
+# What a saved run calls its first entry, and the version of what is in it; a change of a schema above is a new one.
+SAVED_HEAD = "torchprof.json"
+SAVED_VERSION = 1
 
 
 class _Referable:
