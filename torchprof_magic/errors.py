@@ -5,6 +5,7 @@ TorchProfError
 │   └── ProfilerBusyError another profiler is already running in this process
 ├── IngestError           a file could not be read as a trace
 │   └── NotATraceError    the file is something else; the message names what
+├── ExportError           a file could not be written
 └── OptionsError          options exclude each other or are out of range
 
 Oddities *inside* a trace are not exceptions: they are counted as ``meta.Problem`` and shown in the report.
@@ -32,6 +33,10 @@ class IngestError(TorchProfError):
 
 class NotATraceError(IngestError):
     """The file is readable but is something other than a Kineto trace."""
+
+
+class ExportError(TorchProfError):
+    """A file could not be written; what was there before is untouched."""
 
 
 class OptionsError(TorchProfError, ValueError):

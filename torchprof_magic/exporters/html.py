@@ -11,6 +11,7 @@ from string import Template
 from typing import TYPE_CHECKING
 
 from torchprof_magic.errors import TorchProfError
+from torchprof_magic.exporters.files import write_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,7 +71,7 @@ try {
 def write_html(page: Page, path: Path, title: str) -> Path:
     """Write the page and the front end into one file and return its path.
 
-    Raises ``TorchProfError`` when the front end is not built or the file cannot be written.
+    Raises ``TorchProfError`` when the front end is not built and ``ExportError`` when the file cannot be written.
     """
     bundle, css = front_end()
     text = _PAGE.substitute(
@@ -81,11 +82,7 @@ def write_html(page: Page, path: Path, title: str) -> Path:
         data=_packed(page.data),
         bundle=_packed(bundle.encode()),
     )
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as exc:
-        raise TorchProfError(f"{path}: the report could not be written ({exc.strerror}); choose another path") from exc
-    return path
+    return write_text(path, (text,))
 
 
 def front_end() -> tuple[str, str]:

@@ -1,0 +1,258 @@
+"""How does a trace become a Chrome trace that every viewer takes whole?
+
+Times are µs with exactly three decimals, names are ASCII JSON, no two events of a thread partly overlap, and arrows
+come in pairs. An arrow's ends stand right behind their events, so that viewers bind them to these and to no other.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from torchprof_magic.exporters.files import write_text
+from torchprof_magic.exporters.text import json_text, json_value, micros, translated
+from torchprof_magic.exporters.tracks import UNUSED_NUMBER, lay_tracks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from torchprof_magic.exporters.tracks import Tracks
+    from torchprof_magic.meta import Meta
+    from torchprof_magic.trace import Trace
+
+CHUNK_ROWS = 200_000  # lines made at once; a line is some 300 bytes
+FIRST_DEVICE_SORT_INDEX = 5_000_000  # where Kineto puts devices: below all processes of the host
+# As Kineto names them; what the vendor called its runtime is not known any more.
+_CATS = {"runtime": "cuda_runtime", "memcpy": "gpu_memcpy", "memset": "gpu_memset"}
+_ARROW_CATS = {"launch": "ac2g", "backward": "fwdbwd"}
+# c10::DeviceType by name; one that is not known gets a number that torch does not use.
+_DEVICE_TYPES = {"cpu": 0, "cuda": 1, "hip": 6, "xpu": 12, "mps": 13, "hpu": 15, "mtia": 19, "privateuse1": 20}
+_UNKNOWN_DEVICE_TYPE = 99
+_ARGS = (
+    ("correlation", "correlation"),
+    ("stream", "stream"),
+    ("device", "device"),
+    ("bytes", "bytes"),
+    ("sequence", "Sequence number"),
+    ("fwd_thread", "Fwd thread id"),
+    ("shapes", "Input Dims"),
+    ("dtypes", "Input type"),
+)
+_MEMORY_ARGS = (
+    ("reserved_bytes", "Total Reserved"),
+    ("allocated_bytes", "Total Allocated"),
+    ("delta_bytes", "Bytes"),
+    ("address", "Addr"),
+    ("device_id", "Device Id"),
+    ("device_type", "Device Type"),
+)
+# Memory that no event asked for: its thread is not known, and beside an event it would look like the event's.
+OUTSIDE_NAME = "memory outside of ops"
+OUTSIDE_TID = UNUSED_NUMBER
+
+
+def write_chrome(trace: Trace, path: Path) -> Path:
+    """Write one Chrome trace of all cycles, packed when the name ends in ``.gz``, and return its path.
+
+    The file has what the trace has. Which cycle an event belongs to is lost, and so is an arrow that goes back in time.
+    """
+    return write_text(path, chrome_lines(trace))
+
+
+def chrome_lines(trace: Trace) -> Iterator[str]:
+    """Yield the file in large pieces."""
+    tracks = lay_tracks(trace)
+    first_ns = min(_lowest(trace.events["start_ns"]), _lowest(trace.memory["time_ns"]), 0)
+    head = json.dumps(_head(trace.meta, trace.meta.start_unix_ns + first_ns))
+    yield f'{head[:-1]}, "traceEvents": [\n'
+    separator = ""
+    for lines in _parts(trace, tracks, first_ns):
+        if lines:
+            yield separator + ",\n".join(lines)
+            separator = ",\n"
+    yield "\n]}\n"
+
+
+def _lowest(times: pl.Series) -> int:
+    lowest = times.min()
+    return lowest if isinstance(lowest, int) else 0
+
+
+def _head(meta: Meta, base_unix_ns: int) -> dict[str, object]:
+    head: dict[str, object] = {"schemaVersion": 1, "displayTimeUnit": "ms", "baseTimeNanoseconds": base_unix_ns}
+    head["deviceProperties"] = [{"id": index, "name": name} for index, name in enumerate(meta.device_names)]
+    job = {"rank": meta.rank, "world_size": meta.world_size}
+    if known := {key: value for key, value in job.items() if value is not None}:
+        head["distributedInfo"] = known
+    flags = {"record_shapes": meta.has_shapes, "profile_memory": meta.has_memory, "with_stack": meta.has_stacks}
+    return head | {name: int(flag) for name, flag in flags.items()}
+
+
+def _parts(trace: Trace, tracks: Tracks, first_ns: int) -> Iterator[list[str]]:
+    yield _metadata_lines(tracks, has_outside=bool((trace.memory["event"] < 0).any()))
+    yield _profiler_lines(trace, first_ns)
+    events = _with_tracks(trace.events, tracks).with_columns(pl.col("start_ns") - first_ns)
+    arrows = _arrow_ends(trace, events)
+    for offset in range(0, events.height, CHUNK_ROWS):
+        chunk = events.slice(offset, CHUNK_ROWS)
+        ends = arrows.filter(pl.col("row").is_between(offset, offset + CHUNK_ROWS - 1))
+        yield _event_lines(chunk, ends)
+    outside_pid = next(iter(tracks.frame["pid"]), 0)
+    for memory in trace.memory.with_columns(pl.col("time_ns") - first_ns).iter_slices(CHUNK_ROWS):
+        yield _memory_lines(memory, events, outside_pid)
+
+
+def _with_tracks(events: pl.DataFrame, tracks: Tracks) -> pl.DataFrame:
+    places = tracks.frame.select("pid", "tid")[tracks.track]
+    correlation = pl.Series("correlation", _unique_correlations(events), dtype=pl.Int64)
+    return pl.concat([events.with_columns(correlation), places], how="horizontal").with_row_index("row")
+
+
+def _unique_correlations(events: pl.DataFrame) -> pl.Series:
+    """Return the correlations, later cycles moved up where one number stands for two launches."""
+    key = events.select("cycle", "correlation").filter(pl.col("correlation").is_not_null())
+    cycles = key["cycle"].unique().sort().to_list()
+    correlation = events["correlation"]
+    used = key.filter(pl.col("cycle") == cycles[0])["correlation"].unique() if cycles else pl.Series([], dtype=pl.Int64)
+    for cycle in cycles[1:]:
+        numbers = key.filter(pl.col("cycle") == cycle)["correlation"].unique()
+        if numbers.is_in(used).any():
+            above = _highest(used) - _lowest(numbers) + 1
+            correlation = correlation.zip_with((events["cycle"] != cycle).fill_null(value=True), correlation + above)
+            numbers = numbers + above
+        used = pl.concat([used, numbers])
+    return correlation
+
+
+def _highest(numbers: pl.Series) -> int:
+    highest = numbers.max()
+    return highest if isinstance(highest, int) else 0
+
+
+def _metadata_lines(tracks: Tracks, *, has_outside: bool) -> list[str]:
+    """Return names and order: processes as they come, devices last, spill tracks below their thread."""
+    rows = tracks.frame.select("kind", "process", "pid", "tid", "name").rows()
+    on_device = {pid for kind, _, pid, _, _ in rows if kind == "stream"}
+    if has_outside:
+        _, process, pid, _, _ = rows[0] if rows else ("", "process", 0, 0, "")
+        rows.append(("other", process, pid, OUTSIDE_TID, OUTSIDE_NAME))
+    lines = []
+    for pid, name in {pid: name for _, name, pid, _, _ in reversed(rows)}.items():
+        is_device = pid in on_device
+        order = FIRST_DEVICE_SORT_INDEX + pid if is_device else pid
+        lines += [_named("process_name", pid, 0, name=name), _named("process_sort_index", pid, 0, sort_index=order)]
+        lines.append(_named("process_labels", pid, 0, labels=name if is_device else "CPU"))
+    for order, (_, _, pid, tid, name) in enumerate(rows):
+        lines += [_named("thread_name", pid, tid, name=name), _named("thread_sort_index", pid, tid, sort_index=order)]
+    return lines
+
+
+def _profiler_lines(trace: Trace, first_ns: int) -> list[str]:
+    """Return the profiler's own span, as Kineto has it, when the recording began before its first event."""
+    earliest = [time for time in (trace.events["start_ns"].min(), trace.memory["time_ns"].min()) if time is not None]
+    if not earliest or min(earliest) == first_ns:
+        return []
+    end_ns = trace.events.select((pl.col("start_ns") + pl.col("dur_ns")).max()).item() or 0
+    place = {"pid": UNUSED_NUMBER, "tid": 0}
+    span = json.dumps({"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", **place, "ts": 0})
+    dur = pl.select(micros(pl.lit(max(end_ns - first_ns, 0), pl.Int64))).item()
+    names = (
+        _named("process_name", *place.values(), name="Spans"),
+        _named("thread_name", *place.values(), name="Recording"),
+    )
+    return [*names, f'{span[:-1]}, "dur": {dur}}}']
+
+
+def _named(what: str, pid: int, tid: int, **args: str | int) -> str:
+    return json.dumps({"ph": "M", "name": what, "pid": pid, "tid": tid, "ts": 0, "args": args})
+
+
+def _event_lines(events: pl.DataFrame, arrow_ends: pl.DataFrame) -> list[str]:
+    """Return one line an event, and behind it the arrows that begin or end at it."""
+    texts = events.with_columns(
+        translated(events["name"], json_text).alias("name"),
+        translated(events["shapes"], json_value).alias("shapes"),
+        translated(events["dtypes"], json_value).alias("dtypes"),
+    )
+    lines = texts.select(
+        "row",
+        pl.concat_str(
+            pl.lit('{"ph": "X", "cat": "'),
+            pl.col("category").cast(pl.String).replace(_CATS),
+            pl.lit('", "name": '),
+            pl.col("name").fill_null('""'),
+            _place(),
+            pl.lit(', "ts": '),
+            micros(pl.col("start_ns")),
+            pl.lit(', "dur": '),
+            micros(pl.col("dur_ns").clip(lower_bound=0)),
+            pl.lit(', "args": {'),
+            _arguments(_ARGS),
+            pl.lit("}}"),
+        ).alias("line"),
+    )
+    return pl.concat([lines, arrow_ends]).sort("row", maintain_order=True)["line"].to_list()
+
+
+def _place() -> pl.Expr:
+    return pl.format(', "pid": {}, "tid": {}', "pid", "tid")
+
+
+def _arguments(keys: tuple[tuple[str, str], ...]) -> pl.Expr:
+    """Return the members of an object; a column that is null leaves its key out."""
+    each = [pl.concat_str(pl.lit(f', "{key}": '), pl.col(column).cast(pl.String)).fill_null("") for column, key in keys]
+    return pl.concat_str(each).str.strip_prefix(", ")
+
+
+def _arrow_ends(trace: Trace, events: pl.DataFrame) -> pl.DataFrame:
+    """Return two lines an arrow, each with the row of its event. An arrow ends when its target begins or later."""
+    at = events.select("pid", "tid", "start_ns", (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns"))
+    flows = trace.flows.with_row_index("id")
+    sources, targets = at[flows["source"].to_numpy()], at[flows["target"].to_numpy()]
+    arrives = pl.select(pl.max_horizontal(sources["start_ns"], targets["start_ns"])).to_series()
+    is_forward = arrives <= targets["end_ns"]
+    starts = _ends_at(flows, sources.with_columns(row=flows["source"]), "s", "")
+    moved = targets.with_columns(row=flows["target"], start_ns=arrives)
+    finishes = _ends_at(flows, moved, "f", ', "bp": "e"')
+    # Everything that ends at an event comes before what begins there, so that an arrow never seems to go on.
+    return pl.concat([finishes.filter(is_forward), starts.filter(is_forward)])
+
+
+def _ends_at(flows: pl.DataFrame, places: pl.DataFrame, phase: str, binding: str) -> pl.DataFrame:
+    cat = flows["kind"].cast(pl.String).replace(_ARROW_CATS).alias("cat")
+    frame = places.with_columns(cat, flows["id"])
+    line = pl.concat_str(
+        pl.lit(f'{{"ph": "{phase}", "id": '),
+        pl.col("id").cast(pl.String),
+        pl.format(', "cat": "{}", "name": "{}"', "cat", "cat"),
+        _place(),
+        pl.lit(', "ts": '),
+        micros(pl.col("start_ns")),
+        pl.lit(f"{binding}}}"),
+    )
+    return frame.select(pl.col("row").cast(pl.get_index_type()), line.alias("line"))
+
+
+def _memory_lines(memory: pl.DataFrame, events: pl.DataFrame, outside_pid: int) -> list[str]:
+    """Return one instant an allocation or release, on the thread of the event that it belongs to."""
+    places = events.select("pid", "tid", pl.col("row").cast(pl.Int32).alias("event"))
+    kind, index = pl.col("device").str.extract(r"^([^:]*)"), pl.col("device").str.extract(r":(-?\d+)$")
+    frame = memory.join(places, on="event", how="left", maintain_order="left").with_columns(
+        pl.col("pid").fill_null(outside_pid),
+        pl.col("tid").fill_null(OUTSIDE_TID),
+        kind.replace_strict(_DEVICE_TYPES, default=_UNKNOWN_DEVICE_TYPE, return_dtype=pl.Int64).alias("device_type"),
+        index.fill_null("-1").alias("device_id"),
+    )
+    line = pl.concat_str(
+        pl.lit('{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]"'),
+        _place(),
+        pl.lit(', "ts": '),
+        micros(pl.col("time_ns")),
+        pl.lit(', "args": {'),
+        _arguments(_MEMORY_ARGS),
+        pl.lit("}}"),
+    )
+    return frame.select(line).to_series().to_list()

@@ -1,0 +1,49 @@
+"""How do columns become exact text? JSON that every parser takes, and times without rounding."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def micros(ns: pl.Expr) -> pl.Expr:
+    """Return times of at least 0 ns as µs with three decimals, exactly."""
+    return pl.concat_str((ns // 1000).cast(pl.String), pl.lit("."), (ns % 1000).cast(pl.String).str.zfill(3))
+
+
+def json_text(text: str) -> str:
+    """Return a name as a JSON string in ASCII, so that no reader stumbles over its letters."""
+    return json.dumps(text)
+
+
+def json_value(text: str) -> str:
+    """Return a JSON fragment as it is when it is valid by the strictest rules, and else as a string that holds it."""
+    try:
+        value = json.loads(text, parse_constant=_refuse, object_pairs_hook=_unique)
+        json.dumps(value, ensure_ascii=False).encode()  # a lone surrogate is no text
+    except (ValueError, RecursionError):
+        return json_text(text)
+    return text
+
+
+def translated(column: pl.Series, translate: Callable[[str], str]) -> pl.Series:
+    """Return a column of text with each distinct text translated once; null stays null."""
+    old = column.unique().drop_nulls().cast(pl.String)
+    new = pl.Series([translate(text) for text in old], dtype=pl.String)
+    return column.cast(pl.String).replace_strict(old, new, default=None, return_dtype=pl.String)
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice")
+    return found
