@@ -8,13 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 NO_PARENT = -1
 MAX_AXIS_NS = 2.0**62
+# Rows that are nested at once; a piece takes about 150 bytes a row for a moment.
+PIECE_ROWS = 1 << 20
 SHALLOW = 32  # levels that are climbed one by one; deeper nests are climbed by doubling steps
 RADIX_SIZE = 2**15  # numpy sorts integers below this by radix, in linear time
 
@@ -41,8 +43,50 @@ def nest(lane: IntArray, start_ns: IntArray, dur_ns: IntArray) -> tuple[IntArray
     overlaps an earlier one is no child of it (as in torch); ``overlaps`` marks such events.
     """
     count = len(start_ns)
-    if count == 0:
-        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_)
+    parent, depth = np.empty(count, np.int64), np.empty(count, np.int64)
+    overlaps = np.empty(count, np.bool_)
+    for first, last in _separate_pieces(lane, start_ns, dur_ns):
+        piece = slice(first, last)
+        parent[piece], depth[piece], overlaps[piece] = _nest_piece(
+            lane[piece].astype(np.int64), start_ns[piece].astype(np.int64), dur_ns[piece].astype(np.int64)
+        )
+        parent[piece][parent[piece] >= 0] += first
+    return parent, depth, overlaps
+
+
+def _separate_pieces(lane: IntArray, start_ns: IntArray, dur_ns: IntArray) -> Iterator[tuple[int, int]]:
+    """Yield row ranges of at least ``PIECE_ROWS`` between which nothing nests: what follows needs memory by piece."""
+    count = len(start_ns)
+    first = 0
+    while count - first > 2 * PIECE_ROWS:
+        # Nothing lies across a row that begins a lane, or begins after all before it on its lane ended.
+        last = _next_gap(lane, start_ns, dur_ns, first)
+        if last is None:
+            break
+        yield first, last
+        first = last
+    if first < count:
+        yield first, count
+
+
+def _next_gap(lane: IntArray, start_ns: IntArray, dur_ns: IntArray, first: int) -> int | None:
+    at = first + PIECE_ROWS
+    while at < len(start_ns):
+        rows = slice(first, min(at + PIECE_ROWS, len(start_ns)))
+        lane_start = first + int(np.searchsorted(lane[rows], lane[at]))
+        rows = slice(lane_start, rows.stop)
+        reach = np.maximum.accumulate(start_ns[rows] + dur_ns[rows])
+        is_gap = (lane[rows][1:] != lane[rows][:-1]) | (start_ns[rows][1:] > reach[:-1])
+        gaps = np.flatnonzero(is_gap) + lane_start + 1
+        after = gaps[gaps >= at]
+        if len(after):
+            return int(after[0])
+        at = rows.stop
+    return None
+
+
+def _nest_piece(lane: IntArray, start_ns: IntArray, dur_ns: IntArray) -> tuple[IntArray, IntArray, BoolArray]:
+    count = len(start_ns)
     base = _lane_offsets(lane, start_ns, start_ns + dur_ns)
     if base is None:
         nothing = np.full(count, NO_PARENT, np.int64)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from torchprof_magic import intervals
 from torchprof_magic.intervals import (
     covered_ns,
     depth_of,
@@ -171,3 +172,15 @@ def test_the_innermost_event_is_found_under_a_stack_of_thousands() -> None:
     # At 10 * count - 1 only the outermost two still run; a point at an end belongs to the event.
     found = innermost_at(lane, start, dur, np.zeros(3, np.int64), np.array([10 * count - 1, 10 * count - 3000, count]))
     assert found.tolist() == [1, 3000, count - 1]
+
+
+def test_nesting_in_pieces_equals_nesting_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(7)
+    lane = np.sort(random.integers(0, 3, 400))
+    start, dur = random.integers(0, 900, 400), random.integers(0, 30, 400)
+    order = nesting_order(lane, start, dur)
+    whole = nest(lane[order], start[order], dur[order])
+    assert whole[2].any()
+    monkeypatch.setattr(intervals, "PIECE_ROWS", 5)
+    for at_once, in_pieces in zip(whole, nest(lane[order], start[order], dur[order]), strict=True):
+        assert at_once.tolist() == in_pieces.tolist()

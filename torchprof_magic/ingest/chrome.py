@@ -14,10 +14,10 @@ from torchprof_magic.ingest.clean import believable, close_bounds, with_backslas
 from torchprof_magic.ingest.columns import InexactError
 from torchprof_magic.ingest.findings import Findings
 from torchprof_magic.ingest.lanes import assign_lanes
+from torchprof_magic.ingest.nesting import nested_events, with_step_annotations
 from torchprof_magic.ingest.schema import DeviceProperties, DistributedInfo, Head
 from torchprof_magic.ingest.spans import ColumnBuilder, Columns
 from torchprof_magic.ingest.stacks import find_stacks
-from torchprof_magic.intervals import nest, nesting_order
 from torchprof_magic.meta import Meta
 from torchprof_magic.trace import EVENTS_SCHEMA, Trace
 
@@ -82,10 +82,13 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
     memory = _joined("memory", parts, cycles).drop_nulls(["time_ns", "delta_bytes"])
     start_ns = _earliest(spans, memory)
     memory = memory.with_columns(pl.col("time_ns") - start_ns)
-    spans, lanes = assign_lanes(spans, places, pl.concat([part.columns.thread_names for part in parts]))
-    events = _nested(spans.with_columns(pl.col("start_ns") - start_ns))
-    del spans
+    places, lanes = assign_lanes(spans, places, pl.concat([part.columns.thread_names for part in parts]))
     arrows = _joined("arrows", parts, cycles).with_columns(pl.col("time_ns") - start_ns)
+    counted = links.count_arrows(arrows, _joined("other_arrows", parts, cycles))
+    heads = [part.head for part in parts]
+    parts.clear()  # the columns in them would double what follows
+    spans = spans.with_columns(pl.col("start_ns") - start_ns)
+    events = with_step_annotations(nested_events(spans, places))
     launch, unlinked = links.launch_flows(events)
     backward = links.backward_flows(events, lanes, arrows)
     steps = links.find_steps(events)
@@ -100,8 +103,8 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
         memory=links.attribute_memory(memory, events, lanes),
         steps=steps,
         stacks=stacks,
-        arrows=links.count_arrows(arrows),
-        meta=_described(meta, parts[0].head, start_ns, events, has_memory=memory.height > 0),
+        arrows=counted,
+        meta=_described(meta, heads[0], start_ns, events, has_memory=memory.height > 0),
         problems=findings.problems(),
     )
 
@@ -132,26 +135,14 @@ def _joined(name: str, parts: list[_Part], cycles: list[int]) -> pl.DataFrame:
     for part, cycle in zip(parts, cycles, strict=True):
         base = pl.lit(part.head.base_time_ns, pl.Int64)
         frame: pl.DataFrame = getattr(part.columns, name)
-        frames.append(frame.with_columns(pl.col("time_ns") + base, pl.lit(cycle, pl.Int32).alias("cycle")))
+        frame = frame.with_columns(pl.lit(cycle, pl.Int32).alias("cycle"))
+        frames.append(frame.with_columns(pl.col("time_ns") + base) if "time_ns" in frame.columns else frame)
     return pl.concat(frames)
 
 
 def _earliest(spans: pl.DataFrame, memory: pl.DataFrame) -> int:
     times = [time for time in (spans["start_ns"].min(), memory["time_ns"].min()) if isinstance(time, int)]
     return min(times, default=0)
-
-
-def _nested(spans: pl.DataFrame) -> pl.DataFrame:
-    order = nesting_order(*(spans[name].to_numpy() for name in ("lane", "start_ns", "dur_ns")))
-    events = spans[order]
-    parent, depth, overlaps = nest(
-        *(events[name].to_numpy().astype("int64") for name in ("lane", "start_ns", "dur_ns"))
-    )
-    return events.with_columns(
-        pl.Series("parent", parent, dtype=pl.Int32),
-        pl.Series("depth", depth, dtype=pl.Int32),
-        pl.Series("overlaps", overlaps),
-    )
 
 
 def _described(meta: Meta, head: Head, start_ns: int, events: pl.DataFrame, *, has_memory: bool) -> Meta:

@@ -6,7 +6,6 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.ingest.categories import STEP_PATTERN
-from torchprof_magic.ingest.spans import FOLLOWED_ARROW
 from torchprof_magic.intervals import innermost_at
 from torchprof_magic.trace import ARROWS_SCHEMA, DEVICE_CATEGORIES, FLOWS_SCHEMA, MEMORY_SCHEMA, STEPS_SCHEMA
 
@@ -28,8 +27,10 @@ def launch_flows(events: pl.DataFrame) -> tuple[pl.DataFrame, int]:
 
 def backward_flows(events: pl.DataFrame, lanes: pl.DataFrame, arrows: pl.DataFrame) -> pl.DataFrame:
     """Return forward op -> backward op links from the ``fwdbwd`` arrows whose both ends are in the file."""
-    ends = arrows.filter(pl.col("cat").cast(pl.String) == FOLLOWED_ARROW)
-    ops = events.with_row_index("row").filter((pl.col("category") == "cpu_op") & pl.col("sequence").is_not_null())
+    if arrows.height == 0:
+        return _flows("backward", pl.Series([], dtype=pl.Int32), pl.Series([], dtype=pl.Int32))
+    ops = events.select("category", "cycle", "lane", "start_ns", "sequence").with_row_index("row")
+    ops = ops.filter((pl.col("category") == "cpu_op") & pl.col("sequence").is_not_null())
     threads = lanes.with_row_index("lane").with_columns(pl.col("lane").cast(pl.Int32)).select("lane", "pid", "tid")
     # Of ops that start in the same ns the innermost launches the backward op; rows are in nesting order.
     ops = (
@@ -38,7 +39,7 @@ def backward_flows(events: pl.DataFrame, lanes: pl.DataFrame, arrows: pl.DataFra
         .unique(["cycle", "pid", "tid", "start_ns"], keep="last", maintain_order=True)
     )
     at = {"left_on": ["cycle", "pid", "tid", "time_ns"], "right_on": ["cycle", "pid", "tid", "start_ns"]}
-    ends = ends.join(ops.select("cycle", "pid", "tid", "start_ns", "row"), **at)  # type: ignore[arg-type]
+    ends = arrows.join(ops.select("cycle", "pid", "tid", "start_ns", "row"), **at)  # type: ignore[arg-type]
     sources = ends.filter(pl.col("is_start")).unique(["cycle", "id"], keep="last", maintain_order=True)
     targets = ends.filter(~pl.col("is_start")).unique(["cycle", "id"], keep="last", maintain_order=True)
     pairs = sources.join(targets, on=["cycle", "id"], suffix="_target", maintain_order="left")
@@ -50,9 +51,10 @@ def _flows(kind: str, source: pl.Series, target: pl.Series) -> pl.DataFrame:
     return frame.select(pl.lit(kind).alias("kind"), "source", "target").cast(FLOWS_SCHEMA)  # type: ignore[arg-type]
 
 
-def count_arrows(arrows: pl.DataFrame) -> pl.DataFrame:
+def count_arrows(*arrows: pl.DataFrame) -> pl.DataFrame:
     """Return how many arrows of each category begin, end, and have both ends, by their ids within a cycle."""
-    by_id = arrows.group_by("cat", "cycle", "id").agg(
+    ends = pl.concat([some.select("cat", "cycle", "id", "is_start") for some in arrows])
+    by_id = ends.group_by("cat", "cycle", "id").agg(
         pl.col("is_start").sum().alias("starts"), (~pl.col("is_start")).sum().alias("ends")
     )
     has_both = (pl.col("starts") > 0) & (pl.col("ends") > 0)

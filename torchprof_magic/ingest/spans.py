@@ -43,10 +43,8 @@ _ARROW_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "cat": TEXT,
     "is_start": pl.Boolean,
     "id": pl.Int64,
-    "pid": pl.String,
-    "tid": pl.String,
-    "time_ns": pl.Int64,
 }
+_END_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {"pid": pl.String, "tid": pl.String, "time_ns": pl.Int64}
 # What may stand in the arguments of an event, by category: looking for the rest would take half of the reading time.
 _READERS: dict[str, Callable[[list[Args]], pl.Series]] = {
     "correlation": lambda args: integers([arg.correlation for arg in args]),
@@ -71,13 +69,15 @@ class Columns(NamedTuple):
     """The columns of one file; times are ns as the file counts them, without its base.
 
     ``spans.place`` is a row of ``places``: category, process, thread, device and stream as the file spells them.
-    ``bounds`` are the B and E events, not yet paired.
+    ``bounds`` are the B and E events, not yet paired. ``arrows`` are those from forward to backward; of
+    ``other_arrows`` it is only counted which have both ends.
     """
 
     spans: pl.DataFrame
     bounds: pl.DataFrame
     memory: pl.DataFrame
     arrows: pl.DataFrame
+    other_arrows: pl.DataFrame
     thread_names: pl.DataFrame
     places: pl.DataFrame
 
@@ -113,7 +113,11 @@ class ColumnBuilder:
         elif phase in ("B", "E"):
             yield "bounds", self._span_columns(group, category).with_columns(pl.lit(phase).alias("ph"))
         elif phase in ("s", "f"):
-            yield "arrows", _arrow_columns(group, is_start=phase == "s")
+            is_start = phase == "s"
+            followed = [event for event in group if event.cat == FOLLOWED_ARROW]
+            others = [event for event in group if event.cat != FOLLOWED_ARROW]
+            yield "arrows", _followed_columns(followed, is_start=is_start)
+            yield "other_arrows", pl.DataFrame(_arrow_columns(others, is_start=is_start))
         elif phase in ("i", "I"):
             yield "memory", _memory_columns([event for event in group if event.name == "[memory]"])
         elif phase == "M":
@@ -130,7 +134,8 @@ class ColumnBuilder:
             spans=_joined(frames.pop("spans", []), _SPAN_SCHEMA),
             bounds=_joined(frames.pop("bounds", []), _SPAN_SCHEMA | {"ph": pl.String}),
             memory=pl.concat(frames.pop("memory", []) or [_memory_columns([])]),
-            arrows=_joined(frames.pop("arrows", []), _ARROW_SCHEMA),
+            arrows=_joined(frames.pop("arrows", []), _ARROW_SCHEMA | _END_SCHEMA),
+            other_arrows=_joined(frames.pop("other_arrows", []), _ARROW_SCHEMA),
             thread_names=pl.concat(frames.pop("thread_names", []) or [_name_columns([])]),
             places=pl.DataFrame(places, schema=_PLACE_SCHEMA, orient="row"),
         )
@@ -174,21 +179,21 @@ def _joined(frames: list[pl.DataFrame], schema: dict[str, pl.DataType | type[pl.
     return pl.concat([pl.DataFrame(schema=schema), *frames], how="diagonal")
 
 
-def _arrow_columns(events: list[Event], *, is_start: bool) -> pl.DataFrame:
-    """Only arrows from forward to backward are followed; of the others it is counted which have both ends."""
-    followed = [event for event in events if event.cat == FOLLOWED_ARROW]
-    others = [event for event in events if event.cat != FOLLOWED_ARROW] if len(followed) < len(events) else []
-    nothing = pl.Series([None], dtype=pl.String).new_from_index(0, len(others))
-    return pl.DataFrame(
-        {
-            "cat": labels([event.cat for event in (*followed, *others)]),
-            "is_start": pl.Series([is_start]).new_from_index(0, len(events)),
-            "id": identities([event.id for event in (*followed, *others)]),
-            "pid": plain_text([event.pid for event in followed]).append(nothing),
-            "tid": plain_text([event.tid for event in followed]).append(nothing),
-            "time_ns": exact_ns([event.ts for event in followed]).append(nothing.cast(pl.Int64)),
-        }
-    )
+def _arrow_columns(events: list[Event], *, is_start: bool) -> dict[str, pl.Series]:
+    return {
+        "cat": labels([event.cat for event in events]),
+        "is_start": pl.Series([is_start]).new_from_index(0, len(events)),
+        "id": identities([event.id for event in events]),
+    }
+
+
+def _followed_columns(events: list[Event], *, is_start: bool) -> pl.DataFrame:
+    ends = {
+        "pid": plain_text([event.pid for event in events]),
+        "tid": plain_text([event.tid for event in events]),
+        "time_ns": exact_ns([event.ts for event in events]),
+    }
+    return pl.DataFrame(_arrow_columns(events, is_start=is_start) | ends)
 
 
 def _memory_columns(events: Sequence[Event]) -> pl.DataFrame:

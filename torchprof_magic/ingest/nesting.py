@@ -1,0 +1,45 @@
+"""Which event lies within which? The spans become events, sorted so that each stands after what encloses it."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.intervals import nest, nesting_order
+
+
+def nested_events(spans: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
+    """Return the spans in nesting order, with lane, category, device and stream of their place, parent and depth.
+
+    ``spans`` is used up: each column is dropped as soon as its sorted copy exists, for at ten million events there is
+    no room for two of all.
+    """
+    lane = places["lane"].gather(spans["place"])
+    order = nesting_order(lane.to_numpy(), spans["start_ns"].to_numpy(), spans["dur_ns"].to_numpy())
+    order = order.astype(np.uint32)
+    columns = [spans.drop_in_place(name).rechunk().gather(order) for name in spans.columns]
+    events = pl.DataFrame(columns)
+    place = events.drop_in_place("place")
+    parent, depth, overlaps = nest(
+        lane.gather(order).to_numpy(), events["start_ns"].to_numpy(), events["dur_ns"].to_numpy()
+    )
+    known = [places[name].gather(place) for name in ("lane", "category", "device", "stream")]
+    return events.hstack(
+        [
+            *known,
+            pl.Series("parent", parent.astype(np.int32)),
+            pl.Series("depth", depth.astype(np.int32)),
+            pl.Series("overlaps", overlaps),
+        ]
+    )
+
+
+def with_step_annotations(events: pl.DataFrame) -> pl.DataFrame:
+    """Old and Ascend files write ``ProfilerStep#N`` as an operator; it is an annotation everywhere here."""
+    names = events["name"].unique()
+    steps = names.filter(names.cast(pl.String).str.starts_with("ProfilerStep#"))
+    if len(steps) == 0:
+        return events
+    is_step = pl.col("name").is_in(steps.implode()) & (pl.col("category") == "cpu_op")
+    annotation = pl.lit("user_annotation").cast(events.schema["category"])
+    return events.with_columns(pl.when(is_step).then(annotation).otherwise(pl.col("category")).alias("category"))
