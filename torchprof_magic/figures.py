@@ -24,6 +24,7 @@ DPI = 100
 BAR_IN = 0.26  # height of one row of bars
 TOP_OPS = 12
 MAX_STEPS = 24
+MAX_LANES = 8  # devices with a plot of their own; the rest is named below
 MIN_BOX_RATIO = 0.002  # boxes narrower than this share of the graph are left out on paper
 LABEL_RATIO = 0.045  # boxes wider than this carry their name
 MAX_DEPTH = 14
@@ -86,7 +87,8 @@ def draw_flame(shape: Shape) -> Figure:
 def draw_memory(shape: Shape) -> Figure:
     """Return the memory of each device over time, with its peak."""
     assert isinstance(shape, Series)
-    lanes = shape.frame["lane"].unique(maintain_order=True).to_list()
+    every_lane = shape.frame["lane"].unique(maintain_order=True).to_list()
+    lanes = every_lane[:MAX_LANES]
     figure = Figure(figsize=(WIDTH_IN, 1.9 * max(len(lanes), 1)), dpi=DPI, layout="constrained")
     FigureCanvasAgg(figure)
     for row, lane in enumerate(lanes):
@@ -105,6 +107,9 @@ def draw_memory(shape: Shape) -> Figure:
             axes.set_title(mark.label, fontsize=9, loc="right", color=GREY)
         axes.set_xlabel("ms")
         axes.legend(frameon=False, fontsize=8, loc="lower right")
+    if len(every_lane) > len(lanes):
+        text = f"{len(every_lane) - len(lanes)} more devices are not shown."
+        figure.supxlabel(text, fontsize=8, color=GREY, x=0.99, ha="right")
     return figure
 
 

@@ -55,9 +55,12 @@ class Tree:
     weights: tuple[Weight, ...]
 
 
+EVERY_LANE = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """A moment worth showing on a series, such as its peak or the start of a step."""
+    """A moment worth showing on a series, such as its peak or, on ``EVERY_LANE``, the start of a step."""
 
     lane: str
     time_ns: int

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from torchprof_magic.analysis.shared import once_per_trace
-from torchprof_magic.shapes import Column, Mark, Series
+from torchprof_magic.analysis.sums import LARGEST
+from torchprof_magic.shapes import EVERY_LANE, Column, Mark, Series
 from torchprof_magic.units import format_bytes
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def memory_series(trace: Trace) -> Series:
     # Accelerators come first: their memory is what runs out.
     frame = frame.sort(pl.col("lane") == "cpu", "lane", "time_ns", maintain_order=True)
     bands = BANDS if frame["reserved_bytes"].is_not_null().any() else BANDS[:1]
-    return Series(frame=frame, bands=bands, marks=(*_peaks(frame), *_step_marks(trace, frame)))
+    return Series(frame=frame, bands=bands, marks=(*_peaks(frame), *_step_marks(trace)))
 
 
 def memory_peaks(series: Series) -> list[Mark]:
@@ -54,9 +55,16 @@ def memory_peaks(series: Series) -> list[Mark]:
 
 def _allocated() -> pl.Expr:
     """The allocator's own total, or the running sum of a device whose rows have none."""
-    running = pl.col("delta_bytes").cum_sum().over("device")
+    running = _never_wrapping_sum(pl.col("delta_bytes")).over("device")
     has_totals = pl.col("allocated_bytes").is_not_null().all().over("device")
     return pl.when(has_totals).then(pl.col("allocated_bytes")).otherwise(running)
+
+
+def _never_wrapping_sum(delta: pl.Expr) -> pl.Expr:
+    """The running sum, which stops at a limit where damaged values would turn it around; float64 tells where."""
+    rough = delta.cast(pl.Float64).cum_sum()
+    stopped = rough.clip(-float(LARGEST), float(LARGEST)).cast(pl.Int64)
+    return pl.when(rough.abs() < float(LARGEST)).then(delta.cum_sum()).otherwise(stopped)
 
 
 def _peaks(frame: pl.DataFrame) -> list[Mark]:
@@ -70,9 +78,6 @@ def _peaks(frame: pl.DataFrame) -> list[Mark]:
     return marks
 
 
-def _step_marks(trace: Trace, frame: pl.DataFrame) -> list[Mark]:
-    lanes = frame["lane"].unique(maintain_order=True)
+def _step_marks(trace: Trace) -> list[Mark]:
     steps = trace.steps.select("number", "start_ns").rows()
-    return [
-        Mark(lane=lane, time_ns=start, label=f"step {number}", kind="step") for lane in lanes for number, start in steps
-    ]
+    return [Mark(lane=EVERY_LANE, time_ns=start, label=f"step {number}", kind="step") for number, start in steps]

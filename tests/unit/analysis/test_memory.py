@@ -3,6 +3,7 @@ from __future__ import annotations
 from support import allocation, annotation, make_trace
 
 from torchprof_magic.analysis.memory import memory_series
+from torchprof_magic.report import Report
 
 
 def test_the_allocators_own_total_is_the_curve_and_its_maximum_the_peak() -> None:
@@ -21,12 +22,35 @@ def test_rows_out_of_order_are_put_in_order_of_time() -> None:
     assert series.frame["time_ns"].to_list() == [0, 9000]
 
 
-def test_accelerators_come_first_and_every_device_has_its_peak_and_steps() -> None:
+def test_accelerators_come_first_and_every_device_has_its_peak() -> None:
     trace = make_trace(annotation("ProfilerStep#4", 0, 50), allocation(1, 10, 10), allocation(2, 99, 99, device=1))
     marks = [(mark.lane, mark.kind, mark.label) for mark in memory_series(trace).marks]
     assert marks == [
         ("cuda:0", "peak", "peak 99 B"),
         ("cpu", "peak", "peak 10 B"),
-        ("cuda:0", "step", "step 4"),
-        ("cpu", "step", "step 4"),
+        ("", "step", "step 4"),
     ]
+
+
+def test_steps_are_marked_once_for_all_devices() -> None:
+    work = [allocation(1 + at, 10, 10, device=1) for at in range(20)]
+    for at, event in enumerate(work):
+        event["args"]["Device Id"] = at
+    steps = [annotation(f"ProfilerStep#{number}", 100 * number, 50) for number in range(30)]
+    marks = [mark for mark in memory_series(make_trace(*work, *steps)).marks if mark.kind == "step"]
+    assert [(mark.lane, mark.time_ns) for mark in marks[:2]] == [("", 0), ("", 100_000)]
+    assert len(marks) == 30
+
+
+def test_a_running_sum_of_bytes_that_lie_stops_instead_of_turning_negative() -> None:
+    series = memory_series(make_trace(*(allocation(at, 2**62) for at in range(4)), allocation(9, -(2**62))))
+    assert series.frame["allocated_bytes"].to_list() == [2**62] * 5
+
+
+def test_a_figure_of_many_devices_shows_the_first_eight_and_says_how_many_more_there_are() -> None:
+    work = [allocation(1 + at, 10, 10, device=1) for at in range(11)]
+    for at, event in enumerate(work):
+        event["args"]["Device Id"] = at
+    figure = Report(make_trace(*work)).figure("memory")
+    assert len(figure.axes) == 8
+    assert figure.get_supxlabel() == "3 more devices are not shown."
