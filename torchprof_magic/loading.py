@@ -1,4 +1,4 @@
-"""How does somebody's trace file become a report?"""
+"""How does somebody's trace file, or a saved run, become a report?"""
 
 from __future__ import annotations
 
@@ -6,25 +6,40 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchprof_magic.errors import IngestError
-from torchprof_magic.ingest import read_chrome
+from torchprof_magic.ingest import is_saved, read_chrome, read_saved
 from torchprof_magic.meta import Meta
+from torchprof_magic.remote import fetched, is_url, name_of, public_url
 from torchprof_magic.report import Report
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
+    from torchprof_magic.trace import Trace
 
-def load(path: str | os.PathLike[str], *, progress: Callable[[int, int], None] | None = None) -> Report:
-    """Return a report of a Kineto trace (``.json`` or ``.json.gz``), from whatever machine and torch it came.
+    Progress = Callable[[int, int], None]
 
-    ``progress`` is called now and then with the bytes read and the bytes there are. Damage is repaired or left out and
-    counted in ``Report.problems``. Raises ``IngestError`` when the file cannot be read and ``NotATraceError`` when it
-    is something else.
+
+def load(path: str | os.PathLike[str], *, progress: Progress | None = None) -> Report:
+    """Return a report of a Kineto trace (``.json`` or ``.json.gz``) or a saved run, from whatever machine it came.
+
+    What a file is is told by its content. A URL that fsspec knows (``s3://``, ``https://``) is copied here, read, and
+    the copy deleted. ``progress`` is called now and then with the bytes read and the bytes there are. Damage is
+    repaired or left out and counted in ``Report.problems``. Raises ``IngestError`` when the file cannot be read and
+    ``NotATraceError`` when it is something else.
     """
+    if is_url(path):
+        url = str(path)
+        with fetched(url, progress) as file:
+            return Report(_read(file, public_url(url), name_of(url), None))
     file = Path(path).expanduser()
+    return Report(_read(file, str(file), file.name, progress), trace_paths=(file,))
+
+
+def _read(file: Path, shown: str, title: str, progress: Progress | None) -> Trace:
     try:
-        trace = read_chrome([file], Meta(title=file.name), progress=progress)
+        if is_saved(file):
+            return read_saved(file)
+        return read_chrome([file], Meta(title=title), progress=progress)
     except IngestError as exc:
-        raise type(exc)(f"{file}: {exc}") from exc.__cause__
-    return Report(trace, trace_paths=(file,))
+        raise type(exc)(f"{shown}: {exc}") from exc.__cause__

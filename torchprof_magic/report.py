@@ -12,16 +12,23 @@ from torchprof_magic.analysis.averages import averages_table
 from torchprof_magic.analysis.devices import devices_table
 from torchprof_magic.analysis.ops import ops_by
 from torchprof_magic.analysis.verdict import Verdict, find_verdict
+from torchprof_magic.exporters import choose_format
+from torchprof_magic.exporters.chrome import write_chrome
+from torchprof_magic.exporters.collapsed import write_collapsed
+from torchprof_magic.exporters.csv import write_csv
 from torchprof_magic.exporters.html import write_html
+from torchprof_magic.exporters.saved import write_saved
+from torchprof_magic.exporters.speedscope import write_speedscope
 from torchprof_magic.figures import FIGURES
 from torchprof_magic.page import Page, build_page
+from torchprof_magic.query import run_sql
 from torchprof_magic.shapes import Series, Shape, Table
 from torchprof_magic.summary import machine_sentence, text_summary
 from torchprof_magic.views import VIEWS
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import polars as pl
     from matplotlib.figure import Figure
@@ -29,6 +36,8 @@ if TYPE_CHECKING:
     from torchprof_magic.ipython.widget import ReportWidget
     from torchprof_magic.meta import Problem
     from torchprof_magic.trace import Trace
+
+EXPORTED_TABLES = ("ops", "kernels", "steps", "events", "memory")
 
 
 class Report:
@@ -77,6 +86,16 @@ class Report:
     def flows(self) -> pl.DataFrame:
         """Links between rows of ``events``: launch call to device event, forward op to backward op."""
         return self.trace.flows
+
+    @property
+    def lanes(self) -> pl.DataFrame:
+        """Threads and streams; ``lane`` of an event is a row of these."""
+        return self.trace.lanes
+
+    @property
+    def stacks(self) -> pl.DataFrame:
+        """Python frames, each below its caller; ``stack`` of an event is a row of these."""
+        return self.trace.stacks
 
     @property
     def problems(self) -> list[Problem]:
@@ -140,6 +159,50 @@ class Report:
         page = build_page(self.trace, self.shapes, self.verdict, self.run_id, is_standalone=True)
         return write_html(page, Path(path), title=self.trace.meta.title)
 
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        format: str | None = None,  # noqa: A002 - the name that users expect
+        *,
+        metric: str = "self_cpu_time",
+        table: str = "ops",
+        safe: bool = True,
+    ) -> Path:
+        """Write the recording for another program, and return the path. The end of the path decides unless named.
+
+        ``chrome`` (.json, .json.gz) is a repaired trace for Perfetto; ``speedscope`` (.speedscope.json); ``collapsed``
+        (.collapsed, .folded, .txt) has one line a stack with its µs of ``metric``: ``self_cpu_time`` or
+        ``self_device_time``; ``csv`` (.csv) has a ``table``: ``ops``, ``kernels``, ``steps``, ``events`` or ``memory``,
+        text that a spreadsheet would run made harmless unless ``safe`` is False; ``html`` and ``torchprof`` are
+        ``to_html`` and ``save``. Raises ``ValueError`` for a word that none of these is, and ``ExportError`` when the
+        file cannot be written; a file that was there is then untouched.
+        """
+        target = Path(path)
+        kind = choose_format(target, format)
+        if kind == "csv":
+            if table not in EXPORTED_TABLES:
+                raise ValueError(f"no table {table!r}; choose from {', '.join(EXPORTED_TABLES)}")
+            return write_csv(self._frames()[table](), target, safe=safe)
+        if kind == "collapsed":
+            return write_collapsed(self.trace, target, metric)
+        if kind == "html":
+            return self.to_html(target)
+        return {"chrome": write_chrome, "speedscope": write_speedscope, "torchprof": write_saved}[kind](
+            self.trace, target
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write everything that was recorded into one compact file that ``load`` opens, and return its path."""
+        return write_saved(self.trace, Path(path))
+
+    def sql(self, query: str) -> pl.DataFrame:
+        """Return the result of a SQL query over events, ops, kernels, steps, flows, memory, lanes and stacks.
+
+        Events, lanes and stacks have their number in ``row``; that is what ``parent``, ``lane``, ``stack``, ``source``,
+        ``target`` and ``event`` speak of. Raises ``ValueError`` with the tables and columns when the query is wrong.
+        """
+        return run_sql(query, self._frames())
+
     @cached_property
     def widget(self) -> ReportWidget:
         """The live view, an anywidget; one for the life of the report."""
@@ -173,6 +236,19 @@ class Report:
         table = self.shape(name)
         assert isinstance(table, Table)
         return table
+
+    def _frames(self) -> dict[str, Callable[[], pl.DataFrame]]:
+        """Every frame by name, made when it is asked for."""
+        return {
+            "events": lambda: self.events,
+            "ops": lambda: self.ops,
+            "kernels": lambda: self.kernels,
+            "steps": lambda: self.steps,
+            "flows": lambda: self.flows,
+            "memory": lambda: self.memory,
+            "lanes": lambda: self.lanes,
+            "stacks": lambda: self.stacks,
+        }
 
     def _json_summary(self) -> str:
         facts = self._table("overview").frame.select("section", "label", "value", "unit", "note").to_dicts()

@@ -1,5 +1,6 @@
 """Bytes from outside become a ``Trace``; nothing in them is trusted, and torch is never imported."""
 
 from torchprof_magic.ingest.chrome import read_chrome
+from torchprof_magic.ingest.saved import is_saved, read_saved
 
-__all__ = ["read_chrome"]
+__all__ = ["is_saved", "read_chrome", "read_saved"]

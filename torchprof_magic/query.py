@@ -1,0 +1,46 @@
+"""What does a SQL query say of a report's frames?"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_READING = re.compile(
+    r"^(\s|\(|--[^\n]*\n|/\*.*?\*/)*(select|with|show|explain|values|from)\b", re.IGNORECASE | re.DOTALL
+)
+# Frames whose rows others speak of by number; SQL has no other way to the number of a row.
+NUMBERED = ("events", "lanes", "stacks")
+
+
+def run_sql(query: str, tables: Mapping[str, Callable[[], pl.DataFrame]]) -> pl.DataFrame:
+    """Return the result of a query over the tables; only those that it names are computed.
+
+    Categories are strings in it, so that ``LIKE`` works. Raises ``ValueError`` when the query is wrong, with what there
+    is to ask for, and when it would do anything but read.
+    """
+    if not _READING.match(query):
+        raise ValueError("a query can only read; begin it with SELECT or WITH")
+    words = {word.lower() for word in re.findall(r"\w+", query)}
+    named = {name: _queried(name, build()) for name, build in tables.items() if name in words or "show" in words}
+    try:
+        with pl.SQLContext(frames=named) as context:
+            return context.execute(query, eager=True)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as exc:
+        raise ValueError(f"{exc}\n{_known(named, tables)}") from exc
+
+
+def _queried(name: str, frame: pl.DataFrame) -> pl.DataFrame:
+    numbered = frame.with_row_index("row") if name in NUMBERED else frame
+    return numbered.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
+
+
+def _known(named: Mapping[str, pl.DataFrame], tables: Mapping[str, Callable[[], pl.DataFrame]]) -> str:
+    """Return the tables, with the columns of those that the query named."""
+    lines = [f"{name}: {', '.join(frame.columns)}" for name, frame in named.items()]
+    others = [name for name in tables if name not in named]
+    return "\n".join([*lines, f"other tables: {', '.join(others)}"] if lines else [f"tables: {', '.join(others)}"])
