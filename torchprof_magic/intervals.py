@@ -15,6 +15,8 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 NO_PARENT = -1
 MAX_AXIS_NS = 2.0**62
+NO_END = 2**63
+MAX_CLIMB = 64  # callers that are looked at for one that holds a partial overlap whole
 # Rows that are nested at once; a piece takes about 150 bytes a row for a moment.
 PIECE_ROWS = 1 << 20
 SHALLOW = 32  # levels that are climbed one by one; deeper nests are climbed by doubling steps
@@ -100,7 +102,7 @@ def _nest_piece(lane: IntArray, start_ns: IntArray, dur_ns: IntArray) -> tuple[I
     broken |= has_parent & ((start >= end[parent]) | (start < start[parent]))
     if not broken.any():
         return parent, depth, np.zeros(count, np.bool_)
-    return _nest_lanes_in_turn(lane, start, end, parent, depth, broken)
+    return _with_regions_nested_again(start, end, parent, depth, broken)
 
 
 def _lane_offsets(lane: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray | None:
@@ -151,31 +153,78 @@ def _parents_from_depths(depth: IntArray) -> IntArray:
 def _nest_lanes_in_turn(
     lane: IntArray, start: IntArray, end: IntArray, parent: IntArray, depth: IntArray, broken: BoolArray
 ) -> tuple[IntArray, IntArray, BoolArray]:
-    """Nest lanes that hold a partial overlap event by event; the loop runs over those lanes only."""
+    """Nest lanes that cannot stand on one axis event by event."""
     parent, depth, overlaps = parent.copy(), depth.copy(), np.zeros(len(lane), np.bool_)
     for bad_lane in np.unique(lane[broken]):
-        rows = np.arange(*np.searchsorted(lane, [bad_lane, bad_lane + 1]))  # lanes stand one after the other
-        lane_parent, lane_depth, lane_overlaps = _nest_with_stack(start[rows].tolist(), end[rows].tolist())
-        local = np.asarray(lane_parent, np.int64)
-        parent[rows] = np.where(local >= 0, rows[local], NO_PARENT)
-        depth[rows] = lane_depth
-        overlaps[rows] = lane_overlaps
+        first, last = np.searchsorted(lane, [bad_lane, bad_lane + 1])  # lanes stand one after the other
+        _nest_again(range(first, last), NO_PARENT, start, end, (parent, depth, overlaps))
     return parent, depth, overlaps
 
 
-def _nest_with_stack(starts: list[int], ends: list[int]) -> tuple[list[int], list[int], list[bool]]:
-    stack: list[int] = []
-    parents, depths, overlaps = [], [], []
+def _with_regions_nested_again(
+    start: IntArray, end: IntArray, parent: IntArray, depth: IntArray, broken: BoolArray
+) -> tuple[IntArray, IntArray, BoolArray]:
+    """Nest event by event what lies around partial overlaps, and nothing else."""
+    overlaps = np.zeros(len(start), np.bool_)
+    reach = np.maximum.accumulate(end)
+    gaps = np.concatenate(([0], np.flatnonzero(start[1:] > reach[:-1]) + 1, [len(start)]))
+    done = 0
+    for row in np.flatnonzero(broken).tolist():
+        if row < done:
+            continue
+        above, region = _region_around(row, start, end, parent, gaps)
+        _nest_again(region, above, start, end, (parent, depth, overlaps))
+        done = region.stop
+    return parent, depth, overlaps
+
+
+def _region_around(row: int, start: IntArray, end: IntArray, parent: IntArray, gaps: IntArray) -> tuple[int, range]:
+    """Return the closest event that holds a broken row and all that begins within it, and the rows inside it.
+
+    Rows before the first broken one are nested right, so its ancestors are; outside the region nothing changes.
+    """
+    above = int(parent[row])
+    for _ in range(MAX_CLIMB):
+        if above < 0:
+            break
+        last = int(np.searchsorted(start, end[above], side="left"))
+        if above < row < last and end[above + 1 : last].max() <= end[above]:
+            return above, range(above + 1, last)
+        above = int(parent[above])
+    index = int(np.searchsorted(gaps, row, side="right"))
+    return NO_PARENT, range(int(gaps[index - 1]), int(gaps[index]))
+
+
+def _nest_again(
+    rows: range, above: int, start: IntArray, end: IntArray, result: tuple[IntArray, IntArray, BoolArray]
+) -> None:
+    """Write parent, depth and overlaps of a region into ``result``; ``above`` is the row around all of it, or -1."""
+    parent, depth, overlaps = result
+    region = slice(rows.start, rows.stop)
+    local_parent, cut = _nest_with_stack(start[region].tolist(), end[region].tolist())
+    local = np.asarray(local_parent, np.int64)
+    parent[region] = np.where(local >= 0, local + rows.start, above)
+    depth[region] = depth_of(local) + (depth[above] + 1 if above >= 0 else 0)
+    overlaps[np.asarray(cut, np.int64) + rows.start] = True
+
+
+def _nest_with_stack(starts: list[int], ends: list[int]) -> tuple[list[int], list[int]]:
+    """Return each row's parent, and the rows that began inside an event and outlived it."""
+    open_rows, open_ends = [NO_PARENT], [NO_END]
+    parents: list[int] = []
+    cut: list[int] = []
     for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
-        was_cut = False
-        while stack and (start >= ends[stack[-1]] or end > ends[stack[-1]]):
-            was_cut |= start < ends[stack[-1]]
-            stack.pop()
-        overlaps.append(was_cut)
-        parents.append(stack[-1] if stack else NO_PARENT)
-        depths.append(len(stack))
-        stack.append(row)
-    return parents, depths, overlaps
+        innermost = open_ends[-1]
+        while start >= innermost or end > innermost:
+            if start < innermost and (not cut or cut[-1] != row):
+                cut.append(row)
+            open_rows.pop()
+            open_ends.pop()
+            innermost = open_ends[-1]
+        parents.append(open_rows[-1])
+        open_rows.append(row)
+        open_ends.append(end)
+    return parents, cut
 
 
 def depth_of(parent: IntArray) -> IntArray:

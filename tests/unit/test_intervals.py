@@ -184,3 +184,16 @@ def test_nesting_in_pieces_equals_nesting_at_once(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(intervals, "PIECE_ROWS", 5)
     for at_once, in_pieces in zip(whole, nest(lane[order], start[order], dur[order]), strict=True):
         assert at_once.tolist() == in_pieces.tolist()
+
+
+def test_overlaps_deep_inside_are_nested_as_if_event_by_event() -> None:
+    random = np.random.default_rng(11)
+    for _ in range(200):
+        count = int(random.integers(3, 60))
+        start, dur = random.integers(0, 40, count), random.integers(0, 25, count)
+        order = nesting_order(np.zeros(count, np.int64), start, dur)
+        start, dur = start[order], dur[order]
+        parent, depth, overlaps = nest(np.zeros(count, np.int64), start, dur)
+        by_hand, cut = intervals._nest_with_stack(start.tolist(), (start + dur).tolist())
+        assert (parent.tolist(), np.flatnonzero(overlaps).tolist()) == (by_hand, cut)
+        assert depth.tolist() == [0 if up < 0 else int(depth[up]) + 1 for up in by_hand]
