@@ -43,7 +43,8 @@ def memory_series(trace: Trace) -> Series:
     has_reserve = (pl.col("reserved_bytes") > 0).any().over("lane")
     frame = frame.with_columns(pl.when(has_reserve).then(pl.col("reserved_bytes")).alias("reserved_bytes"))
     # Accelerators come first: their memory is what runs out.
-    frame = frame.sort(pl.col("lane") == "cpu", "lane", "time_ns", maintain_order=True)
+    number = pl.col("lane").str.extract(r"(\d+)$").cast(pl.Int64, strict=False)
+    frame = frame.sort(pl.col("lane") == "cpu", number, "lane", "time_ns", maintain_order=True)
     bands = BANDS if frame["reserved_bytes"].is_not_null().any() else BANDS[:1]
     return Series(frame=frame, bands=bands, marks=(*_peaks(frame), *_step_marks(trace)))
 

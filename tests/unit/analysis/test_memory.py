@@ -52,5 +52,5 @@ def test_a_figure_of_many_devices_shows_the_first_eight_and_says_how_many_more_t
     for at, event in enumerate(work):
         event["args"]["Device Id"] = at
     figure = Report(make_trace(*work)).figure("memory")
-    assert len(figure.axes) == 8
+    assert [axes.get_ylabel() for axes in figure.axes] == [f"cuda:{number}, MB" for number in range(8)]
     assert figure.get_supxlabel() == "3 more devices are not shown."
