@@ -24,7 +24,9 @@ check: $(VENV)/.tested $(BUNDLE)
 	PATH="$(abspath $(BIN)):$$PATH" scripts/check
 
 bench: $(VENV)/.tested $(BUNDLE)
-	for file in benchmarks/*.py; do $(BIN)/python $$file; done
+	$(BIN)/python benchmarks/ingest.py --events 150000 850000 $(if $(HTA),--hta $(HTA))
+	$(BIN)/python benchmarks/large.py
+	$(BIN)/python benchmarks/overhead.py
 
 stress: $(VENV)/.tested
 	$(BIN)/python tests/stress/interrupts.py --runs 200

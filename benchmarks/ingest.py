@@ -1,7 +1,8 @@
-"""How much faster is a trace file to an op table than torch's own `events()` and `key_averages()`?
+"""How fast does a trace file become an op table, beside torch, HolisticTraceAnalysis, and the bare JSON decode?
 
-Both start from the same recording, in the same process: torch from the results it holds in memory, this package from
-the file that torch wrote. The bare msgspec decode of the file stands beside them as the floor.
+torch starts from the results that it holds in memory, all others from the file that torch wrote, each in a process of
+its own, so that peak memory is its own too. HolisticTraceAnalysis needs another environment: ``--hta PYTHON`` names the
+interpreter of one.
 """
 
 from __future__ import annotations
@@ -9,24 +10,43 @@ from __future__ import annotations
 import argparse
 import gc
 import resource
+import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import msgspec
-import torch
-from torch.profiler import ProfilerActivity, profile
-
-from torchprof_magic.ingest.schema import ChromeTrace
-from torchprof_magic.loading import load
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from torch.profiler import profile
+
+REPEATS = 3
+_HTA = """
+import sys, time, resource, logging
+logging.disable(logging.CRITICAL)
+from hta.common.trace_parser import parse_trace_dataframe
+from hta.configs.parser_config import ParserConfig
+began = time.perf_counter()
+parse_trace_dataframe(sys.argv[1], ParserConfig.get_default_cfg())
+print(time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
+
+
+class Cost(NamedTuple):
+    """Wall time in seconds and peak resident memory of the whole process in MB."""
+
+    seconds: float
+    peak_mb: float
+
 
 def record(events: int, folder: Path) -> tuple[profile, Path]:
     """Record a training loop of small ops until the trace has about that many events, and export it once."""
+    import torch  # noqa: PLC0415 - the measured processes do without it
+    from torch.profiler import ProfilerActivity, profile  # noqa: PLC0415
+
     model = torch.nn.Sequential(*[torch.nn.Linear(16, 16) for _ in range(20)])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     per_step = 1_000
@@ -41,37 +61,102 @@ def record(events: int, folder: Path) -> tuple[profile, Path]:
     return profiler, path
 
 
-def timed(what: str, run: Callable[[], Any]) -> tuple[float, Any]:
-    """Run once, print seconds and the growth of peak memory, and return both seconds and result."""
-    gc.collect()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    start = time.perf_counter()
-    result = run()
-    seconds = time.perf_counter() - start
-    grown_mb = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    print(f"  {what:<44}{seconds:8.2f} s   peak memory +{grown_mb:,.0f} MB")
-    return seconds, result
+def of_torch(profiler: profile) -> Cost:
+    """Measure ``events()`` and ``key_averages()`` once: the second call would find the first one's work."""
+    began = time.perf_counter()
+    profiler.events()
+    profiler.key_averages()
+    return Cost(time.perf_counter() - began, _peak_mb())
+
+
+def of_this_package(path: Path) -> Cost:
+    """Measure file to op table."""
+    from torchprof_magic.loading import load  # noqa: PLC0415
+
+    return _median(lambda: load(path).ops)
+
+
+def of_bare_decode(path: Path) -> Cost:
+    """Measure the typed decode of the events, and nothing else: no reader of these types can be faster."""
+    import msgspec  # noqa: PLC0415
+
+    from torchprof_magic.ingest.blocks import read_blocks  # noqa: PLC0415
+    from torchprof_magic.ingest.findings import Findings  # noqa: PLC0415
+    from torchprof_magic.ingest.schema import Event  # noqa: PLC0415
+
+    file = msgspec.defstruct("File", [("events", list[Event], msgspec.field(name="traceEvents"))])
+    return _median(
+        lambda: msgspec.json.decode(b"".join(block.text for block in read_blocks(path, Findings())), type=file)
+    )
+
+
+def _median(run: Callable[[], object]) -> Cost:
+    run()  # imports and first-call costs are not what is measured
+    seconds = []
+    for _ in range(REPEATS):
+        gc.collect()
+        gc.disable()  # the decode alone would otherwise be slowed threefold by walks over its own results
+        began = time.perf_counter()
+        result = run()
+        seconds.append(time.perf_counter() - began)
+        gc.enable()
+        del result
+    return Cost(statistics.median(seconds), _peak_mb())
+
+
+def _peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+_MEASURED = {"ours": of_this_package, "floor": of_bare_decode}
+
+
+def _apart(what: str, path: Path) -> Cost:
+    command = [sys.executable, __file__, "--only", what, "--file", str(path)]
+    return _parsed(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def _of_hta(python: str, path: Path) -> Cost:
+    command = [python, "-c", _HTA, str(path)]
+    return _parsed(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+
+
+def _parsed(line: str) -> Cost:
+    seconds, peak_mb = map(float, line.split())
+    return Cost(seconds, peak_mb)
+
+
+def compare(title: str, path: Path, hta: str | None, torch_cost: Cost | None) -> None:
+    """Print one table: every tool on the same file."""
+    costs = {"bare typed decode": _apart("floor", path), "torchprof_magic": _apart("ours", path)}
+    if torch_cost is not None:
+        costs["torch events() + key_averages()"] = torch_cost
+    if hta is not None:
+        costs["HolisticTraceAnalysis"] = _of_hta(hta, path)
+    ours = costs["torchprof_magic"].seconds
+    print(f"{title}: {path.stat().st_size / 1e6:,.0f} MB on disk")
+    for name, (seconds, peak_mb) in costs.items():
+        print(f"  {name:<34}{seconds:9.2f} s {seconds / ours:8.2f}x ours   peak {peak_mb:8,.0f} MB")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--events", type=int, default=150_000)
-    events = parser.parse_args().events
-    with tempfile.TemporaryDirectory() as folder:
-        profiler, path = record(events, Path(folder))
-        load(path).ops  # noqa: B018 - imports and first-call costs are not what is measured
-        floor_s, head = timed("bare typed msgspec decode of the file", lambda: decode(path))
-        print(f"  ({len(head.trace_events):,} records, {path.stat().st_size / 1e6:.0f} MB)")
-        del head
-        ours_s, ops = timed("torchprof_magic: file -> op table", lambda: load(path).ops)
-        events_s, _ = timed("torch: events()", profiler.events)
-        table_s, rows = timed("torch: key_averages()", profiler.key_averages)
-        assert {"aten::addmm"} <= set(ops["name"]) & {row.key for row in rows}
-    print(f"  torch / ours: {(events_s + table_s) / ours_s:.1f}x, ours / floor: {ours_s / floor_s:.1f}x")
-
-
-def decode(path: Path) -> ChromeTrace:
-    return msgspec.json.decode(path.read_bytes(), type=ChromeTrace)
+    parser.add_argument("--events", type=int, nargs="*", default=[], help="sizes of traces to record")
+    parser.add_argument("--file", type=Path, nargs="*", default=[], help="traces to read; torch cannot time these")
+    parser.add_argument("--hta", help="a Python interpreter with HolisticTraceAnalysis")
+    parser.add_argument("--only", choices=_MEASURED, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.only:
+        print(*_MEASURED[options.only](options.file[0]))
+        return
+    for events in options.events:
+        with tempfile.TemporaryDirectory() as folder:
+            profiler, path = record(events, Path(folder))
+            torch_cost = of_torch(profiler)
+            del profiler
+            compare(f"{events:,} events recorded", path, options.hta, torch_cost)
+    for path in options.file:
+        compare(path.name, path, options.hta, None)
 
 
 if __name__ == "__main__":
