@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -252,6 +253,29 @@ def test_a_name_that_ends_in_gz_is_packed(tmp_path: Path) -> None:
     path = write_chrome(busy_trace(), tmp_path / "trace.json.gz")
     assert validate(gzip.decompress(path.read_bytes()))["X"] == busy_trace().events.height
     assert json.loads(gzip.decompress(path.read_bytes()))["schemaVersion"] == 1
+
+
+def random_trace(seed: int) -> Trace:
+    """Return a trace of random intervals that nest, touch and overlap; no two of a thread are equal."""
+    choose = random.Random(seed)  # noqa: S311 - no secret
+    places = {(choose.choice([1, 1, 2]), choose.randrange(60), choose.choice([0, 0, 1, 3, 10, 30])) for _ in range(60)}
+    events = [annotation("ProfilerStep#1", 0, 45, tid=3)]
+    for number, (tid, start, dur) in enumerate(sorted(places)):
+        makers = (
+            span(f"op {number}", start, dur, tid=tid, **{"Sequence number": number}),
+            launch(start, dur, number, tid=tid),
+            kernel(f"kernel {number}", start, dur, choose.randrange(60), stream=choose.choice([1, 7])),
+            allocation(start, 8, 8, tid=choose.choice([1, 2, 9])),
+        )
+        events.append(choose.choices(makers, weights=(5, 2, 2, 1))[0])
+    return make_trace(*choose.sample(events, len(events)))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whatever_overlaps_is_valid_afterwards_and_reads_back_as_the_same(tmp_path: Path, seed: int) -> None:
+    trace = random_trace(seed)
+    validate(exported(trace, tmp_path))
+    assert_same_recording(trace, load(tmp_path / "trace.json").trace)
 
 
 def real_names(folder: Path) -> list[Path]:
