@@ -27,10 +27,9 @@ REPEATS = 3
 _HTA = """
 import sys, time, resource, logging
 logging.disable(logging.CRITICAL)
-from hta.common.trace_parser import parse_trace_dataframe
-from hta.configs.parser_config import ParserConfig
+from hta.trace_analysis import TraceAnalysis
 began = time.perf_counter()
-parse_trace_dataframe(sys.argv[1], ParserConfig.get_default_cfg())
+TraceAnalysis(trace_files={0: sys.argv[1]}, trace_dir="/")
 print(time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 """
 
@@ -116,9 +115,11 @@ def _apart(what: str, path: Path) -> Cost:
     return _parsed(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def _of_hta(python: str, path: Path) -> Cost:
+def _of_hta(python: str, path: Path) -> Cost | None:
+    """Measure file to linked frames; ``None`` when HolisticTraceAnalysis cannot read the file."""
     command = [python, "-c", _HTA, str(path)]
-    return _parsed(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    return _parsed(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
 
 
 def _parsed(line: str) -> Cost:
@@ -132,11 +133,14 @@ def compare(title: str, path: Path, hta: str | None, torch_cost: Cost | None) ->
     if torch_cost is not None:
         costs["torch events() + key_averages()"] = torch_cost
     if hta is not None:
-        costs["HolisticTraceAnalysis"] = _of_hta(hta, path)
+        hta_cost = _of_hta(hta, path)
+        costs |= {"HolisticTraceAnalysis": hta_cost} if hta_cost else {}
     ours = costs["torchprof_magic"].seconds
     print(f"{title}: {path.stat().st_size / 1e6:,.0f} MB on disk")
     for name, (seconds, peak_mb) in costs.items():
         print(f"  {name:<34}{seconds:9.2f} s {seconds / ours:8.2f}x ours   peak {peak_mb:8,.0f} MB")
+    if hta is not None and "HolisticTraceAnalysis" not in costs:
+        print("  HolisticTraceAnalysis              stopped with an error")
 
 
 def main() -> None:
