@@ -15,12 +15,13 @@ _PLACE = r"^(?<file>.*)\((?<line>\d+)\): (?<function>.*)$"
 def find_stacks(events: pl.DataFrame, launches: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:
     """Return the innermost frame around each event as a row of the stacks, null where none is, and the stacks.
 
-    torch 2.13 leaves its own ``stack`` fields empty, so stacks are rebuilt from the ``python_function`` events.
+    torch 2.13 leaves its own ``stack`` fields empty, so stacks are rebuilt from the ``python_function`` events; the
+    torch of 2021 has none of those, but wrote a text at each op.
     Device events have the stack of the call that launched them.
     """
     is_frame = (events["category"] == "python_function").to_numpy()
     if not is_frame.any():
-        return pl.Series("stack", [None], dtype=pl.Int32).new_from_index(0, events.height), _no_stacks()
+        return _stacks_of_texts(events["call_stack"])
     inner_frame = _innermost_frames(events["parent"].to_numpy().astype(np.int64), events["depth"].to_numpy(), is_frame)
     frames = np.flatnonzero(is_frame)
     index_of = np.full(events.height + 1, NO_PARENT, np.int64)
@@ -60,5 +61,16 @@ def _with_places(name: pl.Series, parent: IntArray) -> pl.DataFrame:
     ).cast(STACKS_SCHEMA)  # type: ignore[arg-type]
 
 
-def _no_stacks() -> pl.DataFrame:
-    return pl.DataFrame(schema=STACKS_SCHEMA)
+def _stacks_of_texts(call_stack: pl.Series) -> tuple[pl.Series, pl.DataFrame]:
+    """Return the stacks that stand as texts at the ops: ``place;place;place``, the innermost first."""
+    texts = call_stack.drop_nulls().unique()
+    nodes: dict[tuple[int, str], int] = {}
+    innermost = []
+    for text in texts.cast(pl.String):
+        node = NO_PARENT
+        for name in reversed(text.split(";")):
+            node = nodes.setdefault((node, name), len(nodes))
+        innermost.append(node)
+    series = call_stack.replace_strict(texts, innermost, default=None, return_dtype=pl.Int32).alias("stack")
+    names = pl.Series("name", [name for _, name in nodes], dtype=pl.String).cast(STACKS_SCHEMA["name"])
+    return series, _with_places(names, np.array([parent for parent, _ in nodes], np.int64))

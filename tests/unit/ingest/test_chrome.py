@@ -205,3 +205,17 @@ def test_rows_with_values_of_another_kind_lose_the_value_and_not_the_rest() -> N
     assert trace.steps.height == 0
     assert trace.memory.select("device", "delta_bytes").rows() == [("device:0", 5)]
     assert ops_table(trace).frame["self_device_bytes"].to_list() == [5]
+
+
+def test_stacks_written_as_texts_become_the_same_tree_as_frames() -> None:
+    texts = {"Call stack": "net.py(7): forward;train.py(3): <module>"}, {"Call stack": "train.py(3): <module>"}
+    from_texts = make_trace(span("a", 0, 5, **texts[0]), span("b", 6, 2, **texts[1]), span("c", 9, 1))
+    frames = frame("train.py(3): <module>", 0, 9), frame("net.py(7): forward", 0, 6)
+    from_frames = make_trace(*frames, span("a", 1, 4), span("b", 7, 1), span("c", 10, 1))
+    for trace in (from_texts, from_frames):
+        named = {row["name"]: row for row in trace.events.to_dicts()}
+        rows = trace.stacks.to_dicts()
+        inner, outer = rows[named["a"]["stack"]], rows[named["b"]["stack"]]
+        assert (inner["file"], inner["line"], inner["function"]) == ("net.py", 7, "forward")
+        assert rows[inner["parent"]] == outer
+        assert (outer["function"], outer["parent"], named["c"]["stack"]) == ("<module>", -1, None)
