@@ -23,8 +23,14 @@ SHALLOW = 32  # levels that are climbed one by one; deeper nests are climbed by 
 RADIX_SIZE = 2**15  # numpy sorts integers below this by radix, in linear time
 
 
-def nesting_order(lane: IntArray, start_ns: IntArray, dur_ns: IntArray) -> IntArray:
-    """Return the order in which every event comes after all events that enclose it: lane, start, longest first."""
+def nesting_order(
+    lane: IntArray, start_ns: IntArray, dur_ns: IntArray, rank: npt.NDArray[np.int8] | None = None
+) -> IntArray:
+    """Return the order in which every event comes after all events that enclose it: lane, start, longest first.
+
+    ``rank`` tells which of several events in the same interval encloses the others: the lowest one. Without it, and
+    among equal ranks, it is the first.
+    """
     order = np.argsort(start_ns, kind="stable")
     order = order[np.argsort(lane[order], kind="stable")]
     start, lanes = start_ns[order], lane[order]
@@ -34,7 +40,8 @@ def nesting_order(lane: IntArray, start_ns: IntArray, dur_ns: IntArray) -> IntAr
     # Few events start together; only those are sorted by length too.
     tied = np.union1d(ties, ties + 1)
     rows = order[tied]
-    order[tied] = rows[np.lexsort((-dur_ns[rows], start_ns[rows], lane[rows]))]
+    keys = (-dur_ns[rows], start_ns[rows], lane[rows])
+    order[tied] = rows[np.lexsort(keys if rank is None else (rank[rows], *keys))]
     return order
 
 

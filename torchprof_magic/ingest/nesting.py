@@ -7,6 +7,9 @@ import polars as pl
 
 from torchprof_magic.intervals import nest, nesting_order
 
+# Files of whole µs often give an op and what it calls the same interval: this is who calls whom.
+_OUTER_FIRST = {"user_annotation": 0, "python_function": 1, "cpu_op": 2, "overhead": 3, "runtime": 4}
+
 
 def nested_events(spans: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
     """Return the spans in nesting order, with lane, category, device and stream of their place, parent and depth.
@@ -15,7 +18,9 @@ def nested_events(spans: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
     no room for two of all.
     """
     lane = places["lane"].gather(spans["place"])
-    order = nesting_order(lane.to_numpy(), spans["start_ns"].to_numpy(), spans["dur_ns"].to_numpy())
+    ranks = places["category"].cast(pl.String).replace_strict(_OUTER_FIRST, default=len(_OUTER_FIRST))
+    rank = ranks.cast(pl.Int8).gather(spans["place"]).to_numpy()
+    order = nesting_order(lane.to_numpy(), spans["start_ns"].to_numpy(), spans["dur_ns"].to_numpy(), rank)
     order = order.astype(np.uint32)
     columns = [spans.drop_in_place(name).rechunk().gather(order) for name in spans.columns]
     events = pl.DataFrame(columns)

@@ -100,7 +100,7 @@ class ColumnBuilder:
         added = [
             columns
             for category, group in groups.items()
-            for phase in {event.ph for event in group}
+            for phase in dict.fromkeys(event.ph for event in group)
             for columns in self._columns_of(phase, category, group)
         ]
         for name, frame in added:

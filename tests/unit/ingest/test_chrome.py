@@ -219,3 +219,10 @@ def test_stacks_written_as_texts_become_the_same_tree_as_frames() -> None:
         assert (inner["file"], inner["line"], inner["function"]) == ("net.py", 7, "forward")
         assert rows[inner["parent"]] == outer
         assert (outer["function"], outer["parent"], named["c"]["stack"]) == ("<module>", -1, None)
+
+
+def test_of_events_in_the_same_interval_the_op_encloses_its_launch_wherever_it_stands() -> None:
+    events = launch(0, 10, correlation=1), span("op", 0, 10), annotation("range", 0, 10), span("inner", 0, 10)
+    for order in (events, events[::-1][1:] + events[::-1][:1]):
+        names = make_trace(*order).events["name"].to_list()
+        assert names == ["range", "op", "inner", "cudaLaunchKernel"]

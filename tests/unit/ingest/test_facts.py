@@ -235,6 +235,13 @@ def check_ops_with_shapes(report: Report, fact: int, row: dict[str, Any]) -> Non
     assert trace.events["shapes"][ops.row].count() == fact
 
 
+def check_ops_with_call_stack(report: Report, fact: int, row: dict[str, Any]) -> None:
+    """Texts at the ops, as in 2021; with Python frames in the file the stacks come from those."""
+    if "python" not in row:
+        trace, ops = ops_alone(report, row)
+        assert trace.events["stack"][ops.row].count() == fact
+
+
 def check_ops_with_sequence(report: Report, fact: int, row: dict[str, Any]) -> None:
     trace, ops = ops_alone(report, row)
     assert trace.events["sequence"][ops.row].count() == fact
@@ -341,6 +348,7 @@ CHECKS: dict[str, tuple[Callable[[Report, Any, dict[str, Any]], None], ...]] = {
     "launch_names": (check_launch_names,),
     "ops": (check_ops, check_op_calls),
     "ops_with_shapes": (check_ops_with_shapes,),
+    "ops_with_call_stack": (check_ops_with_call_stack,),
     "ops_with_seq": (check_ops_with_sequence,),
     "device_ns_by_op_via_launch_nesting": (check_device_time_by_op,),
     "gpu_events_without_enclosing_op": (check_work_outside_ops,),
