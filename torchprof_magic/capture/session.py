@@ -7,7 +7,6 @@ happens, ``stop`` leaves the profiler off and the recording on disk.
 from __future__ import annotations
 
 import sys
-import tempfile
 import weakref
 from contextlib import nullcontext
 from enum import Enum
@@ -16,25 +15,22 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from torchprof_magic.capture import compat, registry
+from torchprof_magic.capture import compat, preflight, registry
+from torchprof_magic.capture.ending import note_ending
 from torchprof_magic.capture.engine import Engine
 from torchprof_magic.capture.guard import InterruptGuard, protected, raised_by_handler
 from torchprof_magic.capture.problems import ProblemLog
 from torchprof_magic.capture.quiet import StderrFilter
 from torchprof_magic.capture.recorder import Recorder
 from torchprof_magic.capture.recording import Progress, Recording
-from torchprof_magic.capture.save import check_folder
 from torchprof_magic.capture.schedule import resolve_schedule
-from torchprof_magic.errors import CaptureError, ProfilerBusyError
+from torchprof_magic.errors import CaptureError
 from torchprof_magic.meta import Stepping
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torchprof_magic.options import ProfileOptions
-
-
-_PLACES = {"wait": "during the wait", "warmup": "during the warm-up", "active": "while recording"}
 
 
 class State(Enum):
@@ -98,10 +94,7 @@ class CaptureSession:
         self.owner = registry.Owner()
         registry.claim(self)
         try:
-            self._check_activities()
-            self._check_busy()
-            self._folder = self._folder or _new_folder()
-            check_folder(self._folder)
+            self._folder = preflight.check(self._options, self._folder)
         except BaseException:
             registry.release(self)
             raise
@@ -292,7 +285,7 @@ class CaptureSession:
 
     def _make_recording(self) -> Recording:
         recorder = self._recorder
-        self._note_ending(recorder)
+        note_ending(self._problems, recorder, self._stepping)
         return Recording(
             cycles=tuple(recorder.cycles) if recorder else (),
             folder=self._folder or Path(),
@@ -305,34 +298,6 @@ class CaptureSession:
             schedule=recorder.schedule if recorder else None,
             baseline_step_ns=tuple(recorder.baseline_step_ns) if recorder else (),
         )
-
-    def _note_ending(self, recorder: Recorder | None) -> None:
-        if recorder is None:
-            self._problems.note(
-                "capture.never_started",
-                "data_loss",
-                "Nothing was recorded: the loop that should have been stepped was never entered.",
-                "Choose another loop with --step line:N, or record the whole cell with --step cell.",
-            )
-            return
-        schedule, steps = recorder.schedule, [mark for cycle in recorder.cycles for mark in cycle.steps]
-        wanted = schedule.total
-        place = _PLACES.get(recorder.phase, "")
-        reached = f"the run ended {place}, after {recorder.step} of {wanted or 'endless'} steps"
-        if not steps:
-            if self._problems.has_loss:
-                return  # a better reason is known
-            fix = "Run more steps, or ask for fewer with --wait, --warmup and --active."
-            if recorder.step == 0 and self._stepping.how == "loop":
-                fix = "The loop had no items, or its first step did not end."
-            if recorder.step == 0 and self._stepping.how == "manual":
-                fix = "step() was never called: call it at the end of every step, or use --step auto."
-            self._problems.note("capture.nothing_recorded", "data_loss", f"No step was recorded: {reached}.", fix)
-        elif wanted is not None and recorder.phase != "done" and self._stepping.how != "optimizer":
-            complete, asked = sum(mark.is_complete for mark in steps), schedule.active * schedule.repeat
-            self._problems.note(
-                "capture.partial", "warning", f"Partial: {complete} of {asked} steps are complete; {reached}."
-            )
 
     def _report_progress(self, phase: str, step: int) -> None:
         recorder = self._recorder
@@ -358,20 +323,6 @@ class CaptureSession:
         if self._state is State.RUNNING and recorder is not None and self._is_here():
             self._transit(lambda _guard: recorder.yield_to_other())
 
-    def _check_activities(self) -> None:
-        known = compat.available_activities()
-        missing = [name for name in self._options.activities if name not in known]
-        if missing:
-            raise CaptureError(f"this machine cannot record {', '.join(missing)}; it can record {', '.join(known)}")
-
-    def _check_busy(self) -> None:
-        busy = compat.busy_profiler()
-        if busy is not None:
-            raise ProfilerBusyError(
-                f"{busy}; torch cannot nest profilers without losing data. Stop that one first "
-                "(leave its with-block, or call its stop()), or switch it off and lose its data with: %torchprof off"
-            )
-
     def _refuse_other_thread(self) -> None:
         if self.owner is not None and not self.owner.is_here() and not self.is_forked:
             raise CaptureError(
@@ -393,13 +344,6 @@ class CaptureSession:
         if self._folder is None:
             raise CaptureError("the session was not opened")
         return self._folder
-
-
-def _new_folder() -> Path:
-    try:
-        return Path(tempfile.mkdtemp(prefix="torchprof-"))
-    except OSError as exc:
-        raise CaptureError(f"no folder for the recording could be made ({exc}); name one with folder=...") from exc
 
 
 def live_session() -> CaptureSession | None:

@@ -3,9 +3,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support import Event, annotation, kernel, launch, make_trace, span
+from support import Event, annotation, frame, kernel, launch, make_trace, span
 
 from torchprof_magic.analysis.verdict import find_verdict
+from torchprof_magic.meta import Problem
 from torchprof_magic.report import Report
 
 STEP = annotation("ProfilerStep#0", 0, 100)
@@ -62,3 +63,50 @@ def test_collectives_that_nothing_hides_are_named() -> None:
     verdict = find_verdict(make_trace(*events))
     # 60 us of the collective, 20 us of them beside a kernel
     assert (verdict.title, "40 µs of 100 µs" in str(verdict)) == ("Communication-bound", True)
+
+
+def device_work(busy_us: float) -> list[Event]:
+    """An op of 90 us that launches one kernel at 0, and a last kernel that ends the window at 100 us."""
+    first = launch(0, 1, correlation=1), kernel("gemm", 0, busy_us - 1, correlation=1)
+    last = launch(2, 1, correlation=2), kernel("tail", 99, 1, correlation=2)
+    return [span("aten::mm", 0, 90), *first, *last]
+
+
+@pytest.mark.parametrize(
+    ("busy_us", "title", "evidence"),
+    [
+        (20, "Host-bound", "The device is busy 20 µs of 100 µs (20 %)"),
+        (95, "Compute-bound", "aten::mm takes 100 % of device time"),
+    ],
+)
+def test_without_steps_the_busy_share_of_the_device_decides(busy_us: float, title: str, evidence: str) -> None:
+    verdict = find_verdict(make_trace(*device_work(busy_us)))
+    assert verdict.title == title
+    assert evidence in str(verdict).replace("20.0 %", "20 %")
+
+
+def test_of_two_parts_that_are_too_large_the_larger_one_is_named() -> None:
+    data, optimizer = span("enumerate(DataLoader)#x", 0, 30), annotation("Optimizer.step#A", 30, 60)
+    assert find_verdict(make_trace(STEP, data, optimizer)).title == "Optimizer-bound"
+    data, optimizer = span("enumerate(DataLoader)#x", 0, 50), annotation("Optimizer.step#A", 50, 45)
+    assert find_verdict(make_trace(STEP, data, optimizer)).title == "Data-bound"
+
+
+def test_kernels_without_any_op_ask_for_the_cpu_side() -> None:
+    verdict = find_verdict(make_trace(kernel("gemm", 0, 10, correlation=1)))
+    assert verdict.title == "Only device work"
+    assert "record the cpu activity" in str(verdict)
+
+
+def test_python_frames_without_any_op_are_not_called_nothing() -> None:
+    verdict = find_verdict(make_trace(frame("train.py(3): step", 0, 10)))
+    assert (verdict.title, str(verdict)) == (
+        "No ops",
+        "No ops. No torch op was recorded on the threads that were watched.",
+    )
+
+
+def test_a_lost_recording_is_explained_by_its_first_loss() -> None:
+    lost = Problem(code="run.unreadable_cycle", severity="data_loss", count=1, message="The file is gone.")
+    verdict = find_verdict(replace(make_trace(STEP), problems=(lost,)))
+    assert (verdict.title, str(verdict)) == ("Nothing recorded", "Nothing recorded. The file is gone.")

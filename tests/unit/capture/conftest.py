@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from torchprof_magic.capture import Recording
+    from torchprof_magic.capture import Progress, Recording
 
 
 @pytest.fixture(autouse=True)
@@ -30,12 +30,16 @@ def _profiler_is_off_afterwards() -> Iterator[None]:
 @pytest.fixture
 def make_session(tmp_path: Path) -> Callable[..., CaptureSession]:
     def make(
-        how: str = "manual", *, schedule: tuple[int, int, int, int] | None = None, **flags: bool
+        how: str = "manual",
+        *,
+        schedule: tuple[int, int, int, int] | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+        **flags: bool,
     ) -> CaptureSession:
         names = ("wait", "warmup", "active", "repeat")
         wanted = ScheduleOptions(**dict(zip(names, schedule, strict=True))) if schedule else ScheduleOptions()
         options = ProfileOptions(schedule=wanted, activities=("cpu",), **flags)
-        return CaptureSession(options, stepping=Stepping(how=how), folder=tmp_path / "run")
+        return CaptureSession(options, stepping=Stepping(how=how), folder=tmp_path / "run", on_progress=on_progress)
 
     return make
 

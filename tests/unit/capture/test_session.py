@@ -203,6 +203,23 @@ def test_progress_names_every_phase(tmp_path: Path) -> None:
     assert {progress.total for progress in seen} == {5}
 
 
+@pytest.mark.parametrize("schedule", [(1, 1, 2, 2), (0, 0, 1, 3), (0, 1, 3, 1), (2, 0, 2, 1)])
+def test_nothing_that_the_progress_bar_does_is_in_a_recorded_step(
+    run: Run, schedule: tuple[int, int, int, int]
+) -> None:
+    drawn: list[str] = []
+
+    def draw(progress: Progress) -> None:
+        drawn.append(progress.phase)
+        work("drawing")
+
+    recording = run(sum(schedule[:3]) * schedule[3] + 2, schedule=schedule, on_progress=draw)
+    recorded = [name for cycle in recording.cycles for name in names_in(cycle.path)]
+    assert len(drawn) >= 2
+    assert any(name.startswith("body") for name in recorded)
+    assert "drawing" not in recorded
+
+
 def test_a_failing_progress_bar_does_not_end_the_run(tmp_path: Path) -> None:
     def fail(_progress: Progress) -> None:
         raise RuntimeError("no terminal")

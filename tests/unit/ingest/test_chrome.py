@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import errno
 import gzip
 import json
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -193,6 +195,32 @@ def test_a_folder_and_a_device_are_refused(tmp_path: Path) -> None:
         load("/dev/null")
     with pytest.raises(IngestError, match="no such file"):
         load(tmp_path / "missing.json")
+    with pytest.raises(IngestError, match="no name of a file"):
+        load("a\0b.json")
+
+
+def test_a_pipe_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.json"
+    os.mkfifo(pipe)
+    with pytest.raises(NotATraceError, match="device or pipe"):
+        load(pipe)
+
+
+def test_a_file_that_cannot_be_opened_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "trace.json"
+    file.write_bytes(chrome())
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(type(file), "open", refuse)
+    with pytest.raises(IngestError, match=r"trace\.json: the file cannot be read \(Permission denied\)"):
+        load(file)
+
+
+def test_a_name_longer_than_the_system_allows_is_an_error_of_ours() -> None:
+    with pytest.raises(IngestError, match="cannot be read"):
+        load("x" * 5_000)
 
 
 def test_rows_with_values_of_another_kind_lose_the_value_and_not_the_rest() -> None:

@@ -1,0 +1,50 @@
+"""Can this run be recorded and saved? Everything that can be known is asked before the user's code runs."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchprof_magic.capture import compat
+from torchprof_magic.capture.save import check_folder
+from torchprof_magic.errors import CaptureError, ProfilerBusyError
+
+if TYPE_CHECKING:
+    from torchprof_magic.options import ProfileOptions
+
+
+def check(options: ProfileOptions, folder: Path | None) -> Path:
+    """Return the folder to record into, a new one of our own when none is named.
+
+    Raises ``ProfilerBusyError`` when another profiler runs, and ``CaptureError`` when this machine lacks an activity
+    or the folder cannot be written.
+    """
+    _check_activities(options)
+    _check_busy()
+    folder = folder or _new_folder()
+    check_folder(folder)
+    return folder
+
+
+def _check_activities(options: ProfileOptions) -> None:
+    known = compat.available_activities()
+    missing = [name for name in options.activities if name not in known]
+    if missing:
+        raise CaptureError(f"this machine cannot record {', '.join(missing)}; it can record {', '.join(known)}")
+
+
+def _check_busy() -> None:
+    busy = compat.busy_profiler()
+    if busy is not None:
+        raise ProfilerBusyError(
+            f"{busy}; torch cannot nest profilers without losing data. Stop that one first "
+            "(leave its with-block, or call its stop()), or switch it off and lose its data with: %torchprof off"
+        )
+
+
+def _new_folder() -> Path:
+    try:
+        return Path(tempfile.mkdtemp(prefix="torchprof-"))
+    except OSError as exc:
+        raise CaptureError(f"no folder for the recording could be made ({exc}); name one with folder=...") from exc
