@@ -30,7 +30,7 @@ DEVICE_CATEGORIES = ("kernel", "memcpy", "memset")
 
 CATEGORY = pl.Enum(CATEGORIES)
 LANE_KIND = pl.Enum(("thread", "stream", "stream annotations", "other"))
-FLOW_KIND = pl.Enum(("launch", "backward"))
+FLOW_KIND = pl.Enum(("launch", "backward", "annotation"))
 TEXT = pl.Categorical()
 
 DType: TypeAlias = pl.DataType | type[pl.DataType]
@@ -55,7 +55,12 @@ EVENTS_COLUMNS = (
     FrameColumn("depth", pl.Int32, "count", "How many events are around it on its lane."),
     FrameColumn("step", pl.Int32, "step", "Step that it began in, or that launched it; null outside of every step."),
     FrameColumn("cycle", pl.Int32, "count", "Recording cycle of the schedule, from 0."),
-    FrameColumn("correlation", pl.Int64, "id", "Number that joins a runtime call and the device work it launched."),
+    FrameColumn(
+        "correlation",
+        pl.Int64,
+        "id",
+        "Number that joins a runtime call and the device work it launched, or a range and its span on a device.",
+    ),
     FrameColumn("sequence", pl.Int64, "id", "Number of autograd that a forward op and its backward op share."),
     FrameColumn("fwd_thread", pl.Int64, "id", "Autograd's number of the thread of the forward op, in backward ops."),
     FrameColumn("shapes", TEXT, "json", "Dimensions of the inputs; null when they were not recorded."),
@@ -75,7 +80,14 @@ LANES_COLUMNS = (
     FrameColumn("name", pl.String, "text", "Name of the thread or stream."),
 )
 FLOWS_COLUMNS = (
-    FrameColumn("kind", FLOW_KIND, "text", "launch: runtime call to device work. backward: forward op to backward op."),
+    FrameColumn(
+        "kind",
+        FLOW_KIND,
+        "text",
+        "launch: runtime call to device work. backward: forward op to backward op; of several ops with one sequence "
+        "number, one inside the other, it is the last to begin on either side. annotation: range to its span on a "
+        "device.",
+    ),
     FrameColumn("source", pl.Int32, "row", "Where it begins, a row of `events`."),
     FrameColumn("target", pl.Int32, "row", "Where it ends, a row of `events`."),
 )
@@ -149,12 +161,12 @@ class Trace(_Referable):
     """One recording, or one file, as frames.
 
     ``events`` is sorted by lane, start and falling duration, so a row's ``parent`` (-1: none) stands above it;
-    ``lane`` is a row of ``lanes``. ``flows`` holds rows of ``events``: launch -> device event, forward op ->
-    backward op. ``memory.event`` is the innermost host event around the allocation, or -1. ``step`` is null
-    outside every step. ``stacks`` is the prefix tree of Python frames, a frame below its caller; ``events.stack`` is
-    the row of the innermost frame around the event (around its launch, for device events), null where none is known.
-    ``events.overlaps`` marks events that began inside another on their lane and outlived it. ``arrows`` counts the
-    file's own flow arrows by category: how many begin, end, and have both ends.
+    ``lane`` is a row of ``lanes``. ``flows`` holds rows of ``events``: launch -> device event, forward op -> backward
+    op, range -> its span on a device. ``memory.event`` is the innermost host event around the allocation, or -1.
+    ``step`` is null outside every step. ``stacks`` is the prefix tree of Python frames, a frame below its caller;
+    ``events.stack`` is the row of the innermost frame around the event (around its launch, for device events), null
+    where none is known. ``events.overlaps`` marks events that began inside another on their lane and outlived it.
+    ``arrows`` counts the file's own flow arrows by category: how many begin, end, and have both ends.
     """
 
     events: pl.DataFrame

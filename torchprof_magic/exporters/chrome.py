@@ -33,6 +33,7 @@ _DEVICE_TYPES = {"cpu": 0, "cuda": 1, "hip": 6, "xpu": 12, "mps": 13, "hpu": 15,
 _UNKNOWN_DEVICE_TYPE = 99
 _ARGS = (
     ("correlation", "correlation"),
+    ("external_id", "External id"),
     ("stream", "stream"),
     ("device", "device"),
     ("bytes", "bytes"),
@@ -108,7 +109,12 @@ def _parts(trace: Trace, tracks: Tracks, first_ns: int) -> Iterator[list[str]]:
 def _with_tracks(events: pl.DataFrame, tracks: Tracks) -> pl.DataFrame:
     places = tracks.frame.select("pid", "tid")[tracks.track]
     correlation = pl.Series("correlation", _unique_correlations(events), dtype=pl.Int64)
-    return pl.concat([events.with_columns(correlation), places], how="horizontal").with_row_index("row")
+    is_range = pl.col("category").is_in(("user_annotation", "gpu_user_annotation"))
+    events = events.with_columns(correlation).with_columns(
+        pl.when(~is_range).then("correlation").alias("correlation"),
+        pl.when(is_range).then("correlation").alias("external_id"),
+    )
+    return pl.concat([events, places], how="horizontal").with_row_index("row")
 
 
 def _unique_correlations(events: pl.DataFrame) -> pl.Series:
@@ -210,7 +216,7 @@ def _arguments(keys: tuple[tuple[str, str], ...]) -> pl.Expr:
 def _arrow_ends(trace: Trace, events: pl.DataFrame) -> pl.DataFrame:
     """Return two lines an arrow, each with the row of its event. An arrow ends when its target begins or later."""
     at = events.select("pid", "tid", "start_ns", (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns"))
-    flows = trace.flows.with_row_index("id")
+    flows = trace.flows.filter(pl.col("kind").cast(pl.String).is_in(tuple(_ARROW_CATS))).with_row_index("id")
     sources, targets = at[flows["source"].to_numpy()], at[flows["target"].to_numpy()]
     arrives = pl.select(pl.max_horizontal(sources["start_ns"], targets["start_ns"])).to_series()
     is_forward = arrives <= targets["end_ns"]

@@ -91,6 +91,7 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
     events = with_step_annotations(nested_events(spans, places))
     launch, unlinked = links.launch_flows(events)
     backward = links.backward_flows(events, lanes, arrows)
+    annotations = links.annotation_flows(events)
     steps = links.find_steps(events)
     stack, stacks = find_stacks(events, launch)
     events = links.with_steps(events, steps, launch).with_columns(stack)
@@ -99,7 +100,7 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
     return Trace(
         events=events.select(EVENTS_SCHEMA.keys()),
         lanes=lanes,
-        flows=pl.concat([launch, backward]),
+        flows=pl.concat([launch, backward, annotations]),
         memory=links.attribute_memory(memory, events, lanes),
         steps=steps,
         stacks=stacks,

@@ -25,12 +25,50 @@ def launch_flows(events: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     return flows, on_device.height - flows.height
 
 
+def annotation_flows(events: pl.DataFrame) -> pl.DataFrame:
+    """Return range -> span on a device links: torch repeats each range on every stream that worked for it."""
+    rows = events.select("category", "cycle", "correlation", "name").with_row_index("row")
+    spans = rows.filter((pl.col("category") == "gpu_user_annotation") & pl.col("correlation").is_not_null())
+    ranges = rows.filter((pl.col("category") == "user_annotation") & pl.col("correlation").is_not_null())
+    key = ["cycle", "correlation", "name"]
+    pairs = spans.join(ranges.unique(key, keep="first", maintain_order=True), on=key, maintain_order="left")
+    return _flows("annotation", pairs["row_right"], pairs["row"])
+
+
 def backward_flows(events: pl.DataFrame, lanes: pl.DataFrame, arrows: pl.DataFrame) -> pl.DataFrame:
-    """Return forward op -> backward op links from the ``fwdbwd`` arrows whose both ends are in the file."""
-    if arrows.height == 0:
+    """Return forward op -> backward op links: the ``fwdbwd`` arrows with both ends, and the sequence numbers.
+
+    A number belongs to one node of autograd. Of several ops that share it, one inside the other, the last to begin is
+    chosen on either side: in the forward pass that op makes the node, in the backward pass it is the node itself.
+    torch draws its arrows by the same rule, so they agree; older files and cut off ones have only the numbers.
+    """
+    columns = ("category", "cycle", "lane", "start_ns", "sequence", "fwd_thread")
+    ops = events.select(columns).with_row_index("row")
+    ops = ops.filter((pl.col("category") == "cpu_op") & (pl.col("sequence") >= 0))
+    if not (ops["fwd_thread"] > 0).any():
         return _flows("backward", pl.Series([], dtype=pl.Int32), pl.Series([], dtype=pl.Int32))
-    ops = events.select("category", "cycle", "lane", "start_ns", "sequence").with_row_index("row")
-    ops = ops.filter((pl.col("category") == "cpu_op") & pl.col("sequence").is_not_null())
+    pointed, numbered = _pointed(ops, lanes, arrows), _numbered(ops)
+    numbered = numbered.join(pointed, on="row_target", how="anti")
+    return _flows("backward", *pl.concat([pointed, numbered]).get_columns())
+
+
+def _numbered(ops: pl.DataFrame) -> pl.DataFrame:
+    """Return the pairs of ops by sequence number."""
+    is_backward = pl.col("fwd_thread").fill_null(0) > 0
+    by_time = ops.sort("start_ns", "row")
+    nodes = by_time.filter(is_backward).unique(["cycle", "fwd_thread", "sequence"], keep="last", maintain_order=True)
+    pairs = nodes.rename({"row": "row_target"}).join_asof(
+        by_time.filter(~is_backward),
+        on="start_ns",
+        by=["cycle", "sequence"],
+        strategy="backward",
+        check_sortedness=False,  # it was sorted just now
+    )
+    return pairs.select("row", "row_target").drop_nulls()
+
+
+def _pointed(ops: pl.DataFrame, lanes: pl.DataFrame, arrows: pl.DataFrame) -> pl.DataFrame:
+    """Return the pairs of ops by the arrows that the file draws between them."""
     threads = lanes.with_row_index("lane").with_columns(pl.col("lane").cast(pl.Int32)).select("lane", "pid", "tid")
     # Of ops that start in the same ns the innermost launches the backward op; rows are in nesting order.
     ops = (
@@ -43,7 +81,7 @@ def backward_flows(events: pl.DataFrame, lanes: pl.DataFrame, arrows: pl.DataFra
     sources = ends.filter(pl.col("is_start")).unique(["cycle", "id"], keep="last", maintain_order=True)
     targets = ends.filter(~pl.col("is_start")).unique(["cycle", "id"], keep="last", maintain_order=True)
     pairs = sources.join(targets, on=["cycle", "id"], suffix="_target", maintain_order="left")
-    return _flows("backward", pairs["row"], pairs["row_target"])
+    return pairs.select("row", "row_target")
 
 
 def _flows(kind: str, source: pl.Series, target: pl.Series) -> pl.DataFrame:

@@ -18,6 +18,7 @@ class Args(Struct, gc=False):
     """The event arguments that any analysis uses; all others are skipped while decoding."""
 
     correlation: Number = None
+    external_id: Number = field(name="External id", default=None)
     stream: Number = None
     device: Number = None
     copy_bytes: Number = field(name="bytes", default=None)

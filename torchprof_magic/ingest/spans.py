@@ -56,6 +56,8 @@ _READERS: dict[str, Callable[[list[Args]], pl.Series]] = {
     "call_stack": lambda args: optional_text([arg.call_stack for arg in args]),
 }
 _READ_OF_OPS = ("sequence", "fwd_thread", "shapes", "dtypes", "call_stack")
+# The only events whose "External id" can be trusted: on kernels it often is the correlation under another name.
+_ANNOTATIONS = ("user_annotation", "gpu_user_annotation")
 _READ: dict[str, tuple[str, ...]] = {
     "python_function": (),
     "runtime": ("correlation",),
@@ -63,6 +65,10 @@ _READ: dict[str, tuple[str, ...]] = {
     "user_annotation": _READ_OF_OPS,
 }
 _HAVE_STREAMS = ("kernel", "memcpy", "memset", "gpu_user_annotation", "other")
+
+
+def _external_ids(args: list[Args]) -> pl.Series:
+    return integers([arg.external_id for arg in args])
 
 
 class Columns(NamedTuple):
@@ -143,6 +149,8 @@ class ColumnBuilder:
     def _span_columns(self, events: list[Event], category: str) -> pl.DataFrame:
         args = [event.args or NO_ARGS for event in events]
         readers = {name: _READERS[name] for name in _READ.get(category, _READERS)}
+        if category in _ANNOTATIONS:
+            readers["correlation"] = _external_ids
         return pl.DataFrame(
             {
                 "name": labels([event.name for event in events]),

@@ -254,3 +254,36 @@ def test_of_events_in_the_same_interval_the_op_encloses_its_launch_wherever_it_s
     for order in (events, events[::-1][1:] + events[::-1][:1]):
         names = make_trace(*order).events["name"].to_list()
         assert names == ["range", "op", "inner", "cudaLaunchKernel"]
+
+
+def test_backward_ops_are_found_by_sequence_number_where_the_file_draws_no_arrow() -> None:
+    number = {"Sequence number": 5, "Fwd thread id": 0}
+    back = {"Sequence number": 5, "Fwd thread id": 1}
+    trace = make_trace(
+        span("aten::linear", 0, 20, **number),
+        span("aten::addmm", 5, 10, **number),
+        span("evaluate_function", 40, 20, tid=2, **back),
+        span("AddmmBackward0", 45, 10, tid=2, **back),
+        span("aten::late", 70, 5, **number),
+        span("other", 80, 5, **{"Sequence number": 6, "Fwd thread id": 1}),
+    )
+    names = trace.events["name"].cast(str)
+    assert [(names[a], names[b]) for _, a, b in trace.flows.rows()] == [("aten::addmm", "AddmmBackward0")]
+
+
+def test_sequence_numbers_and_arrows_tell_the_same_pairs(traces: Path) -> None:
+    whole = load(traces / "02_a100_ddp_rank0of2.json.gz").trace.flows.filter(kind="backward")
+    text = gzip.decompress((traces / "02_a100_ddp_rank0of2.json.gz").read_bytes()).replace(b"fwdbwd", b"no arrow")
+    without_arrows = read_chrome([text]).flows.filter(kind="backward")
+    assert whole.height == 543
+    assert sorted(whole.rows()) == sorted(without_arrows.rows())
+
+
+def test_a_range_is_linked_to_its_spans_on_the_device() -> None:
+    on_device = span("range", 5, 20, cat="gpu_user_annotation", **{"External id": 9}) | {"pid": 0, "tid": 7}
+    other = span("other", 5, 20, cat="gpu_user_annotation", **{"External id": 9}) | {"pid": 0, "tid": 8}
+    trace = make_trace(annotation("range", 0, 10) | {"args": {"External id": 9}}, on_device, other)
+    names = trace.events["name"].cast(str)
+    categories = trace.events["category"].cast(str)
+    pairs = [(names[a], categories[b]) for kind, a, b in trace.flows.rows() if kind == "annotation"]
+    assert pairs == [("range", "gpu_user_annotation")]
