@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import codecs
 import io
+import re
 import stat
+import zlib
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from isal import igzip_lib, isal_zlib
 
 from torchprof_magic.errors import IngestError, NotATraceError
+from torchprof_magic.ingest.findings import KINDS
 
 if TYPE_CHECKING:
     import os
@@ -26,7 +29,14 @@ _GZIP_WINDOW = 31  # zlib's code for "gzip header, largest window"
 MAX_RATIO = 250
 RATIO_FREE_BYTES = 64 << 20
 MAX_LAYERS = 2
-_UTF16 = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_STEP_BYTES = 64 << 10  # what is unpacked at once, and lost if the step fails
+_KEPT_PACKED_BYTES = 16 << 20
+_REPLAY_BYTES = 4 << 10
+_UTF16 = {
+    "utf-16": re.compile(rb"\xff\xfe|\xfe\xff"),
+    "utf-16-le": re.compile(rb"[\[{]\0[^\0]\0"),
+    "utf-16-be": re.compile(rb"\0[\[{]\0[^\0]"),
+}
 _KNOWN_BEGINNINGS = (
     (b"\x89PNG", "a PNG image"),
     (b"\xff\xd8\xff", "a JPEG image"),
@@ -102,7 +112,7 @@ def _text_blocks(file: IO[bytes], findings: Findings) -> Iterator[Block]:
     file.seek(0)
     size = _PACKED_BYTES if packed else BLOCK_BYTES
     raw = (Block(data, file.tell()) for data in iter(lambda: file.read(size), b""))
-    yield from _in_utf8(_identified(_unpacked(raw, findings), findings), findings)
+    yield from _without_padding(_in_utf8(_identified(_unpacked(raw, findings), findings), findings))
 
 
 def _identified(blocks: Iterator[Block], findings: Findings, layer: int = 1) -> Iterator[Block]:
@@ -136,7 +146,7 @@ def _in_utf8(blocks: Iterator[Block], findings: Findings) -> Iterator[Block]:
     first = next(blocks, None)
     if first is None:
         return
-    encoding = next((name for mark, name in _UTF16.items() if first.text.startswith(mark)), None)
+    encoding = next((name for name, beginning in _UTF16.items() if beginning.match(first.text)), None)
     if encoding is None:
         yield first._replace(text=first.text.removeprefix(codecs.BOM_UTF8))
         yield from blocks
@@ -145,6 +155,19 @@ def _in_utf8(blocks: Iterator[Block], findings: Findings) -> Iterator[Block]:
     decoder = codecs.getincrementaldecoder(encoding)("replace")
     for block in _chained(first, blocks):
         yield block._replace(text=decoder.decode(block.text).encode("utf-8", "replace"))
+
+
+def _without_padding(blocks: Iterator[Block]) -> Iterator[Block]:
+    """Drop the zeros that a crash leaves at the end of a file, whose length was written and whose data was not."""
+    zeros = 0
+    for block in blocks:
+        text = block.text.rstrip(b"\0")
+        if text:
+            for at in range(0, zeros, BLOCK_BYTES):
+                yield block._replace(text=b"\0" * min(zeros - at, BLOCK_BYTES))
+            yield block._replace(text=text)
+            zeros = 0
+        zeros += len(block.text) - len(text)
 
 
 def _unpacked(blocks: Iterator[Block], findings: Findings) -> Iterator[Block]:
@@ -168,33 +191,97 @@ def _unpacked(blocks: Iterator[Block], findings: Findings) -> Iterator[Block]:
 
 
 def _inflated(blocks: Iterator[Block], findings: Findings) -> Iterator[Block]:
-    engine = isal_zlib.decompressobj(wbits=_GZIP_WINDOW)
     packed_bytes = unpacked_bytes = 0
-    is_open = False
+    member: _Member | None = None
     for block in blocks:
-        packed = block.text
-        packed_bytes += len(packed)
-        while packed:
-            if not is_open:
-                packed = packed.lstrip(b"\0")  # tapes and disks pad members with zeros
-                if not packed:
+        rest = block.text
+        packed_bytes += len(rest)
+        while rest:
+            if member is None:
+                rest = rest.lstrip(b"\0")  # tapes and disks pad members with zeros
+                if not rest:
                     break
-                engine, is_open = isal_zlib.decompressobj(wbits=_GZIP_WINDOW), True
+                member = _Member()
+            for text in member.unpacked(rest):
+                unpacked_bytes += len(text)
+                if unpacked_bytes > RATIO_FREE_BYTES and unpacked_bytes > MAX_RATIO * packed_bytes:
+                    findings.add("file.gzip_bomb", at=unpacked_bytes)
+                    return
+                yield Block(text, block.read_bytes)
+            if member.is_damaged:
+                _note("file.damaged_gzip", unpacked_bytes, findings)
+                return
+            rest = member.rest
+            if member.is_whole:
+                member = None
+    if member is not None:
+        _note("file.cut_off_gzip", unpacked_bytes, findings)
+
+
+def _note(code: str, unpacked_bytes: int, findings: Findings) -> None:
+    if unpacked_bytes == 0:
+        raise IngestError(f"{KINDS[code].message} {KINDS[code].fix}")
+    findings.add(code, at=unpacked_bytes)
+
+
+class _Member:
+    """One gzip member. ``rest`` is what stands behind it, once it ``is_whole``.
+
+    Its packed bytes are kept while they are few: the fast engine says nothing of what it unpacked just before damage.
+    """
+
+    def __init__(self) -> None:
+        self.is_whole = self.is_damaged = False
+        self.rest = b""
+        self._engine = isal_zlib.decompressobj(wbits=_GZIP_WINDOW)
+        self._kept: bytearray | None = bytearray()
+        self._unpacked_bytes = 0
+
+    def unpacked(self, packed: bytes) -> Iterator[bytes]:
+        """Yield what comes out of the next bytes."""
+        self._keep(packed)
+        while not self.is_whole:
             try:
-                text = engine.decompress(packed, BLOCK_BYTES)
+                text = self._engine.decompress(packed, _STEP_BYTES)
             except (igzip_lib.IsalError, ValueError, OSError):  # type: ignore[misc]
-                findings.add("file.damaged_gzip", at=unpacked_bytes)
+                self.is_damaged = True
+                yield from self._unpacked_before_damage()
                 return
-            unpacked_bytes += len(text)
-            if unpacked_bytes > RATIO_FREE_BYTES and unpacked_bytes > MAX_RATIO * packed_bytes:
-                findings.add("file.gzip_bomb", at=unpacked_bytes)
+            self._unpacked_bytes += len(text)
+            if text:
+                yield text
+            self.is_whole, self.rest = self._engine.eof, self._engine.unused_data
+            packed = self._engine.unconsumed_tail
+            if not packed and len(text) < _STEP_BYTES:
                 return
-            yield Block(text, block.read_bytes)
-            if engine.eof:
-                packed, is_open = engine.unused_data, False
-            else:
-                packed = engine.unconsumed_tail
-                if not packed and not text:
-                    break
-    if is_open and not engine.eof:
-        findings.add("file.cut_off_gzip", at=unpacked_bytes)
+
+    def _keep(self, packed: bytes) -> None:
+        if self._kept is not None:
+            self._kept += packed
+            if len(self._kept) > _KEPT_PACKED_BYTES:
+                self._kept = None
+
+    def _unpacked_before_damage(self) -> Iterator[bytes]:
+        """Unpack all again, slower, and yield what was not yielded yet, up to the very byte that is wrong."""
+        engine, known_bytes = zlib.decompressobj(_GZIP_WINDOW), self._unpacked_bytes
+        kept, at, is_sound = bytes(self._kept or b""), 0, True
+        while is_sound and at < len(kept):
+            piece, before = kept[at : at + _REPLAY_BYTES], engine.copy()
+            try:
+                text = engine.decompress(piece)
+            except zlib.error:
+                text, is_sound = _unpacked_by_byte(before, piece), False
+            if text[known_bytes:]:
+                yield text[known_bytes:]
+            known_bytes = max(known_bytes - len(text), 0)
+            at += len(piece)
+
+
+def _unpacked_by_byte(engine: zlib._Decompress, packed: bytes) -> bytes:
+    gathered = bytearray()
+    for at in range(len(packed)):
+        try:
+            gathered += engine.decompress(packed[at : at + 1])
+        except zlib.error:
+            break
+    return bytes(gathered)
