@@ -6,6 +6,7 @@ No JSON is ever held whole: a file of gigabytes passes through a buffer of a few
 from __future__ import annotations
 
 import gc
+import itertools
 import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from torchprof_magic.errors import IngestError, NotATraceError
-from torchprof_magic.ingest.salvage import salvage
-from torchprof_magic.ingest.schema import Event, ExactEvent, Head
+from torchprof_magic.ingest.repair import MORE_EVENTS, PERHAPS_MORE_EVENTS
+from torchprof_magic.ingest.salvage import Commas, Salvager, salvaged
+from torchprof_magic.ingest.schema import NO_RAW, Event, ExactEvent, Head
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,11 +31,21 @@ _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 MAX_AROUND_BYTES = 64 << 20
 _WINDOW_BYTES = 128 << 10
 _MAX_CUTS = 8
+_MAX_LIST_KEYS = 100
+_LONGEST_KEY_BYTES = 64
 
 _EVENTS = msgspec.json.Decoder(list[Event])
 _EXACT_EVENTS = msgspec.json.Decoder(list[ExactEvent])
-_BETWEEN = re.compile(rb"[\s,]*")
 _HEAD = msgspec.json.Decoder(Head)
+
+
+class _Tail(Head, gc=False):
+    """What stands behind the events; a second list of events is not read."""
+
+    events: msgspec.Raw = msgspec.field(name="traceEvents", default=NO_RAW)
+
+
+_TAIL = msgspec.json.Decoder(_Tail)
 
 
 class EventText:
@@ -53,6 +65,8 @@ class EventText:
         self._is_end = False
         self._kind: type[Event] = Event
         self._batch = b""
+        self._commas = Commas(findings)
+        self._salvager = Salvager(findings, self._commas)
 
     def __iter__(self) -> Iterator[list[Event]]:
         is_bare = self._enter_list()
@@ -60,6 +74,7 @@ class EventText:
             while (batch := self._next_batch()) is not None:
                 yield batch
         self._leave_list(is_bare=is_bare)
+        self._findings.add("chrome.odd_value", int(self.head.is_base_time_odd))
 
     def exactly(self) -> list[Event]:
         """Return the last batch again, and all that follow, as events whose times are text."""
@@ -114,23 +129,26 @@ class EventText:
         return False
 
     def _find_list(self) -> re.Match[bytes]:
+        """Return the key and the bracket of the list: the first that stand in the outermost object."""
+        first = None
+        for found in itertools.islice(self._list_keys(), _MAX_LIST_KEYS):
+            if _is_json(self._buffer[: found.start()] + b'"":0}'):
+                return found
+            first = first or found
+        if first is None:
+            raise self._no_list()
+        return first
+
+    def _list_keys(self) -> Iterator[re.Match[bytes]]:
+        """Yield what looks like the key of the list; reads on as far as facts may reach."""
         searched = 0
         while True:
-            first = None
             for found in _LIST_KEY.finditer(self._buffer, searched):
-                first = first or found
-                if _is_json(self._buffer[: found.start()] + b'"":0}'):
-                    return found
-            if first is not None and (self._is_end or len(self._buffer) > MAX_AROUND_BYTES):
-                self._findings.add("json.head", at=0)
-                return first
-            if first is None:
-                searched = max(len(self._buffer) - 64, 0)
+                yield found
+                searched = found.end()
+            searched = max(searched, len(self._buffer) - _LONGEST_KEY_BYTES)
             if len(self._buffer) > MAX_AROUND_BYTES or not self._fill():
-                if first is not None:
-                    self._findings.add("json.head", at=0)
-                    return first
-                raise self._no_list()
+                return
 
     def _no_list(self) -> IngestError:
         try:
@@ -141,15 +159,14 @@ class EventText:
             )
         if bytes(head.nodes):
             return NotATraceError("this is a PyTorch execution trace (nodes, no times), not a profiler trace")
-        return NotATraceError('this is JSON without "traceEvents", so it is no profiler trace')
+        return NotATraceError('this is JSON without a list "traceEvents", so it is no profiler trace')
 
     def _read_head(self, text: bytes) -> None:
         try:
             self.head = _HEAD.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            events, _ = salvage(text, self._findings, 0, kind=Head, is_last=True)
             self._findings.add("json.head", at=0)
-            self.head = events[0] if events else Head()
+            self.head = salvaged(text, Head, self._findings) or Head()
 
     # The events.
 
@@ -157,17 +174,32 @@ class EventText:
         while True:
             if not self._is_end:
                 self._fill()
-            if start := _BETWEEN.match(self._buffer).end():  # type: ignore[union-attr]
-                self._drop(start)
-            if self._is_end and not self._buffer:
-                return None
-            if self._buffer.startswith(b"]"):
-                return None
-            batch = self._last_batch() if self._is_end else self._inner_batch()
+            if not self._salvager.is_lost:
+                self._drop(self._commas.skip(self._buffer, 0))
+                if self._is_list_over():
+                    return None
+            size = len(self._buffer)
+            batch = self._batch_of_list()
             if batch:
                 return batch
-            if self._is_end and (not self._buffer or self._buffer.startswith(b"]")):
+            if self._is_end and len(self._buffer) == size:  # the end of the text cuts off what is left
                 return None
+
+    def _batch_of_list(self) -> list[Event]:
+        if self._salvager.is_lost:
+            return self._salvaged()
+        return self._last_batch() if self._is_end else self._inner_batch()
+
+    def _is_list_over(self) -> bool:
+        """Tell if the list ends here; a bracket behind which more events follow is passed over."""
+        while self._buffer.startswith(b"]") and not self._is_end and PERHAPS_MORE_EVENTS.match(self._buffer):
+            self._fill()
+        if MORE_EVENTS.match(self._buffer):
+            self._findings.add("json.structure", at=self._offset)
+            self._drop(1)
+            self._drop(self._commas.skip(self._buffer, 0))
+            return self._is_list_over()
+        return self._buffer.startswith(b"]") or (self._is_end and not self._buffer)
 
     def _inner_batch(self) -> list[Event]:
         """Return the events up to a boundary between two; what follows waits for the next block."""
@@ -180,9 +212,15 @@ class EventText:
                 return self._until_end_of_list(exc)
             except (UnicodeDecodeError, RecursionError):
                 break
-            self._drop(cut)
-            return events
+            return self._whole(events, cut)
         return self._salvaged()
+
+    def _whole(self, events: list[Event], end: int) -> list[Event]:
+        """Return events that were read as they stand, up to ``end``."""
+        if events:
+            self._commas.begin_entry()
+        self._drop(end)
+        return events
 
     def _boundaries(self) -> Iterator[int]:
         """Yield where the last events may end, the last one first."""
@@ -206,8 +244,7 @@ class EventText:
             events = self._decoded(self._listed(end))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return self._salvaged()
-        self._drop(end)
-        return events
+        return self._whole(events, end)
 
     def _last_batch(self) -> list[Event]:
         """Return the rest of the events; the buffer then begins with the end of their list, or is empty."""
@@ -219,22 +256,20 @@ class EventText:
                 events = self._decoded(self._listed(end))
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 return self._salvaged()
-            self._drop(end)
-            return events
+            return self._whole(events, end)
         try:
             events = self._decoded(b"[" + self._buffer)
         except msgspec.DecodeError as exc:
             return self._until_end_of_list(exc)
         except (UnicodeDecodeError, RecursionError):
             return self._salvaged()
-        self._buffer = b""
-        return events
+        return self._whole(events, len(self._buffer))
 
     def _salvaged(self) -> list[Event]:
         self._batch = b"[]"
-        events, used = salvage(self._buffer, self._findings, self._offset, kind=ExactEvent, is_last=self._is_end)
+        events, used = self._salvager.events(self._buffer, self._offset, is_last=self._is_end)
         self._drop(used)
-        return list(events)
+        return events
 
     # After the events.
 
@@ -242,23 +277,28 @@ class EventText:
         """Read the facts after the events."""
         while not self._is_end and len(self._buffer) <= MAX_AROUND_BYTES:
             self._fill()
-        rest = self._buffer.removeprefix(b"]").strip()
-        if is_bare:
-            # The format allows a bare list to lack its end.
-            if rest:
-                self._findings.add("json.head", at=self._offset)
-            return
-        if not self._buffer.startswith(b"]"):
-            self._findings.add("json.cut_off", at=self._offset + len(self._buffer))
-            return
+        has_end = self._buffer.startswith(b"]")
+        rest = self._buffer[has_end:].strip()
+        if has_end:
+            self._commas.end_list()
+        if not has_end and (rest or not is_bare):  # the format allows a bare list to lack its end
+            self._findings.add("json.cut_off", at=self._offset)
+        elif is_bare:
+            self._findings.add("json.head", int(bool(rest)), at=self._offset)
+        else:
+            self._read_tail(rest)
+
+    def _read_tail(self, text: bytes) -> None:
         try:
-            tail = _HEAD.decode(b'{"":0' + rest)
+            tail = _TAIL.decode(b'{"":0' + text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
             is_cut = "truncated" in str(exc)
             self._findings.add("json.cut_off" if is_cut else "json.head", at=self._offset)
             return
-        for name in tail.__struct_fields__:
-            if getattr(tail, name) != getattr(Head(), name):
+        if bytes(tail.events) not in (b"", b"null", b"[]"):
+            self._findings.add("json.second_list", at=self._offset)
+        for name in Head.__struct_fields__:
+            if bytes(getattr(tail, name)):
                 setattr(self.head, name, getattr(tail, name))
 
 

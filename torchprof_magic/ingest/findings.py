@@ -51,6 +51,11 @@ KINDS: dict[str, _Kind] = {
     "json.head": _Kind(
         "warning", "The part of the file around the events is damaged; facts in it may miss.", _EXPORT_AGAIN
     ),
+    "json.second_list": _Kind(
+        "data_loss",
+        "A second list of events stands behind the first; it was not read.",
+        "Write each list to a file of its own.",
+    ),
     "chrome.not_an_event": _Kind("warning", "Entries of the event list are no events; they were left out.", _NOTHING),
     "chrome.odd_value": _Kind(
         "warning", "Values have a type that no trace should hold; they were read as absent.", _NOTHING
@@ -75,6 +80,7 @@ KINDS: dict[str, _Kind] = {
     "chrome.partial_overlap": _Kind(
         "info", "Events partly overlap another on the same thread; they are shown beside it, not inside it.", _NOTHING
     ),
+    "memory.no_size": _Kind("data_loss", "Allocations without a readable size were left out.", _NOTHING),
     "chrome.no_launch": _Kind(
         "info",
         "Device events have no launch in the file (queued before the recording); they belong to no op.",

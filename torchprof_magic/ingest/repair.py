@@ -22,18 +22,27 @@ _BACKSLASHES = re.compile(rb"\\+$")
 _AFTER_KEY = re.compile(rb"\s*:")
 _AFTER_MEMBER = re.compile(rb'\s*(?:,?\s*\}|,\s*"[^"\\]{0,200}"\s*:|,?\s*$)')
 _AFTER_ITEM = re.compile(rb"\s*(?:[,\]]|$)")
+# No good JSON goes on like this behind a quote that is escaped.
+_NEXT_KEY = re.compile(rb'\s*,\s*"[^"\\]{0,200}"\s*:')
+_EVENT = re.compile(rb'\{\s*"ph"\s*:')
+_IN_OTHER_EVENT = re.compile(rb'\{\s*"ph"\s*:|\}\s*,\s*\{\s*"(?:cat|name|pid|tid|ts|dur|id|args)"\s*:')
+# A bracket behind which another object follows cannot have ended the list of events.
+MORE_EVENTS = re.compile(rb"\][\s\]}]{0,64},\s{0,64}\{")
+PERHAPS_MORE_EVENTS = re.compile(rb"\][\s\]}]{0,64}(?:,\s{0,64})?$")
 
 
 class Repairer:
     """Reads one value of ``text`` that begins at ``at`` and writes it as strict JSON.
 
-    After ``value()``, ``at`` is where the value ends, ``is_cut`` tells that the text ended within it, and ``counts``
-    holds what was repaired, by code. Texts end at the first quote behind which JSON can go on.
+    After ``value()``, ``at`` is where the value ends, ``is_cut`` tells that the text ended within it, ``is_broken``
+    that it cannot be told from the events behind it, and ``counts`` holds what was repaired, by code. Texts end at the
+    first quote behind which JSON can go on.
     """
 
     def __init__(self, text: bytes, at: int, limit: int) -> None:
         self.at = at
         self.is_cut = False
+        self.is_broken = False
         self.counts: Counter[str] = Counter()
         self._text = text
         self._limit = limit
@@ -42,6 +51,7 @@ class Repairer:
         self._muted_from: int | None = None
         self._expect = self._value
         self._is_done = False
+        self._comma_at = at
 
     def value(self) -> bytes:
         """Return the value as strict JSON."""
@@ -56,7 +66,9 @@ class Repairer:
     # What may come next: one method a state of the grammar, given the next character.
 
     def _value(self, char: bytes) -> None:
-        if char in (b"{", b"["):
+        if char == b"{" and self._open and _EVENT.match(self._text, self.at, self._limit):
+            self._close_before_event()
+        elif char in (b"{", b"["):
             self._push(char)
         elif char == b'"':
             self._write(self._string(_AFTER_MEMBER if self._inner() == b"{" else _AFTER_ITEM))
@@ -70,6 +82,9 @@ class Repairer:
             self._after_value()
             if self._is_done:
                 self.at += 1
+        elif char == b":":
+            self.counts["json.structure"] += 1
+            self.at += 1
         else:
             self._write(self._plain())
             self._after_value()
@@ -85,7 +100,7 @@ class Repairer:
             self.counts["json.comma"] += 1
             self.at += 1
         elif char in (b"{", b"]"):
-            self._close_all()
+            self._close_all() if char == b"{" else self._bracket()
         else:
             self.counts["json.structure"] += 1
             found = _WORD.match(self._text, self.at, self._limit)
@@ -111,7 +126,7 @@ class Repairer:
             self.counts["json.structure"] += 1
             self._pop(consume=False)
         elif inner == b"{" and char in (b"{", b"]"):
-            self._close_until_list() if char == b"]" else self._close_all()
+            self._close_all() if char == b"{" else self._bracket()
         elif char == b":":
             self.counts["json.structure"] += 1
             self.at += 1
@@ -129,6 +144,7 @@ class Repairer:
 
     def _next(self, consumed: bytes) -> None:
         self._write(b",")
+        self._comma_at = self.at
         self.at += len(consumed)
         self._expect = self._key if self._inner() == b"{" else self._value
 
@@ -154,25 +170,40 @@ class Repairer:
         self._expect = self._comma
         self._is_done = not self._open
 
-    def _drop_comma(self) -> None:
-        if self._out and self._out[-1] == b",":
+    def _drop_comma(self) -> bool:
+        is_comma = bool(self._out) and self._out[-1] == b","
+        if is_comma:
             self._out.pop()
             self.counts["json.comma"] += 1
+        return is_comma
 
     def _close_all(self) -> None:
         """End the value before a character that cannot belong to it: the next one of a list, or the list's end."""
         self.counts["json.structure"] += 1
-        self._drop_comma()
+        if self._drop_comma():  # it stands between this value and the next
+            self.counts["json.comma"] -= 1
+            self.at = self._comma_at
         while self._open:
             self._pop(consume=False)
 
-    def _close_until_list(self) -> None:
-        if b"[" not in self._open:
+    def _close_before_event(self) -> None:
+        """End the value where an event begins, as no event stands in another."""
+        if self._out[-1] == b":":
+            self._write(b"null")
+        self._close_all()
+
+    def _bracket(self) -> None:
+        """Place a ``]`` that is due nowhere: it ends a list further out, or the list of events, or is one too many."""
+        if b"[" in self._open:
+            self.counts["json.structure"] += 1
+            self._drop_comma()
+            while self._inner() != b"[":
+                self._pop(consume=False)
+        elif MORE_EVENTS.match(self._text, self.at, self._limit):
+            self.counts["json.structure"] += 1
+            self.at += 1
+        else:
             self._close_all()
-            return
-        self.counts["json.structure"] += 1
-        while self._inner() != b"[":
-            self._pop(consume=False)
 
     # Scalars.
 
@@ -199,6 +230,9 @@ class Repairer:
         if end < 0:
             self.is_cut, self._is_done, self.at = True, True, self._limit
             return b'""'
+        if _IN_OTHER_EVENT.search(self._text, start, end):
+            self.is_broken, self._is_done = True, True
+            return b'""'
         self.at = end + 1
         return b'"' + self._escaped(self._text[start:end]) + b'"'
 
@@ -208,10 +242,15 @@ class Repairer:
             can_end = after.match(self._text, end + 1, self._limit) is not None
             run = _BACKSLASHES.search(self._text[max(start, end - 64) : end])
             is_escaped = run is not None and len(run[0]) % 2 == 1
-            if can_end and (not is_escaped or _has_bad_escape(self._text[start : end - 1])):
+            if can_end and (not is_escaped or self._is_end_for_sure(start, end)):
                 return end
             at = end + 1
         return -1
+
+    def _is_end_for_sure(self, start: int, end: int) -> bool:
+        """Tell if the quote ends the text although a backslash precedes it, as a folder of Windows ends in one."""
+        is_before_key = _NEXT_KEY.match(self._text, end + 1, self._limit) is not None
+        return is_before_key or _has_bad_escape(self._text[start : end - 1])
 
     def _escaped(self, raw: bytes) -> bytes:
         if b'"' in raw:
@@ -220,7 +259,9 @@ class Repairer:
             if _has_bad_escape(raw):
                 self.counts["json.bad_escape"] += 1
                 raw = _literal(raw)
-            raw = _SURROGATE.sub(lambda found: rb"\ufffd" if found[1] else found[0], raw)
+            whole = _SURROGATE.sub(lambda found: rb"\ufffd" if found[1] else found[0], raw)
+            self.counts["json.bad_utf8"] += whole != raw
+            raw = whole
         raw, controls = _CONTROL.subn(lambda found: b"\\u%04x" % found[0][0], raw)
         self.counts["json.control_character"] += controls
         try:

@@ -9,122 +9,183 @@ import msgspec
 from msgspec import Raw
 
 from torchprof_magic.ingest.repair import Repairer
-from torchprof_magic.ingest.schema import Args, Event
+from torchprof_magic.ingest.schema import Args, Event, ExactEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from torchprof_magic.ingest.findings import Findings
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 MAX_EVENT_BYTES = 8 << 20
-_BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{)")
-_EVENT_START = re.compile(rb'\{\s*"(?:ph|cat|name|pid|tid|ts|dur|id|args)"\s*:')
+# Where a damaged text ends is told by what follows it; a repaired event is believed when that much is there.
+LOOKAHEAD_BYTES = 512
+_NEXT_EVENT = re.compile(rb'(?:[},]\s*)(?=\{\s*"(?:ph|cat|name|pid|tid|ts|dur|id|args)"\s*:)|(?=\{\s*"ph"\s*:)')
 _BETWEEN = re.compile(rb"[\s,]*")
-_MAX_JOINED = 64
+_TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 
+_ANYTHING = msgspec.json.Decoder(Raw)
 _FIELDS = msgspec.json.Decoder(dict[str, Raw])
+_EVENT = msgspec.json.Decoder(ExactEvent)
 _LIST_END = rb"]"
 
 
-def salvage(text: bytes, findings: Findings, offset: int, *, kind: type[T], is_last: bool) -> tuple[list[T], int]:
-    """Return the objects in ``text`` (``{...}, {...}`` of a list) and how many of its bytes are used up.
+class Commas:
+    """Counts the commas between the entries of a list: one is due between two, none before the first."""
 
-    The rest is for the next call, with more text behind it: an object that is not whole, or the ``]`` that ends the
-    list and what follows. ``offset`` is that of the text within the file, for messages.
-    """
-    decoder = msgspec.json.Decoder(kind)
-    found: list[T] = []
-    at = 0
-    while True:
-        at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]
-        if at >= len(text) or text.startswith(_LIST_END, at):
-            return found, at
-        if not is_last and len(text) - at < MAX_EVENT_BYTES and _BOUNDARY.search(text, at) is None:
-            return found, at  # perhaps not whole yet
-        if not text.startswith(b"{", at):
-            at = _skip_other(text, at, findings, offset)
-            continue
-        event, end = _one(text, at, decoder, findings, offset, is_last=is_last)
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._due: int | None = 0  # None behind a lost piece, of which the commas may have been a part
+        self._found = 0
+
+    def skip(self, text: bytes, at: int) -> int:
+        """Return where the next entry begins, or the end of the text."""
+        end = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]
+        self._found += text.count(b",", at, end)
+        return end
+
+    def begin_entry(self) -> None:
+        """Compare the commas found with those due."""
+        if self._due is not None:
+            self._findings.add("json.comma", abs(self._found - self._due))
+        self._due, self._found = 1, 0
+
+    def end_list(self) -> None:
+        """Count what stands before the bracket that ends the list."""
+        self._findings.add("json.comma", self._found if self._due is not None else 0)
+
+    def lose_entry(self) -> None:
+        """Expect nothing behind a lost piece."""
+        self._due, self._found = None, 0
+
+
+class Salvager:
+    """Reads the entries of a damaged list one by one, over several calls with more and more text."""
+
+    def __init__(self, findings: Findings, commas: Commas) -> None:
+        self.is_lost = False  # an entry could not be read; the next one that begins is waited for
+        self._findings = findings
+        self._commas = commas
+
+    def events(self, text: bytes, offset: int, *, is_last: bool) -> tuple[list[Event], int]:
+        """Return the events in ``text`` (``{...}, {...}`` of a list) and how many of its bytes are used up.
+
+        The rest is for the next call, with more text behind it: an event that is not whole, or the ``]`` that ends
+        the list and what follows. When ``is_last``, no more text comes, and an event that is not whole is cut off.
+        ``offset`` is that of the text within the file, for messages.
+        """
+        found: list[Event] = []
+        at = 0
+        while True:
+            if self.is_lost:
+                at = self._next_event(text, at, is_last=is_last)
+            at = self._commas.skip(text, at)
+            if self.is_lost or at >= len(text) or text.startswith(_LIST_END, at):
+                return found, at
+            event, end = self._entry(text, at, offset, is_last=is_last)
+            if end is None:
+                return found, at
+            if event is not None:
+                found.append(event)
+            at = end
+
+    def _entry(self, text: bytes, at: int, offset: int, *, is_last: bool) -> tuple[Event | None, int | None]:
+        """Return the event at ``at`` (``None`` when it is none) and where it ends (``None``: not in this text)."""
+        end = _end_of_json(text, at, is_last=is_last)
         if end is None:
-            return found, at
-        if event is not None:
-            found.append(event)
-        at = end
+            return self._repaired(text, at, offset, is_last=is_last)
+        if not text.startswith(b"{", at):
+            self._pass_other(offset + at)
+            return None, end
+        read = _typed(text[at:end], _EVENT)
+        if read is None:
+            return self._repaired(text, at, offset, is_last=is_last)
+        self._commas.begin_entry()
+        self._findings.add("chrome.odd_value", read[1], at=offset + at)
+        return read[0], end
+
+    def _repaired(self, text: bytes, at: int, offset: int, *, is_last: bool) -> tuple[Event | None, int | None]:
+        repairer = Repairer(text, at, min(len(text), at + MAX_EVENT_BYTES))
+        clean, end = repairer.value(), repairer.at
+        is_final = is_last or len(text) - at >= MAX_EVENT_BYTES
+        if repairer.is_broken or (repairer.is_cut and is_final):
+            return None, self._lost(text, at, offset, is_cut=is_last and not repairer.is_broken)
+        if not is_final and (repairer.is_cut or len(text) - end < LOOKAHEAD_BYTES):
+            return None, None
+        if not text.startswith(b"{", at):
+            self._pass_other(offset + at)
+            return None, max(end, at + 1)
+        self._commas.begin_entry()
+        return _counted(clean, _EVENT, repairer, self._findings, offset + at), end
+
+    def _pass_other(self, at: int) -> None:
+        """Count an entry that is no event; there is no saying which commas belong to it."""
+        self._findings.add("chrome.not_an_event", at=at)
+        self._commas.lose_entry()
+
+    def _lost(self, text: bytes, at: int, offset: int, *, is_cut: bool) -> int | None:
+        """Give up the entry at ``at``. One that the end of the text cuts off is left for whoever looks at the end."""
+        if is_cut and _NEXT_EVENT.search(text, at + 1) is None:
+            return None
+        self._findings.add("json.lost", at=offset + at)
+        self._commas.lose_entry()
+        self.is_lost = True
+        return at + 1
+
+    def _next_event(self, text: bytes, at: int, *, is_last: bool) -> int:
+        """Return where the next event begins behind a lost one; until it is found, all text but its end is used up."""
+        found = _NEXT_EVENT.search(text, at)
+        if found is not None:
+            self.is_lost = False
+            return found.end()
+        return len(text) if is_last else max(len(text) - LOOKAHEAD_BYTES, at)
 
 
-def _one(
-    text: bytes, at: int, decoder: msgspec.json.Decoder[T], findings: Findings, offset: int, *, is_last: bool
-) -> tuple[T | None, int | None]:
-    """Return the object at ``at`` (``None`` when it is lost) and where it ends (``None``: not within the text)."""
-    for end in _ends(text, at):
-        try:
-            return decoder.decode(text[at:end]), end
-        except msgspec.ValidationError:
-            return _with_valid_fields(text[at:end], decoder, findings, offset + at), end
-        except (UnicodeDecodeError, RecursionError):
-            break
-        except msgspec.DecodeError as exc:
-            if "truncated" not in str(exc):
-                break
-    return _repaired(text, at, decoder, findings, offset, is_last=is_last)
+def salvaged(text: bytes, kind: type[T], findings: Findings) -> T | None:
+    """Return what can be read of one damaged object that stands alone."""
+    repairer = Repairer(text, 0, len(text))
+    clean = repairer.value()
+    if repairer.is_cut or repairer.is_broken:
+        return None
+    return _counted(clean, msgspec.json.Decoder(kind), repairer, findings, 0)
 
 
-def _repaired(
-    text: bytes, at: int, decoder: msgspec.json.Decoder[T], findings: Findings, offset: int, *, is_last: bool
-) -> tuple[T | None, int | None]:
-    repairer = Repairer(text, at, min(len(text), at + MAX_EVENT_BYTES))
-    clean, end = repairer.value(), repairer.at
-    if repairer.is_cut and not is_last and len(text) - at < MAX_EVENT_BYTES:
-        return None, None
+def _counted(
+    clean: bytes, decoder: msgspec.json.Decoder[T], repairer: Repairer, findings: Findings, at: int
+) -> T | None:
+    """Return the object that was repaired, and count all that was done to it."""
     for code, count in repairer.counts.items():
-        findings.add(code, count, at=offset + at)
-    if repairer.is_cut:
-        if end < len(text) or not is_last:  # else the text itself is cut off, which is counted once, at its end
-            findings.add("json.lost", at=offset + at)
-        return None, _resume(text, at + 1, end)
-    event = _with_valid_fields(clean, decoder, findings, offset + at)
-    return event, end if event is not None else _resume(text, at + 1, end)
+        findings.add(code, count, at=at)
+    read = _typed(clean, decoder)
+    findings.add("json.lost" if read is None else "chrome.odd_value", 1 if read is None else read[1], at=at)
+    return None if read is None else read[0]
 
 
-def _ends(text: bytes, at: int) -> Iterator[int]:
-    """Yield where the object that begins at ``at`` may end: each ``}`` before a ``, {``."""
-    for joined, found in enumerate(_BOUNDARY.finditer(text, at)):
-        if joined == _MAX_JOINED:
-            return
-        yield found.start() + 1
-
-
-def _resume(text: bytes, at: int, limit: int) -> int:
-    """Return where the next event begins behind a lost one."""
-    found = _EVENT_START.search(text, at)
-    return found.start() if found else max(limit, at)
-
-
-def _skip_other(text: bytes, at: int, findings: Findings, offset: int) -> int:
-    """Pass an entry of the list that is no object; count it."""
-    findings.add("chrome.not_an_event", at=offset + at)
-    repairer = Repairer(text, at, min(len(text), at + MAX_EVENT_BYTES))
-    repairer.value()
-    return max(repairer.at, at + 1)
-
-
-def _with_valid_fields(piece: bytes, decoder: msgspec.json.Decoder[T], findings: Findings, at: int) -> T | None:
-    """Decode an object of which some values may have other types than they should; those are left out and counted."""
+def _end_of_json(text: bytes, at: int, *, is_last: bool) -> int | None:
+    """Return where the value at ``at`` ends, ``None`` when it is no JSON or not whole."""
     try:
-        return decoder.decode(piece)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        _ANYTHING.decode(memoryview(text)[at:])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        found = _TRAILING.search(str(exc))
+        return at + int(found[1]) - 1 if found else None
+    return len(text) if is_last or text.startswith(b"{", at) else None
+
+
+def _typed(piece: bytes, decoder: msgspec.json.Decoder[T]) -> tuple[T, int] | None:
+    """Return an object, without the values that have other types than they should, and how many those are.
+
+    ``None`` when there is no telling: it is not JSON, or its bytes are no UTF-8.
+    """
+    try:
+        return decoder.decode(piece), 0
+    except UnicodeDecodeError:
+        return None
+    except (msgspec.DecodeError, RecursionError):
         pass
     try:
-        fields = _FIELDS.decode(piece)
+        kept, odd = _valid_fields(_FIELDS.decode(piece), decoder.type)
+        return decoder.decode(msgspec.json.encode(kept)), odd
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        findings.add("json.lost", at=at)
         return None
-    kept, odd = _valid_fields(fields, decoder.type)
-    findings.add("chrome.odd_value", odd, at=at)
-    event: T = decoder.decode(msgspec.json.encode(kept))
-    return event
 
 
 def _valid_fields(fields: dict[str, Raw], kind: type[msgspec.Struct]) -> tuple[dict[str, object], int]:
@@ -142,7 +203,7 @@ def _valid_fields(fields: dict[str, Raw], kind: type[msgspec.Struct]) -> tuple[d
                 odd += odd_args
             else:
                 odd += 1
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except (msgspec.DecodeError, RecursionError):
             odd += 1
         else:
             kept[name] = value

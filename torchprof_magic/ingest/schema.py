@@ -86,12 +86,20 @@ class Head(Struct, gc=False):
     @property
     def base_time_ns(self) -> int:
         """What to add to every time of the file, in ns since 1970; 0 when absent or unreadable."""
+        return self._base_time() or 0
+
+    @property
+    def is_base_time_odd(self) -> bool:
+        """True when there is a base time that cannot be one."""
+        return bytes(self.base_time) not in (b"", b"null") and self._base_time() is None
+
+    def _base_time(self) -> int | None:
         text = bytes(self.base_time).strip(b'"')
         try:
-            base = int(text) if text.lstrip(b"-").isdigit() else int(float(text or b"0"))
+            base = int(text) if text.lstrip(b"-").isdigit() else int(float(text))
         except (ValueError, OverflowError):
-            return 0
-        return base if abs(base) < MAX_TIME_NS else 0
+            return None
+        return base if abs(base) < MAX_TIME_NS else None
 
     def side_table(self, name: str, kind: type[T]) -> T | None:
         """Return ``devices`` or ``distributed`` decoded, ``None`` when absent or of another shape."""
