@@ -10,7 +10,7 @@ import polars as pl
 from torchprof_magic.ingest import links
 from torchprof_magic.ingest.batches import EventText
 from torchprof_magic.ingest.blocks import read_blocks, size_of
-from torchprof_magic.ingest.clean import believable, close_bounds, with_backslashes
+from torchprof_magic.ingest.clean import cleaned
 from torchprof_magic.ingest.columns import InexactError
 from torchprof_magic.ingest.findings import Findings
 from torchprof_magic.ingest.lanes import assign_lanes
@@ -74,12 +74,12 @@ def _read_part(source: Source, findings: Findings, report: Callable[[int], None]
             builder.add(events)
         except InexactError:
             builder.add(text.exactly())
-    return _Part(builder.finish(), text.head)
+    return _Part(cleaned(builder.finish(), findings), text.head)
 
 
 def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Findings) -> Trace:
-    spans, places = _joined_spans(parts, cycles, findings)
-    memory = _joined("memory", parts, cycles).drop_nulls(["time_ns", "delta_bytes"])
+    spans, places = _joined_spans(parts, cycles)
+    memory = _joined("memory", parts, cycles)
     start_ns = _earliest(spans, memory)
     memory = memory.with_columns(pl.col("time_ns") - start_ns)
     places, lanes = assign_lanes(spans, places, pl.concat([part.columns.thread_names for part in parts]))
@@ -110,21 +110,15 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
     )
 
 
-def _joined_spans(parts: list[_Part], cycles: list[int], findings: Findings) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the believable spans of all files on one clock, and the places that they lie at."""
+def _joined_spans(parts: list[_Part], cycles: list[int]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the spans of all files on one clock, and the places that they lie at."""
     spans, places, known = [], [], 0
     for (columns, head), cycle in zip(parts, cycles, strict=True):
-        one = columns.spans
-        if columns.bounds.height:
-            thread = columns.places.select(pl.struct("pid", "tid").alias("thread")).with_row_index("place")
-            thread = thread.with_columns(pl.col("place").cast(pl.Int32), pl.col("thread").rank("dense"))
-            bounds = columns.bounds.join(thread, on="place", maintain_order="left")
-            last_ns = one.select((pl.col("start_ns") + pl.col("dur_ns").fill_null(0)).max()).item() or 0
-            one = pl.concat([one, close_bounds(bounds, last_ns, findings).select(one.columns)])
-        one = believable(with_backslashes(one, findings), findings)
         base = pl.lit(head.base_time_ns, pl.Int64)
         spans.append(
-            one.with_columns(pl.col("start_ns") + base, pl.col("place") + known, pl.lit(cycle, pl.Int32).alias("cycle"))
+            columns.spans.with_columns(
+                pl.col("start_ns") + base, pl.col("place") + known, pl.lit(cycle, pl.Int32).alias("cycle")
+            )
         )
         places.append(columns.places)
         known += columns.places.height

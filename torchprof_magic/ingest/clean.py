@@ -10,20 +10,53 @@ from torchprof_magic.ingest.schema import MAX_TIME_NS
 
 if TYPE_CHECKING:
     from torchprof_magic.ingest.findings import Findings
+    from torchprof_magic.ingest.spans import Columns
 
 # No profile lasts a month: what claims to comes from a broken clock, and one such event would ruin every scale.
 LONGEST_NS = 30 * 24 * 3600 * 10**9
+_CAN_LAST = pl.col("dur_ns").is_between(0, LONGEST_NS)
 _ESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _CONTROL = r"[\x08\x0c\n\r\t]"
 
 
-def close_bounds(bounds: pl.DataFrame, last_ns: int, findings: Findings) -> pl.DataFrame:
+def cleaned(columns: Columns, findings: Findings) -> Columns:
+    """Return the columns of one file without what cannot be believed, its B and E events paired into spans."""
+    middle_ns = _middle_ns(columns)
+    spans = _believable(columns.spans, "start_ns", middle_ns, findings)
+    bounds = _believable(columns.bounds, "start_ns", middle_ns, findings)
+    memory = _believable(columns.memory, "time_ns", middle_ns, findings)
+    if bounds.height:
+        spans = pl.concat([spans, _closed(bounds, columns.places, _last_ns(spans), findings).select(spans.columns)])
+    return columns._replace(
+        spans=_with_backslashes(_with_durations(spans, findings), findings),
+        bounds=bounds.clear(),
+        memory=_kept(memory, pl.col("delta_bytes").is_not_null(), "memory.no_size", findings),
+    )
+
+
+def _middle_ns(columns: Columns) -> int | None:
+    """Return a time near which the others should lie: of the events if there are any, else of the allocations."""
+    starts = pl.concat([columns.spans["start_ns"], columns.bounds["start_ns"]])
+    times = columns.memory["time_ns"] if starts.null_count() == len(starts) else starts
+    middle = times.filter(times.is_between(-MAX_TIME_NS, MAX_TIME_NS)).median()
+    return int(middle) if isinstance(middle, float) else None
+
+
+def _last_ns(spans: pl.DataFrame) -> int:
+    """Return the last moment of the events, as far as their durations can be believed."""
+    dur = pl.when(_CAN_LAST).then("dur_ns").otherwise(0)
+    return spans.select((pl.col("start_ns") + dur).max()).item() or 0
+
+
+def _closed(bounds: pl.DataFrame, places: pl.DataFrame, last_ns: int, findings: Findings) -> pl.DataFrame:
     """Return the B and E events paired into spans: each E ends the last open B of its thread.
 
     What stays open ends at ``last_ns``, the last moment of the file; an E without a B is left out.
     """
+    threads = places.select(pl.struct("pid", "tid").rank("dense").alias("thread")).with_row_index("place")
+    threads = threads.with_columns(pl.col("place").cast(pl.Int32))
+    ordered = bounds.join(threads, on="place", how="left").sort("start_ns", "position")
     open_rows: dict[tuple[object, object], list[int]] = {}
-    ordered = bounds.drop_nulls("start_ns").sort("start_ns", maintain_order=True)
     ends: dict[int, int] = {}
     strays = 0
     rows = ordered.select("ph", "thread", "start_ns").iter_rows()
@@ -42,10 +75,10 @@ def close_bounds(bounds: pl.DataFrame, last_ns: int, findings: Findings) -> pl.D
     last_ns = max(last_ns, ordered["start_ns"].max() or 0)  # type: ignore[assignment]
     end_ns = pl.Series("end_ns", [ends.get(row, last_ns) for row in range(ordered.height)], dtype=pl.Int64)
     spans = ordered.with_columns(end_ns).filter(begun)
-    return spans.with_columns((pl.col("end_ns") - pl.col("start_ns")).alias("dur_ns")).drop("ph", "thread", "end_ns")
+    return spans.with_columns((pl.col("end_ns") - pl.col("start_ns")).alias("dur_ns"))
 
 
-def with_backslashes(spans: pl.DataFrame, findings: Findings) -> pl.DataFrame:
+def _with_backslashes(spans: pl.DataFrame, findings: Findings) -> pl.DataFrame:
     r"""Return the spans with ``torch\nn`` for what unescaped backslashes made of it: a name with a line feed.
 
     Only in files of which other names prove that their writer escaped nothing.
@@ -63,15 +96,19 @@ def with_backslashes(spans: pl.DataFrame, findings: Findings) -> pl.DataFrame:
     return spans.with_columns(pl.col("name").replace(broken, text.cast(broken.dtype)))
 
 
-def believable(spans: pl.DataFrame, findings: Findings) -> pl.DataFrame:
-    """Return the events whose time is known and near that of the others, with durations that can be."""
-    start, dur = pl.col("start_ns"), pl.col("dur_ns")
-    is_timed = start.is_not_null() & (start.abs() < MAX_TIME_NS)
-    timed = _kept(spans, is_timed, "chrome.no_time", findings)
-    middle = timed["start_ns"].median()
-    if isinstance(middle, float):
-        timed = _kept(timed, (start - int(middle)).abs() <= LONGEST_NS, "chrome.stray_time", findings)
-    counts = timed.select(
+def _believable(frame: pl.DataFrame, column: str, middle_ns: int | None, findings: Findings) -> pl.DataFrame:
+    """Return the rows whose time is known and near that of the others."""
+    time = pl.col(column)
+    timed = _kept(frame, time.is_between(-MAX_TIME_NS, MAX_TIME_NS).fill_null(value=False), "chrome.no_time", findings)
+    if middle_ns is None:
+        return timed
+    return _kept(timed, (time - middle_ns).abs() <= LONGEST_NS, "chrome.stray_time", findings)
+
+
+def _with_durations(spans: pl.DataFrame, findings: Findings) -> pl.DataFrame:
+    """Return the events with durations that can be."""
+    dur = pl.col("dur_ns")
+    counts = spans.select(
         dur.is_null().sum().alias("chrome.no_duration"),
         (dur < 0).sum().alias("chrome.negative_duration"),
         (dur > LONGEST_NS).sum().alias("chrome.absurd_duration"),
@@ -79,8 +116,8 @@ def believable(spans: pl.DataFrame, findings: Findings) -> pl.DataFrame:
     for code, count in counts.items():
         findings.add(code, count)
     if not any(counts.values()):
-        return timed
-    return timed.with_columns(pl.when((dur >= 0) & (dur <= LONGEST_NS)).then(dur).otherwise(0).alias("dur_ns"))
+        return spans
+    return spans.with_columns(pl.when(_CAN_LAST).then(dur).otherwise(0).alias("dur_ns"))
 
 
 def _kept(frame: pl.DataFrame, is_good: pl.Expr, code: str, findings: Findings) -> pl.DataFrame:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _ENCODER = msgspec.json.Encoder()
 _MICROS = pl.Decimal(38, 3)
 EXACT_MICROS = 2.0**43
+LAST_MICROS = 2**63 // 1000 - 1  # int64 holds no later moment in ns
 
 
 def fragments(values: Sequence[Raw]) -> pl.Series:
@@ -49,7 +50,8 @@ def exact_ns(micros: Sequence[object]) -> pl.Series:
         return whole.cast(pl.Int64) * 1000 + ((floats - whole) * 1000).round().cast(pl.Int64)
     if any(isinstance(value, float) for value in micros):
         raise InexactError
-    return pl.Series(micros, dtype=pl.Int64, strict=False) * 1000
+    whole = pl.Series(micros, dtype=pl.Int64, strict=False)
+    return whole.set(~whole.is_between(-LAST_MICROS, LAST_MICROS), None) * 1000
 
 
 def _ns_of_text(text: pl.Series) -> pl.Series:

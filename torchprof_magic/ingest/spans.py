@@ -17,13 +17,6 @@ if TYPE_CHECKING:
 
 # c10::DeviceType, as written in "Device Type".
 _DEVICE_TYPES = {0: "cpu", 1: "cuda", 6: "hip", 12: "xpu", 13: "mps", 15: "hpu", 19: "mtia", 20: "privateuse1"}
-_PLACE_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
-    "category": CATEGORY,
-    "pid": pl.String,
-    "tid": pl.String,
-    "device": pl.Int32,
-    "stream": pl.Int32,
-}
 # The arrows that are followed from end to end; launches are found by correlation, which is more reliable.
 FOLLOWED_ARROW = "fwdbwd"
 _SPAN_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
@@ -94,6 +87,8 @@ class ColumnBuilder:
     def __init__(self) -> None:
         self._places: dict[tuple[object, ...], int] = {}
         self._frames: dict[str, list[pl.DataFrame]] = defaultdict(list)
+        self._batch: list[Event] = []
+        self._event_count = 0  # of the batches before
 
     def add(self, events: list[Event]) -> None:
         """Add the columns of one batch, or none of them when it raises ``InexactError``."""
@@ -103,6 +98,7 @@ class ColumnBuilder:
         groups: dict[str, list[Event]] = defaultdict(list)
         for cat, group in by_cat.items():
             groups[category_of(cat)] += group
+        self._batch = events
         added = [
             columns
             for category, group in groups.items()
@@ -111,13 +107,15 @@ class ColumnBuilder:
         ]
         for name, frame in added:
             self._frames[name].append(frame)
+        self._event_count += len(events)
 
     def _columns_of(self, phase: str, category: str, events: list[Event]) -> Iterator[tuple[str, pl.DataFrame]]:
         group = [event for event in events if event.ph == phase]
         if phase == "X" and category != OWN_SPAN:
             yield "spans", self._span_columns(group, category)
         elif phase in ("B", "E"):
-            yield "bounds", self._span_columns(group, category).with_columns(pl.lit(phase).alias("ph"))
+            columns = self._span_columns(group, category)
+            yield "bounds", columns.with_columns(pl.lit(phase).alias("ph"), self._positions(group))
         elif phase in ("s", "f"):
             is_start = phase == "s"
             followed = [event for event in group if event.cat == FOLLOWED_ARROW]
@@ -129,21 +127,31 @@ class ColumnBuilder:
         elif phase == "M":
             yield "thread_names", _name_columns([event for event in group if event.name == "thread_name"])
 
+    def _positions(self, group: list[Event]) -> pl.Series:
+        """Return where events stand in the file: of a B and an E at the same moment the first comes first."""
+        positions = {id(event): position for position, event in enumerate(self._batch, self._event_count)}
+        return pl.Series("position", [positions[id(event)] for event in group], dtype=pl.Int64)
+
     def finish(self) -> Columns:
         """Return the columns of all batches."""
-        places = [
-            (category, _text(pid), _text(tid), _number(device), _number(stream))
-            for category, pid, tid, device, stream in self._places
-        ]
+        category, pid, tid, device, stream = zip(*self._places, strict=True) if self._places else [()] * 5
         frames = self._frames
         return Columns(
             spans=_joined(frames.pop("spans", []), _SPAN_SCHEMA),
-            bounds=_joined(frames.pop("bounds", []), _SPAN_SCHEMA | {"ph": pl.String}),
+            bounds=_joined(frames.pop("bounds", []), _SPAN_SCHEMA | {"ph": pl.String, "position": pl.Int64}),
             memory=pl.concat(frames.pop("memory", []) or [_memory_columns([])]),
             arrows=_joined(frames.pop("arrows", []), _ARROW_SCHEMA | _END_SCHEMA),
             other_arrows=_joined(frames.pop("other_arrows", []), _ARROW_SCHEMA),
             thread_names=pl.concat(frames.pop("thread_names", []) or [_name_columns([])]),
-            places=pl.DataFrame(places, schema=_PLACE_SCHEMA, orient="row"),
+            places=pl.DataFrame(
+                {
+                    "category": pl.Series(category, dtype=CATEGORY),
+                    "pid": plain_text(pid),
+                    "tid": plain_text(tid),
+                    "device": integers(device, pl.Int32),
+                    "stream": integers(stream, pl.Int32),
+                }
+            ),
         )
 
     def _span_columns(self, events: list[Event], category: str) -> pl.DataFrame:
@@ -172,14 +180,6 @@ class ColumnBuilder:
             keys = [(pid, tid, None, None) for pid, tid in zip(pids, tids, strict=True)]
         rows = {key: self._places.setdefault((category, *key), len(self._places)) for key in dict.fromkeys(keys)}
         return pl.Series([rows[key] for key in keys], dtype=pl.Int32)
-
-
-def _text(value: object) -> str:
-    return plain_text([value])[0]
-
-
-def _number(value: object) -> int | None:
-    return integers([value], pl.Int32)[0]
 
 
 def _joined(frames: list[pl.DataFrame], schema: dict[str, pl.DataType | type[pl.DataType]]) -> pl.DataFrame:
