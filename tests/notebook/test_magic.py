@@ -6,6 +6,7 @@ import json
 import queue
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -233,6 +234,30 @@ def test_the_line_magic_shows_opens_and_switches_off(kernel: Kernel) -> None:
     cell = kernel.run("%torchprof load /nowhere/trace.json")
     assert (cell.reply["ename"], "no such file" in cell.reply["evalue"]) == ("UsageError", True)
     assert kernel.run("%torchprof dance").reply["ename"] == "UsageError"
+
+
+def test_a_report_is_saved_exported_and_opened_again(kernel: Kernel, tmp_path: Path) -> None:
+    kernel.run(f"%%torchprof -q\n{LOOP}")
+    kernel.run("import torchprof_magic as tp")
+    saved, exported = tmp_path / "my run.torchprof", tmp_path / "run.json.gz"
+    assert f"written to {saved}" in kernel.run(f"%torchprof save '{saved}'").text
+    assert f"written to {exported}" in kernel.run(f"%torchprof export {exported}").text
+    calls = kernel.run("print(sum(tp.last.ops['calls']))").text
+    assert int(calls) > 0
+    for file in (saved, exported):
+        assert len(kernel.run(f"%torchprof load '{file}'").static) == 1
+        assert kernel.run("print(sum(tp.last.ops['calls']))").text == calls
+    assert "takes one file" in kernel.run("%torchprof load").reply["evalue"]
+
+
+def test_a_large_file_is_read_with_a_bar_that_leaves_nothing(kernel: Kernel, tmp_path: Path) -> None:
+    file = tmp_path / "large.json"
+    event = b'{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 1}'
+    file.write_bytes(b"[" + b", ".join([event] * 300_000) + b"]")
+    cell = kernel.run(f"%torchprof load {file}")
+    places = [content["data"] for content in cell.of("update_display_data")]
+    assert {"text/plain": ""} in places
+    assert "300,000" in kernel.run("import torchprof_magic as tp; print(tp.last)").text
 
 
 def test_a_profiler_that_was_left_on_is_named_and_can_be_switched_off(kernel: Kernel) -> None:

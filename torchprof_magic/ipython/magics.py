@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -15,7 +16,7 @@ from torchprof_magic.capture import CaptureSession, protected, switch_off
 from torchprof_magic.errors import CaptureError, OptionsError, TorchProfError
 from torchprof_magic.ipython.cell import CompiledCell, cell_labels, compile_cell, run_cell
 from torchprof_magic.ipython.display import MODES, show
-from torchprof_magic.ipython.progress import ProgressBar
+from torchprof_magic.ipython.progress import ProgressBar, ReadingBar
 from torchprof_magic.loading import load
 from torchprof_magic.options import ACTIVITIES, ProfileOptions, ScheduleOptions
 from torchprof_magic.reading import read_recording
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 LINE_HELP = """\
 %%torchprof [flags]       at the top of a cell: record it; %%torchprof? lists the flags
 %torchprof last           show the last report again
-%torchprof load FILE      open a trace file (.json, .json.gz)
+%torchprof load FILE      open a trace (.json, .json.gz) or a saved run
+%torchprof save FILE      save the last report whole (.torchprof)
+%torchprof export FILE    write it as .json(.gz), .speedscope.json, .collapsed, .csv or .html
 %torchprof off            switch off a profiler that was left on
 %torchprof help           this text"""
 
@@ -88,7 +91,7 @@ class TorchProfMagics(Magics):
 
     @line_magic("torchprof")  # type: ignore[arg-type]
     def torchprof_line(self, line: str) -> Report | None:
-        """Do something outside a cell: last, load FILE, off, help."""
+        """Do something outside a cell: last, load, save, export, off, help."""
         try:
             words = shlex.split(line) or ["help"]
             return self._command(words[0], words[1:])
@@ -137,21 +140,31 @@ class TorchProfMagics(Magics):
 
     def _command(self, name: str, rest: list[str]) -> Report | None:
         if name == "last" and not rest:
-            report = history.last()
-            if report is None:
-                raise UsageError("nothing was recorded yet in this kernel")
-            show(report, self.shell)
+            show(_last(), self.shell)
         elif name == "load" and len(rest) == 1:
-            report = load(rest[0])
+            with closing(ReadingBar()) as bar:
+                report = load(rest[0], progress=bar)
             history.remember(report)
             show(report, self.shell)
+        elif name in ("save", "export") and len(rest) == 1:
+            path = getattr(_last(), name)(rest[0])
+            print(f"torchprof: written to {path}")  # noqa: T201
         elif name == "off" and not rest:
             print("A profiler was on and is off now." if switch_off() else "No profiler was on.")  # noqa: T201
         elif name == "help" and not rest:
             print(LINE_HELP)  # noqa: T201
+        elif name in ("load", "save", "export"):
+            raise UsageError(f"%torchprof {name} takes one file (quote a name with spaces)")
         else:
             raise UsageError(f"%torchprof {' '.join([name, *rest])}: not understood\n{LINE_HELP}")
         return None
+
+
+def _last() -> Report:
+    report = history.last()
+    if report is None:
+        raise UsageError("nothing was recorded yet in this kernel")
+    return report
 
 
 def _options(args: Namespace) -> ProfileOptions:

@@ -1,4 +1,4 @@
-"""How far is the recording? One bar that goes through wait, warm-up and active, and leaves nothing behind."""
+"""How far is the recording, or the reading? A bar that leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -11,15 +11,34 @@ from tqdm.notebook import tqdm_notebook
 if TYPE_CHECKING:
     from torchprof_magic.capture import Progress
 
+LARGE_BYTES = 20 << 20  # half a second of JSON, more when packed
 _WORDS = {"wait": "waiting", "warmup": "warming up", "active": "recording", "done": "done"}
+
+
+class _Bar:
+    """A tqdm bar, as a widget where the notebook shows widgets, that goes without a trace."""
+
+    def __init__(self, **options: Any) -> None:
+        self._place: Any = None
+        if not issubclass(tqdm, tqdm_notebook):
+            self.tqdm = tqdm(**options, leave=False, dynamic_ncols=True)
+            return
+        self.tqdm = tqdm(**options, leave=False, display=False)
+        self._place = display(self.tqdm.container, display_id=True)  # type: ignore[no-untyped-call]
+
+    def close(self) -> None:
+        self.tqdm.total = None  # a bar closed before its end would turn red and stay
+        self.tqdm.close()
+        if self._place is not None:
+            # A saved notebook must not point to a widget that is gone.
+            self._place.update({"text/plain": ""}, raw=True)
 
 
 class ProgressBar:
     """A bar over the steps of the schedule; it appears with the first step and goes when the recording is done."""
 
     def __init__(self) -> None:
-        self._bar: Any = None
-        self._place: Any = None
+        self._bar: _Bar | None = None
         self._is_closed = False
 
     def __call__(self, progress: Progress) -> None:
@@ -30,26 +49,35 @@ class ProgressBar:
             self.close()
             return
         if self._bar is None:
-            self._show(progress.total)
-        self._bar.set_description_str(f"torchprof: {_WORDS[progress.phase]}", refresh=False)
-        self._bar.update(progress.step - self._bar.n)
+            self._bar = _Bar(total=progress.total, unit="step")
+        bar = self._bar.tqdm
+        bar.set_description_str(f"torchprof: {_WORDS[progress.phase]}", refresh=False)
+        bar.update(progress.step - bar.n)
 
     def close(self) -> None:
         """Take the bar away; can be called twice."""
         self._is_closed = True
         bar, self._bar = self._bar, None
-        if bar is None:
-            return
-        bar.total = None  # a bar closed before its end would turn red and stay
-        bar.close()
-        if self._place is not None:
-            # A saved notebook must not point to a widget that is gone.
-            self._place.update({"text/plain": ""}, raw=True)
+        if bar is not None:
+            bar.close()
 
-    def _show(self, total: int | None) -> None:
-        options = {"total": total, "leave": False, "unit": "step"}
-        if not issubclass(tqdm, tqdm_notebook):
-            self._bar = tqdm(**options, dynamic_ncols=True)
+
+class ReadingBar:
+    """A bar over the bytes of a file that is read; only files that take a while get one."""
+
+    def __init__(self) -> None:
+        self._bar: _Bar | None = None
+
+    def __call__(self, read_bytes: int, total_bytes: int) -> None:
+        """Show how far the reading is."""
+        if total_bytes < LARGE_BYTES:
             return
-        self._bar = tqdm(**options, display=False)
-        self._place = display(self._bar.container, display_id=True)  # type: ignore[no-untyped-call]
+        if self._bar is None:
+            self._bar = _Bar(total=total_bytes, unit="B", unit_scale=True, desc="torchprof: reading")
+        self._bar.tqdm.update(read_bytes - self._bar.tqdm.n)
+
+    def close(self) -> None:
+        """Take the bar away; can be called twice."""
+        bar, self._bar = self._bar, None
+        if bar is not None:
+            bar.close()
