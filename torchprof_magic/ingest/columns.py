@@ -98,7 +98,9 @@ def labels(values: Sequence[object]) -> pl.Series:
 
 
 def _as_text(values: Sequence[object]) -> pl.Series:
-    for dtype in (pl.String, pl.Int64):  # nearly every file writes one of the two throughout
+    # Nearly every file writes one of the two throughout, and trying the wrong one first costs an exception.
+    order = (pl.Int64, pl.String) if values and isinstance(values[0], int) else (pl.String, pl.Int64)
+    for dtype in order:
         try:
             return pl.Series(values, dtype=dtype).cast(pl.String)
         except (TypeError, OverflowError, pl.exceptions.PolarsError):
