@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from torchprof_magic import trace
 from torchprof_magic.analysis import averages, devices, groups, kernels, memory, notes, ops, steps
 from torchprof_magic.analysis.phases import PHASES
+from torchprof_magic.ingest.findings import KINDS
 
 if TYPE_CHECKING:
     from torchprof_magic.shapes import Column
@@ -38,6 +39,12 @@ FRAMES_HEAD = """## What was recorded
 
 The frames below hold what was read, before anything is computed. A unit of `row` is the number of a row, from 0, of the
 frame that the definition names. `report.sql()` gives `events`, `lanes` and `stacks` a column `row` with that number.
+"""
+PROBLEMS_HEAD = """## Oddities of files
+
+What reading found odd is counted in `report.problems`, once a code, with the byte of the unpacked text where it was
+first met. `data_loss` means that something of the file is missing in the report, `warning` that something was read
+otherwise than it is written, `info` that nothing is wrong.
 """
 HEAD = f"""# What every number means
 
@@ -76,6 +83,8 @@ def definitions() -> str:
         parts.append(f"### {title}\n\n{text}\n\n| column | type | unit | definition |\n|---|---|---|---|\n")
         parts += [f"| `{c.name}` | {_type_name(c.dtype)} | {c.unit} | {c.definition} |\n" for c in frame_columns]
         parts.append("\n")
+    parts.append(PROBLEMS_HEAD + "\n| code | severity | what happened | what to do |\n|---|---|---|---|\n")
+    parts += [f"| `{code}` | {kind.severity} | {kind.message} | {kind.fix} |\n" for code, kind in KINDS.items()]
     return "".join(parts).rstrip() + "\n"
 
 
