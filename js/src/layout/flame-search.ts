@@ -1,6 +1,6 @@
 /** Which rows of a tree match a search, and how much of the whole are they? */
 
-import type { TextColumn } from "../wire/frame";
+import { keyOf, type TextColumn, wordsWith } from "../wire/frame";
 import type { FlameExtent, FlameTree } from "./flame-tree";
 
 export interface FlameMatches {
@@ -19,11 +19,8 @@ export function searchFlame(
   names: TextColumn,
   query: string,
 ): FlameMatches | null {
-  const wanted = query.trim().toLowerCase();
-  if (wanted === "") return null;
-  const isMatch = Uint8Array.from(names.words, (word) =>
-    word.toLowerCase().includes(wanted) ? 1 : 0,
-  );
+  const isMatch = wordsWith(names, query);
+  if (isMatch === null) return null;
   const { rows, total } = sumOutermost(tree, extent, names, isMatch);
   const whole = extent.total[0] ?? 0;
   return { isMatch, rows, ratio: whole > 0 ? total / whole : 0 };
@@ -51,7 +48,7 @@ function sumOutermost(
 
 /** The heaviest row of a name, -1 when there is none. */
 export function heaviestRow(extent: FlameExtent, names: TextColumn, name: string): number {
-  const key = names.words.indexOf(name);
+  const key = keyOf(names, name);
   if (key < 0) return -1;
   let best = -1;
   let most = -1;

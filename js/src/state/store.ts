@@ -1,8 +1,10 @@
 /** What does the reader look at now? State of the page that Python never sees. */
 
 import { type Signal, signal } from "@preact/signals";
+import type { SortingState } from "@tanstack/table-core";
 import type { Span } from "../base/scale";
 import type { Weight } from "../base/units";
+import type { ViewHeader } from "../wire/header";
 
 /** What is selected everywhere: all boxes and rows of this name. */
 export interface Selection {
@@ -24,14 +26,9 @@ export interface Reveal {
   readonly name: string;
 }
 
-export interface Sort {
-  readonly column: string;
-  readonly isDescending: boolean;
-}
-
 export interface TableState {
-  /** undefined: as the header says; null: as the rows came. */
-  readonly sort: Signal<Sort | null | undefined>;
+  /** Empty: as the rows came. */
+  readonly sorting: Signal<SortingState>;
   readonly scrollTop: Signal<number>;
 }
 
@@ -56,11 +53,11 @@ export interface Store {
   readonly hover: Signal<FooterItem | null>;
   readonly reveal: Signal<Reveal | null>;
   /** Search text of a view. */
-  search(view: string): Signal<string>;
-  table(view: string): TableState;
-  flame(view: string): FlameState;
+  search(view: ViewHeader): Signal<string>;
+  table(view: ViewHeader): TableState;
+  flame(view: ViewHeader): FlameState;
   /** The choice of a view that has one, such as the memory's lane. */
-  choice(view: string): Signal<string | null>;
+  choice(view: ViewHeader): Signal<string | null>;
 }
 
 export const WHOLE: FlamePlace = { focus: 0, span: null };
@@ -74,8 +71,8 @@ export function createStore(view: string): Store {
     reveal: signal<Reveal | null>(null),
     search: perView(() => signal("")),
     choice: perView(() => signal<string | null>(null)),
-    table: perView(() => ({
-      sort: signal<Sort | null | undefined>(undefined),
+    table: perView((view) => ({
+      sorting: signal(firstSorting(view)),
       scrollTop: signal(0),
     })),
     flame: perView(() => ({
@@ -88,13 +85,18 @@ export function createStore(view: string): Store {
 }
 
 /** State that is made when a view is first shown and kept while the report lives. */
-function perView<T>(make: () => T): (view: string) => T {
+function perView<T>(make: (view: ViewHeader) => T): (view: ViewHeader) => T {
   const made = new Map<string, T>();
   return (view) => {
-    const known = made.get(view) ?? make();
-    made.set(view, known);
+    const known = made.get(view.name) ?? make(view);
+    made.set(view.name, known);
     return known;
   };
+}
+
+/** A table opens with the largest numbers of the column that its header names. */
+function firstSorting({ sort }: ViewHeader): SortingState {
+  return sort === null ? [] : [{ id: sort, desc: true }];
 }
 
 /** Selects a name everywhere; the same name again keeps it. */

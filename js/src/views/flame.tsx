@@ -25,8 +25,8 @@ const CRUMB_CHARS = 40;
 /** Any tree of a report. */
 export function FlameView({ report, view, frame }: ViewProps) {
   const { store, look } = report;
-  const state = store.flame(view.name);
-  const query = store.search(view.name);
+  const state = store.flame(view);
+  const query = store.search(view);
   const moves = useMemo(
     () => new FlameMoves(createFlameModel(view, frame), state, store),
     [view, frame],

@@ -1,15 +1,25 @@
 /** Which columns does a table show, how wide, and how are their numbers written? */
 
 import { type ColumnFormat, columnFormat, isNumeric, isText } from "../base/format";
-import { type Frame, type Numbers, numbersOf, stringAt } from "../wire/frame";
+import {
+  type Column,
+  type Frame,
+  type NumberColumn,
+  type Numbers,
+  type TextColumn,
+  wordAt,
+} from "../wire/frame";
 import type { ColumnHeader, ViewHeader } from "../wire/header";
 import { leadColumn } from "./describe";
 
 export interface GridColumn {
   readonly header: ColumnHeader;
+  readonly cells: Column;
   /** The text over the column: title and unit. */
   readonly title: string;
   readonly isLead: boolean;
+  /** Shown as a dot at the name; searched and sorted all the same. */
+  readonly isDot: boolean;
   readonly isNumeric: boolean;
   readonly widthPx: number;
   /** What it takes to show all, up to a limit; minor columns leave for that. */
@@ -32,31 +42,39 @@ const TEXT_MAX_PX = 260;
 const BAR_MIN_PX = 112;
 const MEASURED_ROWS = 200;
 
-/** All columns that can be shown. The phase is a dot at the name, not a column, where there is a name. */
+/** All columns of a table. The phase is a dot at the name, not a column, where there is a name. */
 export function gridColumns(view: ViewHeader, frame: Frame): readonly GridColumn[] {
   const lead = leadColumn(view.columns);
-  const known = view.columns.filter((column) => frame.columns.has(column.name));
-  const shown = known.filter((column) => column.unit !== "phase" || lead === column);
-  return shown.map((column) => gridColumn(column, frame, column === lead));
+  return view.columns.flatMap((header) => {
+    const cells = frame.columns.get(header.name);
+    return cells === undefined ? [] : [gridColumn(header, cells, header === lead)];
+  });
 }
 
-function gridColumn(header: ColumnHeader, frame: Frame, isLead: boolean): GridColumn {
-  const column = frame.columns.get(header.name);
-  if (column?.kind !== "number") {
-    const text = (row: number) => stringAt(frame, header.name, row);
-    const wholePx = textWidth(header, frame.rows, text) + (isLead ? DOT_PX : 0);
-    const widthPx = isLead ? Math.min(LEAD_MIN_PX, wholePx) : Math.min(TEXT_MAX_PX, wholePx);
-    const wishPx = isLead ? Math.min(LEAD_WISH_PX, wholePx) : widthPx;
-    const title = header.title;
-    return { header, title, isLead, isNumeric: false, widthPx, wishPx, largest: 0, text };
-  }
-  const largest = largestOf(column.values);
+function gridColumn(header: ColumnHeader, cells: Column, isLead: boolean): GridColumn {
+  const isDot = header.unit === "phase" && !isLead;
+  const looks =
+    cells.kind === "text" ? textLooks(header, cells, isLead) : numberLooks(header, cells);
+  return { header, cells, isLead, isDot, ...looks };
+}
+
+type Looks = Pick<GridColumn, "title" | "isNumeric" | "widthPx" | "wishPx" | "largest" | "text">;
+
+function textLooks(header: ColumnHeader, cells: TextColumn, isLead: boolean): Looks {
+  const text = (row: number) => wordAt(cells, row);
+  const wholePx = textWidth(header, cells.keys.length, text) + (isLead ? DOT_PX : 0);
+  const widthPx = Math.min(isLead ? LEAD_MIN_PX : TEXT_MAX_PX, wholePx);
+  const wishPx = isLead ? Math.min(LEAD_WISH_PX, wholePx) : widthPx;
+  return { title: header.title, isNumeric: false, widthPx, wishPx, largest: 0, text };
+}
+
+function numberLooks(header: ColumnHeader, { values }: NumberColumn): Looks {
+  const largest = largestOf(values);
   const format = columnFormat(header.unit, largest);
-  const text = (row: number) => format.format(column.values[row] ?? Number.NaN);
+  const text = (row: number) => format.format(values[row] ?? Number.NaN);
   const title = titleWithUnit(header.title, format);
   const widthPx = numberWidth(header, title, format.format(-largest));
-  const isNumber = isRight(header);
-  return { header, title, isLead, isNumeric: isNumber, widthPx, wishPx: widthPx, largest, text };
+  return { title, isNumeric: isRight(header), widthPx, wishPx: widthPx, largest, text };
 }
 
 function isRight(header: ColumnHeader): boolean {
@@ -94,7 +112,7 @@ export function fittingColumns(
   columns: readonly GridColumn[],
   widthPx: number,
 ): readonly GridColumn[] {
-  let shown = columns;
+  let shown = columns.filter((column) => !column.isDot);
   while (wishedPx(shown) > widthPx) {
     const last = shown.findLast((column) => column.header.minor && !column.isLead);
     if (last === undefined) return shown;
@@ -117,8 +135,8 @@ export function isSearched(header: ColumnHeader): boolean {
   return isText(header.unit);
 }
 
-/** Bar lengths by row, 0–1. */
-export function barRatio(frame: Frame, column: GridColumn, row: number): number {
-  if (!column.header.bar || column.largest === 0) return 0;
-  return Math.abs(numbersOf(frame, column.header.name)[row] ?? 0) / column.largest;
+/** The length of a row's bar, 0–1. */
+export function barRatio({ header, cells, largest }: GridColumn, row: number): number {
+  if (!header.bar || largest === 0 || cells.kind === "text") return 0;
+  return Math.abs(cells.values[row] ?? 0) / largest;
 }

@@ -1,45 +1,55 @@
 /** What do the columns mean, and which one orders the rows? */
 
-import type { Sort } from "../state/store";
-import type { ColumnHeader } from "../wire/header";
+import type { SortDirection } from "@tanstack/table-core";
 import { focusable } from "./focusable";
 import type { GridColumn } from "./grid-columns";
+import { type GridTableColumn, gridColumnOf } from "./grid-table";
 
 interface GridHeaderProps {
-  readonly columns: readonly GridColumn[];
-  readonly sort: Sort | null;
-  readonly onSort: (header: ColumnHeader) => void;
+  readonly columns: readonly GridTableColumn[];
 }
 
-export function GridHeader({ columns, sort, onSort }: GridHeaderProps) {
+export function GridHeader({ columns }: GridHeaderProps) {
   return (
     // biome-ignore lint/a11y/useSemanticElements: part of a virtual grid.
     // biome-ignore lint/a11y/useFocusableInteractive: the grid has the focus.
     <div class="tp-row tp-head" role="row" aria-rowindex={1}>
       {columns.map((column, index) => (
-        // biome-ignore lint/a11y/useSemanticElements: part of a virtual grid.
-        // biome-ignore lint/a11y/useFocusableInteractive: its button has the focus.
-        <div
-          key={column.header.name}
-          role="columnheader"
-          class={cellClass(column)}
-          aria-colindex={index + 1}
-          aria-sort={ariaSort(column, sort)}
-          data-tp-column={column.header.name}
-        >
-          <button
-            type="button"
-            title={tooltip(column)}
-            onClick={() => onSort(column.header)}
-            {...focusable()}
-          >
-            {column.title}
-            <span class="tp-arrow" aria-hidden="true">
-              {arrow(column, sort)}
-            </span>
-          </button>
-        </div>
+        <HeaderCell key={column.id} column={column} place={index + 1} />
       ))}
+    </div>
+  );
+}
+
+interface HeaderCellProps {
+  readonly column: GridTableColumn;
+  readonly place: number;
+}
+
+function HeaderCell({ column, place }: HeaderCellProps) {
+  const shown = gridColumnOf(column);
+  const sorted = column.getIsSorted();
+  return (
+    // biome-ignore lint/a11y/useSemanticElements: part of a virtual grid.
+    // biome-ignore lint/a11y/useFocusableInteractive: its button has the focus.
+    <div
+      role="columnheader"
+      class={cellClass(shown)}
+      aria-colindex={place}
+      aria-sort={ariaSort(sorted)}
+      data-tp-column={column.id}
+    >
+      <button
+        type="button"
+        title={tooltip(shown)}
+        onClick={() => column.toggleSorting()}
+        {...focusable()}
+      >
+        {shown.title}
+        <span class="tp-arrow" aria-hidden="true">
+          {arrow(sorted)}
+        </span>
+      </button>
     </div>
   );
 }
@@ -50,14 +60,14 @@ export function cellClass(column: GridColumn): string {
   return `tp-cell ${kind}${column.isLead ? " tp-lead" : ""}${minor}`;
 }
 
-function ariaSort(column: GridColumn, sort: Sort | null): "ascending" | "descending" | "none" {
-  if (sort?.column !== column.header.name) return "none";
-  return sort.isDescending ? "descending" : "ascending";
+function ariaSort(sorted: SortDirection | false): "ascending" | "descending" | "none" {
+  if (sorted === false) return "none";
+  return sorted === "desc" ? "descending" : "ascending";
 }
 
-function arrow(column: GridColumn, sort: Sort | null): string {
-  if (sort?.column !== column.header.name) return "";
-  return sort.isDescending ? "▾" : "▴";
+function arrow(sorted: SortDirection | false): string {
+  if (sorted === false) return "";
+  return sorted === "desc" ? "▾" : "▴";
 }
 
 /** The whole title and the definition, one hover away. */

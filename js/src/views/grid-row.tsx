@@ -7,6 +7,7 @@ import type { ViewHeader } from "../wire/header";
 import type { ReportContext } from "./context";
 import { barRatio, type GridColumn } from "./grid-columns";
 import { cellClass } from "./grid-header";
+import { type GridTableRow, gridColumnOf } from "./grid-table";
 import { PhaseDot } from "./parts";
 import { percent } from "./step-bars";
 import { ROW_PX } from "./virtual-rows";
@@ -21,8 +22,7 @@ interface GridRowProps {
   readonly report: ReportContext;
   readonly view: ViewHeader;
   readonly frame: Frame;
-  readonly columns: readonly GridColumn[];
-  readonly row: number;
+  readonly row: GridTableRow;
   readonly position: number;
   readonly isSelected: boolean;
   readonly onChoose: () => void;
@@ -30,7 +30,7 @@ interface GridRowProps {
 }
 
 export function GridRow(props: GridRowProps) {
-  const { id, columns, position, isSelected, onChoose, onHover } = props;
+  const { id, row, position, isSelected, onChoose, onHover } = props;
   return (
     // biome-ignore lint/a11y/useKeyWithClickEvents: keys belong to the grid, which has the focus.
     // biome-ignore lint/a11y/useSemanticElements: part of a virtual grid.
@@ -41,27 +41,14 @@ export function GridRow(props: GridRowProps) {
       role="row"
       aria-rowindex={position + FIRST_ROW_INDEX}
       aria-selected={isSelected}
-      data-tp-row={props.row}
+      data-tp-row={row.index}
       style={{ transform: `translateY(${position * ROW_PX}px)` }}
       onClick={onChoose}
       onMouseEnter={() => onHover(true)}
       onMouseLeave={() => onHover(false)}
     >
-      {columns.map((column, index) => (
-        // biome-ignore lint/a11y/useSemanticElements: part of a virtual grid.
-        // biome-ignore lint/a11y/useFocusableInteractive: the grid has the focus and names its active row.
-        <div
-          key={column.header.name}
-          class={cellClass(column)}
-          role="gridcell"
-          aria-colindex={index + 1}
-        >
-          {column.isLead ? (
-            <Lead {...props} column={column} />
-          ) : (
-            <Cell {...props} column={column} />
-          )}
-        </div>
+      {row.getVisibleCells().map(({ column }, index) => (
+        <GridCell key={column.id} {...props} column={gridColumnOf(column)} place={index + 1} />
       ))}
     </div>
   );
@@ -69,11 +56,22 @@ export function GridRow(props: GridRowProps) {
 
 type CellProps = GridRowProps & { readonly column: GridColumn };
 
+function GridCell({ place, ...props }: CellProps & { readonly place: number }) {
+  const { column } = props;
+  return (
+    // biome-ignore lint/a11y/useSemanticElements: part of a virtual grid.
+    // biome-ignore lint/a11y/useFocusableInteractive: the grid has the focus and names its active row.
+    <div class={cellClass(column)} role="gridcell" aria-colindex={place}>
+      {column.isLead ? <Lead {...props} /> : <Cell {...props} />}
+    </div>
+  );
+}
+
 /** The name with the dot of its phase; the whole name on hover and for readers of the page aloud. */
 function Lead({ report, view, frame, column, row }: CellProps) {
   const phaseColumn = view.columns.find((each) => each.unit === "phase");
-  const phase = phaseColumn === undefined ? "" : stringAt(frame, phaseColumn.name, row);
-  const whole = column.text(row);
+  const phase = phaseColumn === undefined ? "" : stringAt(frame, phaseColumn.name, row.index);
+  const whole = column.text(row.index);
   const isCode = column.header.unit === "code";
   return (
     <>
@@ -88,9 +86,9 @@ function Lead({ report, view, frame, column, row }: CellProps) {
   );
 }
 
-function Cell({ frame, column, row }: CellProps) {
-  const ratio = barRatio(frame, column, row);
-  const text = column.text(row);
+function Cell({ column, row }: CellProps) {
+  const ratio = barRatio(column, row.index);
+  const text = column.text(row.index);
   const isCode = column.header.unit === "code";
   return (
     <>

@@ -1,9 +1,12 @@
+import { signal } from "@preact/signals";
+import type { SortingState } from "@tanstack/table-core";
 import { afterEach, describe, expect, it } from "vitest";
 import { decodeFrame } from "../wire/decode";
 import { encodeFrame } from "../wire/encode";
+import type { Column } from "../wire/frame";
 import type { ReportHeader } from "../wire/header";
 import { fittingColumns, gridColumns } from "./grid-columns";
-import { createGridModel, nextSort } from "./grid-model";
+import { createGridTable, type GridTable } from "./grid-table";
 import {
   columnHeader,
   find,
@@ -122,6 +125,16 @@ describe("a table", () => {
     expect(find(report.root, '.tp-rows [aria-selected="true"] .tp-name').textContent).toBe("b");
   });
 
+  it("is sorted and filtered as before when its tab comes back", async () => {
+    const root = await show();
+    find(header(root, "calls"), "button").click();
+    await type(root, "aten");
+    await openTab(root, "flame");
+    await openTab(root, "ops");
+    expect(header(root, "calls").getAttribute("aria-sort")).toBe("descending");
+    expect(find(root, ".tp-tools-note").textContent).toBe("2 of 6 ops");
+  });
+
   it("counts its header and all rows for readers aloud", async () => {
     const root = await show();
     expect(find(root, "[role=grid]").getAttribute("aria-rowcount")).toBe("7");
@@ -232,8 +245,21 @@ describe("columns", () => {
 
 describe("sorting", () => {
   it("begins with the largest number and with the first word", () => {
-    expect(nextSort(null, columnHeader("calls", "count")).isDescending).toBe(true);
-    expect(nextSort(null, columnHeader("name", "code")).isDescending).toBe(false);
+    const table = tableOf(Float64Array.of(1));
+    table.getColumn("v")?.toggleSorting();
+    expect(table.atoms.sorting.get()).toEqual([{ id: "v", desc: true }]);
+    table.getColumn("name")?.toggleSorting();
+    expect(table.atoms.sorting.get()).toEqual([{ id: "name", desc: false }]);
+  });
+
+  it("turns around and around, and never ends", () => {
+    const table = tableOf(Float64Array.of(1));
+    const column = table.getColumn("v");
+    const directions = [1, 2, 3].map(() => {
+      column?.toggleSorting();
+      return column?.getIsSorted();
+    });
+    expect(directions).toEqual(["desc", "asc", "desc"]);
   });
 
   it("puts unknown values last when the largest come first", () => {
@@ -244,26 +270,61 @@ describe("sorting", () => {
     expect(sorted(Float64Array.of(5, 7, 5, 7), true)).toEqual([1, 3, 0, 2]);
   });
 
-  it("sorts 100,000 rows within 100 ms", () => {
-    // A fixed mix of 100,000 values; the first call warms up, the second is timed.
-    const values = Float64Array.from({ length: 100_000 }, (_, row) => (row * 7_919) % 99_991);
-    const model = modelOf(values);
-    model.rows("", { column: "v", isDescending: false });
-    const began = performance.now();
-    const first = model.rows("", { column: "v", isDescending: true })[0];
-    const milliseconds = performance.now() - began;
-    expect(values[first ?? -1]).toBe(99_990);
-    // Twice the budget, because test machines are shared.
-    expect(milliseconds).toBeLessThan(200);
+  it("leaves the rows as they came under a column that is not there", () => {
+    const table = tableOf(Float64Array.of(1, 2));
+    table.setSorting([{ id: "gone", desc: true }]);
+    expect(rowsOf(table)).toEqual([0, 1]);
+  });
+
+  it("puts 100,000 rows in order", () => {
+    // Each value once, mixed: 7,919 and 100,000 have no common divisor.
+    const values = Float64Array.from({ length: 100_000 }, (_, row) => (row * 7_919) % 100_000);
+    const falling = sorted(values, true).map((row) => values[row]);
+    expect(falling).toEqual(Array.from(values, (_, place) => 99_999 - place));
   });
 });
 
-function modelOf(values: Float64Array) {
-  const view = viewHeader("ops", "table", { columns: [columnHeader("v", "count")] });
-  const columns = new Map([["v", { kind: "number" as const, values }]]);
-  return createGridModel(view, { rows: values.length, columns });
+describe("the filter of a table", () => {
+  it("keeps the order of the rows that it leaves", () => {
+    const table = tableOf(Float64Array.of(1, 3, 2), ["Mul", "add", "mm"]);
+    table.setSorting([{ id: "v", desc: true }]);
+    table.setGlobalFilter(" M");
+    expect(rowsOf(table)).toEqual([2, 0]);
+  });
+
+  it("looks into words, not into numbers", () => {
+    const table = tableOf(Float64Array.of(12, 3), ["a3", "b"]);
+    table.setGlobalFilter("3");
+    expect(rowsOf(table)).toEqual([0]);
+  });
+
+  it("tells where a row stands, -1 when it left the row out", () => {
+    const table = tableOf(Float64Array.of(1, 2), ["a", "b"]);
+    table.setGlobalFilter("b");
+    expect(table.getCoreRowModel().rows.map((row) => row.getDisplayIndex())).toEqual([-1, 0]);
+  });
+});
+
+/** A table of words and numbers, each row's word in the order given. */
+function tableOf(values: Float64Array, words: readonly string[] = ["a"]): GridTable {
+  const view = viewHeader("ops", "table", {
+    columns: [columnHeader("name", "code"), columnHeader("v", "count")],
+  });
+  const keys = Int32Array.from(values, (_, row) => row % words.length);
+  const columns = new Map<string, Column>([
+    ["name", { kind: "text", keys, words }],
+    ["v", { kind: "number", values }],
+  ]);
+  const state = { sorting: signal<SortingState>([]), query: signal("") };
+  return createGridTable(view, { rows: values.length, columns }, state);
+}
+
+function rowsOf(table: GridTable): readonly number[] {
+  return table.getRowModel().rows.map((row) => row.index);
 }
 
 function sorted(values: Float64Array, isDescending: boolean): readonly number[] {
-  return Array.from(modelOf(values).rows("", { column: "v", isDescending }));
+  const table = tableOf(values);
+  table.setSorting([{ id: "v", desc: isDescending }]);
+  return rowsOf(table);
 }

@@ -9,6 +9,7 @@ import { type GridColumn, isSearched, neededPx } from "./grid-columns";
 import { GridHeader } from "./grid-header";
 import { GridRow } from "./grid-row";
 import { findInTree, type GridState, isSelected, useGrid } from "./grid-state";
+import { gridColumnOf } from "./grid-table";
 import { SearchBox, Sentence, Tools } from "./parts";
 import { ROW_PX } from "./virtual-rows";
 
@@ -64,11 +65,11 @@ function Grid(props: PartProps) {
       aria-activedescendant={activeId(props)}
       tabIndex={0}
       ref={grid.scroller}
-      style={gridStyle(grid.columns)}
+      style={gridStyle(grid.columns.map(gridColumnOf))}
       onDblClick={onDouble}
       {...focusable(grid.onKey)}
     >
-      <GridHeader columns={grid.columns} sort={grid.sort} onSort={grid.sortBy} />
+      <GridHeader columns={grid.columns} />
       <GridBody {...props} />
     </div>
   );
@@ -83,18 +84,17 @@ function GridBody(props: PartProps) {
         const row = grid.rows[position];
         return row === undefined ? null : (
           <GridRow
-            key={row}
-            id={rowId(props, row)}
+            key={row.id}
+            id={rowId(props, row.index)}
             report={report}
             view={view}
             frame={frame}
-            columns={grid.columns}
             row={row}
             position={position}
-            isSelected={isSelected(props, row, position === grid.current)}
+            isSelected={isSelected(props, row.index, position === grid.current)}
             onChoose={() => grid.choose(position)}
             onHover={(isOver) => {
-              report.store.hover.value = isOver ? describeRow(view, frame, row) : null;
+              report.store.hover.value = isOver ? describeRow(view, frame, row.index) : null;
             }}
           />
         );
@@ -111,7 +111,8 @@ function rowId({ report }: ViewProps, row: number): string {
 function activeId(props: PartProps): string | undefined {
   const { grid } = props;
   const row = grid.rows[grid.current];
-  return row !== undefined && grid.visible.includes(grid.current) ? rowId(props, row) : undefined;
+  if (row === undefined || !grid.visible.includes(grid.current)) return undefined;
+  return rowId(props, row.index);
 }
 
 /** "op" for Ops: the title in the singular, as far as an s at its end tells. */
@@ -130,5 +131,5 @@ function gridStyle(columns: readonly GridColumn[]): Record<string, string> {
 
 function firstName({ view, frame, grid }: PartProps): string {
   const row = grid.rows[0];
-  return row === undefined ? "" : describeRow(view, frame, row).name;
+  return row === undefined ? "" : describeRow(view, frame, row.index).name;
 }

@@ -13,7 +13,7 @@ import { Legend, Segmented, Tools } from "./parts";
 
 export function SeriesView({ report, view, frame }: ViewProps) {
   const lanes = useMemo(() => lanesOf(frame), [frame]);
-  const choice = report.store.choice(view.name);
+  const choice = report.store.choice(view);
   const lane = lanes.find((name) => name === choice.value) ?? lanes[0] ?? "";
   const series = useMemo(() => laneSeries(view, frame, lane), [view, frame, lane]);
   const marks = view.marks.filter((mark) => mark.lane === lane || mark.lane === "");

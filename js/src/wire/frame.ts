@@ -68,3 +68,10 @@ export function stringAt(frame: Frame, name: string, row: number): string {
 export function keyOf(column: TextColumn, word: string): number {
   return column.words.indexOf(word);
 }
+
+/** 1 for each word that contains `query`, without regard to case; null for an empty query. */
+export function wordsWith(column: TextColumn, query: string): Uint8Array | null {
+  const wanted = query.trim().toLowerCase();
+  if (wanted === "") return null;
+  return Uint8Array.from(column.words, (word) => (word.toLowerCase().includes(wanted) ? 1 : 0));
+}
