@@ -27,6 +27,7 @@ bench: $(VENV)/.tested $(BUNDLE)
 	$(BIN)/python benchmarks/ingest.py --events 150000 850000 $(if $(HTA),--hta $(HTA))
 	$(BIN)/python benchmarks/large.py
 	$(BIN)/python benchmarks/overhead.py
+	cd js && npm run --silent bench
 
 stress: $(VENV)/.tested
 	$(BIN)/python tests/stress/interrupts.py --runs 200
