@@ -1,4 +1,4 @@
-/** Which colours does a canvas take? The tokens of report.css, read where the canvas hangs. */
+/** Which colours does a canvas take? The tokens of the style sheet, read where the canvas hangs. */
 
 import { parseColor, type Rgb } from "../base/color";
 import type { Theme } from "../base/palette";
@@ -23,7 +23,8 @@ const FALLBACK: Rgb = [128, 128, 128];
 /** Reads the tokens; call again after a switch of theme. */
 export function readColors(element: Element, theme: Theme): Colors {
   const style = getComputedStyle(element);
-  const token = (name: string) => resolveColor(style.getPropertyValue(`--tp-${name}`));
+  const token = (name: string) =>
+    resolveColor(element.ownerDocument, style.getPropertyValue(`--tp-${name}`)) ?? FALLBACK;
   return {
     theme,
     background: token("canvas"),
@@ -38,12 +39,15 @@ export function readColors(element: Element, theme: Theme): Colors {
   };
 }
 
-/** Hosts write colours in any syntax ("white", hsl()); a canvas turns each into hex or rgb. */
-function resolveColor(text: string): Rgb {
+/** Hosts write colours in any syntax ("white", hsl()); what is not plain is resolved by the browser. */
+export function resolveColor(page: Document, text: string): Rgb | null {
+  if (text.trim() === "") return null;
   const simple = parseColor(text);
   if (simple !== null) return simple;
-  const context = document.createElement("canvas").getContext("2d");
-  if (context === null) return FALLBACK;
-  context.fillStyle = text.trim();
-  return parseColor(context.fillStyle) ?? FALLBACK;
+  const probe = page.createElement("span");
+  probe.style.color = text;
+  page.body.append(probe);
+  const resolved = parseColor(getComputedStyle(probe).color);
+  probe.remove();
+  return resolved;
 }

@@ -89,7 +89,7 @@ function timeAxis(colors: Colors): uPlot.Axis {
     size: 28,
     gap: 8,
     space: 90,
-    values: (_chart, ticks) => ticks.map((tick) => (tick === 0 ? "0" : formatNs(tick))),
+    values: tickTexts(formatNs),
   };
 }
 
@@ -99,8 +99,13 @@ function bytesAxis(colors: Colors): uPlot.Axis {
     size: AXIS_PX,
     gap: 8,
     space: 44,
-    values: (_chart, ticks) => ticks.map((tick) => (tick === 0 ? "0" : formatBytes(tick))),
+    values: tickTexts(formatBytes),
   };
+}
+
+/** Zero needs no unit. */
+function tickTexts(format: (tick: number) => string): uPlot.Axis.DynamicValues {
+  return (_chart, ticks) => ticks.map((tick) => (tick === 0 ? "0" : format(tick)));
 }
 
 function bandSeries(band: Band): uPlot.Series {

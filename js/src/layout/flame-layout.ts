@@ -2,6 +2,7 @@
 
 import { type Boxes, MERGED_ROW } from "../base/boxes";
 import type { Scale } from "../base/scale";
+import { firstWhere } from "../base/search";
 import { px, type Weight, weight } from "../base/units";
 import { endOf, type FlameExtent, type FlameTree, firstEndingAfter } from "./flame-tree";
 
@@ -122,14 +123,9 @@ function addRun(
 export function boxAt(boxes: Boxes, depth: number, x: number): number {
   const first = boxes.depthStart[depth] ?? boxes.count;
   const last = boxes.depthStart[depth + 1] ?? boxes.count;
-  let low = first;
-  let high = last;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if ((boxes.left[middle] ?? 0) + (boxes.width[middle] ?? 0) > x) high = middle;
-    else low = middle + 1;
-  }
-  return low < last && (boxes.left[low] ?? 0) <= x ? low : -1;
+  const right = (box: number) => (boxes.left[box] ?? 0) + (boxes.width[box] ?? 0);
+  const found = firstWhere(first, last, (box) => right(box) > x);
+  return found < last && (boxes.left[found] ?? 0) <= x ? found : -1;
 }
 
 /** How many depths have a box. */

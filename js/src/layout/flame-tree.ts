@@ -1,6 +1,7 @@
 /** How is a tree of rows walked from the top without touching what cannot be seen? */
 
 import { assert } from "../base/assert";
+import { firstWhere } from "../base/search";
 import type { Numbers } from "../wire/frame";
 
 /** Children of every row, and how deep each row is. Rows are in preorder. */
@@ -78,14 +79,7 @@ export function firstEndingAfter(
   high: number,
   at: number,
 ): number {
-  let left = low;
-  let right = high;
-  while (left < right) {
-    const middle = (left + right) >> 1;
-    if (endOf(extent, tree.child[middle] ?? 0) > at) right = middle;
-    else left = middle + 1;
-  }
-  return left;
+  return firstWhere(low, high, (middle) => endOf(extent, tree.child[middle] ?? 0) > at);
 }
 
 /** Rows from the root down to `row`. */

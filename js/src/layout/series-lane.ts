@@ -1,6 +1,6 @@
 /** Which points of a series belong to one lane? */
 
-import { type Frame, numbersOf, textOf } from "../wire/frame";
+import { type Frame, keyOf, numbersOf, rowsOf, textOf } from "../wire/frame";
 import type { ViewHeader } from "../wire/header";
 
 export interface LaneBand {
@@ -24,12 +24,9 @@ export function lanesOf(frame: Frame): readonly string[] {
 
 /** Points of a lane; bands that hold no value at all are left out. */
 export function laneSeries(view: ViewHeader, frame: Frame, lane: string): LaneSeries {
-  const { keys, words } = textOf(frame, "lane");
-  const key = words.indexOf(lane);
-  const rows: number[] = [];
-  keys.forEach((each, row) => {
-    if (each === key) rows.push(row);
-  });
+  const lanes = textOf(frame, "lane");
+  const key = keyOf(lanes, lane);
+  const rows = rowsOf(frame).filter((row) => lanes.keys[row] === key);
   const time = numbersOf(frame, "time_ns");
   const bands = view.bands.map(({ name, title }) => ({
     name,

@@ -1,7 +1,7 @@
 /** How long is each step, and which phases is it made of? All bars on one scale. */
 
 import { phases } from "../base/palette";
-import { type Frame, numberAt } from "../wire/frame";
+import { type Frame, numberAt, rowsOf } from "../wire/frame";
 
 export interface StepPart {
   readonly phase: string;
@@ -22,7 +22,7 @@ export interface StepBar {
 
 /** One bar a row of the `steps` view; the longest step fills the scale. */
 export function stepBars(frame: Frame): readonly StepBar[] {
-  const rows = Array.from({ length: frame.rows }, (_, row) => row);
+  const rows = rowsOf(frame);
   const longest = Math.max(1, ...rows.map((row) => numberAt(frame, "dur_ns", row) || 0));
   return rows.map((row) => stepBar(frame, row, longest));
 }

@@ -16,6 +16,21 @@ export interface ReportContext {
   readonly look: ReadonlySignal<Look>;
 }
 
+/** A view of the report by its name. */
+export function viewNamed({ source }: ReportContext, name: string): ViewHeader | undefined {
+  return source.header.views.find((view) => view.name === name);
+}
+
+/** The view under the active tab. */
+export function shownView(report: ReportContext): ViewHeader | undefined {
+  return viewNamed(report, report.store.view.value);
+}
+
+/** The view in which a name is found as a box of a flame graph. */
+export function firstTree({ source }: ReportContext): ViewHeader | undefined {
+  return source.header.views.find((view) => view.shape === "tree" && !view.empty);
+}
+
 export interface ViewProps {
   readonly report: ReportContext;
   readonly view: ViewHeader;

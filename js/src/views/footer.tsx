@@ -3,7 +3,7 @@
 import type { FooterItem } from "../state/store";
 import { revealIn } from "../state/store";
 import type { Shape, ViewHeader } from "../wire/header";
-import type { ReportContext } from "./context";
+import { firstTree, type ReportContext, shownView } from "./context";
 import { findName, nameColumn } from "./describe";
 import { focusable } from "./focusable";
 import { PhaseDot } from "./parts";
@@ -61,10 +61,6 @@ function hintsOf(view: ViewHeader): readonly Hint[] {
   return isNameless ? hints.filter(([, what]) => what === "move") : hints;
 }
 
-function shownView(report: ReportContext): ViewHeader | undefined {
-  return report.source.header.views.find((view) => view.name === report.store.view.value);
-}
-
 /** Notes and overview are read, not driven. */
 function hasKeys(view: ViewHeader): boolean {
   return view.empty === null && view.name !== "notes" && view.name !== "overview";
@@ -109,31 +105,23 @@ interface LinksProps {
 /** Ways from the selection to the views that show it differently. */
 function Links({ report, name, table }: LinksProps) {
   const shown = shownView(report);
-  const tree = report.source.header.views.find((view) => view.shape === "tree" && !view.empty);
+  const tree = firstTree(report);
   const canFind = tree !== undefined && shown?.shape !== "tree";
   const canTabulate = table !== undefined && shown?.name !== table.name && shown?.shape === "tree";
+  const button = (text: string, view: ViewHeader) => (
+    <button
+      type="button"
+      class="tp-button"
+      onClick={() => revealIn(report.store, view.name, name)}
+      {...focusable()}
+    >
+      {text}
+    </button>
+  );
   return (
     <span class="tp-links">
-      {canFind && (
-        <button
-          type="button"
-          class="tp-button"
-          onClick={() => revealIn(report.store, tree.name, name)}
-          {...focusable()}
-        >
-          Find in flame graph
-        </button>
-      )}
-      {canTabulate && (
-        <button
-          type="button"
-          class="tp-button"
-          onClick={() => revealIn(report.store, table.name, name)}
-          {...focusable()}
-        >
-          Show in table
-        </button>
-      )}
+      {canFind && button("Find in flame graph", tree)}
+      {canTabulate && button("Show in table", table)}
     </span>
   );
 }

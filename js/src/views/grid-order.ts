@@ -1,5 +1,6 @@
 /** In which order do the rows of a column stand? Row numbers are sorted, cells stay in their arrays. */
 
+import { firstWhere } from "../base/search";
 import type { Column, TextColumn } from "../wire/frame";
 
 // Below every number that can occur.
@@ -38,21 +39,10 @@ function rowsByRank(ranks: Float64Array): Uint32Array {
   const rows = new Uint32Array(ranks.length);
   const taken = new Uint32Array(ranks.length);
   ranks.forEach((rank, row) => {
-    const first = firstAtLeast(sorted, rank);
+    const first = firstWhere(0, sorted.length, (at) => (sorted[at] ?? 0) >= rank);
     const before = taken[first] ?? 0;
     taken[first] = before + 1;
     rows[first + before] = row;
   });
   return rows;
-}
-
-function firstAtLeast(sorted: Float64Array, value: number): number {
-  let low = 0;
-  let high = sorted.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if ((sorted[middle] ?? 0) < value) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }

@@ -6,7 +6,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { revealIn, select } from "../state/store";
 import { stringAt } from "../wire/frame";
 import type { ViewHeader } from "../wire/header";
-import type { ReportContext, ViewProps } from "./context";
+import { firstTree, type ReportContext, type ViewProps } from "./context";
 import { nameColumn, rowOfName } from "./describe";
 import { moveFor } from "./grid-keys";
 import {
@@ -158,7 +158,7 @@ export function isSelected(
 /** Shows the selected name in the first flame graph of the report. */
 export function findInTree(report: ReportContext, view: ViewHeader): void {
   const name = report.store.selection.value?.name;
-  const tree = report.source.header.views.find((each) => each.shape === "tree" && !each.empty);
+  const tree = firstTree(report);
   if (name === undefined || tree === undefined || nameColumn(view) === undefined) return;
   revealIn(report.store, tree.name, name);
 }

@@ -1,7 +1,7 @@
 /** What went wrong or was lost, and what to do about it? */
 
 import { formatCount } from "../base/format";
-import { type Frame, numberAt, stringAt } from "../wire/frame";
+import { type Frame, numberAt, rowsOf, stringAt } from "../wire/frame";
 import type { ViewProps } from "./context";
 
 /** Worst first. */
@@ -15,8 +15,7 @@ const TITLES: Readonly<Record<Severity, string>> = {
 };
 
 export function NotesView({ frame }: ViewProps) {
-  const rows = Array.from({ length: frame.rows }, (_, row) => row);
-  const ordered = rows.toSorted((a, b) => rankOf(frame, a) - rankOf(frame, b));
+  const ordered = rowsOf(frame).toSorted((a, b) => rankOf(frame, a) - rankOf(frame, b));
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: the list scrolls, so keys must reach it.
     <ul class="tp-notes" tabIndex={0} aria-label="Notes" data-lm-suppress-shortcuts="true">

@@ -4,7 +4,7 @@ import { Component, type ComponentChildren } from "preact";
 import { messageOf } from "../base/result";
 import type { FrameState } from "../state/python-sync";
 import type { ViewHeader } from "../wire/header";
-import type { ReportContext } from "./context";
+import { type ReportContext, shownView } from "./context";
 import { focusable } from "./focusable";
 import { Sentence } from "./parts";
 import { componentFor } from "./registry";
@@ -15,7 +15,7 @@ interface PanelProps {
 }
 
 export function Panel({ report }: PanelProps) {
-  const view = report.source.header.views.find((each) => each.name === report.store.view.value);
+  const view = shownView(report);
   if (view === undefined) return <Sentence>This report has no views.</Sentence>;
   return (
     <div

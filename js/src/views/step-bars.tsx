@@ -5,11 +5,11 @@ import { phaseColor, phaseTitle, type Theme } from "../base/palette";
 import { phasesIn, type StepBar, type StepPart, stepBars } from "../layout/step-bars";
 import type { FooterItem } from "../state/store";
 import type { Frame } from "../wire/frame";
-import type { ReportContext } from "./context";
+import { type ReportContext, viewNamed } from "./context";
 import { focusable } from "./focusable";
 import { Legend, type LegendEntry } from "./parts";
 
-// As many as fit without scrolling; report.css gives the height.
+// As many as fit without scrolling; verdict.css gives the height.
 const VISIBLE_BARS = 6;
 // What scrolls must be reached by keys.
 const SCROLLABLE = { tabIndex: 0, ...focusable() };
@@ -56,7 +56,7 @@ export function stepsOf(report: ReportContext): readonly StepBar[] {
 }
 
 function stepsFrame(report: ReportContext): Frame | null {
-  const view = report.source.header.views.find((each) => each.name === "steps");
+  const view = viewNamed(report, "steps");
   if (view === undefined || view.offset < 0) return null;
   const state = report.source.frame(view).value;
   return state.kind === "ready" ? state.frame : null;

@@ -3,6 +3,7 @@
 import { type ReadonlySignal, signal } from "@preact/signals";
 import { luminance, parseColor } from "../base/color";
 import type { Theme } from "../base/palette";
+import { resolveColor } from "../draw/colors";
 
 /** A new object after every change, so that canvases repaint even from one dark theme to another. */
 export interface Look {
@@ -29,19 +30,6 @@ function fromVariables(page: Document): Theme | null {
     if (color !== null) return themeOf(color);
   }
   return null;
-}
-
-/** Variables may hold any colour syntax; known ones are read, others are resolved by the browser. */
-function resolveColor(page: Document, text: string) {
-  if (text.trim() === "") return null;
-  const simple = parseColor(text);
-  if (simple !== null) return simple;
-  const probe = page.createElement("span");
-  probe.style.color = text;
-  page.body.append(probe);
-  const resolved = parseColor(getComputedStyle(probe).color);
-  probe.remove();
-  return resolved;
 }
 
 function fromAttributes(page: Document): Theme | null {

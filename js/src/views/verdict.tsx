@@ -1,7 +1,7 @@
 /** Where did the time go, in words? */
 
 import type { Span } from "../wire/header";
-import type { ReportContext } from "./context";
+import { type ReportContext, viewNamed } from "./context";
 import { focusable } from "./focusable";
 import { StepBars } from "./step-bars";
 
@@ -35,9 +35,8 @@ function renderSpan(span: Span, index: number) {
 
 /** One line when data was lost; leads to the notes. */
 function Notice({ report }: { readonly report: ReportContext }) {
-  const hasNotes = report.source.header.views.some((view) => view.name === "notes");
   const open = () => {
-    if (hasNotes) report.store.view.value = "notes";
+    if (viewNamed(report, "notes") !== undefined) report.store.view.value = "notes";
   };
   return (
     <button type="button" class="tp-notice" onClick={open} {...focusable()}>

@@ -64,6 +64,11 @@ export function stringAt(frame: Frame, name: string, row: number): string {
   return column?.kind === "text" ? wordAt(column, row) : "";
 }
 
+/** The numbers of all rows. */
+export function rowsOf(frame: Frame): readonly number[] {
+  return Array.from({ length: frame.rows }, (_, row) => row);
+}
+
 /** The key of a word, -1 when the column never says it. */
 export function keyOf(column: TextColumn, word: string): number {
   return column.words.indexOf(word);
