@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -158,13 +159,19 @@ def ops_by(trace: Trace, *by: str, stack_n: int = 1) -> Table:
     by = tuple(dict.fromkeys(by))
     frame = _summed(trace, by, stack_n)
     absent = _absent(trace)
-    fixed = tuple(column for column in COLUMNS if column.name not in {*absent, *by})
+    fixed = tuple(_without_rank(column, absent) for column in COLUMNS if column.name not in {*absent, *by})
     columns = (*fixed[:2], *(KEYS[key] for key in by), *fixed[2:])
     sort_by = "self_device_ns" if trace.has_device else "self_cpu_ns"
     frame = frame.select(column.name for column in columns).sort(
         sort_by, "self_cpu_ns", "name", *by, descending=[True, True, False, *(False for _ in by)]
     )
     return Table(frame=frame, columns=columns, sort_by=sort_by)
+
+
+def _without_rank(column: Column, absent: set[str]) -> Column:
+    """Return the column; the host's memory is no minor one when it is the only memory there is."""
+    is_only_memory = column.name == "self_cpu_bytes" and "self_device_bytes" in absent
+    return replace(column, is_minor=column.is_minor and not is_only_memory)
 
 
 def _absent(trace: Trace) -> set[str]:
