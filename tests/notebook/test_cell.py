@@ -236,6 +236,7 @@ def prof(line, cell):
 get_ipython().register_magic_function(prof, "cell", "prof")
 import torch, torch._inductor.config
 """
+SENDING_S = 0.5  # an interrupt within the kernel's own sending of the output would cut its messages short
 ENDLESS = """%%prof
 import time
 for step in range(10**9):
@@ -269,6 +270,7 @@ def test_interrupt_in_a_kernel_ends_the_cell_and_keeps_the_recording(kernel: tup
     assert execute(client, KERNEL_SETUP)[0] == "ok"
     client.execute(ENDLESS)
     _wait_for_output(client, "running")
+    time.sleep(SENDING_S)
     manager.interrupt_kernel()
     reply = client.get_shell_msg(timeout=30)["content"]
     assert (reply["status"], reply["ename"]) == ("error", "KeyboardInterrupt")

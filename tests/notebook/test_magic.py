@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import queue
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ FLAGS = (
     "--shapes", "--memory", "--stack", "--activities", "--step", "--out", "--display", "--quiet",
 )  # fmt: skip
 LOOP = "for i in range(8):\n    torch.ones(16).mul(2).sum()\n"
+
+SENDING_S = 0.5  # an interrupt within the kernel's own sending of the output would cut its messages short
 
 
 class Kernel:
@@ -44,6 +47,7 @@ class Kernel:
             cell.messages.append(got)
             if interrupt_at and interrupt_at in cell.text:
                 interrupt_at = ""
+                time.sleep(SENDING_S)
                 self.manager.interrupt_kernel()
         cell.reply = self.client.get_shell_msg(timeout=TIMEOUT_S)["content"]
         return cell
