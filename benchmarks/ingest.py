@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import resource
 import statistics
 import subprocess
 import sys
@@ -25,12 +24,13 @@ if TYPE_CHECKING:
 
 REPEATS = 3
 _HTA = """
-import sys, time, resource, logging
+import sys, time, logging
 logging.disable(logging.CRITICAL)
 from hta.trace_analysis import TraceAnalysis
 began = time.perf_counter()
 TraceAnalysis(trace_files={0: sys.argv[1]}, trace_dir="/")
-print(time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+seconds = time.perf_counter() - began
+print(seconds, next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024)
 """
 
 
@@ -104,7 +104,9 @@ def _median(run: Callable[[], object]) -> Cost:
 
 
 def _peak_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """Return the peak of this program alone; ``getrusage`` would begin with that of the process that started it."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
 _MEASURED = {"ours": of_this_package, "floor": of_bare_decode}

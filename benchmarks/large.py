@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import resource
 import subprocess
 import sys
 import tempfile
@@ -22,7 +21,8 @@ def read(path: Path) -> None:
     read_s = time.perf_counter() - began
     report.ops  # noqa: B018 - computed when first asked for
     whole_s = time.perf_counter() - began
-    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    lines = Path("/proc/self/status").read_text().splitlines()
+    peak_mb = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
     print(
         f"  {report.trace.events.height:,} spans; "
         f"trace after {read_s:.1f} s, op table after {whole_s:.1f} s, peak memory {peak_mb:,.0f} MB"
