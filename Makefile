@@ -6,7 +6,7 @@ BUNDLE := torchprof_magic/static/report.js
 TORCH  := torch==2.13.0
 FRONT  := $(shell find js/src widgets js/scripts -type f 2>/dev/null) js/package.json torchprof_magic/palette.json
 
-.PHONY: demo test lab check bench stress clean chromium
+.PHONY: demo test lab check bench fuzz stress clean chromium
 
 demo: $(VENV)/.installed $(BUNDLE)
 	mkdir -p build
@@ -28,6 +28,10 @@ bench: $(VENV)/.tested $(BUNDLE)
 	$(BIN)/python benchmarks/large.py
 	$(BIN)/python benchmarks/overhead.py
 	cd js && npm run --silent bench
+
+# N inputs, each broken from its own seed; a failure leaves its input in build/fuzz.
+fuzz: $(VENV)/.tested
+	$(BIN)/python tests/stress/fuzz.py --inputs $(or $(N),100000)
 
 stress: $(VENV)/.tested
 	$(BIN)/python tests/stress/interrupts.py --runs 200

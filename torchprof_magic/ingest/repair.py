@@ -20,7 +20,7 @@ _SURROGATE = re.compile(
 _BACKSLASHES = re.compile(rb"\\+$")
 # What stands behind the quote that ends a text: that tells it from a quote within.
 _AFTER_KEY = re.compile(rb"\s*:")
-_AFTER_MEMBER = re.compile(rb'\s*(?:,?\s*\}|,\s*"[^"\\]{0,200}"\s*:|,?\s*$)')
+_AFTER_MEMBER = re.compile(rb'\s*(?:,?\s*\}|,\s*"(?:[^"\\]|\\.){0,200}"\s*:|,?\s*$)', re.DOTALL)
 _AFTER_ITEM = re.compile(rb"\s*(?:[,\]]|$)")
 # No good JSON goes on like this behind a quote that is escaped.
 _NEXT_KEY = re.compile(rb'\s*,\s*"[^"\\]{0,200}"\s*:')
@@ -55,7 +55,7 @@ class Repairer:
 
     def value(self) -> bytes:
         """Return the value as strict JSON."""
-        while not self._is_done:
+        while not (self._is_done or self.is_cut or self.is_broken):
             self.at = _SPACE.match(self._text, self.at, self._limit).end()  # type: ignore[union-attr]
             if self.at >= self._limit:
                 self.is_cut = True
@@ -228,10 +228,10 @@ class Repairer:
         start = self.at + 1
         end = self._end_of_string(start, after)
         if end < 0:
-            self.is_cut, self._is_done, self.at = True, True, self._limit
+            self.is_cut, self.at = True, self._limit
             return b'""'
         if _IN_OTHER_EVENT.search(self._text, start, end):
-            self.is_broken, self._is_done = True, True
+            self.is_broken = True
             return b'""'
         self.at = end + 1
         return b'"' + self._escaped(self._text[start:end]) + b'"'
