@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from support import allocation, make_trace, span
 from torch import nn
 from torch._C._profiler import _ExperimentalConfig
@@ -130,6 +134,39 @@ def test_key_averages_equals_torchs_own_row_by_row(tmp_path: Path, program: str,
     report, profiler = recorded(tmp_path, PROGRAMS[program](), **flags)
     assert same_rows(report, profiler) > 3
     assert same_rows(report, profiler, group_by_input_shape=True) > 3
+
+
+MOVES = {
+    "add": lambda x: x + 1,
+    "mm": lambda x: x @ x,
+    "sum in place": lambda x: x.add_(x.sum()),
+    "cat": lambda x: torch.cat([x[:2], x[2:]]),
+    "backward": lambda x: (x.clone().requires_grad_().square().sum().backward(), x)[1],
+    "norm": lambda x: torch.nn.functional.layer_norm(x, x.shape),
+}
+
+
+@settings(max_examples=40, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@given(
+    moves=st.lists(st.one_of(st.sampled_from(sorted(MOVES)), st.sampled_from(["(", ")"])), min_size=1, max_size=12),
+    has_shapes=st.booleans(),
+)
+def test_key_averages_of_random_programs_equals_torchs_own(moves: list[str], has_shapes: bool) -> None:
+    def program() -> None:
+        x, ranges = torch.ones(4, 4), ExitStack()
+        for move in moves:
+            if move == "(":
+                ranges.enter_context(record_function("range"))
+            elif move == ")":
+                ranges.close()  # all of them
+            else:
+                x = MOVES[move](x).clamp(-9, 9)
+        ranges.close()
+
+    with tempfile.TemporaryDirectory() as folder:
+        report, profiler = recorded(Path(folder), program, record_shapes=has_shapes)
+        same_rows(report, profiler)
+        same_rows(report, profiler, group_by_input_shape=True)
 
 
 @pytest.mark.parametrize("program", ["recursion", "threads", "training"])

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 from support import allocation, annotation, frame, kernel, launch, make_trace, span
 
@@ -25,6 +28,25 @@ def assert_same(left: Trace, right: Trace) -> None:
         assert_frame_equal(getattr(left, name), getattr(right, name))
     assert left.meta == right.meta
     assert left.problems == right.problems
+
+
+@settings(max_examples=60, derandomize=True, deadline=None, database=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.text(max_size=8), st.integers(0, 50), st.integers(-1, 30), st.integers(1, 3),
+            st.sampled_from(["cpu_op", "kernel", "python_function", "user_annotation", "odd"]),
+            st.dictionaries(st.sampled_from(["Sequence number", "Input Dims", "stream", "correlation"]),
+                            st.one_of(st.integers(), st.text(max_size=3), st.lists(st.integers(0, 9), max_size=3))),
+        ),
+        max_size=12,
+    )
+)  # fmt: skip
+def test_whatever_was_read_is_the_same_after_saving(rows: list[tuple[Any, ...]]) -> None:
+    events = [span(name, start, dur, cat, tid) | {"args": args} for name, start, dur, tid, cat, args in rows]
+    trace = make_trace(*events)
+    with tempfile.TemporaryDirectory() as folder:
+        assert_same(load(write_saved(trace, Path(folder) / "run.torchprof")).trace, trace)
 
 
 def full_trace() -> Trace:
