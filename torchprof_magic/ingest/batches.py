@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from torchprof_magic.errors import IngestError, NotATraceError
+from torchprof_magic.ingest.findings import KINDS
 from torchprof_magic.ingest.repair import MORE_EVENTS, PERHAPS_MORE_EVENTS
 from torchprof_magic.ingest.salvage import Commas, Salvager, salvaged
 from torchprof_magic.ingest.schema import NO_RAW, Event, ExactEvent, Head
@@ -112,7 +113,7 @@ class EventText:
             pass
         start = len(self._buffer) - len(self._buffer.lstrip())
         if start == len(self._buffer):
-            raise IngestError("the file is empty; the program that wrote it may have been stopped")
+            raise self._no_text()
         if self._buffer.startswith(b"[", start):
             self._drop(start + 1)
             return True
@@ -149,6 +150,12 @@ class EventText:
             searched = max(searched, len(self._buffer) - _LONGEST_KEY_BYTES)
             if len(self._buffer) > MAX_AROUND_BYTES or not self._fill():
                 return
+
+    def _no_text(self) -> IngestError:
+        for code in self._findings.counts:
+            if code.startswith("file."):  # packed data that gave no text
+                return IngestError(f"{KINDS[code].message} {KINDS[code].fix}")
+        return IngestError("the file is empty; the program that wrote it may have been stopped")
 
     def _no_list(self) -> IngestError:
         try:
