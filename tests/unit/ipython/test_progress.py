@@ -1,0 +1,148 @@
+"""Is the bar ever drawn while torch records? Whatever it draws then is time and events in the user's steps."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import comm
+import pytest
+import torch._inductor.config  # torch imports it at the first prepare; its warnings are not ours
+from torch.autograd import profiler as autograd_profiler
+from tqdm.notebook import tqdm_notebook
+from tqdm.std import tqdm as tqdm_console
+
+from torchprof_magic.capture import CaptureSession, Progress
+from torchprof_magic.ipython import progress
+from torchprof_magic.ipython.progress import ProgressBar
+from torchprof_magic.meta import Stepping
+from torchprof_magic.options import ProfileOptions, ScheduleOptions
+
+DRAWN, STEPPED = "drawn", "stepped"
+
+
+@dataclass
+class Diary:
+    """What happened, in order, each with whether torch recorded at that moment, in whichever thread."""
+
+    entries: list[tuple[str, bool]] = field(default_factory=list)
+
+    def note(self, what: str) -> None:
+        # The flag of the process: the one of the thread, _profiler_enabled(), is False in a thread that only draws.
+        self.entries.append((what, bool(autograd_profiler._is_profiler_enabled)))
+
+    def moments(self, what: str) -> list[bool]:
+        return [is_recording for entry, is_recording in self.entries if entry == what]
+
+
+@pytest.fixture
+def diary() -> Diary:
+    return Diary()
+
+
+@pytest.fixture(params=["console", "widget"])
+def _screen(request: pytest.FixtureRequest, diary: Diary, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every report draw at once, and note whatever is written to the screen or sent to the notebook's page."""
+
+    class Screen(io.StringIO):
+        def write(self, text: str) -> int:
+            diary.note(DRAWN)
+            return len(text)
+
+    class Page(comm.DummyComm):
+        def publish_msg(self, *_arguments: Any, **_keys: Any) -> None:
+            diary.note(DRAWN)
+
+    kind = tqdm_notebook if request.param == "widget" else tqdm_console
+
+    class EagerBar(kind):  # type: ignore[misc, valid-type]
+        def __init__(self, **options: Any) -> None:
+            super().__init__(file=Screen(), mininterval=0, **options)
+
+    monkeypatch.setattr(progress, "tqdm", EagerBar)
+    monkeypatch.setattr(progress, "display", lambda *_arguments, **_options: None)
+    monkeypatch.setattr(comm, "create_comm", Page)
+
+
+def train(session: CaptureSession, diary: Diary, how: str, steps: int, *, fail_at: int | None = None) -> None:
+    """Train a small model under ``session``, and note for each step whether it is recorded."""
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    session.start()
+    for number in range(steps):
+        model(torch.ones(2, 4)).sum().backward()
+        diary.note(STEPPED)
+        if number == fail_at:
+            raise ValueError
+        optimizer.step()  # ends the step, if how is "optimizer"
+        if how == "manual":
+            session.step()
+
+
+def record(diary: Diary, folder: Path, how: str, schedule: ScheduleOptions, steps: int, **more: int) -> None:
+    """Do what the magic does: record under a bar, stop whatever happens, take the bar away."""
+    bar = ProgressBar()
+    options = ProfileOptions(schedule=schedule, activities=("cpu",))
+    session = CaptureSession(options, stepping=Stepping(how=how), folder=folder, on_progress=bar)
+    try:
+        with contextlib.suppress(ValueError):
+            train(session, diary, how, steps, **more)
+    finally:
+        session.stop()
+        bar.close()
+
+
+def cycles(wait: int, warmup: int, active: int, repeat: int) -> ScheduleOptions:
+    return ScheduleOptions(wait=wait, warmup=warmup, active=active, repeat=repeat)
+
+
+@pytest.mark.usefixtures("_screen")
+@pytest.mark.parametrize(
+    ("how", "schedule", "recorded"),
+    [
+        ("manual", ScheduleOptions(), "..###..."),
+        ("manual", cycles(1, 1, 2, 2), "..##..##."),
+        ("manual", cycles(0, 0, 1, 3), "###.."),
+        ("manual", cycles(0, 1, 9, 1), ".###"),
+        ("optimizer", ScheduleOptions(), "####.."),
+        ("cell", ScheduleOptions(), "###"),
+    ],
+)
+def test_the_bar_is_drawn_only_while_torch_does_not_record(
+    diary: Diary, tmp_path: Path, how: str, schedule: ScheduleOptions, recorded: str
+) -> None:
+    record(diary, tmp_path, how, schedule, len(recorded))
+    assert diary.moments(STEPPED) == [mark == "#" for mark in recorded]
+    assert len(diary.moments(DRAWN)) >= 2  # it came and went
+    assert not any(diary.moments(DRAWN))
+
+
+@pytest.mark.usefixtures("_screen")
+def test_the_bar_goes_only_after_the_step_that_failed(diary: Diary, tmp_path: Path) -> None:
+    record(diary, tmp_path, "manual", ScheduleOptions(), 8, fail_at=3)
+    assert diary.moments(STEPPED) == [False, False, True, True]
+    assert diary.entries[-1] == (DRAWN, False)
+    assert not any(diary.moments(DRAWN))
+
+
+@pytest.mark.usefixtures("_screen")
+def test_each_phase_is_drawn_before_its_first_step(diary: Diary, tmp_path: Path) -> None:
+    record(diary, tmp_path, "manual", ScheduleOptions(), 8)
+    order = [what for what, _ in diary.entries]
+    runs = "".join(what[0] for at, what in enumerate(order) if at == 0 or what == STEPPED or what != order[at - 1])
+    assert runs == "dsdsdsssdsss"  # d: drawn, s: a step; wait, warm-up, three recorded, done
+
+
+@pytest.mark.usefixtures("_screen")
+@pytest.mark.xfail(strict=True, reason="the bar is made without miniters=1")
+def test_tqdms_own_thread_has_no_reason_to_draw() -> None:
+    bar = ProgressBar()
+    for step, phase in ((0, "wait"), (300, "active")):
+        bar(Progress(phase=phase, step=step, total=303))
+    assert bar._bar is not None
+    # tqdm's monitor draws what stood still for 10 s, as a bar does in a long recording, if this is more than 1.
+    assert bar._bar.tqdm.miniters <= 1
+    bar.close()
