@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import polars as pl
 
 from torchprof_magic.analysis.devices import COMMUNICATION_KERNEL, devices_table
@@ -103,7 +104,7 @@ def _on_host(trace: Trace, ops: pl.DataFrame, steps: pl.DataFrame, whole: float)
 
 def _with_device(trace: Trace, ops: pl.DataFrame, steps: pl.DataFrame, whole: float) -> Verdict:
     busy = float(steps["device_busy_ns"].sum()) / whole
-    exposed = _exposed_communication_ns(trace) / whole
+    exposed = _exposed_communication_ns(trace, steps) / whole
     if exposed > LOUD_COMMUNICATION:
         mean = format_ns(exposed * whole / steps.height)
         return Verdict(
@@ -120,7 +121,6 @@ def _with_device(trace: Trace, ops: pl.DataFrame, steps: pl.DataFrame, whole: fl
         return _phase(title, "data", data, steps, before, after)
     if busy >= STARVED_DEVICE:
         return _compute_bound(ops, "self_device_ns", "device")
-    kernels = trace.events.filter(pl.col("category") == "kernel").height / steps.height
     return Verdict(
         title="Host-bound",
         text=(
@@ -128,21 +128,24 @@ def _with_device(trace: Trace, ops: pl.DataFrame, steps: pl.DataFrame, whole: fl
             Span(text=f"{_mean(steps, 'device_busy_ns')} of {_mean(steps, 'dur_ns')}", style="strong"),
             Span(text=f" a step ({format_ratio(busy)}) and waits for the host otherwise. Most host time is in "),
             *_top_ops(ops, "self_cpu_ns"),
-            Span(text=f"; {format_count(kernels)} kernels a step."),
+            Span(text=f"; {_per_step(trace, steps, 'kernel')} kernels a step."),
         ),
     )
 
 
-def _exposed_communication_ns(trace: Trace) -> int:
-    """Return the device time within steps in which collectives ran and nothing else did, devices added up."""
-    start, end = trace.steps["start_ns"].to_numpy(), trace.steps["end_ns"].to_numpy()
-    work = trace.events.filter(pl.col("category").is_in(DEVICE_CATEGORIES))
+def _exposed_communication_ns(trace: Trace, steps: pl.DataFrame) -> int:
+    """Return the device time within ``steps`` in which collectives ran and nothing else did.
+
+    In each step the device with most of it counts; devices are never added up, or it would outlast the step.
+    """
+    start = steps["start_ns"].to_numpy()
+    end = start + steps["dur_ns"].to_numpy()
+    work = trace.events.filter(pl.col("category").is_in(DEVICE_CATEGORIES)).with_columns(pl.col("device").fill_null(0))
     is_comm = pl.col("name").cast(pl.String).str.contains(COMMUNICATION_KERNEL)
-    exposed = 0
+    exposed = [np.zeros(steps.height, np.int64)]
     for _, rows in work.group_by("device"):
-        other = rows.filter(~is_comm)
-        exposed += int((_covered(rows, start, end) - _covered(other, start, end)).sum())
-    return exposed
+        exposed.append(_covered(rows, start, end) - _covered(rows.filter(~is_comm), start, end))
+    return int(np.max(exposed, axis=0).sum())
 
 
 def _covered(rows: pl.DataFrame, start: IntArray, end: IntArray) -> IntArray:
@@ -176,14 +179,13 @@ def _followed_by(ops: pl.DataFrame, by: str, first: str) -> tuple[Span, ...]:
 
 
 def _python_bound(trace: Trace, steps: pl.DataFrame, share: float) -> Verdict:
-    ops = trace.events.filter((pl.col("category") == "cpu_op") & pl.col("step").is_not_null()).height
     return Verdict(
         title="Python-bound",
         text=(
             Span(text="No op runs for "),
             Span(text=f"{_mean(steps, 'other_ns')} of {_mean(steps, 'dur_ns')}", style="strong"),
             Span(text=f" a step ({format_ratio(share)}): time goes to Python or waiting"),
-            Span(text=f" between {format_count(ops / steps.height)} ops. "),
+            Span(text=f" between {_per_step(trace, steps, 'cpu_op')} ops. "),
             *_which_functions(trace),
         ),
     )
@@ -241,6 +243,13 @@ def _joined(names: list[str]) -> tuple[Span, ...]:
 
 def _mean(steps: pl.DataFrame, column: str) -> str:
     return format_ns(float(steps[column].mean() or 0))  # type: ignore[arg-type]
+
+
+def _per_step(trace: Trace, steps: pl.DataFrame, category: str) -> str:
+    """Return how many events of a category each of ``steps`` has on average; those of other steps do not count."""
+    events = trace.events.filter(pl.col("category") == category)
+    within = events.join(steps, left_on=["step", "cycle"], right_on=["number", "cycle"], how="semi")
+    return format_count(within.height / steps.height)
 
 
 def _say(title: str, text: str) -> Verdict:

@@ -8,6 +8,7 @@ from support import Event, annotation, frame, kernel, launch, make_trace, span
 from torchprof_magic.analysis.verdict import find_verdict
 from torchprof_magic.meta import Problem
 from torchprof_magic.report import Report
+from torchprof_magic.trace import Trace
 
 STEP = annotation("ProfilerStep#0", 0, 100)
 
@@ -110,3 +111,70 @@ def test_a_lost_recording_is_explained_by_its_first_loss() -> None:
     lost = Problem(code="run.unreadable_cycle", severity="data_loss", count=1, message="The file is gone.")
     verdict = find_verdict(replace(make_trace(STEP), problems=(lost,)))
     assert (verdict.title, str(verdict)) == ("Nothing recorded", "Nothing recorded. The file is gone.")
+
+
+def test_collectives_of_a_step_that_was_cut_are_left_out() -> None:
+    computing = span("aten::mm", 0, 90), launch(5, 1, correlation=1), kernel("gemm", 10, 80, correlation=1)
+    waiting = launch(105, 1, correlation=2), kernel("ncclDevKernel_AllReduce", 110, 800, correlation=2)
+    trace = make_trace(STEP, annotation("ProfilerStep#1", 100, 900), *computing, *waiting)
+    cut = replace(trace, steps=trace.steps.with_columns(complete=trace.steps["number"] == 0))
+    assert find_verdict(trace).title == "Communication-bound"
+    assert find_verdict(cut).title == "Compute-bound"  # gemm runs for 80 us of step 0, the collective only in step 1
+
+
+def test_collectives_of_several_devices_are_not_added_up() -> None:
+    devices = (
+        (launch(device, 1, correlation=device), kernel("ncclAllReduce", 10, dur_us, correlation=device, device=device))
+        for device, dur_us in ((1, 40), (2, 30), (3, 20))
+    )
+    verdict = find_verdict(make_trace(STEP, span("aten::mm", 0, 90), *(event for pair in devices for event in pair)))
+    assert verdict.title == "Communication-bound"
+    assert "40 µs of 100 µs a step (40" in str(verdict)
+
+
+def test_a_device_that_waits_for_the_loader_is_data_bound_and_not_host_bound() -> None:
+    loading = span("enumerate(DataLoader)#x", 0, 30)
+    computing = span("aten::mm", 30, 70), launch(31, 1, correlation=1), kernel("gemm", 40, 50, correlation=1)
+    verdict = find_verdict(make_trace(STEP, loading, *computing))
+    assert (verdict.title, "30 µs of 100 µs" in str(verdict)) == ("Data-bound", True)
+    # A device that is busy for 60 us or more has enough to do, however long the loader takes beside it.
+    computing = span("aten::mm", 30, 70), launch(31, 1, correlation=1), kernel("gemm", 40, 60, correlation=1)
+    assert find_verdict(make_trace(STEP, loading, *computing)).title == "Compute-bound"
+
+
+def test_without_steps_the_busiest_device_decides() -> None:
+    other = launch(3, 1, correlation=3), kernel("early", 0, 1, 3, device=1), kernel("late", 99, 1, 4, device=1)
+    verdict = find_verdict(make_trace(*device_work(95), *other))
+    assert verdict.title == "Compute-bound"  # device 0 is busy for 95 us of 100 us, device 1 for 2 us
+
+
+def test_without_steps_and_device_the_ops_are_named() -> None:
+    verdict = find_verdict(make_trace(span("aten::mm", 0, 30), span("aten::add", 30, 10)))
+    assert str(verdict) == ("Bound by CPU ops. aten::mm takes 75 % of CPU time (30 µs in 1 call), then aten::add.")
+
+
+def test_the_users_own_ranges_are_named_only_where_no_op_is() -> None:
+    alone = find_verdict(make_trace(annotation("tokenize", 0, 30)))
+    assert (alone.title, "tokenize takes" in str(alone)) == ("Bound by CPU ops", True)
+    beside = find_verdict(make_trace(annotation("tokenize", 0, 30), span("aten::mm", 30, 10)))
+    assert "aten::mm takes" in str(beside)
+
+
+def cut_last(*events: Event) -> Trace:
+    """A whole step of 100 us with one short op, and a cut one of 900 us."""
+    trace = make_trace(STEP, annotation("ProfilerStep#1", 100, 900), span("aten::mm", 0, 30), *events)
+    return replace(trace, steps=trace.steps.with_columns(complete=trace.steps["number"] == 0))
+
+
+def test_ops_of_a_step_that_was_cut_are_not_counted_in_those_of_a_step() -> None:
+    assert "between 1 ops" in str(find_verdict(cut_last(span("aten::mm", 100, 30), span("aten::mm", 140, 30))))
+
+
+def test_kernels_of_a_step_that_was_cut_are_not_counted_in_those_of_a_step() -> None:
+    calls = [
+        event
+        for number, start_us in enumerate((5, 105, 115, 125), start=1)
+        for event in (launch(start_us, 1, correlation=number), kernel("gemm", start_us + 1, 2, correlation=number))
+    ]
+    # 30 us of host work, one kernel of 2 us; the three others belong to the cut step
+    assert str(find_verdict(cut_last(*calls))).endswith("; 1 kernels a step.")
