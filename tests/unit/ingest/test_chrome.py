@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import io
 import json
 import os
 from typing import TYPE_CHECKING
@@ -220,6 +221,29 @@ def test_a_file_that_cannot_be_opened_says_why(tmp_path: Path, monkeypatch: pyte
         load(file)
 
 
+def test_a_path_that_leads_nowhere_says_why(tmp_path: Path) -> None:
+    (tmp_path / "loop.json").symlink_to("loop.json")
+    with pytest.raises(IngestError, match=r"loop\.json: the file cannot be read \(Too many levels of symbolic links\)"):
+        load(tmp_path / "loop.json")
+    (tmp_path / "trace.json").write_bytes(chrome())
+    with pytest.raises(IngestError, match=r"x\.json: the file cannot be read \(Not a directory\)"):
+        load(tmp_path / "trace.json" / "x.json")
+
+
+def test_a_file_that_fails_while_it_is_read_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            if self.tell():
+                raise OSError(errno.EIO, "Input/output error")
+            return super().read(size)
+
+    file = tmp_path / "trace.json"
+    file.write_bytes(chrome())
+    monkeypatch.setattr(type(file), "open", lambda *_, **__: Failing(chrome()))
+    with pytest.raises(IngestError, match=r"trace\.json: the file cannot be read \(Input/output error\)"):
+        load(file)
+
+
 def test_a_name_longer_than_the_system_allows_is_an_error_of_ours() -> None:
     with pytest.raises(IngestError, match="cannot be read"):
         load("x" * 5_000)
@@ -289,3 +313,9 @@ def test_a_range_is_linked_to_its_spans_on_the_device() -> None:
     categories = trace.events["category"].cast(str)
     pairs = [(names[a], categories[b]) for kind, a, b in trace.flows.rows() if kind == "annotation"]
     assert pairs == [("range", "gpu_user_annotation")]
+
+
+def test_of_two_halves_years_apart_the_first_one_stays() -> None:
+    trace = make_trace(span("a", 0, 1), span("b", 5, 1), span("c", 1e14, 1), span("d", 1e14 + 5, 1))
+    assert trace.events["name"].to_list() == ["a", "b"]
+    assert {problem.code: problem.count for problem in trace.problems} == {"chrome.stray_time": 2}
