@@ -58,7 +58,8 @@ OUTSIDE_TID = UNUSED_NUMBER
 def write_chrome(trace: Trace, path: Path) -> Path:
     """Write one Chrome trace of all cycles, packed when the name ends in ``.gz``, and return its path.
 
-    The file has what the trace has. Which cycle an event belongs to is lost, and so is an arrow that goes back in time.
+    The file has what the trace has. Which cycle an event belongs to is lost, and so is an arrow that goes back in time;
+    events that overlap lie on tracks of their own, so self times of what was around them differ when it is read again.
     """
     return write_text(path, chrome_lines(trace))
 
