@@ -10,6 +10,8 @@ from torch.profiler import record_function
 from torchprof_magic.capture import compat
 
 if TYPE_CHECKING:
+    from torch._C._autograd import _ProfilerResult
+
     from torchprof_magic.options import ProfileOptions
 
 
@@ -98,12 +100,18 @@ class Engine:
     @property
     def start_unix_ns(self) -> int | None:
         """Wall clock at the start of the trace, as Kineto noted it."""
-        results = getattr(self.profiler.profiler, "kineto_results", None)
-        start_ns = getattr(results, "trace_start_ns", None)
+        start_ns = getattr(self._results, "trace_start_ns", None)
         return start_ns() or None if start_ns else None
 
     @property
     def has_data(self) -> bool:
         """False when nothing was recorded; ``save`` on such a result is a SIGSEGV in torch 2.13."""
-        results = getattr(self.profiler.profiler, "kineto_results", None)
-        return results is not None and (not hasattr(results, "trace_start_ns") or results.trace_start_ns() != 0)
+        return self._results is not None and (not hasattr(self._results, "trace_start_ns") or bool(self.start_unix_ns))
+
+    def recorded_names(self) -> set[str]:
+        """Return the name of every event, as it was given; only once there is data."""
+        return set() if self._results is None else {event.name() for event in self._results.events()}
+
+    @property
+    def _results(self) -> _ProfilerResult | None:
+        return getattr(self.profiler.profiler, "kineto_results", None)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchprof_magic.capture import compat
-from torchprof_magic.capture.save import check_folder
 from torchprof_magic.errors import CaptureError, ProfilerBusyError
 
 if TYPE_CHECKING:
@@ -48,3 +48,16 @@ def _new_folder() -> Path:
         return Path(tempfile.mkdtemp(prefix="torchprof-"))
     except OSError as exc:
         raise CaptureError(f"no folder for the recording could be made ({exc}); name one with folder=...") from exc
+
+
+def check_folder(folder: Path) -> None:
+    """Raise CaptureError unless a file can be written in ``folder``."""
+    probe = folder / f".torchprof-probe-{os.getpid()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(b"0")
+        probe.unlink()
+    except OSError as exc:
+        raise CaptureError(
+            f"traces cannot be written to {folder}: {exc.strerror or exc}. Nothing was run; choose another folder."
+        ) from exc

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from torchprof_magic.meta import Problem
@@ -19,13 +18,9 @@ class ProblemLog:
 
     def note(self, code: str, severity: Severity, message: str, fix: str = "") -> None:
         """Record one more occurrence."""
-        self.add(Problem(code=code, severity=severity, count=1, message=message, fix=fix))
-
-    def add(self, problem: Problem) -> None:
-        """Record a problem that was made elsewhere."""
-        key = (problem.code, problem.message)
-        known = self._problems.get(key)
-        self._problems[key] = problem if known is None else replace(known, count=known.count + problem.count)
+        known = self._problems.get((code, message))
+        count = 1 if known is None else known.count + 1
+        self._problems[code, message] = Problem(code=code, severity=severity, count=count, message=message, fix=fix)
 
     @property
     def has_loss(self) -> bool:

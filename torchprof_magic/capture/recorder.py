@@ -100,16 +100,14 @@ class Recorder:
     def note_baseline(self) -> None:
         """Count a step after the last cycle, which runs at full speed."""
         now_ns = perf_counter_ns()
-        if len(self.baseline_step_ns) < MAX_BASELINE_STEPS:
-            self.baseline_step_ns.append(now_ns - self._step_start_ns)
+        self._add_baseline(now_ns)
         self._step_start_ns = now_ns
 
     def finish(self, *, is_between: bool = False) -> None:
         """End the recording here. ``is_between``: the step that is open has not begun, so it is not listed."""
         if self.is_over:
             return
-        self.ended_in = self.phase
-        self.is_over = True
+        self._close()
         engine = self._engine
         if engine is not None and engine.is_torn:
             self._lose_engine()
@@ -122,8 +120,7 @@ class Recorder:
 
     def abandon(self) -> None:
         """Turn the engine off whatever its stage; data that it still had becomes a cycle."""
-        self.ended_in = self.phase
-        self.is_over = True
+        self._close()
         engine, self._engine = self._engine, None
         if engine is None:
             return
@@ -140,10 +137,8 @@ class Recorder:
             finished = self._unsaved.pop(0)
             path = self._folder / f"cycle-{finished.number}.pt.trace.json"
             with self._quiet.held():
-                problems = save_cycle(finished.engine, path, guard)
-            for problem in problems:
-                self._problems.add(problem)
-            if path.exists():
+                is_saved = save_cycle(finished.engine, path, guard, self._problems)
+            if is_saved:
                 self._list_cycle(finished, path)
 
     def _list_cycle(self, finished: Finished, path: Path) -> None:
@@ -163,8 +158,8 @@ class Recorder:
 
     def _leave(self, now_ns: int, *, is_complete: bool) -> None:
         if self._engine is None:
-            if self._action is Action.NONE and is_complete and len(self.baseline_step_ns) < MAX_BASELINE_STEPS:
-                self.baseline_step_ns.append(now_ns - self._step_start_ns)
+            if self._action is Action.NONE and is_complete:
+                self._add_baseline(now_ns)
             return
         if not self._action.is_recording:
             return
@@ -172,7 +167,7 @@ class Recorder:
             self._lose_engine()
             return
         cycle = self.schedule.cycle(self.step)
-        self._marks.append(StepMark(number=self.step, cycle=cycle, is_complete=is_complete))
+        self._marks.append(self._mark(is_complete=is_complete))
         self._engine.close_step()
         if self._engine.has_device and compat.is_device_stopped():
             self._problems.note(
@@ -248,8 +243,7 @@ class Recorder:
         return True
 
     def _note_takeover(self, detail: str) -> None:
-        self.ended_in = self.phase
-        self.is_over = True
+        self._close()
         self._problems.note(
             "capture.taken_over",
             "data_loss",
@@ -263,6 +257,15 @@ class Recorder:
             return
         self.finish()
         self._note_takeover("what was recorded up to there is kept")
+
+    def _close(self) -> None:
+        """Let no step begin any more, and remember where the run ended."""
+        self.ended_in = self.phase
+        self.is_over = True
+
+    def _add_baseline(self, now_ns: int) -> None:
+        if len(self.baseline_step_ns) < MAX_BASELINE_STEPS:
+            self.baseline_step_ns.append(now_ns - self._step_start_ns)
 
     def _mark(self, *, is_complete: bool) -> StepMark:
         return StepMark(number=self.step, cycle=self.schedule.cycle(self.step), is_complete=is_complete)

@@ -10,21 +10,23 @@ import mmap
 import os
 import re
 import shutil
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from torchprof_magic.capture import compat
-from torchprof_magic.errors import CaptureError
-from torchprof_magic.meta import Problem
 from torchprof_magic.units import format_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from torchprof_magic.capture.engine import Engine
     from torchprof_magic.capture.guard import InterruptGuard
+    from torchprof_magic.capture.problems import ProblemLog
 
+NO_FILE = "torch wrote no file"
 # What 2.13's C++ export writes instead of a name with a character that is not plain ASCII (pytorch#146900).
 LOST_NAME = b'"name": "unknown"'
 # It turns a backslash into a slash, so an annotation with a slash is compared with the name that was recorded.
@@ -36,49 +38,38 @@ FIRST_OP = re.compile(rb'"cat": ?"(?:cpu_op|kernel|gpu_memcpy|gpu_memset)"')
 EXPORT_PATIENCE = 2
 
 
-def check_folder(folder: Path) -> None:
-    """Raise CaptureError unless a file can be written in ``folder``."""
-    probe = folder / f".torchprof-probe-{os.getpid()}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe.write_bytes(b"0")
-        probe.unlink()
-    except OSError as exc:
-        raise CaptureError(
-            f"traces cannot be written to {folder}: {exc.strerror or exc}. Nothing was run; choose another folder."
-        ) from exc
+def save_cycle(engine: Engine, path: Path, guard: InterruptGuard, problems: ProblemLog) -> bool:
+    """Write the cycle to ``path`` and return whether it is there; what was lost is noted in ``problems``.
 
-
-def save_cycle(engine: Engine, path: Path, guard: InterruptGuard) -> list[Problem]:
-    """Write the cycle to ``path``, or say in the returned problems what was lost. Never raises for disk reasons."""
+    Never raises for disk reasons. A file that was there before stays as it was when the cycle cannot be saved.
+    """
     temporary = path.with_name(f".{path.name}.part")
     try:
-        return _save(engine, path, temporary, guard)
+        return _save(engine, path, temporary, guard, problems)
     except Exception as exc:  # noqa: BLE001 - one cycle that cannot be saved must not lose the others
-        return [_not_saved(path, str(exc) or type(exc).__name__)]
+        return _not_saved(path, str(exc) or type(exc).__name__, problems)
     except KeyboardInterrupt:
-        return [_not_saved(path, "given up after repeated interrupts")]
+        return _not_saved(path, "given up after repeated interrupts", problems)
     finally:
         temporary.unlink(missing_ok=True)
         temporary.with_name(f"{temporary.name}.tmp").unlink(missing_ok=True)  # Kineto's own, left when the disk is full
 
 
-def _save(engine: Engine, path: Path, temporary: Path, guard: InterruptGuard) -> list[Problem]:
+def _save(engine: Engine, path: Path, temporary: Path, guard: InterruptGuard, problems: ProblemLog) -> bool:
     engine.profiler.export_chrome_trace(str(temporary))
     flaw = find_flaw(temporary, engine)
-    problems: list[Problem] = []
+    if flaw is not None and compat.HAS_PYTHON_EXPORT:
+        flaw = _export_again(engine, temporary, flaw, guard)
+    if not _is_written(temporary):
+        return _not_saved(path, flaw or NO_FILE, problems)
+    _publish(temporary, path)
     if flaw is not None:
-        problems = _export_again(engine, path, temporary, flaw, guard)
-    if temporary.exists():
-        _publish(temporary, path)
-    return problems
+        _note_flaw(path, flaw, problems)
+    return True
 
 
-def _export_again(engine: Engine, path: Path, temporary: Path, flaw: str, guard: InterruptGuard) -> list[Problem]:
-    """Use torch's Python export, which is slower and escapes names; what cannot be repaired becomes a problem."""
-    is_written = temporary.exists() and temporary.stat().st_size > 0
-    if not compat.HAS_PYTHON_EXPORT:
-        return [_flawed(path, flaw) if is_written else _not_saved(path, flaw)]
+def _export_again(engine: Engine, temporary: Path, flaw: str, guard: InterruptGuard) -> str | None:
+    """Use torch's Python export, which is slower and escapes names, and return the flaw that is left."""
     second = temporary.with_name(f"{temporary.name}2")
     try:
         with guard.patience(EXPORT_PATIENCE):
@@ -86,19 +77,19 @@ def _export_again(engine: Engine, path: Path, temporary: Path, flaw: str, guard:
         still = find_flaw(second, None)
         if still is None:
             second.replace(temporary)
-            return []
-        return [_flawed(path, still) if is_written else _not_saved(path, still)]
     except OSError as exc:
-        return [_flawed(path, flaw) if is_written else _not_saved(path, str(exc))]
+        return flaw if _is_written(temporary) else str(exc)
+    else:
+        return still
     finally:
         second.unlink(missing_ok=True)
 
 
 def find_flaw(path: Path, engine: Engine | None) -> str | None:
     """Return what is wrong with an exported file: not there, empty, not JSON, or names lost (``engine`` knows them)."""
-    if not path.exists() or path.stat().st_size == 0:
-        return "torch wrote no file"
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+    if not _is_written(path):
+        return NO_FILE
+    with _mapped(path) as data:
         try:
             msgspec.json.decode(data, type=msgspec.Raw)
         except msgspec.DecodeError as exc:
@@ -108,7 +99,7 @@ def find_flaw(path: Path, engine: Engine | None) -> str | None:
         if data.find(LOST_NAME) >= 0:
             return "torch replaced names with 'unknown'"
         slashed = _slashed_annotations(data)
-    if slashed and not slashed <= _recorded_names(engine):
+    if slashed and not slashed <= engine.recorded_names():
         return "torch changed backslashes in names"
     return None
 
@@ -127,13 +118,19 @@ def _slashed_annotations(data: mmap.mmap) -> set[str]:
 
 def has_ops(path: Path) -> bool:
     """Return whether any torch operation or device activity is in the file."""
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+    with _mapped(path) as data:
         return FIRST_OP.search(data) is not None
 
 
-def _recorded_names(engine: Engine) -> set[str]:
-    results = engine.profiler.profiler.kineto_results  # type: ignore[union-attr]
-    return {event.name() for event in results.events()}  # type: ignore[union-attr]
+def _is_written(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
+
+
+@contextmanager
+def _mapped(path: Path) -> Iterator[mmap.mmap]:
+    """Open a file that is not empty, without reading it into memory."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        yield data
 
 
 def _publish(temporary: Path, path: Path) -> None:
@@ -142,25 +139,24 @@ def _publish(temporary: Path, path: Path) -> None:
     temporary.replace(path)
 
 
-def _flawed(path: Path, flaw: str) -> Problem:
-    return Problem(
-        code="capture.invalid_trace",
-        severity="data_loss",
-        count=1,
-        message=f"{path.name} was kept as torch wrote it: {flaw}.",
-        fix="Avoid quotes, backslashes and non-ASCII letters in record_function names, or use a newer torch.",
+def _note_flaw(path: Path, flaw: str, problems: ProblemLog) -> None:
+    problems.note(
+        "capture.invalid_trace",
+        "data_loss",
+        f"{path.name} was kept as torch wrote it: {flaw}.",
+        "Avoid quotes, backslashes and non-ASCII letters in record_function names, or use a newer torch.",
     )
 
 
-def _not_saved(path: Path, reason: str) -> Problem:
+def _not_saved(path: Path, reason: str, problems: ProblemLog) -> bool:
     try:
         free = f"{format_bytes(shutil.disk_usage(path.parent).free)} free in {path.parent}"
     except OSError:
         free = f"{path.parent} is gone"
-    return Problem(
-        code="capture.not_saved",
-        severity="data_loss",
-        count=1,
-        message=f"{path.name} was not saved: {reason} ({free}).",
-        fix="Make room or choose another folder, then run the cell again.",
+    problems.note(
+        "capture.not_saved",
+        "data_loss",
+        f"{path.name} was not saved: {reason} ({free}).",
+        "Make room or choose another folder, then run the cell again.",
     )
+    return False

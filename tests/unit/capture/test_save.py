@@ -179,3 +179,28 @@ def test_stderr_has_the_users_lines_and_none_of_kinetos() -> None:
 
 def test_closed_stderr_changes_nothing() -> None:
     assert run_script("os.close(2)", "")[0] == "cell 0"
+
+
+@pytest.mark.parametrize("has_python_export", [True, False])
+def test_an_empty_file_is_not_saved_and_leaves_nothing_behind(
+    make_session: Make, monkeypatch: pytest.MonkeyPatch, *, has_python_export: bool
+) -> None:
+    monkeypatch.setattr(compat, "HAS_PYTHON_EXPORT", has_python_export)
+    monkeypatch.setattr(
+        "torch.profiler.profiler._KinetoProfile.export_chrome_trace", lambda _self, path, **_: Path(path).touch()
+    )
+    recording = record(make_session, "plain")
+    assert codes(recording) == ["capture.not_saved"]
+    assert "torch wrote no file" in recording.problems[0].message
+    assert list(recording.folder.iterdir()) == []
+
+
+def test_the_file_of_an_earlier_run_is_not_taken_for_one_that_could_not_be_saved(
+    make_session: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = record(make_session, "earlier").cycles[0].path
+    monkeypatch.setattr("torch.profiler.profiler._KinetoProfile.export_chrome_trace", lambda *_, **__: None)
+    recording = record(make_session, "later")
+    assert recording.folder == before.parent
+    assert (recording.cycles, codes(recording)) == ((), ["capture.not_saved"])
+    assert "earlier" in names_in(before)
