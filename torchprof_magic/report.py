@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import uuid
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from torchprof_magic.analysis.averages import averages_table
@@ -14,8 +13,9 @@ from torchprof_magic.analysis.ops import ops_by
 from torchprof_magic.analysis.verdict import Verdict, find_verdict
 from torchprof_magic.exporters import choose_format
 from torchprof_magic.exporters.chrome import write_chrome
-from torchprof_magic.exporters.collapsed import write_collapsed
+from torchprof_magic.exporters.collapsed import METRICS, write_collapsed
 from torchprof_magic.exporters.csv import write_csv
+from torchprof_magic.exporters.files import target_of
 from torchprof_magic.exporters.html import write_html
 from torchprof_magic.exporters.saved import write_saved
 from torchprof_magic.exporters.speedscope import write_speedscope
@@ -29,6 +29,7 @@ from torchprof_magic.views import VIEWS
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     import polars as pl
     from matplotlib.figure import Figure
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from torchprof_magic.meta import Problem
     from torchprof_magic.trace import Trace
 
-EXPORTED_TABLES = ("ops", "kernels", "steps", "events", "memory")
+EXPORTED_TABLES = ("ops", "kernels", "devices", "steps", "events", "flows", "memory", "lanes", "stacks")
 
 
 class Report:
@@ -157,7 +158,7 @@ class Report:
     def to_html(self, path: str | os.PathLike[str]) -> Path:
         """Write one self-contained interactive file that opens from disk without a network, and return its path."""
         page = build_page(self.trace, self.shapes, self.verdict, self.run_id, is_standalone=True)
-        return write_html(page, Path(path), title=self.trace.meta.title)
+        return write_html(page, target_of(path), title=self.trace.meta.title)
 
     def export(
         self,
@@ -172,16 +173,18 @@ class Report:
 
         ``chrome`` (.json, .json.gz) is a repaired trace for Perfetto; ``speedscope`` (.speedscope.json); ``collapsed``
         (.collapsed, .folded, .txt) has one line a stack with its µs of ``metric``: ``self_cpu_time`` or
-        ``self_device_time``; ``csv`` (.csv) has a ``table``: ``ops``, ``kernels``, ``steps``, ``events`` or ``memory``,
-        text that a spreadsheet would run made harmless unless ``safe`` is False; ``html`` and ``torchprof`` are
-        ``to_html`` and ``save``. Raises ``ValueError`` for a word that none of these is, and ``ExportError`` when the
-        file cannot be written; a file that was there is then untouched.
+        ``self_device_time``; ``csv`` (.csv) has a ``table``, any of the frames that ``sql`` knows, text that a
+        spreadsheet would run made harmless unless ``safe`` is False; ``html`` and ``torchprof`` are ``to_html`` and
+        ``save``. Raises ``ValueError`` for a word that none of these is, and ``ExportError`` when the file cannot be
+        written; a file that was there is then untouched.
         """
-        target = Path(path)
+        target = target_of(path)
         kind = choose_format(target, format)
+        if table not in EXPORTED_TABLES:
+            raise ValueError(f"no table {table!r}; choose from {', '.join(EXPORTED_TABLES)}")
+        if metric not in METRICS:
+            raise ValueError(f"no metric {metric!r}; choose from {', '.join(METRICS)}")
         if kind == "csv":
-            if table not in EXPORTED_TABLES:
-                raise ValueError(f"no table {table!r}; choose from {', '.join(EXPORTED_TABLES)}")
             return write_csv(self._frames()[table](), target, safe=safe)
         if kind == "collapsed":
             return write_collapsed(self.trace, target, metric)
@@ -193,10 +196,10 @@ class Report:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write everything that was recorded into one compact file that ``load`` opens, and return its path."""
-        return write_saved(self.trace, Path(path))
+        return write_saved(self.trace, target_of(path))
 
     def sql(self, query: str) -> pl.DataFrame:
-        """Return the result of a SQL query over events, ops, kernels, steps, flows, memory, lanes and stacks.
+        """Return the result of a SQL query over events, ops, kernels, devices, steps, flows, memory, lanes, stacks.
 
         Events, lanes and stacks have their number in ``row``; that is what ``parent``, ``lane``, ``stack``, ``source``,
         ``target`` and ``event`` speak of. Raises ``ValueError`` with the tables and columns when the query is wrong.
@@ -248,6 +251,7 @@ class Report:
             "memory": lambda: self.memory,
             "lanes": lambda: self.lanes,
             "stacks": lambda: self.stacks,
+            "devices": lambda: self.devices,
         }
 
     def _json_summary(self) -> str:

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from support import allocation, annotation, frame, kernel, launch, make_trace, span
 
 from torchprof_magic.report import Report
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture
@@ -36,7 +41,9 @@ def test_rows_can_be_joined_by_the_numbers_that_frames_speak_of(report: Report) 
     assert found.rows() == [("cudaLaunchKernel", "gemm")]
 
 
-@pytest.mark.parametrize("table", ["events", "ops", "kernels", "steps", "flows", "memory", "lanes", "stacks"])
+@pytest.mark.parametrize(
+    "table", ["events", "ops", "kernels", "steps", "flows", "memory", "lanes", "stacks", "devices"]
+)
 def test_every_frame_is_a_table(report: Report, table: str) -> None:
     assert report.sql(f"SELECT * FROM {table}").height > 0  # noqa: S608 - the names above
 
@@ -45,11 +52,27 @@ def test_a_wrong_query_names_the_tables_and_columns(report: Report) -> None:
     with pytest.raises(ValueError, match=r"(?s)wrong_column.*kernels: name, .*other tables: events, ops"):
         report.sql("SELECT wrong_column FROM kernels")
     with pytest.raises(
-        ValueError, match=r"(?s)pies.*tables: events, ops, kernels, steps, flows, memory, lanes, stacks"
+        ValueError, match=r"(?s)pies.*tables: events, ops, kernels, steps, flows, memory, lanes, stacks, devices"
     ):
         report.sql("SELECT * FROM pies")
     with pytest.raises(ValueError, match="tables: events"):
         report.sql("SELECT FROM WHERE")
+
+
+@pytest.mark.parametrize(
+    "source", ["read_csv('{}')", "READ_CSV ('{}')", "\"read_csv\"('{}')", "read_csv/**/('{}')", "read_csv--\n('{}')"]
+)
+def test_a_query_cannot_read_files(report: Report, tmp_path: Path, source: str) -> None:
+    path = tmp_path / "secret.csv"
+    path.write_text("a\n1\n")
+    with pytest.raises(ValueError, match="cannot read files"):
+        report.sql(f"SELECT * FROM {source.format(path)}")  # noqa: S608 - refused
+    with pytest.raises(ValueError, match="cannot read files"):
+        report.sql("SELECT * FROM events JOIN read_parquet('https://example.org/x') AS x ON true")
+
+
+def test_names_like_those_of_functions_that_read_files_can_be_asked_for(report: Report) -> None:
+    assert report.sql("SELECT name FROM events WHERE name LIKE '%read_csv%'").height == 0
 
 
 @pytest.mark.parametrize(

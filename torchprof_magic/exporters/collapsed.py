@@ -36,8 +36,6 @@ def write_collapsed(trace: Trace, path: Path, metric: str = "self_cpu_time") -> 
     A stack is the events around an event on its thread, Python frames and ops alike, and the event itself. Its time is
     that of no other event inside (``self_cpu_time``), or of the device work that it launched (``self_device_time``).
     """
-    if metric not in METRICS:
-        raise ValueError(f"no metric {metric!r}; choose from {', '.join(METRICS)}")
     return write_text(path, (f"{line}\n" for line in collapsed_lines(trace, METRICS[metric])))
 
 

@@ -5,7 +5,7 @@ import errno
 import gzip
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import polars as pl
@@ -16,7 +16,8 @@ from support import allocation, annotation, kernel, launch, make_trace, span
 from torchprof_magic.errors import ExportError
 from torchprof_magic.exporters.csv import write_csv
 from torchprof_magic.exporters.files import write_text
-from torchprof_magic.report import Report
+from torchprof_magic.loading import load
+from torchprof_magic.report import EXPORTED_TABLES, Report
 
 
 def report() -> Report:
@@ -80,6 +81,29 @@ def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
         report().export(tmp_path / "no" / "such.csv")
 
 
+@pytest.mark.parametrize("write", [Report.save, Report.export, Report.to_html])
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("a" * 300 + ".json", "File name too long"),
+        ("a\0.json", "no name of a file"),
+        ("", "no name of a file"),
+        ("~no-such-user/a.json", "no name of a file"),
+        (5, "no name of a file"),
+    ],
+)
+def test_what_can_be_no_file_is_said(write: Callable[[Report, object], Path], path: object, says: str) -> None:
+    with pytest.raises(ExportError, match=says):
+        write(report(), path)
+
+
+def test_the_home_folder_can_be_written_as_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert report().save("~/run.torchprof") == tmp_path / "run.torchprof"
+    assert report().export("~/run.csv") == tmp_path / "run.csv"
+    assert load("~/run.torchprof").events.height == report().events.height
+
+
 def test_a_new_file_has_the_rights_that_the_system_gives(tmp_path: Path) -> None:
     write_text(tmp_path / "a.txt", ("text",))
     (tmp_path / "b.txt").write_text("text")
@@ -111,7 +135,7 @@ def test_csv_keeps_commas_quotes_lines_and_letters(tmp_path: Path) -> None:
 
 def test_csv_of_every_table_has_the_columns_and_rows_of_its_frame(tmp_path: Path) -> None:
     found = report()
-    for table in ("ops", "kernels", "steps", "events", "memory"):
+    for table in EXPORTED_TABLES:
         rows = cells(found.export(tmp_path / f"{table}.csv", table=table))
         frame = getattr(found, table)
         assert rows[0] == frame.columns, table
@@ -145,7 +169,7 @@ def test_a_wrong_format_ending_table_or_metric_is_refused_with_the_known_ones(tm
         report().export(tmp_path / "a.csv", format="xml")
     with pytest.raises(ValueError, match=r"'a\.dat' does not say what to write; end it in one of \.json, "):
         report().export(tmp_path / "a.dat")
-    with pytest.raises(ValueError, match="choose from ops, kernels, steps, events, memory"):
+    with pytest.raises(ValueError, match="choose from ops, kernels, devices, steps"):
         report().export(tmp_path / "a.csv", table="pies")
     with pytest.raises(ValueError, match="choose from self_cpu_time"):
         report().export(tmp_path / "a.txt", metric="pies")

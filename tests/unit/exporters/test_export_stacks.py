@@ -16,6 +16,7 @@ from torch.profiler import ProfilerActivity, profile
 from torchprof_magic.exporters.collapsed import write_collapsed
 from torchprof_magic.exporters.speedscope import SCHEMA_URL, write_speedscope
 from torchprof_magic.loading import load
+from torchprof_magic.report import Report
 from torchprof_magic.trace import Trace
 
 
@@ -155,7 +156,7 @@ def test_nothing_in_a_name_can_end_a_frame_or_a_line(tmp_path: Path) -> None:
 
 def test_an_unknown_metric_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="self_cpu_time, self_device_time"):
-        collapsed(make_trace(), tmp_path, "wall")
+        Report(make_trace()).export(tmp_path / "a.txt", metric="wall")
 
 
 def work() -> None:
