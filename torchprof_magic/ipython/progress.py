@@ -20,10 +20,12 @@ class _Bar:
 
     def __init__(self, **options: Any) -> None:
         self._place: Any = None
+        # With more than one iteration a turn, tqdm's own thread would draw into a long recording.
+        options |= {"leave": False, "miniters": 1}
         if not issubclass(tqdm, tqdm_notebook):
-            self.tqdm = tqdm(**options, leave=False, dynamic_ncols=True)
+            self.tqdm = tqdm(**options, dynamic_ncols=True)
             return
-        self.tqdm = tqdm(**options, leave=False, display=False)
+        self.tqdm = tqdm(**options, display=False)
         self._place = display(self.tqdm.container, display_id=True)  # type: ignore[no-untyped-call]
 
     def close(self) -> None:

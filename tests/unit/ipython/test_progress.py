@@ -137,7 +137,6 @@ def test_each_phase_is_drawn_before_its_first_step(diary: Diary, tmp_path: Path)
 
 
 @pytest.mark.usefixtures("_screen")
-@pytest.mark.xfail(strict=True, reason="the bar is made without miniters=1")
 def test_tqdms_own_thread_has_no_reason_to_draw() -> None:
     bar = ProgressBar()
     for step, phase in ((0, "wait"), (300, "active")):
