@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 
 TARGET = Path(__file__).parents[1] / "docs" / "definitions.md"
 SECTIONS: tuple[tuple[str, str, tuple[Column, ...]], ...] = (
-    ("`report.ops`", "One row per op or annotation, summed over the recorded steps.", ops.COLUMNS),
+    (
+        "`report.ops`",
+        (
+            "One row per op or annotation, summed over the recorded steps. Columns of what was not recorded are "
+            "absent: device time without an accelerator, memory without `profile_memory`, device memory when only the "
+            "host allocated. In `report.key_averages()` the same holds for memory."
+        ),
+        ops.COLUMNS,
+    ),
     ("`report.ops_by(...)`", "The columns that split the rows of `report.ops`.", tuple(groups.KEYS.values())),
     ("`report.steps`", "One row per recorded step.", steps.COLUMNS),
     ("`report.kernels`", "One row per kernel, copy or fill.", kernels.COLUMNS),

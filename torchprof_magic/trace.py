@@ -32,6 +32,8 @@ CATEGORY = pl.Enum(CATEGORIES)
 LANE_KIND = pl.Enum(("thread", "stream", "stream annotations", "other"))
 FLOW_KIND = pl.Enum(("launch", "backward", "annotation"))
 TEXT = pl.Categorical()
+# The range around a step. Longer numbers do not fit their column, and nobody counts steps that far.
+STEP_PATTERN = r"^ProfilerStep#(\d{1,9})$"
 
 DType: TypeAlias = pl.DataType | type[pl.DataType]
 

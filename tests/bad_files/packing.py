@@ -44,6 +44,8 @@ AT_OP30 = TEXT.index(MANY[30].encode())
 HALVES = gzip.compress(ABC[:150]) + gzip.compress(ABC[150:])
 AT_SECOND = len(gzip.compress(ABC[:150]))
 
+TRAILING = {"file.trailing_bytes": 1}
+
 GZIP: tuple[BadFile, ...] = (
     kept("gzip with a file name in its header", _packed_with_name(), "a b c"),
     kept("two gzip members, split in an event", HALVES, "a b c"),
@@ -52,7 +54,10 @@ GZIP: tuple[BadFile, ...] = (
     kept("an empty gzip member before and behind", gzip.compress(b"") + PACKED + gzip.compress(b""), "a b c"),
     kept("zeros behind gzip", PACKED + b"\0" * 700, "a b c"),
     kept("zeros between gzip members", HALVES[:AT_SECOND] + b"\0" * 700 + HALVES[AT_SECOND:], "a b c"),
-    kept("other bytes behind gzip", PACKED + b"garbage" * 9, "a b c", {"file.damaged_gzip": 1}),
+    kept("other bytes behind gzip", PACKED + b"garbage" * 9, "a b c", TRAILING),
+    kept("one other byte behind gzip", PACKED + b"g", "a b c", TRAILING),
+    kept("the beginning of another member behind gzip", PACKED + PACKED[:1], "a b c", {"file.cut_off_gzip": 1}),
+    kept("a second trace in a member of its own", PACKED + PACKED, "a b c", {"json.second_list": 1}),
     kept(
         "a wrong checksum in gzip's trailer",
         _flipped(PACKED, -TRAILER_BYTES),

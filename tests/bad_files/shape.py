@@ -129,6 +129,17 @@ KINDS: tuple[BadFile, ...] = (
     kept("the same arrow twice", trace(A, *[arrow("s", 1, 1), arrow("f", 1, 3)] * 2, B), "a b"),
     kept("an arrow whose number is a list", trace(A, arrow("s", "[1]", 1), B), "a b", {"chrome.odd_value": 1}),
     kept("an arrow without a time", trace(A, arrow("s", 1, "null"), B), "a b"),
+    kept(
+        "launches of two processes with one number, and work of another that has none",
+        trace(LAUNCH, event("again", 3, pid="8", cat='"cuda_runtime"', args='{"correlation": 11}'), kernel("k", 5, 11)),
+        "hipLaunchKernel again k",
+        {"chrome.repeated_launch": 1},
+    ),
+    kept(
+        "calls that share a number without any device work",
+        trace(LAUNCH, event("again", 3, cat='"cuda_runtime"', args='{"correlation": 11}')),
+        "hipLaunchKernel again",
+    ),
     kept("a device that is not number 0", trace(LAUNCH, kernel("k", 5, 11)), "hipLaunchKernel k"),
     kept("a kernel whose launch is not in the file", trace(A, kernel("k", 5, 12)), "a k", {"chrome.no_launch": 1}),
     kept(
@@ -145,7 +156,7 @@ KINDS: tuple[BadFile, ...] = (
         "a memory row with texts for numbers",
         trace(A, event("[memory]", 2, ph='"i"', dur=None, args='{"Bytes": "x", "Addr": "y"}')),
         "a",
-        NO_BYTES,
+        NO_BYTES | {"chrome.odd_value": 2},
     ),
     kept(
         "a memory row without a time",
@@ -161,6 +172,14 @@ KINDS: tuple[BadFile, ...] = (
     ),
     kept("a thread's name that is a number", trace(event("thread_name", 0, ph='"M"', args='{"name": 5}'), A), "a"),
     kept("a thread's name without one", trace(event("thread_name", 0, ph='"M"', args=None), A), "a"),
+    kept(
+        "the steps of two processes",
+        trace(
+            *(event(f"ProfilerStep#{n}", 1 + 3 * n, 2, cat='"user_annotation"', pid=p) for n in (1, 2) for p in "78")
+        ),
+        [f"ProfilerStep#{n}" for n in (1, 2)] * 2,
+        {"chrome.repeated_step": 2},
+    ),
     kept("a step without a number", trace(event("ProfilerStep#", 1, cat='"user_annotation"')), ["ProfilerStep#"]),
     kept("a step of too many digits", trace(event("ProfilerStep#99999999999999999999", 1, cat='"user_annotation"')), 1),
     kept(

@@ -8,6 +8,7 @@ ODD = {"chrome.odd_value": 1}
 NO_TIME = {"chrome.no_time": 1}
 NO_DURATION = {"chrome.no_duration": 1}
 STRAY = {"chrome.stray_time": 1}
+NO_LAUNCH = {"chrome.no_launch": 1}
 NO_EVENT = {"chrome.not_an_event": 1}
 MANY_DIGITS = "9" * 5000
 DEEP = 100_000
@@ -130,14 +131,68 @@ NAMES: tuple[BadFile, ...] = (
         {"json.lost": 1},
         smallest_block=LARGE_TEXT,
     ),
-    kept("no phase", with_b(ph=None), "a c"),
-    kept("null as a phase", with_b(ph="null"), "a c", ODD),
-    kept("a number as a phase", with_b(ph="5"), "a c", ODD),
-    kept("a phase that nothing knows", with_b(ph='"Q"'), "a c"),
+    kept("no phase", with_b(ph=None), "a c", NO_EVENT),
+    kept("null as a phase", with_b(ph="null"), "a c", ODD | NO_EVENT),
+    kept("a number as a phase", with_b(ph="5"), "a c", ODD | NO_EVENT),
+    kept("a phase that nothing knows", with_b(ph='"Q"'), "a c", {"chrome.other_kind": 1}),
+    *(
+        kept(f"an event of phase {phase}", with_b(ph=f'"{phase}"', id="1"), "a c", {"chrome.other_kind": 1})
+        for phase in "bneCNODSTpFPRcvVa("
+    ),
+    kept("a phase that says nothing of its own", with_b(ph='"t"', id="1"), "a c"),
     kept("a key twice, of which the last counts", trace(A, B[:-1] + ', "name": "b2"}', C), "a b2 c"),
 )
 
 ARGUMENTS: tuple[BadFile, ...] = (
+    *(
+        kept(
+            f"{value} as the correlation of a kernel",
+            with_b(cat='"kernel"', args=f'{{"correlation": {value}}}'),
+            "a c b",
+            counted,
+        )
+        for value, counted in (
+            ("5.0", NO_LAUNCH),
+            ('"5"', NO_LAUNCH),
+            ('"N/A"', NO_LAUNCH),
+            ("5.7", NO_LAUNCH | ODD),
+            ('"0x5"', NO_LAUNCH | ODD),
+            (f"{2**63}", NO_LAUNCH | ODD),
+        )
+    ),
+    kept(
+        "a device of too large a number",
+        with_b(cat='"kernel"', args=f'{{"device": {2**31}}}'),
+        "a c b",
+        NO_LAUNCH | ODD,
+    ),
+    kept(
+        "a copy of more bytes than there are",
+        with_b(cat='"gpu_memcpy"', args=f'{{"bytes": {2**62}}}'),
+        "a c b",
+        NO_LAUNCH | ODD,
+    ),
+    kept(
+        "a thousand copies of a petabyte, whose sum still fits",
+        trace(*[event("m", 1, cat='"gpu_memset"', args=f'{{"bytes": {2**50}}}')] * 1000),
+        1000,
+        {"chrome.no_launch": 1000},
+        smallest_block=1000,
+    ),
+    kept(
+        "so many petabytes that no sum holds them",
+        trace(*[event("m", 1, cat='"gpu_memset"', args=f'{{"bytes": {2**50}}}')] * 5000, event("n", 1)),
+        5001,
+        {"chrome.no_launch": 5000, "chrome.odd_value": 5000},
+        smallest_block=1000,
+    ),
+    kept(
+        "so many months that no sum holds them",
+        trace(*[event("m", 1, 29 * 24 * 3600e6, tid=f"{n}") for n in range(2000)], A),
+        2001,
+        {"chrome.absurd_duration": 2000},
+        smallest_block=1000,
+    ),
     kept("no arguments", with_b(args=None), "a b c"),
     kept("null as arguments", with_b(args="null"), "a b c"),
     kept("a list as arguments", with_b(args="[1]"), "a b c", ODD),
@@ -184,7 +239,7 @@ ENTRIES: tuple[BadFile, ...] = (
     kept("a list of events among the events", trace(A, f"[{B}, {C}]", B), "a b", NO_EVENT),
     kept("null first and last", trace("null", A, B, "null"), "a b", {"chrome.not_an_event": 2}),
     kept("nothing but null", trace("null", "null"), "", {"chrome.not_an_event": 2}),
-    kept("an empty object", trace(A, "{}", B), "a b"),
+    kept("an empty object", trace(A, "{}", B), "a b", NO_EVENT),
     kept(
         "a list 100,000 deep among the events",
         trace(A, "[" * DEEP + "]" * DEEP, B),
@@ -209,6 +264,10 @@ AROUND: tuple[BadFile, ...] = (
     refused("JSON without events", b'{"hello": 1}', 'without a list "traceEvents"'),
     refused("an empty object and nothing else", b"{}", 'without a list "traceEvents"'),
     kept("two lists of events", trace(A, after=', "traceEvents": [' + B + "]"), "a", {"json.second_list": 1}),
+    kept("a second document", trace(A, B) + trace(C), "a b", {"json.second_list": 1}),
+    kept("a second document on a line of its own", trace(A, B) + b"\n" + trace(C), "a b", {"json.second_list": 1}),
+    kept("a second bare list", f"[{A}, {B}]\n[{C}]".encode(), "a b", {"json.second_list": 1}),
+    kept("words behind the document", trace(A, B) + b" and so on", "a b", {"json.head": 1}),
     *(
         kept(f"{value} as the base time", trace(A, B, before=f'"baseTimeNanoseconds": {value}, '), "a b", counted)
         for value, counted in (

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.analysis.shared import ask_names
-from torchprof_magic.analysis.sums import running_sum
+from torchprof_magic.analysis.sums import LARGEST, running_sum
 from torchprof_magic.intervals import IntArray, levels, nest, self_time
 from torchprof_magic.shapes import Column, Table
 
@@ -102,12 +102,18 @@ def averages_table(trace: Trace, *, group_by_input_shape: bool = False, group_by
     frame = calls.group_by(keys).agg(
         pl.col("kind").first(),
         pl.len().alias("count"),
-        *(pl.col(f"{part}_{value}").sum() for value in _VALUES for part in ("self", "total")),
+        *(_summed(f"{part}_{value}", calls.height) for value in _VALUES for part in ("self", "total")),
     )
     columns = tuple(column for column in COLUMNS if column.name not in _absent(trace))
     columns = (*columns[:2], _SHAPES, *columns[2:]) if group_by_input_shape else columns
     frame = frame.select(column.name for column in columns).sort("self_cpu_ns", "key", descending=[True, False])
     return Table(frame=frame, columns=columns, sort_by="self_cpu_ns")
+
+
+def _summed(name: str, height: int) -> pl.Expr:
+    """Return the sum of a column, which stops where that of damaged values would wrap around int64."""
+    highest = LARGEST // max(height, 1)
+    return pl.col(name).clip(-highest, highest).sum()
 
 
 def _absent(trace: Trace) -> set[str]:

@@ -13,7 +13,7 @@ from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.analysis.shared import launch_sources, once_per_trace
 from torchprof_magic.intervals import NO_PARENT, BoolArray, IntArray, depth_of, levels, merge_paths, own_time, rolled_up
 from torchprof_magic.shapes import Tree, Weight
-from torchprof_magic.trace import DEVICE_CATEGORIES, Trace
+from torchprof_magic.trace import DEVICE_CATEGORIES, STEP_PATTERN, Trace
 
 if TYPE_CHECKING:
     from torchprof_magic.meta import Meta
@@ -114,7 +114,7 @@ def _plumbing(trace: Trace) -> pl.Series:
 
 def _readable(name: pl.Series, meta: Meta) -> pl.Series:
     """Return names as a reader knows them: all steps are one box, and cells are called as the notebook calls them."""
-    name = name.str.replace(r"^ProfilerStep#.*$", "ProfilerStep")
+    name = name.str.replace(STEP_PATTERN, "ProfilerStep")
     labels = dict(meta.cell_labels)
     parts = name.str.extract_groups(r"^(?<file>.*)(?<line>\((\d+)\))(?<rest>: .*)$").struct
     label = parts.field("file").replace_strict(labels, default=None, return_dtype=pl.String) if labels else None

@@ -16,6 +16,7 @@ from torchprof_magic.analysis.shared import once_per_trace
 from torchprof_magic.analysis.sums import sum_by
 from torchprof_magic.intervals import BoolArray, IntArray, inside_earlier, stable_order
 from torchprof_magic.shapes import Column, Table
+from torchprof_magic.trace import STEP_PATTERN
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -196,7 +197,7 @@ def _summed(trace: Trace, by: tuple[str, ...], stack_n: int) -> pl.DataFrame:
             *(pl.Series(name, values) for name, values in _sums(trace, ops, groups).items() if name not in by),
         ]
     )
-    frame = frame.filter(~pl.col("name").str.starts_with("ProfilerStep#"))
+    frame = frame.filter(~pl.col("name").str.contains(STEP_PATTERN))
     own = pl.col("self_cpu_ns")
     return frame.with_columns((own / own.sum().clip(lower_bound=1)).alias("self_cpu_ratio"))
 

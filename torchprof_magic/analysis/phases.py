@@ -10,6 +10,7 @@ import polars as pl
 
 from torchprof_magic.analysis.shared import ask_names, once_per_trace
 from torchprof_magic.intervals import nearest_marked
+from torchprof_magic.trace import STEP_PATTERN
 
 if TYPE_CHECKING:
     from torchprof_magic.trace import Trace
@@ -80,7 +81,7 @@ def _rule(*, by_user: bool) -> pl.Expr:
 
 def _defaults(events: pl.DataFrame) -> npt.NDArray[np.int8]:
     """Return forward for ops and annotations, and for runtime calls directly inside one, which are part of it."""
-    is_step = ask_names(events["name"], pl.col("name").str.starts_with("ProfilerStep#"))
+    is_step = ask_names(events["name"], pl.col("name").str.contains(STEP_PATTERN))
     is_op = events["category"].is_in(("cpu_op", "user_annotation")).to_numpy() & ~is_step.astype(np.bool_)
     parent = events["parent"].to_numpy()
     is_call = (events["category"] == "runtime").to_numpy() & (parent >= 0)

@@ -12,7 +12,7 @@ from torchprof_magic.analysis.devices import COMMUNICATION_KERNEL, devices_table
 from torchprof_magic.analysis.ops import ops_table
 from torchprof_magic.analysis.steps import complete_steps, steps_table
 from torchprof_magic.intervals import IntArray, covered_ns
-from torchprof_magic.trace import DEVICE_CATEGORIES
+from torchprof_magic.trace import DEVICE_CATEGORIES, STEP_PATTERN
 from torchprof_magic.units import counted, format_count, format_ns, format_ratio
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _nothing(trace: Trace) -> Verdict:
         return _say(
             "Only device work", "Kernels were recorded but no op; record the cpu activity too to see which ops."
         )
-    if trace.events.filter(~pl.col("name").cast(pl.String).str.starts_with("ProfilerStep#")).height:
+    if trace.events.filter(~pl.col("name").cast(pl.String).str.contains(STEP_PATTERN)).height:
         return _say("No ops", "No torch op was recorded on the threads that were watched.")
     return _say("Nothing recorded", "No torch op ran while the recording was on.")
 

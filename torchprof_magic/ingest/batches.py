@@ -32,6 +32,7 @@ _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 MAX_AROUND_BYTES = 64 << 20
 _WINDOW_BYTES = 128 << 10
 _MAX_CUTS = 8
+_OPEN_HEAD = b'{"":0'  # what stood before the list, as far as JSON is concerned
 _MAX_LIST_KEYS = 100
 _LONGEST_KEY_BYTES = 64
 
@@ -258,7 +259,7 @@ class EventText:
         low = max(len(self._buffer) - _WINDOW_BYTES, 0)
         end = self._buffer.rfind(b"]", low)
         rest = self._buffer[end + 1 :]
-        if end >= 0 and (not rest.strip() or _is_json(b'{"":0' + rest)):
+        if end >= 0 and (not rest.strip() or _is_json(_OPEN_HEAD + rest)):
             try:
                 events = self._decoded(self._listed(end))
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -291,22 +292,29 @@ class EventText:
         if not has_end and (rest or not is_bare):  # the format allows a bare list to lack its end
             self._findings.add("json.cut_off", at=self._offset)
         elif is_bare:
-            self._findings.add("json.head", int(bool(rest)), at=self._offset)
+            self._findings.add(_behind(rest), int(bool(rest)), at=self._offset)
         else:
             self._read_tail(rest)
 
     def _read_tail(self, text: bytes) -> None:
         try:
-            tail = _TAIL.decode(b'{"":0' + text)
+            tail = _TAIL.decode(_OPEN_HEAD + text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-            is_cut = "truncated" in str(exc)
-            self._findings.add("json.cut_off" if is_cut else "json.head", at=self._offset)
+            found = _TRAILING.search(str(exc))
+            behind = text[int(found[1]) - 1 - len(_OPEN_HEAD) :] if found else b""
+            code = "json.cut_off" if "truncated" in str(exc) else _behind(behind)
+            self._findings.add(code, at=self._offset)
             return
         if bytes(tail.events) not in (b"", b"null", b"[]"):
             self._findings.add("json.second_list", at=self._offset)
         for name in Head.__struct_fields__:
             if bytes(getattr(tail, name)):
                 setattr(self.head, name, getattr(tail, name))
+
+
+def _behind(text: bytes) -> str:
+    """Return what to call the text behind the end of the trace."""
+    return "json.second_list" if text.lstrip(b", \t\r\n").startswith((b"{", b"[")) else "json.head"
 
 
 def _is_json(text: bytes) -> bool:

@@ -191,37 +191,57 @@ def _unpacked(blocks: Iterator[Block], findings: Findings) -> Iterator[Block]:
 
 
 def _inflated(blocks: Iterator[Block], findings: Findings) -> Iterator[Block]:
-    packed_bytes = unpacked_bytes = 0
-    member: _Member | None = None
+    members = _Members(findings)
     for block in blocks:
-        rest = block.text
-        packed_bytes += len(rest)
-        while rest:
-            if member is None:
-                rest = rest.lstrip(b"\0")  # tapes and disks pad members with zeros
-                if not rest:
-                    break
-                member = _Member()
-            for text in member.unpacked(rest):
-                unpacked_bytes += len(text)
-                if unpacked_bytes > RATIO_FREE_BYTES and unpacked_bytes > MAX_RATIO * packed_bytes:
-                    findings.add("file.gzip_bomb", at=unpacked_bytes)
-                    return
-                yield Block(text, block.read_bytes)
-            if member.is_damaged:
-                _note("file.damaged_gzip", unpacked_bytes, findings)
+        for text in members.unpacked(block.text):
+            yield Block(text, block.read_bytes)
+        if members.is_over:
+            return
+    members.end()
+
+
+class _Members:
+    """The gzip members of a file, one behind the other, until one of them cannot be read: then it ``is_over``."""
+
+    def __init__(self, findings: Findings) -> None:
+        self.is_over = False
+        self._findings = findings
+        self._member: _Member | None = None
+        self._packed_bytes = self._unpacked_bytes = 0
+
+    def unpacked(self, packed: bytes) -> Iterator[bytes]:
+        """Yield what comes out of the next bytes."""
+        is_first = self._packed_bytes == 0
+        self._packed_bytes += len(packed)
+        while packed := packed if self._member else packed.lstrip(b"\0"):  # tapes and disks pad members with zeros
+            if self._member is None and not (is_first or packed.startswith(_GZIP_MAGIC[: len(packed)])):
+                self._stop("file.trailing_bytes")
                 return
-            rest = member.rest
+            member = self._member = self._member or _Member()
+            is_first = False
+            for text in member.unpacked(packed):
+                self._unpacked_bytes += len(text)
+                if self._unpacked_bytes > max(RATIO_FREE_BYTES, MAX_RATIO * self._packed_bytes):
+                    self._stop("file.gzip_bomb")
+                    return
+                yield text
+            if member.is_damaged:
+                self._stop("file.damaged_gzip")
+                return
+            packed = member.rest
             if member.is_whole:
-                member = None
-    if member is not None:
-        _note("file.cut_off_gzip", unpacked_bytes, findings)
+                self._member = None
 
+    def end(self) -> None:
+        """Say that no more bytes come."""
+        if self._member is not None:
+            self._stop("file.cut_off_gzip")
 
-def _note(code: str, unpacked_bytes: int, findings: Findings) -> None:
-    if unpacked_bytes == 0:
-        raise IngestError(f"{KINDS[code].message} {KINDS[code].fix}")
-    findings.add(code, at=unpacked_bytes)
+    def _stop(self, code: str) -> None:
+        if self._unpacked_bytes == 0:
+            raise IngestError(f"{KINDS[code].message} {KINDS[code].fix}")
+        self._findings.add(code, at=self._unpacked_bytes)
+        self.is_over = True
 
 
 class _Member:

@@ -25,9 +25,6 @@ _BY_CAT = {
     "gpu_user_annotation": "gpu_user_annotation",
     "overhead": "overhead",
 }
-STEP_PATTERN = r"^ProfilerStep#(\d+)$"
-
-
 # The profiler's own span over the whole recording is not something that the program did.
 OWN_SPAN = "own span"
 

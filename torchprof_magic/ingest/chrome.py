@@ -68,7 +68,7 @@ def _shifted(progress: Progress | None, done: int, total: int) -> Callable[[int]
 
 def _read_part(source: Source, findings: Findings, report: Callable[[int], None]) -> _Part:
     text = EventText(read_blocks(source, findings), findings, report)
-    builder = ColumnBuilder()
+    builder = ColumnBuilder(findings)
     for events in text:
         try:
             builder.add(events)
@@ -89,14 +89,13 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
     parts.clear()  # the columns in them would double what follows
     spans = spans.with_columns(pl.col("start_ns") - start_ns)
     events = with_step_annotations(nested_events(spans, places))
-    launch, unlinked = links.launch_flows(events)
+    launch = links.launch_flows(events, findings)
     backward = links.backward_flows(events, lanes, arrows)
     annotations = links.annotation_flows(events)
-    steps = links.find_steps(events)
+    steps = links.find_steps(events, findings)
     stack, stacks = find_stacks(events, launch)
     events = links.with_steps(events, steps, launch).with_columns(stack)
     findings.add("chrome.partial_overlap", int(events["overlaps"].sum()))
-    findings.add("chrome.no_launch", unlinked)
     return Trace(
         events=events.select(EVENTS_SCHEMA.keys()),
         lanes=lanes,

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 # No profile lasts a month: what claims to comes from a broken clock, and one such event would ruin every scale.
 LONGEST_NS = 30 * 24 * 3600 * 10**9
+# No machine has a petabyte; what claims to be larger comes from a broken writer.
+LARGEST_BYTES = 2**50
+# int64 holds all that is ever added up as long as the values of a column stay below this together.
+MAX_SUM = 2**62
 _CAN_LAST = pl.col("dur_ns").is_between(0, LONGEST_NS)
 _ESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _CONTROL = r"[\x08\x0c\n\r\t]"
@@ -27,8 +31,10 @@ def cleaned(columns: Columns, findings: Findings) -> Columns:
     memory = _believable(columns.memory, "time_ns", middle_ns, findings)
     if bounds.height:
         spans = pl.concat([spans, _closed(bounds, columns.places, _last_ns(spans), findings).select(spans.columns)])
+    spans = _with_sizes(_with_durations(spans, findings), ("bytes",), findings)
+    memory = _with_sizes(memory, ("delta_bytes", "allocated_bytes", "reserved_bytes"), findings)
     return columns._replace(
-        spans=_with_backslashes(_with_durations(spans, findings), findings),
+        spans=_with_backslashes(spans, findings),
         bounds=bounds.clear(),
         memory=_kept(memory, pl.col("delta_bytes").is_not_null(), "memory.no_size", findings),
     )
@@ -109,16 +115,35 @@ def _believable(frame: pl.DataFrame, column: str, middle_ns: int | None, finding
 def _with_durations(spans: pl.DataFrame, findings: Findings) -> pl.DataFrame:
     """Return the events with durations that can be."""
     dur = pl.col("dur_ns")
+    longest_ns = _largest(spans["dur_ns"], LONGEST_NS)
     counts = spans.select(
         dur.is_null().sum().alias("chrome.no_duration"),
         (dur < 0).sum().alias("chrome.negative_duration"),
-        (dur > LONGEST_NS).sum().alias("chrome.absurd_duration"),
+        (dur > longest_ns).sum().alias("chrome.absurd_duration"),
     ).row(0, named=True)
     for code, count in counts.items():
         findings.add(code, count)
     if not any(counts.values()):
         return spans
-    return spans.with_columns(pl.when(_CAN_LAST).then(dur).otherwise(0).alias("dur_ns"))
+    return spans.with_columns(pl.when(dur.is_between(0, longest_ns)).then(dur).otherwise(0).alias("dur_ns"))
+
+
+def _with_sizes(frame: pl.DataFrame, columns: tuple[str, ...], findings: Findings) -> pl.DataFrame:
+    """Return the rows with null for sizes that cannot be."""
+    for name in columns:
+        size = frame[name]
+        is_absurd = size.abs() > _largest(size, LARGEST_BYTES)
+        if is_absurd.any():
+            findings.add("chrome.odd_value", int(is_absurd.sum()))
+            frame = frame.with_columns(size.set(is_absurd, None))
+    return frame
+
+
+def _largest(values: pl.Series, usual: int) -> int:
+    """Return the largest value to believe: the usual one, or less when so many are so large that no sum holds them."""
+    believed = values.cast(pl.Float64).abs()
+    total = believed.filter(believed <= usual).sum()
+    return usual if total < MAX_SUM else MAX_SUM // len(values)
 
 
 def _kept(frame: pl.DataFrame, is_good: pl.Expr, code: str, findings: Findings) -> pl.DataFrame:

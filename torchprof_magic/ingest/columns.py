@@ -13,9 +13,13 @@ from torchprof_magic.trace import TEXT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from torchprof_magic.ingest.findings import Findings
+
 _ENCODER = msgspec.json.Encoder()
 _MICROS = pl.Decimal(38, 3)
 EXACT_MICROS = 2.0**43
+# What writers put where they know no number.
+_ABSENT = ("", "null", "None", "N/A", "nan", "NaN", "inf", "-inf")
 LAST_MICROS = 2**63 // 1000 - 1  # int64 holds no later moment in ns
 
 
@@ -62,14 +66,16 @@ def _ns_of_text(text: pl.Series) -> pl.Series:
     return ns
 
 
-def integers(values: Sequence[object], dtype: type[pl.DataType] = pl.Int64) -> pl.Series:
-    """Return ids and sizes as integers; null where the value is absent or no integer."""
+def integers(values: Sequence[object], findings: Findings, dtype: type[pl.DataType] = pl.Int64) -> pl.Series:
+    """Return ids and sizes as integers; null where the value is absent, no integer (which is counted), or too large."""
     try:
         return pl.Series(values, dtype=dtype)
     except (TypeError, OverflowError, pl.exceptions.PolarsError):
         # One string among the numbers (some vendors do that): go through text, slower.
         text = pl.Series([_whole(value) for value in values], dtype=pl.String)
-        return text.cast(dtype, strict=False)
+        numbers = text.cast(dtype, strict=False)
+        findings.add("chrome.odd_value", numbers.null_count() - int(text.is_in(_ABSENT).fill_null(value=True).sum()))
+        return numbers
 
 
 def _whole(value: object) -> str | None:

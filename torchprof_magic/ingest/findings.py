@@ -25,6 +25,9 @@ KINDS: dict[str, _Kind] = {
         "The gzip data grows far more than any trace does; reading stopped there.",
         "Unpack the file yourself if you trust it, and open the .json.",
     ),
+    "file.trailing_bytes": _Kind(
+        "warning", "Bytes that are no gzip stand behind the packed data; they were left out.", _NOTHING
+    ),
     "text.utf16": _Kind("info", "The file is UTF-16; it was read as such.", _NOTHING),
     "json.cut_off": _Kind("data_loss", "The JSON ends in the middle; all whole events are shown.", _EXPORT_AGAIN),
     "json.bad_utf8": _Kind(
@@ -53,12 +56,15 @@ KINDS: dict[str, _Kind] = {
     ),
     "json.second_list": _Kind(
         "data_loss",
-        "A second list of events stands behind the first; it was not read.",
-        "Write each list to a file of its own.",
+        "A second list of events, or a second document, stands behind the first; it was not read.",
+        "Write each of them to a file of its own.",
     ),
     "chrome.not_an_event": _Kind("warning", "Entries of the event list are no events; they were left out.", _NOTHING),
+    "chrome.other_kind": _Kind(
+        "info", "Events of kinds that no view uses, such as counters and async ranges, were left out.", _NOTHING
+    ),
     "chrome.odd_value": _Kind(
-        "warning", "Values have a type that no trace should hold; they were read as absent.", _NOTHING
+        "warning", "Values have a type or a size that no trace should hold; they were read as absent.", _NOTHING
     ),
     "chrome.no_time": _Kind("data_loss", "Events without a readable time were left out.", _NOTHING),
     "chrome.stray_time": _Kind(
@@ -80,11 +86,21 @@ KINDS: dict[str, _Kind] = {
     "chrome.partial_overlap": _Kind(
         "info", "Events partly overlap another on the same thread; they are shown beside it, not inside it.", _NOTHING
     ),
+    "chrome.repeated_step": _Kind(
+        "warning",
+        "Step numbers occur more than once, as in files of several processes; each step is the first of its number.",
+        "Open the file of each process alone.",
+    ),
+    "chrome.repeated_launch": _Kind(
+        "warning",
+        "Launches share a correlation number; device events belong to the first of them.",
+        "Open the file of each process alone.",
+    ),
     "memory.no_size": _Kind("data_loss", "Allocations without a readable size were left out.", _NOTHING),
     "chrome.no_launch": _Kind(
         "info",
-        "Device events have no launch in the file (queued before the recording); they belong to no op.",
-        "Profile from a synchronised start to see their launches.",
+        "Device events have no launch in the file; they belong to no op. Most were queued before the recording.",
+        "Synchronise the device before the recording begins.",
     ),
 }
 
@@ -103,6 +119,11 @@ class Findings:
         self.counts[code] = self.counts.get(code, 0) + count
         if at is not None:
             self.first_at[code] = min(at, self.first_at.get(code, at))
+
+    def update(self, others: Findings) -> None:
+        """Count what was counted elsewhere."""
+        for code, count in others.counts.items():
+            self.add(code, count, others.first_at.get(code))
 
     def problems(self) -> tuple[Problem, ...]:
         """Return one counted problem a code."""

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import polars as pl
 
-from torchprof_magic.ingest.categories import STEP_PATTERN
 from torchprof_magic.intervals import innermost_at
-from torchprof_magic.trace import ARROWS_SCHEMA, DEVICE_CATEGORIES, FLOWS_SCHEMA, MEMORY_SCHEMA, STEPS_SCHEMA
+from torchprof_magic.trace import (
+    ARROWS_SCHEMA,
+    DEVICE_CATEGORIES,
+    FLOWS_SCHEMA,
+    MEMORY_SCHEMA,
+    STEP_PATTERN,
+    STEPS_SCHEMA,
+)
+
+if TYPE_CHECKING:
+    from torchprof_magic.ingest.findings import Findings
 
 
-def launch_flows(events: pl.DataFrame) -> tuple[pl.DataFrame, int]:
-    """Return runtime call -> device event links by correlation, and how many device events have none.
+def launch_flows(events: pl.DataFrame, findings: Findings) -> pl.DataFrame:
+    """Return runtime call -> device event links by correlation.
 
     One call can start many kernels (graph replay). ``External id`` is not used: in many traces it equals the
     correlation and matches a wrong op.
@@ -19,10 +30,14 @@ def launch_flows(events: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     rows = events.select("category", "cycle", "correlation").with_row_index("row")
     on_device = rows.filter(pl.col("category").is_in(DEVICE_CATEGORIES))
     calls = rows.filter((pl.col("category") == "runtime") & pl.col("correlation").is_not_null())
-    calls = calls.unique(["cycle", "correlation"], keep="first", maintain_order=True)
-    joined = on_device.join(calls, on=["cycle", "correlation"], suffix="_call", maintain_order="left")
-    flows = _flows("launch", joined["row_call"], joined["row"])
-    return flows, on_device.height - flows.height
+    key = ["cycle", "correlation"]
+    first = calls.unique(key, keep="first", maintain_order=True)
+    joined = on_device.join(first, on=key, suffix="_call", maintain_order="left")
+    if first.height < calls.height:
+        repeated = calls.filter(~calls["row"].is_in(first["row"].implode())).join(on_device, on=key, how="semi")
+        findings.add("chrome.repeated_launch", repeated.height)
+    findings.add("chrome.no_launch", on_device.height - joined.height)
+    return _flows("launch", joined["row_call"], joined["row"])
 
 
 def annotation_flows(events: pl.DataFrame) -> pl.DataFrame:
@@ -102,19 +117,20 @@ def count_arrows(*arrows: pl.DataFrame) -> pl.DataFrame:
     return counted.select(ARROWS_SCHEMA.keys()).cast(ARROWS_SCHEMA).sort("category")  # type: ignore[arg-type]
 
 
-def find_steps(events: pl.DataFrame) -> pl.DataFrame:
+def find_steps(events: pl.DataFrame, findings: Findings) -> pl.DataFrame:
     """Return the ``ProfilerStep#N`` spans in order of time; every one counts as complete until someone knows better."""
     found = events.filter(pl.col("category") == "user_annotation")
     found = found.filter(pl.col("name").cast(pl.String).str.contains(STEP_PATTERN))
     steps = found.select(
-        pl.col("name").cast(pl.String).str.extract(STEP_PATTERN).cast(pl.Int32, strict=False).alias("number"),
+        pl.col("name").cast(pl.String).str.extract(STEP_PATTERN).cast(pl.Int32).alias("number"),
         "cycle",
         "start_ns",
         (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns"),
         pl.lit(value=True).alias("complete"),
     )
-    steps = steps.drop_nulls("number").unique(["cycle", "number"], keep="first").sort("start_ns")
-    return steps.cast(STEPS_SCHEMA)  # type: ignore[arg-type]
+    first = steps.sort("start_ns").unique(["cycle", "number"], keep="first", maintain_order=True)
+    findings.add("chrome.repeated_step", steps.height - first.height)
+    return first.cast(STEPS_SCHEMA)  # type: ignore[arg-type]
 
 
 def with_steps(events: pl.DataFrame, steps: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:

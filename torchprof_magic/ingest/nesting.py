@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.intervals import nest, nesting_order
+from torchprof_magic.trace import STEP_PATTERN
 
 # Files of whole µs often give an op and what it calls the same interval: this is who calls whom.
 _OUTER_FIRST = {"user_annotation": 0, "python_function": 1, "cpu_op": 2, "overhead": 3, "runtime": 4}
@@ -42,7 +43,7 @@ def nested_events(spans: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
 def with_step_annotations(events: pl.DataFrame) -> pl.DataFrame:
     """Old and Ascend files write ``ProfilerStep#N`` as an operator; it is an annotation everywhere here."""
     names = events["name"].unique()
-    steps = names.filter(names.cast(pl.String).str.starts_with("ProfilerStep#"))
+    steps = names.filter(names.cast(pl.String).str.contains(STEP_PATTERN))
     if len(steps) == 0:
         return events
     is_step = pl.col("name").is_in(steps.implode()) & (pl.col("category") == "cpu_op")

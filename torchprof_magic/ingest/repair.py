@@ -6,6 +6,8 @@ import re
 from collections import Counter
 
 MAX_DEPTH = 64
+# Nothing is this deep but a file made to take time; such an event is given up.
+HOPELESS_DEPTH = 200_000
 
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _NUMBER = re.compile(rb"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?(?=[\s,\]}]|$)")
@@ -151,6 +153,7 @@ class Repairer:
     def _push(self, char: bytes) -> None:
         if len(self._open) == MAX_DEPTH and self._muted_from is None:
             self._muted_from = len(self._out)
+        self.is_broken = len(self._open) >= HOPELESS_DEPTH
         self._open.append(char)
         self._write(char)
         self.at += 1

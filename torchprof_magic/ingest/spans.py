@@ -9,6 +9,7 @@ import polars as pl
 
 from torchprof_magic.ingest.categories import OWN_SPAN, category_of
 from torchprof_magic.ingest.columns import exact_ns, identities, integers, labels, optional_text, plain_text, raw_text
+from torchprof_magic.ingest.findings import Findings
 from torchprof_magic.ingest.schema import NO_ARGS, Args, Event
 from torchprof_magic.trace import CATEGORY, MEMORY_SCHEMA, TEXT
 
@@ -39,14 +40,14 @@ _ARROW_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
 }
 _END_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {"pid": pl.String, "tid": pl.String, "time_ns": pl.Int64}
 # What may stand in the arguments of an event, by category: looking for the rest would take half of the reading time.
-_READERS: dict[str, Callable[[list[Args]], pl.Series]] = {
-    "correlation": lambda args: integers([arg.correlation for arg in args]),
-    "sequence": lambda args: integers([arg.sequence for arg in args]),
-    "fwd_thread": lambda args: integers([arg.fwd_thread for arg in args]),
-    "shapes": lambda args: raw_text([arg.input_dims for arg in args]),
-    "dtypes": lambda args: raw_text([arg.input_types for arg in args]),
-    "bytes": lambda args: integers([arg.copy_bytes for arg in args]),
-    "call_stack": lambda args: optional_text([arg.call_stack for arg in args]),
+_READERS: dict[str, Callable[[list[Args], Findings], pl.Series]] = {
+    "correlation": lambda args, findings: integers([arg.correlation for arg in args], findings),
+    "sequence": lambda args, findings: integers([arg.sequence for arg in args], findings),
+    "fwd_thread": lambda args, findings: integers([arg.fwd_thread for arg in args], findings),
+    "shapes": lambda args, _: raw_text([arg.input_dims for arg in args]),
+    "dtypes": lambda args, _: raw_text([arg.input_types for arg in args]),
+    "bytes": lambda args, findings: integers([arg.copy_bytes for arg in args], findings),
+    "call_stack": lambda args, _: optional_text([arg.call_stack for arg in args]),
 }
 _READ_OF_OPS = ("sequence", "fwd_thread", "shapes", "dtypes", "call_stack")
 # The only events whose "External id" can be trusted: on kernels it often is the correlation under another name.
@@ -60,8 +61,8 @@ _READ: dict[str, tuple[str, ...]] = {
 _HAVE_STREAMS = ("kernel", "memcpy", "memset", "gpu_user_annotation", "other")
 
 
-def _external_ids(args: list[Args]) -> pl.Series:
-    return integers([arg.external_id for arg in args])
+def _external_ids(args: list[Args], findings: Findings) -> pl.Series:
+    return integers([arg.external_id for arg in args], findings)
 
 
 class Columns(NamedTuple):
@@ -84,7 +85,9 @@ class Columns(NamedTuple):
 class ColumnBuilder:
     """Collects batches of events as columns; a batch's own objects can be forgotten after each ``add``."""
 
-    def __init__(self) -> None:
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._found = findings  # in one batch
         self._places: dict[tuple[object, ...], int] = {}
         self._frames: dict[str, list[pl.DataFrame]] = defaultdict(list)
         self._batch: list[Event] = []
@@ -99,6 +102,7 @@ class ColumnBuilder:
         for cat, group in by_cat.items():
             groups[category_of(cat)] += group
         self._batch = events
+        self._found = Findings()
         added = [
             columns
             for category, group in groups.items()
@@ -108,6 +112,7 @@ class ColumnBuilder:
         for name, frame in added:
             self._frames[name].append(frame)
         self._event_count += len(events)
+        self._findings.update(self._found)
 
     def _columns_of(self, phase: str, category: str, events: list[Event]) -> Iterator[tuple[str, pl.DataFrame]]:
         group = [event for event in events if event.ph == phase]
@@ -123,9 +128,11 @@ class ColumnBuilder:
             yield "arrows", _followed_columns(followed, is_start=is_start)
             yield "other_arrows", pl.DataFrame(_arrow_columns(others, is_start=is_start))
         elif phase in ("i", "I"):
-            yield "memory", _memory_columns([event for event in group if event.name == "[memory]"])
+            yield "memory", _memory_columns([event for event in group if event.name == "[memory]"], self._found)
         elif phase == "M":
             yield "thread_names", _name_columns([event for event in group if event.name == "thread_name"])
+        elif phase not in ("X", "t"):  # the middle of an arrow says nothing that its ends do not
+            self._found.add("chrome.other_kind" if phase else "chrome.not_an_event", len(group))
 
     def _positions(self, group: list[Event]) -> pl.Series:
         """Return where events stand in the file: of a B and an E at the same moment the first comes first."""
@@ -139,7 +146,7 @@ class ColumnBuilder:
         return Columns(
             spans=_joined(frames.pop("spans", []), _SPAN_SCHEMA),
             bounds=_joined(frames.pop("bounds", []), _SPAN_SCHEMA | {"ph": pl.String, "position": pl.Int64}),
-            memory=pl.concat(frames.pop("memory", []) or [_memory_columns([])]),
+            memory=pl.concat(frames.pop("memory", []) or [_memory_columns([], self._findings)]),
             arrows=_joined(frames.pop("arrows", []), _ARROW_SCHEMA | _END_SCHEMA),
             other_arrows=_joined(frames.pop("other_arrows", []), _ARROW_SCHEMA),
             thread_names=pl.concat(frames.pop("thread_names", []) or [_name_columns([])]),
@@ -148,8 +155,8 @@ class ColumnBuilder:
                     "category": pl.Series(category, dtype=CATEGORY),
                     "pid": plain_text(pid),
                     "tid": plain_text(tid),
-                    "device": integers(device, pl.Int32),
-                    "stream": integers(stream, pl.Int32),
+                    "device": integers(device, self._findings, pl.Int32),
+                    "stream": integers(stream, self._findings, pl.Int32),
                 }
             ),
         )
@@ -165,7 +172,7 @@ class ColumnBuilder:
                 "place": self._places_of(events, args, category),
                 "start_ns": exact_ns([event.ts for event in events]),
                 "dur_ns": exact_ns([event.dur for event in events]),
-                **{name: read(args) for name, read in readers.items()},
+                **{name: read(args, self._found) for name, read in readers.items()},
             }
         )
 
@@ -204,21 +211,21 @@ def _followed_columns(events: list[Event], *, is_start: bool) -> pl.DataFrame:
     return pl.DataFrame(_arrow_columns(events, is_start=is_start) | ends)
 
 
-def _memory_columns(events: Sequence[Event]) -> pl.DataFrame:
+def _memory_columns(events: Sequence[Event], findings: Findings) -> pl.DataFrame:
     args = [event.args or NO_ARGS for event in events]
-    kinds = integers([arg.device_type for arg in args]).replace_strict(
+    kinds = integers([arg.device_type for arg in args], findings).replace_strict(
         _DEVICE_TYPES, default="device", return_dtype=pl.String
     )
-    ids = integers([arg.device_id for arg in args]).cast(pl.String).fill_null("0")
+    ids = integers([arg.device_id for arg in args], findings).cast(pl.String).fill_null("0")
     frame = pl.DataFrame(
         {
             "time_ns": exact_ns([event.ts for event in events]),
             "kind": kinds,
             "id": ids,
-            "delta_bytes": integers([arg.delta_bytes for arg in args]),
-            "allocated_bytes": integers([arg.allocated_bytes for arg in args]),
-            "reserved_bytes": integers([arg.reserved_bytes for arg in args]),
-            "address": integers([arg.address for arg in args], pl.UInt64),
+            "delta_bytes": integers([arg.delta_bytes for arg in args], findings),
+            "allocated_bytes": integers([arg.allocated_bytes for arg in args], findings),
+            "reserved_bytes": integers([arg.reserved_bytes for arg in args], findings),
+            "address": integers([arg.address for arg in args], findings, pl.UInt64),
             "pid": labels([event.pid for event in events]),
             "tid": labels([event.tid for event in events]),
         }

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+import polars as pl
 from support import allocation, annotation, make_trace
 
 from torchprof_magic.analysis.memory import memory_series
@@ -43,7 +46,9 @@ def test_steps_are_marked_once_for_all_devices() -> None:
 
 
 def test_a_running_sum_of_bytes_that_lie_stops_instead_of_turning_negative() -> None:
-    series = memory_series(make_trace(*(allocation(at, 2**62) for at in range(4)), allocation(9, -(2**62))))
+    trace = make_trace(*(allocation(at, 1) for at in range(5)))
+    delta = pl.Series("delta_bytes", [*[2**62] * 4, -(2**62)])
+    series = memory_series(replace(trace, memory=trace.memory.with_columns(delta)))
     assert series.frame["allocated_bytes"].to_list() == [2**62] * 5
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import gzip
 import io
 import json
@@ -12,10 +13,11 @@ from support import allocation, annotation, chrome, frame, kernel, launch, make_
 
 from torchprof_magic.analysis.ops import ops_table
 from torchprof_magic.errors import IngestError, NotATraceError
-from torchprof_magic.ingest import read_chrome
+from torchprof_magic.ingest import blocks, read_chrome
 from torchprof_magic.loading import load
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -258,7 +260,8 @@ def test_rows_with_values_of_another_kind_lose_the_value_and_not_the_rest() -> N
     )
     assert trace.steps.height == 0
     assert trace.memory.select("device", "delta_bytes").rows() == [("device:0", 5)]
-    assert ops_table(trace).frame["self_device_bytes"].to_list() == [5]
+    sizes = ops_table(trace).frame.select("name", "self_device_bytes").rows()
+    assert sorted(sizes) == [("ProfilerStep#99999999999999999999", 0), ("aten::mm", 5)]
 
 
 def test_stacks_written_as_texts_become_the_same_tree_as_frames() -> None:
@@ -319,3 +322,37 @@ def test_of_two_halves_years_apart_the_first_one_stays() -> None:
     trace = make_trace(span("a", 0, 1), span("b", 5, 1), span("c", 1e14, 1), span("d", 1e14 + 5, 1))
     assert trace.events["name"].to_list() == ["a", "b"]
     assert {problem.code: problem.count for problem in trace.problems} == {"chrome.stray_time": 2}
+
+
+def many(count: int) -> bytes:
+    return chrome(*(span(f"op {number}", number, 1) for number in range(count)))
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_progress_comes_with_every_block_and_ends_at_the_whole_file(
+    pack: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 10_000)
+    monkeypatch.setattr(blocks, "_PACKED_BYTES", 1_000)
+    text, said = many(1000), []
+    data = pack(text)
+    trace = read_chrome([data, data], progress=lambda done, total: said.append((done, total)))
+    assert trace.events.height == 2000
+    assert len(said) >= 2 * (len(text) // (10_000 + 64_000))
+    assert said == sorted(said)
+    assert said[-1] == (2 * len(data), 2 * len(data))
+
+
+def test_what_progress_raises_stops_the_reading_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 10_000)
+    calls = []
+
+    def cancel(done: int, total: int) -> None:
+        calls.append((done, total))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        read_chrome([many(1000)], progress=cancel)
+    assert [done for done, _ in calls] == [10_000, 20_000, 30_000]
+    assert gc.isenabled()
