@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import math
+import operator
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.errors import OptionsError
 
-ACTIVITIES = ("cpu", "cuda", "xpu", "mtia", "hpu")
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+ACTIVITIES = ("cpu", "cuda", "xpu", "mtia", "hpu", "privateuse1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +22,7 @@ class ScheduleOptions:
 
     After ``skip_first`` steps every cycle is ``wait`` idle steps, ``warmup`` steps with the profiler running but
     nothing kept, and ``active`` recorded steps. ``repeat`` counts cycles; 0 means until the loop ends.
+    ``skip_first_wait`` leaves the idle steps of the first cycle out.
     """
 
     wait: int | None = None
@@ -22,30 +30,138 @@ class ScheduleOptions:
     active: int | None = None
     repeat: int | None = None
     skip_first: int | None = None
+    skip_first_wait: bool = False
 
     def __post_init__(self) -> None:
         for name, least in (("wait", 0), ("warmup", 0), ("active", 1), ("repeat", 0), ("skip_first", 0)):
             value = getattr(self, name)
-            if value is not None and value < least:
-                raise OptionsError(f"--{name.replace('_', '-')} must be at least {least} (got {value})")
+            if value is None:
+                continue
+            flag = f"--{name.replace('_', '-')}"
+            try:
+                operator.index(value)
+            except TypeError:
+                raise OptionsError(f"{flag} must be a whole number (got {value!r})") from None
+            if value < least:
+                raise OptionsError(f"{flag} must be at least {least} (got {value})")
 
     @property
     def is_adaptive(self) -> bool:
         """True when nothing was asked for, so that the schedule may follow the length of the loop."""
-        return all(value is None for value in (self.wait, self.warmup, self.active, self.repeat, self.skip_first))
+        values = [getattr(self, field.name) for field in fields(self)]
+        return all(value is None or value is False for value in values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileOptions:
-    """Everything that shapes one recording. ``activities`` empty means: all that this machine has."""
+    """Everything that shapes one recording.
+
+    ``activities`` empty means: all that this machine has. ``activity_types`` narrows one of them down to the kinds of
+    records that torch calls by these names (``{"cuda": ("GPU_MEMCPY",)}``). ``metadata`` are keys with JSON texts that
+    go into the trace. ``experimental_config``, ``custom_trace_id_callback`` and ``post_processing_timeout_s`` are
+    passed to torch as they are; ``on_trace_ready`` is called with the profiler of every finished cycle.
+    """
 
     schedule: ScheduleOptions = ScheduleOptions()
     activities: tuple[str, ...] = ()
+    activity_types: Mapping[str, tuple[str, ...]] | None = None
     record_shapes: bool = False
     profile_memory: bool = False
     with_stack: bool = False
+    with_flops: bool = False
+    with_modules: bool = False
+    all_threads: bool = False
+    sync_events: bool = False
+    trace_only: bool = False
+    metadata: tuple[tuple[str, str], ...] = ()
+    experimental_config: Any = None
+    custom_trace_id_callback: Callable[[], str] | None = None
+    post_processing_timeout_s: float | None = None
+    on_trace_ready: Callable[[Any], object] | None = None
 
     def __post_init__(self) -> None:
-        unknown = [name for name in self.activities if name not in ACTIVITIES]
+        unknown = [name for name in (*self.activities, *(self.activity_types or ())) if name not in ACTIVITIES]
         if unknown:
             raise OptionsError(f"--activities: unknown {', '.join(unknown)}; choose from {', '.join(ACTIVITIES)}")
+        if self.all_threads and self.profile_memory:
+            raise OptionsError(
+                "--all-threads and --memory exclude each other: torch records no allocation while it watches all "
+                "threads. Record memory in a run of its own."
+            )
+        if self.trace_only and self.with_stack:
+            raise OptionsError("--trace-only and --stack exclude each other: torch needs its event tree for stacks")
+        if self.experimental_config is not None and (set_by_flag := self.experimental_flags):
+            raise OptionsError(
+                f"set {', '.join(set_by_flag)} in experimental_config, or leave experimental_config out: not both"
+            )
+        timeout = self.post_processing_timeout_s
+        if timeout is not None and not (isinstance(timeout, (int, float)) and math.isfinite(timeout) and timeout > 0):
+            raise OptionsError(f"post_processing_timeout_s must be a number of seconds above 0 (got {timeout!r})")
+
+    @property
+    def experimental_flags(self) -> dict[str, Any]:
+        """What has to be set in torch's experimental configuration, by torch's names."""
+        flags = {
+            "profile_all_threads": self.all_threads,
+            "enable_cuda_sync_events": self.sync_events,
+            "trace_only": self.trace_only,
+        }
+        return {name: True for name, is_on in flags.items() if is_on}
+
+
+def activities_of(values: Iterable[object]) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
+    """Return names of activities, and types of records by activity, from names, torch's own objects, or dicts of both.
+
+    A dict narrows an activity down, as in torch: ``{ProfilerActivity.CUDA: ["GPU_MEMCPY"]}``. Raises ``OptionsError``
+    for anything else, or an activity that is named twice.
+    """
+    names: list[str] = []
+    types: dict[str, tuple[str, ...]] = {}
+    for value in (values,) if isinstance(values, str) else values:
+        if isinstance(value, dict):
+            narrowed = {_activity_name(key): tuple(map(str, kinds)) for key, kinds in value.items()}
+            types |= narrowed
+            names += narrowed
+        else:
+            names.append(_activity_name(value))
+    if len(set(names)) < len(names):
+        raise OptionsError(f"activities: {max(names, key=names.count)} is named twice")
+    return tuple(names), types
+
+
+def _activity_name(value: object) -> str:
+    name = getattr(value, "name", value)
+    if not isinstance(name, str):
+        raise OptionsError(f"activities: {value!r} is no activity; choose from {', '.join(ACTIVITIES)}")
+    return name.lower()
+
+
+# Sets of switches by name. What they cost is measured by benchmarks/presets.py; see docs/presets.md.
+PRESETS: dict[str, tuple[str, ...]] = {
+    "quick": (),
+    "memory": ("record_shapes", "profile_memory"),
+    "full": ("record_shapes", "profile_memory", "with_stack", "with_flops"),
+}
+
+
+def preset_switches(name: str) -> dict[str, bool]:
+    """Return the switches of a preset; raises ``OptionsError`` for another name."""
+    if name not in PRESETS:
+        raise OptionsError(f"--preset: unknown {name!r}; choose from {', '.join(PRESETS)}")
+    return dict.fromkeys(PRESETS[name], True)
+
+
+def metadata_of(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    """Return metadata as keys and JSON texts in plain ASCII, which torch writes into the trace unread.
+
+    Raises ``OptionsError`` for a key that would break the file, or a value that JSON cannot hold.
+    """
+    pairs = []
+    for key, value in values.items():
+        if not isinstance(key, str) or not key.isascii() or not key.isprintable() or not key or set(key) & set('"\\'):
+            raise OptionsError(f"metadata: {key!r} cannot be a key; use plain letters without quotes or backslashes")
+        try:
+            pairs.append((key, json.dumps(value, allow_nan=False)))
+        except (TypeError, ValueError, RecursionError) as exc:
+            raise OptionsError(f"metadata: the value of {key!r} cannot be written as JSON ({exc})") from None
+    return tuple(pairs)

@@ -6,19 +6,19 @@ import contextlib
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from torchprof_magic import history
 from torchprof_magic.capture import CaptureSession, live_session, protected
 from torchprof_magic.errors import CaptureError
 from torchprof_magic.meta import Stepping
-from torchprof_magic.options import ProfileOptions, ScheduleOptions
+from torchprof_magic.options import ProfileOptions, ScheduleOptions, activities_of, metadata_of, preset_switches
 from torchprof_magic.reading import read_recording
 from torchprof_magic.stepping import Stepper
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import TracebackType
 
     from torchprof_magic.report import Report
@@ -43,10 +43,24 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         active: Steps to record in each cycle.
         repeat: Cycles to record; 0 means until the block ends.
         skip_first: Steps to leave out before the first cycle.
-        activities: Any of ``cpu``, ``cuda``, ``xpu``, ``mtia``, ``hpu``; empty means all that this machine has.
+        skip_first_wait: Leave the idle steps of the first cycle out.
+        activities: Any of ``cpu``, ``cuda``, ``xpu``, ``mtia``, ``hpu``, ``privateuse1``, or torch's own
+            ``ProfilerActivity``, or dicts from one of them to the types of its records; empty means all there are.
+        preset: ``quick``, ``memory`` or ``full``: switches that go together; each can be given as well and then wins.
         record_shapes: Record the shapes and types of op inputs.
         profile_memory: Record every allocation and release.
         with_stack: Record Python calls; costs the most.
+        with_flops: Let torch count the operations of matrix products and convolutions.
+        with_modules: Record the modules of TorchScript models.
+        all_threads: Record every thread of this process, and no memory.
+        sync_events: Record when CUDA streams and events wait for each other.
+        trace_only: Skip torch's event tree. Stopping takes half the time; names that torch cannot export are lost.
+        metadata: What else to write into the trace, by key; any value that JSON can hold.
+        experimental_config: torch's ``_ExperimentalConfig``, passed on as it is.
+        custom_trace_id_callback: Returns the id of each cycle's trace, passed on as it is.
+        post_processing_timeout_s: Passed on as it is.
+        on_trace_ready: Called with torch's profiler after each cycle, as ``torch.profiler.profile`` does, when the
+            cycle is saved. Its ``export_chrome_trace`` copies the saved file. What it raises becomes a note.
         folder: Where raw traces go; they are then kept. By default they live as long as the report.
 
     Raises:
@@ -64,19 +78,54 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         active: int | None = None,
         repeat: int | None = None,
         skip_first: int | None = None,
-        activities: Iterable[str] = (),
-        record_shapes: bool = False,
-        profile_memory: bool = False,
-        with_stack: bool = False,
+        skip_first_wait: bool = False,
+        activities: Iterable[object] = (),
+        preset: str = "quick",
+        record_shapes: bool | None = None,
+        profile_memory: bool | None = None,
+        with_stack: bool | None = None,
+        with_flops: bool | None = None,
+        with_modules: bool = False,
+        all_threads: bool = False,
+        sync_events: bool = False,
+        trace_only: bool = False,
+        metadata: Mapping[str, object] | None = None,
+        experimental_config: object = None,
+        custom_trace_id_callback: Callable[[], str] | None = None,
+        post_processing_timeout_s: float | None = None,
+        on_trace_ready: Callable[[Any], object] | None = None,
         folder: str | os.PathLike[str] | None = None,
     ) -> None:
-        schedule = ScheduleOptions(wait=wait, warmup=warmup, active=active, repeat=repeat, skip_first=skip_first)
+        schedule = ScheduleOptions(
+            wait=wait,
+            warmup=warmup,
+            active=active,
+            repeat=repeat,
+            skip_first=skip_first,
+            skip_first_wait=skip_first_wait,
+        )
+        names, types = activities_of(activities)
+        asked = {
+            "record_shapes": record_shapes,
+            "profile_memory": profile_memory,
+            "with_stack": with_stack,
+            "with_flops": with_flops,
+        }
+        switches = preset_switches(preset) | {name: bool(is_on) for name, is_on in asked.items() if is_on is not None}
         self._options = ProfileOptions(
             schedule=schedule,
-            activities=tuple(name.lower() for name in ((activities,) if isinstance(activities, str) else activities)),
-            record_shapes=record_shapes,
-            profile_memory=profile_memory,
-            with_stack=with_stack,
+            activities=names,
+            activity_types=types or None,
+            with_modules=with_modules,
+            all_threads=all_threads,
+            sync_events=sync_events,
+            trace_only=trace_only,
+            metadata=metadata_of(metadata or {}),
+            experimental_config=experimental_config,
+            custom_trace_id_callback=custom_trace_id_callback,
+            post_processing_timeout_s=post_processing_timeout_s,
+            on_trace_ready=on_trace_ready,
+            **switches,
         )
         self._folder = Path(folder) if folder is not None else None
         self._title = ""

@@ -49,8 +49,15 @@ class Kernel:
                 interrupt_at = ""
                 time.sleep(SENDING_S)
                 self.manager.interrupt_kernel()
-        cell.reply = self.client.get_shell_msg(timeout=TIMEOUT_S)["content"]
+        cell.reply = self._reply(message)
         return cell
+
+    def _reply(self, message: str) -> Any:
+        """Return the reply to one request; a kernel that was slow to start still answers earlier ones."""
+        while True:
+            got = self.client.get_shell_msg(timeout=TIMEOUT_S)
+            if got["parent_header"].get("msg_id") == message:
+                return got["content"]
 
 
 class Cell:

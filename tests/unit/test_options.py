@@ -1,9 +1,17 @@
 from __future__ import annotations
 
 import pytest
+from torch.profiler import ProfilerActivity
 
 from torchprof_magic.errors import OptionsError
-from torchprof_magic.options import ProfileOptions, ScheduleOptions
+from torchprof_magic.options import (
+    PRESETS,
+    ProfileOptions,
+    ScheduleOptions,
+    activities_of,
+    metadata_of,
+    preset_switches,
+)
 
 
 @pytest.mark.parametrize(
@@ -14,11 +22,76 @@ def test_a_schedule_value_out_of_range_is_refused_with_its_flag(name: str, value
         ScheduleOptions(**{name: value})
 
 
+@pytest.mark.parametrize("value", [1.5, "2", [1]])
+def test_a_schedule_value_that_is_no_whole_number_is_refused(value: object) -> None:
+    with pytest.raises(OptionsError, match="--active must be a whole number"):
+        ScheduleOptions(active=value)  # type: ignore[arg-type]
+
+
 def test_a_schedule_is_adaptive_only_while_nothing_was_asked_for() -> None:
     assert ScheduleOptions().is_adaptive
     assert not ScheduleOptions(active=3).is_adaptive
+    assert not ScheduleOptions(wait=0).is_adaptive
+    assert not ScheduleOptions(skip_first_wait=True).is_adaptive
 
 
 def test_an_unknown_activity_is_refused_with_the_known_ones() -> None:
     with pytest.raises(OptionsError, match="unknown gpu; choose from cpu, cuda"):
         ProfileOptions(activities=("gpu",))
+
+
+def test_activities_come_by_name_or_as_torchs_own_narrowed_or_not() -> None:
+    assert activities_of("CPU") == (("cpu",), {})
+    assert activities_of(["cpu", ProfilerActivity.CUDA]) == (("cpu", "cuda"), {})
+    assert activities_of([{ProfilerActivity.CUDA: ["GPU_MEMCPY"]}, "cpu"]) == (
+        ("cuda", "cpu"),
+        {"cuda": ("GPU_MEMCPY",)},
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [(["cpu", "CPU"], "cpu is named twice"), ([5], "5 is no activity"), ([{5: []}], "5 is no activity")],
+)
+def test_what_is_no_activity_is_refused(values: list[object], says: str) -> None:
+    with pytest.raises(OptionsError, match=says):
+        activities_of(values)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"all_threads": True, "profile_memory": True}, "Record memory in a run of its own"),
+        ({"trace_only": True, "with_stack": True}, "--trace-only and --stack exclude each other"),
+        ({"all_threads": True, "experimental_config": object()}, "set profile_all_threads in experimental_config"),
+        ({"post_processing_timeout_s": 0}, "must be a number of seconds above 0"),
+        ({"post_processing_timeout_s": "5"}, "must be a number of seconds above 0"),
+        ({"post_processing_timeout_s": float("nan")}, "must be a number of seconds above 0"),
+    ],
+)
+def test_options_that_exclude_each_other_are_refused_with_the_way_out(options: dict[str, object], says: str) -> None:
+    with pytest.raises(OptionsError, match=says):
+        ProfileOptions(**options)  # type: ignore[arg-type]
+
+
+def test_every_preset_is_a_set_of_options_that_go_together() -> None:
+    for name in PRESETS:
+        ProfileOptions(**preset_switches(name))
+    with pytest.raises(OptionsError, match="unknown 'pie'; choose from quick, memory, full"):
+        preset_switches("pie")
+
+
+def test_metadata_becomes_json_in_plain_ascii() -> None:
+    assert metadata_of({"a b": 'x"é', "n": [1, None]}) == (("a b", '"x\\"\\u00e9"'), ("n", "[1, null]"))
+
+
+@pytest.mark.parametrize("key", ["", 'a"b', "a\\b", "a\nb", "é", 5])
+def test_a_key_that_would_break_the_trace_is_refused(key: str) -> None:
+    with pytest.raises(OptionsError, match="cannot be a key"):
+        metadata_of({key: 1})
+
+
+@pytest.mark.parametrize("value", [object(), float("nan"), {1, 2}])
+def test_metadata_that_json_cannot_hold_is_refused(value: object) -> None:
+    with pytest.raises(OptionsError, match="the value of 'a' cannot be written as JSON"):
+        metadata_of({"a": value})

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import gc
 import importlib.util
-from typing import TYPE_CHECKING
+import inspect
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import autograd
+from torch._C._profiler import _ExperimentalConfig  # documented by torch, though its name begins with _
 from torch.autograd import profiler as autograd_profiler
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.profiler import ProfilerAction, ProfilerActivity, profile, supported_activities
-from torch.profiler.profiler import _KinetoProfile  # documented by torch, though its name begins with _
+from torch.profiler.profiler import _KinetoProfile  # the same
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from torch.utils.hooks import RemovableHandle
 
     from torchprof_magic.options import ProfileOptions
 
+VERSION = str(torch.__version__)
 # Added after 2.9; writes valid JSON whatever the names are, about 8 times slower than the C++ export.
 HAS_PYTHON_EXPORT = importlib.util.find_spec("torch.profiler._chrome_trace_export") is not None
 
@@ -44,13 +46,53 @@ def make_profiler(options: ProfileOptions) -> _KinetoProfile:
     torch's own scheduling, in ``torch.profiler.profile``, keeps only the last cycle, and dies when its handler raises
     between two cycles.
     """
-    names = options.activities or available_activities()
     return _KinetoProfile(
-        activities=[getattr(ProfilerActivity, name.upper()) for name in names],
+        activities=[_activity(name, options) for name in options.activities or available_activities()],
         record_shapes=options.record_shapes,
         profile_memory=options.profile_memory,
         with_stack=options.with_stack,
+        with_flops=options.with_flops,
+        with_modules=options.with_modules,
+        experimental_config=_experimental_config(options),
+        **_rare_arguments(options),
     )
+
+
+def _activity(name: str, options: ProfileOptions) -> Any:
+    """Return torch's activity of that name, narrowed down to some types of records if that was asked for."""
+    activity = next(member for key, member in ProfilerActivity.__members__.items() if key.lower() == name)
+    types = (options.activity_types or {}).get(name)
+    return activity if types is None else {activity: list(types)}
+
+
+def _experimental_config(options: ProfileOptions) -> Any:
+    flags = options.experimental_flags
+    return _ExperimentalConfig(**flags) if flags else options.experimental_config
+
+
+def _rare_arguments(options: ProfileOptions) -> dict[str, Any]:
+    """Return what only newer versions of torch take, as far as it was asked for."""
+    rare = {name: getattr(options, name) for name in ("custom_trace_id_callback", "post_processing_timeout_s")}
+    return {name: value for name, value in rare.items() if value is not None}
+
+
+def lacking(options: ProfileOptions) -> list[str]:
+    """Return what was asked for and this version of torch does not have, by torch's own names."""
+    known = inspect.signature(_KinetoProfile).parameters
+    missing = [name for name in _rare_arguments(options) if name not in known]
+    missing += [name for name in options.experimental_flags if not _has_experimental(name)]
+    if options.activity_types and "dict" not in str(known["activities"].annotation):
+        missing.append("types of activities")
+    return missing
+
+
+def _has_experimental(name: str) -> bool:
+    wanted: dict[str, Any] = {name: True}
+    try:
+        _ExperimentalConfig(**wanted)
+    except TypeError:
+        return False
+    return True
 
 
 def is_device_stopped() -> bool:
@@ -62,6 +104,11 @@ def is_device_stopped() -> bool:
 def is_profiler_on() -> bool:
     """Return whether any torch profiler runs on this thread."""
     return bool(autograd._profiler_enabled())  # type: ignore[attr-defined]  # noqa: SLF001 - there is no public name
+
+
+def is_any_profiler_on() -> bool:
+    """Return whether a torch profiler runs in this process: one of all threads does not show on its own thread."""
+    return is_profiler_on() or autograd_profiler._is_profiler_enabled  # noqa: SLF001 - there is no public name
 
 
 def busy_profiler() -> str | None:
@@ -89,7 +136,7 @@ def _is_warming_up() -> bool:
 
 def switch_off() -> bool:
     """Stop whatever torch profiler runs on this thread, throw its data away, and return whether there was one."""
-    was_on = is_profiler_on() or autograd_profiler._is_profiler_enabled  # noqa: SLF001
+    was_on = is_any_profiler_on()
     while is_profiler_on():
         autograd._disable_profiler()  # type: ignore[attr-defined]  # noqa: SLF001
     autograd_profiler._set_is_profiler_enabled(False)  # noqa: SLF001, FBT003

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
+import shutil
 from enum import Enum
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from torch.profiler import record_function
 
 from torchprof_magic.capture import compat
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from torch._C._autograd import _ProfilerResult
+    from torch.profiler.profiler import _KinetoProfile
 
     from torchprof_magic.options import ProfileOptions
 
@@ -27,6 +33,12 @@ class Stage(Enum):
     OFF = "off"
 
 
+def _copy_trace(source: Path, path: str, use_python_export: bool = False) -> None:
+    del use_python_export  # the file was verified, and holds all names
+    with source.open("rb") as saved, (gzip.open if str(path).endswith(".gz") else open)(path, "wb") as copy:
+        shutil.copyfileobj(saved, copy)
+
+
 class Engine:
     """One cycle: new, prepared (warm-up), running, off. Each method makes exactly one transition."""
 
@@ -35,6 +47,8 @@ class Engine:
 
     def __init__(self, options: ProfileOptions) -> None:
         self.profiler = compat.make_profiler(options)
+        self._metadata = options.metadata
+        self._is_on = compat.is_profiler_on
         self.stage = Stage.NEW
         self.has_device = self.profiler.use_device is not None
         self._open_step: record_function | None = None
@@ -55,6 +69,10 @@ class Engine:
             self.prepare()
         self.stage = Stage.STARTING
         self.profiler.start_trace()
+        for key, text in self._metadata:
+            self.profiler.add_metadata_json(key, text)
+        if not compat.is_profiler_on():  # one of all threads does not show on its own
+            self._is_on = compat.is_any_profiler_on
         self.stage = Stage.RUNNING
 
     def open_step(self, number: int) -> None:
@@ -82,7 +100,7 @@ class Engine:
         """
         if self.stage in (Stage.NEW, Stage.OFF):
             return
-        if self.stage in (Stage.RUNNING, Stage.STARTING, Stage.STOPPING) and compat.is_profiler_on():
+        if self.stage in (Stage.RUNNING, Stage.STARTING, Stage.STOPPING) and self._is_on():
             self.stop()
             return
         if self.stage in (Stage.PREPARING, Stage.STARTING):
@@ -92,10 +110,20 @@ class Engine:
             self.stop()
         self.stage = Stage.OFF
 
+    def finished_profiler(self, path: Path, step: int) -> _KinetoProfile:
+        """Return torch's profiler for a user's own handler; its export copies the file that was saved to ``path``.
+
+        torch exports once, and that was done. ``step_num`` is what ``torch.profiler.profile`` calls the next step.
+        """
+        profiler: Any = self.profiler
+        profiler.export_chrome_trace = partial(_copy_trace, path)
+        profiler.step_num = step
+        return self.profiler
+
     @property
     def is_torn(self) -> bool:
         """True when it should be running but torch's profiler is off: another profiler has taken the session."""
-        return self.stage is Stage.RUNNING and not compat.is_profiler_on()
+        return self.stage is Stage.RUNNING and not self._is_on()
 
     @property
     def start_unix_ns(self) -> int | None:

@@ -21,6 +21,7 @@ def check(options: ProfileOptions, folder: Path | None) -> Path:
     or the folder cannot be written.
     """
     _check_activities(options)
+    _check_version(options)
     _check_busy()
     folder = folder or _new_folder()
     check_folder(folder)
@@ -32,6 +33,12 @@ def _check_activities(options: ProfileOptions) -> None:
     missing = [name for name in options.activities if name not in known]
     if missing:
         raise CaptureError(f"this machine cannot record {', '.join(missing)}; it can record {', '.join(known)}")
+
+
+def _check_version(options: ProfileOptions) -> None:
+    missing = compat.lacking(options)
+    if missing:
+        raise CaptureError(f"this torch ({compat.VERSION}) has no {', '.join(missing)}; leave it out, or update torch")
 
 
 def _check_busy() -> None:

@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
 STDERR_FD = 2
 # Each line is Kineto's or the profiler's own; what it says is checked and reported by us where it matters.
-NOISE = (b"SyncActivityProfilerHandler.cpp", b"profiler_kineto.cpp", b"output_json.cpp", b"CPUAllocator.cpp")
+NOISE = (
+    b"SyncActivityProfilerHandler.cpp",
+    b"profiler_kineto.cpp",
+    b"output_json.cpp",
+    b"CPUAllocator.cpp",
+    b"collection.cpp",
+)
 
 
 class StderrFilter:

@@ -35,6 +35,8 @@ MAX_BASELINE_STEPS = 1000
 RELEASES_PER_LOG = 1000
 # Back-to-back cycles (no idle or warm-up step between them) are saved during a recorded step only beyond this many.
 MAX_UNSAVED = 8
+# Interrupts that wait while a handler of the user's runs; the next one ends it.
+HANDLER_PATIENCE = 1
 
 
 @dataclass(slots=True)
@@ -140,6 +142,23 @@ class Recorder:
                 is_saved = save_cycle(finished.engine, path, guard, self._problems)
             if is_saved:
                 self._list_cycle(finished, path)
+                self._hand_over(finished, path, guard)
+
+    def _hand_over(self, finished: Finished, path: Path, guard: InterruptGuard) -> None:
+        """Call the user's own handler; what it raises must reach neither torch nor the user's code."""
+        handler = self._options.on_trace_ready
+        if handler is None or not path.exists():
+            return
+        try:
+            with guard.patience(HANDLER_PATIENCE):
+                handler(finished.engine.finished_profiler(path, finished.steps[-1].number + 1))
+        except BaseException as exc:  # noqa: BLE001 - the same
+            self._problems.note(
+                "capture.handler_failed",
+                "warning",
+                f"on_trace_ready failed: {type(exc).__name__}: {exc}",
+                "The recording itself is whole.",
+            )
 
     def _list_cycle(self, finished: Finished, path: Path) -> None:
         start_unix_ns = finished.engine.start_unix_ns

@@ -31,13 +31,17 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """Skip ``skip_first`` steps, then ``repeat`` cycles of ``wait``, ``warmup`` and ``active`` steps; 0 = endless."""
+    """Skip ``skip_first`` steps, then ``repeat`` cycles of ``wait``, ``warmup`` and ``active`` steps; 0 = endless.
+
+    ``skip_first_wait`` leaves the idle steps of the first cycle out.
+    """
 
     wait: int = 0
     warmup: int = 0
     active: int = 1
     repeat: int = 1
     skip_first: int = 0
+    skip_first_wait: bool = False
 
     @property
     def period(self) -> int:
@@ -47,13 +51,18 @@ class Schedule:
     @property
     def total(self) -> int | None:
         """Steps until the last cycle is complete; ``None`` when cycles never end."""
-        return self.skip_first + self.period * self.repeat if self.repeat else None
+        return self._begin + self.period * self.repeat if self.repeat else None
+
+    @property
+    def _begin(self) -> int:
+        """Where the first cycle begins, or would begin with its idle steps; can be negative."""
+        return self.skip_first - (self.wait if self.skip_first_wait else 0)
 
     def action(self, step: int) -> Action:
         """Return what happens during ``step``, counted from 0; equal to ``torch.profiler.schedule``."""
         if step < self.skip_first or self.is_over(step):
             return Action.NONE
-        place = (step - self.skip_first) % self.period
+        place = (step - self._begin) % self.period
         if place < self.wait:
             return Action.NONE
         if place < self.wait + self.warmup:
@@ -62,7 +71,7 @@ class Schedule:
 
     def cycle(self, step: int) -> int:
         """Return the number of the cycle that ``step`` belongs to, counted from 0."""
-        return max(step - self.skip_first, 0) // self.period
+        return max(step - self._begin, 0) // self.period
 
     def is_over(self, step: int) -> bool:
         """Return whether every cycle is complete when ``step`` begins."""
@@ -101,11 +110,19 @@ def _adaptive(how: str, length: int | None) -> Schedule:
 def _completed(options: ScheduleOptions, length: int | None) -> Schedule:
     skip_first, wait = options.skip_first or 0, options.wait or 0
     repeat = 1 if options.repeat is None else options.repeat
-    room = None if length is None else (length - skip_first) // max(repeat, 1) - wait
+    spared = wait if options.skip_first_wait else 0
+    room = None if length is None else (length - skip_first + spared) // max(repeat, 1) - wait
     warmup = options.warmup
     if warmup is None:
         warmup = 1 if room is None or room > (options.active or 1) else 0
     active = options.active
     if active is None:
         active = DEFAULT_ACTIVE if room is None else min(max(room - warmup, 1), DEFAULT_ACTIVE)
-    return Schedule(wait=wait, warmup=warmup, active=active, repeat=repeat, skip_first=skip_first)
+    return Schedule(
+        wait=wait,
+        warmup=warmup,
+        active=active,
+        repeat=repeat,
+        skip_first=skip_first,
+        skip_first_wait=options.skip_first_wait,
+    )

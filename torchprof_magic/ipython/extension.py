@@ -15,7 +15,8 @@ NAME = "torchprof"
 def load(shell: InteractiveShell) -> None:
     """Register the magics; loading twice leaves one."""
     unload(shell)
-    shell.register_magics(TorchProfMagics)
+    # With a parent it takes its defaults from configuration files too.
+    shell.register_magics(TorchProfMagics(shell=shell, parent=shell))
 
 
 def unload(shell: InteractiveShell) -> None:
@@ -23,3 +24,4 @@ def unload(shell: InteractiveShell) -> None:
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop(NAME, None)
     shell.magics_manager.registry.pop(TorchProfMagics.__name__, None)
+    shell.configurables[:] = [known for known in shell.configurables if not isinstance(known, TorchProfMagics)]

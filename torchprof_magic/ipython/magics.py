@@ -5,20 +5,20 @@ from __future__ import annotations
 import shlex
 import sys
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand, output_can_be_silenced
-from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+from IPython.core.magic_arguments import parse_argstring
 
 from torchprof_magic import history
 from torchprof_magic.capture import CaptureSession, protected, switch_off
 from torchprof_magic.errors import CaptureError, OptionsError, TorchProfError
 from torchprof_magic.ipython.cell import CompiledCell, cell_labels, compile_cell, run_cell
-from torchprof_magic.ipython.display import MODES, show
+from torchprof_magic.ipython.display import show
+from torchprof_magic.ipython.flags import FlagDefaults, completed, flagged, options_of
 from torchprof_magic.ipython.progress import ProgressBar, ReadingBar
 from torchprof_magic.loading import load
-from torchprof_magic.options import ACTIVITIES, ProfileOptions, ScheduleOptions
 from torchprof_magic.reading import read_recording
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
+    from torchprof_magic.options import ProfileOptions
     from torchprof_magic.report import Report
 
 LINE_HELP = """\
@@ -39,33 +40,14 @@ LINE_HELP = """\
 
 
 @magics_class
-class TorchProfMagics(Magics):
+class TorchProfMagics(Magics, FlagDefaults):
     """Record cells with torch's profiler and show the result in their output."""
 
     shell: InteractiveShell
 
     @no_var_expand
     @output_can_be_silenced
-    @magic_arguments("%torchprof")
-    @argument("--wait", type=int, metavar="N", help="Steps to leave out at the start of each cycle.")
-    @argument("--warmup", type=int, metavar="N", help="Steps with the profiler on whose events are thrown away.")
-    @argument("--active", type=int, metavar="N", help="Steps to record in each cycle.")
-    @argument("--repeat", type=int, metavar="N", help="Cycles to record; 0 means until the cell ends.")
-    @argument("--skip-first", type=int, metavar="N", help="Steps to leave out before the first cycle.")
-    @argument("--shapes", action="store_true", help="Record the shapes and types of op inputs.")
-    @argument("--memory", action="store_true", help="Record every allocation and release.")
-    @argument("--stack", action="store_true", help="Record Python calls; shows which functions, and costs the most.")
-    @argument(
-        "--activities", metavar="A,B", default="", help=f"What to record, of {', '.join(ACTIVITIES)}; all by default."
-    )
-    @argument(
-        "--step", metavar="HOW", default="auto", help="What ends a step: auto, loop, optimizer, cell, manual or line:N."
-    )
-    @argument("-o", "--out", metavar="NAME", help="Variable that gets the report.")
-    @argument("--display", choices=MODES, default="both", help="How to show the report.")
-    @argument(
-        "-q", "--quiet", action="store_true", help="Show nothing; the report is in -o NAME and torchprof_magic.last."
-    )
+    @flagged
     @cell_magic
     def torchprof(self, line: str, cell: str) -> object:
         """Record this cell with torch's profiler and show where time and memory went.
@@ -103,7 +85,8 @@ class TorchProfMagics(Magics):
         if args.out and not args.out.isidentifier():
             raise UsageError(f"-o needs the name of a variable (got {args.out!r})")
         try:
-            return _options(args), compile_cell(self.shell, cell, step=args.step)
+            options = options_of(completed(args, self))
+            return options, compile_cell(self.shell, cell, step=args.step)
         except OptionsError as exc:
             raise UsageError(str(exc)) from None
 
@@ -165,17 +148,3 @@ def _last() -> Report:
     if report is None:
         raise UsageError("nothing was recorded yet in this kernel")
     return report
-
-
-def _options(args: Namespace) -> ProfileOptions:
-    schedule = ScheduleOptions(
-        wait=args.wait, warmup=args.warmup, active=args.active, repeat=args.repeat, skip_first=args.skip_first
-    )
-    activities: Any = args.activities.replace(" ", ",").split(",")
-    return ProfileOptions(
-        schedule=schedule,
-        activities=tuple(name.strip().lower() for name in activities if name.strip()),
-        record_shapes=args.shapes,
-        profile_memory=args.memory,
-        with_stack=args.stack,
-    )

@@ -11,17 +11,43 @@ import torch
 from torchprof_magic.capture import Schedule, resolve_schedule
 from torchprof_magic.options import ScheduleOptions
 
-GRID = list(itertools.product((0, 1, 3), (0, 1, 2), (1, 2, 5), (0, 1, 3), (0, 2)))
+
+@pytest.mark.parametrize("wait", range(5))
+@pytest.mark.parametrize("warmup", range(4))
+@pytest.mark.parametrize("active", range(1, 5))
+def test_action_equals_torchs_schedule_on_the_whole_grid(wait: int, warmup: int, active: int) -> None:
+    for repeat, skip_first, skip_first_wait in itertools.product(range(4), range(5), (False, True)):
+        flags = {
+            "wait": wait,
+            "warmup": warmup,
+            "active": active,
+            "repeat": repeat,
+            "skip_first": skip_first,
+            "skip_first_wait": skip_first_wait,
+        }
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            expected = torch.profiler.schedule(**flags)
+        ours = Schedule(**flags)
+        assert [ours.action(step).name for step in range(60)] == [expected(step).name for step in range(60)], flags
 
 
-@pytest.mark.parametrize(("wait", "warmup", "active", "repeat", "skip_first"), GRID)
-def test_action_equals_torch_schedule(wait: int, warmup: int, active: int, repeat: int, skip_first: int) -> None:
-    flags = {"wait": wait, "warmup": warmup, "active": active, "repeat": repeat, "skip_first": skip_first}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        expected = torch.profiler.schedule(**flags)
-    ours = Schedule(**flags)
-    assert [ours.action(step).name for step in range(40)] == [expected(step).name for step in range(40)]
+@pytest.mark.parametrize("skip_first_wait", [False, True])
+def test_the_total_is_the_first_step_after_which_nothing_is_recorded(skip_first_wait: bool) -> None:
+    for wait, warmup, active, repeat, skip_first in itertools.product(
+        range(4), range(3), range(1, 4), range(1, 4), range(4)
+    ):
+        schedule = Schedule(
+            wait=wait,
+            warmup=warmup,
+            active=active,
+            repeat=repeat,
+            skip_first=skip_first,
+            skip_first_wait=skip_first_wait,
+        )
+        recorded = [step for step in range(60) if schedule.action(step).is_recording]
+        assert schedule.total == recorded[-1] + 1
+        assert [schedule.cycle(step) for step in recorded] == [n for n in range(repeat) for _ in range(active)]
 
 
 @pytest.mark.parametrize(
