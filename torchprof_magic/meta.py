@@ -58,7 +58,8 @@ class Meta:
     """Where a trace came from and on what it ran. Empty strings and ``None`` mean: not known.
 
     ``cell_labels`` pairs the file names that a notebook gives its cells with what a reader calls them (``In [4]``).
-    ``start_unix_ns`` is the wall clock of time 0 of every ``*_ns`` column, in ns since 1970.
+    ``start_unix_ns`` is the wall clock of time 0 of every ``*_ns`` column, in ns since 1970. ``plain_step_ns`` is how
+    long steps took that ran without the profiler.
     """
 
     title: str = ""
@@ -75,4 +76,5 @@ class Meta:
     stepping: Stepping | None = None
     recorded_steps: tuple[StepMark, ...] = ()
     is_partial: bool = False
+    plain_step_ns: tuple[int, ...] = ()
     extra: tuple[tuple[str, str], ...] = field(default=())

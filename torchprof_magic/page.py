@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torchprof_magic import wire
+from torchprof_magic.analysis.diagnosis import all_problems
 from torchprof_magic.summary import machine_sentence, steps_sentence
 from torchprof_magic.views import VIEWS, View
 
@@ -70,7 +71,7 @@ def _view_header(view: View, shape: Shape, place: tuple[int, int]) -> dict[str, 
 
 def _notice(trace: Trace) -> str:
     """Return the worst that happened as one sentence, or nothing when no data was lost."""
-    if lost := [problem for problem in trace.problems if problem.severity == "data_loss"]:
+    if lost := [problem for problem in all_problems(trace) if problem.severity == "data_loss"]:
         return _sentence(lost[0])
     if trace.meta.is_partial:
         cut = trace.steps.filter(~trace.steps["complete"]).height

@@ -49,6 +49,7 @@ def read_recording(
         stepping=recording.stepping,
         recorded_steps=marks,
         is_partial=any(not mark.is_complete for mark in marks),
+        plain_step_ns=recording.plain_step_ns,
     )
     trace, problems = _read_cycles(recording, meta)
     trace = replace(

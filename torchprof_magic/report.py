@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from torchprof_magic.analysis.averages import averages_table
 from torchprof_magic.analysis.devices import devices_table
+from torchprof_magic.analysis.diagnosis import all_problems
 from torchprof_magic.analysis.ops import ops_by
 from torchprof_magic.analysis.verdict import Verdict, find_verdict
 from torchprof_magic.exporters import choose_format
@@ -100,8 +101,8 @@ class Report:
 
     @property
     def problems(self) -> list[Problem]:
-        """Every kind of oddity that was met while recording or reading, with its count and what to do."""
-        return list(self.trace.problems)
+        """Every kind of oddity of the recording, its file and what is in it, with its count and what to do."""
+        return list(all_problems(self.trace))
 
     @property
     def trace_paths(self) -> tuple[Path, ...]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from torchprof_magic.analysis.diagnosis import all_problems
 from torchprof_magic.shapes import Column, Table
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _WORST_FIRST = {"data_loss": 0, "warning": 1, "info": 2}
 
 def notes_table(trace: Trace) -> Table:
     """Return every kind of oddity met while recording and reading, the worst first."""
-    ordered: Sequence[Problem] = sorted(trace.problems, key=lambda problem: _WORST_FIRST[problem.severity])
+    ordered: Sequence[Problem] = sorted(all_problems(trace), key=lambda problem: _WORST_FIRST[problem.severity])
     schema = {"severity": pl.String, "message": pl.String, "count": pl.Int64, "fix": pl.String, "code": pl.String}
     rows = [{name: getattr(problem, name) for name in schema} for problem in ordered]
     return Table(frame=pl.DataFrame(rows, schema=schema), columns=COLUMNS)

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.analysis.devices import devices_table
+from torchprof_magic.analysis.distortion import find_distortion
 from torchprof_magic.analysis.memory import memory_series
 from torchprof_magic.analysis.ops import ops_table
 from torchprof_magic.analysis.phases import PHASES
@@ -118,4 +119,7 @@ def _recording(trace: Trace) -> list[_Fact]:
     facts.append(_Fact("Recording", "Threads", float(threads), "count"))
     if work := events.filter(pl.col("category").is_in(DEVICE_CATEGORIES)).height:
         facts.append(_Fact("Recording", "Kernels, copies and fills", float(work), "count"))
+    if (found := find_distortion(trace)) is not None:
+        facts.append(_Fact("Recording", "Step without profiler", found.plain_ns, "ns", "median"))
+        facts.append(_Fact("Recording", "Longer when recorded", found.ratio - 1, "ratio", found.basis))
     return facts

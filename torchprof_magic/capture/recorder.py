@@ -13,6 +13,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from torchprof_magic.capture import compat
+from torchprof_magic.capture.bystanders import Bystanders
 from torchprof_magic.capture.engine import Engine, Stage
 from torchprof_magic.capture.recording import Cycle
 from torchprof_magic.capture.save import has_ops, save_cycle
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from torchprof_magic.options import ProfileOptions
 
 # Enough for a stable median; a loop of a million steps must not keep a million numbers.
-MAX_BASELINE_STEPS = 1000
+MAX_PLAIN_STEPS = 1000
 # c10/core/CPUAllocator.cpp logs the first and then every 1,000th release of an unknown block.
 RELEASES_PER_LOG = 1000
 # Back-to-back cycles (no idle or warm-up step between them) are saved during a recorded step only beyond this many.
@@ -56,7 +57,7 @@ class Recorder:
     ) -> None:
         self.schedule = schedule
         self.cycles: list[Cycle] = []
-        self.baseline_step_ns: list[int] = []
+        self.plain_step_ns: list[int] = []
         self.step = 0
         self.is_over = False
         self.ended_in = ""
@@ -71,6 +72,8 @@ class Recorder:
         self._unsaved: list[Finished] = []
         self._absorbed_cycle = -1
         self._step_start_ns = 0
+        self._bystanders = Bystanders()
+        self._has_bystanders = False
 
     @property
     def phase(self) -> str:
@@ -99,10 +102,10 @@ class Recorder:
             self._action = Action.RECORD_AND_SAVE
             self.advance(guard)
 
-    def note_baseline(self) -> None:
+    def note_plain(self) -> None:
         """Count a step after the last cycle, which runs at full speed."""
         now_ns = perf_counter_ns()
-        self._add_baseline(now_ns)
+        self._add_plain(now_ns)
         self._step_start_ns = now_ns
 
     def finish(self, *, is_between: bool = False) -> None:
@@ -178,7 +181,7 @@ class Recorder:
     def _leave(self, now_ns: int, *, is_complete: bool) -> None:
         if self._engine is None:
             if self._action is Action.NONE and is_complete:
-                self._add_baseline(now_ns)
+                self._add_plain(now_ns)
             return
         if not self._action.is_recording:
             return
@@ -188,6 +191,7 @@ class Recorder:
         cycle = self.schedule.cycle(self.step)
         self._marks.append(self._mark(is_complete=is_complete))
         self._engine.close_step()
+        self._note_bystanders()
         if self._engine.has_device and compat.is_device_stopped():
             self._problems.note(
                 "capture.device_stopped",
@@ -198,6 +202,17 @@ class Recorder:
             self._absorbed_cycle = cycle
         if self._action is Action.RECORD_AND_SAVE or self._absorbed_cycle == cycle:
             self._end_cycle()
+
+    def _note_bystanders(self) -> None:
+        names = [] if self._options.all_threads else self._bystanders.seen_now()
+        if names and not self._has_bystanders:
+            self._has_bystanders = True
+            self._problems.note(
+                "capture.other_threads",
+                "warning",
+                f"Other threads were at work too ({', '.join(names[:3])}); their ops are not in the recording.",
+                "Record them with --all-threads, in a run without --memory.",
+            )
 
     def _enter(self, action: Action, guard: InterruptGuard) -> None:
         self._action = action
@@ -282,9 +297,10 @@ class Recorder:
         self.ended_in = self.phase
         self.is_over = True
 
-    def _add_baseline(self, now_ns: int) -> None:
-        if len(self.baseline_step_ns) < MAX_BASELINE_STEPS:
-            self.baseline_step_ns.append(now_ns - self._step_start_ns)
+    def _add_plain(self, now_ns: int) -> None:
+        is_first = self.step == 0  # it makes what all later ones use: caches, threads, optimizer state
+        if not is_first and len(self.plain_step_ns) < MAX_PLAIN_STEPS:
+            self.plain_step_ns.append(now_ns - self._step_start_ns)
 
     def _mark(self, *, is_complete: bool) -> StepMark:
         return StepMark(number=self.step, cycle=self.schedule.cycle(self.step), is_complete=is_complete)

@@ -27,8 +27,8 @@ class Recording:
     """Everything that one session leaves behind.
 
     ``ended_in`` is the phase in which the run ended: ``wait``, ``warmup``, ``active``, ``done`` (every cycle is
-    complete) or ``never started``. ``steps_seen`` counts finished steps, recorded or not. ``baseline_step_ns`` is the
-    wall time of steps that ran without any profiling, in order.
+    complete) or ``never started``. ``steps_seen`` counts finished steps, recorded or not. ``plain_step_ns`` is the
+    wall time of steps that ran without any profiling, in order, but for the first step of all.
     """
 
     cycles: tuple[Cycle, ...]
@@ -40,7 +40,7 @@ class Recording:
     device_names: tuple[str, ...]
     stepping: Stepping
     schedule: Schedule | None
-    baseline_step_ns: tuple[int, ...]
+    plain_step_ns: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

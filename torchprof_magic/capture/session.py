@@ -210,7 +210,7 @@ class CaptureSession:
     def _advance(self, *, is_complete: bool) -> None:
         recorder = self._recorder
         if self._state is State.OVER and recorder is not None:
-            recorder.note_baseline()
+            recorder.note_plain()
             return
         if self._state is not State.RUNNING or recorder is None:
             self._problems.note("capture.step_outside", "info", "step() was called while no recording was running.")
@@ -296,7 +296,7 @@ class CaptureSession:
             device_names=compat.device_names(self._options),
             stepping=self._stepping,
             schedule=recorder.schedule if recorder else None,
-            baseline_step_ns=tuple(recorder.baseline_step_ns) if recorder else (),
+            plain_step_ns=tuple(recorder.plain_step_ns) if recorder else (),
         )
 
     def _report_progress(self, phase: str, step: int) -> None:

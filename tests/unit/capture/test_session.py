@@ -183,10 +183,11 @@ def test_steps_outside_the_recording_are_counted_and_ignored(make_session: Make)
     assert [p.count for p in recording.problems if p.code == "capture.step_outside"] == [2]
 
 
-def test_steps_without_profiling_are_the_baseline(run: Run) -> None:
+def test_steps_without_profiler_are_timed_but_for_the_first(run: Run) -> None:
     recording = run(9)  # step 0 waits, 1 warms up, 2 to 4 are recorded, 5 to 8 run freely
-    assert len(recording.baseline_step_ns) == 5
-    assert all(duration_ns > 0 for duration_ns in recording.baseline_step_ns)
+    assert len(recording.plain_step_ns) == 4
+    assert all(duration_ns > 0 for duration_ns in recording.plain_step_ns)
+    assert len(run(14, schedule=(3, 1, 2, 2)).plain_step_ns) == 2 + 3 + 2
 
 
 def test_progress_names_every_phase(tmp_path: Path) -> None:

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from support import annotation, kernel, launch, make_trace, span
+
+import torchprof_magic as tp
+from torchprof_magic.analysis.diagnosis import diagnose
+from torchprof_magic.analysis.distortion import find_distortion
+from torchprof_magic.analysis.overview import overview_table
+from torchprof_magic.trace import Trace
+
+
+def codes(trace: Trace) -> dict[str, int]:
+    return {problem.code: problem.count for problem in diagnose(trace)}
+
+
+def test_an_ordinary_recording_has_nothing_to_be_said_about_it() -> None:
+    assert codes(make_trace()) == {}
+    assert codes(make_trace(span("aten::mm", 1, 2), launch(1, 1, 5), kernel("gemm", 4, 2, 5))) == {}
+
+
+def test_a_loader_with_worker_processes_is_told_from_one_without() -> None:
+    name = "enumerate(DataLoader)#_{}DataLoaderIter.__next__"
+    fetches = [annotation(name.format("MultiProcessing"), at, 1) for at in (1, 5, 9)]
+    assert codes(make_trace(*fetches)) == {"run.workers_unseen": 3}
+    assert codes(make_trace(annotation(name.format("SingleProcess"), 1, 1))) == {}
+
+
+def test_compilation_is_counted_once_a_time_and_timed_without_what_is_nested_in_it() -> None:
+    trace = make_trace(
+        annotation("_compile.compile_inner (dynamo_timed)", 0, 500),
+        annotation("bytecode_tracing (dynamo_timed)", 100, 300),
+        span("aten::mm", 600, 5),
+        annotation("_compile.compile_inner (dynamo_timed)", 1000, 250),
+    )
+    (problem,) = diagnose(trace)
+    assert (problem.code, problem.count) == ("run.compiled", 2)
+    assert "for 750 µs" in problem.message
+
+
+def test_what_torch_compile_does_in_a_recorded_step_is_found() -> None:
+    compiled = torch.compile(lambda x: x.relu().sum(), backend="eager")
+    with tp.profile() as p:
+        compiled(torch.ones(4))
+    assert [problem.count for problem in p.report.problems if problem.code == "run.compiled"] == [1]
+    with tp.profile() as p:
+        compiled(torch.ones(4))
+    assert "run.compiled" not in [problem.code for problem in p.report.problems]
+
+
+def test_launches_without_any_device_work_say_that_the_device_was_not_seen() -> None:
+    trace = make_trace(span("aten::mm", 0, 9), launch(1, 1, 5), launch(3, 1, 6))
+    assert codes(trace) == {"run.no_kernels": 2}
+    assert codes(make_trace(span("cudaDeviceSynchronize", 0, 9, cat="cuda_runtime"))) == {}
+
+
+def distorted(plain_ns: tuple[int, ...], *recorded_us: float) -> Trace:
+    steps = [annotation(f"ProfilerStep#{number}", 1000 * number, us) for number, us in enumerate(recorded_us)]
+    trace = make_trace(*steps)
+    return replace(trace, meta=replace(trace.meta, plain_step_ns=plain_ns))
+
+
+def test_recorded_steps_are_compared_with_those_that_ran_without_profiler() -> None:
+    # Medians: 100 us of 90, 100, 400; 120 us of 110, 120, 500.
+    trace = distorted((90_000, 400_000, 100_000), 110, 120, 500)
+    found = find_distortion(trace)
+    assert found is not None
+    assert found.ratio == pytest.approx(1.2)
+    facts = {row["label"]: (row["value"], row["note"]) for row in overview_table(trace).frame.to_dicts()}
+    assert facts["Step without profiler"] == (100_000, "median")
+    value, basis = facts["Longer when recorded"]
+    assert (round(value, 9), basis) == (0.2, "median of 3 recorded steps against 3 without profiler")
+    assert codes(trace) == {}
+
+
+def test_a_recording_that_slows_steps_down_a_lot_says_so() -> None:
+    (problem,) = diagnose(distorted((100_000,), 250))
+    assert problem.code == "run.distorted"
+    assert "took 2.5 times as long as others" in problem.message
+
+
+def test_cut_steps_and_none_at_all_are_no_measure() -> None:
+    trace = distorted((100_000,), 500)
+    cut = replace(trace, steps=trace.steps.with_columns(complete=False))
+    assert find_distortion(cut) is None
+    assert find_distortion(distorted(())) is None
+    assert find_distortion(distorted((), 500)) is None
+    assert find_distortion(distorted((0,), 500)) is None
+
+
+def test_a_run_with_steps_to_spare_is_measured_and_one_without_is_not() -> None:
+    for schedule, is_measured in (({"wait": 3, "warmup": 1, "active": 2}, True), ({"active": 2}, False)):
+        with tp.profile(repeat=1, **schedule) as p:
+            for _ in range(sum(schedule.values())):
+                torch.ones(64, 64).mm(torch.ones(64, 64))
+                p.step()
+        assert (find_distortion(p.report.trace) is not None) == is_measured
+        assert len(p.report.trace.meta.plain_step_ns) == (2 if is_measured else 0)

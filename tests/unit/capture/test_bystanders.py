@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from capturing import codes, work
+
+from torchprof_magic.capture.bystanders import Bystanders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from torchprof_magic.capture import CaptureSession, Recording
+
+    Make = Callable[..., CaptureSession]
+    Run = Callable[..., Recording]
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1, thread_name_prefix="mine") as found:
+        yield found
+
+
+def test_nobody_else_is_seen_when_nobody_else_is_there(run: Run) -> None:
+    assert Bystanders().seen_now() == []
+    assert codes(run(6)) == []
+
+
+def test_a_thread_that_began_since_is_seen_and_one_that_was_there_is_not(pool: ThreadPoolExecutor) -> None:
+    before = Bystanders()
+    pool.submit(int).result()
+    assert before.seen_now() == ["mine_0"]
+    assert Bystanders().seen_now() == []
+
+
+def test_a_thread_that_was_there_is_seen_while_it_runs_torch(pool: ThreadPoolExecutor) -> None:
+    pool.submit(int).result()
+    bystanders = Bystanders()
+    is_inside, may_go = threading.Event(), threading.Event()
+
+    class Waiting(torch.nn.Module):
+        def forward(self) -> None:
+            is_inside.set()
+            may_go.wait(30)
+
+    done = pool.submit(Waiting())
+    assert is_inside.wait(30)
+    assert bystanders.seen_now() == ["mine_0"]
+    may_go.set()
+    done.result()
+    assert bystanders.seen_now() == []
+
+
+def test_threads_that_loaders_and_bars_keep_for_themselves_are_not_meant() -> None:
+    bystanders, may_go = Bystanders(), threading.Event()
+    feeder = threading.Thread(target=may_go.wait, name="QueueFeederThread", args=(30,))
+    feeder.start()
+    assert bystanders.seen_now() == []
+    may_go.set()
+    feeder.join()
+
+
+@pytest.mark.parametrize("all_threads", [False, True])
+def test_ops_of_a_pool_are_missing_and_that_is_said_once_unless_they_are_recorded(
+    make_session: Make, pool: ThreadPoolExecutor, *, all_threads: bool
+) -> None:
+    session = make_session(schedule=(0, 0, 3, 1), all_threads=all_threads)
+    session.start()
+    for _ in range(3):
+        work()
+        pool.submit(work).result()
+        session.step()
+    recording = session.stop()
+    assert codes(recording) == ([] if all_threads else ["capture.other_threads"])
+    if not all_threads:
+        assert "(mine_0)" in recording.problems[0].message
+        assert recording.problems[0].count == 1

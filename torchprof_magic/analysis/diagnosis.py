@@ -1,0 +1,104 @@
+"""What did the recording not see, or see too much of, and what is to be done about it?
+
+Looks at a trace alone, so it says the same of a live run and of a stranger's file.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.analysis.distortion import find_distortion
+from torchprof_magic.analysis.shared import ask_names, once_per_trace
+from torchprof_magic.intervals import merge
+from torchprof_magic.meta import Problem
+from torchprof_magic.trace import DEVICE_CATEGORIES
+from torchprof_magic.units import format_ns
+
+if TYPE_CHECKING:
+    from torchprof_magic.trace import Trace
+
+# The iterator of a DataLoader with num_workers > 0; torch wraps each fetch in a range of that name.
+_WORKER_LOADER = r"^enumerate\(DataLoader\)#_MultiProcessingDataLoaderIter"
+# torch.compile puts such ranges around everything it does.
+_COMPILER_RANGE = r"\(dynamo_timed\)$"
+_LAUNCH = r"LaunchKernel|GraphLaunch|LaunchCooperativeKernel"
+# From here on the times of a report are rather those of the profiler.
+LOUD_RATIO = 1.5
+
+
+@once_per_trace
+def all_problems(trace: Trace) -> tuple[Problem, ...]:
+    """Return what recording and reading found odd, and what the trace itself shows to be."""
+    return (*trace.problems, *diagnose(trace))
+
+
+def diagnose(trace: Trace) -> tuple[Problem, ...]:
+    """Return a problem for everything that makes the recording less, or more, than what the program usually does."""
+    found = (_unseen_workers(trace), _compilation(trace), _no_kernels(trace), _distorted(trace))
+    return tuple(problem for problem in found if problem is not None)
+
+
+def _matching(trace: Trace, pattern: str) -> pl.DataFrame:
+    matches = ask_names(trace.events["name"], pl.col("name").str.contains(pattern)).astype(np.bool_)
+    return trace.events.filter(pl.Series(matches))
+
+
+def _unseen_workers(trace: Trace) -> Problem | None:
+    fetches = _matching(trace, _WORKER_LOADER).height
+    if fetches == 0:
+        return None
+    return Problem(
+        code="run.workers_unseen",
+        severity="info",
+        count=fetches,
+        message="A DataLoader fetched from worker processes. What they do is not recorded, only the waiting for them.",
+        fix="To see their work, record a few steps with num_workers=0.",
+    )
+
+
+def _compilation(trace: Trace) -> Problem | None:
+    ranges = _matching(trace, _COMPILER_RANGE)
+    if ranges.height == 0:
+        return None
+    start_ns = ranges["start_ns"].to_numpy()
+    start_ns, end_ns = merge(start_ns, start_ns + ranges["dur_ns"].to_numpy())
+    whole = format_ns(int((end_ns - start_ns).sum()))
+    return Problem(
+        code="run.compiled",
+        severity="warning",
+        count=len(start_ns),
+        message=f"torch.compile was at work while steps were recorded, for {whole}.",
+        fix="Let it finish before: run the cell once more, or give it steps with --warmup or --skip-first.",
+    )
+
+
+def _no_kernels(trace: Trace) -> Problem | None:
+    if trace.events["category"].is_in(DEVICE_CATEGORIES).any():
+        return None
+    calls = trace.events.filter(pl.col("category") == "runtime")
+    launches = _matching(trace, _LAUNCH).height if calls.height else 0
+    if launches == 0:
+        return None
+    return Problem(
+        code="run.no_kernels",
+        severity="data_loss",
+        count=launches,
+        message="Device work was launched, and none of it was recorded.",
+        fix="Another tool may hold the device's profiling interface (Nsight, DCGM), or it is not allowed here.",
+    )
+
+
+def _distorted(trace: Trace) -> Problem | None:
+    found = find_distortion(trace)
+    if found is None or found.ratio < LOUD_RATIO:
+        return None
+    return Problem(
+        code="run.distorted",
+        severity="warning",
+        count=1,
+        message=f"Recorded steps took {found.ratio:.1f} times as long as others ({found.basis}).",
+        fix="Trust shares more than times, or record less: without --stack, --shapes and --memory.",
+    )

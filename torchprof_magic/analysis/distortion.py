@@ -1,0 +1,40 @@
+"""How much longer do steps take because they are recorded?"""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+from torchprof_magic.units import counted
+
+if TYPE_CHECKING:
+    from torchprof_magic.trace import Trace
+
+
+class Distortion(NamedTuple):
+    """Medians of the steps that ran without the profiler and of those that were recorded whole, in ns."""
+
+    plain_ns: float
+    recorded_ns: float
+    plain_steps: int
+    recorded_steps: int
+
+    @property
+    def ratio(self) -> float:
+        """Recorded over plain; below 1 when chance is larger than what recording costs."""
+        return self.recorded_ns / self.plain_ns
+
+    @property
+    def basis(self) -> str:
+        """What was compared."""
+        return f"median of {counted(self.recorded_steps, 'recorded step')} against {self.plain_steps} without profiler"
+
+
+def find_distortion(trace: Trace) -> Distortion | None:
+    """Return the comparison, or ``None`` when no step (but the first, which is no measure) ran without the profiler."""
+    plain = trace.meta.plain_step_ns
+    whole = trace.steps.filter("complete")
+    recorded = (whole["end_ns"] - whole["start_ns"]).to_list()
+    if not plain or not recorded or median(plain) <= 0:
+        return None
+    return Distortion(median(plain), median(recorded), len(plain), len(recorded))

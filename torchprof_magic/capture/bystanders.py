@@ -1,0 +1,57 @@
+"""Which other threads are at work while one thread is recorded?
+
+torch records the thread that started the profiler and what autograd runs for it. A thread of the user's own is not seen
+at all, and nothing in the trace tells.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+# Threads that front ends, debuggers, progress bars and loaders keep for themselves; none of them runs an op.
+_MODULES = ("IPython", "ipykernel", "zmq", "tornado", "jupyter_client", "tqdm", "debugpy", "pydevd", "_pydevd_bundle")
+_NAMES = ("QueueFeederThread", "_pin_memory_loop", "IPythonHistorySavingThread")
+_OPS = "torch"
+_DEEPEST_FRAME = 200
+
+
+class Bystanders:
+    """The threads of this process that may run ops besides the recorded one."""
+
+    def __init__(self) -> None:
+        self._before = {thread.ident for thread in threading.enumerate()}
+
+    def seen_now(self) -> list[str]:
+        """Return the names of threads that began since, or that run torch's code at this moment."""
+        threads = threading.enumerate()
+        if len(threads) == 1:
+            return []
+        frames = sys._current_frames()  # noqa: SLF001 - the documented way to other threads' frames
+        here = threading.get_ident()
+        return [
+            thread.name
+            for thread in threads
+            if thread.ident != here
+            and not _is_known(thread)
+            and (thread.ident not in self._before or _runs_torch(frames.get(thread.ident or 0)))
+        ]
+
+
+def _is_known(thread: threading.Thread) -> bool:
+    module = type(thread).__module__.partition(".")[0]
+    return module in _MODULES or any(name in thread.name for name in _NAMES)
+
+
+def _runs_torch(frame: FrameType | None) -> bool:
+    for _ in range(_DEEPEST_FRAME):
+        if frame is None:
+            return False
+        if frame.f_globals.get("__name__", "").partition(".")[0] == _OPS:
+            return True
+        frame = frame.f_back
+    return False
