@@ -1,20 +1,56 @@
-"""Which report was the last one of this process?"""
+"""Which reports were made in this process, and which was the last one?"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from torchprof_magic.report import Report
 
+# A long session must not grow with its number of runs.
+MAX_ENTRIES = 200
+
+
+class Entry(NamedTuple):
+    """What is remembered of a run when its report may be gone. ``step_ns`` is the mean of the steps that ended."""
+
+    unix_s: float
+    title: str
+    run_id: str
+    events: int
+    steps: int
+    step_ns: float | None
+
+
 _reports: list[Report] = []
+_entries: deque[Entry] = deque(maxlen=MAX_ENTRIES)
 
 
 def remember(report: Report) -> None:
-    """Make ``report`` the one that ``torchprof_magic.last`` returns."""
+    """Make ``report`` the one that ``torchprof_magic.last`` returns, and list it."""
     _reports[:] = [report]
+    trace = report.trace
+    whole = trace.steps.filter("complete")
+    mean_ns = (whole["end_ns"] - whole["start_ns"]).mean()
+    _entries.append(
+        Entry(
+            unix_s=time.time(),
+            title=trace.meta.title,
+            run_id=report.run_id,
+            events=trace.events.height,
+            steps=whole.height,
+            step_ns=mean_ns if isinstance(mean_ns, float) else None,
+        )
+    )
 
 
 def last() -> Report | None:
     """Return the newest report of this process, or ``None`` before the first."""
     return _reports[0] if _reports else None
+
+
+def entries() -> list[Entry]:
+    """Return what is remembered of the runs of this process, the oldest first."""
+    return list(_entries)

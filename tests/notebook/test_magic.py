@@ -16,8 +16,9 @@ from jupyter_client.manager import start_new_kernel
 WIDGET = "application/vnd.jupyter.widget-view+json"
 TIMEOUT_S = 120
 FLAGS = (
-    "--wait", "--warmup", "--active", "--repeat", "--skip-first",
-    "--shapes", "--memory", "--stack", "--activities", "--step", "--out", "--display", "--quiet",
+    "--preset", "--wait", "--warmup", "--active", "--repeat", "--skip-first", "--skip-first-wait", "--shapes",
+    "--memory", "--stack", "--flops", "--modules", "--all-threads", "--sync-events", "--trace-only", "--activities",
+    "--step", "--out", "--display", "--quiet",
 )  # fmt: skip
 LOOP = "for i in range(8):\n    torch.ones(16).mul(2).sum()\n"
 
@@ -221,19 +222,7 @@ def test_names_of_any_alphabet_leave_the_output_clean(kernel: Kernel) -> None:
 def test_help_lists_every_flag(kernel: Kernel) -> None:
     reply = kernel.run("%%torchprof?").reply
     text = reply["payload"][0]["data"]["text/plain"]
-    for flag in [
-        "--wait",
-        "--warmup",
-        "--active",
-        "--repeat",
-        "--skip-first",
-        "--shapes",
-        "--memory",
-        "--stack",
-        "--activities",
-        "--out",
-        "-q",
-    ]:
+    for flag in FLAGS:
         assert flag in text
 
 
@@ -258,7 +247,7 @@ def test_a_report_is_saved_exported_and_opened_again(kernel: Kernel, tmp_path: P
     for file in (saved, exported):
         assert len(kernel.run(f"%torchprof load '{file}'").static) == 1
         assert kernel.run("print(sum(tp.last.ops['calls']))").text == calls
-    assert "takes one file" in kernel.run("%torchprof load").reply["evalue"]
+    assert "load takes FILE" in kernel.run("%torchprof load").reply["evalue"]
 
 
 def test_a_large_file_is_read_with_a_bar_that_leaves_nothing(kernel: Kernel, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ PACKAGE = ROOT / "torchprof_magic"
 # Who may import whom, from the pixels down to the data. A module sees only what stands below it.
 MAY_IMPORT = {
     "ipython": {"profiling", "reading", "loading", "history", "report", "static_output", "stepping", "capture",
-                "exporters", "wire", "meta", "options", "errors"},
+                "exporters", "wire", "meta", "options", "units", "errors"},
     "profiling": {"reading", "history", "report", "stepping", "capture", "meta", "options", "errors"},
     "reading": {"report", "ingest", "capture", "trace", "meta", "errors"},
     "loading": {"report", "ingest", "remote", "trace", "meta", "errors"},

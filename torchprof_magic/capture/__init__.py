@@ -2,6 +2,7 @@
 
 from torchprof_magic.capture.compat import available_activities, busy_profiler
 from torchprof_magic.capture.guard import protected
+from torchprof_magic.capture.health import Check, examine
 from torchprof_magic.capture.recording import Cycle, Progress, Recording
 from torchprof_magic.capture.schedule import Action, Schedule, resolve_schedule
 from torchprof_magic.capture.session import CaptureSession, live_session
@@ -10,12 +11,14 @@ from torchprof_magic.capture.switch import switch_off
 __all__ = [
     "Action",
     "CaptureSession",
+    "Check",
     "Cycle",
     "Progress",
     "Recording",
     "Schedule",
     "available_activities",
     "busy_profiler",
+    "examine",
     "live_session",
     "protected",
     "resolve_schedule",

@@ -131,7 +131,8 @@ def _place(shell: InteractiveShell, cell: str) -> _Place:
     above, found, below = raw.rpartition(body)
     # transform_cell drops blank lines at the top, which still count.
     blank = cell[: len(cell) - len(cell.lstrip())].count("\n")
-    if not body or not found or below.strip():
+    # A statement behind %torchprof may have other lines below; it is found if it stands there once.
+    if not body or not found or (below.strip() and raw.count(body) > 1):
         return _Place("", 1 + blank, number)
     return _Place(raw, above.count("\n") + blank, number)
 

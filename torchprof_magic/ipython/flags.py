@@ -5,6 +5,7 @@ A flag on the line wins over a preset on the line, and that over the defaults of
 
 from __future__ import annotations
 
+import re
 from argparse import BooleanOptionalAction
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,11 @@ from torchprof_magic.ipython.display import MODES
 from torchprof_magic.options import ACTIVITIES, PRESETS, ProfileOptions, ScheduleOptions, activities_of, preset_switches
 
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from argparse import ArgumentParser, Namespace
 
+# A word, or several in quotes; and what looks like a flag: a minus before a number or a name belongs to a statement.
+_WORD = re.compile(r"""\s*("[^"]*"|'[^']*'|\S+)""")
+_FLAG = re.compile(r"--|-[oq]\b")
 # Each switch with the option it becomes.
 SWITCHES = {
     "shapes": "record_shapes",
@@ -102,6 +106,19 @@ def options_of(args: Namespace) -> ProfileOptions:
     names = [name.strip() for name in args.activities.replace(",", " ").split()]
     switches = {option: getattr(args, name) for name, option in SWITCHES.items()}
     return ProfileOptions(schedule=schedule, activities=activities_of(names)[0], **switches)
+
+
+def split_flags(line: str, parser: ArgumentParser) -> tuple[str, str]:
+    """Return the flags at the beginning of a line, and the statement behind them; ``--`` ends the flags too."""
+    at = 0
+    while (found := _WORD.match(line, at)) is not None and _FLAG.match(found[1]):
+        at = found.end()
+        if found[1] == "--":
+            return line[: found.start()].strip(), line[at:].strip()
+        action = parser._option_string_actions.get(found[1])  # noqa: SLF001 - there is no public way
+        value = _WORD.match(line, at) if action is not None and action.nargs is None else None
+        at = value.end() if value else at
+    return line[:at].strip(), line[at:].strip()
 
 
 def _fill(args: Namespace, name: str, value: object) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
@@ -12,13 +10,13 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_
 from IPython.core.magic_arguments import parse_argstring
 
 from torchprof_magic import history
-from torchprof_magic.capture import CaptureSession, protected, switch_off
+from torchprof_magic.capture import CaptureSession, protected
 from torchprof_magic.errors import CaptureError, OptionsError, TorchProfError
 from torchprof_magic.ipython.cell import CompiledCell, cell_labels, compile_cell, run_cell
+from torchprof_magic.ipython.commands import Commands
 from torchprof_magic.ipython.display import show
-from torchprof_magic.ipython.flags import FlagDefaults, completed, flagged, options_of
-from torchprof_magic.ipython.progress import ProgressBar, ReadingBar
-from torchprof_magic.loading import load
+from torchprof_magic.ipython.flags import FlagDefaults, completed, flagged, options_of, split_flags
+from torchprof_magic.ipython.progress import ProgressBar
 from torchprof_magic.reading import read_recording
 
 if TYPE_CHECKING:
@@ -28,15 +26,6 @@ if TYPE_CHECKING:
 
     from torchprof_magic.options import ProfileOptions
     from torchprof_magic.report import Report
-
-LINE_HELP = """\
-%%torchprof [flags]       at the top of a cell: record it; %%torchprof? lists the flags
-%torchprof last           show the last report again
-%torchprof load FILE      open a trace (.json, .json.gz) or a saved run
-%torchprof save FILE      save the last report whole (.torchprof)
-%torchprof export FILE    write it as .json(.gz), .speedscope.json, .collapsed, .csv or .html
-%torchprof off            switch off a profiler that was left on
-%torchprof help           this text"""
 
 
 @magics_class
@@ -71,14 +60,24 @@ class TorchProfMagics(Magics, FlagDefaults):
                 bar.close()
             self._present(session, compiled, args)
 
+    @no_var_expand
+    @output_can_be_silenced
     @line_magic("torchprof")  # type: ignore[arg-type]
-    def torchprof_line(self, line: str) -> Report | None:
-        """Do something outside a cell: last, load, save, export, off, help."""
+    def torchprof_line(self, line: str) -> object:
+        """Record one statement, or do something outside a cell: last, load, save, export, history, config, doctor, off.
+
+        ``%torchprof help`` lists what can be said. A recorded statement's value is returned, as ``%time`` does.
+        """
+        __tracebackhide__ = True
         try:
-            words = shlex.split(line) or ["help"]
-            return self._command(words[0], words[1:])
+            if Commands(self.shell, self).run(line):
+                return None
         except (TorchProfError, ValueError) as exc:
             raise UsageError(str(exc)) from None
+        flags, statement = split_flags(line, self.torchprof.parser)
+        if not statement:
+            raise UsageError("%torchprof: a statement is missing behind the flags; %torchprof help lists the commands")
+        return self.torchprof(flags, statement)
 
     def _prepare(self, args: Namespace, cell: str) -> tuple[ProfileOptions, CompiledCell]:
         """Turn flags and cell into something that can run; every mistake in them is a ``UsageError`` before that."""
@@ -120,31 +119,3 @@ class TorchProfMagics(Magics, FlagDefaults):
         history.remember(report)
         if args.out:
             self.shell.user_ns[args.out] = report
-
-    def _command(self, name: str, rest: list[str]) -> Report | None:
-        if name == "last" and not rest:
-            show(_last(), self.shell)
-        elif name == "load" and len(rest) == 1:
-            with closing(ReadingBar()) as bar:
-                report = load(rest[0], progress=bar)
-            history.remember(report)
-            show(report, self.shell)
-        elif name in ("save", "export") and len(rest) == 1:
-            path = getattr(_last(), name)(rest[0])
-            print(f"torchprof: written to {path}")  # noqa: T201
-        elif name == "off" and not rest:
-            print("A profiler was on and is off now." if switch_off() else "No profiler was on.")  # noqa: T201
-        elif name == "help" and not rest:
-            print(LINE_HELP)  # noqa: T201
-        elif name in ("load", "save", "export"):
-            raise UsageError(f"%torchprof {name} takes one file (quote a name with spaces)")
-        else:
-            raise UsageError(f"%torchprof {' '.join([name, *rest])}: not understood\n{LINE_HELP}")
-        return None
-
-
-def _last() -> Report:
-    report = history.last()
-    if report is None:
-        raise UsageError("nothing was recorded yet in this kernel")
-    return report

@@ -1,0 +1,185 @@
+"""What do the words after ``%torchprof`` do?"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from IPython.core.interactiveshell import InteractiveShell
+from support import chrome, span
+
+from torchprof_magic import history
+from torchprof_magic.capture import health
+from torchprof_magic.ipython.extension import load, unload
+from torchprof_magic.ipython.flags import split_flags
+from torchprof_magic.ipython.magics import TorchProfMagics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    Say = Callable[[str], str]
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch) -> Iterator[InteractiveShell]:
+    monkeypatch.setattr(history, "_reports", [])
+    monkeypatch.setattr(history, "_entries", type(history._entries)(maxlen=3))
+    found: Any = InteractiveShell()
+    load(found)
+    found.run_cell("import torch\nx = torch.ones(8, 8)", store_history=True)
+    yield found
+    unload(found)
+
+
+@pytest.fixture
+def say(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> Say:
+    """Run a cell, and return what it put out."""
+
+    def run(cell: str) -> str:
+        shell.run_cell(cell, store_history=True)
+        captured = capsys.readouterr()
+        return captured.out + captured.err
+
+    return run
+
+
+def test_a_statement_is_recorded_and_its_value_is_its_own(shell: InteractiveShell, say: Say) -> None:
+    say("total = %torchprof -q -o run (x @ x).sum().item()")
+    assert shell.user_ns["total"] == 512
+    assert "aten::mm" in shell.user_ns["run"].ops["name"].to_list()
+
+
+def test_flags_before_a_statement_are_those_of_the_cell_magic(shell: InteractiveShell, say: Say) -> None:
+    say('%torchprof -q --preset memory --no-memory -o run {"a": x}["a"].sum()')
+    assert shell.user_ns["run"].trace.meta.has_shapes
+    assert not shell.user_ns["run"].trace.meta.has_memory
+
+
+def test_a_loop_on_one_line_is_stepped(shell: InteractiveShell, say: Say) -> None:
+    say("%torchprof -q -o run for i in range(4): x @ x")
+    assert shell.user_ns["run"].steps["number"].to_list() == [2, 3]
+
+
+def test_an_error_in_a_statement_stands_on_the_line_of_the_statement(shell: InteractiveShell) -> None:
+    result = shell.run_cell("a = 1\n%torchprof -q x @ missing\nb = 2", store_history=True)
+    error = result.error_in_exec
+    assert isinstance(error, NameError)
+    trace = error.__traceback__
+    assert trace is not None
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    assert trace.tb_lineno == 2
+    assert "b" not in shell.user_ns
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("x @ x", ("", "x @ x")),
+        ("--shapes -o r x", ("--shapes -o r", "x")),
+        ("--wait 2 --no-memory f(--x)", ("--wait 2 --no-memory", "f(--x)")),
+        ("--activities 'cpu, cuda' f()", ("--activities 'cpu, cuda'", "f()")),
+        ("-x.sum()", ("", "-x.sum()")),
+        ("-q -- --x", ("-q", "--x")),
+        ("--unknown f()", ("--unknown", "f()")),
+        ("--shapes", ("--shapes", "")),
+    ],
+)
+def test_flags_end_where_the_statement_begins(line: str, expected: tuple[str, str]) -> None:
+    assert split_flags(line, TorchProfMagics.torchprof.parser) == expected
+
+
+def test_the_history_lists_every_run_of_the_kernel_and_stays_short(say: Say) -> None:
+    assert say("%torchprof history") == "Nothing was recorded yet in this kernel.\n"
+    for _ in range(5):
+        say("%torchprof -q x @ x")
+    lines = say("%torchprof history").splitlines()
+    assert len(lines) == 3
+    pattern = r"  1  \d\d:\d\d:\d\d  In \[5\] .* a step +\d+ events"
+    assert re.fullmatch(pattern, lines[0]), lines[0]
+
+
+def test_the_configuration_shows_values_and_how_to_change_them(shell: InteractiveShell, say: Say) -> None:
+    shell.run_cell("%config TorchProfMagics.wait = 7")
+    said = say("%torchprof config")
+    assert "%config TorchProfMagics.NAME = VALUE" in said
+    assert re.search(r"wait +7 +Steps to leave out", said)
+    assert re.search(r"active +- +Steps to record", said)
+
+
+def test_the_doctor_looks_at_the_machine_and_at_the_last_run(say: Say) -> None:
+    said = say("%torchprof doctor")
+    assert f"✓ torch {torch.__version__} can record cpu" in said
+    assert "✓ No other profiler is on." in said
+    assert "No run yet in this kernel." in said
+    say("%torchprof -q 1")
+    said = say("%torchprof doctor")
+    assert "Last run, In [3]: Nothing recorded." in said
+    assert "· No torch operation ran in the recorded steps. If another loop" in said
+
+
+def test_the_doctor_says_what_is_in_the_way(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "LITTLE_ROOM_BYTES", 1 << 60)
+    say("p = torch.profiler.profile()\np.start()")
+    said = say("%torchprof doctor")
+    assert "▲ A torch profiler is already running on this thread. Leave its with-block" in said
+    assert re.search(r"▲ Recordings go to .* of room\. Make room, or set TMPDIR", said)
+    assert say("%torchprof off") == "A profiler was on and is off now.\n"
+    assert "✓ No other profiler is on." in say("%torchprof doctor")
+
+
+def test_a_file_is_opened_and_kept_under_a_name(shell: InteractiveShell, say: Say, tmp_path: Path) -> None:
+    path = tmp_path / "my trace.json"
+    path.write_bytes(chrome(span("aten::mm", 1, 2)))
+    assert "aten::mm" in say(f"%torchprof load '{path}' -o run")
+    assert shell.user_ns["run"].ops["name"].to_list() == ["aten::mm"]
+    shell.user_ns["where"] = str(tmp_path)
+    assert "aten::mm" in say("%torchprof load '{where}/my trace.json'")
+    assert "written to" in say(f"%torchprof save {tmp_path}/run.torchprof")
+    assert "written to" in say(f"%torchprof export {tmp_path}/run.csv")
+    assert (tmp_path / "run.torchprof").exists()
+    assert (tmp_path / "run.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("load", "%torchprof load takes FILE [-o NAME]"),
+        ("load a b", "quote a name with spaces"),
+        ("load a -o 1x", "-o needs the name of a variable"),
+        ("load /no/such.json", "no such file"),
+        ("save", "%torchprof save takes FILE"),
+        ("save a.torchprof", "nothing was recorded yet"),
+        ("last", "nothing was recorded yet"),
+        ("last one", "%torchprof last takes nothing"),
+        ("history 5", "%torchprof history takes nothing"),
+        ("--shapes", "a statement is missing"),
+        ("--wat x", "unrecognized arguments: --wat"),
+        ("dance", "neither a command nor a statement"),
+        ("dance all night", "neither a command nor a statement"),
+        ("load 'a", "No closing quotation"),
+    ],
+)
+def test_a_mistake_is_answered_with_one_line(say: Say, line: str, says: str) -> None:
+    said = say(f"%torchprof {line}")
+    assert said.startswith("UsageError: ")
+    assert says in said
+
+
+@pytest.mark.parametrize("line", ["", "help", "--help"])
+def test_help_lists_every_command(say: Say, line: str) -> None:
+    said = say(f"%torchprof {line}")
+    for name in ("last", "load", "save", "export", "history", "config", "doctor", "off"):
+        assert f"%torchprof {name}" in said
+
+
+@pytest.mark.parametrize(("line", "value"), [("last = 5", 5), ("load = x.sum().item()", 64), ("history = [1]", [1])])
+def test_a_variable_named_as_a_command_is_a_variable(
+    shell: InteractiveShell, say: Say, line: str, value: object
+) -> None:
+    say(f"%torchprof -q {line}")
+    say(f"%torchprof {line}")
+    assert shell.user_ns[line.split(maxsplit=1)[0]] == value

@@ -1,0 +1,179 @@
+"""What can stand after ``%torchprof`` on a line of its own?"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import keyword
+import shlex
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from IPython.core.error import UsageError
+
+from torchprof_magic import history
+from torchprof_magic.capture import examine, switch_off
+from torchprof_magic.ipython.display import show
+from torchprof_magic.ipython.flags import FlagDefaults
+from torchprof_magic.ipython.progress import ReadingBar
+from torchprof_magic.loading import load
+from torchprof_magic.units import format_count, format_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from torchprof_magic.report import Report
+
+    Command = Callable[["Commands", list[str]], None]
+
+HELP = """\
+%%torchprof [flags]             at the top of a cell: record it; %%torchprof? lists the flags
+%torchprof [flags] STATEMENT    record one statement
+%torchprof last                 show the last report again
+%torchprof load FILE [-o NAME]  open a trace (.json, .json.gz) or a saved run
+%torchprof save FILE            save the last report whole (.torchprof)
+%torchprof export FILE          write it as .json(.gz), .speedscope.json, .collapsed, .csv or .html
+%torchprof history              list the runs of this kernel
+%torchprof config               list the defaults of the flags
+%torchprof doctor               look at this machine and the last run, and say what is in the way
+%torchprof off                  switch off a profiler that was left on
+%torchprof help                 this text"""
+
+
+class Commands:
+    """The words after ``%torchprof`` that are no statement."""
+
+    def __init__(self, shell: InteractiveShell, defaults: FlagDefaults) -> None:
+        self._shell = shell
+        self._defaults = defaults
+
+    def run(self, line: str) -> bool:
+        """Do what the line says; False when it does not begin with a command, so that it must be a statement.
+
+        Raises ``UsageError`` for a command that is used wrongly, ``TorchProfError`` for what fails, and ``ValueError``
+        for quotes that do not match.
+        """
+        name = (line.split(maxsplit=1) or ["help"])[0]
+        command = _COMMANDS.get(name.lstrip("-"))
+        if command is None or _is_python(line, name):
+            if self._is_mistyped(line, name):
+                raise UsageError(f"%torchprof {line.strip()}: neither a command nor a statement\n{HELP}")
+            return False
+        expanded: str = self._shell.var_expand(line, depth=3)  # type: ignore[no-untyped-call]
+        command(self, shlex.split(expanded)[1:])
+        return True
+
+    def _is_mistyped(self, line: str, name: str) -> bool:
+        """Tell a command that does not exist from a statement: its first word means nothing, and no code goes on so."""
+        if not name.isidentifier() or keyword.iskeyword(name) or name in self._shell.user_ns or hasattr(builtins, name):
+            return False
+        try:
+            return isinstance(ast.parse(line.strip(), mode="eval").body, ast.Name)
+        except SyntaxError:
+            return "=" not in line
+
+    def last(self, words: list[str]) -> None:
+        """Show the last report again."""
+        _take(words, "last")
+        show(_last_report(), self._shell)
+
+    def load(self, words: list[str]) -> None:
+        """Open a file and show it."""
+        name = ""
+        if len(words) == 3 and words[1] in ("-o", "--out"):  # noqa: PLR2004 - FILE -o NAME
+            words, name = words[:1], words[2]
+        (path,) = _take(words, "load", "FILE [-o NAME]", 1)
+        if name and not name.isidentifier():
+            raise UsageError(f"-o needs the name of a variable (got {name!r})")
+        with closing(ReadingBar()) as bar:
+            report = load(path, progress=bar)
+        history.remember(report)
+        if name:
+            self._shell.user_ns[name] = report
+        show(report, self._shell)
+
+    def save(self, words: list[str]) -> None:
+        """Save the last report."""
+        (path,) = _take(words, "save", "FILE", 1)
+        _say(f"torchprof: written to {_last_report().save(path)}")
+
+    def export(self, words: list[str]) -> None:
+        """Write the last report for another program."""
+        (path,) = _take(words, "export", "FILE", 1)
+        _say(f"torchprof: written to {_last_report().export(path)}")
+
+    def history(self, words: list[str]) -> None:
+        """List the runs."""
+        _take(words, "history")
+        runs = history.entries()
+        if not runs:
+            _say("Nothing was recorded yet in this kernel.")
+        for number, run in enumerate(runs, 1):
+            at = time.strftime("%H:%M:%S", time.localtime(run.unix_s))
+            step = "no whole step" if run.step_ns is None else f"{format_ns(run.step_ns)} a step"
+            _say(f"{number:>3}  {at}  {run.title:<24}  {step:>20}  {format_count(run.events):>10} events")
+
+    def config(self, words: list[str]) -> None:
+        """List the defaults."""
+        _take(words, "config")
+        _say("Change one with: %config TorchProfMagics.NAME = VALUE")
+        for name, trait in sorted(FlagDefaults.class_traits(config=True).items()):
+            value = getattr(self._defaults, name)
+            _say(f"  {name:<16} {'-' if value is None else repr(value):<10} {trait.help}")
+
+    def doctor(self, words: list[str]) -> None:
+        """Look at the machine and the last run."""
+        _take(words, "doctor")
+        for check in examine():
+            _say(f"{'✓' if check.is_good else '▲'} {check.what}{f' {check.fix}' if check.fix else ''}")
+        report = history.last()
+        if report is None:
+            _say("No run yet in this kernel.")
+            return
+        _say(f"\nLast run, {report.trace.meta.title}: {report.verdict}")
+        for problem in report.problems:
+            sign = "·" if problem.severity == "info" else "▲"
+            _say(f"{sign} {problem.message} {problem.fix}".rstrip())
+
+    def off(self, words: list[str]) -> None:
+        """Switch off a profiler."""
+        _take(words, "off")
+        _say("A profiler was on and is off now." if switch_off() else "No profiler was on.")
+
+    def help(self, words: list[str]) -> None:
+        """List the commands."""
+        _take(words, "help")
+        _say(HELP)
+
+
+_COMMANDS: dict[str, Command] = {
+    name: getattr(Commands, name)
+    for name in ("last", "load", "save", "export", "history", "config", "doctor", "off", "help")
+}
+
+
+def _is_python(line: str, name: str) -> bool:
+    """Tell ``last = 5`` or ``help(x)`` from a command; no file is called ``= 5``."""
+    rest = line[len(name) :].lstrip()
+    return rest[:1] in ("=", ".", "[", "(", "+", ",", ";") and rest[:2] not in ("./", "..")
+
+
+def _take(words: list[str], name: str, what: str = "nothing", count: int = 0) -> list[str]:
+    if len(words) != count or any(word.startswith("-") for word in words):
+        quoted = " (quote a name with spaces)" if count else ""
+        raise UsageError(f"%torchprof {name} takes {what}{quoted}; %torchprof help lists the commands")
+    return words
+
+
+def _last_report() -> Report:
+    report = history.last()
+    if report is None:
+        raise UsageError("nothing was recorded yet in this kernel")
+    return report
+
+
+def _say(text: str) -> None:
+    print(text)  # noqa: T201 - this is the output
