@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "page": {"wire", "summary", "views", "analysis", "shapes", "trace", "meta"},
     "query": set(),
     "remote": {"errors"},
+    "store": {"remote", "units", "errors"},
     "summary": {"analysis", "shapes", "meta", "units"},
     "figures": {"analysis", "palette", "shapes"},
     "wire": {"shapes"},
@@ -53,7 +54,7 @@ OWNERS = {
     "ipywidgets": {"ipython"},
     "tqdm": {"ipython"},
     "matplotlib": {"figures"},
-    "fsspec": {"remote"},
+    "fsspec": {"remote", "store"},
     "msgspec": {"ingest", "capture", "ipython"},
 }
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")

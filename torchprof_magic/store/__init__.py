@@ -1,0 +1,31 @@
+"""Where traces go: names from templates, files that are whole or not there, and uploads that outlive the kernel."""
+
+from torchprof_magic.store.errors import StoreError
+from torchprof_magic.store.files import SavedTrace, StoredTrace, TraceStore
+from torchprof_magic.store.template import (
+    FIELDS,
+    Template,
+    TraceValues,
+    parse_filename,
+    parse_folder,
+    rank_values,
+)
+from torchprof_magic.store.tensorboard import tensorboard_name
+from torchprof_magic.store.upload import Uploads, UploadStatus, resume
+
+__all__ = [
+    "FIELDS",
+    "SavedTrace",
+    "StoreError",
+    "StoredTrace",
+    "Template",
+    "TraceStore",
+    "TraceValues",
+    "UploadStatus",
+    "Uploads",
+    "parse_filename",
+    "parse_folder",
+    "rank_values",
+    "resume",
+    "tensorboard_name",
+]
