@@ -17,7 +17,7 @@ from torchprof_magic.errors import OptionsError
 from torchprof_magic.meta import Stepping
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
     class SteppedSession(Protocol):
         """What the stepping needs of a capture session."""
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 Item = TypeVar("Item")
-Loop = ast.For | ast.While
+Loop = ast.For | ast.AsyncFor | ast.While
 # Code in these runs when it is called, not where it stands.
 DEFERRED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 OUR_MODULE = __name__.partition(".")[0]
@@ -107,16 +107,6 @@ def instrument(tree: ast.Module, plan: StepPlan, name: str) -> ast.Module:
     return tree
 
 
-def has_top_level_await(tree: ast.Module) -> bool:
-    """Return whether the cell awaits outside any function."""
-    return any(
-        isinstance(node, (ast.Await, ast.AsyncFor, ast.AsyncWith))
-        or (isinstance(node, ast.comprehension) and bool(node.is_async))
-        for statement in tree.body
-        for node in _walk_here(statement)
-    )
-
-
 def count_ahead(iterable: object) -> int | None:
     """Return how many items are coming, if the iterable says so; ``enumerate`` and ``zip`` are looked into."""
     try:
@@ -147,6 +137,14 @@ class Stepper:
         __tracebackhide__ = True
         self.enter(count_ahead(iterable))
         return _Stepped(iter(iterable), self)
+
+    def async_steps(self, iterable: AsyncIterable[Item]) -> AsyncIterable[Item]:
+        """Iterate and step as ``steps`` does, for ``async for``."""
+        __tracebackhide__ = True
+        self.enter(count_ahead(iterable))
+        if not hasattr(type(iterable), "__aiter__"):
+            return iterable  # Python says best what is wrong with it
+        return _AsyncStepped(iterable.__aiter__(), self)
 
     def enter(self, length: int | None = None) -> None:
         """Come to the loop, for the first time or again after a ``break``."""
@@ -196,18 +194,39 @@ class _Stepped(Generic[Item]):
         return item
 
 
+class _AsyncStepped(Generic[Item]):
+    """Asynchronous iterator that steps. While it waits for the next item, the step is that of the loop's body."""
+
+    __slots__ = ("_fetch", "_stepper")
+
+    def __init__(self, iterator: AsyncIterator[Item], stepper: Stepper) -> None:
+        self._fetch = iterator.__anext__
+        self._stepper = stepper
+
+    def __aiter__(self) -> AsyncIterator[Item]:
+        return self
+
+    async def __anext__(self) -> Item:
+        __tracebackhide__ = True
+        stepper = self._stepper
+        stepper.through()
+        item = await self._fetch()
+        stepper._is_inside = True  # noqa: SLF001 - one class in two halves, on a hot path
+        return item
+
+
 class _Instrumenter(ast.NodeTransformer):
-    """Wraps the iterable of a ``for``, or puts calls around and into a ``while``."""
+    """Wraps the iterable of a ``for`` or ``async for``, or puts calls around and into a ``while``."""
 
     def __init__(self, plan: StepPlan, name: str) -> None:
         self._plan = plan
         self._name = name
 
     def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
-        self.generic_visit(node)
-        if node is self._plan.loop:
-            node.iter = ast.copy_location(self._call("steps", node.iter, node.iter), node.iter)
-        return self._with_end(node, [node])
+        return self._with_steps(node, "steps")
+
+    def visit_AsyncFor(self, node: ast.AsyncFor) -> ast.AST | list[ast.stmt]:
+        return self._with_steps(node, "async_steps")
 
     def visit_While(self, node: ast.While) -> ast.AST | list[ast.stmt]:
         self.generic_visit(node)
@@ -225,6 +244,12 @@ class _Instrumenter(ast.NodeTransformer):
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         return node
+
+    def _with_steps(self, node: ast.For | ast.AsyncFor, method: str) -> list[ast.stmt]:
+        self.generic_visit(node)
+        if node is self._plan.loop:
+            node.iter = ast.copy_location(self._call(method, node.iter, node.iter), node.iter)
+        return self._with_end(node, [node])
 
     def _with_end(self, node: Loop, statements: list[ast.stmt]) -> list[ast.stmt]:
         return [*statements, self._statement("end", node)] if node is self._plan.nest else statements
@@ -247,11 +272,11 @@ class _Instrumenter(ast.NodeTransformer):
 
 
 def _loops(body: Sequence[ast.AST], nest: Loop | None) -> Iterator[_Found]:
-    """Yield the loops that run where they stand, in source order. ``async for`` is left alone."""
+    """Yield the loops that run where they stand, in source order."""
     for node in body:
-        if isinstance(node, (*DEFERRED, ast.AsyncFor)):
+        if isinstance(node, DEFERRED):
             continue
-        if isinstance(node, (ast.For, ast.While)):
+        if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
             yield _Found(node, nest or node)
             yield from _loops(list(ast.iter_child_nodes(node)), nest or node)
         else:

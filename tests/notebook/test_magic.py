@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import queue
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from jupyter_client.manager import start_new_kernel
+from kernels import Kernel, started
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
-TIMEOUT_S = 120
 FLAGS = (
     "--preset", "--wait", "--warmup", "--active", "--repeat", "--skip-first", "--skip-first-wait", "--shapes",
     "--memory", "--stack", "--flops", "--modules", "--all-threads", "--sync-events", "--trace-only", "--activities",
@@ -22,76 +18,11 @@ FLAGS = (
 )  # fmt: skip
 LOOP = "for i in range(8):\n    torch.ones(16).mul(2).sum()\n"
 
-SENDING_S = 0.5  # an interrupt within the kernel's own sending of the output would cut its messages short
-
-
-class Kernel:
-    """Runs cells and collects what they put out."""
-
-    def __init__(self, manager: Any, client: Any) -> None:
-        self.manager = manager
-        self.client = client
-
-    def run(self, code: str, *, interrupt_at: str = "") -> Cell:
-        """Run one cell; the kernel is interrupted when its output holds ``interrupt_at``."""
-        message = self.client.execute(code, allow_stdin=False)
-        cell = Cell()
-        while True:
-            try:
-                got = self.client.get_iopub_msg(timeout=TIMEOUT_S)
-            except queue.Empty:
-                pytest.fail("the kernel said nothing for two minutes")
-            if got["parent_header"].get("msg_id") != message:
-                continue
-            if got["msg_type"] == "status" and got["content"]["execution_state"] == "idle":
-                break
-            cell.messages.append(got)
-            if interrupt_at and interrupt_at in cell.text:
-                interrupt_at = ""
-                time.sleep(SENDING_S)
-                self.manager.interrupt_kernel()
-        cell.reply = self._reply(message)
-        return cell
-
-    def _reply(self, message: str) -> Any:
-        """Return the reply to one request; a kernel that was slow to start still answers earlier ones."""
-        while True:
-            got = self.client.get_shell_msg(timeout=TIMEOUT_S)
-            if got["parent_header"].get("msg_id") == message:
-                return got["content"]
-
-
-class Cell:
-    """What one cell put out."""
-
-    def __init__(self) -> None:
-        self.messages: list[Any] = []
-        self.reply: Any = {}
-
-    def of(self, kind: str) -> list[Any]:
-        return [message["content"] for message in self.messages if message["msg_type"] == kind]
-
-    @property
-    def text(self) -> str:
-        return "".join(content["text"] for content in self.of("stream"))
-
-    @property
-    def shown(self) -> list[dict[str, Any]]:
-        return [content["data"] for content in self.of("display_data")]
-
-    @property
-    def static(self) -> list[str]:
-        return [data["text/html"] for data in self.shown if "data-tp-static" in data.get("text/html", "")]
-
 
 @pytest.fixture(scope="module")
 def kernel() -> Iterator[Kernel]:
-    manager, client = start_new_kernel(kernel_name="python3")
-    found = Kernel(manager, client)
-    assert found.run("%load_ext torchprof_magic\nimport torch").reply["status"] == "ok"
-    yield found
-    client.stop_channels()
-    manager.shutdown_kernel(now=True)
+    with started("%load_ext torchprof_magic\nimport torch") as found:
+        yield found
 
 
 def test_the_cells_value_prints_and_variables_are_its_own(kernel: Kernel) -> None:
@@ -186,12 +117,6 @@ def test_a_wrong_flag_is_refused_before_the_cell_runs(kernel: Kernel, flags: str
     assert cell.reply["ename"] == "UsageError"
     assert says in cell.reply["evalue"]
     assert kernel.run("print(ran)").text == "False\n"
-
-
-def test_top_level_await_is_refused_with_the_way_out(kernel: Kernel) -> None:
-    cell = kernel.run("%%torchprof\nimport asyncio\nawait asyncio.sleep(0)")
-    assert cell.reply["ename"] == "UsageError"
-    assert "with tp.profile() as p" in cell.reply["evalue"]
 
 
 def test_what_fails_while_showing_does_not_replace_the_cells_own_result(kernel: Kernel) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import linecache
 import textwrap
 import traceback
@@ -12,10 +13,10 @@ import pytest
 
 import torchprof_magic
 from torchprof_magic.errors import OptionsError
-from torchprof_magic.stepping import Stepper, StepPlan, count_ahead, has_top_level_await, instrument, plan_steps
+from torchprof_magic.stepping import Stepper, StepPlan, count_ahead, instrument, plan_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
 
 class FakeSession:
@@ -68,6 +69,23 @@ def run(cell: str, **namespace: object) -> tuple[dict[str, object], list[str]]:
     return names, session.calls
 
 
+def run_async(cell: str) -> tuple[dict[str, object], list[str]]:
+    """Do what ``run`` does with a cell that awaits; it can use the asynchronous iterator ``arrive(count)``."""
+    source = textwrap.dedent(cell).strip("\n")
+    tree = ast.parse(source)
+    session = FakeSession()
+
+    async def arrive(count: int) -> AsyncIterator[int]:
+        for number in range(count):
+            await asyncio.sleep(0)
+            yield number
+
+    names: dict[str, object] = {"_helper": Stepper(session), "arrive": arrive, "asyncio": asyncio}
+    tree = ast.fix_missing_locations(instrument(tree, plan_steps(tree, source.splitlines(), names), "_helper"))
+    asyncio.run(eval(compile(tree, "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names))  # noqa: S307
+    return names, session.calls
+
+
 # -- which loop ---------------------------------------------------------------------------------------------------
 
 
@@ -86,6 +104,8 @@ def run(cell: str, **namespace: object) -> tuple[dict[str, object], list[str]]:
         ("for e in range(3):\n  for b in data:\n    f(b)\n  scheduler.step()\n", 2),
         ("for b in data:\n  with no_sync():\n    if last:\n      self.optimizer_d.step()\n", 1),
         ("for b in data:\n  for k in range(2):\n    f(k)\n  scaler.step(opt)\n", 1),
+        ("for e in range(3):\n  async for b in data:\n    opt.step()\n", 2),
+        ("async for e in x:\n  for b in e:\n    f(b)\n  optimizer.step()\n", 1),
     ],
 )
 def test_auto_finds_the_loop_that_trains(cell: str, line: int) -> None:
@@ -159,21 +179,6 @@ def test_a_line_without_a_loop_names_the_lines_with_one() -> None:
 def test_asking_for_a_loop_that_is_not_there_is_an_error() -> None:
     with pytest.raises(OptionsError, match="no loop of its own"):
         plan("f()", "loop")
-
-
-@pytest.mark.parametrize(
-    ("cell", "expected"),
-    [
-        ("await x", True),
-        ("async for a in b:\n  pass", True),
-        ("async with a:\n  pass", True),
-        ("y = [a async for a in b]", True),
-        ("async def f():\n  await x", False),
-        ("f = lambda: 1", False),
-    ],
-)
-def test_await_counts_only_at_top_level(cell: str, expected: bool) -> None:
-    assert has_top_level_await(ast.parse(cell)) is expected
 
 
 # -- how it runs --------------------------------------------------------------------------------------------------
@@ -319,3 +324,56 @@ def test_a_length_that_raises_is_no_length() -> None:
             raise ValueError("IterableDataset has no length")
 
     assert count_ahead(Loader()) is None
+
+
+# -- how it runs where it awaits ----------------------------------------------------------------------------------
+
+
+def test_async_for_ends_a_step_after_each_body() -> None:
+    names, calls = run_async("seen = []\nasync for i in arrive(3):\n  await asyncio.sleep(0)\n  seen.append(i)\n")
+    assert names["seen"] == [0, 1, 2]
+    assert calls == ["start None", "step", "step", "step", "finish"]
+
+
+def test_async_for_keeps_continue_and_else() -> None:
+    loop = "n = 0\nasync for i in arrive(3):\n  if i == 1: continue\n  n += i\nelse:\n  n += 100\n"
+    names, calls = run_async(loop)
+    assert names["n"] == 102
+    assert calls.count("step") == 3
+
+
+def test_break_in_async_for_leaves_its_step_unfinished_and_skips_else() -> None:
+    names, calls = run_async("async for i in arrive(9):\n  if i == 2: break\nelse:\n  i = -1\nafter = i\n")
+    assert names["after"] == 2
+    assert calls == ["start None", "step", "step", "finish inside"]
+
+
+def test_async_for_inside_for_counts_on() -> None:
+    _, calls = run_async("for e in range(2):\n  async for i in arrive(2):\n    pass\n")
+    assert calls == ["start None", "step", "step", "step", "step", "finish"]
+
+
+def test_async_for_over_anything_else_fails_as_python_does() -> None:
+    with pytest.raises(TypeError, match="'async for' requires an object with __aiter__ method, got int"):
+        run_async("async for i in 5:\n  pass\n")
+
+
+def test_async_for_lets_go_of_an_item_while_it_waits_for_the_next() -> None:
+    cell = """
+    import weakref
+    class Item: pass
+    dead = []
+    class Items:
+        def __init__(self): self.last, self.count = None, 0
+        def __aiter__(self): return self
+        async def __anext__(self):
+            if self.last is not None: dead.append(self.last() is None)
+            self.count += 1
+            if self.count > 3: raise StopAsyncIteration
+            item = Item()
+            self.last = weakref.ref(item)
+            return item
+    async for item in Items():
+        del item
+    """
+    assert run_async(cell)[0]["dead"] == [True, True, True]

@@ -24,6 +24,7 @@ from torchprof_magic.capture.quiet import StderrFilter
 from torchprof_magic.capture.recorder import Recorder
 from torchprof_magic.capture.recording import Progress, Recording
 from torchprof_magic.capture.schedule import resolve_schedule
+from torchprof_magic.capture.tasks import OtherTasks
 from torchprof_magic.errors import CaptureError
 from torchprof_magic.meta import Stepping
 
@@ -72,6 +73,7 @@ class CaptureSession:
         self._quiet = StderrFilter()
         self._undo: list[Callable[[], None]] = []
         self._optimizer: weakref.ref[object] | None = None
+        self._tasks: OtherTasks | None = None
 
     @property
     def is_active(self) -> bool:
@@ -199,6 +201,7 @@ class CaptureSession:
     def _begin(self, recorder: Recorder, *, is_early: bool) -> None:
         # A recorded step must not hold our own drawing, and making a bar takes milliseconds: so before the step begins.
         self._report_progress(recorder.schedule.action(0).phase, 0)
+        self._tasks = OtherTasks()
         with self.guard.shield():
             failure = self._transit(recorder.begin)
         if failure is not None and is_early:
@@ -241,7 +244,14 @@ class CaptureSession:
             return exc
         if recorder is not None and recorder.is_over:
             self._state = State.OVER
+            self._note_tasks()
         return None
+
+    def _note_tasks(self) -> None:
+        """Note, once, which tasks of the event loop ran between the beginning and the end of the recording."""
+        tasks, self._tasks = self._tasks, None
+        if tasks is not None:
+            tasks.note_moved(self._problems)
 
     def _give_up(self, message: str) -> None:
         self._problems.note("capture.gave_up", "data_loss", message)

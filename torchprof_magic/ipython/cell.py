@@ -7,13 +7,14 @@ expression, one traceback, and every exception unchanged.
 from __future__ import annotations
 
 import ast
+import inspect
 import linecache
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from torchprof_magic.errors import OptionsError
 from torchprof_magic.meta import CellSource
-from torchprof_magic.stepping import Stepper, StepPlan, has_top_level_await, instrument, plan_steps
+from torchprof_magic.stepping import Stepper, StepPlan, instrument, plan_steps
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -36,6 +37,12 @@ if TYPE_CHECKING:
             """End the recording and keep it; may raise an interrupt that had to wait."""
 
 
+AWAIT_IS_OFF = "the cell awaits at top level, and %autoawait is off: %autoawait asyncio switches it on"
+AWAIT_IS_NESTED = """\
+a cell that awaits at top level runs under %%torchprof only if nothing stands around it: put %%torchprof first,
+without %%time, %%capture or another magic above it, or write inside the cell
+    import torchprof_magic as tp
+    with tp.profile() as p: ..."""
 # Begins with an underscore, so %who does not list it even while the cell runs.
 HELPER = "_torchprof_steps_"
 
@@ -49,6 +56,11 @@ class CompiledCell:
     body: CodeType
     last: CodeType | None
 
+    @property
+    def awaits(self) -> bool:
+        """True when it has to run as a coroutine."""
+        return is_coroutine(self.body) or (self.last is not None and is_coroutine(self.last))
+
 
 @dataclass(frozen=True, slots=True)
 class _Place:
@@ -59,10 +71,11 @@ class _Place:
     number: int
 
 
-def compile_cell(shell: InteractiveShell, cell: str, *, step: str = "auto") -> CompiledCell:
+def compile_cell(shell: InteractiveShell, cell: str, *, step: str = "auto", may_await: bool = False) -> CompiledCell:
     """Compile the body of a cell magic and plan its steps; ``step`` is the value of ``--step``.
 
-    Raises OptionsError when the cell cannot be stepped as asked or awaits at top level, and SyntaxError as usual.
+    Raises OptionsError when the cell cannot be stepped as asked, or awaits where only ``run_cell`` can run it; and
+    SyntaxError as usual.
     """
     __tracebackhide__ = True
     compiler: Any = shell.compile  # callable with a tree, which its type does not say
@@ -70,22 +83,20 @@ def compile_cell(shell: InteractiveShell, cell: str, *, step: str = "auto") -> C
     source = "\n" * place.offset + shell.transform_cell(cell)  # type: ignore[no-untyped-call]
     filename = compiler.cache(source, place.number, raw_code=place.raw or None)
     tree = shell.transform_ast(compiler.ast_parse(source, filename=filename))  # type: ignore[no-untyped-call]
-    if has_top_level_await(tree):
-        raise OptionsError(
-            "a cell with await at top level cannot run under %%torchprof; write it as\n"
-            "    import torchprof_magic as tp\n"
-            "    with tp.profile() as p: ..."
-        )
     lines = (place.raw or source).splitlines()
     plan = plan_steps(tree, lines, shell.user_ns, step)
     last = _split_last(tree, shell.ast_node_interactivity)
     label = CellSource(label=f"In [{place.number}]", filename=filename, source=place.raw or source)
-    return CompiledCell(
-        source=label,
-        plan=plan,
-        body=compiler(ast.fix_missing_locations(instrument(tree, plan, HELPER)), filename, "exec"),
-        last=compiler(last, filename, "eval") if last is not None else None,
-    )
+    with compiler.extra_flags(ast.PyCF_ALLOW_TOP_LEVEL_AWAIT):
+        compiled = CompiledCell(
+            source=label,
+            plan=plan,
+            body=compiler(ast.fix_missing_locations(instrument(tree, plan, HELPER)), filename, "exec"),
+            last=compiler(last, filename, "eval") if last is not None else None,
+        )
+    if compiled.awaits and not may_await:
+        raise OptionsError(AWAIT_IS_NESTED if shell.autoawait else AWAIT_IS_OFF)
+    return compiled
 
 
 def run_cell(shell: InteractiveShell, compiled: CompiledCell, session: CellSession) -> object:
@@ -108,6 +119,27 @@ def run_cell(shell: InteractiveShell, compiled: CompiledCell, session: CellSessi
         session.stop()
 
 
+async def await_cell(shell: InteractiveShell, compiled: CompiledCell, session: CellSession) -> object:
+    """Do what ``run_cell`` does, in the running task: whatever the cell awaits is awaited right here."""
+    __tracebackhide__ = True
+    if not session.is_active:
+        session.open()
+    try:
+        shell.user_ns[HELPER] = Stepper(session)
+        if not compiled.plan.starts_late:
+            session.start()
+        await _awaited(shell, compiled.body)
+        return None if compiled.last is None else await _awaited(shell, compiled.last)
+    finally:
+        shell.user_ns.pop(HELPER, None)
+        session.stop()
+
+
+def is_coroutine(code: CodeType) -> bool:
+    """Return whether running ``code`` gives a coroutine, because it awaits at top level."""
+    return bool(code.co_flags & inspect.CO_COROUTINE)
+
+
 def cell_labels(shell: InteractiveShell) -> tuple[tuple[str, str], ...]:
     """Return the file name and the label (``In [4]``) of every cell that this shell has compiled."""
     compiler: Any = shell.compile
@@ -120,6 +152,12 @@ def _value(shell: InteractiveShell, compiled: CompiledCell) -> object:
     if compiled.last is None:
         return None
     return eval(compiled.last, shell.user_global_ns, shell.user_ns)  # noqa: S307 - the same
+
+
+async def _awaited(shell: InteractiveShell, code: CodeType) -> object:
+    __tracebackhide__ = True
+    value: Any = eval(code, shell.user_global_ns, shell.user_ns)  # noqa: S307 - the same
+    return await value if is_coroutine(code) else value
 
 
 def _place(shell: InteractiveShell, cell: str) -> _Place:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from torchprof_magic.ipython.awaiting import AwaitTransformer
 from torchprof_magic.ipython.magics import TorchProfMagics
 
 if TYPE_CHECKING:
@@ -13,14 +14,17 @@ NAME = "torchprof"
 
 
 def load(shell: InteractiveShell) -> None:
-    """Register the magics; loading twice leaves one."""
+    """Register the magics and what lets cells await under them; loading twice leaves one of each."""
     unload(shell)
     # With a parent it takes its defaults from configuration files too.
     shell.register_magics(TorchProfMagics(shell=shell, parent=shell))
+    shell.input_transformers_post.append(AwaitTransformer(shell))
 
 
 def unload(shell: InteractiveShell) -> None:
-    """Remove the magics; does nothing when they are not loaded."""
+    """Remove all of it; does nothing when it is not loaded."""
+    transformers = shell.input_transformers_post
+    transformers[:] = [known for known in transformers if not isinstance(known, AwaitTransformer)]
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop(NAME, None)
     shell.magics_manager.registry.pop(TorchProfMagics.__name__, None)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from IPython.core.displayhook import DisplayHook
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand, output_can_be_silenced
 from IPython.core.magic_arguments import parse_argstring
 
 from torchprof_magic import history
 from torchprof_magic.capture import CaptureSession, protected
-from torchprof_magic.errors import CaptureError, OptionsError, TorchProfError
-from torchprof_magic.ipython.cell import CompiledCell, cell_labels, compile_cell, run_cell
+from torchprof_magic.errors import CaptureError, TorchProfError
+from torchprof_magic.ipython.awaiting import InterruptCancels, interrupts_raise
+from torchprof_magic.ipython.cell import CompiledCell, await_cell, cell_labels, compile_cell, run_cell
 from torchprof_magic.ipython.commands import Commands
 from torchprof_magic.ipython.display import show
 from torchprof_magic.ipython.flags import FlagDefaults, completed, flagged, options_of, split_flags
@@ -26,6 +29,25 @@ if TYPE_CHECKING:
 
     from torchprof_magic.options import ProfileOptions
     from torchprof_magic.report import Report
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One cell with its flags, ready to be recorded."""
+
+    args: Namespace
+    options: ProfileOptions
+    compiled: CompiledCell
+    bar: ProgressBar | None
+
+    def open(self) -> CaptureSession:
+        """Check all that can be checked before the cell runs; raises ``UsageError``."""
+        session = CaptureSession(self.options, stepping=self.compiled.plan.stepping, on_progress=self.bar)
+        try:
+            session.open()
+        except CaptureError as exc:
+            raise UsageError(str(exc)) from None
+        return session
 
 
 @magics_class
@@ -45,20 +67,25 @@ class TorchProfMagics(Magics, FlagDefaults):
         a few steps in the middle are recorded: one idle, one to warm up, three recorded; fewer when the loop is short.
         """
         __tracebackhide__ = True
-        args = parse_argstring(self.torchprof, line)
-        options, compiled = self._prepare(args, cell)
-        bar = None if args.quiet else ProgressBar()
-        session = CaptureSession(options, stepping=compiled.plan.stepping, on_progress=bar)
+        run = self._prepare(line, cell)
+        session = run.open()
         try:
-            session.open()
-        except CaptureError as exc:
-            raise UsageError(str(exc)) from None
-        try:
-            return run_cell(self.shell, compiled, session)
+            return run_cell(self.shell, run.compiled, session)
         finally:
-            if bar is not None:
-                bar.close()
-            self._present(session, compiled, args)
+            self._present(session, run)
+
+    async def torchprof_awaited(self, line: str, cell: str) -> object:
+        """Do what ``%%torchprof`` does, for a cell that awaits; called by what ``AwaitTransformer`` writes."""
+        __tracebackhide__ = True
+        run = self._prepare(line, cell, may_await=True)
+        with InterruptCancels():
+            session = run.open()
+            try:
+                value = await await_cell(self.shell, run.compiled, session)
+            finally:
+                with interrupts_raise():
+                    self._present(session, run)
+        return None if DisplayHook.semicolon_at_end_of_expression(cell) else value  # as IPython does for magics
 
     @no_var_expand
     @output_can_be_silenced
@@ -79,31 +106,36 @@ class TorchProfMagics(Magics, FlagDefaults):
             raise UsageError("%torchprof: a statement is missing behind the flags; %torchprof help lists the commands")
         return self.torchprof(flags, statement)
 
-    def _prepare(self, args: Namespace, cell: str) -> tuple[ProfileOptions, CompiledCell]:
+    def _prepare(self, line: str, cell: str, *, may_await: bool = False) -> _Run:
         """Turn flags and cell into something that can run; every mistake in them is a ``UsageError`` before that."""
+        __tracebackhide__ = True
+        args = parse_argstring(self.torchprof, line)
         if args.out and not args.out.isidentifier():
             raise UsageError(f"-o needs the name of a variable (got {args.out!r})")
         try:
             options = options_of(completed(args, self))
-            return options, compile_cell(self.shell, cell, step=args.step)
-        except OptionsError as exc:
+            compiled = compile_cell(self.shell, cell, step=args.step, may_await=may_await)
+        except TorchProfError as exc:
             raise UsageError(str(exc)) from None
+        return _Run(args, options, compiled, None if args.quiet else ProgressBar())
 
-    def _present(self, session: CaptureSession, compiled: CompiledCell, args: Namespace) -> None:
+    def _present(self, session: CaptureSession, run: _Run) -> None:
         """Read and show what was recorded; the cell's own exception, if any, goes on afterwards."""
+        if run.bar is not None:
+            run.bar.close()
         if session.recording is None or session.is_forked:
             return
         has_exception = sys.exc_info()[0] is not None
         try:
             report = read_recording(
                 session.recording,
-                title=compiled.source.label,
-                cell=compiled.source,
+                title=run.compiled.source.label,
+                cell=run.compiled.source,
                 cell_labels=cell_labels(self.shell),
             )
-            self._keep(report, args)
-            if not args.quiet:
-                show(report, self.shell, args.display)
+            self._keep(report, run.args)
+            if not run.args.quiet:
+                show(report, self.shell, run.args.display)
         except KeyboardInterrupt:
             print(f"torchprof: reading was interrupted; the raw trace is in {session.recording.folder}")  # noqa: T201
             if not has_exception:

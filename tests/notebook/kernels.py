@@ -1,0 +1,102 @@
+"""A real kernel, and what its cells put out, as any front end would see it."""
+
+from __future__ import annotations
+
+import queue
+import re
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from jupyter_client.manager import start_new_kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TIMEOUT_S = 120
+SENDING_S = 0.5  # an interrupt within the kernel's own sending of the output would cut its messages short
+
+
+class Kernel:
+    """Runs cells and collects what they put out."""
+
+    def __init__(self, manager: Any, client: Any) -> None:
+        self.manager = manager
+        self.client = client
+
+    def run(self, code: str, *, interrupt_at: str = "") -> Cell:
+        """Run one cell; the kernel is interrupted when its output holds ``interrupt_at``."""
+        message = self.client.execute(code, allow_stdin=False)
+        cell = Cell()
+        while True:
+            try:
+                got = self.client.get_iopub_msg(timeout=TIMEOUT_S)
+            except queue.Empty:
+                pytest.fail("the kernel said nothing for two minutes")
+            if got["parent_header"].get("msg_id") != message:
+                continue
+            if got["msg_type"] == "status" and got["content"]["execution_state"] == "idle":
+                break
+            cell.messages.append(got)
+            if interrupt_at and interrupt_at in cell.text:
+                interrupt_at = ""
+                time.sleep(SENDING_S)
+                self.manager.interrupt_kernel()
+        cell.reply = self._reply(message)
+        return cell
+
+    def _reply(self, message: str) -> Any:
+        """Return the reply to ``message``; the answers to the first questions of a slow kernel come before it."""
+        while True:
+            got = self.client.get_shell_msg(timeout=TIMEOUT_S)
+            if got["parent_header"].get("msg_id") == message:
+                return got["content"]
+
+
+class Cell:
+    """What one cell put out."""
+
+    def __init__(self) -> None:
+        self.messages: list[Any] = []
+        self.reply: Any = {}
+
+    def of(self, kind: str) -> list[Any]:
+        return [message["content"] for message in self.messages if message["msg_type"] == kind]
+
+    @property
+    def text(self) -> str:
+        return "".join(content["text"] for content in self.of("stream"))
+
+    @property
+    def shown(self) -> list[dict[str, Any]]:
+        return [content["data"] for content in self.of("display_data")]
+
+    @property
+    def values(self) -> list[str]:
+        """What ``Out`` shows."""
+        return [content["data"]["text/plain"] for content in self.of("execute_result")]
+
+    @property
+    def error_lines(self) -> list[int]:
+        """The lines of the cell in its traceback, the outermost first; the cell has one traceback."""
+        (error,) = self.of("error")
+        plain = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error["traceback"]))
+        return [int(line) for line in re.findall(r"Cell In\[\d+\], line (\d+)", plain)]
+
+    @property
+    def static(self) -> list[str]:
+        return [data["text/html"] for data in self.shown if "data-tp-static" in data.get("text/html", "")]
+
+
+@contextmanager
+def started(first: str) -> Iterator[Kernel]:
+    """Start a kernel that has run the cell ``first``."""
+    manager, client = start_new_kernel(kernel_name="python3")
+    kernel = Kernel(manager, client)
+    try:
+        assert kernel.run(first).reply["status"] == "ok"
+        yield kernel
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)

@@ -1,0 +1,236 @@
+"""Which cells are turned into awaiting ones, and where does an interrupt go while they wait?"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from torchprof_magic.capture import CaptureSession, busy_profiler
+from torchprof_magic.errors import OptionsError
+from torchprof_magic.ipython import extension
+from torchprof_magic.ipython.awaiting import InterruptCancels, interrupts_raise
+from torchprof_magic.ipython.cell import await_cell, compile_cell
+from torchprof_magic.options import ProfileOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator
+    from pathlib import Path
+
+AWAITED = "await get_ipython().magics_manager.registry['TorchProfMagics'].torchprof_awaited("
+SYNC = "get_ipython().run_cell_magic('torchprof', "
+
+
+@pytest.fixture
+def shell() -> Iterator[InteractiveShell]:
+    InteractiveShell.clear_instance()
+    shell = InteractiveShell.instance()
+    extension.load(shell)
+    yield shell
+    InteractiveShell.clear_instance()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "await x",
+        "async for a in b:\n  pass",
+        "async with a:\n  pass",
+        "y = [a async for a in b]",
+        "def f(a=await x): pass",
+        "words = !ls\n%precision 3\nawait x",
+        "f'{await x}'",
+    ],
+)
+def test_cell_that_awaits_is_awaited(shell: InteractiveShell, body: str) -> None:
+    assert shell.transform_cell(f"%%torchprof -o run\n{body}") == f"{AWAITED}'-o run', {body + chr(10)!r})\n"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "async def f():\n  await x",
+        "x = 'await this'",
+        "lambda: (a async for a in b)",
+        "await x +",
+        "return await x",
+        "for i in x: pass",
+    ],
+)
+def test_cell_that_does_not_await_is_left_alone(shell: InteractiveShell, body: str) -> None:
+    text = shell.transform_cell(f"%%torchprof -o run\n{body}")
+    extension.unload(shell)
+    assert text == shell.transform_cell(f"%%torchprof -o run\n{body}")
+    assert text.startswith(SYNC)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "await x",
+        "%%time\n%%torchprof\nawait x",
+        "%%writefile some.py\n%%torchprof\nawait x",
+        "%%capture\nawait x",
+        "get_ipython().run_cell_magic('torchprof', '', 'await x').y",
+        "get_ipython().run_cell_magic('torchprof', name, 'await x'); y",
+    ],
+)
+def test_other_cells_are_left_alone(shell: InteractiveShell, cell: str) -> None:
+    text = shell.transform_cell(cell)
+    extension.unload(shell)
+    assert text == shell.transform_cell(cell)
+
+
+def test_capture_above_is_left_out_so_that_the_refusal_is_seen(shell: InteractiveShell) -> None:
+    assert shell.transform_cell("%%capture out\n%%torchprof -q\nawait x") == f"{SYNC}'-q', 'await x\\n')\n"
+
+
+def test_without_autoawait_no_cell_is_awaited(shell: InteractiveShell) -> None:
+    shell.autoawait = False
+    assert shell.transform_cell("%%torchprof\nawait x").startswith(SYNC)
+    with pytest.raises(OptionsError, match="%autoawait is off"):
+        compile_cell(shell, "await x")
+
+
+def test_cell_that_another_cell_transforms_is_not_awaited(shell: InteractiveShell) -> None:
+    shell.run_cell("text = get_ipython().transform_cell('%%torchprof\\nawait x')")
+    assert shell.user_ns["text"].startswith(SYNC)
+
+
+def test_unfinished_cell_asks_for_more_as_it_did(shell: InteractiveShell) -> None:
+    cell = "%%torchprof\nasync for i in x:\n    f(i)\n"
+    with_it = [shell.check_complete(cell + end) for end in ("", "\n")]
+    extension.unload(shell)
+    assert with_it == [shell.check_complete(cell + end) for end in ("", "\n")]
+    assert [status for status, _ in with_it] == ["incomplete", "complete"]
+
+
+def test_loading_twice_leaves_one_transformer_and_unloading_none(shell: InteractiveShell) -> None:
+    extension.load(shell)
+    assert len(shell.input_transformers_post) == 1
+    extension.unload(shell)
+    assert shell.input_transformers_post == []
+
+
+def test_body_runs_in_the_task_that_awaits_it_and_gives_its_value(shell: InteractiveShell, tmp_path: Path) -> None:
+    loop = "import asyncio\nfor i in range(8):\n    await asyncio.sleep(0)\n"
+    compiled = compile_cell(shell, f"{loop}asyncio.current_task(), await asyncio.sleep(0, 5)", may_await=True)
+    session = CaptureSession(ProfileOptions(activities=("cpu",)), stepping=compiled.plan.stepping, folder=tmp_path)
+
+    async def main() -> None:
+        assert await await_cell(shell, compiled, session) == (asyncio.current_task(), 5)
+
+    asyncio.run(main())
+    assert session.recording is not None
+    assert [mark.number for mark in session.recording.cycles[0].steps] == [2, 3, 4]
+    assert busy_profiler() is None
+    assert "_torchprof_steps_" not in shell.user_ns
+
+
+def test_cell_that_is_thrown_away_while_it_waits_leaves_the_profiler_off(
+    shell: InteractiveShell, tmp_path: Path
+) -> None:
+    compiled = compile_cell(shell, "import asyncio\nfor i in range(8):\n    await asyncio.sleep(0)", may_await=True)
+    session = CaptureSession(ProfileOptions(activities=("cpu",)), stepping=compiled.plan.stepping, folder=tmp_path)
+    running = await_cell(shell, compiled, session)
+    for _ in range(4):
+        running.send(None)
+    assert busy_profiler() is not None
+    running.close()
+    assert busy_profiler() is None
+
+
+# -- interrupts ---------------------------------------------------------------------------------------------------
+
+
+def run(main: Coroutine[object, object, None]) -> None:
+    """Run it as IPython does: asyncio.run would put a handler of its own in place."""
+    with contextlib.closing(asyncio.new_event_loop()) as loop:
+        loop.run_until_complete(main)
+
+
+def interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+async def cancelled(task: asyncio.Task[object]) -> None:
+    task.cancel()
+    await asyncio.sleep(0)
+
+
+def test_interrupt_while_the_cell_waits_ends_it_with_a_keyboard_interrupt() -> None:
+    async def main() -> None:
+        asyncio.get_running_loop().call_later(0.01, interrupt)
+        with pytest.raises(KeyboardInterrupt) as caught, InterruptCancels():
+            await asyncio.Event().wait()
+        assert caught.value.__suppress_context__
+        assert any(entry.name == "wait" for entry in caught.traceback)
+        task = asyncio.current_task()
+        assert task is not None
+        assert sys.version_info < (3, 11) or task.cancelling() == 0
+        await asyncio.sleep(0)
+
+    run(main())
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_interrupt_while_the_cell_computes_is_raised_there() -> None:
+    async def main() -> None:
+        with pytest.raises(KeyboardInterrupt), InterruptCancels():
+            interrupt()
+        await asyncio.sleep(0)
+
+    run(main())
+
+
+def test_cancellation_by_others_stays_one() -> None:
+    async def main() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        with pytest.raises(asyncio.CancelledError), InterruptCancels():
+            await cancelled(task)
+
+    run(main())
+
+
+def test_handler_that_cancels_by_itself_is_called_and_the_loop_wakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        assert task is not None
+        before = signal.signal(signal.SIGINT, lambda *_: task.cancel())
+        woken: list[object] = []
+        call_soon_threadsafe = loop.call_soon_threadsafe
+        monkeypatch.setattr(loop, "call_soon_threadsafe", lambda f: woken.append(f) or call_soon_threadsafe(f))
+        loop.call_later(0.01, interrupt)
+        try:
+            with pytest.raises(asyncio.CancelledError), InterruptCancels():
+                await asyncio.Event().wait()
+        finally:
+            signal.signal(signal.SIGINT, before)
+        assert len(woken) == 1
+
+    run(main())
+
+
+def test_interrupt_is_raised_where_nothing_awaits_and_the_handler_comes_back() -> None:
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        mine = signal.getsignal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt), interrupts_raise():
+            interrupt()
+        assert signal.getsignal(signal.SIGINT) is mine
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_transformed_text_is_one_statement_of_one_line(shell: InteractiveShell) -> None:
+    text = shell.transform_cell("%%torchprof -o 'a b'\ns = '''x\u2028\n'''\nawait y")
+    assert len(text.splitlines()) == 1
+    assert len(ast.parse(text).body) == 1
