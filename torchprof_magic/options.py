@@ -46,6 +46,11 @@ class ScheduleOptions:
                 raise OptionsError(f"{flag} must be at least {least} (got {value})")
 
     @property
+    def cycles(self) -> int | None:
+        """How many cycles there will be at most; ``None`` when that depends on the length of the run."""
+        return 1 if self.repeat is None else self.repeat or None
+
+    @property
     def is_adaptive(self) -> bool:
         """True when nothing was asked for, so that the schedule may follow the length of the loop."""
         values = [getattr(self, field.name) for field in fields(self)]
@@ -107,6 +112,31 @@ class ProfileOptions:
             "trace_only": self.trace_only,
         }
         return {name: True for name, is_on in flags.items() if is_on}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepOptions:
+    """Where the traces of a run are kept; nowhere but with its report when ``trace_dir`` is empty.
+
+    ``trace_dir`` and ``filename`` are templates (see docs/traces.md). ``keep`` is how many traces of each rank stay.
+    ``remote`` is an address that fsspec knows; traces go there from ``trace_dir``, in the background.
+    """
+
+    trace_dir: str = ""
+    filename: str = ""
+    run_name: str = ""
+    gzip: bool = False
+    overwrite: bool = False
+    keep: int | None = None
+    remote: str = ""
+    tensorboard: bool = False
+
+    def __post_init__(self) -> None:
+        given = [field.name for field in fields(self) if getattr(self, field.name) not in ("", None, False)]
+        if given and not self.trace_dir:
+            raise OptionsError(f"--{given[0].replace('_', '-')} needs --trace-dir: a folder where traces are kept")
+        if self.tensorboard and self.filename:
+            raise OptionsError("--tensorboard and --filename exclude each other: TensorBoard looks for its own names")
 
 
 def activities_of(values: Iterable[object]) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +12,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from torchprof_magic import history
 from torchprof_magic.capture import CaptureSession, live_session, protected
 from torchprof_magic.errors import CaptureError
+from torchprof_magic.keeping import Keeper
 from torchprof_magic.meta import Stepping
-from torchprof_magic.options import ProfileOptions, ScheduleOptions, activities_of, metadata_of, preset_switches
+from torchprof_magic.options import (
+    KeepOptions,
+    ProfileOptions,
+    ScheduleOptions,
+    activities_of,
+    metadata_of,
+    preset_switches,
+)
 from torchprof_magic.reading import read_recording
 from torchprof_magic.stepping import Stepper
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import TracebackType
 
@@ -62,6 +70,14 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         on_trace_ready: Called with torch's profiler after each cycle, as ``torch.profiler.profile`` does, when the
             cycle is saved. Its ``export_chrome_trace`` copies the saved file. What it raises becomes a note.
         folder: Where raw traces go; they are then kept. By default they live as long as the report.
+        trace_dir: Folder where a copy of every trace is kept; see docs/traces.md for this and what follows.
+        filename: Template of the copy's name, such as ``{run_name}-{cycle}.pt.trace.json``.
+        run_name: What ``{run_name}`` stands for.
+        gzip: Pack the copies.
+        overwrite: Replace a copy of the same name; otherwise the new one gets a number.
+        keep: How many copies of each rank stay.
+        remote: Address that the copies go to in the background, any that fsspec knows.
+        tensorboard: Name the copies as TensorBoard's profiler plugin wants.
 
     Raises:
         ProfilerBusyError: Another profiler is running; nothing was started.
@@ -95,6 +111,14 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         post_processing_timeout_s: float | None = None,
         on_trace_ready: Callable[[Any], object] | None = None,
         folder: str | os.PathLike[str] | None = None,
+        trace_dir: str | os.PathLike[str] = "",
+        filename: str = "",
+        run_name: str = "",
+        gzip: bool = False,
+        overwrite: bool = False,
+        keep: int | None = None,
+        remote: str = "",
+        tensorboard: bool = False,
     ) -> None:
         schedule = ScheduleOptions(
             wait=wait,
@@ -127,6 +151,17 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
             on_trace_ready=on_trace_ready,
             **switches,
         )
+        kept = KeepOptions(
+            trace_dir=os.fspath(trace_dir),
+            filename=filename,
+            run_name=run_name,
+            gzip=gzip,
+            overwrite=overwrite,
+            keep=keep,
+            remote=remote,
+            tensorboard=tensorboard,
+        )
+        self._keeper = Keeper(kept, cycles=schedule.cycles) if kept.trace_dir else None
         self._folder = Path(folder) if folder is not None else None
         self._title = ""
         self._session: CaptureSession | None = None
@@ -140,6 +175,8 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
             raise CaptureError("a profile() can be used once; make a new one for the next block")
         caller = sys._getframe(1)  # noqa: SLF001 - the documented way to the caller
         self._title = f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}"
+        if self._keeper is not None:
+            self._keeper.prepare()
         # Without a schedule the whole block is recorded, and it is one step unless step() is called.
         schedule = _EVERYTHING if self._options.schedule.is_adaptive else self._options.schedule
         how = "cell" if self._options.schedule.is_adaptive else "manual"
@@ -217,6 +254,8 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
     def _read(self, session: CaptureSession) -> Report:
         recording = session.recording
         assert recording is not None
+        if self._keeper is not None:
+            recording = self._keeper.keep(recording)
         if self._has_stepped:
             recording = replace(recording, stepping=Stepping(how="manual"))
         report = read_recording(recording, title=self._title, keep_files=self._folder is not None)

@@ -55,9 +55,10 @@ def read_recording(
     trace = replace(
         trace, steps=_with_marks(trace.steps, marks), problems=(*recording.problems, *problems, *trace.problems)
     )
-    report = Report(trace, trace_paths=tuple(cycle.path for cycle in recording.cycles))
+    report = Report(trace, trace_paths=tuple(cycle.stored or cycle.path for cycle in recording.cycles))
     # Only a folder that a run made for itself is ever deleted; no folder at all is the empty path, which is "here".
-    if not keep_files and not problems and recording.folder.name.startswith(RUN_FOLDER_PREFIX):
+    is_only_copy = any(problem.code == "store.not_stored" for problem in recording.problems)
+    if not (keep_files or is_only_copy or problems) and recording.folder.name.startswith(RUN_FOLDER_PREFIX):
         weakref.finalize(report, _remove, recording.folder, os.getpid())
     return report
 

@@ -13,9 +13,10 @@ PACKAGE = ROOT / "torchprof_magic"
 
 # Who may import whom, from the pixels down to the data. A module sees only what stands below it.
 MAY_IMPORT = {
-    "ipython": {"profiling", "reading", "loading", "history", "report", "static_output", "stepping", "capture",
-                "exporters", "wire", "meta", "options", "units", "errors"},
-    "profiling": {"reading", "history", "report", "stepping", "capture", "meta", "options", "errors"},
+    "ipython": {"profiling", "keeping", "reading", "loading", "history", "report", "static_output", "stepping",
+                "capture", "exporters", "wire", "meta", "options", "units", "errors"},
+    "profiling": {"keeping", "reading", "history", "report", "stepping", "capture", "meta", "options", "errors"},
+    "keeping": {"store", "capture", "options", "meta"},
     "reading": {"report", "ingest", "capture", "trace", "meta", "errors"},
     "loading": {"report", "ingest", "remote", "trace", "meta", "errors"},
     "history": {"report"},

@@ -191,7 +191,8 @@ class Recorder:
         cycle = self.schedule.cycle(self.step)
         self._marks.append(self._mark(is_complete=is_complete))
         self._engine.close_step()
-        self._note_bystanders()
+        if self._bystanders.may_have_begun():
+            self._note_bystanders()
         if self._engine.has_device and compat.is_device_stopped():
             self._problems.note(
                 "capture.device_stopped",
@@ -204,8 +205,9 @@ class Recorder:
             self._end_cycle()
 
     def _note_bystanders(self) -> None:
-        names = [] if self._options.all_threads else self._bystanders.seen_now()
-        if names and not self._has_bystanders:
+        if self._has_bystanders or self._options.all_threads:
+            return
+        if names := self._bystanders.seen_now():
             self._has_bystanders = True
             self._problems.note(
                 "capture.other_threads",
@@ -256,6 +258,7 @@ class Recorder:
         engine, marks = self._engine, tuple(self._marks)
         if engine is None:
             return
+        self._note_bystanders()
         with self._quiet.held():
             engine.stop()
         self._engine = None

@@ -14,12 +14,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cycle:
-    """One recorded cycle, on disk. ``start_unix_ns`` is the wall clock at the start of its trace, if known."""
+    """One recorded cycle, on disk. ``start_unix_ns`` is the wall clock at the start of its trace, if known.
+
+    ``stored`` is the copy that the user asked to be kept, if there is one.
+    """
 
     number: int
     path: Path
     steps: tuple[StepMark, ...]
     start_unix_ns: int | None
+    stored: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

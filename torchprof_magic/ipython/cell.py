@@ -57,6 +57,11 @@ class CompiledCell:
     last: CodeType | None
 
     @property
+    def number(self) -> int:
+        """Execution count of the cell."""
+        return int(self.source.label.strip("In []"))
+
+    @property
     def awaits(self) -> bool:
         """True when it has to run as a coroutine."""
         return is_coroutine(self.body) or (self.last is not None and is_coroutine(self.last))

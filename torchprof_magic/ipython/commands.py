@@ -17,8 +17,9 @@ from torchprof_magic.capture import examine, switch_off
 from torchprof_magic.ipython.display import show
 from torchprof_magic.ipython.flags import FlagDefaults
 from torchprof_magic.ipython.progress import ReadingBar
+from torchprof_magic.keeping import kept_traces, retry_uploads, upload_statuses
 from torchprof_magic.loading import load
-from torchprof_magic.units import format_count, format_ns
+from torchprof_magic.units import counted, format_bytes, format_count, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +40,8 @@ HELP = """\
 %torchprof history              list the runs of this kernel
 %torchprof config               list the defaults of the flags
 %torchprof doctor               look at this machine and the last run, and say what is in the way
+%torchprof traces DIR           list the traces that were kept in a folder
+%torchprof uploads [--retry]    list the uploads of this kernel, or try the failed ones again
 %torchprof off                  switch off a profiler that was left on
 %torchprof help                 this text"""
 
@@ -138,6 +141,29 @@ class Commands:
             sign = "·" if problem.severity == "info" else "▲"
             _say(f"{sign} {problem.message} {problem.fix}".rstrip())
 
+    def traces(self, words: list[str]) -> None:
+        """List the traces of a folder."""
+        (folder,) = _take(words, "traces", "DIR", 1)
+        kept = kept_traces(folder)
+        if not kept:
+            _say(f"No trace was kept in {folder}.")
+        for trace in kept:
+            at = f"{trace.timestamp:%Y-%m-%d %H:%M:%S}"
+            where = f"cycle {trace.cycle}, step {trace.step}, rank {trace.rank}"
+            _say(f"{at}  {trace.state:<9}  {format_bytes(trace.size_bytes):>8}  {where:<28}  {trace.path.name}")
+
+    def uploads(self, words: list[str]) -> None:
+        """List the uploads."""
+        if words == ["--retry"]:
+            _say(f"{counted(retry_uploads(), 'failed upload')} will be tried again.")
+            return
+        _take(words, "uploads", "nothing, or --retry")
+        statuses = upload_statuses()
+        if not statuses:
+            _say("Nothing was uploaded by this kernel.")
+        for status in statuses:
+            _say(f"{status.path.name} to {status.remote}: {status}")
+
     def off(self, words: list[str]) -> None:
         """Switch off a profiler."""
         _take(words, "off")
@@ -151,7 +177,7 @@ class Commands:
 
 _COMMANDS: dict[str, Command] = {
     name: getattr(Commands, name)
-    for name in ("last", "load", "save", "export", "history", "config", "doctor", "off", "help")
+    for name in ("last", "load", "save", "export", "history", "config", "doctor", "traces", "uploads", "off", "help")
 }
 
 

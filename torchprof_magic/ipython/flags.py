@@ -5,6 +5,7 @@ A flag on the line wins over a preset on the line, and that over the defaults of
 
 from __future__ import annotations
 
+import json
 import re
 from argparse import BooleanOptionalAction
 from typing import TYPE_CHECKING, Any
@@ -12,11 +13,22 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.magic_arguments import argument, magic_arguments
 from traitlets import Bool, CaselessStrEnum, HasTraits, Int, Unicode
 
+from torchprof_magic.errors import OptionsError
 from torchprof_magic.ipython.display import MODES
-from torchprof_magic.options import ACTIVITIES, PRESETS, ProfileOptions, ScheduleOptions, activities_of, preset_switches
+from torchprof_magic.options import (
+    ACTIVITIES,
+    PRESETS,
+    KeepOptions,
+    ProfileOptions,
+    ScheduleOptions,
+    activities_of,
+    metadata_of,
+    preset_switches,
+)
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterable
 
 # A word, or several in quotes; and what looks like a flag: a minus before a number or a name belongs to a statement.
 _WORD = re.compile(r"""\s*("[^"]*"|'[^']*'|\S+)""")
@@ -34,37 +46,61 @@ SWITCHES = {
 }
 COUNTS = ("wait", "warmup", "active", "repeat", "skip_first")
 TEXTS = ("activities", "step", "display")
+# What says where traces are kept, by the names of ``KeepOptions``.
+KEPT_TEXTS = {"trace_dir": "DIR", "filename": "TEMPLATE", "run_name": "NAME", "remote": "URL"}
+KEPT_SWITCHES = ("gzip", "overwrite", "tensorboard")
+
+
+def _count(text: str) -> Any:
+    return Int(None, allow_none=True, help=text).tag(config=True)
+
+
+def _choice(text: str) -> Any:
+    """Return a switch that may also follow the preset: ``None``."""
+    return Bool(None, allow_none=True, help=text).tag(config=True)
+
+
+def _yes_or_no(text: str) -> Any:
+    return Bool(default_value=False, help=text).tag(config=True)
+
+
+def _text(text: str, value: str = "") -> Any:
+    return Unicode(value, help=text).tag(config=True)
+
+
+def _one_of(names: Iterable[str], value: str, text: str) -> Any:
+    return CaselessStrEnum(list(names), value, help=text).tag(config=True)
 
 
 class FlagDefaults(HasTraits):
     """What each flag is when it is not on the line: set with ``%config TorchProfMagics.NAME = VALUE``."""
 
-    preset = CaselessStrEnum(list(PRESETS), "quick", help="Switches that go together.").tag(config=True)
-    wait = Int(None, allow_none=True, help="Steps to leave out at the start of each cycle.").tag(config=True)
-    warmup = Int(None, allow_none=True, help="Steps with the profiler on whose events are thrown away.").tag(
-        config=True
-    )
-    active = Int(None, allow_none=True, help="Steps to record in each cycle.").tag(config=True)
-    repeat = Int(None, allow_none=True, help="Cycles to record; 0 means until the cell ends.").tag(config=True)
-    skip_first = Int(None, allow_none=True, help="Steps to leave out before the first cycle.").tag(config=True)
-    skip_first_wait = Bool(default_value=False, help="Leave the idle steps of the first cycle out.").tag(config=True)
-    shapes = Bool(None, allow_none=True, help="Record the shapes and types of op inputs.").tag(config=True)
-    memory = Bool(None, allow_none=True, help="Record every allocation and release.").tag(config=True)
-    stack = Bool(None, allow_none=True, help="Record Python calls; shows which functions, and costs the most.").tag(
-        config=True
-    )
-    flops = Bool(None, allow_none=True, help="Let torch count the operations of matrix products and convolutions.").tag(
-        config=True
-    )
-    modules = Bool(None, allow_none=True, help="Record the modules of TorchScript models.").tag(config=True)
-    all_threads = Bool(None, allow_none=True, help="Record every thread, and no memory.").tag(config=True)
-    sync_events = Bool(None, allow_none=True, help="Record when CUDA streams and events wait.").tag(config=True)
-    trace_only = Bool(
-        None, allow_none=True, help="Skip torch's event tree: stopping takes half the time, odd names may be lost."
-    ).tag(config=True)
-    activities = Unicode(help=f"What to record, of {', '.join(ACTIVITIES)}; all by default.").tag(config=True)
-    step = Unicode("auto", help="What ends a step: auto, loop, optimizer, cell, manual or line:N.").tag(config=True)
-    display = CaselessStrEnum(list(MODES), "both", help="How to show the report.").tag(config=True)
+    preset = _one_of(PRESETS, "quick", "Switches that go together.")
+    wait = _count("Steps to leave out at the start of each cycle.")
+    warmup = _count("Steps with the profiler on whose events are thrown away.")
+    active = _count("Steps to record in each cycle.")
+    repeat = _count("Cycles to record; 0 means until the cell ends.")
+    skip_first = _count("Steps to leave out before the first cycle.")
+    skip_first_wait = _yes_or_no("Leave the idle steps of the first cycle out.")
+    shapes = _choice("Record the shapes and types of op inputs.")
+    memory = _choice("Record every allocation and release.")
+    stack = _choice("Record Python calls; shows which functions, and costs the most.")
+    flops = _choice("Let torch count the operations of matrix products and convolutions.")
+    modules = _choice("Record the modules of TorchScript models.")
+    all_threads = _choice("Record every thread, and no memory.")
+    sync_events = _choice("Record when CUDA streams and events wait.")
+    trace_only = _choice("Skip torch's event tree: stopping takes half the time, odd names may be lost.")
+    activities = _text(f"What to record, of {', '.join(ACTIVITIES)}; all by default.")
+    step = _text("What ends a step: auto, loop, optimizer, cell, manual or line:N.", "auto")
+    display = _one_of(MODES, "both", "How to show the report.")
+    trace_dir = _text("Folder where a copy of every trace is kept; docs/traces.md tells more.")
+    filename = _text("Name of a kept trace, such as {run_name}-{cycle}.pt.trace.json.")
+    run_name = _text("What {run_name} stands for.")
+    remote = _text("Address that kept traces go to in the background, any that fsspec knows.")
+    keep = _count("Kept traces of each rank; the oldest beyond so many are deleted.")
+    gzip = _yes_or_no("Pack kept traces.")
+    overwrite = _yes_or_no("Replace a kept trace of the same name; otherwise the new one gets a number.")
+    tensorboard = _yes_or_no("Name kept traces as TensorBoard's profiler plugin wants.")
 
 
 _HELP: dict[str, str] = {name: trait.help for name, trait in FlagDefaults.class_traits(config=True).items()}
@@ -80,6 +116,17 @@ def flagged(function: Any) -> Any:
         *(_switch(name) for name in SWITCHES),
         argument("--activities", type=_unquoted, metavar="A,B", help=_HELP["activities"]),
         argument("--step", type=_unquoted, metavar="HOW", help=_HELP["step"]),
+        *(argument(_flag(name), type=_unquoted, metavar=what, help=_HELP[name]) for name, what in KEPT_TEXTS.items()),
+        argument("--keep", type=int, metavar="N", help=_HELP["keep"]),
+        *(_switch(name) for name in KEPT_SWITCHES),
+        argument(
+            "--metadata",
+            type=_unquoted,
+            action="append",
+            default=[],
+            metavar="KEY=JSON",
+            help="What to write into the trace besides; can be given several times.",
+        ),
         argument("-o", "--out", metavar="NAME", help="Variable that gets the report."),
         argument("--display", choices=MODES, help=_HELP["display"]),
         argument("-q", "--quiet", action="store_true", help="Show nothing; the report is in -o NAME and tp.last."),
@@ -95,7 +142,7 @@ def completed(args: Namespace, defaults: FlagDefaults) -> Namespace:
     for name, option in SWITCHES.items():
         from_config = None if args.preset else getattr(defaults, name)
         _fill(args, name, switches.get(option, False) if from_config is None else from_config)
-    for name in (*COUNTS, *TEXTS, "skip_first_wait"):
+    for name in (*COUNTS, *TEXTS, *KEPT_TEXTS, *KEPT_SWITCHES, "skip_first_wait", "keep"):
         _fill(args, name, getattr(defaults, name))
     return args
 
@@ -105,7 +152,28 @@ def options_of(args: Namespace) -> ProfileOptions:
     schedule = ScheduleOptions(skip_first_wait=args.skip_first_wait, **{name: getattr(args, name) for name in COUNTS})
     names = [name.strip() for name in args.activities.replace(",", " ").split()]
     switches = {option: getattr(args, name) for name, option in SWITCHES.items()}
-    return ProfileOptions(schedule=schedule, activities=activities_of(names)[0], **switches)
+    return ProfileOptions(
+        schedule=schedule,
+        activities=activities_of(names)[0],
+        metadata=metadata_of(dict(map(_metadata, args.metadata))),
+        **switches,
+    )
+
+
+def keep_of(args: Namespace) -> KeepOptions:
+    """Return where completed flags ask traces to be kept; raises ``OptionsError``."""
+    return KeepOptions(**{name: getattr(args, name) for name in (*KEPT_TEXTS, *KEPT_SWITCHES, "keep")})
+
+
+def _metadata(text: str) -> tuple[str, object]:
+    """Return a key and its value; what is no JSON is a text, so that ``run=3b`` needs no quotes."""
+    key, sign, value = text.partition("=")
+    if not sign:
+        raise OptionsError(f"--metadata takes KEY=JSON (got {text!r})")
+    try:
+        return key, json.loads(value)
+    except (ValueError, RecursionError):
+        return key, value
 
 
 def split_flags(line: str, parser: ArgumentParser) -> tuple[str, str]:

@@ -13,13 +13,14 @@ from IPython.core.magic_arguments import parse_argstring
 
 from torchprof_magic import history
 from torchprof_magic.capture import CaptureSession, protected
-from torchprof_magic.errors import CaptureError, TorchProfError
+from torchprof_magic.errors import TorchProfError
 from torchprof_magic.ipython.awaiting import InterruptCancels, interrupts_raise
 from torchprof_magic.ipython.cell import CompiledCell, await_cell, cell_labels, compile_cell, run_cell
 from torchprof_magic.ipython.commands import Commands
 from torchprof_magic.ipython.display import show
-from torchprof_magic.ipython.flags import FlagDefaults, completed, flagged, options_of, split_flags
+from torchprof_magic.ipython.flags import FlagDefaults, completed, flagged, keep_of, options_of, split_flags
 from torchprof_magic.ipython.progress import ProgressBar
+from torchprof_magic.keeping import Keeper
 from torchprof_magic.reading import read_recording
 
 if TYPE_CHECKING:
@@ -38,14 +39,17 @@ class _Run:
     args: Namespace
     options: ProfileOptions
     compiled: CompiledCell
+    keeper: Keeper | None
     bar: ProgressBar | None
 
     def open(self) -> CaptureSession:
         """Check all that can be checked before the cell runs; raises ``UsageError``."""
         session = CaptureSession(self.options, stepping=self.compiled.plan.stepping, on_progress=self.bar)
         try:
+            if self.keeper is not None:
+                self.keeper.prepare()
             session.open()
-        except CaptureError as exc:
+        except TorchProfError as exc:
             raise UsageError(str(exc)) from None
         return session
 
@@ -114,10 +118,13 @@ class TorchProfMagics(Magics, FlagDefaults):
             raise UsageError(f"-o needs the name of a variable (got {args.out!r})")
         try:
             options = options_of(completed(args, self))
+            kept = keep_of(args)
             compiled = compile_cell(self.shell, cell, step=args.step, may_await=may_await)
+            cycles = options.schedule.cycles
+            keeper = Keeper(kept, cycles=cycles, cell=compiled.number) if kept.trace_dir else None
         except TorchProfError as exc:
             raise UsageError(str(exc)) from None
-        return _Run(args, options, compiled, None if args.quiet else ProgressBar())
+        return _Run(args, options, compiled, keeper, None if args.quiet else ProgressBar())
 
     def _present(self, session: CaptureSession, run: _Run) -> None:
         """Read and show what was recorded; the cell's own exception, if any, goes on afterwards."""
@@ -127,8 +134,9 @@ class TorchProfMagics(Magics, FlagDefaults):
             return
         has_exception = sys.exc_info()[0] is not None
         try:
+            recording = session.recording if run.keeper is None else run.keeper.keep(session.recording)
             report = read_recording(
-                session.recording,
+                recording,
                 title=run.compiled.source.label,
                 cell=run.compiled.source,
                 cell_labels=cell_labels(self.shell),

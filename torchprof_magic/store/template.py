@@ -271,6 +271,13 @@ def check_name(name: str, option: str = "--filename") -> str:
     return name
 
 
+def numbered(name: str, number: int) -> str:
+    """Return a file's name with ``-number`` before its suffix, for a trace whose name is taken."""
+    suffix = _SUFFIX.search(name)
+    at = suffix.start() if suffix else len(name)
+    return check_name(f"{name[:at]}-{number}{name[at:]}")
+
+
 def _reserved_in(text: str, reserved: frozenset[str]) -> str:
     """Return the first character that no name should have, as it is to be shown, or nothing."""
     return next((ascii(char) for char in text if char in reserved or not char.isprintable()), "")

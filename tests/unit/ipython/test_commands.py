@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -157,6 +158,9 @@ def test_a_file_is_opened_and_kept_under_a_name(shell: InteractiveShell, say: Sa
         ("last one", "%torchprof last takes nothing"),
         ("history 5", "%torchprof history takes nothing"),
         ("--shapes", "a statement is missing"),
+        ("--keep 3 x", "--keep needs --trace-dir"),
+        ("--trace-dir /proc/nowhere x", "traces cannot be stored here"),
+        ("traces", "%torchprof traces takes DIR"),
         ("--wat x", "unrecognized arguments: --wat"),
         ("dance", "neither a command nor a statement"),
         ("dance all night", "neither a command nor a statement"),
@@ -169,10 +173,28 @@ def test_a_mistake_is_answered_with_one_line(say: Say, line: str, says: str) -> 
     assert says in said
 
 
+def test_kept_traces_and_their_uploads_are_listed(say: Say, tmp_path: Path) -> None:
+    assert say("%torchprof uploads") == "Nothing was uploaded by this kernel.\n"
+    assert say("%torchprof uploads --retry") == "0 failed uploads will be tried again.\n"
+    assert say(f"%torchprof traces {tmp_path}") == f"No trace was kept in {tmp_path}.\n"
+    say(f"%torchprof -q --trace-dir {tmp_path} --filename {{cell}}-{{run_name}}.json --run-name 'net' --gzip x @ x")
+    said = say(f"%torchprof traces {tmp_path}")
+    assert re.fullmatch(
+        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  kept       +\S+ k?B  cycle 0, step 0, rank 0 +5-net\.json\.gz\n", said
+    ), said
+
+
+def test_metadata_on_the_line_is_json_or_else_text(say: Say, tmp_path: Path) -> None:
+    say(f"%torchprof -q --trace-dir {tmp_path} --filename a.json --metadata lr=0.1 --metadata 'run=my net' x @ x")
+    found = json.loads((tmp_path / "a.json").read_bytes())
+    assert (found["lr"], found["run"]) == (0.1, "my net")
+    assert "--metadata takes KEY=JSON" in say("%torchprof --metadata lr x @ x")
+
+
 @pytest.mark.parametrize("line", ["", "help", "--help"])
 def test_help_lists_every_command(say: Say, line: str) -> None:
     said = say(f"%torchprof {line}")
-    for name in ("last", "load", "save", "export", "history", "config", "doctor", "off"):
+    for name in ("last", "load", "save", "export", "history", "config", "doctor", "traces", "uploads", "off"):
         assert f"%torchprof {name}" in said
 
 

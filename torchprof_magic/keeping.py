@@ -1,0 +1,132 @@
+"""Where do the traces of a run go that are to outlive its report?"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchprof_magic.meta import Problem
+from torchprof_magic.store import (
+    StoredTrace,
+    StoreError,
+    TraceStore,
+    Uploads,
+    numbered,
+    parse_filename,
+    parse_folder,
+    rank_values,
+    tensorboard_name,
+)
+
+if TYPE_CHECKING:
+    from torchprof_magic.capture import Cycle, Recording
+    from torchprof_magic.options import KeepOptions
+    from torchprof_magic.store import SavedTrace, TraceValues, UploadStatus
+
+DEFAULT_FILENAME = "{run_name}-{timestamp}.pt.trace.json"
+DEFAULT_RUN_NAME = "run"
+# A name that is taken gets a number; a folder with this many traces of one name has another problem.
+MAX_NUMBER = 1000
+
+# One queue for each address, for the life of the kernel.
+_uploads: dict[str, Uploads] = {}
+
+
+class Keeper:
+    """Copies each cycle of one run to where it is kept. Raises ``OptionsError`` for a template that cannot be.
+
+    ``cycles`` is how many there will be, ``None`` when nobody knows; ``cell`` is the number of the notebook's cell.
+    """
+
+    def __init__(self, options: KeepOptions, *, cycles: int | None, cell: int = 0) -> None:
+        self._options = options
+        self._values = replace(rank_values(), run_name=options.run_name or DEFAULT_RUN_NAME, cell=cell)
+        template = parse_filename(options.filename or DEFAULT_FILENAME)
+        self._store = TraceStore(
+            folder=parse_folder(options.trace_dir).format(self._values),
+            filename=template.told_apart(cycles=cycles, world_size=self._values.world_size),
+            gzip=options.gzip,
+            overwrite=options.overwrite,
+            keep=options.keep,
+        )
+
+    def prepare(self) -> None:
+        """Find out before the run whether its traces can be kept, and go on with uploads of earlier kernels.
+
+        Raises ``OptionsError`` and ``StoreError``.
+        """
+        self._store.prepare(self._values)
+        if self._options.remote:
+            self._queue().resume(self._store.folder)
+
+    def keep(self, recording: Recording) -> Recording:
+        """Store every cycle, and return the recording with where each is now, and with what went wrong as problems."""
+        problems: list[Problem] = []
+        cycles = tuple(self._kept(cycle, problems) for cycle in recording.cycles)
+        return replace(recording, cycles=cycles, problems=(*recording.problems, *problems))
+
+    def _kept(self, cycle: Cycle, problems: list[Problem]) -> Cycle:
+        step = cycle.steps[-1].number if cycle.steps else 0
+        try:
+            stored = self._put(cycle.path, replace(self._values, cycle=cycle.number, step=step))
+        except StoreError as exc:
+            problems.append(
+                _problem("not_stored", "data_loss", f"{exc}.", "Save the report, or copy that file, before it is gone.")
+            )
+            return cycle
+        problems += [
+            _problem("note", "warning", f"{stored.path.name} was stored, but {note}.", "") for note in stored.notes
+        ]
+        if self._options.remote:
+            self._upload(stored.path, problems)
+        return replace(cycle, stored=stored.path)
+
+    def _put(self, source: Path, values: TraceValues) -> StoredTrace:
+        """Store under the name that was asked for, or under that name with a number when it is taken."""
+        name = self._store.target(values).name
+        if self._options.tensorboard:
+            worker = f"{socket.gethostname()}_{os.getpid()}"  # as torch names it
+            name = tensorboard_name(worker, time.time_ns(), gzip=self._options.gzip)
+        for number in range(2, MAX_NUMBER):
+            try:
+                return self._store.put(source, values, name=name)
+            except StoreError:
+                if self._options.overwrite or not os.path.lexists(self._store.folder / name):
+                    raise
+            name = numbered(self._store.target(values).name, number)
+        return self._store.put(source, values, name=name)
+
+    def _upload(self, path: Path, problems: list[Problem]) -> None:
+        try:
+            self._queue().submit(path)
+        except StoreError as exc:
+            problems.append(_problem("not_uploaded", "data_loss", f"It is not uploaded: {exc}.", f"It is at {path}."))
+
+    def _queue(self) -> Uploads:
+        remote = self._options.remote
+        if remote not in _uploads:
+            _uploads[remote] = Uploads(remote, overwrite=self._options.overwrite)
+        return _uploads[remote]
+
+
+def kept_traces(folder: str) -> tuple[SavedTrace, ...]:
+    """Return what was kept in a folder by any process, the oldest first."""
+    return TraceStore(folder=Path(folder).expanduser(), filename=parse_filename(DEFAULT_FILENAME)).saved_traces()
+
+
+def upload_statuses() -> list[UploadStatus]:
+    """Return where every upload of this kernel stands."""
+    return [status for uploads in _uploads.values() for status in uploads.statuses()]
+
+
+def retry_uploads() -> int:
+    """Try the failed uploads again, and return how many there are."""
+    return sum(uploads.retry() for uploads in _uploads.values())
+
+
+def _problem(code: str, severity: str, message: str, fix: str) -> Problem:
+    return Problem(code=f"store.{code}", severity=severity, count=1, message=message, fix=fix)  # type: ignore[arg-type]
