@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import operator
+import re
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ from torchprof_magic.errors import OptionsError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+_SIZE = re.compile(r"(\d+(?:\.\d+)?) *([kmgt]?b?)", re.ASCII | re.IGNORECASE)
+_UNITS = {f"{prefix}{b}": 1000**power for power, prefix in enumerate(("", "k", "m", "g", "t")) for b in ("", "b")}
 ACTIVITIES = ("cpu", "cuda", "xpu", "mtia", "hpu", "privateuse1")
 
 
@@ -62,7 +65,8 @@ class ProfileOptions:
     """Everything that shapes one recording.
 
     ``activities`` empty means: all that this machine has. ``activity_types`` narrows one of them down to the kinds of
-    records that torch calls by these names (``{"cuda": ("GPU_MEMCPY",)}``). ``metadata`` are keys with JSON texts that
+    records that torch calls by these names (``{"cuda": ("GPU_MEMCPY",)}``). ``budget_bytes`` bounds the memory and the
+    files of the recording; ``None`` is half of the free memory. ``metadata`` are keys with JSON texts that
     go into the trace. ``experimental_config``, ``custom_trace_id_callback`` and ``post_processing_timeout_s`` are
     passed to torch as they are; ``on_trace_ready`` is called with the profiler of every finished cycle.
     """
@@ -78,6 +82,7 @@ class ProfileOptions:
     all_threads: bool = False
     sync_events: bool = False
     trace_only: bool = False
+    budget_bytes: int | None = None
     metadata: tuple[tuple[str, str], ...] = ()
     experimental_config: Any = None
     custom_trace_id_callback: Callable[[], str] | None = None
@@ -179,6 +184,17 @@ def preset_switches(name: str) -> dict[str, bool]:
     if name not in PRESETS:
         raise OptionsError(f"--preset: unknown {name!r}; choose from {', '.join(PRESETS)}")
     return dict.fromkeys(PRESETS[name], True)
+
+
+def bytes_of(size: str | int | None) -> int | None:
+    """Return a size in bytes from ``"2GB"``, ``"500 MB"`` (decimal) or a number; raises ``OptionsError``."""
+    if size is None or size == "":
+        return None
+    found = _SIZE.fullmatch(str(size).strip())
+    value = int(float(found[1]) * _UNITS[found[2].lower()]) if found else 0
+    if value <= 0:
+        raise OptionsError(f"--budget takes a size such as 2GB or 500MB (got {size!r})")
+    return value
 
 
 def metadata_of(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:

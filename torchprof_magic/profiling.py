@@ -19,6 +19,7 @@ from torchprof_magic.options import (
     ProfileOptions,
     ScheduleOptions,
     activities_of,
+    bytes_of,
     metadata_of,
     preset_switches,
 )
@@ -63,6 +64,8 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         all_threads: Record every thread of this process, and no memory.
         sync_events: Record when CUDA streams and events wait for each other.
         trace_only: Skip torch's event tree. Stopping takes half the time; names that torch cannot export are lost.
+        budget: Memory and files that the recording may take: ``"2GB"`` or bytes; half of the free memory by default.
+            It stops at the end of the step that takes more.
         metadata: What else to write into the trace, by key; any value that JSON can hold.
         experimental_config: torch's ``_ExperimentalConfig``, passed on as it is.
         custom_trace_id_callback: Returns the id of each cycle's trace, passed on as it is.
@@ -105,6 +108,7 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         all_threads: bool = False,
         sync_events: bool = False,
         trace_only: bool = False,
+        budget: str | int | None = None,
         metadata: Mapping[str, object] | None = None,
         experimental_config: object = None,
         custom_trace_id_callback: Callable[[], str] | None = None,
@@ -144,6 +148,7 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
             all_threads=all_threads,
             sync_events=sync_events,
             trace_only=trace_only,
+            budget_bytes=bytes_of(budget),
             metadata=metadata_of(metadata or {}),
             experimental_config=experimental_config,
             custom_trace_id_callback=custom_trace_id_callback,

@@ -9,6 +9,7 @@ from torchprof_magic.options import (
     ProfileOptions,
     ScheduleOptions,
     activities_of,
+    bytes_of,
     metadata_of,
     preset_switches,
 )
@@ -79,6 +80,20 @@ def test_every_preset_is_a_set_of_options_that_go_together() -> None:
         ProfileOptions(**preset_switches(name))
     with pytest.raises(OptionsError, match="unknown 'pie'; choose from quick, memory, full"):
         preset_switches("pie")
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [("2GB", 2_000_000_000), ("1.5 mb", 1_500_000), ("7k", 7_000), ("12", 12), (12, 12), ("", None), (None, None)],
+)
+def test_a_budget_is_a_size_in_decimal_units(size: str | int | None, expected: int | None) -> None:
+    assert bytes_of(size) == expected
+
+
+@pytest.mark.parametrize("size", ["much", "-1GB", "0", 0, "1e9", "2 G B", "٣GB"])
+def test_what_is_no_size_is_refused(size: str | int) -> None:
+    with pytest.raises(OptionsError, match="--budget takes a size such as 2GB"):
+        bytes_of(size)
 
 
 def test_metadata_becomes_json_in_plain_ascii() -> None:

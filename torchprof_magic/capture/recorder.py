@@ -16,9 +16,11 @@ from torchprof_magic.capture import compat
 from torchprof_magic.capture.bystanders import Bystanders
 from torchprof_magic.capture.engine import Engine, Stage
 from torchprof_magic.capture.recording import Cycle
+from torchprof_magic.capture.room import Room
 from torchprof_magic.capture.save import has_ops, save_cycle
 from torchprof_magic.capture.schedule import Action
 from torchprof_magic.meta import StepMark
+from torchprof_magic.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,6 +76,8 @@ class Recorder:
         self._step_start_ns = 0
         self._bystanders = Bystanders()
         self._has_bystanders = False
+        self._room = Room(options.budget_bytes)
+        self._is_full = False
 
     @property
     def phase(self) -> str:
@@ -86,7 +90,13 @@ class Recorder:
 
     def will_transit(self) -> bool:
         """Return whether the next ``advance`` starts, stops or saves anything."""
-        return self._action is Action.RECORD_AND_SAVE or self.schedule.action(self.step + 1) is not self._action
+        if self._action.is_recording and self._room.is_memory_full():
+            self._note_full(f"the process grew by {format_bytes(self._room.grown_bytes())} meanwhile")
+        return (
+            self._is_full
+            or self._action is Action.RECORD_AND_SAVE
+            or self.schedule.action(self.step + 1) is not self._action
+        )
 
     def advance(self, guard: InterruptGuard, *, is_complete: bool = True) -> None:
         """End the current step and enter the next."""
@@ -144,6 +154,7 @@ class Recorder:
             with self._quiet.held():
                 is_saved = save_cycle(finished.engine, path, guard, self._problems)
             if is_saved:
+                self._room.file_bytes += path.stat().st_size
                 self._list_cycle(finished, path)
                 self._hand_over(finished, path, guard)
 
@@ -201,8 +212,18 @@ class Recorder:
                 "Record fewer steps with --active.",
             )
             self._absorbed_cycle = cycle
-        if self._action is Action.RECORD_AND_SAVE or self._absorbed_cycle == cycle:
+        if self._action is Action.RECORD_AND_SAVE or self._absorbed_cycle == cycle or self._is_full:
             self._end_cycle()
+
+    def _note_full(self, how: str) -> None:
+        limit_bytes = self._room.file_limit_bytes or self._room.memory_limit_bytes or 0
+        self._is_full = True
+        self._problems.note(
+            "capture.budget",
+            "warning",
+            f"Recording stopped after step {self.step}: {how} (budget {format_bytes(limit_bytes)}).",
+            "Record fewer steps with --active, or less of each, or raise --budget.",
+        )
 
     def _note_bystanders(self) -> None:
         if self._has_bystanders or self._options.all_threads:
@@ -217,11 +238,18 @@ class Recorder:
             )
 
     def _enter(self, action: Action, guard: InterruptGuard) -> None:
+        if self._is_full:
+            self._close()
+            self.save_finished(guard)
+            return
         self._action = action
         if not action.is_recording or len(self._unsaved) > MAX_UNSAVED:
             self.save_finished(guard)
         if self.schedule.is_over(self.step):
             self.is_over = True
+        elif self._room.is_disk_full():
+            self._note_full(f"its files have {format_bytes(self._room.file_bytes)}")
+            self._close()
         elif action is not Action.NONE and self.schedule.cycle(self.step) != self._absorbed_cycle:
             self._bring_up(action)
         self._step_start_ns = perf_counter_ns()
@@ -251,6 +279,7 @@ class Recorder:
         before = self._quiet.held_bytes()
         while blocks and self._quiet.held_bytes() == before:
             blocks.pop()
+        self._room.begin()
         if blocks:
             self._spare_blocks = blocks  # released now, they would use up the silence
 

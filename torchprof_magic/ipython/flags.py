@@ -22,6 +22,7 @@ from torchprof_magic.options import (
     ProfileOptions,
     ScheduleOptions,
     activities_of,
+    bytes_of,
     metadata_of,
     preset_switches,
 )
@@ -45,7 +46,7 @@ SWITCHES = {
     "trace_only": "trace_only",
 }
 COUNTS = ("wait", "warmup", "active", "repeat", "skip_first")
-TEXTS = ("activities", "step", "display")
+TEXTS = ("activities", "step", "display", "budget")
 # What says where traces are kept, by the names of ``KeepOptions``.
 KEPT_TEXTS = {"trace_dir": "DIR", "filename": "TEMPLATE", "run_name": "NAME", "remote": "URL"}
 KEPT_SWITCHES = ("gzip", "overwrite", "tensorboard")
@@ -92,6 +93,7 @@ class FlagDefaults(HasTraits):
     trace_only = _choice("Skip torch's event tree: stopping takes half the time, odd names may be lost.")
     activities = _text(f"What to record, of {', '.join(ACTIVITIES)}; all by default.")
     step = _text("What ends a step: auto, loop, optimizer, cell, manual or line:N.", "auto")
+    budget = _text("Memory and files that the recording may take, such as 2GB; half of the free memory by default.")
     display = _one_of(MODES, "both", "How to show the report.")
     trace_dir = _text("Folder where a copy of every trace is kept; docs/traces.md tells more.")
     filename = _text("Name of a kept trace, such as {run_name}-{cycle}.pt.trace.json.")
@@ -115,6 +117,7 @@ def flagged(function: Any) -> Any:
         _switch("skip_first_wait"),
         *(_switch(name) for name in SWITCHES),
         argument("--activities", type=_unquoted, metavar="A,B", help=_HELP["activities"]),
+        argument("--budget", type=_unquoted, metavar="SIZE", help=_HELP["budget"]),
         argument("--step", type=_unquoted, metavar="HOW", help=_HELP["step"]),
         *(argument(_flag(name), type=_unquoted, metavar=what, help=_HELP[name]) for name, what in KEPT_TEXTS.items()),
         argument("--keep", type=int, metavar="N", help=_HELP["keep"]),
@@ -155,6 +158,7 @@ def options_of(args: Namespace) -> ProfileOptions:
     return ProfileOptions(
         schedule=schedule,
         activities=activities_of(names)[0],
+        budget_bytes=bytes_of(args.budget),
         metadata=metadata_of(dict(map(_metadata, args.metadata))),
         **switches,
     )

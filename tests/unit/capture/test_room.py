@@ -1,0 +1,81 @@
+"""Does a recording stop before it takes more than it may, and say so?"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from capturing import codes, work
+
+from torchprof_magic.capture import CaptureSession, room
+from torchprof_magic.capture.room import Room
+from torchprof_magic.meta import Stepping
+from torchprof_magic.options import ProfileOptions, ScheduleOptions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torchprof_magic.capture import Recording
+
+
+def recorded(
+    folder: Path, budget_bytes: int | None, *, steps: int, active: int, repeat: int = 1, wait: int = 0
+) -> Recording:
+    schedule = ScheduleOptions(wait=wait, warmup=0, active=active, repeat=repeat)
+    options = ProfileOptions(schedule=schedule, budget_bytes=budget_bytes, activities=("cpu",))
+    session = CaptureSession(options, stepping=Stepping(how="manual"), folder=folder / "run")
+    session.start()
+    for _ in range(steps):
+        work()
+        session.step()
+    return session.stop()
+
+
+def steps_of(recording: Recording) -> list[tuple[int, bool]]:
+    return [(mark.number, mark.is_complete) for cycle in recording.cycles for mark in cycle.steps]
+
+
+def test_growth_is_that_of_the_process_since_the_beginning() -> None:
+    watched = Room(50_000_000)
+    watched.begin()
+    assert not watched.is_memory_full()
+    ballast = bytearray(os.urandom(1)) * 80_000_000
+    assert 70_000_000 < watched.grown_bytes() < 200_000_000
+    assert watched.is_memory_full()
+    del ballast
+
+
+def test_by_default_half_of_the_free_memory_may_be_taken_and_any_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit_bytes = Room(None).memory_limit_bytes
+    assert limit_bytes is not None
+    assert limit_bytes > 10_000_000
+    monkeypatch.setattr(room, "_MEMINFO", "/nowhere")
+    monkeypatch.setattr(room, "_STATM", "/nowhere")
+    blind = Room(None)
+    blind.begin()
+    blind.file_bytes = 1 << 60
+    assert (blind.memory_limit_bytes, blind.is_memory_full(), blind.is_disk_full()) == (None, False, False)
+
+
+def test_the_step_that_takes_too_much_is_the_last_and_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    grown = iter([0, 10, 10_001, *[10_002] * 99])  # what is asked for: once a step, and for the message
+    monkeypatch.setattr(Room, "grown_bytes", lambda _self: next(grown))
+    recording = recorded(tmp_path, 10_000, steps=9, active=8)
+    assert steps_of(recording) == [(0, True), (1, True), (2, True)]
+    assert codes(recording) == ["capture.budget", "capture.partial"]
+    assert recording.problems[0].message.startswith("Recording stopped after step 2: the process grew by 10 kB meanwh")
+
+
+def test_cycles_end_when_their_files_are_too_large(tmp_path: Path) -> None:
+    size = recorded(tmp_path / "one", None, steps=1, active=1).cycles[0].path.stat().st_size
+    recording = recorded(tmp_path / "many", size * 2 + size // 2, steps=18, wait=1, active=1, repeat=9)
+    assert steps_of(recording) == [(1, True), (3, True), (5, True)]
+    assert codes(recording) == ["capture.budget", "capture.partial"]
+    assert "its files have" in recording.problems[0].message
+
+
+def test_a_recording_within_its_budget_is_whole(tmp_path: Path) -> None:
+    recording = recorded(tmp_path, 10_000_000_000, steps=6, active=3, repeat=2)
+    assert codes(recording) == []
+    assert len(steps_of(recording)) == 6

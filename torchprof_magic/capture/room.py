@@ -1,0 +1,68 @@
+"""How much memory and disk may a recording take, and when has it taken that much?
+
+torch keeps every event in memory until the recording ends, and then needs several times as much; a process that the
+system kills at that point loses everything. What torch holds cannot be asked, so the growth of the whole process is
+taken: a program that fills its own memory meanwhile is stopped early rather than late.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+# What a recording may take when nothing was said: this part of the memory that was free when it began.
+FREE_PART = 2
+_STATM = "/proc/self/statm"  # Linux; elsewhere nothing tells the memory of a process at the cost of a step
+_MEMINFO = "/proc/meminfo"
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0
+
+
+class Room:
+    """Watches the growth of this process while steps are recorded, and the size of the files that were saved.
+
+    ``limit_bytes`` bounds either; ``None`` is half of the memory that is free now, and no bound on files.
+    """
+
+    def __init__(self, limit_bytes: int | None) -> None:
+        self.file_limit_bytes = limit_bytes
+        self.memory_limit_bytes = limit_bytes if limit_bytes is not None else _free_bytes()
+        self.file_bytes = 0
+        self._began_bytes = 0
+
+    def begin(self) -> None:
+        """Count growth from here."""
+        self._began_bytes = _resident_bytes()
+
+    def grown_bytes(self) -> int:
+        """Return how much larger the process is than at the beginning; 0 where nothing tells."""
+        return _resident_bytes() - self._began_bytes
+
+    def is_memory_full(self) -> bool:
+        """Return whether the process has grown by more than the limit."""
+        return self.memory_limit_bytes is not None and self.grown_bytes() > self.memory_limit_bytes
+
+    def is_disk_full(self) -> bool:
+        """Return whether the files together are larger than the limit."""
+        return self.file_limit_bytes is not None and self.file_bytes > self.file_limit_bytes
+
+
+def _resident_bytes() -> int:
+    """Return how much memory this process has, in four microseconds; 0 where nothing tells."""
+    try:
+        handle = os.open(_STATM, os.O_RDONLY)
+    except OSError:
+        return 0
+    try:
+        return int(os.read(handle, 64).split()[1]) * _PAGE_BYTES
+    finally:
+        os.close(handle)
+
+
+def _free_bytes() -> int | None:
+    """Return the part of the free memory that a recording may take, ``None`` where nothing tells."""
+    try:
+        lines = Path(_MEMINFO).read_text(encoding="ascii").splitlines()
+        free_kb = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, ValueError, StopIteration):
+        return None
+    return free_kb * 1024 // FREE_PART
