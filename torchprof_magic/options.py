@@ -66,7 +66,8 @@ class ProfileOptions:
 
     ``activities`` empty means: all that this machine has. ``activity_types`` narrows one of them down to the kinds of
     records that torch calls by these names (``{"cuda": ("GPU_MEMCPY",)}``). ``budget_bytes`` bounds the memory and the
-    files of the recording; ``None`` is half of the free memory. ``metadata`` are keys with JSON texts that
+    files of the recording; ``None`` is half of the free memory. ``execution_trace`` is the file that torch's execution
+    trace of the same steps goes to. ``metadata`` are keys with JSON texts that
     go into the trace. ``experimental_config``, ``custom_trace_id_callback`` and ``post_processing_timeout_s`` are
     passed to torch as they are; ``on_trace_ready`` is called with the profiler of every finished cycle.
     """
@@ -83,6 +84,7 @@ class ProfileOptions:
     sync_events: bool = False
     trace_only: bool = False
     budget_bytes: int | None = None
+    execution_trace: str = ""
     metadata: tuple[tuple[str, str], ...] = ()
     experimental_config: Any = None
     custom_trace_id_callback: Callable[[], str] | None = None

@@ -66,6 +66,7 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         trace_only: Skip torch's event tree. Stopping takes half the time; names that torch cannot export are lost.
         budget: Memory and files that the recording may take: ``"2GB"`` or bytes; half of the free memory by default.
             It stops at the end of the step that takes more.
+        execution_trace: File for torch's execution trace of the same steps; each further cycle has its number in it.
         metadata: What else to write into the trace, by key; any value that JSON can hold.
         experimental_config: torch's ``_ExperimentalConfig``, passed on as it is.
         custom_trace_id_callback: Returns the id of each cycle's trace, passed on as it is.
@@ -109,6 +110,7 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         sync_events: bool = False,
         trace_only: bool = False,
         budget: str | int | None = None,
+        execution_trace: str | os.PathLike[str] = "",
         metadata: Mapping[str, object] | None = None,
         experimental_config: object = None,
         custom_trace_id_callback: Callable[[], str] | None = None,
@@ -149,6 +151,7 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
             sync_events=sync_events,
             trace_only=trace_only,
             budget_bytes=bytes_of(budget),
+            execution_trace=os.fspath(execution_trace),
             metadata=metadata_of(metadata or {}),
             experimental_config=experimental_config,
             custom_trace_id_callback=custom_trace_id_callback,
@@ -292,3 +295,23 @@ def steps(iterable: Iterable[T]) -> Iterator[T]:
         return _open[-1].steps(iterable)
     session = live_session()
     return iter(iterable) if session is None else Stepper(session).steps(iterable)
+
+
+@contextlib.contextmanager
+def paused(*activities: str) -> Iterator[None]:
+    """Collect no records of some activities (``"cpu"`` unless named) within the block; the recording goes on after it.
+
+    For what should not be in a recorded step, such as an evaluation. Does nothing when no step is being recorded. A
+    recording cycle that begins within the block is not paused. Raises ``OptionsError`` for an unknown activity.
+    """
+    names, _ = activities_of(activities or ("cpu",))
+    ProfileOptions(activities=names)  # raises for what is none
+    session = _open[-1]._session if _recording() else live_session()  # noqa: SLF001 - of the same module
+    if session is None:
+        yield
+        return
+    session.toggle(names, is_on=False)
+    try:
+        yield
+    finally:
+        session.toggle(names, is_on=True)

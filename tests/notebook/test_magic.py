@@ -14,7 +14,8 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 FLAGS = (
     "--preset", "--wait", "--warmup", "--active", "--repeat", "--skip-first", "--skip-first-wait", "--shapes",
     "--memory", "--stack", "--flops", "--modules", "--all-threads", "--sync-events", "--trace-only", "--activities",
-    "--step", "--out", "--display", "--quiet",
+    "--budget", "--execution-trace", "--trace-dir", "--filename", "--run-name", "--remote", "--keep", "--gzip",
+    "--overwrite", "--tensorboard", "--metadata", "--step", "--out", "--display", "--quiet",
 )  # fmt: skip
 LOOP = "for i in range(8):\n    torch.ones(16).mul(2).sum()\n"
 

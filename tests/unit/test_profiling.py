@@ -191,3 +191,29 @@ def test_importing_the_package_loads_neither_torch_nor_ipython() -> None:
     code = "import sys, torchprof_magic; print(sorted({'torch', 'IPython', 'polars', 'numpy'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_what_runs_while_the_recording_is_paused_is_not_in_it_and_steps_go_on() -> None:
+    with tp.profile(wait=0, warmup=0, active=2, repeat=1) as p:
+        for _ in range(2):
+            torch.ones(3).sin()
+            with tp.paused():
+                torch.ones(3).tan()
+            torch.ones(3).cos()
+            p.step()
+    names = p.report.ops["name"].to_list()
+    assert {"aten::sin", "aten::cos"} <= set(names)
+    assert "aten::tan" not in names
+    assert numbers(p.report) == [(0, 0, True), (0, 1, True)]
+
+
+def test_a_pause_ends_with_an_error_in_it_and_is_nothing_outside_of_a_recording() -> None:
+    with tp.paused():
+        work()
+    with tp.profile() as p:
+        with pytest.raises(ZeroDivisionError), tp.paused("cpu"):
+            raise ZeroDivisionError
+        work()
+    assert "aten::addmm" in p.report.ops["name"].to_list()
+    with pytest.raises(OptionsError, match="unknown gpu"), tp.paused("gpu"):
+        pass

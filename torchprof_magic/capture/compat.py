@@ -12,11 +12,11 @@ from torch import autograd
 from torch._C._profiler import _ExperimentalConfig  # documented by torch, though its name begins with _
 from torch.autograd import profiler as autograd_profiler
 from torch.optim.optimizer import register_optimizer_step_post_hook
-from torch.profiler import ProfilerAction, ProfilerActivity, profile, supported_activities
+from torch.profiler import ExecutionTraceObserver, ProfilerAction, ProfilerActivity, profile, supported_activities
 from torch.profiler.profiler import _KinetoProfile  # the same
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from torch.utils.hooks import RemovableHandle
 
@@ -40,8 +40,8 @@ def device_names(options: ProfileOptions) -> tuple[str, ...]:
     return tuple(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
 
 
-def make_profiler(options: ProfileOptions) -> _KinetoProfile:
-    """Return torch's profiler for one cycle; we prepare, start and stop it ourselves.
+def make_profiler(options: ProfileOptions, observer: ExecutionTraceObserver | None = None) -> _KinetoProfile:
+    """Return torch's profiler for one cycle; we prepare, start and stop it, and the observer with it, ourselves.
 
     torch's own scheduling, in ``torch.profiler.profile``, keeps only the last cycle, and dies when its handler raises
     between two cycles.
@@ -54,8 +54,20 @@ def make_profiler(options: ProfileOptions) -> _KinetoProfile:
         with_flops=options.with_flops,
         with_modules=options.with_modules,
         experimental_config=_experimental_config(options),
+        execution_trace_observer=observer,
         **_rare_arguments(options),
     )
+
+
+def observe_execution(path: str) -> ExecutionTraceObserver:
+    """Return an observer that writes torch's execution trace to ``path`` between its start and its end."""
+    return ExecutionTraceObserver().register_callback(path)
+
+
+def toggle(profiler: _KinetoProfile, names: Iterable[str], *, is_on: bool) -> None:
+    """Stop collecting records of these activities, or go on; the recording itself goes on."""
+    members = {key.lower(): member for key, member in ProfilerActivity.__members__.items()}
+    profiler.toggle_collection_dynamic(is_on, [members[name] for name in names])
 
 
 def _activity(name: str, options: ProfileOptions) -> Any:

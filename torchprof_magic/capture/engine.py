@@ -13,6 +13,7 @@ from torch.profiler import record_function
 from torchprof_magic.capture import compat
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from torch._C._autograd import _ProfilerResult
@@ -45,8 +46,10 @@ class Engine:
     preparing = False
     """True, for the class, while any engine of ours prepares: tells our own calls from those of other profilers."""
 
-    def __init__(self, options: ProfileOptions) -> None:
-        self.profiler = compat.make_profiler(options)
+    def __init__(self, options: ProfileOptions, execution_path: Path | None = None) -> None:
+        self.execution_path = execution_path
+        self._observer = None if execution_path is None else compat.observe_execution(str(execution_path))
+        self.profiler = compat.make_profiler(options, self._observer)
         self._metadata = options.metadata
         self._is_on = compat.is_profiler_on
         self.stage = Stage.NEW
@@ -92,12 +95,15 @@ class Engine:
         self.stage = Stage.STOPPING
         self.profiler.stop_trace()
         self.stage = Stage.OFF
+        self.end_observer()
 
     def abandon(self) -> None:
         """Turn the profiler off from whatever stage it is in, torn or whole, and keep the data if there is any.
 
         Stopping a profiler that was never prepared is a SIGSEGV in torch 2.13, so a torn one is prepared again first.
         """
+        if self.stage is Stage.NEW:
+            self.end_observer()
         if self.stage in (Stage.NEW, Stage.OFF):
             return
         if self.stage in (Stage.RUNNING, Stage.STARTING, Stage.STOPPING) and self._is_on():
@@ -109,6 +115,18 @@ class Engine:
             self.start()
             self.stop()
         self.stage = Stage.OFF
+        self.end_observer()
+
+    def toggle(self, names: Iterable[str], *, is_on: bool) -> None:
+        """Stop collecting records of some activities, or go on; steps are marked all the same."""
+        if self.stage is Stage.RUNNING:
+            compat.toggle(self.profiler, names, is_on=is_on)
+
+    def end_observer(self) -> None:
+        """Complete the execution trace; torch writes its end only now."""
+        observer, self._observer = self._observer, None
+        if observer is not None:
+            observer.unregister_callback()
 
     def finished_profiler(self, path: Path, step: int) -> _KinetoProfile:
         """Return torch's profiler for a user's own handler; its export copies the file that was saved to ``path``.

@@ -23,6 +23,8 @@ def check(options: ProfileOptions, folder: Path | None) -> Path:
     _check_activities(options)
     _check_version(options)
     _check_busy()
+    if options.execution_trace:
+        check_folder(Path(options.execution_trace).expanduser().parent)
     folder = folder or _new_folder()
     check_folder(folder)
     return folder

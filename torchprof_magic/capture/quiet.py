@@ -24,6 +24,7 @@ NOISE = (
     b"output_json.cpp",
     b"CPUAllocator.cpp",
     b"collection.cpp",
+    b"execution_trace_observer.cpp",
 )
 
 

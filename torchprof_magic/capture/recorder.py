@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
@@ -17,14 +18,13 @@ from torchprof_magic.capture.bystanders import Bystanders
 from torchprof_magic.capture.engine import Engine, Stage
 from torchprof_magic.capture.recording import Cycle
 from torchprof_magic.capture.room import Room
-from torchprof_magic.capture.save import has_ops, save_cycle
+from torchprof_magic.capture.save import has_ops, save_cycle, save_execution_trace
 from torchprof_magic.capture.schedule import Action
 from torchprof_magic.meta import StepMark
 from torchprof_magic.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator
 
     from torchprof_magic.capture.guard import InterruptGuard
     from torchprof_magic.capture.problems import ProblemLog
@@ -157,6 +157,24 @@ class Recorder:
                 self._room.file_bytes += path.stat().st_size
                 self._list_cycle(finished, path)
                 self._hand_over(finished, path, guard)
+            if finished.engine.execution_path is not None:
+                save_execution_trace(finished.engine.execution_path, self._execution_target(finished), self._problems)
+
+    def toggle(self, names: Iterable[str], *, is_on: bool) -> None:
+        """Stop collecting records of some activities within the recorded step, or go on."""
+        if self._engine is not None and not self.is_over:
+            with self._torch_call():
+                self._engine.toggle(names, is_on=is_on)
+
+    def _execution_path(self) -> Path | None:
+        if not self._options.execution_trace:
+            return None
+        return self._folder / f"cycle-{self.schedule.cycle(self.step)}.execution.json"
+
+    def _execution_target(self, finished: Finished) -> Path:
+        """Return where the user wants it; each further cycle has its number in the name."""
+        target = Path(self._options.execution_trace).expanduser()
+        return target.with_stem(f"{target.stem}-{finished.number}") if finished.number else target
 
     def _hand_over(self, finished: Finished, path: Path, guard: InterruptGuard) -> None:
         """Call the user's own handler; what it raises must reach neither torch nor the user's code."""
@@ -259,8 +277,8 @@ class Recorder:
         if engine is None or (action.is_recording and engine.stage is not Stage.RUNNING):
             if self._is_taken_over():
                 return
-            engine = self._engine = engine or Engine(self._options)
             with self._torch_call():
+                engine = self._engine = engine or Engine(self._options, self._execution_path())
                 if action is Action.WARMUP:
                     engine.prepare()
                 else:
@@ -296,6 +314,8 @@ class Recorder:
             self._unsaved.append(Finished(marks[0].cycle, engine, marks))
 
     def _lose_engine(self) -> None:
+        if self._engine is not None:
+            self._engine.end_observer()
         self._engine = None  # never stopped: stopping now would end the other profiler's session
         self._marks = []
         self._note_takeover("the cycle that was being recorded is lost")
@@ -304,6 +324,8 @@ class Recorder:
         busy = compat.busy_profiler()
         if busy is None:
             return False
+        if self._engine is not None:
+            self._engine.end_observer()
         self._engine = None
         self._note_takeover(busy)
         return True

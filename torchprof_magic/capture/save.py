@@ -85,6 +85,28 @@ def _export_again(engine: Engine, temporary: Path, flaw: str, guard: InterruptGu
         second.unlink(missing_ok=True)
 
 
+def save_execution_trace(written: Path, target: Path, problems: ProblemLog) -> None:
+    """Move torch's execution trace to where the user wants it, if it is whole; what was lost is noted."""
+    flaw = find_flaw(written, None)
+    temporary = target.with_name(f".{target.name}.part")
+    try:
+        if flaw is None:
+            shutil.copyfile(written, temporary)
+            _publish(temporary, target)
+    except OSError as exc:
+        flaw = exc.strerror or str(exc)
+    finally:
+        temporary.unlink(missing_ok=True)
+        written.unlink(missing_ok=True)
+    if flaw is not None:
+        problems.note(
+            "capture.no_execution_trace",
+            "data_loss",
+            f"The execution trace was not saved to {target}: {flaw}.",
+            "Choose another file with --execution-trace, then run the cell again.",
+        )
+
+
 def find_flaw(path: Path, engine: Engine | None) -> str | None:
     """Return what is wrong with an exported file: not there, empty, not JSON, or names lost (``engine`` knows them)."""
     if not _is_written(path):

@@ -29,7 +29,7 @@ from torchprof_magic.errors import CaptureError
 from torchprof_magic.meta import Stepping
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from torchprof_magic.options import ProfileOptions
 
@@ -138,6 +138,15 @@ class CaptureSession:
     def cut(self) -> None:
         """End the current step as one that was left early; it is listed as incomplete."""
         self._advance(is_complete=False)
+
+    @protected
+    def toggle(self, names: Iterable[str], *, is_on: bool) -> None:
+        """Stop collecting records of some activities, or go on; does nothing where no step is being recorded."""
+        recorder = self._recorder
+        if self._state is State.RUNNING and recorder is not None and self._is_here():
+            with self.guard.shield():
+                self._transit(lambda _guard: recorder.toggle(names, is_on=is_on))
+            self.guard.raise_pending()
 
     @protected
     def finish(self, *, is_between: bool = False) -> None:

@@ -46,7 +46,7 @@ SWITCHES = {
     "trace_only": "trace_only",
 }
 COUNTS = ("wait", "warmup", "active", "repeat", "skip_first")
-TEXTS = ("activities", "step", "display", "budget")
+TEXTS = ("activities", "step", "display", "budget", "execution_trace")
 # What says where traces are kept, by the names of ``KeepOptions``.
 KEPT_TEXTS = {"trace_dir": "DIR", "filename": "TEMPLATE", "run_name": "NAME", "remote": "URL"}
 KEPT_SWITCHES = ("gzip", "overwrite", "tensorboard")
@@ -95,6 +95,7 @@ class FlagDefaults(HasTraits):
     step = _text("What ends a step: auto, loop, optimizer, cell, manual or line:N.", "auto")
     budget = _text("Memory and files that the recording may take, such as 2GB; half of the free memory by default.")
     display = _one_of(MODES, "both", "How to show the report.")
+    execution_trace = _text("File for torch's execution trace (the graph of ops, for replay) of the same steps.")
     trace_dir = _text("Folder where a copy of every trace is kept; docs/traces.md tells more.")
     filename = _text("Name of a kept trace, such as {run_name}-{cycle}.pt.trace.json.")
     run_name = _text("What {run_name} stands for.")
@@ -118,6 +119,7 @@ def flagged(function: Any) -> Any:
         *(_switch(name) for name in SWITCHES),
         argument("--activities", type=_unquoted, metavar="A,B", help=_HELP["activities"]),
         argument("--budget", type=_unquoted, metavar="SIZE", help=_HELP["budget"]),
+        argument("--execution-trace", type=_unquoted, metavar="FILE", help=_HELP["execution_trace"]),
         argument("--step", type=_unquoted, metavar="HOW", help=_HELP["step"]),
         *(argument(_flag(name), type=_unquoted, metavar=what, help=_HELP[name]) for name, what in KEPT_TEXTS.items()),
         argument("--keep", type=int, metavar="N", help=_HELP["keep"]),
@@ -159,6 +161,7 @@ def options_of(args: Namespace) -> ProfileOptions:
         schedule=schedule,
         activities=activities_of(names)[0],
         budget_bytes=bytes_of(args.budget),
+        execution_trace=args.execution_trace,
         metadata=metadata_of(dict(map(_metadata, args.metadata))),
         **switches,
     )

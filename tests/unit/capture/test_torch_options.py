@@ -149,3 +149,53 @@ def test_a_handler_that_fails_loses_nothing(tmp_path: Path, error: BaseException
     assert recording.problems[0].count == 2
     assert type(error).__name__ in recording.problems[0].message
     assert [mark.is_complete for cycle in recording.cycles for mark in cycle.steps] == [True, True]
+
+
+def nodes(path: Path) -> list[str]:
+    return [node["name"] for node in json.loads(path.read_bytes())["nodes"]]
+
+
+def test_the_execution_trace_is_of_the_recorded_steps_alone_one_file_a_cycle(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "graph.json"
+    recording = recorded(tmp_path, cycles=2, execution_trace=str(target))
+    assert codes(recording) == []
+    assert [path.name for path in sorted(target.parent.iterdir())] == ["graph-1.json", "graph.json"]
+    for path, step in ((target, 1), (target.with_name("graph-1.json"), 3)):
+        assert {"aten::ones", "aten::sum", f"body{step}", f"ProfilerStep#{step}"} <= set(nodes(path))
+        assert f"body{step - 1}" not in nodes(path)
+    assert [path.name for path in recording.folder.iterdir() if "execution" in path.name] == []
+
+
+def test_an_execution_trace_that_cannot_be_saved_is_said_and_an_older_one_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "graph.json"
+    target.write_text("older")
+    monkeypatch.setattr(
+        "torchprof_magic.capture.save.shutil.copyfile", lambda *_: (_ for _ in ()).throw(OSError(28, "No space"))
+    )
+    recording = recorded(tmp_path, execution_trace=str(target))
+    assert codes(recording) == ["capture.no_execution_trace"]
+    assert "No space" in recording.problems[0].message
+    assert target.read_text() == "older"
+    assert len(recording.cycles) == 1
+
+
+def test_an_execution_trace_to_nowhere_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    options = ProfileOptions(execution_trace=str(tmp_path / "file" / "graph.json"))
+    session = CaptureSession(options, stepping=Stepping(how="cell"), folder=tmp_path / "run")
+    with pytest.raises(CaptureError, match="Nothing was run; choose another folder"):
+        session.open()
+
+
+def test_the_next_run_has_an_execution_trace_of_its_own_after_a_profiler_took_over(tmp_path: Path) -> None:
+    options = ProfileOptions(execution_trace=str(tmp_path / "graph.json"))
+    session = CaptureSession(options, stepping=Stepping(how="cell"), folder=tmp_path / "run")
+    session.start()
+    with torch.profiler.profile():
+        work()
+    session.stop()
+    recording = recorded(tmp_path / "next", execution_trace=str(tmp_path / "next.json"))
+    assert codes(recording) == []
+    assert "body1" in nodes(tmp_path / "next.json")
