@@ -28,8 +28,8 @@ _reports: list[Report] = []
 _entries: deque[Entry] = deque(maxlen=MAX_ENTRIES)
 
 
-def remember(report: Report) -> None:
-    """Make ``report`` the one that ``torchprof_magic.last`` returns, and list it."""
+def remember(report: Report, name: str = "") -> None:
+    """Make ``report`` the one that ``torchprof_magic.last`` returns, and list it, by ``name`` or else by its title."""
     _reports[:] = [report]
     trace = report.trace
     whole = trace.steps.filter("complete")
@@ -37,7 +37,7 @@ def remember(report: Report) -> None:
     _entries.append(
         Entry(
             unix_s=time.time(),
-            title=trace.meta.title,
+            title=name or trace.meta.title,
             run_id=report.run_id,
             events=trace.events.height,
             steps=whole.height,

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchprof_magic.errors import TorchProfError
 from torchprof_magic.meta import Problem
 from torchprof_magic.store import (
     StoredTrace,
@@ -73,9 +74,10 @@ class Keeper:
         step = cycle.steps[-1].number if cycle.steps else 0
         try:
             stored = self._put(cycle.path, replace(self._values, cycle=cycle.number, step=step))
-        except StoreError as exc:
+        except Exception as exc:  # noqa: BLE001 - a copy that fails must not take the report with it
+            what = str(exc) if isinstance(exc, TorchProfError) else f"{cycle.path}: {type(exc).__name__}: {exc}"
             problems.append(
-                _problem("not_stored", "data_loss", f"{exc}.", "Save the report, or copy that file, before it is gone.")
+                _problem("not_stored", "data_loss", f"{what}.", "Save the report, or copy that file elsewhere.")
             )
             return cycle
         problems += [

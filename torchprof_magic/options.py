@@ -6,16 +6,24 @@ import json
 import math
 import operator
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.errors import OptionsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) *([kmgt]?b?)", re.ASCII | re.IGNORECASE)
 _UNITS = {f"{prefix}{b}": 1000**power for power, prefix in enumerate(("", "k", "m", "g", "t")) for b in ("", "b")}
+# What stands at the top of a trace already.
+_OWN_KEYS = (
+    "schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds", "displayTimeUnit", "traceEvents",
+    "traceName", "trace_id", "host_name", "record_shapes", "profile_memory", "with_stack", "with_modules", "with_flops",
+    "cuda_runtime_version", "cuda_driver_version", "hip_runtime_version", "hip_driver_version",
+    "DISABLE_CUPTI_LAZY_REINIT", "nodes",
+)  # fmt: skip
 ACTIVITIES = ("cpu", "cuda", "xpu", "mtia", "hpu", "privateuse1")
 
 
@@ -40,13 +48,7 @@ class ScheduleOptions:
             value = getattr(self, name)
             if value is None:
                 continue
-            flag = f"--{name.replace('_', '-')}"
-            try:
-                operator.index(value)
-            except TypeError:
-                raise OptionsError(f"{flag} must be a whole number (got {value!r})") from None
-            if value < least:
-                raise OptionsError(f"{flag} must be at least {least} (got {value})")
+            _check_count(name, value, least)
 
     @property
     def cycles(self) -> int | None:
@@ -97,9 +99,15 @@ class ProfileOptions:
             raise OptionsError(f"--activities: unknown {', '.join(unknown)}; choose from {', '.join(ACTIVITIES)}")
         if self.all_threads and self.profile_memory:
             raise OptionsError(
-                "--all-threads and --memory exclude each other: torch records no allocation while it watches all "
-                "threads. Record memory in a run of its own."
+                "--all-threads and --memory (which some presets hold) exclude each other: torch records no allocation "
+                "while it watches all threads. Add --no-memory, and record memory in a run of its own."
             )
+        for name in ("on_trace_ready", "custom_trace_id_callback"):
+            if getattr(self, name) is not None and not callable(getattr(self, name)):
+                raise OptionsError(f"{name} must be a function (got {getattr(self, name)!r})")
+        config = self.experimental_config
+        if config is not None and "Config" not in type(config).__name__:
+            raise OptionsError(f"experimental_config must be one of torch's _ExperimentalConfig (got {config!r})")
         if self.trace_only and self.with_stack:
             raise OptionsError("--trace-only and --stack exclude each other: torch needs its event tree for stacks")
         if self.experimental_config is not None and (set_by_flag := self.experimental_flags):
@@ -107,7 +115,8 @@ class ProfileOptions:
                 f"set {', '.join(set_by_flag)} in experimental_config, or leave experimental_config out: not both"
             )
         timeout = self.post_processing_timeout_s
-        if timeout is not None and not (isinstance(timeout, (int, float)) and math.isfinite(timeout) and timeout > 0):
+        is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
+        if timeout is not None and not (is_number and math.isfinite(timeout) and timeout > 0):
             raise OptionsError(f"post_processing_timeout_s must be a number of seconds above 0 (got {timeout!r})")
 
     @property
@@ -139,6 +148,11 @@ class KeepOptions:
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
+        for name in ("trace_dir", "filename", "run_name", "remote"):
+            if not isinstance(getattr(self, name), str):
+                raise OptionsError(f"--{name.replace('_', '-')} must be a text (got {getattr(self, name)!r})")
+        if self.keep is not None:
+            _check_count("keep", self.keep, 1)
         given = [field.name for field in fields(self) if getattr(self, field.name) not in ("", None, False)]
         if given and not self.trace_dir:
             raise OptionsError(f"--{given[0].replace('_', '-')} needs --trace-dir: a folder where traces are kept")
@@ -146,7 +160,19 @@ class KeepOptions:
             raise OptionsError("--tensorboard and --filename exclude each other: TensorBoard looks for its own names")
 
 
-def activities_of(values: Iterable[object]) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
+def _check_count(name: str, value: object, least: int) -> None:
+    flag = f"--{name.replace('_', '-')}"
+    try:
+        count = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise OptionsError(f"{flag} must be a whole number (got {value!r})") from None
+    if isinstance(value, bool):
+        raise OptionsError(f"{flag} must be a whole number (got {value!r})")
+    if count < least:
+        raise OptionsError(f"{flag} must be at least {least} (got {value})")
+
+
+def activities_of(values: object) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
     """Return names of activities, and types of records by activity, from names, torch's own objects, or dicts of both.
 
     A dict narrows an activity down, as in torch: ``{ProfilerActivity.CUDA: ["GPU_MEMCPY"]}``. Raises ``OptionsError``
@@ -154,9 +180,10 @@ def activities_of(values: Iterable[object]) -> tuple[tuple[str, ...], dict[str, 
     """
     names: list[str] = []
     types: dict[str, tuple[str, ...]] = {}
-    for value in (values,) if isinstance(values, str) else values:
+    many = values if isinstance(values, Iterable) and not isinstance(values, (str, dict)) else (values,)
+    for value in many:
         if isinstance(value, dict):
-            narrowed = {_activity_name(key): tuple(map(str, kinds)) for key, kinds in value.items()}
+            narrowed = {_activity_name(key): _record_types(kinds) for key, kinds in value.items()}
             types |= narrowed
             names += narrowed
         else:
@@ -166,6 +193,14 @@ def activities_of(values: Iterable[object]) -> tuple[tuple[str, ...], dict[str, 
     return tuple(names), types
 
 
+def _record_types(kinds: object) -> tuple[str, ...]:
+    if isinstance(kinds, str):
+        return (kinds,)
+    if not isinstance(kinds, Iterable) or not all(isinstance(kind, str) for kind in kinds):
+        raise OptionsError(f"activities: the types of records must be texts such as 'GPU_MEMCPY' (got {kinds!r})")
+    return tuple(kinds)
+
+
 def _activity_name(value: object) -> str:
     name = getattr(value, "name", value)
     if not isinstance(name, str):
@@ -173,7 +208,7 @@ def _activity_name(value: object) -> str:
     return name.lower()
 
 
-# Sets of switches by name. What they cost is measured by benchmarks/presets.py; see docs/presets.md.
+# Sets of switches by name. What they cost is measured by benchmarks/presets.py; see docs/recording.md.
 PRESETS: dict[str, tuple[str, ...]] = {
     "quick": (),
     "memory": ("record_shapes", "profile_memory"),
@@ -204,8 +239,12 @@ def metadata_of(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
 
     Raises ``OptionsError`` for a key that would break the file, or a value that JSON cannot hold.
     """
+    if not isinstance(values, Mapping):
+        raise OptionsError(f"metadata must be a dict of keys and values (got {values!r})")
     pairs = []
     for key, value in values.items():
+        if key in _OWN_KEYS:
+            raise OptionsError(f"metadata: {key!r} is a key that torch writes itself; choose another")
         if not isinstance(key, str) or not key.isascii() or not key.isprintable() or not key or set(key) & set('"\\'):
             raise OptionsError(f"metadata: {key!r} cannot be a key; use plain letters without quotes or backslashes")
         try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import threading
 import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from torchprof_magic.trace import Trace
 
 RUN_FOLDER_PREFIX = "torchprof-"
+_AGAIN_SECONDS = 0.02
 _NO_EVENTS = b'{"traceEvents": []}'
 
 
@@ -111,6 +114,14 @@ def _with_marks(steps: pl.DataFrame, marks: Sequence[StepMark]) -> pl.DataFrame:
 
 
 def _remove(folder: Path, pid: int) -> None:
-    """Delete a run's folder; a forked child ends without touching what its parent still shows."""
-    if os.getpid() == pid:
+    """Delete a run's folder; a forked child ends without touching what its parent still shows.
+
+    Python drops what is raised while an object goes, so an interrupt that comes just then is sent once more.
+    """
+    if os.getpid() != pid:
+        return
+    try:
         shutil.rmtree(folder, ignore_errors=True)
+    except KeyboardInterrupt:
+        shutil.rmtree(folder, ignore_errors=True)
+        threading.Timer(_AGAIN_SECONDS, signal.raise_signal, [signal.SIGINT]).start()

@@ -90,8 +90,11 @@ def _fetch(url: str, target: Path, progress: Progress | None) -> str:
 
 
 def _reason(exc: Exception) -> str:
-    if isinstance(exc, FileNotFoundError):
-        return "there is no such file"
+    cause = exc.__cause__ or exc
+    if isinstance(exc, FileNotFoundError) and not isinstance(cause, (ConnectionError, TimeoutError)):
+        if "Connect" not in type(cause).__name__:
+            return "there is no such file"
+        exc = cause if isinstance(cause, Exception) else exc
     if isinstance(exc, PermissionError):
         return "access was denied; check the credentials"
     if isinstance(exc, TimeoutError):

@@ -25,6 +25,7 @@ from torchprof_magic.page import Page, build_page
 from torchprof_magic.query import run_sql
 from torchprof_magic.shapes import Series, Shape, Table
 from torchprof_magic.summary import machine_sentence, text_summary
+from torchprof_magic.units import counted, printable
 from torchprof_magic.views import VIEWS
 
 if TYPE_CHECKING:
@@ -264,4 +265,5 @@ class Report:
 
     def __repr__(self) -> str:
         meta = self.trace.meta
-        return f"<Report {meta.title}: {self.trace.events.height:,} events, {self.trace.steps.height} steps>"
+        events, steps = counted(self.trace.events.height, "event"), counted(self.trace.steps.height, "step")
+        return printable(f"<Report {meta.title}: {events}, {steps}>")

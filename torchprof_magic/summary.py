@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from torchprof_magic.analysis.memory import memory_peaks
 from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.analysis.steps import complete_steps
-from torchprof_magic.units import counted, format_bytes, format_count, format_ns, format_ratio
+from torchprof_magic.units import counted, format_bytes, format_count, format_ns, format_ratio, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +46,7 @@ def text_summary(
 ) -> str:
     """Return the report on one screen: verdict, steps, top ops, memory peaks, problems."""
     title = " — ".join(part for part in (meta.title, steps_sentence(meta, steps.frame)) if part)
-    parts = [title, machine, "", str(verdict)]
+    parts = [printable(title), printable(machine), "", printable(str(verdict))]
     parts += _phase_lines(steps.frame)
     parts += _op_lines(ops)
     parts += [f"Memory on {mark.lane}: {mark.label} at {format_ns(mark.time_ns)}" for mark in memory_peaks(memory)]
@@ -57,7 +57,7 @@ def text_summary(
 def _problem_line(problem: Problem) -> str:
     word = {"info": "Note", "warning": "Warning", "data_loss": "Data lost"}[problem.severity]
     count = f" ({format_count(problem.count)} times)" if problem.count > 1 else ""
-    return f"{word}: {problem.message}{count} {problem.fix}".rstrip()
+    return printable(f"{word}: {problem.message}{count} {problem.fix}".rstrip())
 
 
 def _stepped_by(meta: Meta) -> str:
@@ -109,4 +109,5 @@ def _cell(value: float, unit: str) -> str:
 
 
 def _shortened(name: str) -> str:
+    name = printable(name)
     return name if len(name) < NAME_WIDTH else f"{name[: NAME_WIDTH - 14]}…{name[-11:]}"

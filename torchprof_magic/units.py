@@ -21,6 +21,13 @@ def format_count(value: float) -> str:
     return f"{value:,.0f}"
 
 
+def printable(text: str) -> str:
+    """Return a text that a terminal shows as it is: what steers it, or turns the line around, is written out."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
 def counted(value: int, noun: str) -> str:
     """Return a count with its noun, such as ``1 call`` or ``1,590 calls``."""
     return f"{value:,} {noun}" if value == 1 else f"{value:,} {noun}s"

@@ -43,7 +43,10 @@ class Runs:
         self.compiled = compile_cell(self.shell, cell, step=line.strip() or "auto")
         stepping = self.compiled.plan.stepping
         self.session = CaptureSession(ProfileOptions(), stepping=stepping, folder=self.folder)
-        return run_cell(self.shell, self.compiled, self.session)
+        try:
+            return run_cell(self.shell, self.compiled, self.session)
+        finally:
+            self.session.release()
 
     def __call__(self, cell: str) -> ExecutionResult:
         return self.shell.run_cell(cell, store_history=True)
@@ -232,7 +235,10 @@ def prof(line, cell):
     shell = get_ipython()
     compiled = compile_cell(shell, cell)
     session = CaptureSession(ProfileOptions(), stepping=compiled.plan.stepping)
-    return run_cell(shell, compiled, session)
+    try:
+        return run_cell(shell, compiled, session)
+    finally:
+        session.release()
 get_ipython().register_magic_function(prof, "cell", "prof")
 import torch, torch._inductor.config
 """

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import pytest
+from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity
 
 from torchprof_magic.errors import OptionsError
 from torchprof_magic.options import (
     PRESETS,
+    KeepOptions,
     ProfileOptions,
     ScheduleOptions,
     activities_of,
@@ -23,7 +25,7 @@ def test_a_schedule_value_out_of_range_is_refused_with_its_flag(name: str, value
         ScheduleOptions(**{name: value})
 
 
-@pytest.mark.parametrize("value", [1.5, "2", [1]])
+@pytest.mark.parametrize("value", [1.5, "2", [1], True])
 def test_a_schedule_value_that_is_no_whole_number_is_refused(value: object) -> None:
     with pytest.raises(OptionsError, match="--active must be a whole number"):
         ScheduleOptions(active=value)  # type: ignore[arg-type]
@@ -44,6 +46,9 @@ def test_an_unknown_activity_is_refused_with_the_known_ones() -> None:
 def test_activities_come_by_name_or_as_torchs_own_narrowed_or_not() -> None:
     assert activities_of("CPU") == (("cpu",), {})
     assert activities_of(["cpu", ProfilerActivity.CUDA]) == (("cpu", "cuda"), {})
+    assert activities_of({ProfilerActivity.CUDA: "GPU_MEMCPY"}) == (("cuda",), {"cuda": ("GPU_MEMCPY",)})
+    assert activities_of(ProfilerActivity.CPU) == (("cpu",), {})
+    assert activities_of(()) == ((), {})
     assert activities_of([{ProfilerActivity.CUDA: ["GPU_MEMCPY"]}, "cpu"]) == (
         ("cuda", "cpu"),
         {"cuda": ("GPU_MEMCPY",)},
@@ -52,9 +57,16 @@ def test_activities_come_by_name_or_as_torchs_own_narrowed_or_not() -> None:
 
 @pytest.mark.parametrize(
     ("values", "says"),
-    [(["cpu", "CPU"], "cpu is named twice"), ([5], "5 is no activity"), ([{5: []}], "5 is no activity")],
+    [
+        (["cpu", "CPU"], "cpu is named twice"),
+        ([5], "5 is no activity"),
+        (5, "5 is no activity"),
+        (None, "None is no activity"),
+        ([{5: []}], "5 is no activity"),
+        ([{"cpu": 5}], "the types of records must be texts"),
+    ],
 )
-def test_what_is_no_activity_is_refused(values: list[object], says: str) -> None:
+def test_what_is_no_activity_is_refused(values: object, says: str) -> None:
     with pytest.raises(OptionsError, match=says):
         activities_of(values)
 
@@ -62,9 +74,16 @@ def test_what_is_no_activity_is_refused(values: list[object], says: str) -> None
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"all_threads": True, "profile_memory": True}, "Record memory in a run of its own"),
+        ({"all_threads": True, "profile_memory": True}, "Add --no-memory, and record memory in a run of its own"),
         ({"trace_only": True, "with_stack": True}, "--trace-only and --stack exclude each other"),
-        ({"all_threads": True, "experimental_config": object()}, "set profile_all_threads in experimental_config"),
+        (
+            {"all_threads": True, "experimental_config": _ExperimentalConfig()},
+            "set profile_all_threads in experimental_config",
+        ),
+        ({"post_processing_timeout_s": True}, "must be a number of seconds above 0"),
+        ({"on_trace_ready": 5}, "on_trace_ready must be a function"),
+        ({"custom_trace_id_callback": "x"}, "custom_trace_id_callback must be a function"),
+        ({"experimental_config": 5}, "must be one of torch's _ExperimentalConfig"),
         ({"post_processing_timeout_s": 0}, "must be a number of seconds above 0"),
         ({"post_processing_timeout_s": "5"}, "must be a number of seconds above 0"),
         ({"post_processing_timeout_s": float("nan")}, "must be a number of seconds above 0"),
@@ -104,6 +123,33 @@ def test_metadata_becomes_json_in_plain_ascii() -> None:
 def test_a_key_that_would_break_the_trace_is_refused(key: str) -> None:
     with pytest.raises(OptionsError, match="cannot be a key"):
         metadata_of({key: 1})
+
+
+@pytest.mark.parametrize("key", ["traceEvents", "distributedInfo", "with_stack"])
+def test_a_key_that_torch_writes_itself_is_refused(key: str) -> None:
+    with pytest.raises(OptionsError, match="a key that torch writes itself"):
+        metadata_of({key: 1})
+
+
+@pytest.mark.parametrize("values", [[1], "abc", 5])
+def test_metadata_is_a_dict(values: object) -> None:
+    with pytest.raises(OptionsError, match="metadata must be a dict"):
+        metadata_of(values)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"trace_dir": 5}, "--trace-dir must be a text"),
+        ({"trace_dir": "a", "filename": 5}, "--filename must be a text"),
+        ({"trace_dir": "a", "keep": 1.5}, "--keep must be a whole number"),
+        ({"trace_dir": "a", "keep": "x"}, "--keep must be a whole number"),
+        ({"trace_dir": "a", "keep": 0}, "--keep must be at least 1"),
+    ],
+)
+def test_words_about_kept_traces_have_their_types(options: dict[str, object], says: str) -> None:
+    with pytest.raises(OptionsError, match=says):
+        KeepOptions(**options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("value", [object(), float("nan"), {1, 2}])

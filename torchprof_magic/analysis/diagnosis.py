@@ -91,6 +91,14 @@ def _no_kernels(trace: Trace) -> Problem | None:
     )
 
 
+def _less(trace: Trace) -> str:
+    """Say what could be left out, if anything was recorded that can be."""
+    meta = trace.meta
+    switches = {"--stack": meta.has_stacks, "--shapes": meta.has_shapes, "--memory": meta.has_memory}
+    on = [name for name, is_on in switches.items() if is_on]
+    return f", or record without {' and '.join(on)}" if on else ""
+
+
 def _distorted(trace: Trace) -> Problem | None:
     found = find_distortion(trace)
     if found is None or found.ratio < LOUD_RATIO:
@@ -100,5 +108,5 @@ def _distorted(trace: Trace) -> Problem | None:
         severity="warning",
         count=1,
         message=f"Recorded steps took {found.ratio:.1f} times as long as others ({found.basis}).",
-        fix="Trust shares more than times, or record less: without --stack, --shapes and --memory.",
+        fix=f"Trust shares more than times{_less(trace)}; or the recorded steps do more than the others.",
     )

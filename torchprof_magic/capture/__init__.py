@@ -1,7 +1,7 @@
 """The only code that imports torch: a guarded profiler whose every cycle ends as a verified file."""
 
 from torchprof_magic.capture.compat import available_activities, busy_profiler
-from torchprof_magic.capture.guard import protected
+from torchprof_magic.capture.guard import open_to_interrupts, protected
 from torchprof_magic.capture.health import Check, examine
 from torchprof_magic.capture.recording import Cycle, Progress, Recording
 from torchprof_magic.capture.schedule import Action, Schedule, resolve_schedule
@@ -20,6 +20,7 @@ __all__ = [
     "busy_profiler",
     "examine",
     "live_session",
+    "open_to_interrupts",
     "protected",
     "resolve_schedule",
     "switch_off",

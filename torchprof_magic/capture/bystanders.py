@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 # Threads that front ends, debuggers, progress bars and loaders keep for themselves; none of them runs an op.
 _MODULES = ("IPython", "ipykernel", "zmq", "tornado", "jupyter_client", "tqdm", "debugpy", "pydevd", "_pydevd_bundle")
 _NAMES = ("QueueFeederThread", "_pin_memory_loop", "IPythonHistorySavingThread")
-_OPS = "torch"
-_DEEPEST_FRAME = 200
 
 
 class Bystanders:
@@ -31,7 +29,7 @@ class Bystanders:
         return threading.active_count() > len(self._before)
 
     def seen_now(self) -> list[str]:
-        """Return the names of threads that began since, or that run torch's code at this moment."""
+        """Return the names of threads that began since, or that are at work at this moment and not waiting."""
         threads = threading.enumerate()
         if len(threads) == 1:
             return []
@@ -42,7 +40,7 @@ class Bystanders:
             for thread in threads
             if thread.ident != here
             and not _is_known(thread)
-            and (thread.ident not in self._before or _runs_torch(frames.get(thread.ident or 0)))
+            and (thread.ident not in self._before or _is_at_work(frames.get(thread.ident or 0)))
         ]
 
 
@@ -51,11 +49,9 @@ def _is_known(thread: threading.Thread) -> bool:
     return module in _MODULES or any(name in thread.name for name in _NAMES)
 
 
-def _runs_torch(frame: FrameType | None) -> bool:
-    for _ in range(_DEEPEST_FRAME):
-        if frame is None:
-            return False
-        if frame.f_globals.get("__name__", "").partition(".")[0] == _OPS:
-            return True
-        frame = frame.f_back
-    return False
+def _is_at_work(frame: FrameType | None) -> bool:
+    """Tell a thread in the user's code, or a library's, from one that waits in the standard library for work."""
+    if frame is None:
+        return False
+    module = frame.f_globals.get("__name__", "").partition(".")[0]
+    return module == "__main__" or (module not in sys.stdlib_module_names and module not in _MODULES)

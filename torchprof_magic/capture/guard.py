@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,20 +26,30 @@ Function = TypeVar("Function", bound="Callable[..., Any]")
 
 # Keyed by id because hashing a code object hashes its constants; the values keep the ids from being used again.
 _PROTECTED: dict[int, CodeType] = {}
+_OPEN: dict[int, weakref.ref[CodeType]] = {}
 
 
 def protected(function: Function) -> Function:
-    """Let no interrupt in while ``function``, or anything it calls, runs. It must not call the user's code."""
+    """Let no interrupt in while ``function``, or anything it calls, runs; the user's code only if it was opened."""
     code = function.__code__
     _PROTECTED[id(code)] = code
     return function
 
 
+def open_to_interrupts(code: CodeType) -> None:
+    """Let interrupts into this code, the user's, and what it calls, although a protected function runs it."""
+    key = id(code)
+    _OPEN[key] = weakref.ref(code, lambda _: _OPEN.pop(key, None))
+
+
 def is_protected(frame: FrameType | None) -> bool:
-    """Return whether a protected function is on the stack that ends in ``frame``."""
+    """Return whether a protected function is on the stack that ends in ``frame``, above any open code."""
     while frame is not None:
-        if id(frame.f_code) in _PROTECTED:
+        key = id(frame.f_code)
+        if key in _PROTECTED:
             return True
+        if key in _OPEN:
+            return False
         frame = frame.f_back
     return False
 

@@ -38,8 +38,8 @@ MAX_PLAIN_STEPS = 1000
 RELEASES_PER_LOG = 1000
 # Back-to-back cycles (no idle or warm-up step between them) are saved during a recorded step only beyond this many.
 MAX_UNSAVED = 8
-# Interrupts that wait while a handler of the user's runs; the next one ends it.
-HANDLER_PATIENCE = 1
+# A handler of the user's is the user's code: an interrupt ends it at once.
+HANDLER_PATIENCE = 0
 
 
 @dataclass(slots=True)
@@ -184,6 +184,8 @@ class Recorder:
         try:
             with guard.patience(HANDLER_PATIENCE):
                 handler(finished.engine.finished_profiler(path, finished.steps[-1].number + 1))
+        except KeyboardInterrupt:
+            guard.pending += 1  # it goes on to the user's code as soon as torch is between two states no more
         except BaseException as exc:  # noqa: BLE001 - the same
             self._problems.note(
                 "capture.handler_failed",

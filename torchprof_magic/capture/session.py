@@ -93,15 +93,16 @@ class CaptureSession:
         """
         if self._state is not State.NEW:
             raise CaptureError("a session can be started only once; make a new one")
-        self.owner = registry.Owner()
-        registry.claim(self)
         try:
+            self.owner = registry.Owner()
+            registry.claim(self)
             self._folder = preflight.check(self._options, self._folder)
+            self.guard.install()  # after another session's is gone; an interrupt until here ends in the lines below
+            self._undo = [compat.on_takeover(self._yield_to_other, is_ours=lambda: Engine.preparing)]
         except BaseException:
             registry.release(self)
+            self.guard.uninstall()
             raise
-        self.guard.install()
-        self._undo = [compat.on_takeover(self._yield_to_other, is_ours=lambda: Engine.preparing)]
         self._state = State.OPEN
 
     @protected
@@ -165,11 +166,12 @@ class CaptureSession:
         self.guard.raise_pending()
 
     @protected
-    def stop(self) -> Recording:
+    def stop(self, *, is_held: bool = False) -> Recording:
         """End the run, save what is not saved, leave the profiler off, and return the recording; can be repeated.
 
         Never raises for reasons of torch or the disk: those are problems in the recording. An interrupt that arrived
-        meanwhile is raised at the end, unless the user's own exception is already on its way.
+        meanwhile is raised at the end, unless the user's own exception is already on its way. ``is_held``: it waits
+        for ``release``, for the caller has still to bring the recording to safety.
         """
         __tracebackhide__ = True
         if self.recording is None:
@@ -179,9 +181,15 @@ class CaptureSession:
                 self.recording = self._stop(has_exception=has_exception)
             if has_exception:
                 self.guard.drop_pending()
-            self.guard.uninstall()  # last: until here an interrupt would lose the recording
-        self.guard.raise_pending()
+        if not is_held:
+            self.release()
         return self.recording
+
+    def release(self) -> None:
+        """Let interrupts through again, and raise one that waited."""
+        __tracebackhide__ = True
+        self.guard.uninstall()  # last: until here an interrupt would lose the recording
+        self.guard.raise_pending()
 
     @protected
     def discard(self) -> None:
@@ -197,7 +205,11 @@ class CaptureSession:
     @protected
     def reclaim(self) -> None:
         """Stop a session that was left behind; its recording is thrown away."""
-        self._problems.note("capture.reclaimed", "data_loss", "The session was left behind and ended by a later one.")
+        self._problems.note(
+            "capture.reclaimed",
+            "data_loss",
+            "The recording was ended from outside, by a later one or by %torchprof off.",
+        )
         self.guard.drop_pending()
         if self._is_here():
             self.recording = self._stop(has_exception=True)

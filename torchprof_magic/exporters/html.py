@@ -6,6 +6,7 @@ import base64
 import gzip
 import html
 import json
+from functools import cache
 from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING
@@ -85,6 +86,7 @@ def write_html(page: Page, path: Path, title: str) -> Path:
     return write_text(path, (text,))
 
 
+@cache
 def front_end() -> tuple[str, str]:
     """Return the built module and style sheet."""
     static = files("torchprof_magic").joinpath("static")

@@ -132,7 +132,9 @@ def _identified(blocks: Iterator[Block], findings: Findings, layer: int = 1) -> 
     is_text = not head.startswith(b"\x0a") or head.lstrip()[:1] in (b"{", b"[", b"")
     for beginning, what in _KNOWN_BEGINNINGS:
         if head.startswith(beginning) and not (beginning == b"\x0a" and is_text):
-            raise NotATraceError(f"this is {what}, not a PyTorch trace (.json or .json.gz)")
+            kind, _, advice = what.partition("; ")
+            end = f"; {advice}" if advice else ""
+            raise NotATraceError(f"this is {kind}, not a PyTorch trace (.json or .json.gz){end}")
     yield from _chained(first, blocks)
 
 

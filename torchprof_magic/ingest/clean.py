@@ -132,7 +132,8 @@ def _with_sizes(frame: pl.DataFrame, columns: tuple[str, ...], findings: Finding
     """Return the rows with null for sizes that cannot be."""
     for name in columns:
         size = frame[name]
-        is_absurd = size.abs() > _largest(size, LARGEST_BYTES)
+        largest = _largest(size, LARGEST_BYTES)
+        is_absurd = (size > largest) | (size < -largest)  # the least int64 has no absolute value
         if is_absurd.any():
             findings.add("chrome.odd_value", int(is_absurd.sum()))
             frame = frame.with_columns(size.set(is_absurd, None))

@@ -12,6 +12,7 @@ import linecache
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from torchprof_magic.capture import open_to_interrupts, protected
 from torchprof_magic.errors import OptionsError
 from torchprof_magic.meta import CellSource
 from torchprof_magic.stepping import Stepper, StepPlan, instrument, plan_steps
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
         def open(self) -> None:
             """Check everything that can be checked before the cell runs."""
 
-        def stop(self) -> object:
-            """End the recording and keep it; may raise an interrupt that had to wait."""
+        def stop(self, *, is_held: bool = False) -> object:
+            """End the recording and keep it; an interrupt that had to wait goes on waiting when ``is_held``."""
 
 
 AWAIT_IS_OFF = "the cell awaits at top level, and %autoawait is off: %autoawait asyncio switches it on"
@@ -43,6 +44,7 @@ a cell that awaits at top level runs under %%torchprof only if nothing stands ar
 without %%time, %%capture or another magic above it, or write inside the cell
     import torchprof_magic as tp
     with tp.profile() as p: ..."""
+_HANDLER_MODULE = "torchprof_magic.capture.guard"
 # Begins with an underscore, so %who does not list it even while the cell runs.
 HELPER = "_torchprof_steps_"
 
@@ -69,11 +71,15 @@ class CompiledCell:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where the body of the magic stands: under ``offset`` header lines of the cell whose whole text is ``raw``."""
+    """Where the body of the magic stands: under ``offset`` header lines of the cell whose whole text is ``raw``.
+
+    ``is_statement``: behind ``%torchprof`` on a line of a cell that is not ours.
+    """
 
     raw: str
     offset: int
     number: int
+    is_statement: bool = False
 
 
 def compile_cell(shell: InteractiveShell, cell: str, *, step: str = "auto", may_await: bool = False) -> CompiledCell:
@@ -86,7 +92,7 @@ def compile_cell(shell: InteractiveShell, cell: str, *, step: str = "auto", may_
     compiler: Any = shell.compile  # callable with a tree, which its type does not say
     place = _place(shell, cell)
     source = "\n" * place.offset + shell.transform_cell(cell)  # type: ignore[no-untyped-call]
-    filename = compiler.cache(source, place.number, raw_code=place.raw or None)
+    filename = _cache(compiler, source, place)
     tree = shell.transform_ast(compiler.ast_parse(source, filename=filename))  # type: ignore[no-untyped-call]
     lines = (place.raw or source).splitlines()
     plan = plan_steps(tree, lines, shell.user_ns, step)
@@ -99,31 +105,44 @@ def compile_cell(shell: InteractiveShell, cell: str, *, step: str = "auto", may_
             body=compiler(ast.fix_missing_locations(instrument(tree, plan, HELPER)), filename, "exec"),
             last=compiler(last, filename, "eval") if last is not None else None,
         )
+    for code in (compiled.body, compiled.last):
+        if code is not None:
+            open_to_interrupts(code)
     if compiled.awaits and not may_await:
         raise OptionsError(AWAIT_IS_NESTED if shell.autoawait else AWAIT_IS_OFF)
     return compiled
 
 
-def run_cell(shell: InteractiveShell, compiled: CompiledCell, session: CellSession) -> object:
+@protected
+def run_cell(
+    shell: InteractiveShell, compiled: CompiledCell, session: CellSession, local_ns: dict[str, Any] | None = None
+) -> object:
     """Run the cell under ``session`` and return the value of its last expression.
 
     Whatever happens in the cell comes out unchanged, after ``session.recording`` was stored. A session that is not
-    open yet is opened first, and may refuse (ProfilerBusyError, CaptureError) before the cell has run.
+    open yet is opened first, and may refuse (ProfilerBusyError, CaptureError) before the cell has run. Interrupts come
+    into the cell's own code alone; one that arrived around it waits for ``session.release()``. ``local_ns``
+    are the variables of the function that the code stands in, if it stands in one.
     """
     __tracebackhide__ = True
     if not session.is_active:
         session.open()
+    names = shell.user_ns if local_ns is None else local_ns
     try:
         shell.user_ns[HELPER] = Stepper(session)
         if not compiled.plan.starts_late:
             session.start()
-        exec(compiled.body, shell.user_global_ns, shell.user_ns)  # noqa: S102 - running the user's cell is the job
-        return _value(shell, compiled)
+        exec(compiled.body, shell.user_global_ns, names)  # noqa: S102 - running the user's cell is the job
+        return None if compiled.last is None else eval(compiled.last, shell.user_global_ns, names)  # noqa: S307
+    except KeyboardInterrupt as exc:
+        _end_at_users_line(exc)
+        raise
     finally:
         shell.user_ns.pop(HELPER, None)
-        session.stop()
+        session.stop(is_held=True)
 
 
+@protected
 async def await_cell(shell: InteractiveShell, compiled: CompiledCell, session: CellSession) -> object:
     """Do what ``run_cell`` does, in the running task: whatever the cell awaits is awaited right here."""
     __tracebackhide__ = True
@@ -137,7 +156,7 @@ async def await_cell(shell: InteractiveShell, compiled: CompiledCell, session: C
         return None if compiled.last is None else await _awaited(shell, compiled.last)
     finally:
         shell.user_ns.pop(HELPER, None)
-        session.stop()
+        session.stop(is_held=True)
 
 
 def is_coroutine(code: CodeType) -> bool:
@@ -152,11 +171,35 @@ def cell_labels(shell: InteractiveShell) -> tuple[tuple[str, str], ...]:
     return tuple((name, " ".join(label).replace("Cell In[", "In [")) for name, label in labels if label is not None)
 
 
-def _value(shell: InteractiveShell, compiled: CompiledCell) -> object:
-    __tracebackhide__ = True
-    if compiled.last is None:
-        return None
-    return eval(compiled.last, shell.user_global_ns, shell.user_ns)  # noqa: S307 - the same
+def _cache(compiler: Any, source: str, place: _Place) -> str:
+    """Make the source known to tracebacks and ``inspect``, line for line as the user sees the cell.
+
+    In a kernel the file of a cell is named after its text, so what stands there for the lines around ours must stay.
+    """
+    name: str = compiler.get_code_name(place.raw or source, source, place.number)
+    before = linecache.cache.get(name)
+    compiler.cache(source, place.number, raw_code=place.raw or None)
+    around = place.raw.splitlines()
+    lines = source.splitlines()
+    if place.is_statement and before is not None:
+        known = before[2] if len(before) > 1 else []
+        around = [line.rstrip("\n") for line in known] or around
+    for row, line in enumerate(around):
+        if row >= len(lines):
+            lines.append(line)
+        elif not lines[row].strip():
+            lines[row] = line
+    linecache.cache[name] = (sum(map(len, lines)), None, [f"{line}\n" for line in lines], name)
+    return name
+
+
+def _end_at_users_line(exc: KeyboardInterrupt) -> None:
+    """Take the frames of our signal handler off the traceback, which else would be the last that it shows."""
+    trace = exc.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        if trace.tb_next.tb_frame.f_globals.get("__name__") == _HANDLER_MODULE:
+            trace.tb_next = None
+        trace = trace.tb_next
 
 
 async def _awaited(shell: InteractiveShell, code: CodeType) -> object:
@@ -171,13 +214,13 @@ def _place(shell: InteractiveShell, cell: str) -> _Place:
     # In[n] is entry n of the history; execution_count is n or n + 1, depending on the version of IPython.
     number = len(history) - 1
     raw, body = history[-1], cell.rstrip("\n")
-    above, found, below = raw.rpartition(body)
+    above, found, below = raw.rpartition(body) if body else (raw, "", "")
     # transform_cell drops blank lines at the top, which still count.
     blank = cell[: len(cell) - len(cell.lstrip())].count("\n")
     # A statement behind %torchprof may have other lines below; it is found if it stands there once.
     if not body or not found or (below.strip() and raw.count(body) > 1):
         return _Place("", 1 + blank, number)
-    return _Place(raw, above.count("\n") + blank, number)
+    return _Place(raw, above.count("\n") + blank, number, is_statement=bool(above) and not above.endswith("\n"))
 
 
 def _split_last(tree: ast.Module, interactivity: str) -> ast.Expression | None:

@@ -8,6 +8,7 @@ import keyword
 import shlex
 import time
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
@@ -15,11 +16,11 @@ from IPython.core.error import UsageError
 from torchprof_magic import history
 from torchprof_magic.capture import examine, switch_off
 from torchprof_magic.ipython.display import show
-from torchprof_magic.ipython.flags import FlagDefaults
+from torchprof_magic.ipython.flags import FlagDefaults, check_variable
 from torchprof_magic.ipython.progress import ReadingBar
 from torchprof_magic.keeping import kept_traces, retry_uploads, upload_statuses
 from torchprof_magic.loading import load
-from torchprof_magic.units import counted, format_bytes, format_count, format_ns
+from torchprof_magic.units import counted, format_bytes, format_ns, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,11 +90,10 @@ class Commands:
         if len(words) == 3 and words[1] in ("-o", "--out"):  # noqa: PLR2004 - FILE -o NAME
             words, name = words[:1], words[2]
         (path,) = _take(words, "load", "FILE [-o NAME]", 1)
-        if name and not name.isidentifier():
-            raise UsageError(f"-o needs the name of a variable (got {name!r})")
+        check_variable(name)
         with closing(ReadingBar()) as bar:
             report = load(path, progress=bar)
-        history.remember(report)
+        history.remember(report, name=Path(path).name)
         if name:
             self._shell.user_ns[name] = report
         show(report, self._shell)
@@ -117,7 +117,7 @@ class Commands:
         for number, run in enumerate(runs, 1):
             at = time.strftime("%H:%M:%S", time.localtime(run.unix_s))
             step = "no whole step" if run.step_ns is None else f"{format_ns(run.step_ns)} a step"
-            _say(f"{number:>3}  {at}  {run.title:<24}  {step:>20}  {format_count(run.events):>10} events")
+            _say(f"{number:>3}  {at}  {printable(run.title):<24}  {step:>20}  {counted(run.events, 'event'):>18}")
 
     def config(self, words: list[str]) -> None:
         """List the defaults."""
@@ -136,14 +136,16 @@ class Commands:
         if report is None:
             _say("No run yet in this kernel.")
             return
-        _say(f"\nLast run, {report.trace.meta.title}: {report.verdict}")
+        _say(printable(f"Last run, {report.trace.meta.title}: {report.verdict}"))
         for problem in report.problems:
             sign = "·" if problem.severity == "info" else "▲"
-            _say(f"{sign} {problem.message} {problem.fix}".rstrip())
+            _say(printable(f"{sign} {problem.message} {problem.fix}".rstrip()))
 
     def traces(self, words: list[str]) -> None:
         """List the traces of a folder."""
         (folder,) = _take(words, "traces", "DIR", 1)
+        if not Path(folder).expanduser().is_dir():
+            raise UsageError(f"{folder}: this is no folder")
         kept = kept_traces(folder)
         if not kept:
             _say(f"No trace was kept in {folder}.")

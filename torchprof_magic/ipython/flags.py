@@ -6,10 +6,12 @@ A flag on the line wins over a preset on the line, and that over the defaults of
 from __future__ import annotations
 
 import json
+import keyword
 import re
 from argparse import BooleanOptionalAction
 from typing import TYPE_CHECKING, Any
 
+from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
 from traitlets import Bool, CaselessStrEnum, HasTraits, Int, Unicode
 
@@ -50,6 +52,11 @@ TEXTS = ("activities", "step", "display", "budget", "execution_trace")
 # What says where traces are kept, by the names of ``KeepOptions``.
 KEPT_TEXTS = {"trace_dir": "DIR", "filename": "TEMPLATE", "run_name": "NAME", "remote": "URL"}
 KEPT_SWITCHES = ("gzip", "overwrite", "tensorboard")
+_KEPT: dict[str, object] = {
+    "keep": None,
+    **dict.fromkeys(KEPT_SWITCHES, False),
+    **{name: "" for name in KEPT_TEXTS if name != "trace_dir"},
+}
 
 
 def _count(text: str) -> Any:
@@ -147,8 +154,11 @@ def completed(args: Namespace, defaults: FlagDefaults) -> Namespace:
     for name, option in SWITCHES.items():
         from_config = None if args.preset else getattr(defaults, name)
         _fill(args, name, switches.get(option, False) if from_config is None else from_config)
-    for name in (*COUNTS, *TEXTS, *KEPT_TEXTS, *KEPT_SWITCHES, "skip_first_wait", "keep"):
+    for name in (*COUNTS, *TEXTS, "skip_first_wait", "trace_dir"):
         _fill(args, name, getattr(defaults, name))
+    for name, nothing in _KEPT.items():
+        # Without a folder such defaults mean nothing; flags without one are a mistake.
+        _fill(args, name, getattr(defaults, name) if args.trace_dir else nothing)
     return args
 
 
@@ -162,7 +172,7 @@ def options_of(args: Namespace) -> ProfileOptions:
         activities=activities_of(names)[0],
         budget_bytes=bytes_of(args.budget),
         execution_trace=args.execution_trace,
-        metadata=metadata_of(dict(map(_metadata, args.metadata))),
+        metadata=metadata_of(_metadata_of(args.metadata)),
         **switches,
     )
 
@@ -170,6 +180,15 @@ def options_of(args: Namespace) -> ProfileOptions:
 def keep_of(args: Namespace) -> KeepOptions:
     """Return where completed flags ask traces to be kept; raises ``OptionsError``."""
     return KeepOptions(**{name: getattr(args, name) for name in (*KEPT_TEXTS, *KEPT_SWITCHES, "keep")})
+
+
+def _metadata_of(texts: list[str]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for key, value in map(_metadata, texts):
+        if key in found:
+            raise OptionsError(f"--metadata: {key!r} is given twice")
+        found[key] = value
+    return found
 
 
 def _metadata(text: str) -> tuple[str, object]:
@@ -194,6 +213,12 @@ def split_flags(line: str, parser: ArgumentParser) -> tuple[str, str]:
         value = _WORD.match(line, at) if action is not None and action.nargs is None else None
         at = value.end() if value else at
     return line[:at].strip(), line[at:].strip()
+
+
+def check_variable(name: str | None) -> None:
+    """Raise ``UsageError`` for what can be no variable."""
+    if name and (not name.isidentifier() or keyword.iskeyword(name)):
+        raise UsageError(f"-o needs the name of a variable (got {name!r})")
 
 
 def _fill(args: Namespace, name: str, value: object) -> None:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.displayhook import DisplayHook
 from IPython.core.error import UsageError
-from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand, output_can_be_silenced
+from IPython.core.magic import (
+    Magics,
+    cell_magic,
+    line_magic,
+    magics_class,
+    needs_local_scope,
+    no_var_expand,
+    output_can_be_silenced,
+)
 from IPython.core.magic_arguments import parse_argstring
 
 from torchprof_magic import history
@@ -18,7 +27,15 @@ from torchprof_magic.ipython.awaiting import InterruptCancels, interrupts_raise
 from torchprof_magic.ipython.cell import CompiledCell, await_cell, cell_labels, compile_cell, run_cell
 from torchprof_magic.ipython.commands import Commands
 from torchprof_magic.ipython.display import show
-from torchprof_magic.ipython.flags import FlagDefaults, completed, flagged, keep_of, options_of, split_flags
+from torchprof_magic.ipython.flags import (
+    FlagDefaults,
+    check_variable,
+    completed,
+    flagged,
+    keep_of,
+    options_of,
+    split_flags,
+)
 from torchprof_magic.ipython.progress import ProgressBar
 from torchprof_magic.keeping import Keeper
 from torchprof_magic.reading import read_recording
@@ -28,6 +45,7 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
+    from torchprof_magic.capture import Recording
     from torchprof_magic.options import ProfileOptions
     from torchprof_magic.report import Report
 
@@ -71,13 +89,9 @@ class TorchProfMagics(Magics, FlagDefaults):
         a few steps in the middle are recorded: one idle, one to warm up, three recorded; fewer when the loop is short.
         """
         __tracebackhide__ = True
-        run = self._prepare(line, cell)
-        session = run.open()
-        try:
-            return run_cell(self.shell, run.compiled, session)
-        finally:
-            self._present(session, run)
+        return self._record(line, cell)
 
+    @protected
     async def torchprof_awaited(self, line: str, cell: str) -> object:
         """Do what ``%%torchprof`` does, for a cell that awaits; called by what ``AwaitTransformer`` writes."""
         __tracebackhide__ = True
@@ -87,14 +101,14 @@ class TorchProfMagics(Magics, FlagDefaults):
             try:
                 value = await await_cell(self.shell, run.compiled, session)
             finally:
-                with interrupts_raise():
-                    self._present(session, run)
+                self._present(session, run)
         return None if DisplayHook.semicolon_at_end_of_expression(cell) else value  # as IPython does for magics
 
     @no_var_expand
+    @needs_local_scope
     @output_can_be_silenced
     @line_magic("torchprof")  # type: ignore[arg-type]
-    def torchprof_line(self, line: str) -> object:
+    def torchprof_line(self, line: str, local_ns: dict[str, Any] | None = None) -> object:
         """Record one statement, or do something outside a cell: last, load, save, export, history, config, doctor, off.
 
         ``%torchprof help`` lists what can be said. A recorded statement's value is returned, as ``%time`` does.
@@ -108,14 +122,23 @@ class TorchProfMagics(Magics, FlagDefaults):
         flags, statement = split_flags(line, self.torchprof.parser)
         if not statement:
             raise UsageError("%torchprof: a statement is missing behind the flags; %torchprof help lists the commands")
-        return self.torchprof(flags, statement)
+        return self._record(flags, statement, local_ns)
+
+    @protected
+    def _record(self, line: str, cell: str, local_ns: dict[str, Any] | None = None) -> object:
+        __tracebackhide__ = True
+        run = self._prepare(line, cell)
+        session = run.open()
+        try:
+            return run_cell(self.shell, run.compiled, session, local_ns)
+        finally:
+            self._present(session, run)
 
     def _prepare(self, line: str, cell: str, *, may_await: bool = False) -> _Run:
         """Turn flags and cell into something that can run; every mistake in them is a ``UsageError`` before that."""
         __tracebackhide__ = True
         args = parse_argstring(self.torchprof, line)
-        if args.out and not args.out.isidentifier():
-            raise UsageError(f"-o needs the name of a variable (got {args.out!r})")
+        check_variable(args.out)
         try:
             options = options_of(completed(args, self))
             kept = keep_of(args)
@@ -131,19 +154,13 @@ class TorchProfMagics(Magics, FlagDefaults):
         if run.bar is not None:
             run.bar.close()
         if session.recording is None or session.is_forked:
+            session.release()
             return
         has_exception = sys.exc_info()[0] is not None
         try:
-            recording = session.recording if run.keeper is None else run.keeper.keep(session.recording)
-            report = read_recording(
-                recording,
-                title=run.compiled.source.label,
-                cell=run.compiled.source,
-                cell_labels=cell_labels(self.shell),
-            )
-            self._keep(report, run.args)
-            if not run.args.quiet:
-                show(report, self.shell, run.args.display)
+            session.release()
+            with interrupts_raise() if run.compiled.awaits else nullcontext():
+                self._show(session.recording, run)
         except KeyboardInterrupt:
             print(f"torchprof: reading was interrupted; the raw trace is in {session.recording.folder}")  # noqa: T201
             if not has_exception:
@@ -153,6 +170,19 @@ class TorchProfMagics(Magics, FlagDefaults):
         except Exception as exc:  # noqa: BLE001 - the same: whatever fails here, the cell has its own result
             what = f"{type(exc).__name__}: {exc}"
             print(f"torchprof: the report could not be shown ({what}); see torchprof_magic.last")  # noqa: T201
+
+    def _show(self, recording: Recording, run: _Run) -> None:
+        if run.keeper is not None:
+            recording = run.keeper.keep(recording)
+        report = read_recording(
+            recording,
+            title=run.compiled.source.label,
+            cell=run.compiled.source,
+            cell_labels=cell_labels(self.shell),
+        )
+        self._keep(report, run.args)
+        if not run.args.quiet:
+            show(report, self.shell, run.args.display)
 
     @protected
     def _keep(self, report: Report, args: Namespace) -> None:

@@ -34,6 +34,15 @@ class _Bar:
         if self._place is not None:
             # A saved notebook must not point to a widget that is gone.
             self._place.update({"text/plain": ""}, raw=True)
+            self._forget()
+
+    def _forget(self) -> None:
+        """Close the parts of the bar too: tqdm closes their box alone, and a kernel keeps every open widget."""
+        box = self.tqdm.container
+        for widget in (*box.children, box):
+            for part in (getattr(widget, "style", None), getattr(widget, "layout", None), widget):
+                if part is not None:
+                    part.close()
 
 
 class ProgressBar:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+import weakref
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +31,11 @@ class _Request(msgspec.Struct, forbid_unknown_fields=True):
     chunk: int = 0
 
 
+# Reports that stay for their views, though nobody else holds them.
+KEPT_REPORTS = 20
+_latest: deque[Report] = deque(maxlen=KEPT_REPORTS)
+
+
 class ReportWidget(anywidget.AnyWidget):  # type: ignore[misc]
     """The live view of one report. All its tabs live in this single widget, so the bundle is sent once."""
 
@@ -40,7 +47,10 @@ class ReportWidget(anywidget.AnyWidget):  # type: ignore[misc]
     def __init__(self, report: Report) -> None:
         bundle, css = front_end()
         super().__init__(_esm=bundle, _css=css, _header=report.page.header, _data=report.page.data)
-        self._report = report
+        # A kernel keeps every widget that it ever showed; the reports, and their files, must not stay with them.
+        self._shown = weakref.ref(report)
+        self._title = report.trace.meta.title
+        _latest.append(report)
         self._exports: dict[str, bytes] = {}
         self.on_msg(self._answer)
 
@@ -65,17 +75,20 @@ class ReportWidget(anywidget.AnyWidget):  # type: ignore[misc]
         self.send(head, [part])
 
     def _resource(self, name: str) -> bytes:
-        if name in self._report.page.pulled:
-            return self._report.page.pulled[name]
+        report = self._shown()
+        if report is None:
+            raise TorchProfError("The kernel no longer holds this run. Run the cell again.")
+        if name in report.page.pulled:
+            return report.page.pulled[name]
         if name == "export:html":
             if name not in self._exports:
-                self._exports[name] = _html_of(self._report)
+                self._exports[name] = _html_of(report)
             return self._exports[name]
         raise TorchProfError("this report has nothing of that name")
 
     def __repr__(self) -> str:
         """Return what is shown where widgets are not: the static output beside it holds the numbers."""
-        return f"torchprof report {self._report.trace.meta.title} (the live view needs a running kernel)"
+        return f"torchprof report {self._title} (the live view needs a running kernel)"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         bundle: Any = super()._repr_mimebundle_(**kwargs)

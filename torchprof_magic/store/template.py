@@ -274,7 +274,7 @@ def check_name(name: str, option: str = "--filename") -> str:
 def numbered(name: str, number: int) -> str:
     """Return a file's name with ``-number`` before its suffix, for a trace whose name is taken."""
     suffix = _SUFFIX.search(name)
-    at = suffix.start() if suffix else len(name)
+    at = suffix.start() if suffix and suffix[0] else len(name) - len(PurePosixPath(name).suffix)
     return check_name(f"{name[:at]}-{number}{name[at:]}")
 
 

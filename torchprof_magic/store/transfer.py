@@ -84,9 +84,16 @@ def check_remote(remote: str) -> str:
     if not is_url(remote) or "::" in remote or "\0" in remote:
         raise StoreError("--remote is the address of a folder, such as s3://bucket/traces")
     try:
-        import fsspec  # noqa: F401, PLC0415 - optional: most traces stay here
+        import fsspec  # noqa: PLC0415 - optional: most traces stay here
     except ImportError as exc:
         raise StoreError(INSTALL) from exc
+    protocol = remote.partition("://")[0]
+    try:
+        fsspec.get_filesystem_class(protocol)
+    except ValueError as exc:
+        raise StoreError(f"fsspec knows no such kind of address as {protocol}://") from exc
+    except ImportError as exc:
+        raise StoreError(f"{protocol}:// needs another package ({exc})") from exc
     return remote
 
 

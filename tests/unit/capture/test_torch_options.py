@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import signal
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -139,7 +140,7 @@ def test_torchs_tensorboard_handler_works_and_its_files_are_ours(tmp_path: Path,
     assert texts == [cycle.path.read_bytes() for cycle in recording.cycles]
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError("mine"), KeyboardInterrupt(), SystemExit(3)])
+@pytest.mark.parametrize("error", [ZeroDivisionError("mine"), SystemExit(3)])
 def test_a_handler_that_fails_loses_nothing(tmp_path: Path, error: BaseException) -> None:
     def fail(_profiler: object) -> None:
         raise error
@@ -199,3 +200,22 @@ def test_the_next_run_has_an_execution_trace_of_its_own_after_a_profiler_took_ov
     recording = recorded(tmp_path / "next", execution_trace=str(tmp_path / "next.json"))
     assert codes(recording) == []
     assert "body1" in nodes(tmp_path / "next.json")
+
+
+def test_an_interrupt_ends_the_users_handler_at_once_and_goes_on_to_the_user(tmp_path: Path) -> None:
+    ended = []
+
+    def endless(_profiler: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        ended.append("went on")  # pragma: no cover - must not be reached
+
+    schedule = ScheduleOptions(wait=0, warmup=0, active=1, repeat=1)
+    options = ProfileOptions(schedule=schedule, on_trace_ready=endless)
+    session = CaptureSession(options, stepping=Stepping(how="manual"), folder=tmp_path / "run")
+    session.start()
+    work()
+    with pytest.raises(KeyboardInterrupt):
+        session.step()
+    recording = session.stop()
+    assert ended == []
+    assert [mark.is_complete for cycle in recording.cycles for mark in cycle.steps] == [True]

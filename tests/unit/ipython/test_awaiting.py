@@ -126,6 +126,7 @@ def test_body_runs_in_the_task_that_awaits_it_and_gives_its_value(shell: Interac
 
     async def main() -> None:
         assert await await_cell(shell, compiled, session) == (asyncio.current_task(), 5)
+        session.release()
 
     asyncio.run(main())
     assert session.recording is not None
@@ -144,6 +145,7 @@ def test_cell_that_is_thrown_away_while_it_waits_leaves_the_profiler_off(
         running.send(None)
     assert busy_profiler() is not None
     running.close()
+    session.release()
     assert busy_profiler() is None
 
 

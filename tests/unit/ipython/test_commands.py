@@ -205,3 +205,51 @@ def test_a_variable_named_as_a_command_is_a_variable(
     say(f"%torchprof -q {line}")
     say(f"%torchprof {line}")
     assert shell.user_ns[line.split(maxsplit=1)[0]] == value
+
+
+def test_a_statement_sees_the_variables_of_the_function_that_it_stands_in(say: Say) -> None:
+    body = "    inner = x * 2\n    found = %torchprof -q (inner @ inner).sum().item()\n    return found\n"
+    said = say(f"def f():\n{body}print(f())")
+    assert said.splitlines()[-1] == "2048.0"
+
+
+def test_a_statement_leaves_the_source_of_its_cell_as_it_was(say: Say) -> None:
+    said = say("import inspect\ndef h():\n    return 3\n%torchprof -q x @ x\nprint(inspect.getsource(h), h())")
+    assert said.endswith("def h():\n    return 3\n 3\n")
+
+
+@pytest.mark.parametrize("name", ["class", "1x", "a.b", "lambda"])
+def test_a_report_needs_the_name_of_a_variable(say: Say, name: str) -> None:
+    assert "-o needs the name of a variable" in say(f"%torchprof -o {name} x @ x")
+    assert "-o needs the name of a variable" in say(f"%torchprof load a.json -o {name}")
+
+
+def test_a_loaded_file_has_its_name_in_the_history(say: Say, tmp_path: Path) -> None:
+    (tmp_path / "some.json").write_bytes(chrome(span("aten::mm", 1, 2)))
+    say(f"%torchprof load {tmp_path}/some.json")
+    (line,) = say("%torchprof history").splitlines()
+    assert "some.json" in line
+    assert line.endswith(" 1 event")
+
+
+def test_names_cannot_steer_the_terminal(say: Say) -> None:
+    said = say("%torchprof with torch.profiler.record_function('a\\x1b[31mb\\n\\u202ec'): x @ x")
+    assert "a\\x1b[31mb\\n\\u202ec" in said
+    assert "\x1b[31m" not in said
+
+
+def test_defaults_for_kept_traces_mean_nothing_without_a_folder(shell: InteractiveShell, say: Say) -> None:
+    shell.run_cell("%config TorchProfMagics.gzip = True\n%config TorchProfMagics.keep = 3")
+    assert "UsageError" not in say("%torchprof -q x @ x")
+    assert "--gzip needs --trace-dir" in say("%torchprof --gzip x @ x")
+
+
+def test_metadata_given_twice_or_named_as_torchs_own_is_refused(say: Say) -> None:
+    assert "'a' is given twice" in say("%torchprof --metadata a=1 --metadata a=2 x @ x")
+    assert "a key that torch writes itself" in say("%torchprof --metadata traceEvents=[] x @ x")
+
+
+@pytest.mark.parametrize("body", ["\n", "\n\n", "# nothing\n"])
+def test_an_empty_cell_is_recorded_as_one(shell: InteractiveShell, body: str) -> None:
+    result = shell.run_cell(f"%%torchprof -q -o run\n{body}", store_history=True)
+    assert result.success

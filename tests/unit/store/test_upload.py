@@ -381,7 +381,8 @@ def test_what_cannot_be_written_to_is_tried_once(server: stub.Store, trace: Path
     status = sent(uploads_to(remote_of(server, "readonly")), trace)
     assert (status.state, status.attempt) == ("failed", 1)
     assert "cannot be written" in status.error
-    assert "no such kind" in sent(uploads_to("nonsense://h/x"), trace).error
+    with pytest.raises(StoreError, match="no such kind of address as nonsense://"):
+        uploads_to("nonsense://h/x")
 
 
 @pytest.mark.parametrize("remote", ["traces", "/traces", "simplecache::s3://b/x", "s3:/b"])
