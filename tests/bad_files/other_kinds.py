@@ -35,11 +35,19 @@ FILES: tuple[BadFile, ...] = (
     refused("a PNG image", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "a PNG image"),
     refused("a JPEG image", b"\xff\xd8\xff\xe0\0\x10JFIF", "a JPEG image"),
     refused("a GIF image", b"GIF89a\x01\0", "a GIF image"),
-    refused("a zip archive with a path that leads out of it", _zip(), "a zip archive; unpack it"),
+    refused(
+        "a zip archive with a path that leads out of it",
+        _zip(),
+        "a zip archive, not a PyTorch trace (.json or .json.gz); unpack it",
+    ),
     refused("a tar archive with a path that leads out of it", _tar(), "a tar archive; unpack it", smallest_block=1000),
-    refused("a bzip2 archive", b"BZh91AY&SY", "a bzip2 archive; unpack it"),
-    refused("an xz archive", b"\xfd7zXZ\0\0", "an xz archive; unpack it"),
-    refused("a zstandard archive", b"\x28\xb5\x2f\xfd\x04", "a zstandard archive; unpack it"),
+    refused("a bzip2 archive", b"BZh91AY&SY", "a bzip2 archive, not a PyTorch trace (.json or .json.gz); unpack it"),
+    refused("an xz archive", b"\xfd7zXZ\0\0", "an xz archive, not a PyTorch trace (.json or .json.gz); unpack it"),
+    refused(
+        "a zstandard archive",
+        b"\x28\xb5\x2f\xfd\x04",
+        "a zstandard archive, not a PyTorch trace (.json or .json.gz); unpack it",
+    ),
     *(
         refused(f"a pickle of protocol {number}", pickle.dumps({"segments": []}, number), "a pickle")
         for number in range(2, 6)

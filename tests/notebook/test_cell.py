@@ -42,11 +42,11 @@ class Runs:
         __tracebackhide__ = True
         self.compiled = compile_cell(self.shell, cell, step=line.strip() or "auto")
         stepping = self.compiled.plan.stepping
-        self.session = CaptureSession(ProfileOptions(), stepping=stepping, folder=self.folder)
+        session = self.session = CaptureSession(ProfileOptions(), stepping=stepping, folder=self.folder)
         try:
-            return run_cell(self.shell, self.compiled, self.session)
+            return run_cell(self.shell, self.compiled, session)
         finally:
-            self.session.release()
+            session.release()
 
     def __call__(self, cell: str) -> ExecutionResult:
         return self.shell.run_cell(cell, store_history=True)

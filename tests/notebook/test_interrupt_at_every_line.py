@@ -1,6 +1,6 @@
 """Is anything lost when Ctrl-C comes at a line of our own, wherever that line stands?
 
-A trace function counts the lines of the functions that run around a cell, and sends SIGINT at one of them. Every third
+A trace function counts the lines of the functions that run around a cell, and sends SIGINT at one of them. Every eleventh
 line is tried here; the lines differ from run to run no more than the code does.
 """
 
@@ -31,7 +31,7 @@ FUNCTIONS = {
     "torchprof", "_record", "run_cell", "_present", "_show", "_keep", "remember", "read_recording", "_remove", "open",
     "start", "stop", "release", "finish", "cell_labels",
 }  # fmt: skip
-EVERY = 3
+EVERY = 11
 MOST_LINES = 1000
 CELLS = {
     "loop": "%%torchprof -q\nfor i in range(7):\n    begun.append(i)\n    y = (a @ a).relu()\nover = True\n",

@@ -137,7 +137,7 @@ def test_equal_runs_are_equal_files(saved: Path, tmp_path: Path) -> None:
 def test_another_zip_is_no_saved_run(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.torchprof", "w") as archive:
         archive.writestr("readme.txt", "hello")
-    with pytest.raises(NotATraceError, match="zip archive; unpack it"):
+    with pytest.raises(NotATraceError, match="zip archive, not a PyTorch trace"):
         load(tmp_path / "a.torchprof")
 
 
