@@ -1,7 +1,7 @@
 """Is anything lost when Ctrl-C comes at a line of our own, wherever that line stands?
 
-A trace function counts the lines of the functions that run around a cell, and sends SIGINT at one of them. Every eleventh
-line is tried here; the lines differ from run to run no more than the code does.
+A trace function counts the lines of the functions that run around a cell, and sends SIGINT at one of them. Some of the
+lines are tried here, always the same ones as long as the code is the same.
 """
 
 from __future__ import annotations
