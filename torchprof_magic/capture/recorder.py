@@ -69,6 +69,7 @@ class Recorder:
         self._problems = problems
         self._quiet = quiet
         self._action = Action.NONE
+        self._next_action = Action.NONE
         self._engine: Engine | None = None
         self._marks: list[StepMark] = []
         self._unsaved: list[Finished] = []
@@ -84,6 +85,11 @@ class Recorder:
         """``wait``, ``warmup``, ``active`` or ``done``."""
         return self.ended_in or ("done" if self.schedule.is_over(self.step) else self._action.phase)
 
+    @property
+    def is_recording(self) -> bool:
+        """True while the phase is ``active``."""
+        return self._action.is_recording and not self.ended_in and not self.schedule.is_over(self.step)
+
     def begin(self, guard: InterruptGuard) -> None:
         """Enter step 0."""
         self._enter(self.schedule.action(0), guard)
@@ -95,7 +101,7 @@ class Recorder:
         return (
             self._is_full
             or self._action is Action.RECORD_AND_SAVE
-            or self.schedule.action(self.step + 1) is not self._action
+            or self._next_action is not self._action
         )
 
     def advance(self, guard: InterruptGuard, *, is_complete: bool = True) -> None:
@@ -103,13 +109,13 @@ class Recorder:
         now_ns = perf_counter_ns()
         self._leave(now_ns, is_complete=is_complete)
         self.step += 1
-        self._enter(self.schedule.action(self.step), guard)
+        self._enter(self._next_action, guard)
 
     def complete_whole(self, guard: InterruptGuard) -> None:
         """End the run as one complete step, although more were scheduled; only while step 0 is being recorded."""
         if self.step == 0 and self._action.is_recording and not self.is_over:
             self.schedule = replace(self.schedule, active=1, repeat=1)
-            self._action = Action.RECORD_AND_SAVE
+            self._action, self._next_action = Action.RECORD_AND_SAVE, Action.NONE
             self.advance(guard)
 
     def note_plain(self) -> None:
@@ -263,6 +269,7 @@ class Recorder:
             self.save_finished(guard)
             return
         self._action = action
+        self._next_action = self.schedule.action(self.step + 1)
         if not action.is_recording or len(self._unsaved) > MAX_UNSAVED:
             self.save_finished(guard)
         if self.schedule.is_over(self.step):

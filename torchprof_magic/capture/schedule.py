@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ class Action(Enum):
     @property
     def is_recording(self) -> bool:
         """True when the events of the step are kept."""
-        return self in (Action.RECORD, Action.RECORD_AND_SAVE)
+        return self is Action.RECORD or self is Action.RECORD_AND_SAVE
 
     @property
     def phase(self) -> str:
@@ -33,7 +33,8 @@ class Action(Enum):
 class Schedule:
     """Skip ``skip_first`` steps, then ``repeat`` cycles of ``wait``, ``warmup`` and ``active`` steps; 0 = endless.
 
-    ``skip_first_wait`` leaves the idle steps of the first cycle out.
+    ``skip_first_wait`` leaves the idle steps of the first cycle out. ``period`` is the number of steps in one cycle,
+    ``total`` that until the last cycle is complete, ``None`` when cycles never end.
     """
 
     wait: int = 0
@@ -43,20 +44,18 @@ class Schedule:
     skip_first: int = 0
     skip_first_wait: bool = False
 
-    @property
-    def period(self) -> int:
-        """Steps in one cycle."""
-        return self.wait + self.warmup + self.active
+    period: int = field(init=False)
+    total: int | None = field(init=False)
+    _begin: int = field(init=False, repr=False)
+    """Where the first cycle begins, or would begin with its idle steps; can be negative."""
 
-    @property
-    def total(self) -> int | None:
-        """Steps until the last cycle is complete; ``None`` when cycles never end."""
-        return self._begin + self.period * self.repeat if self.repeat else None
-
-    @property
-    def _begin(self) -> int:
-        """Where the first cycle begins, or would begin with its idle steps; can be negative."""
-        return self.skip_first - (self.wait if self.skip_first_wait else 0)
+    def __post_init__(self) -> None:
+        """Work out once what every step asks for."""
+        period = self.wait + self.warmup + self.active
+        begin = self.skip_first - (self.wait if self.skip_first_wait else 0)
+        object.__setattr__(self, "period", period)
+        object.__setattr__(self, "_begin", begin)
+        object.__setattr__(self, "total", begin + period * self.repeat if self.repeat else None)
 
     def action(self, step: int) -> Action:
         """Return what happens during ``step``, counted from 0; equal to ``torch.profiler.schedule``."""

@@ -243,13 +243,13 @@ class CaptureSession:
             self._note_elsewhere()
             return
         # For the same reason the coming phase is announced at the end of an idle or warm-up step, or after the last.
-        was_recording = recorder.phase == "active"
+        was_recording = recorder.is_recording
         if not was_recording:
             self._report_progress(recorder.schedule.action(recorder.step + 1).phase, recorder.step + 1)
         # Asking for the handler costs 5 us in Python 3.11, so it is done only where torch is called.
         with self.guard.shield() if recorder.will_transit() else nullcontext():
             self._transit(lambda guard: recorder.advance(guard, is_complete=is_complete))
-        if was_recording and recorder.phase != "active":
+        if was_recording and not recorder.is_recording:
             self._report_progress(recorder.phase, recorder.step)
         self.guard.raise_pending()
 
