@@ -98,11 +98,7 @@ class Recorder:
         """Return whether the next ``advance`` starts, stops or saves anything."""
         if self._action.is_recording and self._room.is_memory_full():
             self._note_full(f"the process grew by {format_bytes(self._room.grown_bytes())} meanwhile")
-        return (
-            self._is_full
-            or self._action is Action.RECORD_AND_SAVE
-            or self._next_action is not self._action
-        )
+        return self._is_full or self._action is Action.RECORD_AND_SAVE or self._next_action is not self._action
 
     def advance(self, guard: InterruptGuard, *, is_complete: bool = True) -> None:
         """End the current step and enter the next."""
