@@ -5,6 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+# What Kineto writes at the top of a trace itself.
+KINETO_KEYS = (
+    "schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds", "displayTimeUnit", "traceEvents",
+    "traceName", "trace_id", "host_name", "record_shapes", "profile_memory", "with_stack", "with_modules", "with_flops",
+    "cuda_runtime_version", "cuda_driver_version", "hip_runtime_version", "hip_driver_version",
+    "DISABLE_CUPTI_LAZY_REINIT", "nodes",
+)  # fmt: skip
+
 Severity = Literal["info", "warning", "data_loss"]
 
 
@@ -59,7 +67,8 @@ class Meta:
 
     ``cell_labels`` pairs the file names that a notebook gives its cells with what a reader calls them (``In [4]``).
     ``start_unix_ns`` is the wall clock of time 0 of every ``*_ns`` column, in ns since 1970. ``plain_step_ns`` is how
-    long steps took that ran without the profiler.
+    long steps took that ran without the profiler. ``backend`` is that of ``torch.distributed``; ``extra`` is what
+    else the file says about its run, such as the user's own metadata.
     """
 
     title: str = ""
@@ -68,6 +77,7 @@ class Meta:
     device_names: tuple[str, ...] = ()
     rank: int | None = None
     world_size: int | None = None
+    backend: str = ""
     has_shapes: bool = False
     has_stacks: bool = False
     has_memory: bool = False

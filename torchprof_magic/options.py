@@ -11,19 +11,13 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.errors import OptionsError
+from torchprof_magic.meta import KINETO_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) *([kmgt]?b?)", re.ASCII | re.IGNORECASE)
 _UNITS = {f"{prefix}{b}": 1000**power for power, prefix in enumerate(("", "k", "m", "g", "t")) for b in ("", "b")}
-# What stands at the top of a trace already.
-_OWN_KEYS = (
-    "schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds", "displayTimeUnit", "traceEvents",
-    "traceName", "trace_id", "host_name", "record_shapes", "profile_memory", "with_stack", "with_modules", "with_flops",
-    "cuda_runtime_version", "cuda_driver_version", "hip_runtime_version", "hip_driver_version",
-    "DISABLE_CUPTI_LAZY_REINIT", "nodes",
-)  # fmt: skip
 ACTIVITIES = ("cpu", "cuda", "xpu", "mtia", "hpu", "privateuse1")
 
 
@@ -243,7 +237,7 @@ def metadata_of(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
         raise OptionsError(f"metadata must be a dict of keys and values (got {values!r})")
     pairs = []
     for key, value in values.items():
-        if key in _OWN_KEYS:
+        if key in KINETO_KEYS:
             raise OptionsError(f"metadata: {key!r} is a key that torch writes itself; choose another")
         if not isinstance(key, str) or not key.isascii() or not key.isprintable() or not key or set(key) & set('"\\'):
             raise OptionsError(f"metadata: {key!r} cannot be a key; use plain letters without quotes or backslashes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import uuid
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -99,6 +100,11 @@ class Report:
     def stacks(self) -> pl.DataFrame:
         """Python frames, each below its caller; ``stack`` of an event is a row of these."""
         return self.trace.stacks
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What the file says about its run besides the events, such as ``--metadata``: text or JSON by key."""
+        return dict(self.trace.meta.extra)
 
     @property
     def problems(self) -> list[Problem]:
@@ -258,6 +264,7 @@ class Report:
 
     def _json_summary(self) -> str:
         facts = self._table("overview").frame.select("section", "label", "value", "unit", "note").to_dicts()
+        facts = [fact | {"value": None} if math.isnan(fact["value"]) else fact for fact in facts]  # JSON has no NaN
         ops = self.ops.head(20).to_dicts()
         problems = [{"code": p.code, "severity": p.severity, "count": p.count} for p in self.problems]
         verdict = {"title": self.verdict.title, "text": "".join(span.text for span in self.verdict.text)}

@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "stepping": {"meta", "errors"},
     "shapes": set(),
     "trace": {"meta"},
-    "options": {"errors"},
+    "options": {"meta", "errors"},
     "palette": set(),
     "intervals": set(),
     "meta": set(),

@@ -39,8 +39,8 @@ class _Fact(NamedTuple):
 
 
 def overview_table(trace: Trace) -> Table:
-    """Return the headline facts in reading order: steps, phases, device, top ops, memory, recording."""
-    facts = [*_steps(trace), *_device(trace), *_top_ops(trace), *_memory(trace), *_recording(trace)]
+    """Return the headline facts in reading order: steps, phases, device, top ops, memory, recording, metadata."""
+    facts = [*_steps(trace), *_device(trace), *_top_ops(trace), *_memory(trace), *_recording(trace), *_metadata(trace)]
     rows = [fact._asdict() for fact in facts]
     frame = pl.DataFrame(rows, schema={column.name: _SCHEMA[column.name] for column in COLUMNS})
     return Table(frame=frame, columns=COLUMNS)
@@ -123,3 +123,13 @@ def _recording(trace: Trace) -> list[_Fact]:
         facts.append(_Fact("Recording", "Step without profiler", found.plain_ns, "ns", "median"))
         facts.append(_Fact("Recording", "Longer when recorded", found.ratio - 1, "ratio", found.basis))
     return facts
+
+
+def _metadata(trace: Trace) -> list[_Fact]:
+    """Return what the file says about its run in words; the words stand where other facts have a note."""
+    meta = trace.meta
+    facts = list(meta.extra)
+    if meta.rank is not None:
+        where = f"{meta.rank} of {meta.world_size}" if meta.world_size else str(meta.rank)
+        facts.insert(0, ("Rank", f"{where}, {meta.backend}" if meta.backend else where))
+    return [_Fact("Metadata", key, float("nan"), "text", text) for key, text in facts]

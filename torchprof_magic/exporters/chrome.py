@@ -86,11 +86,19 @@ def _lowest(times: pl.Series) -> int:
 def _head(meta: Meta, base_unix_ns: int) -> dict[str, object]:
     head: dict[str, object] = {"schemaVersion": 1, "displayTimeUnit": "ms", "baseTimeNanoseconds": base_unix_ns}
     head["deviceProperties"] = [{"id": index, "name": name} for index, name in enumerate(meta.device_names)]
-    job = {"rank": meta.rank, "world_size": meta.world_size}
+    job = {"backend": meta.backend or None, "rank": meta.rank, "world_size": meta.world_size}
     if known := {key: value for key, value in job.items() if value is not None}:
         head["distributedInfo"] = known
     flags = {"record_shapes": meta.has_shapes, "profile_memory": meta.has_memory, "with_stack": meta.has_stacks}
-    return head | {name: int(flag) for name, flag in flags.items()}
+    return {key: _value_of(text) for key, text in meta.extra} | head | {name: int(on) for name, on in flags.items()}
+
+
+def _value_of(text: str) -> object:
+    """Return the JSON value that metadata was, or the text that it is."""
+    try:
+        return json.loads(text, parse_constant=lambda _: text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def _parts(trace: Trace, tracks: Tracks, first_ns: int) -> Iterator[list[str]]:

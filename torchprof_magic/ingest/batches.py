@@ -15,6 +15,7 @@ import msgspec
 
 from torchprof_magic.errors import IngestError, NotATraceError
 from torchprof_magic.ingest.findings import KINDS
+from torchprof_magic.ingest.metadata import facts_of
 from torchprof_magic.ingest.repair import MORE_EVENTS, PERHAPS_MORE_EVENTS
 from torchprof_magic.ingest.salvage import Commas, Salvager, salvaged
 from torchprof_magic.ingest.schema import NO_RAW, Event, ExactEvent, Head
@@ -51,7 +52,7 @@ _TAIL = msgspec.json.Decoder(_Tail)
 
 
 class EventText:
-    """The text of one file: iterating yields its events in batches; ``head`` is known after that.
+    """The text of one file: iterating yields its events in batches; ``head`` and ``facts`` are known after that.
 
     The batches are lists of ``Event``, a few tens of thousands each. Damage is repaired or left out, and counted in
     ``findings``. Raises ``IngestError`` for a file without text and ``NotATraceError`` for JSON that is no trace.
@@ -59,6 +60,7 @@ class EventText:
 
     def __init__(self, blocks: Iterator[Block], findings: Findings, report: Callable[[int], None]) -> None:
         self.head = Head()
+        self.facts: dict[str, str] = {}
         self._blocks = blocks
         self._findings = findings
         self._report = report
@@ -172,6 +174,7 @@ class EventText:
     def _read_head(self, text: bytes) -> None:
         try:
             self.head = _HEAD.decode(text)
+            self.facts |= facts_of(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._findings.add("json.head", at=0)
             self.head = salvaged(text, Head, self._findings) or Head()
@@ -307,6 +310,7 @@ class EventText:
             return
         if bytes(tail.events) not in (b"", b"null", b"[]"):
             self._findings.add("json.second_list", at=self._offset)
+        self.facts |= facts_of(_OPEN_HEAD + text)
         for name in Head.__struct_fields__:
             if bytes(getattr(tail, name)):
                 setattr(self.head, name, getattr(tail, name))

@@ -14,6 +14,7 @@ from torchprof_magic.ingest.clean import cleaned
 from torchprof_magic.ingest.columns import InexactError
 from torchprof_magic.ingest.findings import Findings
 from torchprof_magic.ingest.lanes import assign_lanes
+from torchprof_magic.ingest.metadata import MAX_TEXT
 from torchprof_magic.ingest.nesting import nested_events, with_step_annotations
 from torchprof_magic.ingest.schema import DeviceProperties, DistributedInfo, Head
 from torchprof_magic.ingest.spans import ColumnBuilder, Columns
@@ -34,6 +35,7 @@ class _Part(NamedTuple):
 
     columns: Columns
     head: Head
+    facts: dict[str, str]
 
 
 def read_chrome(
@@ -74,7 +76,7 @@ def _read_part(source: Source, findings: Findings, report: Callable[[int], None]
             builder.add(events)
         except InexactError:
             builder.add(text.exactly())
-    return _Part(cleaned(builder.finish(), findings), text.head)
+    return _Part(cleaned(builder.finish(), findings), text.head, text.facts)
 
 
 def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Findings) -> Trace:
@@ -85,7 +87,7 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
     places, lanes = assign_lanes(spans, places, pl.concat([part.columns.thread_names for part in parts]))
     arrows = _joined("arrows", parts, cycles).with_columns(pl.col("time_ns") - start_ns)
     counted = links.count_arrows(arrows, _joined("other_arrows", parts, cycles))
-    heads = [part.head for part in parts]
+    head, facts = parts[0].head, {key: text for part in reversed(parts) for key, text in part.facts.items()}
     parts.clear()  # the columns in them would double what follows
     spans = spans.with_columns(pl.col("start_ns") - start_ns)
     events = with_step_annotations(nested_events(spans, places))
@@ -104,7 +106,7 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
         steps=steps,
         stacks=stacks,
         arrows=counted,
-        meta=_described(meta, heads[0], start_ns, events, has_memory=memory.height > 0),
+        meta=_described(meta, head, facts, start_ns, events, has_memory=memory.height > 0),
         problems=findings.problems(),
     )
 
@@ -112,7 +114,7 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
 def _joined_spans(parts: list[_Part], cycles: list[int]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the spans of all files on one clock, and the places that they lie at."""
     spans, places, known = [], [], 0
-    for (columns, head), cycle in zip(parts, cycles, strict=True):
+    for (columns, head, _), cycle in zip(parts, cycles, strict=True):
         base = pl.lit(head.base_time_ns, pl.Int64)
         spans.append(
             columns.spans.with_columns(
@@ -139,7 +141,9 @@ def _earliest(spans: pl.DataFrame, memory: pl.DataFrame) -> int:
     return min(times, default=0)
 
 
-def _described(meta: Meta, head: Head, start_ns: int, events: pl.DataFrame, *, has_memory: bool) -> Meta:
+def _described(
+    meta: Meta, head: Head, facts: dict[str, str], start_ns: int, events: pl.DataFrame, *, has_memory: bool
+) -> Meta:
     devices = head.side_table("devices", list[DeviceProperties]) or []
     distributed = head.side_table("distributed", DistributedInfo) or DistributedInfo()
     names = dict.fromkeys(device.name for device in devices if device.name)
@@ -149,7 +153,9 @@ def _described(meta: Meta, head: Head, start_ns: int, events: pl.DataFrame, *, h
         device_names=meta.device_names or tuple(names),
         rank=distributed.rank,
         world_size=distributed.world_size,
+        backend=distributed.backend[:MAX_TEXT] if isinstance(distributed.backend, str) else "",
         has_shapes=head.says("record_shapes") or events["shapes"].null_count() < events.height,
         has_stacks=head.says("with_stack"),
         has_memory=has_memory,
+        extra=tuple(facts.items()),
     )

@@ -71,6 +71,7 @@ class DistributedInfo(Struct, gc=False):
 
     rank: int | None = None
     world_size: int | None = None
+    backend: object = ""
 
 
 class Head(Struct, gc=False):
