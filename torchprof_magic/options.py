@@ -60,6 +60,7 @@ class ScheduleOptions:
 class ProfileOptions:
     """Everything that shapes one recording.
 
+    ``schedule_function`` says in place of ``schedule`` what happens in each step, as torch's own schedules do.
     ``activities`` empty means: all that this machine has. ``activity_types`` narrows one of them down to the kinds of
     records that torch calls by these names (``{"cuda": ("GPU_MEMCPY",)}``). ``budget_bytes`` bounds the memory and the
     files of the recording; ``None`` is half of the free memory. ``execution_trace`` is the file that torch's execution
@@ -69,6 +70,7 @@ class ProfileOptions:
     """
 
     schedule: ScheduleOptions = ScheduleOptions()
+    schedule_function: Callable[[int], Any] | None = None
     activities: tuple[str, ...] = ()
     activity_types: Mapping[str, tuple[str, ...]] | None = None
     record_shapes: bool = False
@@ -96,9 +98,11 @@ class ProfileOptions:
                 "--all-threads and --memory (which some presets hold) exclude each other: torch records no allocation "
                 "while it watches all threads. Add --no-memory, and record memory in a run of its own."
             )
-        for name in ("on_trace_ready", "custom_trace_id_callback"):
+        for name in ("on_trace_ready", "custom_trace_id_callback", "schedule_function"):
             if getattr(self, name) is not None and not callable(getattr(self, name)):
                 raise OptionsError(f"{name} must be a function (got {getattr(self, name)!r})")
+        if self.schedule_function is not None and not self.schedule.is_adaptive:
+            raise OptionsError("a schedule says itself which steps are recorded: leave --wait, --active and such out")
         config = self.experimental_config
         if config is not None and "Config" not in type(config).__name__:
             raise OptionsError(f"experimental_config must be one of torch's _ExperimentalConfig (got {config!r})")
@@ -112,6 +116,16 @@ class ProfileOptions:
         is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
         if timeout is not None and not (is_number and math.isfinite(timeout) and timeout > 0):
             raise OptionsError(f"post_processing_timeout_s must be a number of seconds above 0 (got {timeout!r})")
+
+    @property
+    def is_adaptive(self) -> bool:
+        """True when the schedule may follow the length of the loop."""
+        return self.schedule_function is None and self.schedule.is_adaptive
+
+    @property
+    def cycles(self) -> int | None:
+        """How many cycles there will be at most; ``None`` when that depends on the run."""
+        return self.schedule.cycles if self.schedule_function is None else None
 
     @property
     def experimental_flags(self) -> dict[str, Any]:

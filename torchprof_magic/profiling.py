@@ -47,6 +47,8 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
     raised; the exception goes on unchanged.
 
     Args:
+        schedule: What happens in each step, as ``torch.profiler.schedule(...)`` returns it, or any function from step
+            number to ``ProfilerAction``; takes the place of the six arguments below.
         wait: Steps to leave out at the start of each cycle.
         warmup: Steps with the profiler on whose events are thrown away.
         active: Steps to record in each cycle.
@@ -93,6 +95,7 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
     def __init__(
         self,
         *,
+        schedule: Callable[[int], Any] | None = None,
         wait: int | None = None,
         warmup: int | None = None,
         active: int | None = None,
@@ -126,7 +129,7 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         remote: str = "",
         tensorboard: bool = False,
     ) -> None:
-        schedule = ScheduleOptions(
+        counts = ScheduleOptions(
             wait=wait,
             warmup=warmup,
             active=active,
@@ -143,7 +146,8 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         }
         switches = preset_switches(preset) | {name: bool(is_on) for name, is_on in asked.items() if is_on is not None}
         self._options = ProfileOptions(
-            schedule=schedule,
+            schedule=counts,
+            schedule_function=schedule,
             activities=names,
             activity_types=types or None,
             with_modules=with_modules,
@@ -169,7 +173,7 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
             remote=remote,
             tensorboard=tensorboard,
         )
-        self._keeper = Keeper(kept, cycles=schedule.cycles) if kept.trace_dir else None
+        self._keeper = Keeper(kept, cycles=self._options.cycles) if kept.trace_dir else None
         self._folder = Path(folder) if folder is not None else None
         self._title = ""
         self._session: CaptureSession | None = None
@@ -186,8 +190,8 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         if self._keeper is not None:
             self._keeper.prepare()
         # Without a schedule the whole block is recorded, and it is one step unless step() is called.
-        schedule = _EVERYTHING if self._options.schedule.is_adaptive else self._options.schedule
-        how = "cell" if self._options.schedule.is_adaptive else "manual"
+        schedule = _EVERYTHING if self._options.is_adaptive else self._options.schedule
+        how = "cell" if self._options.is_adaptive else "manual"
         self._session = self._new_session(replace(self._options, schedule=schedule), how)
         _open.append(self)
         try:
@@ -236,7 +240,7 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
             return iter(iterable)  # a child's steps are not those of the recording
         if self._session is None or self not in _recording():
             raise CaptureError("steps() needs a running recording: use it inside `with tp.profile() as p:`")
-        if self._options.schedule.is_adaptive and not self._has_stepped:
+        if self._options.is_adaptive and not self._has_stepped:
             self._begin_anew(self._session)
         self._has_stepped = True
         return Stepper(self._session).steps(iterable)

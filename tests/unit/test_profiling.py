@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.profiler import ProfilerAction
 
 import torchprof_magic as tp
 from torchprof_magic.errors import CaptureError, OptionsError, ProfilerBusyError
@@ -217,3 +218,37 @@ def test_a_pause_ends_with_an_error_in_it_and_is_nothing_outside_of_a_recording(
     assert "aten::addmm" in p.report.ops["name"].to_list()
     with pytest.raises(OptionsError, match="unknown gpu"), tp.paused("gpu"):
         pass
+
+
+def test_a_schedule_of_torchs_own_is_followed() -> None:
+    with tp.profile(schedule=torch.profiler.schedule(wait=1, warmup=1, active=2, repeat=2)) as p:
+        for _ in range(9):
+            work()
+            p.step()
+    assert numbers(p.report) == [(0, 2, True), (0, 3, True), (1, 6, True), (1, 7, True)]
+    assert p.report.problems == []
+
+
+def test_a_schedule_that_fails_takes_nothing_with_it_but_later_steps() -> None:
+    def plan(step: int) -> ProfilerAction:
+        if step == 3:
+            raise ValueError("no idea")
+        return ProfilerAction.RECORD
+
+    with tp.profile(schedule=plan) as p:
+        for _ in range(6):
+            work()
+            p.step()
+    assert numbers(p.report) == [(0, 0, True), (0, 1, True), (0, 2, True)]
+    assert [problem.code for problem in p.report.problems] == ["capture.schedule_failed"]
+    assert "step 3 (ValueError: no idea)" in p.report.problems[0].message
+
+
+def test_a_schedule_that_only_warms_up_and_one_that_never_records_leave_the_profiler_off() -> None:
+    for action in (ProfilerAction.WARMUP, ProfilerAction.NONE):
+        with tp.profile(schedule=lambda _, action=action: action) as p:
+            work()
+            p.step()
+        assert p.report.steps.height == 0
+        assert [problem.code for problem in p.report.problems] == ["capture.nothing_recorded"]
+        assert not torch.autograd._profiler_enabled()

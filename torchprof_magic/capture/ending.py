@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from torchprof_magic.capture.schedule import Schedule
+
 if TYPE_CHECKING:
     from torchprof_magic.capture.problems import ProblemLog
     from torchprof_magic.capture.recorder import Recorder
@@ -30,7 +32,8 @@ def note_ending(problems: ProblemLog, recorder: Recorder | None, stepping: Stepp
             fix = _fix_for_none(recorder, stepping)
             problems.note("capture.nothing_recorded", "data_loss", f"No step was recorded: {reached}.", fix)
     elif wanted is not None and recorder.phase != "done" and stepping.how != "optimizer":
-        complete, asked = sum(mark.is_complete for mark in steps), schedule.active * schedule.repeat
+        complete = sum(mark.is_complete for mark in steps)
+        asked = schedule.active * schedule.repeat if isinstance(schedule, Schedule) else len(steps)
         text = f"Partial: {complete} of {asked} steps are complete; {reached}."
         problems.note("capture.partial", "warning", text)
 

@@ -19,7 +19,7 @@ from torchprof_magic.capture.engine import Engine, Stage
 from torchprof_magic.capture.recording import Cycle
 from torchprof_magic.capture.room import Room
 from torchprof_magic.capture.save import has_ops, save_cycle, save_execution_trace
-from torchprof_magic.capture.schedule import Action
+from torchprof_magic.capture.schedule import Action, Schedule
 from torchprof_magic.meta import StepMark
 from torchprof_magic.units import format_bytes
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from torchprof_magic.capture.guard import InterruptGuard
     from torchprof_magic.capture.problems import ProblemLog
     from torchprof_magic.capture.quiet import StderrFilter
-    from torchprof_magic.capture.schedule import Schedule
+    from torchprof_magic.capture.schedule import AnySchedule
     from torchprof_magic.options import ProfileOptions
 
 # Enough for a stable median; a loop of a million steps must not keep a million numbers.
@@ -55,7 +55,7 @@ class Recorder:
     """Runs one engine per cycle along the schedule and saves each cycle as soon as nothing is being recorded."""
 
     def __init__(
-        self, options: ProfileOptions, schedule: Schedule, folder: Path, problems: ProblemLog, quiet: StderrFilter
+        self, options: ProfileOptions, schedule: AnySchedule, folder: Path, problems: ProblemLog, quiet: StderrFilter
     ) -> None:
         self.schedule = schedule
         self.cycles: list[Cycle] = []
@@ -110,7 +110,8 @@ class Recorder:
     def complete_whole(self, guard: InterruptGuard) -> None:
         """End the run as one complete step, although more were scheduled; only while step 0 is being recorded."""
         if self.step == 0 and self._action.is_recording and not self.is_over:
-            self.schedule = replace(self.schedule, active=1, repeat=1)
+            if isinstance(self.schedule, Schedule):
+                self.schedule = replace(self.schedule, active=1, repeat=1)
             self._action, self._next_action = Action.RECORD_AND_SAVE, Action.NONE
             self.advance(guard)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from torchprof_magic.capture.schedule import Schedule
+    from torchprof_magic.capture.schedule import AnySchedule
     from torchprof_magic.meta import Problem, StepMark, Stepping
 
 
@@ -43,7 +43,7 @@ class Recording:
     torch_version: str
     device_names: tuple[str, ...]
     stepping: Stepping
-    schedule: Schedule | None
+    schedule: AnySchedule | None
     plain_step_ns: tuple[int, ...]
 
 

@@ -7,6 +7,8 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torchprof_magic.options import ScheduleOptions
 
 
@@ -77,6 +79,62 @@ class Schedule:
         return self.total is not None and step >= self.total
 
 
+class FunctionSchedule:
+    """A schedule that is a function of the user's, from step number to ``ProfilerAction``, as torch takes it too.
+
+    It is asked once for each step, in order, and two steps ahead. What it raises, or returns that is no action, ends
+    the recording and goes to ``on_failure`` as a sentence. A step that is recorded is saved with its cycle even if the
+    function forgets ``RECORD_AND_SAVE``.
+    """
+
+    total: int | None = None
+    """Nobody knows how many steps a function asks for."""
+
+    def __init__(self, function: Callable[[int], object], on_failure: Callable[[str], None]) -> None:
+        self._function = function
+        self._on_failure = on_failure
+        self._asked: list[Action] = []
+        self._cycles: list[int] = [0]  # before each step
+        self._end: int | None = None
+
+    def action(self, step: int) -> Action:
+        """Return what happens during ``step``, counted from 0."""
+        while len(self._asked) < step + 2:
+            self._ask(len(self._asked))
+        action, following = self._asked[step : step + 2]
+        return Action.RECORD_AND_SAVE if action is Action.RECORD and not following.is_recording else action
+
+    def cycle(self, step: int) -> int:
+        """Return the number of the cycle that ``step`` belongs to, counted from 0."""
+        while len(self._cycles) <= step:
+            last = len(self._cycles) - 1
+            self._cycles.append(self._cycles[last] + (self.action(last) is Action.RECORD_AND_SAVE))
+        return self._cycles[step]
+
+    def is_over(self, step: int) -> bool:
+        """Return whether the function has failed before ``step``; it never says that it is done."""
+        return self._end is not None and step >= self._end
+
+    def _ask(self, step: int) -> None:
+        action = Action.NONE
+        if self._end is None:
+            try:
+                answer = self._function(step)
+            except Exception as exc:  # noqa: BLE001 - the user's cell must not fail because of its schedule
+                self._fail(step, f"{type(exc).__name__}: {exc}")
+            else:
+                # torch's actions, by their names: they are of another class.
+                known = Action.__members__.get(getattr(answer, "name", ""))
+                action = known or self._fail(step, f"it returned {answer!r}, which is no ProfilerAction")
+        self._asked.append(action)
+
+    def _fail(self, step: int, reason: str) -> Action:
+        self._end = step
+        self._on_failure(f"The schedule could not say what to do in step {step} ({reason}); recording ended before it.")
+        return Action.NONE
+
+
+AnySchedule = Schedule | FunctionSchedule
 # A loop of at least this many steps has room for one idle and one warm-up step before three recorded ones.
 ROOMY_LENGTH = 5
 DEFAULT_ACTIVE = 3

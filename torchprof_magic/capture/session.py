@@ -23,7 +23,7 @@ from torchprof_magic.capture.problems import ProblemLog
 from torchprof_magic.capture.quiet import StderrFilter
 from torchprof_magic.capture.recorder import Recorder
 from torchprof_magic.capture.recording import Progress, Recording
-from torchprof_magic.capture.schedule import resolve_schedule
+from torchprof_magic.capture.schedule import AnySchedule, FunctionSchedule, resolve_schedule
 from torchprof_magic.capture.tasks import OtherTasks
 from torchprof_magic.errors import CaptureError
 from torchprof_magic.meta import Stepping
@@ -120,7 +120,7 @@ class CaptureSession:
         if not is_early and compat.busy_profiler():
             self._give_up("Another profiler was already running when the loop began, so nothing was recorded.")
             return
-        schedule = resolve_schedule(self._options.schedule, how=self._stepping.how, length=length)
+        schedule = self._schedule_of(length)
         self._recorder = Recorder(self._options, schedule, self._existing_folder(), self._problems, self._quiet)
         self._state = State.RUNNING
         try:
@@ -218,6 +218,12 @@ class CaptureSession:
             self._let_go()
             compat.switch_off()
         self.guard.uninstall()
+
+    def _schedule_of(self, length: int | None) -> AnySchedule:
+        function = self._options.schedule_function
+        if function is None:
+            return resolve_schedule(self._options.schedule, how=self._stepping.how, length=length)
+        return FunctionSchedule(function, lambda text: self._problems.note("capture.schedule_failed", "warning", text))
 
     def _begin(self, recorder: Recorder, *, is_early: bool) -> None:
         # A recorded step must not hold our own drawing, and making a bar takes milliseconds: so before the step begins.

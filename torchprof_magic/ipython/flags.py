@@ -31,7 +31,7 @@ from torchprof_magic.options import (
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 # A word, or several in quotes; and what looks like a flag: a minus before a number or a name belongs to a statement.
 _WORD = re.compile(r"""\s*("[^"]*"|'[^']*'|\S+)""")
@@ -46,6 +46,16 @@ SWITCHES = {
     "all_threads": "all_threads",
     "sync_events": "sync_events",
     "trace_only": "trace_only",
+}
+# Flags that take the name of a variable, for what no text can say, by the option that its value becomes.
+OBJECTS = {
+    "schedule": (
+        "schedule_function",
+        "Function from step number to ProfilerAction, such as torch.profiler.schedule(...).",
+    ),
+    "on_trace_ready": ("on_trace_ready", "Function that is called with torch's profiler when a cycle is saved."),
+    "experimental_config": ("experimental_config", "torch's _ExperimentalConfig."),
+    "custom_trace_id_callback": ("custom_trace_id_callback", "Function that returns the id of each cycle's trace."),
 }
 COUNTS = ("wait", "warmup", "active", "repeat", "skip_first")
 TEXTS = ("activities", "step", "display", "budget", "execution_trace")
@@ -113,6 +123,7 @@ class FlagDefaults(HasTraits):
     tensorboard = _yes_or_no("Name kept traces as TensorBoard's profiler plugin wants.")
 
 
+_TIMEOUT_HELP = "How long torch may take to process what was recorded; passed on to torch."
 _HELP: dict[str, str] = {name: trait.help for name, trait in FlagDefaults.class_traits(config=True).items()}
 
 
@@ -126,6 +137,8 @@ def flagged(function: Any) -> Any:
         *(_switch(name) for name in SWITCHES),
         argument("--activities", type=_unquoted, metavar="A,B", help=_HELP["activities"]),
         argument("--budget", type=_unquoted, metavar="SIZE", help=_HELP["budget"]),
+        *(argument(_flag(name), metavar="VARIABLE", help=text) for name, (_, text) in OBJECTS.items()),
+        argument("--post-processing-timeout-s", type=float, metavar="SECONDS", help=_TIMEOUT_HELP),
         argument("--execution-trace", type=_unquoted, metavar="FILE", help=_HELP["execution_trace"]),
         argument("--step", type=_unquoted, metavar="HOW", help=_HELP["step"]),
         *(argument(_flag(name), type=_unquoted, metavar=what, help=_HELP[name]) for name, what in KEPT_TEXTS.items()),
@@ -162,19 +175,41 @@ def completed(args: Namespace, defaults: FlagDefaults) -> Namespace:
     return args
 
 
-def options_of(args: Namespace) -> ProfileOptions:
-    """Return the options that completed flags ask for; raises ``OptionsError``."""
+def options_of(args: Namespace, variables: Mapping[str, object]) -> ProfileOptions:
+    """Return the options that completed flags ask for; raises ``OptionsError``.
+
+    ``variables`` are the user's, by name: a few flags name one of them.
+    """
     schedule = ScheduleOptions(skip_first_wait=args.skip_first_wait, **{name: getattr(args, name) for name in COUNTS})
-    names = [name.strip() for name in args.activities.replace(",", " ").split()]
+    names, types = activities_of(_activities_of(args.activities, variables))
     switches = {option: getattr(args, name) for name, option in SWITCHES.items()}
     return ProfileOptions(
         schedule=schedule,
-        activities=activities_of(names)[0],
+        activities=names,
+        activity_types=types or None,
         budget_bytes=bytes_of(args.budget),
         execution_trace=args.execution_trace,
         metadata=metadata_of(_metadata_of(args.metadata)),
+        post_processing_timeout_s=args.post_processing_timeout_s,
+        **{option: _variable(name, getattr(args, name), variables) for name, (option, _) in OBJECTS.items()},
         **switches,
     )
+
+
+def _variable(flag: str, name: str | None, variables: Mapping[str, object]) -> Any:
+    if name is None:
+        return None
+    if name not in variables:
+        raise OptionsError(f"{_flag(flag)} takes the name of a variable, and there is none called {name!r}")
+    return variables[name]
+
+
+def _activities_of(text: str, variables: Mapping[str, object]) -> object:
+    """Return the names in the text, or the value of the variable that it names."""
+    names = text.replace(",", " ").split()
+    if len(names) == 1 and names[0].lower() not in ACTIVITIES and names[0] in variables:
+        return variables[names[0]]
+    return names
 
 
 def keep_of(args: Namespace) -> KeepOptions:

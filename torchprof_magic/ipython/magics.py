@@ -127,24 +127,26 @@ class TorchProfMagics(Magics, FlagDefaults):
     @protected
     def _record(self, line: str, cell: str, local_ns: dict[str, Any] | None = None) -> object:
         __tracebackhide__ = True
-        run = self._prepare(line, cell)
+        run = self._prepare(line, cell, local_ns)
         session = run.open()
         try:
             return run_cell(self.shell, run.compiled, session, local_ns)
         finally:
             self._present(session, run)
 
-    def _prepare(self, line: str, cell: str, *, may_await: bool = False) -> _Run:
+    def _prepare(
+        self, line: str, cell: str, local_ns: dict[str, Any] | None = None, *, may_await: bool = False
+    ) -> _Run:
         """Turn flags and cell into something that can run; every mistake in them is a ``UsageError`` before that."""
         __tracebackhide__ = True
         args = parse_argstring(self.torchprof, line)
         check_variable(args.out)
         try:
-            options = options_of(completed(args, self))
+            variables = self.shell.user_ns | (local_ns or {})
+            options = options_of(completed(args, self), variables)
             kept = keep_of(args)
             compiled = compile_cell(self.shell, cell, step=args.step, may_await=may_await)
-            cycles = options.schedule.cycles
-            keeper = Keeper(kept, cycles=cycles, cell=compiled.number) if kept.trace_dir else None
+            keeper = Keeper(kept, cycles=options.cycles, cell=compiled.number) if kept.trace_dir else None
         except TorchProfError as exc:
             raise UsageError(str(exc)) from None
         return _Run(args, options, compiled, keeper, None if args.quiet else ProgressBar())

@@ -7,8 +7,10 @@ import warnings
 
 import pytest
 import torch
+from torch.profiler import ProfilerAction
 
 from torchprof_magic.capture import Schedule, resolve_schedule
+from torchprof_magic.capture.schedule import FunctionSchedule
 from torchprof_magic.options import ScheduleOptions
 
 
@@ -107,3 +109,48 @@ def test_cycle_counts_periods_after_the_skipped_steps() -> None:
     assert [schedule.cycle(step) for step in (0, 3, 6, 7, 10)] == [0, 0, 0, 1, 1]
     assert schedule.total == 11
     assert [schedule.is_over(step) for step in (10, 11)] == [False, True]
+
+
+def never_fails(text: str) -> None:
+    pytest.fail(text)
+
+
+def test_a_schedule_of_torchs_own_does_what_ours_does() -> None:
+    flags = {"wait": 1, "warmup": 2, "active": 3, "repeat": 2, "skip_first": 1}
+    torchs, ours = FunctionSchedule(torch.profiler.schedule(**flags), never_fails), Schedule(**flags)
+    assert [torchs.action(step) for step in range(30)] == [ours.action(step) for step in range(30)]
+    recorded = [step for step in range(30) if ours.action(step).is_recording]
+    assert [torchs.cycle(step) for step in recorded] == [ours.cycle(step) for step in recorded] == [0] * 3 + [1] * 3
+
+
+def test_a_function_is_asked_once_for_each_step_and_in_order() -> None:
+    asked: list[int] = []
+    schedule = FunctionSchedule(lambda step: asked.append(step) or ProfilerAction.RECORD_AND_SAVE, never_fails)
+    for step in (0, 3, 1, 2, 3):
+        schedule.action(step)
+        schedule.cycle(step)
+    assert asked == [0, 1, 2, 3, 4]
+    assert [schedule.cycle(step) for step in range(4)] == [0, 1, 2, 3]
+
+
+def test_a_recording_that_the_function_forgets_to_save_is_saved() -> None:
+    actions = [ProfilerAction.RECORD, ProfilerAction.RECORD, ProfilerAction.NONE, ProfilerAction.RECORD]
+    schedule = FunctionSchedule(lambda step: actions[step % 4], never_fails)
+    assert [schedule.action(step).name for step in range(3)] == ["RECORD", "RECORD_AND_SAVE", "NONE"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"), [("raises", "ZeroDivisionError: division by zero"), (7, "it returned 7, which is no Prof")]
+)
+def test_a_function_that_fails_ends_the_recording_before_that_step_and_says_why(answer: object, reason: str) -> None:
+    def plan(step: int) -> object:
+        if step < 2:
+            return ProfilerAction.RECORD
+        return 1 / 0 if answer == "raises" else answer
+
+    said: list[str] = []
+    schedule = FunctionSchedule(plan, said.append)
+    assert [schedule.action(step).name for step in range(5)] == ["RECORD", "RECORD_AND_SAVE", "NONE", "NONE", "NONE"]
+    assert [schedule.is_over(step) for step in range(4)] == [False, False, True, True]
+    assert len(said) == 1
+    assert reason in said[0]

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic_arguments import parse_argstring
+from torch._C._profiler import _ExperimentalConfig
+from torch.profiler import ProfilerActivity
 
 from torchprof_magic.errors import OptionsError
 from torchprof_magic.ipython.extension import load, unload
-from torchprof_magic.ipython.flags import COUNTS, SWITCHES, completed, options_of
+from torchprof_magic.ipython.flags import COUNTS, OBJECTS, SWITCHES, completed, options_of
 from torchprof_magic.ipython.magics import TorchProfMagics
 
 if TYPE_CHECKING:
@@ -27,8 +29,8 @@ def magics() -> Iterator[TorchProfMagics]:
     unload(shell)
 
 
-def options(magics: TorchProfMagics, line: str) -> ProfileOptions:
-    return options_of(completed(parse_argstring(TorchProfMagics.torchprof, line), magics))
+def options(magics: TorchProfMagics, line: str, **variables: object) -> ProfileOptions:
+    return options_of(completed(parse_argstring(TorchProfMagics.torchprof, line), magics), variables)
 
 
 def switched_on(found: ProfileOptions) -> set[str]:
@@ -94,3 +96,34 @@ def test_the_configuration_lists_every_flag_and_goes_with_the_extension(magics: 
     unload(shell)
     assert not any(isinstance(known, TorchProfMagics) for known in shell.configurables)
     assert "torchprof" not in shell.magics_manager.magics["cell"]
+
+
+@pytest.mark.parametrize("name", list(OBJECTS))
+def test_what_no_text_can_say_is_taken_from_a_variable(magics: TorchProfMagics, name: str) -> None:
+    value = _ExperimentalConfig() if name == "experimental_config" else print
+    flag = f"--{name.replace('_', '-')}"
+    assert getattr(options(magics, f"{flag} mine", mine=value), OBJECTS[name][0]) is value
+    assert getattr(options(magics, "", mine=value), OBJECTS[name][0]) is None
+    with pytest.raises(OptionsError, match=f"{flag} takes the name of a variable, and there is none called 'mine'"):
+        options(magics, f"{flag} mine")
+
+
+def test_activities_can_be_a_variable_with_torchs_own_objects(magics: TorchProfMagics) -> None:
+    found = options(magics, "--activities mine", mine=[ProfilerActivity.CPU, {ProfilerActivity.CUDA: ["GPU_MEMCPY"]}])
+    assert found.activities == ("cpu", "cuda")
+    assert found.activity_types == {"cuda": ("GPU_MEMCPY",)}
+    assert options(magics, "--activities cpu", cpu="not this").activities == ("cpu",)
+    with pytest.raises(OptionsError, match="--activities: unknown mine"):
+        options(magics, "--activities mine")
+
+
+def test_a_schedule_and_its_counts_exclude_each_other(magics: TorchProfMagics) -> None:
+    assert options(magics, "--schedule mine", mine=print).is_adaptive is False
+    with pytest.raises(OptionsError, match="leave --wait, --active and such out"):
+        options(magics, "--schedule mine --active 2", mine=print)
+
+
+def test_the_time_that_torch_may_take_is_a_number_of_seconds(magics: TorchProfMagics) -> None:
+    assert options(magics, "--post-processing-timeout-s 1.5").post_processing_timeout_s == 1.5
+    with pytest.raises(OptionsError, match="above 0"):
+        options(magics, "--post-processing-timeout-s 0")
