@@ -71,9 +71,12 @@ class Keeper:
         return replace(recording, cycles=cycles, problems=(*recording.problems, *problems))
 
     def _kept(self, cycle: Cycle, problems: list[Problem]) -> Cycle:
-        step = cycle.steps[-1].number if cycle.steps else 0
+        values = replace(self._values, cycle=cycle.number)
+        if cycle.steps:
+            last = cycle.steps[-1]
+            values = replace(values, step=last.number, epoch=last.epoch, batch=last.batch)
         try:
-            stored = self._put(cycle.path, replace(self._values, cycle=cycle.number, step=step))
+            stored = self._put(cycle.path, values)
         except Exception as exc:  # noqa: BLE001 - a copy that fails must not take the report with it
             what = str(exc) if isinstance(exc, TorchProfError) else f"{cycle.path}: {type(exc).__name__}: {exc}"
             problems.append(

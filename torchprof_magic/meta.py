@@ -33,11 +33,16 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepMark:
-    """One step as the stepping saw it: torch's step number, the cycle it was recorded in, and if it ended."""
+    """One step as the stepping saw it: torch's step number, the cycle it was recorded in, and if it ended.
+
+    ``epoch`` counts how often the stepped loop was entered before, ``batch`` the steps since it was.
+    """
 
     number: int
     cycle: int
     is_complete: bool
+    epoch: int = 0
+    batch: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

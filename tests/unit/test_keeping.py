@@ -44,6 +44,18 @@ def test_every_cycle_is_kept_under_a_name_of_its_own_and_outlives_the_report(tmp
     assert [tp.load(tmp_path / name).steps["number"].to_list() for name in expected] == [[0], [1], [2]]
 
 
+def test_a_name_can_tell_the_epoch_and_the_batch_of_its_last_step(tmp_path: Path) -> None:
+    with tp.profile(wait=0, warmup=0, active=2, repeat=3, trace_dir=tmp_path, filename="{epoch}-{batch}.json") as p:
+        for _ in range(2):
+            for _ in p.steps(range(3)):
+                torch.ones(3).sum()
+    # Steps 0 and 1, 2 and 3, 4 and 5; three to an epoch.
+    assert names(tmp_path) == ["0-1.json", "1-0.json", "1-2.json"]
+    assert [(mark.epoch, mark.batch) for mark in p.report.trace.meta.recorded_steps] == [
+        (0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2),
+    ]  # fmt: skip
+
+
 def test_a_name_without_cycle_gets_one_and_without_a_name_there_is_the_time(tmp_path: Path) -> None:
     run(tmp_path / "a", 2, filename="run.pt.trace.json")
     assert names(tmp_path / "a") == ["run-cycle0.pt.trace.json", "run-cycle1.pt.trace.json"]

@@ -75,6 +75,7 @@ class Recorder:
         self._unsaved: list[Finished] = []
         self._absorbed_cycle = -1
         self._step_start_ns = 0
+        self._epoch = self._epoch_start = 0
         self._bystanders = Bystanders()
         self._has_bystanders = False
         self._room = Room(options.budget_bytes)
@@ -93,6 +94,11 @@ class Recorder:
     def begin(self, guard: InterruptGuard) -> None:
         """Enter step 0."""
         self._enter(self.schedule.action(0), guard)
+
+    def begin_epoch(self) -> None:
+        """Note that the loop of the steps is entered again; an epoch without a step is none."""
+        self._epoch += self.step > self._epoch_start
+        self._epoch_start = self.step
 
     def will_transit(self) -> bool:
         """Return whether the next ``advance`` starts, stops or saves anything."""
@@ -363,7 +369,13 @@ class Recorder:
             self.plain_step_ns.append(now_ns - self._step_start_ns)
 
     def _mark(self, *, is_complete: bool) -> StepMark:
-        return StepMark(number=self.step, cycle=self.schedule.cycle(self.step), is_complete=is_complete)
+        return StepMark(
+            number=self.step,
+            cycle=self.schedule.cycle(self.step),
+            is_complete=is_complete,
+            epoch=self._epoch,
+            batch=self.step - self._epoch_start,
+        )
 
     @contextmanager
     def _torch_call(self) -> Iterator[None]:

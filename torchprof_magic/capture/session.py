@@ -110,11 +110,14 @@ class CaptureSession:
         """Begin step 0; ``length`` is the number of steps that are coming, if known, and shapes the schedule.
 
         Opens the session if that was not done; errors are then raised as by ``open``. In a session that was opened
-        before, the user's code is already running, so errors become problems instead.
+        before, the user's code is already running, so errors become problems instead. Called again while running, it
+        says that the loop is entered again: the next epoch.
         """
         is_early = self._state is State.NEW
         if is_early:
             self.open()
+        if self._state is State.RUNNING and self._recorder is not None and self._is_here():
+            self._recorder.begin_epoch()
         if self._state is not State.OPEN or not self._is_here():
             return
         if not is_early and compat.busy_profiler():

@@ -31,8 +31,8 @@ FIELDS: Mapping[str, str] = {
     "node_rank": "the number of the node, from NODE_RANK or GROUP_RANK",
     "step": "the last step of the cycle",
     "cycle": "the number of the cycle, counted from 0",
-    "epoch": "the epoch the cycle ended in",
-    "batch": "the batch of that epoch",
+    "epoch": "how often the loop of the steps had been entered before",
+    "batch": "the number of the last step in its epoch, counted from 0",
     "pid": "the number of this process on its machine",
     "timestamp": "the time in UTC, such as 20260102-030405",
     "cell": "the execution count of the notebook cell",
@@ -134,7 +134,7 @@ class Template:
         addition = ""
         if world_size > 1 and not (self.fields & {"rank"} or {"local_rank", "node_rank"} <= self.fields):
             addition += "-rank{rank}"
-        if cycles != 1 and not self.fields & {"cycle", "step"}:
+        if cycles != 1 and not (self.fields & {"cycle", "step"} or {"epoch", "batch"} <= self.fields):
             addition += "-cycle{cycle}"
         if not addition:
             return self
