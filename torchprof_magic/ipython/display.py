@@ -27,7 +27,7 @@ def show(report: Report, shell: InteractiveShell, mode: str = "both") -> None:
     if mode == "text" or not has_front_end(shell):
         print(report.summary())  # noqa: T201 - this is the output
         return
-    if mode in ("both", "widget") and not _show_widget(report):
+    if mode in ("both", "widget") and not (can_be_asked(shell) and _show_widget(report)):
         mode = "static"
     if mode in ("both", "static"):
         display({"text/html": static_html(report), "text/plain": report.summary()}, raw=True)  # type: ignore[no-untyped-call]
@@ -36,6 +36,14 @@ def show(report: Report, shell: InteractiveShell, mode: str = "both") -> None:
 def has_front_end(shell: InteractiveShell) -> bool:
     """Return whether a notebook may be at the other end: only kernels have one."""
     return getattr(shell, "kernel", None) is not None
+
+
+def can_be_asked(shell: InteractiveShell) -> bool:
+    """Return whether a widget in the output could ask this process for more.
+
+    An engine of a cluster sends its output to another kernel's notebook, and hears nothing back.
+    """
+    return not type(shell.kernel).__module__.startswith("ipyparallel")  # type: ignore[attr-defined]
 
 
 def _show_widget(report: Report) -> bool:

@@ -26,7 +26,7 @@ from torchprof_magic.errors import TorchProfError
 from torchprof_magic.ipython.awaiting import InterruptCancels, interrupts_raise
 from torchprof_magic.ipython.cell import CompiledCell, await_cell, cell_labels, compile_cell, run_cell
 from torchprof_magic.ipython.commands import Commands
-from torchprof_magic.ipython.display import show
+from torchprof_magic.ipython.display import can_be_asked, has_front_end, show
 from torchprof_magic.ipython.flags import (
     FlagDefaults,
     check_variable,
@@ -149,7 +149,11 @@ class TorchProfMagics(Magics, FlagDefaults):
             keeper = Keeper(kept, cycles=options.cycles, cell=compiled.number) if kept.trace_dir else None
         except TorchProfError as exc:
             raise UsageError(str(exc)) from None
-        return _Run(args, options, compiled, keeper, None if args.quiet else ProgressBar())
+        return _Run(args, options, compiled, keeper, self._bar(args))
+
+    def _bar(self, args: Namespace) -> ProgressBar | None:
+        has_place = not has_front_end(self.shell) or can_be_asked(self.shell)
+        return ProgressBar() if has_place and not args.quiet else None
 
     def _present(self, session: CaptureSession, run: _Run) -> None:
         """Read and show what was recorded; the cell's own exception, if any, goes on afterwards."""
