@@ -225,3 +225,11 @@ def test_unloading_takes_the_magics_away_and_loading_brings_them_back(kernel: Ke
     assert kernel.run(f"%%torchprof\n{LOOP}").reply["ename"] == "UsageError"
     assert kernel.run("%load_ext torchprof_magic\n%reload_ext torchprof_magic").reply["status"] == "ok"
     assert kernel.run(f"%%torchprof -q\n{LOOP}").reply["status"] == "ok"
+
+
+@pytest.mark.parametrize("asked", ["-h", "--help"])
+def test_who_asks_for_help_gets_the_flags_and_the_cell_does_not_run(kernel: Kernel, asked: str) -> None:
+    cell = kernel.run(f"%%torchprof {asked}\nprint('ran')")
+    assert cell.reply["status"] == "ok"
+    assert "--skip-first" in cell.text
+    assert "ran\n" not in cell.text

@@ -72,6 +72,10 @@ class _Run:
         return session
 
 
+# The cell below is not run then, as a program would not.
+ASKS_FOR_HELP = ("-h", "--help", "?")
+
+
 @magics_class
 class TorchProfMagics(Magics, FlagDefaults):
     """Record cells with torch's profiler and show the result in their output."""
@@ -89,6 +93,10 @@ class TorchProfMagics(Magics, FlagDefaults):
         a few steps in the middle are recorded: one idle, one to warm up, three recorded; fewer when the loop is short.
         """
         __tracebackhide__ = True
+        if line.strip() in ASKS_FOR_HELP:
+            help_text: str = self.torchprof.parser.format_help()
+            print(help_text.removeprefix("::").strip())  # noqa: T201 - this is the output; the colons are markup
+            return None
         return self._record(line, cell)
 
     @protected
