@@ -157,5 +157,5 @@ def _described(
         has_shapes=head.says("record_shapes") or events["shapes"].null_count() < events.height,
         has_stacks=head.says("with_stack"),
         has_memory=has_memory,
-        extra=tuple(facts.items()),
+        extra=tuple(sorted(facts.items())),  # torch writes them in no order
     )
