@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import importlib.util
 import inspect
+import warnings
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +19,7 @@ from torch.profiler.profiler import _KinetoProfile  # the same
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from types import CodeType
 
     from torch.utils.hooks import RemovableHandle
 
@@ -184,6 +187,29 @@ def on_takeover(callback: Callable[[], None], *, is_ours: Callable[[], bool]) ->
 
     autograd_profiler.profile._prepare_trace = prepare  # type: ignore[method-assign]  # noqa: SLF001
     return undo
+
+
+def keep_out_of_graphs() -> None:
+    """Tell torch.compile, once, to leave this package's functions as they are.
+
+    Compiled code is another object than the one that is protected from interrupts, and a step that is traced becomes
+    dozens of compiled pieces. torch's profiler imports what is imported here when it is first prepared.
+    """
+    with suppress(Exception), warnings.catch_warnings():  # a torch without it, or one that has moved it
+        warnings.simplefilter("ignore")
+        from torch._dynamo import trace_rules  # noqa: PLC0415 - takes seconds, and only a recording needs it
+
+        if not _left_alone:
+            trace_rules.add(__package__.partition(".")[0])
+            _left_alone.append(True)
+
+
+_left_alone: list[bool] = []
+
+
+def is_compiled(code: CodeType) -> bool:
+    """Return whether torch.compile has written this code: a piece of a function with something between its graphs."""
+    return any(name.startswith(("__compiled_fn", "__resume_at")) for name in code.co_names)
 
 
 def small_blocks(count: int) -> list[object]:

@@ -30,8 +30,12 @@ from torchprof_magic.meta import Stepping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from types import CodeType, FrameType
 
     from torchprof_magic.options import ProfileOptions
+
+
+_PACKAGE = "torchprof_magic."
 
 
 class State(Enum):
@@ -74,6 +78,7 @@ class CaptureSession:
         self._undo: list[Callable[[], None]] = []
         self._optimizer: weakref.ref[object] | None = None
         self._tasks: OtherTasks | None = None
+        self._caller: CodeType | None = None
 
     @property
     def is_active(self) -> bool:
@@ -98,6 +103,7 @@ class CaptureSession:
             registry.claim(self)
             self._folder = preflight.check(self._options, self._folder)
             self.guard.install()  # after another session's is gone; an interrupt until here ends in the lines below
+            compat.keep_out_of_graphs()
             self._undo = [compat.on_takeover(self._yield_to_other, is_ours=lambda: Engine.preparing)]
         except BaseException:
             registry.release(self)
@@ -136,6 +142,7 @@ class CaptureSession:
     @protected
     def step(self) -> None:
         """End the current step. Does nothing before ``start``, after ``stop``, on another thread or in a child."""
+        self._note_compiled(sys._getframe(1))  # noqa: SLF001 - the documented way to the caller
         self._advance(is_complete=True)
 
     @protected
@@ -367,6 +374,21 @@ class CaptureSession:
         if self.owner is not None and not self.owner.is_here() and not self.is_forked:
             raise CaptureError(
                 "stop() must be called on the thread that started the recording: torch would leave the profiler on"
+            )
+
+    def _note_compiled(self, frame: FrameType | None) -> None:
+        """Note a step that ends inside a compiled function; the caller is asked once, for it is the same each time."""
+        while frame is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+            frame = frame.f_back
+        if frame is None or frame.f_code is self._caller:
+            return
+        self._caller = frame.f_code
+        if compat.is_compiled(frame.f_code):
+            self._problems.note(
+                "capture.compiled_step",
+                "warning",
+                "step() is called in a function that torch.compile compiles: every call splits its graph in two.",
+                "Call it outside of that function, at the end of the loop's body.",
             )
 
     def _is_here(self) -> bool:
