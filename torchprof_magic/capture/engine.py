@@ -159,5 +159,10 @@ class Engine:
         return set() if self._results is None else {event.name() for event in self._results.events()}
 
     @property
+    def event_count(self) -> int:
+        """How many events there are to save."""
+        return 0 if self._results is None else len(self._results.events())
+
+    @property
     def _results(self) -> _ProfilerResult | None:
         return getattr(self.profiler.profiler, "kineto_results", None)

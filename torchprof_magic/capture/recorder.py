@@ -7,7 +7,7 @@ threads: the session calls it only on the right thread, with interrupts held bac
 from __future__ import annotations
 
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter_ns
@@ -18,7 +18,7 @@ from torchprof_magic.capture.bystanders import Bystanders
 from torchprof_magic.capture.engine import Engine, Stage
 from torchprof_magic.capture.recording import Cycle
 from torchprof_magic.capture.room import Room
-from torchprof_magic.capture.save import has_ops, save_cycle, save_execution_trace
+from torchprof_magic.capture.save import discard, has_ops, save_cycle, save_execution_trace
 from torchprof_magic.capture.schedule import Action, Schedule
 from torchprof_magic.meta import StepMark
 from torchprof_magic.units import format_bytes
@@ -163,7 +163,8 @@ class Recorder:
             with self._quiet.held():
                 is_saved = save_cycle(finished.engine, path, guard, self._problems)
             if is_saved:
-                self._room.file_bytes += path.stat().st_size
+                with suppress(OSError):
+                    self._room.file_bytes += path.stat().st_size
                 self._list_cycle(finished, path)
                 self._hand_over(finished, path, guard)
             if finished.engine.execution_path is not None:
@@ -207,7 +208,7 @@ class Recorder:
         start_unix_ns = finished.engine.start_unix_ns
         is_idle = not has_ops(path)
         if is_idle and self.cycles and not any(mark.is_complete for mark in finished.steps):
-            path.unlink()  # an endless schedule always ends in a step that has only just begun
+            discard(path)  # an endless schedule always ends in a step that has only just begun
             return
         self.cycles.append(Cycle(number=finished.number, path=path, steps=finished.steps, start_unix_ns=start_unix_ns))
         if is_idle:

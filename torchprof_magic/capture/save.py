@@ -6,11 +6,12 @@ once per cycle. So: export into a temporary file in the target folder, check it,
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import re
 import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -36,6 +37,9 @@ SLASHED_NAME = re.compile(rb'"cat": "user_annotation",\s*"name": "([^"\n]*/[^"\n
 FIRST_OP = re.compile(rb'"cat": ?"(?:cpu_op|kernel|gpu_memcpy|gpu_memset)"')
 # Interrupts that are held back while the slow Python export runs; the next one gives the file up.
 EXPORT_PATIENCE = 2
+# One event of a plain recording, measured over 700,000; shapes and stacks make it more.
+EVENT_BYTES = 256
+_NO_ROOM = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}  # Windows has no quotas
 
 
 def save_cycle(engine: Engine, path: Path, guard: InterruptGuard, problems: ProblemLog) -> bool:
@@ -47,21 +51,21 @@ def save_cycle(engine: Engine, path: Path, guard: InterruptGuard, problems: Prob
     try:
         return _save(engine, path, temporary, guard, problems)
     except Exception as exc:  # noqa: BLE001 - one cycle that cannot be saved must not lose the others
-        return _not_saved(path, str(exc) or type(exc).__name__, problems)
+        return _not_saved(path, f"{_reason(exc)}{_need(engine, exc)}", problems)
     except KeyboardInterrupt:
         return _not_saved(path, "given up after repeated interrupts", problems)
     finally:
-        temporary.unlink(missing_ok=True)
-        temporary.with_name(f"{temporary.name}.tmp").unlink(missing_ok=True)  # Kineto's own, left when the disk is full
+        discard(temporary)
+        discard(temporary.with_name(f"{temporary.name}.tmp"))  # Kineto's own, left when the disk is full
 
 
 def _save(engine: Engine, path: Path, temporary: Path, guard: InterruptGuard, problems: ProblemLog) -> bool:
     engine.profiler.export_chrome_trace(str(temporary))
-    flaw = find_flaw(temporary, engine)
+    flaw = _checked(temporary, engine)
     if flaw is not None and compat.HAS_PYTHON_EXPORT:
         flaw = _export_again(engine, temporary, flaw, guard)
-    if not _is_written(temporary):
-        return _not_saved(path, flaw or NO_FILE, problems)
+    if flaw == NO_FILE:
+        return _not_saved(path, f"{flaw}{_need(engine)}", problems)
     _publish(temporary, path)
     if flaw is not None:
         _note_flaw(path, flaw, problems)
@@ -69,35 +73,39 @@ def _save(engine: Engine, path: Path, temporary: Path, guard: InterruptGuard, pr
 
 
 def _export_again(engine: Engine, temporary: Path, flaw: str, guard: InterruptGuard) -> str | None:
-    """Use torch's Python export, which is slower and escapes names, and return the flaw that is left."""
+    """Use torch's Python export, which is slower and escapes names, and return the flaw that is left.
+
+    What torch wrote the first time stays if this fails, for it can be written only once. Raises if there is nothing.
+    """
     second = temporary.with_name(f"{temporary.name}2")
     try:
         with guard.patience(EXPORT_PATIENCE):
             engine.profiler.export_chrome_trace(str(second), use_python_export=True)
-        still = find_flaw(second, None)
-        if still is None:
+        left = find_flaw(second, None)
+        if left is None or (flaw == NO_FILE and left != NO_FILE):
             second.replace(temporary)
-    except OSError as exc:
-        return flaw if _is_written(temporary) else str(exc)
-    else:
-        return still
+            return left
+    except (Exception, KeyboardInterrupt):
+        if flaw == NO_FILE:
+            raise
     finally:
-        second.unlink(missing_ok=True)
+        discard(second)
+    return flaw
 
 
 def save_execution_trace(written: Path, target: Path, problems: ProblemLog) -> None:
     """Move torch's execution trace to where the user wants it, if it is whole; what was lost is noted."""
-    flaw = find_flaw(written, None)
     temporary = target.with_name(f".{target.name}.part")
     try:
+        flaw = find_flaw(written, None)
         if flaw is None:
             shutil.copyfile(written, temporary)
             _publish(temporary, target)
     except OSError as exc:
-        flaw = exc.strerror or str(exc)
+        flaw = _reason(exc)
     finally:
-        temporary.unlink(missing_ok=True)
-        written.unlink(missing_ok=True)
+        discard(temporary)
+        discard(written)
     if flaw is not None:
         problems.note(
             "capture.no_execution_trace",
@@ -105,6 +113,14 @@ def save_execution_trace(written: Path, target: Path, problems: ProblemLog) -> N
             f"The execution trace was not saved to {target}: {flaw}.",
             "Choose another file with --execution-trace, then run the cell again.",
         )
+
+
+def _checked(path: Path, engine: Engine) -> str | None:
+    """Return the flaw of a file. One that cannot be checked is kept all the same: there is no other of this cycle."""
+    try:
+        return find_flaw(path, engine)
+    except Exception as exc:  # noqa: BLE001 - the disk, or names that torch itself cannot read
+        return f"it could not be checked ({_reason(exc)})"
 
 
 def find_flaw(path: Path, engine: Engine | None) -> str | None:
@@ -139,13 +155,39 @@ def _slashed_annotations(data: mmap.mmap) -> set[str]:
 
 
 def has_ops(path: Path) -> bool:
-    """Return whether any torch operation or device activity is in the file."""
-    with _mapped(path) as data:
-        return FIRST_OP.search(data) is not None
+    """Return whether any torch operation or device activity is in the file; one that cannot be read may have some."""
+    try:
+        with _mapped(path) as data:
+            return FIRST_OP.search(data) is not None
+    except OSError:
+        return True
 
 
 def _is_written(path: Path) -> bool:
-    return path.exists() and path.stat().st_size > 0
+    try:
+        return path.stat().st_size > 0
+    except FileNotFoundError:
+        return False
+
+
+def discard(path: Path) -> None:
+    """Delete a file that may not be there; asked twice, because some network disks are busy for a moment."""
+    for _ in range(2):
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+            return
+
+
+def _reason(exc: BaseException) -> str:
+    """Return what happened, without the name of a temporary file."""
+    return getattr(exc, "strerror", None) or str(exc) or type(exc).__name__
+
+
+def _need(engine: Engine, exc: Exception | None = None) -> str:
+    """Return how much room the file needs, roughly, if room is what there may be too little of."""
+    if exc is not None and getattr(exc, "errno", None) not in _NO_ROOM:
+        return ""
+    return f"; it needs about {format_bytes(engine.event_count * EVENT_BYTES)}"
 
 
 @contextmanager
