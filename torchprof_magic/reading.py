@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from torchprof_magic.capture import lacks_room_for
 from torchprof_magic.errors import IngestError
 from torchprof_magic.ingest import read_chrome
 from torchprof_magic.meta import CellSource, Meta, Problem, StepMark
 from torchprof_magic.report import Report
+from torchprof_magic.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,14 +69,19 @@ def read_recording(
 
 
 def _read_cycles(recording: Recording, meta: Meta) -> tuple[Trace, list[Problem]]:
-    """Return one trace of all cycles; a broken cycle does not take the others with it."""
+    """Return one trace of all cycles; one that is broken, or for which there is no memory, does not take the others."""
+    cycles, problems = _readable_here(recording.cycles)
     try:
-        return _joined(recording.cycles, meta), []
+        return _joined(cycles, meta), problems
     except IngestError:
         pass
+    except MemoryError:  # somebody else took it meanwhile
+        return _joined([], meta), [
+            *problems,
+            *(_too_large(cycle.path, "more memory than there is") for cycle in cycles),
+        ]
     whole: list[Cycle] = []
-    problems: list[Problem] = []
-    for cycle in recording.cycles:
+    for cycle in cycles:
         try:
             read_chrome([cycle.path])
         except IngestError as exc:
@@ -84,10 +91,44 @@ def _read_cycles(recording: Recording, meta: Meta) -> tuple[Trace, list[Problem]
     return _joined(whole, meta), problems
 
 
+def _readable_here(cycles: Sequence[Cycle]) -> tuple[list[Cycle], list[Problem]]:
+    """Return the cycles, from the first, that there is memory for; running out of it would kill the process."""
+    readable: list[Cycle] = []
+    problems: list[Problem] = []
+    taken_bytes = 0
+    for cycle in cycles:
+        size_bytes = _size_bytes(cycle.path)
+        lacking = lacks_room_for(taken_bytes + size_bytes)
+        if lacking is None:
+            taken_bytes += size_bytes
+            readable.append(cycle)
+        else:
+            need, free = map(format_bytes, lacking)
+            problems.append(_too_large(cycle.path, f"about {need} of memory, and {free} are free"))
+    return readable, problems
+
+
 def _joined(cycles: Sequence[Cycle], meta: Meta) -> Trace:
     if not cycles:
         return read_chrome([_NO_EVENTS], meta)
     return read_chrome([cycle.path for cycle in cycles], meta, cycles=[cycle.number for cycle in cycles])
+
+
+def _size_bytes(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0  # reading it will say what is wrong
+
+
+def _too_large(path: Path, need: str) -> Problem:
+    return Problem(
+        code="run.too_large",
+        severity="data_loss",
+        count=1,
+        message=f"{path.name} was saved, and is too large to analyse here: that takes {need}.",
+        fix=f"It is kept at {path}; open it with tp.load() where there is more memory, or record fewer steps.",
+    )
 
 
 def _unreadable(path: Path, exc: IngestError) -> Problem:

@@ -17,7 +17,7 @@ MAY_IMPORT = {
                 "capture", "exporters", "wire", "meta", "options", "units", "errors"},
     "profiling": {"keeping", "reading", "history", "report", "stepping", "capture", "meta", "options", "errors"},
     "keeping": {"store", "capture", "options", "meta", "errors"},
-    "reading": {"report", "ingest", "capture", "trace", "meta", "errors"},
+    "reading": {"report", "ingest", "capture", "trace", "meta", "units", "errors"},
     "loading": {"report", "ingest", "remote", "trace", "meta", "errors"},
     "history": {"report"},
     "static_output": {"report", "summary", "figures", "analysis", "shapes", "units"},

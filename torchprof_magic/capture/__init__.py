@@ -4,6 +4,7 @@ from torchprof_magic.capture.compat import available_activities, busy_profiler
 from torchprof_magic.capture.guard import open_to_interrupts, protected
 from torchprof_magic.capture.health import Check, examine
 from torchprof_magic.capture.recording import Cycle, Progress, Recording
+from torchprof_magic.capture.room import lacks_room_for
 from torchprof_magic.capture.schedule import Action, Schedule, resolve_schedule
 from torchprof_magic.capture.session import CaptureSession, live_session
 from torchprof_magic.capture.switch import switch_off
@@ -19,6 +20,7 @@ __all__ = [
     "available_activities",
     "busy_profiler",
     "examine",
+    "lacks_room_for",
     "live_session",
     "open_to_interrupts",
     "protected",

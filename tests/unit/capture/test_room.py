@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from capturing import codes, work
 
-from torchprof_magic.capture import CaptureSession, room
+from torchprof_magic.capture import CaptureSession, lacks_room_for, room
 from torchprof_magic.capture.room import Room
 from torchprof_magic.meta import Stepping
 from torchprof_magic.options import ProfileOptions, ScheduleOptions
@@ -79,3 +79,23 @@ def test_a_recording_within_its_budget_is_whole(tmp_path: Path) -> None:
     recording = recorded(tmp_path, 10_000_000_000, steps=6, active=3, repeat=2)
     assert codes(recording) == []
     assert len(steps_of(recording)) == 6
+
+
+def test_a_trace_needs_twice_its_size_in_memory_and_four_times_in_addresses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meminfo, statm = tmp_path / "meminfo", tmp_path / "statm"
+    meminfo.write_text("MemTotal: 9000 kB\nMemAvailable: 1000 kB\n")
+    statm.write_text("100 40 3 1 0 1 0\n")
+    monkeypatch.setattr(room, "_MEMINFO", str(meminfo))
+    monkeypatch.setattr(room, "_STATM", str(statm))
+    monkeypatch.setattr(room, "_PAGE_BYTES", 4096)
+    assert lacks_room_for(512_000) is None
+    assert lacks_room_for(512_001) == (1_024_002, 1_024_000)
+    monkeypatch.setattr("resource.getrlimit", lambda _: (1_409_600, -1))
+    assert lacks_room_for(250_000) is None
+    assert lacks_room_for(250_001) == (1_000_004, 1_000_000)
+    monkeypatch.setattr(room, "resource", None)
+    assert lacks_room_for(250_001) is None
+    monkeypatch.setattr(room, "_MEMINFO", "/nowhere")
+    assert lacks_room_for(1 << 60) is None
