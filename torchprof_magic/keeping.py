@@ -19,6 +19,7 @@ from torchprof_magic.store import (
     numbered,
     parse_filename,
     parse_folder,
+    rank_flaw,
     rank_values,
     tensorboard_name,
 )
@@ -66,9 +67,19 @@ class Keeper:
 
     def keep(self, recording: Recording) -> Recording:
         """Store every cycle, and return the recording with where each is now, and with what went wrong as problems."""
-        problems: list[Problem] = []
+        problems = self._rank_problems() if recording.cycles else []
         cycles = tuple(self._kept(cycle, problems) for cycle in recording.cycles)
         return replace(recording, cycles=cycles, problems=(*recording.problems, *problems))
+
+    def _rank_problems(self) -> list[Problem]:
+        """Return a note when a launcher did not tell which process of several this is; another may think the same."""
+        flaw = rank_flaw()
+        if not flaw:
+            return []
+        what = f"The rank of this process is unknown: {flaw}. Its traces count as those of rank {self._values.rank}."
+        return [
+            _problem("rank_unknown", "warning", what, "Start the kernel with its RANK, or put {pid} into --filename.")
+        ]
 
     def _kept(self, cycle: Cycle, problems: list[Problem]) -> Cycle:
         values = replace(self._values, cycle=cycle.number)

@@ -275,7 +275,8 @@ class CaptureSession:
         try:
             transition(self.guard)
         except BaseException as exc:  # the user's cell must not fail because of its profiler
-            self._give_up(f"torch's profiler failed: {type(exc).__name__}: {exc}")
+            fix = "Record fewer steps with --active." if isinstance(exc, MemoryError) else ""
+            self._give_up(f"torch's profiler failed: {type(exc).__name__}: {exc}", fix)
             if not isinstance(exc, Exception) or raised_by_handler(exc):
                 raise  # a timeout, say, that could have come at any other moment
             return exc
@@ -290,8 +291,8 @@ class CaptureSession:
         if tasks is not None:
             tasks.note_moved(self._problems)
 
-    def _give_up(self, message: str) -> None:
-        self._problems.note("capture.gave_up", "data_loss", message)
+    def _give_up(self, message: str, fix: str = "") -> None:
+        self._problems.note("capture.gave_up", "data_loss", message, fix)
         self._state = State.OVER
         if self._recorder is not None:
             self._switch_off(self._recorder)

@@ -84,7 +84,10 @@ KINDS: dict[str, _Kind] = {
         "warning", "Events end without having begun in the file; they were left out.", _NOTHING
     ),
     "chrome.partial_overlap": _Kind(
-        "info", "Events partly overlap another on the same thread; they are shown beside it, not inside it.", _NOTHING
+        "info",
+        "Events partly overlap another on the same thread; they are shown beside it, not inside it, and the time they "
+        "share is in the self time of both.",
+        _NOTHING,
     ),
     "chrome.repeated_step": _Kind(
         "warning",

@@ -9,6 +9,7 @@ from torchprof_magic.store.template import (
     numbered,
     parse_filename,
     parse_folder,
+    rank_flaw,
     rank_values,
 )
 from torchprof_magic.store.tensorboard import tensorboard_name
@@ -27,6 +28,7 @@ __all__ = [
     "numbered",
     "parse_filename",
     "parse_folder",
+    "rank_flaw",
     "rank_values",
     "resume",
     "tensorboard_name",

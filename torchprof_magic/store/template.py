@@ -86,6 +86,16 @@ def rank_values(environ: Mapping[str, str] = os.environ) -> TraceValues:
     )
 
 
+def rank_flaw(environ: Mapping[str, str] = os.environ) -> str:
+    """Say why the rank of this process is not known, or return nothing."""
+    text, world_size = environ.get("RANK", "").strip(), max(1, _count(environ, "WORLD_SIZE", 1))
+    if not text:
+        return f"RANK is not set, although WORLD_SIZE is {world_size}" if world_size > 1 else ""
+    if _RANK.fullmatch(text) and int(text) < world_size:
+        return ""
+    return f"RANK is {text[:MOST_DIGITS]!a}, and WORLD_SIZE is {world_size}"
+
+
 def _count(environ: Mapping[str, str], name: str, default: int) -> int:
     text = environ.get(name, "").strip()
     return int(text) if _RANK.fullmatch(text) else default

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from torchprof_magic.errors import OptionsError
-from torchprof_magic.store.template import FIELDS, TraceValues, parse_filename, parse_folder, rank_values
+from torchprof_magic.store.template import FIELDS, TraceValues, parse_filename, parse_folder, rank_flaw, rank_values
 
 VALUES = TraceValues(
     run_name="resnet",
@@ -164,3 +164,22 @@ def test_a_rank_that_is_no_number_counts_as_rank_0_of_1(text: str) -> None:
     values = rank_values(dict.fromkeys(names, text))
     assert (values.rank, values.local_rank, values.node_rank) == (0, 0, 0)
     assert (values.world_size, values.local_world_size) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("environ", "flaw"),
+    [
+        ({}, ""),
+        ({"RANK": "0"}, ""),
+        ({"RANK": " 1 ", "WORLD_SIZE": "2"}, ""),
+        ({"WORLD_SIZE": "1"}, ""),
+        ({"WORLD_SIZE": "2"}, "RANK is not set, although WORLD_SIZE is 2"),
+        ({"RANK": "", "WORLD_SIZE": "4"}, "RANK is not set, although WORLD_SIZE is 4"),
+        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK is '2', and WORLD_SIZE is 2"),
+        ({"RANK": "3"}, "RANK is '3', and WORLD_SIZE is 1"),
+        ({"RANK": "-1", "WORLD_SIZE": "2"}, "RANK is '-1', and WORLD_SIZE is 2"),
+        ({"RANK": "é" * 99}, f"RANK is {'é' * 20!a}, and WORLD_SIZE is 1"),
+    ],
+)
+def test_a_rank_that_cannot_be_is_said(environ: dict[str, str], flaw: str) -> None:
+    assert rank_flaw(environ) == flaw
