@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import re
 import time
@@ -92,7 +93,9 @@ class Cell:
 @contextmanager
 def started(first: str) -> Iterator[Kernel]:
     """Start a kernel that has run the cell ``first``."""
-    manager, client = start_new_kernel(kernel_name="python3")
+    # In a kernel that sees pytest, ipykernel does not watch descriptors 1 and 2, as it does for everybody else.
+    environ = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+    manager, client = start_new_kernel(kernel_name="python3", env=environ)
     kernel = Kernel(manager, client)
     try:
         assert kernel.run(first).reply["status"] == "ok"

@@ -305,14 +305,15 @@ class Recorder:
         With memory on, torch logs every 1,000th release of a block from before the recording. Releasing blocks of our
         own until it has logged leaves 999 silent ones, which is more than the few steps of a usual recording need.
         """
-        blocks: list[object] = compat.small_blocks(RELEASES_PER_LOG) if self._options.profile_memory else []
+        # Those left from the cycle before come first: released all at once, they would use up the silence.
+        blocks = self._spare_blocks
+        if self._options.profile_memory:
+            blocks += compat.small_blocks(RELEASES_PER_LOG - len(blocks))
         engine.start()
         before = self._quiet.held_bytes()
         while blocks and self._quiet.held_bytes() == before:
             blocks.pop()
         self._room.begin()
-        if blocks:
-            self._spare_blocks = blocks  # released now, they would use up the silence
 
     def _end_cycle(self) -> None:
         engine, marks = self._engine, tuple(self._marks)
