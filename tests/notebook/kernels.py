@@ -90,12 +90,15 @@ class Cell:
         return [data["text/html"] for data in self.shown if "data-tp-static" in data.get("text/html", "")]
 
 
+def environment() -> dict[str, str]:
+    """Return what a kernel of a user would find: one that sees pytest does not watch descriptors 1 and 2."""
+    return {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+
+
 @contextmanager
 def started(first: str) -> Iterator[Kernel]:
     """Start a kernel that has run the cell ``first``."""
-    # In a kernel that sees pytest, ipykernel does not watch descriptors 1 and 2, as it does for everybody else.
-    environ = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
-    manager, client = start_new_kernel(kernel_name="python3", env=environ)
+    manager, client = start_new_kernel(kernel_name="python3", env=environment())
     kernel = Kernel(manager, client)
     try:
         assert kernel.run(first).reply["status"] == "ok"

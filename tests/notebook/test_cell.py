@@ -12,6 +12,7 @@ from IPython.core.displayhook import DisplayHook
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import output_can_be_silenced
 from jupyter_client.manager import start_new_kernel
+from kernels import environment
 
 from torchprof_magic.capture import CaptureSession, busy_profiler, switch_off
 from torchprof_magic.errors import OptionsError, ProfilerBusyError
@@ -253,7 +254,7 @@ for step in range(10**9):
 
 @pytest.fixture(scope="module")
 def kernel() -> Iterator[tuple[Any, Any]]:
-    manager, client = start_new_kernel()
+    manager, client = start_new_kernel(env=environment())
     yield manager, client
     client.stop_channels()
     manager.shutdown_kernel(now=True)

@@ -1,6 +1,6 @@
 """Each failure of running a cell, rows 22 to 32: what the user saw, what survived, and whether the next cell records.
 
-Row 21 and those above it, and rows 43 on, are tested elsewhere. The names of the rows are those of docs/failures.md.
+The numbers are those of the list of failures that this project began with; docs/failures.md says the same in words.
 """
 
 from __future__ import annotations

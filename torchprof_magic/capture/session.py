@@ -79,6 +79,7 @@ class CaptureSession:
         self._optimizer: weakref.ref[object] | None = None
         self._tasks: OtherTasks | None = None
         self._caller: CodeType | None = None
+        self._is_in_graph = False
 
     @property
     def is_active(self) -> bool:
@@ -142,7 +143,8 @@ class CaptureSession:
     @protected
     def step(self) -> None:
         """End the current step. Does nothing before ``start``, after ``stop``, on another thread or in a child."""
-        self._note_compiled(sys._getframe(1))  # noqa: SLF001 - the documented way to the caller
+        if not self._is_in_graph:
+            self._note_compiled(sys._getframe(1))  # noqa: SLF001 - the documented way to the caller
         self._advance(is_complete=True)
 
     @protected
@@ -378,13 +380,14 @@ class CaptureSession:
             )
 
     def _note_compiled(self, frame: FrameType | None) -> None:
-        """Note a step that ends inside a compiled function; the caller is asked once, for it is the same each time."""
+        """Note, once, a step that ends inside a compiled function; a caller that is the same as before is not asked."""
         while frame is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
             frame = frame.f_back
         if frame is None or frame.f_code is self._caller:
             return
         self._caller = frame.f_code
-        if compat.is_compiled(frame.f_code):
+        self._is_in_graph = compat.is_compiled(frame.f_code)
+        if self._is_in_graph:
             self._problems.note(
                 "capture.compiled_step",
                 "warning",

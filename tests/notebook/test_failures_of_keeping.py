@@ -1,0 +1,490 @@
+"""Each failure of saving, keeping and uploading traces, rows 33 to 42, in a real kernel.
+
+What the user saw, what survived, and whether the next cell records. The numbers are those of the list of failures that
+this project began with; docs/failures.md says the same in words.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import json
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from aftermath import LOOP, SETUP, assert_ended_well, assert_off_and_usable, problems
+from kernels import Kernel, started
+
+STUB = Path(__file__).parents[1] / "unit" / "store"
+SECRET = "hunter2"  # noqa: S105 - the point of the tests is that it shows nowhere
+PATIENCE_SECONDS = 60.0
+# From here on the kernel cannot make a file longer than so many bytes, as on a full disk, while one function runs.
+FULL_DISK = """
+import functools, resource
+def full_disk(owner, name, limit):
+    real = getattr(owner, name)
+    @functools.wraps(real)
+    def call(*args, **kwargs):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+        try:
+            return real(*args, **kwargs)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    setattr(owner, name, call)
+    return lambda: setattr(owner, name, real)
+import torchprof_magic.capture.recorder as recorder
+import torchprof_magic.store.files as files
+import torchprof_magic.store.writing as writing
+import torchprof_magic.store.template as template
+"""
+needs_limits = pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot limit the size of files")
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[Kernel]:
+    with started(SETUP + FULL_DISK) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def other() -> Iterator[Kernel]:
+    with started(SETUP) as found:
+        yield found
+
+
+def kept(folder: Path) -> list[str]:
+    """Return the names in a folder of traces, without those that the store keeps for itself."""
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith(".torchprof"))
+
+
+def parts(folder: Path) -> list[str]:
+    """Return what is left of files that were being written."""
+    return sorted(path.name for path in folder.iterdir() if path.suffix in (".part", ".tmp", ".part2"))
+
+
+def raw_path(said: str) -> Path:
+    """Return the raw trace that a message says is still there."""
+    found = re.search(r"the trace is still in (.*?)\)", said)
+    assert found is not None, said
+    return Path(found[1])
+
+
+def assert_is_trace(path: Path) -> None:
+    data = path.read_bytes()
+    names = {
+        event.get("name")
+        for event in json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)["traceEvents"]
+    }
+    assert "aten::mul" in names
+
+
+def wait_until(kernel: Kernel, command: str, says: str) -> str:
+    """Run a command again and again until its output holds some words."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        text = kernel.run(command).text
+        if says in text:
+            return text
+        time.sleep(0.05)
+    pytest.fail(f"{command} never said {says!r} but {text!r}")
+
+
+def wait_for_end(kernel: Kernel) -> None:
+    """Wait until the kernel's process is gone."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while kernel.manager.is_alive():
+        assert time.monotonic() < deadline, "the kernel does not end"
+        time.sleep(0.05)
+
+
+@needs_limits
+def test_a_full_disk_under_the_recording_is_said_with_what_is_needed_and_free(kernel: Kernel) -> None:
+    """Row 33: no room for the raw trace. The cell keeps its result, nothing half-written stays."""
+    kernel.run("undo = full_disk(recorder, 'save_cycle', 2048)")
+    cell = kernel.run(f"%%torchprof\n{LOOP}'mine'")
+    kernel.run("undo()")
+    assert_ended_well(cell)
+    assert cell.values == ["'mine'"]
+    said = problems(kernel)
+    assert "capture.not_saved cycle-0.pt.trace.json was not saved: " in said
+    assert "it needs about " in said
+    assert "Make room or choose another folder" in said
+    assert "was not saved" in cell.static[0]
+    folder = re.search(r"free in (\S+)\)", said)
+    assert folder is not None
+    assert not Path(folder[1]).exists() or list(Path(folder[1]).iterdir()) == []
+    assert_off_and_usable(kernel)
+
+
+@needs_limits
+def test_a_full_disk_under_the_kept_traces_leaves_the_older_ones_and_the_report(kernel: Kernel, tmp_path: Path) -> None:
+    """Row 33: no room for a copy. The report is shown, the raw trace stays, --keep 1 deletes nothing."""
+    flags = f"--trace-dir {tmp_path} --filename {{cell}}.json --keep 1"
+    assert_ended_well(kernel.run(f"%%torchprof {flags}\n{LOOP}"))
+    (older,) = kept(tmp_path)
+    kernel.run("undo = full_disk(files, 'write_verified', 2048)")
+    cell = kernel.run(f"%%torchprof {flags} -o run\n{LOOP}'mine'")
+    kernel.run("undo()")
+    assert_ended_well(cell)
+    assert cell.values == ["'mine'"]
+    said = problems(kernel)
+    assert "store.not_stored " in said
+    assert re.search(r"File too large \(.* free\); make room or choose another folder", said)
+    assert "aten::mul" in cell.static[0]
+    assert kept(tmp_path) == [older]
+    assert_is_trace(tmp_path / older)
+    assert parts(tmp_path) == []
+    assert_is_trace(raw_path(said))
+    assert_off_and_usable(kernel)
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ("--trace-dir /proc/nowhere", "/proc/nowhere: traces cannot be stored here"),
+        ("--trace-dir {file}/traces", "{file}/traces: traces cannot be stored here"),
+        ("--execution-trace /proc/nowhere/graph.json", "traces cannot be written to /proc/nowhere"),
+        ("--trace-dir {locked}", "{locked}: traces cannot be stored here"),
+    ],
+)
+def test_a_folder_that_cannot_be_written_is_refused_before_the_cell_runs(
+    kernel: Kernel, tmp_path: Path, flags: str, says: str
+) -> None:
+    """Row 34: a folder that is unwritable, no folder, or cannot be made."""
+    (tmp_path / "file").touch()
+    (tmp_path / "locked").mkdir(mode=0o500)
+    if "{locked}" in flags and os.access(tmp_path / "locked", os.W_OK):
+        pytest.skip("this user may write everywhere")
+    places = {"file": tmp_path / "file", "locked": tmp_path / "locked"}
+    kernel.run("ran = False")
+    cell = kernel.run(f"%%torchprof {flags.format(**places)}\nran = True\n{LOOP}")
+    assert cell.reply["ename"] == "UsageError"
+    assert says.format(**places) in cell.reply["evalue"]
+    assert "choose another folder" in cell.reply["evalue"]
+    assert kernel.run("print(ran)").text == "False\n"
+    assert_off_and_usable(kernel)
+
+
+def test_a_missing_temporary_folder_is_refused_before_the_cell_runs(kernel: Kernel) -> None:
+    """Row 34: TMPDIR names a folder that is not there."""
+    kernel.run("import tempfile\nran, tempfile.tempdir = False, '/nowhere'")
+    cell = kernel.run(f"%%torchprof\nran = True\n{LOOP}")
+    kernel.run("tempfile.tempdir = None")
+    assert cell.reply["ename"] == "UsageError"
+    assert "no folder for the recording could be made" in cell.reply["evalue"]
+    assert kernel.run("print(ran)").text == "False\n"
+    assert_off_and_usable(kernel)
+
+
+def test_a_folder_that_vanishes_while_the_cell_runs_is_said(kernel: Kernel, tmp_path: Path) -> None:
+    """Row 34: the folder was there before the cell; its own code takes both away."""
+    vanish = (
+        "import shutil\nfrom torchprof_magic.capture import live_session\n"
+        f"shutil.rmtree(live_session()._folder); shutil.rmtree({str(tmp_path / 'traces')!r})\n"
+    )
+    cell = kernel.run(f"%%torchprof --trace-dir {tmp_path}/traces\n{vanish}{LOOP}'mine'")
+    assert_ended_well(cell)
+    assert cell.values == ["'mine'"]
+    said = problems(kernel)
+    assert "capture.not_saved cycle-0.pt.trace.json was not saved: " in said
+    assert "is gone)" in said
+    assert_off_and_usable(kernel)
+
+
+@pytest.mark.parametrize(
+    ("flag", "template", "says"),
+    [
+        ("--filename", "../x.json", "this is more than a name"),
+        ("--filename", "/etc/x.json", "this is more than a name"),
+        ("--filename", "..", "this leads to another folder"),
+        ("--filename", "{nobody}.json", "choose from run_name, rank, local_rank"),
+        ("--filename", "{cycle.__class__}.json", "attributes and indexes are not allowed"),
+        ("--filename", "{cycle[0]}.json", "attributes and indexes are not allowed"),
+        ("--filename", "{cycle!r}.json", "conversions are not allowed"),
+        ("--filename", "{cycle:>999999999}.json", "a number can only be padded with zeros"),
+        ("--filename", "{cycle:099d}.json", "padded to 20 digits at most"),
+        ("--filename", "a\\x00b.json", "names of files cannot have"),
+        ("--filename", ".torchprof-mine.json", "kept for the store itself"),
+        ("--run-name", "../../x", "contains a slash"),
+        ("--trace-dir", "{folder}/../x", "leads to another folder"),
+        ("--trace-dir", "{folder}/{cycle}", "changes during the run"),
+    ],
+)
+def test_a_template_that_leaves_the_folder_or_asks_for_gigabytes_is_refused_before_the_cell_runs(
+    kernel: Kernel, tmp_path: Path, flag: str, template: str, says: str
+) -> None:
+    """Row 35: only {name} and {name:04d} mean anything; nothing outside the folder is touched."""
+    folder = tmp_path / "traces"
+    value = template.replace("{folder}", str(folder))
+    flags = f"{flag} '{value}'" + ("" if flag == "--trace-dir" else f" --trace-dir {folder}")
+    if "\\x00" in value:
+        flags = flags.encode().decode("unicode_escape")
+    kernel.run("ran = False")
+    body = f"ran = True\n{LOOP}"
+    cell = kernel.run(f"get_ipython().run_cell_magic('torchprof', {flags!r}, {body!r})")
+    assert cell.reply["ename"] == "UsageError"
+    assert says in cell.reply["evalue"]
+    assert kernel.run("print(ran)").text == "False\n"
+    assert not folder.exists() or kept(folder) == []
+    assert kept(tmp_path) in ([], ["traces"])
+    assert_off_and_usable(kernel)
+
+
+def test_two_kernels_that_save_under_one_name_keep_every_trace(kernel: Kernel, other: Kernel, tmp_path: Path) -> None:
+    """Row 36: the name is taken again and again, by both; nothing is overwritten, and --keep counts only our own."""
+    flags = f"-q --trace-dir {tmp_path} --filename same.json"
+    many = f"for _n in range(5):\n    get_ipython().run_cell_magic('torchprof', {flags!r}, {LOOP!r})"
+    (tmp_path / "same.json").write_text("mine")
+    cells = []
+    threads = [threading.Thread(target=lambda each=each: cells.append(each.run(many))) for each in (kernel, other)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [cell.reply["status"] for cell in cells] == ["ok", "ok"]
+    assert_off_and_usable(other)
+    assert (tmp_path / "same.json").read_text() == "mine"
+    names = kept(tmp_path)
+    assert sorted(names) == sorted(["same.json", *(f"same-{number}.json" for number in range(2, 12))])
+    for name in names[:-1]:
+        assert_is_trace(tmp_path / name)
+    assert_ended_well(kernel.run(f"%%torchprof --trace-dir {tmp_path} --filename same.json --keep 1\n{LOOP}"))
+    assert kept(tmp_path) == ["same-12.json", "same.json"]
+    assert (tmp_path / "same.json").read_text() == "mine"
+    assert_off_and_usable(kernel)
+
+
+DEADLY = """
+import signal
+real = files.write_verified
+def armed(*args, **kwargs):
+    os.CALL = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+    return real(*args, **kwargs)
+files.write_verified = armed
+"""
+
+
+@pytest.mark.parametrize("call", ["write", "fsync", "replace"])
+def test_a_kernel_that_dies_while_it_saves_leaves_the_file_that_was_there(
+    kernel: Kernel, tmp_path: Path, call: str
+) -> None:
+    """Row 37: SIGKILL in the middle of a save. The file before stays whole, and the next kernel tidies up."""
+    flags = f"--trace-dir {tmp_path} --filename run.json --overwrite"
+    assert_ended_well(kernel.run(f"%%torchprof {flags}\n{LOOP}"))
+    before = (tmp_path / "run.json").read_bytes()
+    with started(SETUP + FULL_DISK + DEADLY.replace("CALL", call)) as doomed:
+        doomed.client.execute(f"%%torchprof {flags}\n{LOOP}")
+        wait_for_end(doomed)
+    assert (tmp_path / "run.json").read_bytes() == before
+    assert parts(tmp_path) != []
+    assert_ended_well(kernel.run(f"%%torchprof {flags}\n{LOOP}"))
+    assert parts(tmp_path) == []
+    assert kept(tmp_path) == ["run.json"]
+    assert (tmp_path / "run.json").read_bytes() != before
+    assert_is_trace(tmp_path / "run.json")
+    assert_off_and_usable(kernel)
+
+
+@needs_limits
+def test_packing_that_fails_half_way_leaves_no_packed_file_and_the_raw_one(kernel: Kernel, tmp_path: Path) -> None:
+    """Row 38: no room within --gzip. No .gz of 0 or 30 bytes appears, and the trace is still there unpacked."""
+    flags = f"--trace-dir {tmp_path} --filename run.json --gzip"
+    kernel.run("undo = full_disk(files, 'write_verified', 300)")
+    cell = kernel.run(f"%%torchprof {flags}\n{LOOP}")
+    kernel.run("undo()")
+    assert_ended_well(cell)
+    said = problems(kernel)
+    assert "run.json.gz was not stored" in said
+    assert "File too large" in said
+    assert (kept(tmp_path), parts(tmp_path)) == ([], [])
+    assert_is_trace(raw_path(said))
+    assert_ended_well(kernel.run(f"%%torchprof {flags}\n{LOOP}"))
+    assert kept(tmp_path) == ["run.json.gz"]
+    assert_is_trace(tmp_path / "run.json.gz")
+    assert_off_and_usable(kernel)
+
+
+@pytest.fixture
+def stub() -> ModuleType:
+    pytest.importorskip("fsspec")
+    if str(STUB) not in sys.path:
+        sys.path.append(str(STUB))
+    return importlib.import_module("stub")
+
+
+@pytest.fixture
+def server(stub: ModuleType) -> Iterator[Any]:
+    with stub.serving() as store:
+        yield store
+
+
+KNOWS_STUB = f"""
+sys.path.append({str(STUB)!r})
+import fsspec, stub
+for kind in stub.KINDS:
+    fsspec.register_implementation(kind.protocol, kind, clobber=True)
+import torchprof_magic.store.upload as upload
+upload.FIRST_PAUSE_SECONDS = 0.01
+"""
+
+
+def remote_of(server: Any, *, is_secret: bool = False) -> str:
+    user, query = (f"ann:{SECRET}@", f"?token={SECRET}") if is_secret else ("", "")
+    return f"stub://{user}127.0.0.1:{server.port}/bucket/runs{query}"
+
+
+@pytest.mark.parametrize("faults", [["503", "429", "drop half-way", "truncate"], ["drop", "spoil", "403"]])
+def test_an_upload_that_fails_is_tried_again_until_what_arrived_is_right(
+    kernel: Kernel, tmp_path: Path, server: Any, faults: list[str]
+) -> None:
+    """Row 39: errors, refusals, broken connections and damaged arrivals, one after the other."""
+    kernel.run(KNOWS_STUB)
+    server.faults["PUT"] = list(faults)
+    flags = f"--trace-dir {tmp_path} --filename run.json --remote {remote_of(server, is_secret=True)}"
+    cell = kernel.run(f"%%torchprof {flags}\n{LOOP}")
+    assert_ended_well(cell)
+    listed = wait_until(kernel, "%torchprof uploads", f"{server.port}/bucket/runs/run.json: done")
+    assert server.faults["PUT"] == []
+    assert server.files["/bucket/runs/run.json"] == (tmp_path / "run.json").read_bytes()
+    assert sorted(server.files) == ["/bucket/runs/run.json"]
+    shown = listed + cell.text + "".join(cell.static) + problems(kernel) + (tmp_path / "run.json").read_text()
+    assert SECRET not in shown
+    assert not any(SECRET in path.read_text() for path in tmp_path.iterdir())
+    assert_off_and_usable(kernel)
+
+
+def test_an_upload_that_keeps_failing_is_said_keeps_the_file_and_can_be_tried_again(
+    kernel: Kernel, tmp_path: Path, server: Any
+) -> None:
+    """Row 39: five refusals. The state and the reason are listed, without credentials; --retry sends it."""
+    kernel.run(KNOWS_STUB)
+    server.faults["PUT"] = ["403"] * 5
+    flags = f"--trace-dir {tmp_path} --filename run.json --remote {remote_of(server, is_secret=True)}"
+    assert_ended_well(kernel.run(f"%%torchprof {flags}\n{LOOP}"))
+    listed = wait_until(kernel, "%torchprof uploads", f"{server.port}/bucket/runs/run.json: failed (")
+    assert "403" in listed
+    assert SECRET not in listed
+    assert_is_trace(tmp_path / "run.json")
+    assert server.files == {}
+    assert "uploading" in kernel.run(f"%torchprof traces {tmp_path}").text
+    assert kernel.run("%torchprof uploads --retry").text == "1 failed upload will be tried again.\n"
+    wait_until(kernel, "%torchprof uploads", f"{server.port}/bucket/runs/run.json: done")
+    assert server.files["/bucket/runs/run.json"] == (tmp_path / "run.json").read_bytes()
+    assert_off_and_usable(kernel)
+
+
+def test_an_upload_that_hangs_holds_up_neither_the_cell_nor_the_next(
+    kernel: Kernel, tmp_path: Path, server: Any
+) -> None:
+    """Row 39: a server that does not answer. The kernel goes on; the state says so."""
+    kernel.run(KNOWS_STUB)
+    server.faults["PUT"] = ["stall"]
+    flags = f"--trace-dir {tmp_path} --filename run.json --remote {remote_of(server)}"
+    assert_ended_well(kernel.run(f"%%torchprof {flags}\n{LOOP}"))
+    assert server.stalled.wait(PATIENCE_SECONDS)
+    assert f"{server.port}/bucket/runs/run.json: uploading" in kernel.run("%torchprof uploads").text
+    assert_off_and_usable(kernel)
+    server.released.set()
+    wait_until(kernel, "%torchprof uploads", f"{server.port}/bucket/runs/run.json: done")
+
+
+def test_an_upload_that_is_under_way_when_the_kernel_ends_goes_on_in_the_next(
+    kernel: Kernel, tmp_path: Path, server: Any
+) -> None:
+    """Row 40: the kernel is shut down while its upload hangs; a later one, with the same address, ends it."""
+    server.faults["PUT"] = ["stall"]
+    flags = f"--trace-dir {tmp_path} --filename {{run_name}}.json --remote {remote_of(server)}"
+    with started(SETUP + KNOWS_STUB) as first:
+        assert_ended_well(first.run(f"%%torchprof {flags} --run-name first\n{LOOP}"))
+        assert server.stalled.wait(PATIENCE_SECONDS)
+        first.client.execute("exit()")
+        wait_for_end(first)
+    assert not any(name.endswith("first.json") and not name.startswith("/bucket/runs/.") for name in server.files)
+    assert_is_trace(tmp_path / "first.json")
+    server.released.set()
+    kernel.run(KNOWS_STUB)
+    assert_ended_well(kernel.run(f"%%torchprof {flags} --run-name second\n{LOOP}"))
+    for name in ("first", "second"):
+        wait_until(kernel, "%torchprof uploads", f"{server.port}/bucket/runs/{name}.json: done")
+        assert server.files[f"/bucket/runs/{name}.json"] == (tmp_path / f"{name}.json").read_bytes()
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".torchprof-upload")]
+    assert_off_and_usable(kernel)
+
+
+CLOCK = """
+import datetime as _datetime
+class Clock(_datetime.datetime):
+    at = _datetime.datetime(2026, 10, 25, 0, 59, 59, tzinfo=_datetime.timezone.utc)
+    @classmethod
+    def now(cls, tz=None):
+        return cls.fromtimestamp(cls.at.timestamp(), tz)
+template.datetime, real_datetime = Clock, template.datetime
+"""
+
+
+def test_a_clock_that_stands_still_or_jumps_back_gives_every_trace_a_name_of_its_own(
+    kernel: Kernel, tmp_path: Path
+) -> None:
+    """Row 41: twice in one second, an hour back as at the end of summer time, and then the same second again."""
+    kernel.run(CLOCK)
+    flags = f"-q --trace-dir {tmp_path}"
+    for at in ("0, 59, 59", "0, 59, 59", "1, 59, 59", "0, 59, 59"):
+        kernel.run(f"Clock.at = _datetime.datetime(2026, 10, 25, {at}, tzinfo=_datetime.timezone.utc)")
+        assert kernel.run(f"%%torchprof {flags}\n{LOOP}").reply["status"] == "ok"
+        assert "store." not in problems(kernel)
+    names = [f"run-20261025-{time}.pt.trace.json" for time in ("005959-2", "005959-3", "005959", "015959")]
+    assert kept(tmp_path) == sorted(names)
+    for name in names:
+        assert_is_trace(tmp_path / name)
+    # The one that was written last is the newest, whatever the clock said.
+    assert kernel.run(f"%%torchprof {flags} --keep 1\n{LOOP}").reply["status"] == "ok"
+    assert kept(tmp_path) == ["run-20261025-005959-4.pt.trace.json"]
+    kernel.run("template.datetime = real_datetime")
+    assert_off_and_usable(kernel)
+
+
+@pytest.mark.parametrize(
+    ("environ", "says"),
+    [
+        ("WORLD_SIZE='2'", "RANK is not set, although WORLD_SIZE is 2"),
+        ("WORLD_SIZE='2', RANK='two'", "RANK is 'two', and WORLD_SIZE is 2"),
+        ("WORLD_SIZE='2', RANK='7'", "RANK is '7', and WORLD_SIZE is 2"),
+    ],
+)
+def test_a_rank_that_is_not_known_is_said(kernel: Kernel, tmp_path: Path, environ: str, says: str) -> None:
+    """Row 42: RANK is unset, no number, or larger than the job."""
+    kernel.run(f"os.environ.update({environ})")
+    cell = kernel.run(f"%%torchprof --trace-dir {tmp_path} --filename run.json\n{LOOP}")
+    kernel.run("for _name in ('RANK', 'WORLD_SIZE'): os.environ.pop(_name, None)")
+    assert_ended_well(cell)
+    said = problems(kernel)
+    assert f"store.rank_unknown The rank of this process is unknown: {says}." in said
+    assert "put {pid} into --filename" in said
+    (name,) = kept(tmp_path)
+    assert name == ("run-rank7.json" if "7" in says else "run-rank0.json")
+    assert_is_trace(tmp_path / name)
+    assert_off_and_usable(kernel)
+
+
+def test_two_processes_that_both_think_they_are_rank_0_keep_both_traces(
+    kernel: Kernel, other: Kernel, tmp_path: Path
+) -> None:
+    """Row 42: equal ranks. Neither trace takes the place of the other, and they are not read as one."""
+    flags = f"--trace-dir {tmp_path} --filename run.json --run-name job"
+    for each in (kernel, other):
+        each.run("os.environ.update(WORLD_SIZE='2', RANK='0')")
+        assert_ended_well(each.run(f"%%torchprof {flags} -o run\n{LOOP}"))
+        assert each.run("print(run.steps['number'].to_list())").text == "[2, 3, 4]\n"
+        each.run("for _name in ('RANK', 'WORLD_SIZE'): del os.environ[_name]")
+        assert_off_and_usable(each)
+    assert kept(tmp_path) == ["run-rank0-2.json", "run-rank0.json"]
+    for name in kept(tmp_path):
+        assert_is_trace(tmp_path / name)

@@ -1,0 +1,76 @@
+"""Does a recording become a report when there is not enough memory for all of it?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support import chrome, span
+
+from torchprof_magic import reading
+from torchprof_magic.capture import Cycle, Recording
+from torchprof_magic.meta import StepMark, Stepping
+
+
+def recording_of(folder: Path, cycles: int) -> Recording:
+    made = []
+    for number in range(cycles):
+        path = folder / f"cycle-{number}.json"
+        path.write_bytes(chrome(span(f"op{number}", 0, 10)).ljust(1000))
+        marks = (StepMark(number=number, cycle=number, is_complete=True),)
+        made.append(Cycle(number=number, path=path, steps=marks, start_unix_ns=None))
+    return Recording(
+        cycles=tuple(made),
+        folder=folder,
+        problems=(),
+        ended_in="done",
+        steps_seen=cycles,
+        torch_version="2",
+        device_names=(),
+        stepping=Stepping(how="manual"),
+        schedule=None,
+        plain_step_ns=(),
+    )
+
+
+def test_cycles_that_there_is_no_memory_for_stay_files_and_the_others_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def lacks(file_bytes: int) -> tuple[int, int] | None:
+        asked.append(file_bytes)
+        return (2 * file_bytes, 5000) if 2 * file_bytes > 5000 else None
+
+    monkeypatch.setattr(reading, "lacks_room_for", lacks)
+    folder = tmp_path / "torchprof-run"
+    folder.mkdir()
+    report = reading.read_recording(recording_of(folder, 3))
+    assert asked == [1000, 2000, 3000]
+    assert report.ops["name"].sort().to_list() == ["op0", "op1"]
+    (problem,) = report.problems
+    assert (problem.code, problem.severity) == ("run.too_large", "data_loss")
+    assert problem.message == (
+        "cycle-2.json was saved, and is too large to analyse here: that takes about 6 kB of memory, and 5 kB are free."
+    )
+    assert str(folder / "cycle-2.json") in problem.fix
+    del report
+    assert (folder / "cycle-2.json").exists()
+
+
+def test_memory_that_runs_out_while_reading_leaves_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = reading.read_chrome
+
+    def read(files: list[Path | bytes], *rest: object, **more: object) -> object:
+        if isinstance(files[0], bytes):  # the report of nothing
+            return real(files, *rest, **more)  # type: ignore[arg-type]
+        raise MemoryError
+
+    monkeypatch.setattr(reading, "read_chrome", read)
+    folder = tmp_path / "torchprof-run"
+    folder.mkdir()
+    report = reading.read_recording(recording_of(folder, 2))
+    assert [problem.code for problem in report.problems] == ["run.too_large", "run.too_large"]
+    assert report.events.height == 0
+    del report
+    assert sorted(path.name for path in folder.iterdir()) == ["cycle-0.json", "cycle-1.json"]
