@@ -23,13 +23,15 @@ from torchprof_magic.options import (
     metadata_of,
     preset_switches,
 )
-from torchprof_magic.reading import read_recording
+from torchprof_magic.reading import keep_raw, read_recording
 from torchprof_magic.stepping import Stepper
+from torchprof_magic.telling import say_unread, say_waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import TracebackType
 
+    from torchprof_magic.capture import Recording
     from torchprof_magic.report import Report
 
 T = TypeVar("T")
@@ -208,21 +210,23 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         session = self._session
         if session is None:
             return
+        has_exception = value is not None
         try:
-            self._end(session, has_exception=value is not None)
+            self._end(session, has_exception=has_exception)
         finally:
-            if session.recording is not None and not session.is_forked:
-                self._report = self._read(session)
+            if session.recording is not None:
+                self._finish(session, session.recording, has_exception=has_exception)
 
     @protected
     def _end(self, session: CaptureSession, *, has_exception: bool) -> None:
-        """Stop recording; no interrupt comes in here, one that waited is raised at the end."""
+        """Stop recording; no interrupt comes in here, one that waited is raised when the report was made."""
+        try:
+            if not has_exception and self._has_stepped:
+                session.finish(is_between=True)
+        finally:
+            session.stop(is_held=True)
         if self in _open:
             _open.remove(self)
-        if not has_exception and self._has_stepped:
-            session.finish(is_between=True)
-        with contextlib.suppress(KeyboardInterrupt) if has_exception else contextlib.nullcontext():
-            session.stop()
 
     @protected
     def step(self) -> None:
@@ -261,11 +265,32 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         self._session = fresh
 
     def _new_session(self, options: ProfileOptions, how: str) -> CaptureSession:
-        return CaptureSession(options, stepping=Stepping(how=how), folder=self._folder)
+        return CaptureSession(
+            options, stepping=Stepping(how=how), folder=self._folder, on_wait=say_waiting, title=self._title
+        )
 
-    def _read(self, session: CaptureSession) -> Report:
-        recording = session.recording
-        assert recording is not None
+    def _finish(self, session: CaptureSession, recording: Recording, *, has_exception: bool) -> None:
+        """Read the recording, and let through what had to wait until then."""
+        try:
+            session.guard.uninstall()  # an interrupt that comes from here on ends the analysis
+            if session.is_unwanted:
+                self._say_unread(recording)
+            elif not session.is_forked:
+                self._report = self._read(recording)
+        except KeyboardInterrupt:
+            has_exception = True  # one is enough
+            self._say_unread(recording)
+            raise
+        finally:
+            if has_exception:
+                session.guard.drop_pending()
+            session.release()
+
+    def _say_unread(self, recording: Recording) -> None:
+        keep_raw(recording)
+        say_unread(recording, is_remembered=self._report is not None, is_magic=False)
+
+    def _read(self, recording: Recording) -> Report:
         if self._keeper is not None:
             recording = self._keeper.keep(recording)
         if self._has_stepped:

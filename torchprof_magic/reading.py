@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 RUN_FOLDER_PREFIX = "torchprof-"
 _AGAIN_SECONDS = 0.02
+# Folders that were promised to a user who has no report of them.
+_promised: set[Path] = set()
 _NO_EVENTS = b'{"traceEvents": []}'
 
 
@@ -66,6 +68,11 @@ def read_recording(
     if not (keep_files or is_only_copy or problems) and recording.folder.name.startswith(RUN_FOLDER_PREFIX):
         weakref.finalize(report, _remove, recording.folder, os.getpid())
     return report
+
+
+def keep_raw(recording: Recording) -> None:
+    """Never delete the raw files of this run: its report may be half made, and goes with the interrupt that came."""
+    _promised.add(recording.folder)
 
 
 def _read_cycles(recording: Recording, meta: Meta) -> tuple[Trace, list[Problem]]:
@@ -159,7 +166,7 @@ def _remove(folder: Path, pid: int) -> None:
 
     Python drops what is raised while an object goes, so an interrupt that comes just then is sent once more.
     """
-    if os.getpid() != pid:
+    if os.getpid() != pid or folder in _promised:
         return
     try:
         shutil.rmtree(folder, ignore_errors=True)

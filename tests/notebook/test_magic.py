@@ -134,7 +134,7 @@ def test_an_interrupt_while_showing_stops_the_notebook_but_not_the_cells_own_exc
     assert kernel.run(f"%%torchprof\n{LOOP}").reply["ename"] == "KeyboardInterrupt"
     cell = kernel.run(f"%%torchprof\n{LOOP}raise KeyError('mine')")
     assert cell.reply["ename"] == "KeyError"
-    assert "the raw trace is in" in cell.text
+    assert "the report is not shown; see it with: %torchprof last" in cell.text
     kernel.run("magics.show = shown")
 
 

@@ -13,9 +13,11 @@ PACKAGE = ROOT / "torchprof_magic"
 
 # Who may import whom, from the pixels down to the data. A module sees only what stands below it.
 MAY_IMPORT = {
-    "ipython": {"profiling", "keeping", "reading", "loading", "history", "report", "static_output", "stepping",
-                "capture", "exporters", "wire", "meta", "options", "units", "errors"},
-    "profiling": {"keeping", "reading", "history", "report", "stepping", "capture", "meta", "options", "errors"},
+    "ipython": {"profiling", "telling", "keeping", "reading", "loading", "history", "report", "static_output",
+                "stepping", "capture", "exporters", "wire", "meta", "options", "units", "errors"},
+    "profiling": {"telling", "keeping", "reading", "history", "report", "stepping", "capture", "meta", "options",
+                  "errors"},
+    "telling": {"capture", "units"},
     "keeping": {"store", "capture", "options", "meta", "errors"},
     "reading": {"report", "ingest", "capture", "trace", "meta", "units", "errors"},
     "loading": {"report", "ingest", "remote", "trace", "meta", "errors"},

@@ -8,6 +8,7 @@ from torchprof_magic.capture.room import lacks_room_for
 from torchprof_magic.capture.schedule import Action, Schedule, resolve_schedule
 from torchprof_magic.capture.session import CaptureSession, live_session
 from torchprof_magic.capture.switch import switch_off
+from torchprof_magic.capture.unfinished import Unfinished, take_unfinished
 
 __all__ = [
     "Action",
@@ -17,6 +18,7 @@ __all__ = [
     "Progress",
     "Recording",
     "Schedule",
+    "Unfinished",
     "available_activities",
     "busy_profiler",
     "examine",
@@ -26,4 +28,5 @@ __all__ = [
     "protected",
     "resolve_schedule",
     "switch_off",
+    "take_unfinished",
 ]

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import sys
 import threading
+from functools import wraps
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
 
 # Threads that front ends, debuggers, progress bars and loaders keep for themselves; none of them runs an op.
@@ -23,13 +25,38 @@ class Bystanders:
 
     def __init__(self) -> None:
         self._before = {thread.ident for thread in threading.enumerate()}
+        self._begun: dict[str, None] = {}
+
+    def watch(self, is_recording: Callable[[], bool]) -> Callable[[], None]:
+        """Note every thread that begins while ``is_recording()``; return what ends the watch.
+
+        A pool that lives within one step is gone before anybody can look for it.
+        """
+        original = threading.Thread.start
+
+        @wraps(original)
+        def start(thread: threading.Thread) -> None:
+            __tracebackhide__ = True
+            if is_recording() and not _is_known(thread):
+                self._begun[thread.name] = None
+            original(thread)
+
+        def undo() -> None:
+            if threading.Thread.start is start:
+                threading.Thread.start = original  # type: ignore[method-assign]
+
+        threading.Thread.start = start  # type: ignore[method-assign, assignment]
+        return undo
 
     def may_have_begun(self) -> bool:
         """Tell in a microsecond whether it is worth asking who is there: looking at every thread takes twenty."""
-        return threading.active_count() > len(self._before)
+        return bool(self._begun) or threading.active_count() > len(self._before)
 
     def seen_now(self) -> list[str]:
         """Return the names of threads that began since, or that are at work at this moment and not waiting."""
+        return list(dict.fromkeys([*self._begun, *self._alive()]))
+
+    def _alive(self) -> list[str]:
         threads = threading.enumerate()
         if len(threads) == 1:
             return []

@@ -69,11 +69,15 @@ def raised_by_handler(error: BaseException) -> bool:
 class InterruptGuard:
     """The SIGINT handler of one session: defers inside protected functions, passes on to the old handler elsewhere.
 
-    ``pending`` counts the interrupts that wait. Only the main thread receives signals, so off it this does nothing.
+    ``pending`` counts the interrupts that wait; ``on_wait`` is told how many there were, whenever one more has to wait
+    for slow work. Only the main thread receives signals, so off it this does nothing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_wait: Callable[[int], None] | None = None) -> None:
         self.pending = 0
+        self._raised = 0
+        self._on_wait = on_wait
+        self._is_slow = False
         self._patience = sys.maxsize
         self._previous: Handler = None
         self._is_installed = False
@@ -84,6 +88,8 @@ class InterruptGuard:
         __tracebackhide__ = True
         if os.getpid() == self._pid and is_protected(frame) and self.pending < self._patience:
             self.pending += 1
+            if self._is_slow and self._on_wait is not None:
+                self._on_wait(self.pending)
         else:
             _call(self._previous, signum, frame)
 
@@ -117,6 +123,20 @@ class InterruptGuard:
             signal.signal(signal.SIGINT, foreign)
 
     @contextmanager
+    def slow_work(self, *, is_interrupted: bool = False) -> Iterator[None]:
+        """Tell ``on_wait`` of the interrupts that arrive within.
+
+        ``is_interrupted``: those that were raised before, and brought the work about, count as well.
+        """
+        if is_interrupted:
+            self.pending += max(self._raised, 1)
+        before, self._is_slow = self._is_slow, True
+        try:
+            yield
+        finally:
+            self._is_slow = before
+
+    @contextmanager
     def patience(self, interrupts: int) -> Iterator[None]:
         """Hold back at most ``interrupts`` within; the next one raises, so that slow work can be given up."""
         before, self._patience = self._patience, interrupts
@@ -134,7 +154,7 @@ class InterruptGuard:
         __tracebackhide__ = True
         if not self.pending:
             return
-        self.pending = 0
+        self._raised, self.pending = self.pending, 0
         handler = self._previous if self._is_current() else signal.getsignal(signal.SIGINT)
         _call(handler, signal.SIGINT, sys._getframe(1))  # noqa: SLF001 - a handler is given the interrupted frame
 

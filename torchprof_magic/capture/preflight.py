@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchprof_magic.capture import compat
+from torchprof_magic.capture.unfinished import FOLDER_PREFIX
 from torchprof_magic.errors import CaptureError, ProfilerBusyError
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def _check_busy() -> None:
 
 def _new_folder() -> Path:
     try:
-        return Path(tempfile.mkdtemp(prefix="torchprof-"))
+        return Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
     except OSError as exc:
         raise CaptureError(f"no folder for the recording could be made ({exc}); name one with folder=...") from exc
 

@@ -20,11 +20,12 @@ from torchprof_magic.capture.recording import Cycle
 from torchprof_magic.capture.room import Room
 from torchprof_magic.capture.save import discard, has_ops, save_cycle, save_execution_trace
 from torchprof_magic.capture.schedule import Action, Schedule
+from torchprof_magic.capture.unfinished import TRACE_SUFFIX
 from torchprof_magic.meta import StepMark
 from torchprof_magic.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from torchprof_magic.capture.guard import InterruptGuard
     from torchprof_magic.capture.problems import ProblemLog
@@ -100,6 +101,10 @@ class Recorder:
         self._epoch += self.step > self._epoch_start
         self._epoch_start = self.step
 
+    def watch_threads(self) -> Callable[[], None]:
+        """Look out for threads that begin in a recorded step; return what ends this."""
+        return self._bystanders.watch(lambda: self.is_recording)
+
     def will_transit(self) -> bool:
         """Return whether the next ``advance`` starts, stops or saves anything."""
         if self._action.is_recording and self._room.is_memory_full():
@@ -159,7 +164,7 @@ class Recorder:
         """Write every finished cycle to disk; a failure becomes a problem and does not touch the others."""
         while self._unsaved:
             finished = self._unsaved.pop(0)
-            path = self._folder / f"cycle-{finished.number}.pt.trace.json"
+            path = self._folder / f"cycle-{finished.number}{TRACE_SUFFIX}"
             with self._quiet.held():
                 is_saved = save_cycle(finished.engine, path, guard, self._problems)
             if is_saved:

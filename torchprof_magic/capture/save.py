@@ -35,8 +35,8 @@ ANNOTATION = b'"cat": "user_annotation"'
 SLASHED_NAME = re.compile(rb'"cat": "user_annotation",\s*"name": "([^"\n]*/[^"\n]*)"')
 # Either exporter's spelling; the search ends at the first operation, so it costs nothing on a file that has one.
 FIRST_OP = re.compile(rb'"cat": ?"(?:cpu_op|kernel|gpu_memcpy|gpu_memset)"')
-# Interrupts that are held back while the slow Python export runs; the next one gives the file up.
-EXPORT_PATIENCE = 2
+# Interrupts that are held back until the file is written: one for the cell, one for the report. The next gives it up.
+SAVE_PATIENCE = 2
 # One event of a plain recording, measured over 700,000; shapes and stacks make it more.
 EVENT_BYTES = 256
 _NO_ROOM = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}  # Windows has no quotas
@@ -49,21 +49,24 @@ def save_cycle(engine: Engine, path: Path, guard: InterruptGuard, problems: Prob
     """
     temporary = path.with_name(f".{path.name}.part")
     try:
+        if guard.pending > SAVE_PATIENCE:
+            return _given_up(path, problems)
         return _save(engine, path, temporary, guard, problems)
     except Exception as exc:  # noqa: BLE001 - one cycle that cannot be saved must not lose the others
         return _not_saved(path, f"{_reason(exc)}{_need(engine, exc)}", problems)
     except KeyboardInterrupt:
-        return _not_saved(path, "given up after repeated interrupts", problems)
+        return _given_up(path, problems)
     finally:
         discard(temporary)
         discard(temporary.with_name(f"{temporary.name}.tmp"))  # Kineto's own, left when the disk is full
 
 
 def _save(engine: Engine, path: Path, temporary: Path, guard: InterruptGuard, problems: ProblemLog) -> bool:
-    engine.profiler.export_chrome_trace(str(temporary))
-    flaw = _checked(temporary, engine)
-    if flaw is not None and compat.HAS_PYTHON_EXPORT:
-        flaw = _export_again(engine, temporary, flaw, guard)
+    with guard.patience(SAVE_PATIENCE):
+        engine.profiler.export_chrome_trace(str(temporary))
+        flaw = _checked(temporary, engine)
+        if flaw is not None and compat.HAS_PYTHON_EXPORT:
+            flaw = _export_again(engine, temporary, flaw)
     if flaw == NO_FILE:
         return _not_saved(path, f"{flaw}{_need(engine)}", problems)
     _publish(temporary, path)
@@ -72,15 +75,14 @@ def _save(engine: Engine, path: Path, temporary: Path, guard: InterruptGuard, pr
     return True
 
 
-def _export_again(engine: Engine, temporary: Path, flaw: str, guard: InterruptGuard) -> str | None:
+def _export_again(engine: Engine, temporary: Path, flaw: str) -> str | None:
     """Use torch's Python export, which is slower and escapes names, and return the flaw that is left.
 
     What torch wrote the first time stays if this fails, for it can be written only once. Raises if there is nothing.
     """
     second = temporary.with_name(f"{temporary.name}2")
     try:
-        with guard.patience(EXPORT_PATIENCE):
-            engine.profiler.export_chrome_trace(str(second), use_python_export=True)
+        engine.profiler.export_chrome_trace(str(second), use_python_export=True)
         left = find_flaw(second, None)
         if left is None or (flaw == NO_FILE and left != NO_FILE):
             second.replace(temporary)
@@ -210,6 +212,16 @@ def _note_flaw(path: Path, flaw: str, problems: ProblemLog) -> None:
         f"{path.name} was kept as torch wrote it: {flaw}.",
         "Avoid quotes, backslashes and non-ASCII letters in record_function names, or use a newer torch.",
     )
+
+
+def _given_up(path: Path, problems: ProblemLog) -> bool:
+    problems.note(
+        "capture.given_up",
+        "data_loss",
+        f"{path.name} was not saved: it was given up, because of repeated interrupts.",
+        "Run the cell again.",
+    )
+    return False
 
 
 def _not_saved(path: Path, reason: str, problems: ProblemLog) -> bool:

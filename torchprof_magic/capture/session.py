@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,11 +25,12 @@ from torchprof_magic.capture.recorder import Recorder
 from torchprof_magic.capture.recording import Progress, Recording
 from torchprof_magic.capture.schedule import AnySchedule, FunctionSchedule, resolve_schedule
 from torchprof_magic.capture.tasks import OtherTasks
+from torchprof_magic.capture.unfinished import Mark
 from torchprof_magic.errors import CaptureError
 from torchprof_magic.meta import Stepping
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from types import CodeType, FrameType
 
     from torchprof_magic.options import ProfileOptions
@@ -53,7 +54,8 @@ class CaptureSession:
 
     ``open`` checks everything that can be checked before the user's code runs; ``start`` begins step 0; ``step`` ends
     a step; ``finish`` ends the recording while the code goes on; ``stop`` returns the recording, also kept on
-    ``self.recording``.
+    ``self.recording``. ``is_unwanted`` is true afterwards when the user interrupted again while the recording was being
+    finished: it is on disk, but nobody wants to wait for what comes of it. ``on_wait`` is told of each such interrupt.
     """
 
     def __init__(
@@ -63,10 +65,15 @@ class CaptureSession:
         stepping: Stepping,
         folder: Path | None = None,
         on_progress: Callable[[Progress], None] | None = None,
+        on_wait: Callable[[int], None] | None = None,
+        title: str = "",
     ) -> None:
         self.recording: Recording | None = None
         self.owner: registry.Owner | None = None
-        self.guard = InterruptGuard()
+        self.guard = InterruptGuard(on_wait)
+        self.is_unwanted = False
+        self._title = title
+        self._mark: Mark | None = None
         self._options = options
         self._stepping = stepping
         self._folder = folder
@@ -103,11 +110,13 @@ class CaptureSession:
             self.owner = registry.Owner()
             registry.claim(self)
             self._folder = preflight.check(self._options, self._folder)
+            self._mark = Mark(self._folder, self._title)
             self.guard.install()  # after another session's is gone; an interrupt until here ends in the lines below
             compat.keep_out_of_graphs()
             self._undo = [compat.on_takeover(self._yield_to_other, is_ours=lambda: Engine.preparing)]
         except BaseException:
             registry.release(self)
+            self._unmark()
             self.guard.uninstall()
             raise
         self._state = State.OPEN
@@ -132,6 +141,7 @@ class CaptureSession:
             return
         schedule = self._schedule_of(length)
         self._recorder = Recorder(self._options, schedule, self._existing_folder(), self._problems, self._quiet)
+        self._undo.append(self._recorder.watch_threads())
         self._state = State.RUNNING
         try:
             self._begin(self._recorder, is_early=is_early)
@@ -170,7 +180,7 @@ class CaptureSession:
         recorder = self._recorder
         if self._state is not State.RUNNING or recorder is None or not self._is_here():
             return
-        with self.guard.shield():
+        with self.guard.shield(), self.guard.slow_work():
             self._transit(lambda _guard: recorder.finish(is_between=is_between))
             recorder.save_finished(self.guard)
         self._state = State.OVER
@@ -188,9 +198,12 @@ class CaptureSession:
         __tracebackhide__ = True
         if self.recording is None:
             self._refuse_other_thread()
-            has_exception = sys.exc_info()[0] is not None
-            with self.guard.shield():
+            kind = sys.exc_info()[0]
+            has_exception = kind is not None
+            is_interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
+            with self.guard.shield(), self.guard.slow_work(is_interrupted=is_interrupted):
                 self.recording = self._stop(has_exception=has_exception)
+            self.is_unwanted = self.guard.pending > 1
             if has_exception:
                 self.guard.drop_pending()
         if not is_held:
@@ -198,8 +211,9 @@ class CaptureSession:
         return self.recording
 
     def release(self) -> None:
-        """Let interrupts through again, and raise one that waited."""
+        """Let interrupts through again, and raise one that waited; the run is over, for later kernels too."""
         __tracebackhide__ = True
+        self._unmark()
         self.guard.uninstall()  # last: until here an interrupt would lose the recording
         self.guard.raise_pending()
 
@@ -229,6 +243,7 @@ class CaptureSession:
             self._state = State.STOPPED
             self._let_go()
             compat.switch_off()
+        self._unmark()
         self.guard.uninstall()
 
     def _schedule_of(self, length: int | None) -> AnySchedule:
@@ -265,11 +280,16 @@ class CaptureSession:
         if not was_recording:
             self._report_progress(recorder.schedule.action(recorder.step + 1).phase, recorder.step + 1)
         # Asking for the handler costs 5 us in Python 3.11, so it is done only where torch is called.
-        with self.guard.shield() if recorder.will_transit() else nullcontext():
+        with self._transition(is_slow=was_recording) if recorder.will_transit() else nullcontext():
             self._transit(lambda guard: recorder.advance(guard, is_complete=is_complete))
         if was_recording and not recorder.is_recording:
             self._report_progress(recorder.phase, recorder.step)
         self.guard.raise_pending()
+
+    @contextmanager
+    def _transition(self, *, is_slow: bool) -> Iterator[None]:
+        with self.guard.shield(), self.guard.slow_work() if is_slow else nullcontext():
+            yield
 
     def _transit(self, transition: Callable[[InterruptGuard], None]) -> Exception | None:
         """Run one transition; if torch fails, switch the profiler off and let the user's code go on."""
@@ -323,6 +343,11 @@ class CaptureSession:
         self._quiet.close()
         registry.release(self)
         self.owner = None
+
+    def _unmark(self) -> None:
+        mark, self._mark = self._mark, None
+        if mark is not None:
+            mark.remove()
 
     def _end(self, recorder: Recorder, *, has_exception: bool) -> None:
         if not has_exception and recorder.step == 0 and self._stepping.how in ("cell", "optimizer"):

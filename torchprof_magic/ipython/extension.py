@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from torchprof_magic.capture import take_unfinished
 from torchprof_magic.ipython.awaiting import AwaitTransformer
 from torchprof_magic.ipython.magics import TorchProfMagics
+from torchprof_magic.telling import say_unfinished
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -14,11 +16,15 @@ NAME = "torchprof"
 
 
 def load(shell: InteractiveShell) -> None:
-    """Register the magics and what lets cells await under them; loading twice leaves one of each."""
+    """Register the magics and what lets cells await under them; loading twice leaves one of each.
+
+    Runs that ended with their kernel are named.
+    """
     unload(shell)
     # With a parent it takes its defaults from configuration files too.
     shell.register_magics(TorchProfMagics(shell=shell, parent=shell))
     shell.input_transformers_post.append(AwaitTransformer(shell))
+    say_unfinished(take_unfinished())
 
 
 def unload(shell: InteractiveShell) -> None:

@@ -38,7 +38,8 @@ from torchprof_magic.ipython.flags import (
 )
 from torchprof_magic.ipython.progress import ProgressBar
 from torchprof_magic.keeping import Keeper
-from torchprof_magic.reading import read_recording
+from torchprof_magic.reading import keep_raw, read_recording
+from torchprof_magic.telling import say_unread, say_waiting
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -62,7 +63,13 @@ class _Run:
 
     def open(self) -> CaptureSession:
         """Check all that can be checked before the cell runs; raises ``UsageError``."""
-        session = CaptureSession(self.options, stepping=self.compiled.plan.stepping, on_progress=self.bar)
+        session = CaptureSession(
+            self.options,
+            stepping=self.compiled.plan.stepping,
+            on_progress=self.bar,
+            on_wait=say_waiting,
+            title=self.compiled.source.label,
+        )
         try:
             if self.keeper is not None:
                 self.keeper.prepare()
@@ -170,20 +177,31 @@ class TorchProfMagics(Magics, FlagDefaults):
         if session.recording is None or session.is_forked:
             session.release()
             return
+        recording, before = session.recording, history.last()
         has_exception = sys.exc_info()[0] is not None
         try:
-            session.release()
-            with interrupts_raise() if run.compiled.awaits else nullcontext():
-                self._show(session.recording, run)
+            session.guard.uninstall()  # an interrupt that comes from here on ends the analysis
+            if session.is_unwanted:
+                keep_raw(recording)
+                say_unread(recording, is_remembered=False, is_magic=True)
+            else:
+                with interrupts_raise() if run.compiled.awaits else nullcontext():
+                    self._show(recording, run)
         except KeyboardInterrupt:
-            print(f"torchprof: reading was interrupted; the raw trace is in {session.recording.folder}")  # noqa: T201
+            keep_raw(recording)
+            say_unread(recording, is_remembered=history.last() is not before, is_magic=True)
             if not has_exception:
+                session.guard.drop_pending()  # one is enough
                 raise  # the cells below must not run; an exception of the cell's own goes first
         except TorchProfError as exc:
             print(f"torchprof: {exc}")  # noqa: T201 - the cell's own result must not be replaced
         except Exception as exc:  # noqa: BLE001 - the same: whatever fails here, the cell has its own result
             what = f"{type(exc).__name__}: {exc}"
             print(f"torchprof: the report could not be shown ({what}); see torchprof_magic.last")  # noqa: T201
+        finally:
+            if has_exception:
+                session.guard.drop_pending()
+            session.release()
 
     def _show(self, recording: Recording, run: _Run) -> None:
         if run.keeper is not None:

@@ -34,12 +34,19 @@ def make_session(tmp_path: Path) -> Callable[..., CaptureSession]:
         *,
         schedule: tuple[int, int, int, int] | None = None,
         on_progress: Callable[[Progress], None] | None = None,
+        on_wait: Callable[[int], None] | None = None,
         **flags: bool,
     ) -> CaptureSession:
         names = ("wait", "warmup", "active", "repeat")
         wanted = ScheduleOptions(**dict(zip(names, schedule, strict=True))) if schedule else ScheduleOptions()
         options = ProfileOptions(schedule=wanted, activities=("cpu",), **flags)
-        return CaptureSession(options, stepping=Stepping(how=how), folder=tmp_path / "run", on_progress=on_progress)
+        return CaptureSession(
+            options,
+            stepping=Stepping(how=how),
+            folder=tmp_path / "run",
+            on_progress=on_progress,
+            on_wait=on_wait,
+        )
 
     return make
 

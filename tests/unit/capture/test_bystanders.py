@@ -80,3 +80,21 @@ def test_ops_of_a_pool_are_missing_and_that_is_said_once_unless_they_are_recorde
     if not all_threads:
         assert "(mine_0)" in recording.problems[0].message
         assert recording.problems[0].count == 1
+
+
+def test_a_pool_that_lives_within_one_recorded_step_is_noted(make_session: Make) -> None:
+    session = make_session(schedule=(1, 1, 1, 1))
+    session.start()
+    for name in ("waiting", "warming", "recorded"):
+        with ThreadPoolExecutor(1, thread_name_prefix=name) as short:
+            short.submit(work).result()
+        session.step()
+    recording = session.stop()
+    (problem,) = [problem for problem in recording.problems if problem.code == "capture.other_threads"]
+    assert "(recorded_0)" in problem.message
+
+
+def test_threads_begin_as_ever_when_the_recording_is_over(run: Run) -> None:
+    before = threading.Thread.start
+    run(6)
+    assert threading.Thread.start is before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import pytest
@@ -223,3 +224,97 @@ def test_the_old_handler_is_back_after_stop(make_session: Make) -> None:
     assert signal.getsignal(signal.SIGINT) is session.guard
     session.stop()
     assert signal.getsignal(signal.SIGINT) is before
+
+
+class _Impatient:
+    """Sends the interrupts that are asked for in the midst of torch's own work."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **moments: int) -> None:
+        for name, count in moments.items():
+            original = getattr(torch.profiler.profiler._KinetoProfile, name)
+            monkeypatch.setattr(torch.profiler.profiler._KinetoProfile, name, self._interrupted(original, count))
+
+    @staticmethod
+    def _interrupted(original: Callable[..., object], count: int) -> Callable[..., object]:
+        def call(*arguments: object, **named: object) -> object:
+            for _ in range(count):
+                interrupt()
+            return original(*arguments, **named)
+
+        return call
+
+
+@pytest.mark.parametrize(
+    ("moments", "told", "is_unwanted"),
+    [({}, [], False), ({"stop_trace": 1}, [1], False), ({"stop_trace": 1, "export_chrome_trace": 1}, [1, 2], True)],
+)
+def test_each_interrupt_while_the_recording_is_finished_is_answered_and_none_loses_it(
+    make_session: Make, monkeypatch: pytest.MonkeyPatch, moments: dict[str, int], told: list[int], *, is_unwanted: bool
+) -> None:
+    heard: list[int] = []
+    session = make_session("cell", on_wait=heard.append)
+    session.start()
+    work("kept")
+    _Impatient(monkeypatch, **moments)
+    recording = session.stop(is_held=True)
+    assert (heard, session.is_unwanted) == (told, is_unwanted)
+    assert "kept" in names_in(recording.cycles[0].path)
+    with pytest.raises(KeyboardInterrupt) if told else nullcontext():
+        session.release()
+
+
+def test_the_third_interrupt_gives_the_recording_up(make_session: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = make_session("cell")
+    session.start()
+    work()
+    _Impatient(monkeypatch, stop_trace=2, export_chrome_trace=1)
+    recording = session.stop(is_held=True)
+    assert (recording.cycles, codes(recording)) == ((), ["capture.given_up"])
+    assert [path.name for path in recording.folder.glob("*cycle*")] == []
+    with pytest.raises(KeyboardInterrupt):
+        session.release()
+
+
+def test_three_interrupts_before_the_file_is_begun_give_it_up_too(
+    make_session: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = make_session("cell")
+    session.start()
+    work()
+    _Impatient(monkeypatch, stop_trace=3)
+    assert codes(session.stop(is_held=True)) == ["capture.given_up"]
+    with pytest.raises(KeyboardInterrupt):
+        session.release()
+
+
+def test_the_interrupt_that_ended_the_cell_counts_as_the_first(
+    make_session: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[int] = []
+    session = make_session("cell", on_wait=heard.append)
+    session.start()
+    work()
+    _Impatient(monkeypatch, stop_trace=1)
+    with pytest.raises(KeyboardInterrupt):
+        _interrupt_then_stop(session)
+    assert (heard, session.is_unwanted) == ([2], True)
+    assert session.recording is not None
+    assert len(session.recording.cycles) == 1
+
+
+def _interrupt_then_stop(session: CaptureSession) -> None:
+    try:
+        interrupt()
+    finally:
+        session.stop()
+
+
+def test_an_interrupt_at_the_start_of_a_step_is_not_answered(
+    make_session: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[int] = []
+    session = make_session(schedule=(1, 1, 1, 1), on_wait=heard.append)
+    _Impatient(monkeypatch, prepare_trace=1)
+    with pytest.raises(KeyboardInterrupt):
+        _loop(session)
+    assert heard == []

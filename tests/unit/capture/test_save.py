@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -129,7 +130,7 @@ def test_folder_that_vanishes_during_the_run_is_a_problem(make_session: Make) ->
     session = make_session("cell")
     session.start()
     work()
-    Path(session._existing_folder()).rmdir()
+    shutil.rmtree(session._existing_folder())
     recording = session.stop()
     assert codes(recording) == ["capture.not_saved"]
     assert recording.cycles == ()
