@@ -34,23 +34,28 @@ def say_unread(recording: Recording, *, is_remembered: bool, is_magic: bool) -> 
         again = "%torchprof last" if is_magic else "torchprof_magic.last"
         _say(f"the report is not shown; see it with: {again}")
         return
-    _say(f"the analysis was stopped; the raw trace is in {paths[0].parent} {_opening(paths, is_magic=is_magic)}")
+    more = f" (the first of {counted(len(paths), 'cycle')})" if len(paths) > 1 else ""
+    how = _opening(paths[0], is_magic=is_magic)
+    _say(f"the analysis was stopped; the raw trace is in {paths[0].parent} and opens with: {how}{more}")
 
 
 def say_unfinished(runs: Sequence[Unfinished]) -> None:
     """Name the runs that ended with their kernel, and what is left of them."""
     for run in runs:
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.began_unix_s))
-        left = "nothing of it was saved"
-        if run.paths:
-            left = f"{counted(len(run.paths), 'cycle')} of it was saved {_opening(run.paths, is_magic=True)}"
+        left = _saved(run.paths) if run.paths else "nothing of it was saved"
         _say(f"the run {printable(run.title)} of {at} did not finish, because its process ended; {left}")
 
 
-def _opening(paths: Sequence[Path], *, is_magic: bool) -> str:
-    path = str(paths[0])
-    how = f"%torchprof load {shlex.quote(path)}" if is_magic else f"torchprof_magic.load({path!r})"
-    return f"and opens with: {how}" + (f" (the first of {counted(len(paths), 'cycle')})" if len(paths) > 1 else "")
+def _saved(paths: Sequence[Path]) -> str:
+    how = _opening(paths[0], is_magic=True)
+    if len(paths) == 1:
+        return f"one cycle of it was saved, and opens with: {how}"
+    return f"{len(paths)} cycles of it were saved, and the first opens with: {how}"
+
+
+def _opening(path: Path, *, is_magic: bool) -> str:
+    return f"%torchprof load {shlex.quote(str(path))}" if is_magic else f"torchprof_magic.load({str(path)!r})"
 
 
 def _say(text: str) -> None:

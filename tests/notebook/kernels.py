@@ -28,7 +28,14 @@ class Kernel:
 
     def run(self, code: str, *, interrupt_at: str = "") -> Cell:
         """Run one cell; the kernel is interrupted when its output holds ``interrupt_at``."""
-        message = self.client.execute(code, allow_stdin=False)
+        return self.answer(self.ask(code), interrupt_at=interrupt_at)
+
+    def ask(self, code: str) -> str:
+        """Begin to run a cell, and return what to give to ``answer``."""
+        return str(self.client.execute(code, allow_stdin=False))
+
+    def answer(self, message: str, *, interrupt_at: str = "") -> Cell:
+        """Wait for the end of a cell that was asked for."""
         cell = Cell()
         while True:
             try:
@@ -96,9 +103,9 @@ def environment() -> dict[str, str]:
 
 
 @contextmanager
-def started(first: str) -> Iterator[Kernel]:
-    """Start a kernel that has run the cell ``first``."""
-    manager, client = start_new_kernel(kernel_name="python3", env=environment())
+def started(first: str, **environ: str) -> Iterator[Kernel]:
+    """Start a kernel that has run the cell ``first``, with some variables of the environment besides our own."""
+    manager, client = start_new_kernel(kernel_name="python3", env=environment() | environ)
     kernel = Kernel(manager, client)
     try:
         assert kernel.run(first).reply["status"] == "ok"

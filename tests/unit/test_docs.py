@@ -20,3 +20,18 @@ def test_links_between_the_documents_lead_somewhere() -> None:
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_failure_of_running_has_a_row_and_a_test() -> None:
+    page = (ROOT / "docs" / "failures.md").read_text()
+    source = (ROOT / "tests" / "notebook" / "test_failures_of_running.py").read_text()
+    tests = re.findall(r"^def (test_row_\w+)", source, re.MULTILINE)
+    rows = {
+        int(row): re.findall(r"`(test_row_\w+)`", line)
+        for row, line in re.findall(r"^\| (\d+) (.*)$", page, re.MULTILINE)
+    }
+    assert list(rows) == list(range(1, 22))
+    for row, named in rows.items():
+        assert named, f"row {row} has no test"
+        assert all(f"_{row}_" in name for name in named)
+    assert {name for named in rows.values() for name in named} == set(tests)

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import gc
 import os
+import re
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +14,7 @@ import torch
 from torch.profiler import ProfilerAction
 
 import torchprof_magic as tp
+from torchprof_magic import reading
 from torchprof_magic.errors import CaptureError, OptionsError, ProfilerBusyError
 
 MODEL = torch.nn.Linear(8, 8)
@@ -251,3 +255,74 @@ def test_a_schedule_that_only_warms_up_and_one_that_never_records_leave_the_prof
         assert p.report.steps.height == 0
         assert [problem.code for problem in p.report.problems] == ["capture.nothing_recorded"]
         assert not torch.autograd._profiler_enabled()
+
+
+@pytest.mark.parametrize("place", ["read_chrome", "Report"])
+def test_an_interrupt_while_reading_names_the_trace_and_the_trace_stays(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    original = getattr(reading, place)
+
+    def interrupted(*arguments: object, **named: object) -> object:
+        made = original(*arguments, **named)
+        signal.raise_signal(signal.SIGINT)
+        return made
+
+    monkeypatch.setattr(reading, place, interrupted)
+    with pytest.raises(KeyboardInterrupt), tp.profile() as p:
+        torch.ones(3).sum()
+    monkeypatch.undo()
+    path = re.search(r"opens with: torchprof_magic.load\('(.*)'\)\n", capsys.readouterr().out)
+    assert path is not None
+    gc.collect()
+    assert "aten::sum" in tp.load(path[1]).ops["name"].to_list()
+    with pytest.raises(CaptureError):
+        _ = p.report
+    shutil.rmtree(Path(path[1]).parent)
+
+
+@pytest.mark.parametrize("interrupts", [1, 2])
+def test_interrupts_while_the_recording_ends_come_out_once_and_the_second_does_without_the_report(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], interrupts: int
+) -> None:
+    profiler = torch.profiler.profiler._KinetoProfile
+    original = profiler.stop_trace
+
+    def interrupted(self: object) -> None:
+        for _ in range(interrupts):
+            signal.raise_signal(signal.SIGINT)
+        original(self)
+
+    monkeypatch.setattr(profiler, "stop_trace", interrupted)
+    with pytest.raises(KeyboardInterrupt), tp.profile() as p:
+        torch.ones(3).sum()
+    said = capsys.readouterr().out.splitlines()
+    assert ["interrupt again" in line for line in said] == ([True] if interrupts == 1 else [True, True, False])
+    if interrupts == 1:
+        assert "aten::sum" in p.report.ops["name"].to_list()
+    else:
+        assert p._session is not None
+        assert p._session.recording is not None
+        shutil.rmtree(p._session.recording.folder)
+
+
+def test_an_interrupt_while_the_last_step_is_saved_comes_out_after_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    profiler = torch.profiler.profiler._KinetoProfile
+    original = profiler.stop_trace
+
+    def interrupted(self: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        original(self)
+
+    monkeypatch.setattr(profiler, "stop_trace", interrupted)
+    p = tp.profile(wait=0, warmup=0, active=9)
+    with pytest.raises(KeyboardInterrupt):
+        _run_steps(p, 3)
+    assert p.report.steps.filter("complete")["number"].to_list() == [0, 1, 2]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def _run_steps(p: tp.profile, count: int) -> None:
+    with p:
+        for _ in p.steps(range(count)):
+            torch.ones(3).sum()
