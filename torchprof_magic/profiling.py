@@ -225,8 +225,8 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
                 session.finish(is_between=True)
         finally:
             session.stop(is_held=True)
-        if self in _open:
-            _open.remove(self)
+            if self in _open:
+                _open.remove(self)
 
     @protected
     def step(self) -> None:
@@ -287,8 +287,10 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
             session.release()
 
     def _say_unread(self, recording: Recording) -> None:
-        keep_raw(recording)
-        say_unread(recording, is_remembered=self._report is not None, is_magic=False)
+        is_remembered = self._report is not None
+        if not is_remembered:
+            keep_raw(recording)
+        say_unread(recording, is_remembered=is_remembered, is_magic=False)
 
     def _read(self, recording: Recording) -> Report:
         if self._keeper is not None:

@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 import weakref
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -89,7 +89,10 @@ class InterruptGuard:
         if os.getpid() == self._pid and is_protected(frame) and self.pending < self._patience:
             self.pending += 1
             if self._is_slow and self._on_wait is not None:
-                self._on_wait(self.pending)
+                with suppress(
+                    OSError, RuntimeError, ValueError
+                ):  # no output to speak to; torch must not be torn by that
+                    self._on_wait(self.pending)
         else:
             _call(self._previous, signum, frame)
 

@@ -182,14 +182,12 @@ class TorchProfMagics(Magics, FlagDefaults):
         try:
             session.guard.uninstall()  # an interrupt that comes from here on ends the analysis
             if session.is_unwanted:
-                keep_raw(recording)
-                say_unread(recording, is_remembered=False, is_magic=True)
+                _say_unread(recording, is_remembered=False)
             else:
                 with interrupts_raise() if run.compiled.awaits else nullcontext():
                     self._show(recording, run)
         except KeyboardInterrupt:
-            keep_raw(recording)
-            say_unread(recording, is_remembered=history.last() is not before, is_magic=True)
+            _say_unread(recording, is_remembered=history.last() is not before)
             if not has_exception:
                 session.guard.drop_pending()  # one is enough
                 raise  # the cells below must not run; an exception of the cell's own goes first
@@ -221,3 +219,9 @@ class TorchProfMagics(Magics, FlagDefaults):
         history.remember(report)
         if args.out:
             self.shell.user_ns[args.out] = report
+
+
+def _say_unread(recording: Recording, *, is_remembered: bool) -> None:
+    if not is_remembered:
+        keep_raw(recording)
+    say_unread(recording, is_remembered=is_remembered, is_magic=True)

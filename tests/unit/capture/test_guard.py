@@ -318,3 +318,17 @@ def test_an_interrupt_at_the_start_of_a_step_is_not_answered(
     with pytest.raises(KeyboardInterrupt):
         _loop(session)
     assert heard == []
+
+
+def test_an_answer_that_cannot_be_given_tears_nothing(make_session: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(_interrupts: int) -> None:
+        raise ValueError("I/O operation on closed file")
+
+    session = make_session("cell", on_wait=closed)
+    session.start()
+    work("kept")
+    _Impatient(monkeypatch, stop_trace=1)
+    recording = session.stop(is_held=True)
+    assert "kept" in names_in(recording.cycles[0].path)
+    with pytest.raises(KeyboardInterrupt):
+        session.release()
