@@ -1,4 +1,4 @@
-"""How does somebody's trace file, or a saved run, become a report?"""
+"""How does somebody's trace file, saved run or memory snapshot become a report?"""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchprof_magic.errors import IngestError
-from torchprof_magic.ingest import is_saved, read_chrome, read_saved
+from torchprof_magic.ingest import is_saved, is_snapshot, read_chrome, read_saved, read_snapshot
 from torchprof_magic.meta import Meta
 from torchprof_magic.remote import fetched, is_url, name_of, public_url
 from torchprof_magic.report import Report
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 def load(path: str | os.PathLike[str], *, progress: Progress | None = None) -> Report:
-    """Return a report of a Kineto trace (``.json`` or ``.json.gz``) or a saved run, from whatever machine it came.
+    """Return a report of a Kineto trace (``.json`` or ``.json.gz``), a saved run or a memory snapshot (``.pickle``).
+
+    It may come from any machine; a snapshot is read without unpickling it, so nothing in it can run.
 
     What a file is is told by its content. A URL that fsspec knows (``s3://``, ``https://``) is copied here, read, and
     the copy deleted. ``progress`` is called now and then with the bytes read and the bytes there are. Damage is
@@ -40,6 +42,8 @@ def _read(file: Path, shown: str, title: str, progress: Progress | None) -> Trac
     try:
         if is_saved(file):
             return read_saved(file)
+        if is_snapshot(file):
+            return read_snapshot(file, Meta(title=title))
         return read_chrome([file], Meta(title=title), progress=progress)
     except IngestError as exc:
         raise type(exc)(f"{shown}: {exc}") from exc.__cause__

@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "wire": {"shapes"},
     "views": {"analysis", "shapes", "trace"},
     "analysis": {"intervals", "shapes", "trace", "meta", "units"},
-    "ingest": {"intervals", "trace", "meta", "errors"},
+    "ingest": {"intervals", "trace", "meta", "units", "errors"},
     "capture": {"meta", "options", "units", "errors"},
     "stepping": {"meta", "errors"},
     "shapes": set(),

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.analysis.devices import COMMUNICATION_KERNEL, devices_table
+from torchprof_magic.analysis.memory import memory_peaks, memory_series
 from torchprof_magic.analysis.ops import ops_table
 from torchprof_magic.analysis.steps import complete_steps, steps_table
 from torchprof_magic.intervals import IntArray, covered_ns
@@ -80,6 +81,9 @@ def _nothing(trace: Trace) -> Verdict:
         )
     if trace.events.filter(~pl.col("name").cast(pl.String).str.contains(STEP_PATTERN)).height:
         return _say("No ops", "No torch op was recorded on the threads that were watched.")
+    if peaks := memory_peaks(memory_series(trace)):
+        found = ", ".join(f"{mark.label} on {mark.lane}" for mark in peaks)
+        return _say("Memory alone", f"No op is in it, only what was allocated when: {found}.")
     return _say("Nothing recorded", "No torch op ran while the recording was on.")
 
 

@@ -2,5 +2,6 @@
 
 from torchprof_magic.ingest.chrome import read_chrome
 from torchprof_magic.ingest.saved import is_saved, read_saved
+from torchprof_magic.ingest.snapshot import is_snapshot, read_snapshot
 
-__all__ = ["is_saved", "read_chrome", "read_saved"]
+__all__ = ["is_saved", "is_snapshot", "read_chrome", "read_saved", "read_snapshot"]
