@@ -15,7 +15,7 @@ from torchprof_magic.analysis.shared import ask_names, once_per_trace
 from torchprof_magic.intervals import merge
 from torchprof_magic.meta import Problem
 from torchprof_magic.trace import DEVICE_CATEGORIES
-from torchprof_magic.units import format_ns
+from torchprof_magic.units import counted, format_count, format_ns
 
 if TYPE_CHECKING:
     from torchprof_magic.trace import Trace
@@ -25,6 +25,11 @@ _WORKER_LOADER = r"^enumerate\(DataLoader\)#_MultiProcessingDataLoaderIter"
 # torch.compile puts such ranges around everything it does.
 _COMPILER_RANGE = r"\(dynamo_timed\)$"
 _LAUNCH = r"LaunchKernel|GraphLaunch|LaunchCooperativeKernel"
+_GRAPH_LAUNCH = r"GraphLaunch"
+# One launch that starts at least this many kernels, copies and fills, by its correlation alone, ran a graph.
+_GRAPH_SIZE = 2
+# From here on most device work has no op of its own.
+GRAPH_SHARE = 0.5
 # From here on the times of a report are rather those of the profiler.
 LOUD_RATIO = 1.5
 
@@ -37,7 +42,13 @@ def all_problems(trace: Trace) -> tuple[Problem, ...]:
 
 def diagnose(trace: Trace) -> tuple[Problem, ...]:
     """Return a problem for everything that makes the recording less, or more, than what the program usually does."""
-    found = (_unseen_workers(trace), _compilation(trace), _no_kernels(trace), _distorted(trace))
+    found = (
+        _unseen_workers(trace),
+        _compilation(trace),
+        _no_kernels(trace),
+        _graph_launches(trace),
+        _distorted(trace),
+    )
     return tuple(problem for problem in found if problem is not None)
 
 
@@ -88,6 +99,29 @@ def _no_kernels(trace: Trace) -> Problem | None:
         count=launches,
         message="Device work was launched, and none of it was recorded.",
         fix="Another tool may hold the device's profiling interface (Nsight, DCGM), or it is not allowed here.",
+    )
+
+
+def _graph_launches(trace: Trace) -> Problem | None:
+    """Return a note when most device work was started by launches of graphs, which says what is seen of it."""
+    work = int(trace.events["category"].is_in(DEVICE_CATEGORIES).sum())
+    names = trace.events["name"]
+    is_graph = ask_names(names, pl.col("name").str.contains(_GRAPH_LAUNCH)).astype(np.bool_)
+    if not work or not is_graph.any():
+        return None
+    launches = trace.flows.filter(pl.col("kind") == "launch").group_by("source").len()
+    graphs = launches.filter(pl.Series(is_graph[launches["source"].to_numpy()]) & (pl.col("len") >= _GRAPH_SIZE))
+    inside = int(graphs["len"].sum())
+    if inside < GRAPH_SHARE * work:
+        return None
+    return Problem(
+        code="run.graph_launches",
+        severity="info",
+        count=graphs.height,
+        message=f"{counted(inside, 'kernel')} of {format_count(work)} ran in CUDA graphs, each started by one launch. "
+        "Their names, times and streams are seen; the ops that they come from are not, so their time counts for "
+        "whatever stands around the launch.",
+        fix="To see it op by op, record a step without the graph: call the model itself, or compile it without them.",
     )
 
 

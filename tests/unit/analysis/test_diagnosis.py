@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -11,6 +12,9 @@ from torchprof_magic.analysis.diagnosis import diagnose
 from torchprof_magic.analysis.distortion import find_distortion
 from torchprof_magic.analysis.overview import overview_table
 from torchprof_magic.trace import Trace
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def codes(trace: Trace) -> dict[str, int]:
@@ -99,3 +103,37 @@ def test_a_run_with_steps_to_spare_is_measured_and_one_without_is_not() -> None:
                 p.step()
         assert (find_distortion(p.report.trace) is not None) == is_measured
         assert len(p.report.trace.meta.plain_step_ns) == (2 if is_measured else 0)
+
+
+def graph(at_us: float, correlation: int, kernels: int, name: str = "cudaGraphLaunch") -> list[Any]:
+    """Return one launch of a graph with its kernels, each 2 us long."""
+    call = span(name, at_us, 1, cat="cuda_runtime", correlation=correlation)
+    return [call, *(kernel(f"gemm{n}", at_us + 2 + 3 * n, 2, correlation) for n in range(kernels))]
+
+
+@pytest.mark.parametrize("name", ["cudaGraphLaunch", "hipGraphLaunch", "cuGraphLaunch"])
+def test_device_work_that_graphs_started_is_said_to_have_no_ops_of_its_own(name: str) -> None:
+    own = [span("aten::mm", 0, 9), launch(1, 1, 5), kernel("alone", 3, 2, 5)]
+    (problem,) = diagnose(make_trace(*own, *graph(20, 6, 4, name), *graph(60, 7, 3, name)))
+    assert (problem.code, problem.severity, problem.count) == ("run.graph_launches", "info", 2)
+    assert problem.message.startswith("7 kernels of 8 ran in CUDA graphs, each started by one launch.")
+    assert "the ops that they come from are not" in problem.message
+
+
+def test_a_graph_among_much_other_work_is_not_worth_a_note() -> None:
+    own = [event for n in range(5) for event in (launch(100 + 10 * n, 1, n), kernel("alone", 103 + 10 * n, 2, n))]
+    assert codes(make_trace(*own, *graph(20, 50, 4))) == {}  # 4 of 9
+    assert codes(make_trace(*own, *graph(20, 50, 5))) == {"run.graph_launches": 1}  # 5 of 10
+
+
+def test_kernels_of_one_ordinary_launch_each_are_no_graph() -> None:
+    assert codes(make_trace(launch(1, 1, 5), kernel("a", 3, 2, 5), kernel("b", 6, 2, 5))) == {}
+    assert codes(make_trace(*graph(0, 5, 1))) == {}  # nobody misses the ops of a single kernel
+
+
+def test_a_real_trace_of_graphs_is_told_from_one_without(traces: Path) -> None:
+    found = [p for p in tp.load(traces / "04_amd_vllm_decode_graph.json.gz").problems if p.code == "run.graph_launches"]
+    assert [problem.count for problem in found] == [1]
+    assert found[0].message.startswith("421 kernels of 434 ")  # 425 kernels and 9 copies, 13 with launches of their own
+    plain = tp.load(traces / "02_a100_ddp_rank0of2.json.gz")
+    assert "run.graph_launches" not in [problem.code for problem in plain.problems]
