@@ -11,19 +11,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from torchprof_magic.capture import prime
     from torchprof_magic.loading import load
     from torchprof_magic.profiling import paused, profile, step, steps
     from torchprof_magic.report import Report
 
 __version__ = "0.1.0"
 
-__all__ = ["Report", "__version__", "last", "load", "paused", "profile", "step", "steps"]
+__all__ = ["Report", "__version__", "last", "load", "paused", "prime", "profile", "step", "steps"]
 
 # Where each public name lives. Loaded on first use, because torch alone takes more than a second to import.
 _HOMES = {
     "Report": "torchprof_magic.report",
     "load": "torchprof_magic.loading",
     "paused": "torchprof_magic.profiling",
+    "prime": "torchprof_magic.capture",
     "profile": "torchprof_magic.profiling",
     "step": "torchprof_magic.profiling",
     "steps": "torchprof_magic.profiling",

@@ -64,7 +64,8 @@ class ProfileOptions:
     ``activities`` empty means: all that this machine has. ``activity_types`` narrows one of them down to the kinds of
     records that torch calls by these names (``{"cuda": ("GPU_MEMCPY",)}``). ``budget_bytes`` bounds the memory and the
     files of the recording; ``None`` is half of the free memory. ``execution_trace`` is the file that torch's execution
-    trace of the same steps goes to. ``metadata`` are keys with JSON texts that
+    trace of the same steps goes to; ``snapshot`` is that for the history of the device's allocator, or True for one
+    beside the traces. ``metadata`` are keys with JSON texts that
     go into the trace. ``experimental_config``, ``custom_trace_id_callback`` and ``post_processing_timeout_s`` are
     passed to torch as they are; ``on_trace_ready`` is called with the profiler of every finished cycle.
     """
@@ -83,6 +84,7 @@ class ProfileOptions:
     trace_only: bool = False
     budget_bytes: int | None = None
     execution_trace: str = ""
+    snapshot: bool | str = False
     metadata: tuple[tuple[str, str], ...] = ()
     experimental_config: Any = None
     custom_trace_id_callback: Callable[[], str] | None = None
@@ -90,32 +92,40 @@ class ProfileOptions:
     on_trace_ready: Callable[[Any], object] | None = None
 
     def __post_init__(self) -> None:
+        self._check_values()
+        self._check_together()
+
+    def _check_values(self) -> None:
         unknown = [name for name in (*self.activities, *(self.activity_types or ())) if name not in ACTIVITIES]
         if unknown:
             raise OptionsError(f"--activities: unknown {', '.join(unknown)}; choose from {', '.join(ACTIVITIES)}")
+        for name in ("on_trace_ready", "custom_trace_id_callback", "schedule_function"):
+            if getattr(self, name) is not None and not callable(getattr(self, name)):
+                raise OptionsError(f"{name} must be a function (got {getattr(self, name)!r})")
+        config = self.experimental_config
+        if config is not None and "Config" not in type(config).__name__:
+            raise OptionsError(f"experimental_config must be one of torch's _ExperimentalConfig (got {config!r})")
+        if not isinstance(self.snapshot, (bool, str)):
+            raise OptionsError(f"--snapshot takes the name of a file, or nothing (got {self.snapshot!r})")
+        timeout = self.post_processing_timeout_s
+        is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
+        if timeout is not None and not (is_number and math.isfinite(timeout) and timeout > 0):
+            raise OptionsError(f"post_processing_timeout_s must be a number of seconds above 0 (got {timeout!r})")
+
+    def _check_together(self) -> None:
         if self.all_threads and self.profile_memory:
             raise OptionsError(
                 "--all-threads and --memory (which some presets hold) exclude each other: torch records no allocation "
                 "while it watches all threads. Add --no-memory, and record memory in a run of its own."
             )
-        for name in ("on_trace_ready", "custom_trace_id_callback", "schedule_function"):
-            if getattr(self, name) is not None and not callable(getattr(self, name)):
-                raise OptionsError(f"{name} must be a function (got {getattr(self, name)!r})")
         if self.schedule_function is not None and not self.schedule.is_adaptive:
             raise OptionsError("a schedule says itself which steps are recorded: leave --wait, --active and such out")
-        config = self.experimental_config
-        if config is not None and "Config" not in type(config).__name__:
-            raise OptionsError(f"experimental_config must be one of torch's _ExperimentalConfig (got {config!r})")
         if self.trace_only and self.with_stack:
             raise OptionsError("--trace-only and --stack exclude each other: torch needs its event tree for stacks")
         if self.experimental_config is not None and (set_by_flag := self.experimental_flags):
             raise OptionsError(
                 f"set {', '.join(set_by_flag)} in experimental_config, or leave experimental_config out: not both"
             )
-        timeout = self.post_processing_timeout_s
-        is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
-        if timeout is not None and not (is_number and math.isfinite(timeout) and timeout > 0):
-            raise OptionsError(f"post_processing_timeout_s must be a number of seconds above 0 (got {timeout!r})")
 
     @property
     def is_adaptive(self) -> bool:

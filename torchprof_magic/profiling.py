@@ -71,6 +71,7 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         budget: Memory and files that the recording may take: ``"2GB"`` or bytes; half of the free memory by default.
             It stops at the end of the step that takes more.
         execution_trace: File for torch's execution trace of the same steps; each further cycle has its number in it.
+        snapshot: True, or a file: record the history of the GPU's allocator, for ``load`` and torch's memory_viz.
         metadata: What else to write into the trace, by key; any value that JSON can hold.
         experimental_config: torch's ``_ExperimentalConfig``, passed on as it is.
         custom_trace_id_callback: Returns the id of each cycle's trace, passed on as it is.
@@ -116,6 +117,7 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         trace_only: bool = False,
         budget: str | int | None = None,
         execution_trace: str | os.PathLike[str] = "",
+        snapshot: bool | str | os.PathLike[str] = False,
         metadata: Mapping[str, object] | None = None,
         experimental_config: object = None,
         custom_trace_id_callback: Callable[[], str] | None = None,
@@ -158,6 +160,7 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
             trace_only=trace_only,
             budget_bytes=bytes_of(budget),
             execution_trace=os.fspath(execution_trace),
+            snapshot=os.fspath(snapshot) if isinstance(snapshot, os.PathLike) else snapshot,
             metadata=metadata_of(metadata or {}),
             experimental_config=experimental_config,
             custom_trace_id_callback=custom_trace_id_callback,

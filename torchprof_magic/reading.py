@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -66,7 +67,7 @@ def read_recording(
     # Only a folder that a run made for itself is ever deleted; no folder at all is the empty path, which is "here".
     is_only_copy = any(problem.code == "store.not_stored" for problem in recording.problems)
     if not (keep_files or is_only_copy or problems) and recording.folder.name.startswith(RUN_FOLDER_PREFIX):
-        weakref.finalize(report, _remove, recording.folder, os.getpid())
+        weakref.finalize(report, _remove, recording.folder, os.getpid(), recording.snapshot)
     return report
 
 
@@ -161,15 +162,27 @@ def _with_marks(steps: pl.DataFrame, marks: Sequence[StepMark]) -> pl.DataFrame:
     return joined.select(steps.columns)
 
 
-def _remove(folder: Path, pid: int) -> None:
-    """Delete a run's folder; a forked child ends without touching what its parent still shows.
+def _remove(folder: Path, pid: int, snapshot: Path | None) -> None:
+    """Delete a run's folder, or all but the snapshot in it, which is wanted most when the kernel has to be restarted.
+
+    A forked child ends without touching what its parent still shows.
 
     Python drops what is raised while an object goes, so an interrupt that comes just then is sent once more.
     """
     if os.getpid() != pid or folder in _promised:
         return
     try:
-        shutil.rmtree(folder, ignore_errors=True)
+        _empty(folder, snapshot)
     except KeyboardInterrupt:
-        shutil.rmtree(folder, ignore_errors=True)
+        _empty(folder, snapshot)
         threading.Timer(_AGAIN_SECONDS, signal.raise_signal, [signal.SIGINT]).start()
+
+
+def _empty(folder: Path, snapshot: Path | None) -> None:
+    if snapshot is None or snapshot.parent != folder:
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    for path in folder.glob("*"):
+        if path != snapshot:
+            with contextlib.suppress(OSError):
+                path.unlink()

@@ -14,8 +14,9 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 FLAGS = (
     "--preset", "--wait", "--warmup", "--active", "--repeat", "--skip-first", "--skip-first-wait", "--shapes",
     "--memory", "--stack", "--flops", "--modules", "--all-threads", "--sync-events", "--trace-only", "--activities",
-    "--budget", "--execution-trace", "--trace-dir", "--filename", "--run-name", "--remote", "--keep", "--gzip",
-    "--overwrite", "--tensorboard", "--metadata", "--step", "--out", "--display", "--quiet",
+    "--budget", "--execution-trace", "--snapshot", "--no-snapshot", "--trace-dir", "--filename", "--run-name",
+    "--remote", "--keep", "--gzip", "--overwrite", "--tensorboard", "--metadata", "--step", "--out", "--display",
+    "--quiet",
 )  # fmt: skip
 LOOP = "for i in range(8):\n    torch.ones(16).mul(2).sum()\n"
 
@@ -150,6 +151,39 @@ def test_help_lists_every_flag(kernel: Kernel) -> None:
     text = reply["payload"][0]["data"]["text/plain"]
     for flag in FLAGS:
         assert flag in text
+
+
+NO_MEMORY_LEFT = """
+import torch, torchprof_magic.capture.compat as compat
+history = []
+torch.cuda.is_available = lambda: True
+torch._C._cuda_isHistoryEnabled = lambda: bool(history)
+def record(enabled="all", context="all", stacks="all", max_entries=0):
+    history[:] = [] if enabled is None else [{"action": "alloc", "size": 5, "addr": 1, "time_us": 1}]
+def full():
+    history.append({"action": "oom", "size": 20 << 20, "device_free": 0, "time_us": 2})
+    raise torch.OutOfMemoryError("CUDA out of memory. " + "Tried to" + " allocate 20.00 MiB.")
+torch.cuda.memory._record_memory_history = record
+torch.cuda.memory._snapshot = lambda: {"segments": [], "device_traces": [list(history)]}
+"""
+
+
+def test_a_cell_that_runs_out_of_device_memory_keeps_its_snapshot_and_its_own_error(tmp_path: Path) -> None:
+    with started(f"%load_ext torchprof_magic\n{NO_MEMORY_LEFT}") as kernel:
+        target = tmp_path / "snapshot.pickle"
+        flags = f"--activities cpu --snapshot {target} -o run"
+        cell = kernel.run(
+            f"%%torchprof {flags}\nkept = 1\nfor i in range(9):\n    torch.ones(4)\n    if i == 2: full()"
+        )
+        assert cell.reply["ename"] == "OutOfMemoryError"
+        assert "\n".join(cell.reply["traceback"]).count("Tried to allocate 20.00 MiB") == 1
+        assert "torchprof_magic" not in "\n".join(cell.reply["traceback"])
+        said = kernel.run("print(kept, history, [p.message for p in run.problems if 'memory' in p.code])").text
+        assert said == "1 [] ['The device ran out of memory at step 2; 20.00 MiB were asked for.']\n"
+        opened = kernel.run(f"%torchprof load {target} -o opened").reply["status"]
+        assert opened == "ok"
+        said = kernel.run("print([p.message for p in opened.problems if p.code == 'snapshot.out_of_memory'])").text
+        assert "Out of memory on cuda:0: 21 MB were asked for while the device had 0 B free" in said
 
 
 def test_the_line_magic_shows_opens_and_switches_off(kernel: Kernel) -> None:

@@ -1,6 +1,7 @@
 """The only code that imports torch: a guarded profiler whose every cycle ends as a verified file."""
 
 from torchprof_magic.capture.compat import available_activities, busy_profiler
+from torchprof_magic.capture.graphs import prime
 from torchprof_magic.capture.guard import open_to_interrupts, protected
 from torchprof_magic.capture.health import Check, examine
 from torchprof_magic.capture.recording import Cycle, Progress, Recording
@@ -25,6 +26,7 @@ __all__ = [
     "lacks_room_for",
     "live_session",
     "open_to_interrupts",
+    "prime",
     "protected",
     "resolve_schedule",
     "switch_off",

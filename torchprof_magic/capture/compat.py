@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib.util
 import inspect
+import os
 import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -210,6 +211,110 @@ _left_alone: list[bool] = []
 def is_compiled(code: CodeType) -> bool:
     """Return whether torch.compile has written this code: a piece of a function with something between its graphs."""
     return any(name.startswith(("__compiled_fn", "__resume_at")) for name in code.co_names)
+
+
+def _memory_module() -> Any:
+    """Return torch's module for the memory of this machine's accelerator, ``None`` where no history can be recorded."""
+    for name in ("cuda", "xpu"):
+        device: Any = getattr(torch, name, None)
+        memory = getattr(device, "memory", None)
+        record = getattr(memory, "_record_memory_history", None)
+        # Older ones take other arguments.
+        if record and hasattr(memory, "_snapshot") and "stacks" in inspect.signature(record).parameters:  # noqa: SIM102
+            if device.is_available():
+                return memory
+    return None
+
+
+def has_memory_history() -> bool:
+    """Return whether this machine and this torch can record what the allocator of a device does."""
+    return _memory_module() is not None
+
+
+def is_memory_history_on() -> bool:
+    """Return whether somebody records the allocator's history already."""
+    memory = _memory_module()
+    is_enabled = getattr(torch._C, "_cuda_isHistoryEnabled", None)  # noqa: SLF001 - there is no public name
+    if is_enabled is not None and memory is torch.cuda.memory:
+        return bool(is_enabled())
+    return any(memory_snapshot()["device_traces"])  # ending a history empties it
+
+
+def start_memory_history(max_entries: int) -> None:
+    """Record every allocation and release of the device from now on, of which the last ``max_entries`` are kept."""
+    _memory_module()._record_memory_history(  # noqa: SLF001 - documented by torch, though its name begins with _
+        enabled="all", context="all", stacks="python", max_entries=max_entries
+    )
+
+
+def stop_memory_history() -> None:
+    """Record no more, and forget what was recorded."""
+    _memory_module()._record_memory_history(enabled=None)  # noqa: SLF001
+
+
+def memory_snapshot() -> dict[str, Any]:
+    """Return the state of the device's allocator, and its history as far as it is recorded."""
+    snapshot: dict[str, Any] = _memory_module()._snapshot()  # noqa: SLF001
+    return snapshot
+
+
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """Return whether a device had no memory left."""
+    return isinstance(error, torch.cuda.OutOfMemoryError)
+
+
+_oom_callbacks: list[Callable[[], None]] = []
+_oom_observers: list[object] = []
+
+
+def on_out_of_memory(callback: Callable[[], None]) -> Callable[[], None]:
+    """Call ``callback`` when CUDA has no memory left, before torch raises; return what ends this.
+
+    torch keeps an observer for the life of the process, so one of ours is attached once, and asks who is there.
+    """
+    attach = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)  # noqa: SLF001 - there is no public name
+    if attach is None:
+        return lambda: None
+    if not _oom_observers:
+        attach(_observe_out_of_memory)
+        _oom_observers.append(attach)
+    _oom_callbacks.append(callback)
+    return lambda: _oom_callbacks.remove(callback)
+
+
+def _observe_out_of_memory(*_device_and_sizes: int) -> None:
+    for callback in tuple(_oom_callbacks):
+        callback()
+
+
+def is_capturing() -> bool:
+    """Return whether a CUDA graph is being captured on the current stream."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()  # type: ignore[no-untyped-call]
+
+
+# From here on CUPTI bears graphs that were captured before it came, and its own end and return (pytorch#150957).
+GRAPH_SAFE_CUDA = (12, 6)
+_GRAPH_SETTINGS = {"DISABLE_CUPTI_LAZY_REINIT": "1", "TEARDOWN_CUPTI": "0"}
+
+
+def cuda_before_graph_safe() -> str | None:
+    """Return this torch's version of CUDA if recording a graph can crash there (pytorch#75504), else ``None``."""
+    version = torch.version.cuda
+    if version is None or "cuda" not in available_activities():
+        return None
+    return version if tuple(int(part) for part in version.split(".")[:2]) < GRAPH_SAFE_CUDA else None
+
+
+def keep_cupti() -> None:
+    """Let CUPTI stay once it is there, as torch itself does where torch.compile makes the graphs."""
+    for name, value in _GRAPH_SETTINGS.items():
+        os.environ.setdefault(name, value)
+
+
+def touch_device() -> None:
+    """Run one small kernel and wait for it."""
+    torch.zeros(1, device="cuda")
+    torch.cuda.synchronize()
 
 
 def small_blocks(count: int) -> list[object]:

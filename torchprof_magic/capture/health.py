@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 
 from torchprof_magic.capture import compat
+from torchprof_magic.capture.graphs import needs_priming
 from torchprof_magic.units import format_bytes
 
 # A recording of a few steps is tens of MB; with less room than this, saving one is a matter of luck.
@@ -33,7 +34,7 @@ class Check(NamedTuple):
 
 def examine() -> list[Check]:
     """Look at everything that decides what a recording can hold; changes nothing."""
-    return [_versions(), _busy(), *_device(), _names(), _room()]
+    return [_versions(), _busy(), *_device(), *_graphs(), _names(), _room()]
 
 
 def _versions() -> Check:
@@ -61,6 +62,20 @@ def _device() -> list[Check]:
         fix = "Start the kernel without Nsight or another CUDA tool."
         return [Check(f"{names}: another tool is in this process ({', '.join(held)} is set).", fix)]
     return [Check(f"{names}: kernels can be recorded.")]
+
+
+def _graphs() -> list[Check]:
+    """Look at what CUDA graphs need: on the profiler's side with an old CUDA, and of the time after a recording."""
+    checks = []
+    version = compat.cuda_before_graph_safe()
+    if version is not None:
+        what = f"CUDA {version}: a CUDA graph captured before the first recording can crash in one."
+        fix = "Run %torchprof prime before a graph is captured." if needs_priming() else ""
+        checks.append(Check(what if fix else f"CUDA {version} was made ready for recording CUDA graphs.", fix))
+    if os.environ.get("TEARDOWN_CUPTI") == "0":
+        what = "TEARDOWN_CUPTI=0 is set: kernels stay some 10 to 20 % slower after a recording."
+        checks.append(Check(what, "Unless CUDA graphs are recorded, restart the kernel without it."))
+    return checks
 
 
 def _names() -> Check:

@@ -23,7 +23,8 @@ def check(options: ProfileOptions, folder: Path | None) -> Path:
     """
     _check_activities(options)
     _check_version(options)
-    _check_busy()
+    check_busy()
+    _check_snapshot(options)
     if options.execution_trace:
         check_folder(Path(options.execution_trace).expanduser().parent)
     folder = folder or _new_folder()
@@ -44,7 +45,23 @@ def _check_version(options: ProfileOptions) -> None:
         raise CaptureError(f"this torch ({compat.VERSION}) has no {', '.join(missing)}; leave it out, or update torch")
 
 
-def _check_busy() -> None:
+def _check_snapshot(options: ProfileOptions) -> None:
+    if not options.snapshot:
+        return
+    if not compat.has_memory_history():
+        raise CaptureError(
+            "--snapshot needs an accelerator whose allocator torch can watch (CUDA, ROCm or XPU), and none is here. "
+            "Leave it out; --memory records the allocations of the CPU"
+        )
+    if isinstance(options.snapshot, str):
+        target = Path(options.snapshot).expanduser()
+        if target.is_dir():
+            raise CaptureError(f"--snapshot: {target} is a folder; name a file in it")
+        check_folder(target.parent)
+
+
+def check_busy() -> None:
+    """Raise ProfilerBusyError when a profiler runs."""
     busy = compat.busy_profiler()
     if busy is not None:
         raise ProfilerBusyError(

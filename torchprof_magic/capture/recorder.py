@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from torchprof_magic.capture import compat
 from torchprof_magic.capture.bystanders import Bystanders
 from torchprof_magic.capture.engine import Engine, Stage
+from torchprof_magic.capture.graphs import note_capture
 from torchprof_magic.capture.recording import Cycle
 from torchprof_magic.capture.room import Room
 from torchprof_magic.capture.save import discard, has_ops, save_cycle, save_execution_trace
@@ -131,6 +132,10 @@ class Recorder:
         now_ns = perf_counter_ns()
         self._add_plain(now_ns)
         self._step_start_ns = now_ns
+
+    def begin_plain(self) -> None:
+        """Count the step that is open from here: what was done since the recording ended is not the user's."""
+        self._step_start_ns = perf_counter_ns()
 
     def finish(self, *, is_between: bool = False) -> None:
         """End the recording here. ``is_between``: the step that is open has not begun, so it is not listed."""
@@ -295,6 +300,7 @@ class Recorder:
         if engine is None or (action.is_recording and engine.stage is not Stage.RUNNING):
             if self._is_taken_over():
                 return
+            note_capture(self._problems, self.step)
             with self._torch_call():
                 engine = self._engine = engine or Engine(self._options, self._execution_path())
                 if action is Action.WARMUP:

@@ -32,7 +32,8 @@ class Recording:
 
     ``ended_in`` is the phase in which the run ended: ``wait``, ``warmup``, ``active``, ``done`` (every cycle is
     complete) or ``never started``. ``steps_seen`` counts finished steps, recorded or not. ``plain_step_ns`` is the
-    wall time of steps that ran without any profiling, in order, but for the first step of all.
+    wall time of steps that ran without any profiling, in order, but for the first step of all. ``snapshot`` is the file
+    of the device's allocator history, if one was asked for and saved.
     """
 
     cycles: tuple[Cycle, ...]
@@ -45,6 +46,7 @@ class Recording:
     stepping: Stepping
     schedule: AnySchedule | None
     plain_step_ns: tuple[int, ...]
+    snapshot: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import pickle
 import re
 import shutil
 from contextlib import contextmanager, suppress
@@ -123,6 +124,26 @@ def _checked(path: Path, engine: Engine) -> str | None:
         return find_flaw(path, engine)
     except Exception as exc:  # noqa: BLE001 - the disk, or names that torch itself cannot read
         return f"it could not be checked ({_reason(exc)})"
+
+
+def save_snapshot(snapshot: object, target: Path, problems: ProblemLog) -> bool:
+    """Write a snapshot of the allocator as torch does, and return whether it is there; what was lost is noted."""
+    temporary = target.with_name(f".{target.name}.part")
+    try:
+        with temporary.open("wb") as file:
+            pickle.dump(snapshot, file, protocol=4)  # what torch's own viewer reads
+        _publish(temporary, target)
+    except Exception as exc:  # noqa: BLE001 - the user's code must not fail because of it
+        problems.note(
+            "capture.snapshot_not_saved",
+            "data_loss",
+            f"The memory snapshot was not saved to {target}: {_reason(exc)}.",
+            "Make room or choose another file with --snapshot, then run the cell again.",
+        )
+        return False
+    finally:
+        discard(temporary)
+    return True
 
 
 def find_flaw(path: Path, engine: Engine | None) -> str | None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from torchprof_magic.capture import compat, preflight, registry
+from torchprof_magic.capture.allocator import FILENAME, AllocatorHistory, note_out_of_memory
 from torchprof_magic.capture.ending import note_ending
 from torchprof_magic.capture.engine import Engine
 from torchprof_magic.capture.guard import InterruptGuard, protected, raised_by_handler
@@ -87,6 +88,8 @@ class CaptureSession:
         self._tasks: OtherTasks | None = None
         self._caller: CodeType | None = None
         self._is_in_graph = False
+        self._history: AllocatorHistory | None = None
+        self._snapshot: Path | None = None
 
     @property
     def is_active(self) -> bool:
@@ -113,8 +116,10 @@ class CaptureSession:
             self._mark = Mark(self._folder, self._title)
             self.guard.install()  # after another session's is gone; an interrupt until here ends in the lines below
             compat.keep_out_of_graphs()
+            self._begin_history(self._folder)
             self._undo = [compat.on_takeover(self._yield_to_other, is_ours=lambda: Engine.preparing)]
         except BaseException:
+            self._drop_history()
             registry.release(self)
             self._unmark()
             self.guard.uninstall()
@@ -184,6 +189,7 @@ class CaptureSession:
             self._transit(lambda _guard: recorder.finish(is_between=is_between))
             recorder.save_finished(self.guard)
         self._state = State.OVER
+        self._keep_history()
         self._report_progress(recorder.phase, recorder.step)
         self.guard.raise_pending()
 
@@ -198,13 +204,11 @@ class CaptureSession:
         __tracebackhide__ = True
         if self.recording is None:
             self._refuse_other_thread()
-            kind = sys.exc_info()[0]
-            has_exception = kind is not None
-            is_interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
-            with self.guard.shield(), self.guard.slow_work(is_interrupted=is_interrupted):
-                self.recording = self._stop(has_exception=has_exception)
+            failure = sys.exc_info()[1]
+            with self.guard.shield(), self.guard.slow_work(is_interrupted=isinstance(failure, KeyboardInterrupt)):
+                self.recording = self._stop(failure, is_cut=failure is not None)
             self.is_unwanted = self.guard.pending > 1
-            if has_exception:
+            if failure is not None:
                 self.guard.drop_pending()
         if not is_held:
             self.release()
@@ -222,6 +226,7 @@ class CaptureSession:
         """Stop without keeping anything: what was recorded so far is not wanted."""
         if not self._is_here():
             return
+        self._drop_history()
         recording = self.stop()
         for cycle in recording.cycles:
             cycle.path.unlink(missing_ok=True)
@@ -237,8 +242,9 @@ class CaptureSession:
             "The recording was ended from outside, by a later one or by %torchprof off.",
         )
         self.guard.drop_pending()
+        self._drop_history()
         if self._is_here():
-            self.recording = self._stop(has_exception=True)
+            self.recording = self._stop(None, is_cut=True)
         else:  # its thread is gone, and only that thread could have stopped torch
             self._state = State.STOPPED
             self._let_go()
@@ -304,8 +310,40 @@ class CaptureSession:
             return exc
         if recorder is not None and recorder.is_over:
             self._state = State.OVER
+            self._keep_history()
             self._note_tasks()
         return None
+
+    def _begin_history(self, folder: Path) -> None:
+        if self._options.snapshot:
+            named = isinstance(self._options.snapshot, str)
+            target = Path(str(self._options.snapshot)).expanduser() if named else folder / FILENAME
+            history = AllocatorHistory(target, self._problems)
+            history.begin()
+            self._history = history
+
+    def _keep_history(self) -> None:
+        if self._history is not None:
+            self._history.keep()
+            if self._recorder is not None:
+                self._recorder.begin_plain()
+
+    def _drop_history(self) -> None:
+        history, self._history = self._history, None
+        if history is not None:
+            history.drop()
+
+    def _place(self) -> str:
+        """Return where in the run this is."""
+        if self._recorder is None:
+            return "before the first step"
+        return "after the recorded steps" if self._recorder.is_over else f"at step {self._recorder.step}"
+
+    def _end_history(self, failure: BaseException | None, where: str) -> None:
+        history, self._history = self._history, None
+        if history is not None:
+            self._snapshot = history.end(failure)
+        note_out_of_memory(self._problems, failure, where, self._snapshot)
 
     def _note_tasks(self) -> None:
         """Note, once, which tasks of the event loop ran between the beginning and the end of the recording."""
@@ -326,10 +364,12 @@ class CaptureSession:
             self._problems.note("capture.rescue_failed", "data_loss", f"{type(exc).__name__}: {exc}")
             compat.switch_off()
 
-    def _stop(self, *, has_exception: bool) -> Recording:
-        is_here = self._is_here()
+    def _stop(self, failure: BaseException | None, *, is_cut: bool) -> Recording:
+        is_here, where = self._is_here(), self._place()
         if self._recorder is not None and is_here:
-            self._end(self._recorder, has_exception=has_exception)
+            self._end(self._recorder, has_exception=is_cut)
+        if is_here:
+            self._end_history(failure, where)
         self._state = State.STOPPED
         if is_here:
             self._let_go()
@@ -372,6 +412,7 @@ class CaptureSession:
             stepping=self._stepping,
             schedule=recorder.schedule if recorder else None,
             plain_step_ns=tuple(recorder.plain_step_ns) if recorder else (),
+            snapshot=self._snapshot,
         )
 
     def _report_progress(self, phase: str, step: int) -> None:

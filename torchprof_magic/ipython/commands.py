@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from IPython.core.error import UsageError
 
 from torchprof_magic import history
-from torchprof_magic.capture import examine, switch_off
+from torchprof_magic.capture import examine, prime, switch_off
 from torchprof_magic.ipython.display import show
 from torchprof_magic.ipython.flags import FlagDefaults, check_variable
 from torchprof_magic.ipython.progress import ReadingBar
@@ -35,7 +35,7 @@ HELP = """\
 %%torchprof [flags]             at the top of a cell: record it; %%torchprof? lists the flags
 %torchprof [flags] STATEMENT    record one statement
 %torchprof last                 show the last report again
-%torchprof load FILE [-o NAME]  open a trace (.json, .json.gz) or a saved run
+%torchprof load FILE [-o NAME]  open a trace (.json, .json.gz), a saved run or a memory snapshot (.pickle)
 %torchprof save FILE            save the last report whole (.torchprof)
 %torchprof export FILE          write it as .json(.gz), .speedscope.json, .collapsed, .csv or .html
 %torchprof history              list the runs of this kernel
@@ -43,6 +43,7 @@ HELP = """\
 %torchprof doctor               look at this machine and the last run, and say what is in the way
 %torchprof traces DIR           list the traces that were kept in a folder
 %torchprof uploads [--retry]    list the uploads of this kernel, or try the failed ones again
+%torchprof prime                make CUDA before 12.6 ready for recording CUDA graphs; run it before they are captured
 %torchprof off                  switch off a profiler that was left on
 %torchprof help                 this text"""
 
@@ -166,6 +167,12 @@ class Commands:
         for status in statuses:
             _say(f"{status.path.name} to {status.remote}: {status}")
 
+    def prime(self, words: list[str]) -> None:
+        """Make CUDA graphs recordable."""
+        _take(words, "prime")
+        done = "CUDA graphs that are captured from now on can be recorded."
+        _say(done if prime() else "Nothing to do: CUDA graphs can be recorded here as they are, or there is no CUDA.")
+
     def off(self, words: list[str]) -> None:
         """Switch off a profiler."""
         _take(words, "off")
@@ -179,7 +186,20 @@ class Commands:
 
 _COMMANDS: dict[str, Command] = {
     name: getattr(Commands, name)
-    for name in ("last", "load", "save", "export", "history", "config", "doctor", "traces", "uploads", "off", "help")
+    for name in (
+        "last",
+        "load",
+        "save",
+        "export",
+        "history",
+        "config",
+        "doctor",
+        "traces",
+        "uploads",
+        "prime",
+        "off",
+        "help",
+    )
 }
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
-from traitlets import Bool, CaselessStrEnum, HasTraits, Int, Unicode
+from traitlets import Bool, CaselessStrEnum, HasTraits, Int, Unicode, Union
 
 from torchprof_magic.errors import OptionsError
 from torchprof_magic.ipython.display import MODES
@@ -113,6 +113,11 @@ class FlagDefaults(HasTraits):
     budget = _text("Memory and files that the recording may take, such as 2GB; half of the free memory by default.")
     display = _one_of(MODES, "both", "How to show the report.")
     execution_trace = _text("File for torch's execution trace (the graph of ops, for replay) of the same steps.")
+    snapshot = Union(
+        [Bool(), Unicode()],
+        default_value=False,
+        help="Record the history of the GPU's allocator, into a file beside the traces or the one that is named.",
+    ).tag(config=True)
     trace_dir = _text("Folder where a copy of every trace is kept; docs/traces.md tells more.")
     filename = _text("Name of a kept trace, such as {run_name}-{cycle}.pt.trace.json.")
     run_name = _text("What {run_name} stands for.")
@@ -140,6 +145,8 @@ def flagged(function: Any) -> Any:
         *(argument(_flag(name), metavar="VARIABLE", help=text) for name, (_, text) in OBJECTS.items()),
         argument("--post-processing-timeout-s", type=float, metavar="SECONDS", help=_TIMEOUT_HELP),
         argument("--execution-trace", type=_unquoted, metavar="FILE", help=_HELP["execution_trace"]),
+        argument("--snapshot", type=_unquoted, nargs="?", const=True, metavar="FILE", help=_HELP["snapshot"]),
+        argument("--no-snapshot", dest="snapshot", action="store_const", const=False, help="Record none."),
         argument("--step", type=_unquoted, metavar="HOW", help=_HELP["step"]),
         *(argument(_flag(name), type=_unquoted, metavar=what, help=_HELP[name]) for name, what in KEPT_TEXTS.items()),
         argument("--keep", type=int, metavar="N", help=_HELP["keep"]),
@@ -167,7 +174,7 @@ def completed(args: Namespace, defaults: FlagDefaults) -> Namespace:
     for name, option in SWITCHES.items():
         from_config = None if args.preset else getattr(defaults, name)
         _fill(args, name, switches.get(option, False) if from_config is None else from_config)
-    for name in (*COUNTS, *TEXTS, "skip_first_wait", "trace_dir"):
+    for name in (*COUNTS, *TEXTS, "snapshot", "skip_first_wait", "trace_dir"):
         _fill(args, name, getattr(defaults, name))
     for name, nothing in _KEPT.items():
         # Without a folder such defaults mean nothing; flags without one are a mistake.
@@ -189,6 +196,7 @@ def options_of(args: Namespace, variables: Mapping[str, object]) -> ProfileOptio
         activity_types=types or None,
         budget_bytes=bytes_of(args.budget),
         execution_trace=args.execution_trace,
+        snapshot=args.snapshot,
         metadata=metadata_of(_metadata_of(args.metadata)),
         post_processing_timeout_s=args.post_processing_timeout_s,
         **{option: _variable(name, getattr(args, name), variables) for name, (option, _) in OBJECTS.items()},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from support import chrome, span
 
 from torchprof_magic import history
 from torchprof_magic.capture import health
+from torchprof_magic.ipython import commands
 from torchprof_magic.ipython.extension import load, unload
 from torchprof_magic.ipython.flags import split_flags
 from torchprof_magic.ipython.magics import TorchProfMagics
@@ -86,6 +88,8 @@ def test_an_error_in_a_statement_stands_on_the_line_of_the_statement(shell: Inte
         ("-x.sum()", ("", "-x.sum()")),
         ("-q -- --x", ("-q", "--x")),
         ("--unknown f()", ("--unknown", "f()")),
+        ("--snapshot f()", ("--snapshot", "f()")),
+        ("--snapshot=a.pickle f()", ("--snapshot=a.pickle", "f()")),
         ("--shapes", ("--shapes", "")),
     ],
 )
@@ -130,6 +134,27 @@ def test_the_doctor_says_what_is_in_the_way(say: Say, monkeypatch: pytest.Monkey
     assert re.search(r"▲ Recordings go to .* of room\. Make room, or set TMPDIR", said)
     assert say("%torchprof off") == "A profiler was on and is off now.\n"
     assert "✓ No other profiler is on." in say("%torchprof doctor")
+
+
+def test_priming_says_where_it_has_nothing_to_do(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert say("%torchprof prime").startswith("Nothing to do: CUDA graphs can be recorded here as they are")
+    monkeypatch.setattr(commands, "prime", lambda: True)
+    assert say("%torchprof prime") == "CUDA graphs that are captured from now on can be recorded.\n"
+
+
+def test_a_snapshot_is_refused_where_there_is_no_device_and_the_statement_does_not_run(say: Say) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a device")
+    said = say("%torchprof --snapshot print('it ran')")
+    assert "UsageError: --snapshot needs an accelerator" in said
+    assert "it ran\n" not in said
+
+
+def test_a_memory_snapshot_is_opened_like_any_other_file(say: Say, tmp_path: Path) -> None:
+    entries = [{"action": "alloc", "size": 5_000_000, "addr": 1, "time_us": 1}]
+    path = tmp_path / "snapshot.pickle"
+    path.write_bytes(pickle.dumps({"segments": [], "device_traces": [entries]}, 4))
+    assert "Memory on cuda:0: peak 5 MB at 0 ns" in say(f"%torchprof load {path}")
 
 
 def test_a_file_is_opened_and_kept_under_a_name(shell: InteractiveShell, say: Say, tmp_path: Path) -> None:
@@ -194,7 +219,7 @@ def test_metadata_on_the_line_is_json_or_else_text(say: Say, tmp_path: Path) -> 
 @pytest.mark.parametrize("line", ["", "help", "--help"])
 def test_help_lists_every_command(say: Say, line: str) -> None:
     said = say(f"%torchprof {line}")
-    for name in ("last", "load", "save", "export", "history", "config", "doctor", "traces", "uploads", "off"):
+    for name in ("last", "load", "save", "export", "history", "config", "doctor", "traces", "uploads", "prime", "off"):
         assert f"%torchprof {name}" in said
 
 

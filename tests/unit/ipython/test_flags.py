@@ -127,3 +127,21 @@ def test_the_time_that_torch_may_take_is_a_number_of_seconds(magics: TorchProfMa
     assert options(magics, "--post-processing-timeout-s 1.5").post_processing_timeout_s == 1.5
     with pytest.raises(OptionsError, match="above 0"):
         options(magics, "--post-processing-timeout-s 0")
+
+
+def test_a_snapshot_goes_beside_the_traces_or_into_the_file_that_is_named(magics: TorchProfMagics) -> None:
+    assert options(magics, "").snapshot is False
+    assert options(magics, "--snapshot").snapshot is True
+    assert options(magics, "--snapshot --memory").snapshot is True
+    assert options(magics, "--snapshot 'my file.pickle' --memory").snapshot == "my file.pickle"
+    assert options(magics, "--snapshot=a.pickle").snapshot == "a.pickle"
+
+
+@pytest.mark.parametrize("value", [True, "a.pickle"])
+def test_the_configuration_can_ask_for_a_snapshot_and_the_line_can_say_no(
+    magics: TorchProfMagics, value: bool | str
+) -> None:
+    magics.snapshot = value
+    assert options(magics, "").snapshot == value
+    assert options(magics, "--no-snapshot").snapshot is False
+    assert options(magics, "--snapshot b.pickle").snapshot == "b.pickle"
