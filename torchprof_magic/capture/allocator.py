@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from torchprof_magic.capture.guard import InterruptGuard
     from torchprof_magic.capture.problems import ProblemLog
 
 FILENAME = "snapshot.pickle"
@@ -62,7 +63,7 @@ class AllocatorHistory:
         if self._kept is None:
             self._kept = self._taken()
 
-    def end(self, failure: BaseException | None) -> Path | None:
+    def end(self, failure: BaseException | None, guard: InterruptGuard) -> Path | None:
         """Leave the history as it was found, and return the file of the snapshot, if there is one.
 
         ``failure`` is the exception that the user's code ends with.
@@ -70,7 +71,7 @@ class AllocatorHistory:
         wanted = self._at_failure if compat.is_out_of_memory(failure) else self._kept
         snapshot = wanted or self._taken()
         self.drop()
-        if snapshot is None or not save_snapshot(snapshot, self._target, self._problems):
+        if snapshot is None or not save_snapshot(snapshot, self._target, guard, self._problems):
             return None
         self._problems.note(
             "capture.snapshot",

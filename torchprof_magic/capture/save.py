@@ -126,18 +126,22 @@ def _checked(path: Path, engine: Engine) -> str | None:
         return f"it could not be checked ({_reason(exc)})"
 
 
-def save_snapshot(snapshot: object, target: Path, problems: ProblemLog) -> bool:
-    """Write a snapshot of the allocator as torch does, and return whether it is there; what was lost is noted."""
+def save_snapshot(snapshot: object, target: Path, guard: InterruptGuard, problems: ProblemLog) -> bool:
+    """Write a snapshot of the allocator as torch does, and return whether it is there; what was lost is noted.
+
+    One with a history of the user's own can have gigabytes, so repeated interrupts give it up.
+    """
     temporary = target.with_name(f".{target.name}.part")
     try:
-        with temporary.open("wb") as file:
+        with temporary.open("wb") as file, guard.patience(SAVE_PATIENCE):
             pickle.dump(snapshot, file, protocol=4)  # what torch's own viewer reads
         _publish(temporary, target)
-    except Exception as exc:  # noqa: BLE001 - the user's code must not fail because of it
+    except (Exception, KeyboardInterrupt) as exc:  # noqa: BLE001 - the user's code must not fail because of it
+        reason = "given up after repeated interrupts" if isinstance(exc, KeyboardInterrupt) else _reason(exc)
         problems.note(
             "capture.snapshot_not_saved",
             "data_loss",
-            f"The memory snapshot was not saved to {target}: {_reason(exc)}.",
+            f"The memory snapshot was not saved to {target}: {reason}.",
             "Make room or choose another file with --snapshot, then run the cell again.",
         )
         return False

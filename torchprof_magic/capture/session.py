@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -109,6 +109,7 @@ class CaptureSession:
         """
         if self._state is not State.NEW:
             raise CaptureError("a session can be started only once; make a new one")
+        is_named = self._folder is not None
         try:
             self.owner = registry.Owner()
             registry.claim(self)
@@ -122,6 +123,9 @@ class CaptureSession:
             self._drop_history()
             registry.release(self)
             self._unmark()
+            if self._folder is not None and not is_named:
+                with suppress(OSError):
+                    self._folder.rmdir()  # nothing is in it yet
             self.guard.uninstall()
             raise
         self._state = State.OPEN
@@ -342,7 +346,7 @@ class CaptureSession:
     def _end_history(self, failure: BaseException | None, where: str) -> None:
         history, self._history = self._history, None
         if history is not None:
-            self._snapshot = history.end(failure)
+            self._snapshot = history.end(failure, self.guard)
         note_out_of_memory(self._problems, failure, where, self._snapshot)
 
     def _note_tasks(self) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import gc
 import inspect
 import pickle
+import signal
 import sys
+import tempfile
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,7 +25,6 @@ from torchprof_magic.reading import read_recording
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from torchprof_magic.capture import Recording
 
@@ -384,11 +386,17 @@ def test_a_torch_without_these_functions_refuses_as_well(
 
 
 def test_an_allocator_that_keeps_no_history_refuses_with_torchs_reason(
-    device: FakeAllocator, make: Callable[..., CaptureSession]
+    device: FakeAllocator, make: Callable[..., CaptureSession], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     device.failure = RuntimeError("cudaMallocAsync does not yet support recordHistory")
     with pytest.raises(CaptureError, match=r"cudaMallocAsync does not yet support recordHistory.*leave it out"):
         make().open()
+    options = ProfileOptions(activities=("cpu",), snapshot=True)
+    with pytest.raises(CaptureError):
+        CaptureSession(options, stepping=Stepping(how="cell")).open()
+    assert list(Path(tempfile.gettempdir()).iterdir()) == []  # no folder is left of a run that never was
     device.failure = None
     assert stepped(make(), device, 2).snapshot is not None  # what was refused is in nobody's way
 
@@ -442,6 +450,33 @@ def test_a_snapshot_that_cannot_be_written_is_noted_and_leaves_the_older_one(
     assert any("No space left on device" in problem.message for problem in recording.problems)
     assert names(first.snapshot) == ["step 0"]
     assert [path.name for path in tmp_path.glob("*.part")] == []
+
+
+def test_repeated_interrupts_give_up_a_snapshot_that_takes_long_to_write(
+    device: FakeAllocator, make: Callable[..., CaptureSession], tmp_path: Path
+) -> None:
+    class Slow:
+        sent = 0
+
+        def __reduce__(self) -> tuple[object, ...]:
+            for _ in range(3):
+                Slow.sent += 1
+                signal.raise_signal(signal.SIGINT)
+            return (int, ())
+
+    session = make()
+    session.start()
+    work()
+    device.entries.append({"slow": Slow()})
+    with pytest.raises(KeyboardInterrupt):
+        session.stop()
+    assert Slow.sent == 3  # two are held back, the third one ends the writing, and the cell after it
+    assert session.recording is not None
+    assert len(session.recording.cycles) == 1
+    assert not device.is_on
+    notes = [problem.message for problem in session.recording.problems if problem.code == "capture.snapshot_not_saved"]
+    assert [note.endswith("given up after repeated interrupts.") for note in notes] == [True]
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["cycle-0.pt.trace.json"]
 
 
 def test_a_run_that_is_thrown_away_leaves_no_snapshot_and_no_history(

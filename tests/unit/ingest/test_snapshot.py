@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import pickle
+import random
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,38 @@ def test_the_curve_ends_with_what_the_segments_hold_and_begins_with_what_was_the
     assert report.events.height == 0
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_the_curve_is_that_of_an_allocator_whose_history_keeps_only_the_newest_entries(load: Any, seed: int) -> None:
+    chance = random.Random(seed)  # noqa: S311 - the same ones in every run
+    in_use, held, address = {1: 700, 2: 90}, 2000, 2
+    entries, levels = [], []
+    for at_us in range(200):
+        if in_use and chance.random() < 0.45:
+            gone = chance.choice(list(in_use))
+            entries += [entry(action, at_us, in_use[gone], gone) for action in ("free_requested", "free_completed")]
+            del in_use[gone]
+        elif chance.random() < 0.1:
+            grown = chance.choice([-1, 1]) * chance.randrange(1, 100)
+            action = chance.choice(["segment_alloc", "segment_map"] if grown > 0 else ["segment_free", "segment_unmap"])
+            entries.append(entry(action, at_us, abs(grown)))
+            held += grown
+        else:
+            address += 1
+            in_use[address] = chance.randrange(1, 1000)
+            entries.append(entry("alloc", at_us, in_use[address], address))
+        levels.append((at_us * 1000, sum(in_use.values()), held))
+    blocks = [block(size) for size in in_use.values()]
+    newest = 1 + seed * 10
+    kept = entries[-newest:]
+    report = load(snapshot(kept, segments=(segment(held, *blocks),)))
+    changes = [one for one in kept if one["action"] != "free_requested"]
+    begin_us = changes[0]["time_us"]
+    known = [
+        (time - (begin_us - BEGIN_US) * 1000, *rest) for time, *rest in levels if time >= (begin_us - BEGIN_US) * 1000
+    ]
+    assert report.memory.select("time_ns", "allocated_bytes", "reserved_bytes").rows() == known
+
+
 def test_every_view_export_and_saved_copy_of_a_snapshot_can_be_made(load: Any, tmp_path: Path) -> None:
     report = load(snapshot([entry("alloc", 0, 5)], segments=(segment(9, block(5)),)))
     assert "peak 5 B on cuda:0" in str(report.verdict)
@@ -87,6 +120,9 @@ def test_every_view_export_and_saved_copy_of_a_snapshot_can_be_made(load: Any, t
     assert '"memory"' in report.page.header
     report.to_html(tmp_path / "page.html")
     report.figure("memory")
+    for name in ("a.json", "a.speedscope.json", "a.collapsed", "a.csv"):
+        assert report.export(tmp_path / name).exists()
+    assert report.sql("SELECT max(allocated_bytes) AS peak FROM memory")["peak"].to_list() == [5]
     again = tp.load(report.save(tmp_path / "run.torchprof"))
     assert again.memory.equals(report.memory)
     assert again.problems == report.problems
