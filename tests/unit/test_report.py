@@ -141,7 +141,8 @@ def test_a_report_of_nothing_is_still_a_report() -> None:
 
 
 def test_the_public_names_are_exactly_those_listed() -> None:
-    assert torchprof_magic.__all__ == ["Report", "__version__", "last", "load", "paused", "profile", "step", "steps"]
+    names = ["Report", "__version__", "last", "load", "paused", "prime", "profile", "step", "steps"]
+    assert torchprof_magic.__all__ == names
     for name in torchprof_magic.__all__:
         getattr(torchprof_magic, name)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):

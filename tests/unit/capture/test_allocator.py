@@ -245,6 +245,15 @@ def test_a_history_that_was_on_before_goes_on_and_the_report_says_so(
     assert codes(recording) == ["capture.history_was_on", "capture.snapshot"]
 
 
+def test_a_history_that_is_on_and_still_empty_is_left_on_as_well(
+    device: FakeAllocator, make: Callable[..., CaptureSession]
+) -> None:
+    device.record()
+    recording = stepped(make(), device, 2)
+    assert device.is_on
+    assert codes(recording) == ["capture.history_was_on", "capture.snapshot"]
+
+
 def test_where_torch_cannot_say_if_a_history_is_on_its_entries_tell(
     device: FakeAllocator, make: Callable[..., CaptureSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
