@@ -53,6 +53,7 @@ class Engine:
         self._metadata = options.metadata
         self._is_on = compat.is_profiler_on
         self.stage = Stage.NEW
+        self.is_of_all_threads = False
         self.has_device = self.profiler.use_device is not None
         self._open_step: record_function | None = None
 
@@ -74,7 +75,8 @@ class Engine:
         self.profiler.start_trace()
         for key, text in self._metadata:
             self.profiler.add_metadata_json(key, text)
-        if not compat.is_profiler_on():  # one of all threads does not show on its own
+        self.is_of_all_threads = not compat.is_profiler_on()  # such a one does not show on its own thread
+        if self.is_of_all_threads:
             self._is_on = compat.is_any_profiler_on
         self.stage = Stage.RUNNING
 

@@ -266,7 +266,7 @@ class Recorder:
         )
 
     def _note_bystanders(self) -> None:
-        if self._has_bystanders or self._options.all_threads:
+        if self._has_bystanders or self._engine is None or self._engine.is_of_all_threads:
             return
         if names := self._bystanders.seen_now():
             self._has_bystanders = True
