@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from torchprof_magic.capture import Recording
 
 
-def recorded(folder: Path, *, cycles: int = 1, **options: Any) -> Recording:
-    """Record one step a cycle, each with work on this thread and on one of its own."""
+def recorded(folder: Path, *, cycles: int = 1, has_thread: bool = False, **options: Any) -> Recording:
+    """Record one step a cycle, each with work on this thread, and on another if ``has_thread``."""
     schedule = ScheduleOptions(wait=0, warmup=1, active=1, repeat=cycles)
     session = CaptureSession(
         ProfileOptions(schedule=schedule, **options), stepping=Stepping(how="manual"), folder=folder / "run"
@@ -34,9 +34,10 @@ def recorded(folder: Path, *, cycles: int = 1, **options: Any) -> Recording:
     session.start()
     for number in range(2 * cycles):
         work(f"body{number}")
-        thread = threading.Thread(target=torch.ones(3).cumsum, args=(0,))
-        thread.start()
-        thread.join()
+        if has_thread:
+            thread = threading.Thread(target=torch.ones(3).cumsum, args=(0,))
+            thread.start()
+            thread.join()
         session.step()
     return session.stop()
 
@@ -54,14 +55,17 @@ def names(recording: Recording, cycle: int = 0) -> set[str]:
 
 
 def test_another_threads_ops_are_recorded_only_when_all_threads_are(tmp_path: Path) -> None:
-    alone, together = recorded(tmp_path / "a"), recorded(tmp_path / "b", all_threads=True)
+    alone = recorded(tmp_path / "a", has_thread=True)
+    together = recorded(tmp_path / "b", has_thread=True, all_threads=True)
     assert "aten::cumsum" not in names(alone)
     assert {"aten::cumsum", "body1", "ProfilerStep#1"} <= names(together)
+    assert codes(alone) == ["capture.other_threads"]
     assert codes(together) == []
 
 
 def test_a_recording_of_all_threads_asked_for_in_torchs_own_words_is_whole_too(tmp_path: Path) -> None:
-    recording = recorded(tmp_path, cycles=2, experimental_config=_ExperimentalConfig(profile_all_threads=True))
+    config = _ExperimentalConfig(profile_all_threads=True)
+    recording = recorded(tmp_path, cycles=2, has_thread=True, experimental_config=config)
     assert codes(recording) == []
     assert [mark.number for cycle in recording.cycles for mark in cycle.steps] == [1, 3]
     assert "aten::cumsum" in names(recording, 1)
