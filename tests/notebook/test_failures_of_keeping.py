@@ -12,7 +12,6 @@ import json
 import os
 import re
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -243,12 +242,8 @@ def test_two_kernels_that_save_under_one_name_keep_every_trace(kernel: Kernel, o
     flags = f"-q --trace-dir {tmp_path} --filename same.json"
     many = f"for _n in range(5):\n    get_ipython().run_cell_magic('torchprof', {flags!r}, {LOOP!r})"
     (tmp_path / "same.json").write_text("mine")
-    cells = []
-    threads = [threading.Thread(target=lambda each=each: cells.append(each.run(many))) for each in (kernel, other)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    begun = [(each, each.ask(many)) for each in (kernel, other)]
+    cells = [each.answer(message) for each, message in begun]
     assert [cell.reply["status"] for cell in cells] == ["ok", "ok"]
     assert_off_and_usable(other)
     assert (tmp_path / "same.json").read_text() == "mine"
