@@ -205,3 +205,35 @@ def test_the_file_of_an_earlier_run_is_not_taken_for_one_that_could_not_be_saved
     assert recording.folder == before.parent
     assert (recording.cycles, codes(recording)) == ((), ["capture.not_saved"])
     assert "earlier" in names_in(before)
+
+
+def broken_text(*_arguments: object, **_named: object) -> None:
+    raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+
+
+@pytest.mark.skipif(not compat.HAS_PYTHON_EXPORT, reason="this torch has no export that escapes names")
+def test_a_name_that_is_no_text_does_not_lose_what_torch_wrote_first(
+    make_session: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profiler = torch.profiler.profiler._KinetoProfile
+    original = profiler.export_chrome_trace
+
+    def export(self: object, path: str, *, use_python_export: bool = False) -> None:
+        if use_python_export:
+            broken_text()
+        original(self, path)
+
+    monkeypatch.setattr(profiler, "export_chrome_trace", export)
+    recording = record(make_session, "plain", "日本語")
+    assert codes(recording) == ["capture.invalid_trace"]
+    assert "plain" in names_in(recording.cycles[0].path)
+
+
+@pytest.mark.skipif(not compat.HAS_PYTHON_EXPORT, reason="this torch has no export that escapes names")
+def test_names_that_cannot_be_compared_are_a_flaw_that_the_second_export_mends(
+    make_session: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torchprof_magic.capture.engine.Engine.recorded_names", broken_text)
+    recording = record(make_session, "a/b")
+    assert codes(recording) == []
+    assert "a/b" in names_in(recording.cycles[0].path)
