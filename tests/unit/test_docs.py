@@ -30,8 +30,9 @@ def test_every_failure_of_running_has_a_row_and_a_test() -> None:
         int(row): re.findall(r"`(test_row_\w+)`", line)
         for row, line in re.findall(r"^\| (\d+) (.*)$", page, re.MULTILINE)
     }
-    assert list(rows) == list(range(1, 22))
-    for row, named in rows.items():
+    assert set(range(1, 22)) <= rows.keys()
+    running = {row: named for row, named in rows.items() if row <= 21}
+    for row, named in running.items():
         assert named, f"row {row} has no test"
         assert all(f"_{row}_" in name for name in named)
-    assert {name for named in rows.values() for name in named} == set(tests)
+    assert {name for named in running.values() for name in named} == set(tests)
