@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import operator
 import os
 import re
 import shutil
@@ -257,18 +258,18 @@ def test_a_schedule_that_only_warms_up_and_one_that_never_records_leave_the_prof
         assert not torch.autograd._profiler_enabled()
 
 
-@pytest.mark.parametrize("place", ["read_chrome", "Report"])
+@pytest.mark.parametrize("place", ["read_chrome", "Report", "weakref.finalize"])
 def test_an_interrupt_while_reading_names_the_trace_and_the_trace_stays(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], place: str
 ) -> None:
-    original = getattr(reading, place)
+    original = operator.attrgetter(place)(reading)
 
     def interrupted(*arguments: object, **named: object) -> object:
         made = original(*arguments, **named)
         signal.raise_signal(signal.SIGINT)
         return made
 
-    monkeypatch.setattr(reading, place, interrupted)
+    monkeypatch.setattr(f"torchprof_magic.reading.{place}", interrupted)
     with pytest.raises(KeyboardInterrupt), tp.profile() as p:
         torch.ones(3).sum()
     monkeypatch.undo()
