@@ -67,13 +67,23 @@ class Stepping:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TwoPass:
+    """Which cycle recorded times alone, and which the details; ``detail_steps`` are those that details came from."""
+
+    times_cycle: int
+    details_cycle: int
+    detail_steps: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Meta:
     """Where a trace came from and on what it ran. Empty strings and ``None`` mean: not known.
 
     ``cell_labels`` pairs the file names that a notebook gives its cells with what a reader calls them (``In [4]``).
     ``start_unix_ns`` is the wall clock of time 0 of every ``*_ns`` column, in ns since 1970. ``plain_step_ns`` is how
     long steps took that ran without the profiler. ``backend`` is that of ``torch.distributed``; ``extra`` is what
-    else the file says about its run, such as the user's own metadata.
+    else the file says about its run, such as the user's own metadata. ``two_pass`` is there when the frames hold the
+    times of one cycle and the details of another.
     """
 
     title: str = ""
@@ -92,4 +102,5 @@ class Meta:
     recorded_steps: tuple[StepMark, ...] = ()
     is_partial: bool = False
     plain_step_ns: tuple[int, ...] = ()
+    two_pass: TwoPass | None = None
     extra: tuple[tuple[str, str], ...] = field(default=())

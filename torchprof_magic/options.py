@@ -7,7 +7,7 @@ import math
 import operator
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.errors import OptionsError
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) *([kmgt]?b?)", re.ASCII | re.IGNORECASE)
 _UNITS = {f"{prefix}{b}": 1000**power for power, prefix in enumerate(("", "k", "m", "g", "t")) for b in ("", "b")}
+# What takes time while steps are recorded, and can wait for the second of two passes.
+DETAILS = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 ACTIVITIES = ("cpu", "cuda", "xpu", "mtia", "hpu", "privateuse1")
 
 
@@ -65,9 +67,10 @@ class ProfileOptions:
     records that torch calls by these names (``{"cuda": ("GPU_MEMCPY",)}``). ``budget_bytes`` bounds the memory and the
     files of the recording; ``None`` is half of the free memory. ``execution_trace`` is the file that torch's execution
     trace of the same steps goes to; ``snapshot`` is that for the history of the device's allocator, or True for one
-    beside the traces. ``metadata`` are keys with JSON texts that
-    go into the trace. ``experimental_config``, ``custom_trace_id_callback`` and ``post_processing_timeout_s`` are
-    passed to torch as they are; ``on_trace_ready`` is called with the profiler of every finished cycle.
+    beside the traces. ``metadata`` are keys with JSON texts that go into the trace. With ``two_pass`` a first cycle
+    records times alone, and a second one all that the switches ask for; see ``passes``. ``experimental_config``,
+    ``custom_trace_id_callback`` and ``post_processing_timeout_s`` are passed to torch unchanged; ``on_trace_ready`` is
+    called with the profiler of every finished cycle.
     """
 
     schedule: ScheduleOptions = ScheduleOptions()
@@ -82,6 +85,7 @@ class ProfileOptions:
     all_threads: bool = False
     sync_events: bool = False
     trace_only: bool = False
+    two_pass: bool = False
     budget_bytes: int | None = None
     execution_trace: str = ""
     snapshot: bool | str = False
@@ -120,6 +124,8 @@ class ProfileOptions:
             )
         if self.schedule_function is not None and not self.schedule.is_adaptive:
             raise OptionsError("a schedule says itself which steps are recorded: leave --wait, --active and such out")
+        if self.two_pass:
+            self._check_two_pass()
         if self.trace_only and self.with_stack:
             raise OptionsError("--trace-only and --stack exclude each other: torch needs its event tree for stacks")
         if self.experimental_config is not None and (set_by_flag := self.experimental_flags):
@@ -132,10 +138,36 @@ class ProfileOptions:
         """True when the schedule may follow the length of the loop."""
         return self.schedule_function is None and self.schedule.is_adaptive
 
+    def _check_two_pass(self) -> None:
+        if self.schedule_function is not None:
+            raise OptionsError("--two-pass makes a schedule of its own: leave --schedule out")
+        repeat = self.schedule.repeat
+        if repeat not in (None, 1):
+            raise OptionsError(
+                f"--repeat {repeat} and --two-pass exclude each other: two passes are two cycles, one of times and one "
+                "of details. Leave --repeat out, and record more steps with --active."
+            )
+        if not any(getattr(self, name) for name in DETAILS):
+            raise OptionsError("--two-pass has no details to record: ask for --shapes, --memory or --stack")
+
     @property
     def cycles(self) -> int | None:
         """How many cycles there will be at most; ``None`` when that depends on the run."""
-        return self.schedule.cycles if self.schedule_function is None else None
+        if self.schedule_function is not None:
+            return None
+        return len(self.passes) if self.two_pass else self.schedule.cycles
+
+    @property
+    def passes(self) -> tuple[ProfileOptions, ...]:
+        """What each cycle records: the times and then the details with ``two_pass``, else every cycle the same.
+
+        The execution trace comes with the details, because writing it takes time as well.
+        """
+        details = replace(self, two_pass=False)
+        if not self.two_pass:
+            return (details,)
+        without: dict[str, Any] = dict.fromkeys(DETAILS, False)
+        return (replace(details, execution_trace="", **without), details)
 
     @property
     def experimental_flags(self) -> dict[str, Any]:
@@ -239,6 +271,18 @@ def preset_switches(name: str) -> dict[str, bool]:
     if name not in PRESETS:
         raise OptionsError(f"--preset: unknown {name!r}; choose from {', '.join(PRESETS)}")
     return dict.fromkeys(PRESETS[name], True)
+
+
+def detail_switches(asked: Mapping[str, bool | None], *, all_threads: bool, trace_only: bool) -> dict[str, bool]:
+    """Return what the second of two passes records, where ``None`` stands for what was not said.
+
+    That is what was asked for, or when nothing was: shapes, memory and stacks, but for what was refused and for what
+    torch cannot record together with the other two options.
+    """
+    if any(asked.values()):
+        return {name: bool(is_on) for name, is_on in asked.items()}
+    possible = {"record_shapes": True, "profile_memory": not all_threads, "with_stack": not trace_only}
+    return {name: possible.get(name, False) and is_on is None for name, is_on in asked.items()}
 
 
 def bytes_of(size: str | int | None) -> int | None:

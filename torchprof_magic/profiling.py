@@ -13,13 +13,14 @@ from torchprof_magic import history
 from torchprof_magic.capture import CaptureSession, live_session, protected
 from torchprof_magic.errors import CaptureError
 from torchprof_magic.keeping import Keeper
-from torchprof_magic.meta import Stepping
+from torchprof_magic.meta import Problem, Stepping
 from torchprof_magic.options import (
     KeepOptions,
     ProfileOptions,
     ScheduleOptions,
     activities_of,
     bytes_of,
+    detail_switches,
     metadata_of,
     preset_switches,
 )
@@ -38,6 +39,14 @@ T = TypeVar("T")
 
 # Without a schedule torch records until it is told to stop; schedules count steps, so this stands for "all of them".
 _EVERYTHING = ScheduleOptions(wait=0, warmup=0, active=1_000_000_000, repeat=0)
+
+_ONE_PASS = Problem(
+    code="capture.one_pass",
+    severity="warning",
+    count=1,
+    message="Everything in the block was recorded in one pass: times and details are of the same steps.",
+    fix="For two passes, step the loop with p.steps(iterable), or give schedule arguments and call p.step().",
+)
 
 
 class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands in for
@@ -68,6 +77,8 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         all_threads: Record every thread of this process, and no memory.
         sync_events: Record when CUDA streams and events wait for each other.
         trace_only: Skip torch's event tree. Stopping takes half the time; names that torch cannot export are lost.
+        two_pass: Record times in a pass of their own, then shapes, memory and stacks (or what the switches ask for) of
+            as many steps again. Needs ``steps()`` or schedule arguments; without, one pass records everything.
         budget: Memory and files that the recording may take: ``"2GB"`` or bytes; half of the free memory by default.
             It stops at the end of the step that takes more.
         execution_trace: File for torch's execution trace of the same steps; each further cycle has its number in it.
@@ -115,6 +126,7 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         all_threads: bool = False,
         sync_events: bool = False,
         trace_only: bool = False,
+        two_pass: bool = False,
         budget: str | int | None = None,
         execution_trace: str | os.PathLike[str] = "",
         snapshot: bool | str | os.PathLike[str] = False,
@@ -148,16 +160,20 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
             "with_stack": with_stack,
             "with_flops": with_flops,
         }
-        switches = preset_switches(preset) | {name: bool(is_on) for name, is_on in asked.items() if is_on is not None}
+        chosen = preset_switches(preset) | {name: bool(is_on) for name, is_on in asked.items() if is_on is not None}
+        if two_pass:
+            given = {name: chosen.get(name) for name in asked} | {"with_modules": with_modules or None}
+            chosen = detail_switches(given, all_threads=all_threads, trace_only=trace_only)
+        switches = {"with_modules": with_modules} | chosen
         self._options = ProfileOptions(
             schedule=counts,
             schedule_function=schedule,
             activities=names,
             activity_types=types or None,
-            with_modules=with_modules,
             all_threads=all_threads,
             sync_events=sync_events,
             trace_only=trace_only,
+            two_pass=two_pass,
             budget_bytes=bytes_of(budget),
             execution_trace=os.fspath(execution_trace),
             snapshot=os.fspath(snapshot) if isinstance(snapshot, os.PathLike) else snapshot,
@@ -184,6 +200,7 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         self._session: CaptureSession | None = None
         self._report: Report | None = None
         self._has_stepped = False
+        self._is_everything = False
 
     @protected
     def __enter__(self) -> profile:  # noqa: PYI034 - Self needs Python 3.11
@@ -197,7 +214,9 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         # Without a schedule the whole block is recorded, and it is one step unless step() is called.
         schedule = _EVERYTHING if self._options.is_adaptive else self._options.schedule
         how = "cell" if self._options.is_adaptive else "manual"
-        self._session = self._new_session(replace(self._options, schedule=schedule), how)
+        self._is_everything = self._options.is_adaptive
+        has_passes = self._options.two_pass and not self._is_everything
+        self._session = self._new_session(replace(self._options, schedule=schedule, two_pass=has_passes), how)
         _open.append(self)
         try:
             self._session.start()
@@ -266,6 +285,7 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         fresh = self._new_session(self._options, "manual")
         fresh.open()
         self._session = fresh
+        self._is_everything = False
 
     def _new_session(self, options: ProfileOptions, how: str) -> CaptureSession:
         return CaptureSession(
@@ -298,6 +318,8 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
     def _read(self, recording: Recording) -> Report:
         if self._keeper is not None:
             recording = self._keeper.keep(recording)
+        if self._options.two_pass and self._is_everything:
+            recording = replace(recording, problems=(*recording.problems, _ONE_PASS))
         if self._has_stepped:
             recording = replace(recording, stepping=Stepping(how="manual"))
         report = read_recording(recording, title=self._title, keep_files=self._folder is not None)

@@ -15,7 +15,7 @@ import polars as pl
 
 from torchprof_magic.capture import lacks_room_for
 from torchprof_magic.errors import IngestError
-from torchprof_magic.ingest import read_chrome
+from torchprof_magic.ingest import join_passes, read_chrome
 from torchprof_magic.meta import CellSource, Meta, Problem, StepMark
 from torchprof_magic.report import Report
 from torchprof_magic.units import format_bytes
@@ -58,11 +58,11 @@ def read_recording(
         recorded_steps=marks,
         is_partial=any(not mark.is_complete for mark in marks),
         plain_step_ns=recording.plain_step_ns,
+        two_pass=recording.two_pass,
     )
     trace, problems = _read_cycles(recording, meta)
-    trace = replace(
-        trace, steps=_with_marks(trace.steps, marks), problems=(*recording.problems, *problems, *trace.problems)
-    )
+    trace = join_passes(replace(trace, steps=_with_marks(trace.steps, marks)))
+    trace = replace(trace, problems=(*recording.problems, *problems, *trace.problems))
     report = Report(trace, trace_paths=tuple(cycle.stored or cycle.path for cycle in recording.cycles))
     # Only a folder that a run made for itself is ever deleted; no folder at all is the empty path, which is "here".
     is_only_copy = any(problem.code == "store.not_stored" for problem in recording.problems)

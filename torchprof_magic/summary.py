@@ -23,14 +23,19 @@ NAME_WIDTH = 44
 
 
 def steps_sentence(meta: Meta, steps: pl.DataFrame) -> str:
-    """Return which steps were recorded and what ended each of them: ``steps 4–6 recorded, stepped by line 3``."""
+    """Return which steps were recorded and what ended each of them: ``steps 4–6 recorded, stepped by line 3``.
+
+    The steps that only details came from follow: ``steps 2–4 recorded, details from 7–9``.
+    """
     if steps.height == 0:
         return "no steps recorded"
     if meta.stepping and meta.stepping.how == "cell":
         return "recorded as one step"
     numbers = steps["number"].to_list()
     which = f"step {numbers[0]}" if len(numbers) == 1 else f"steps {_ranges(numbers)}"
-    return f"{which} recorded{_stepped_by(meta)}"
+    details = meta.two_pass.detail_steps if meta.two_pass is not None else ()
+    others = f", details from {_ranges(list(details))}" if details else ""
+    return f"{which} recorded{others}{_stepped_by(meta)}"
 
 
 def machine_sentence(meta: Meta, events: int, *, has_device: bool) -> str:

@@ -13,10 +13,11 @@ from kernels import Kernel, started
 WIDGET = "application/vnd.jupyter.widget-view+json"
 FLAGS = (
     "--preset", "--wait", "--warmup", "--active", "--repeat", "--skip-first", "--skip-first-wait", "--shapes",
-    "--memory", "--stack", "--flops", "--modules", "--all-threads", "--sync-events", "--trace-only", "--activities",
-    "--budget", "--execution-trace", "--snapshot", "--no-snapshot", "--trace-dir", "--filename", "--run-name",
-    "--remote", "--keep", "--gzip", "--overwrite", "--tensorboard", "--metadata", "--step", "--out", "--display",
-    "--quiet",
+    "--memory", "--stack", "--flops", "--modules", "--all-threads", "--sync-events", "--trace-only", "--two-pass",
+    "--activities", "--budget", "--execution-trace", "--snapshot", "--no-snapshot", "--trace-dir", "--filename",
+    "--run-name", "--remote", "--keep", "--gzip", "--overwrite", "--tensorboard", "--metadata", "--step", "--out",
+    "--display", "--quiet", "--schedule", "--on-trace-ready", "--experimental-config", "--custom-trace-id-callback",
+    "--post-processing-timeout-s",
 )  # fmt: skip
 LOOP = "for i in range(8):\n    torch.ones(16).mul(2).sum()\n"
 
@@ -59,6 +60,69 @@ def test_the_progress_bar_leaves_nothing_behind(kernel: Kernel) -> None:
 def test_a_saved_notebook_grows_by_less_than_200_kb_a_run(kernel: Kernel) -> None:
     cell = kernel.run(f"%%torchprof --memory --stack\n{LOOP}")
     assert len(json.dumps(cell.shown)) < 200_000
+
+
+def test_two_passes_of_a_training_loop_show_the_times_of_one_and_the_details_of_the_other(kernel: Kernel) -> None:
+    setup = (
+        "model = torch.nn.Linear(8, 2)\nopt = torch.optim.SGD(model.parameters(), 0.1)\n"
+        "losses, loader = [], [torch.ones(4, 8)] * 12"
+    )
+    kernel.run(setup)
+    loop = (
+        "for batch in loader:\n    loss = model(batch).square().mean()\n"
+        "    loss.backward(); opt.step(); opt.zero_grad()\n    losses.append(loss.item())\n"
+    )
+    cell = kernel.run(f"%%torchprof --two-pass -o run\n{loop}len(losses)")
+    assert cell.reply["status"] == "ok"
+    assert cell.values == ["12"]
+    (static,) = cell.static
+    assert "steps 2–4 recorded, details from 7–9, stepped by line 2" in static
+    note = "Note: Times are from steps 2–4, shapes, memory and stacks from steps 7–9; all ops were found in both."
+    assert kernel.run("print(run.summary())").text.splitlines().count(note) == 1
+    asked = (
+        "import polars as pl\nmine = run.ops_by('shapes', 'stack').filter(pl.col('name') == 'aten::addmm')\n"
+        "print(mine['calls'].to_list(), mine['shapes'][0], mine['self_cpu_bytes'][0] > 0, mine['stack'][0])"
+    )
+    assert kernel.run(asked).text == ("[3] [[2], [4, 8], [8, 2], [], []] True <built-in function linear>\n")
+
+
+def test_two_passes_may_be_the_default_and_need_steps(kernel: Kernel) -> None:
+    kernel.run("%config TorchProfMagics.two_pass = True")
+    try:
+        cell = kernel.run("%%torchprof --display text\nx = torch.ones(3).sum()")
+        assert "Warning: Times alone were recorded: all was one step" in cell.text
+        cell = kernel.run("%%torchprof --display text --step cell\nx = torch.ones(3).sum()")
+        assert "Warning: Two passes had no room, for there are no steps to repeat" in cell.text
+        cell = kernel.run("%%torchprof --display text\nfor i in range(3):\n    torch.ones(3).sum()")
+        assert "Warning: Two passes had no room, for the loop has 3 steps" in cell.text
+        assert "two_pass" not in kernel.run(f"%%torchprof --no-two-pass -o run\n{LOOP}").text
+        assert kernel.run("print(run.trace.meta.two_pass)").text == "None\n"
+    finally:
+        kernel.run("%config TorchProfMagics.two_pass = False")
+
+
+def test_two_passes_step_with_an_optimizer_too(kernel: Kernel) -> None:
+    kernel.run(
+        "model = torch.nn.Linear(8, 2)\nopt = torch.optim.SGD(model.parameters(), 0.1)\n"
+        "def fit(steps):\n    for _ in range(steps):\n"
+        "        model(torch.ones(4, 8)).sum().backward()\n        opt.step()"
+    )
+    cell = kernel.run("%%torchprof --two-pass -o run --display text\nfit(8)")
+    assert "steps 0–2 recorded, details from 4–6, one a call of optimizer.step()" in cell.text
+    assert kernel.run("print(run.ops.filter(pl.col('name') == 'aten::addmm')['calls'].item())").text == "3\n"
+
+
+def test_an_interrupt_in_the_second_pass_leaves_the_first(kernel: Kernel) -> None:
+    looping = (
+        "import time\nfor k in range(50):\n    torch.ones(8).sum()\n"
+        "    if k == 8: print('here', flush=True); time.sleep(60)"
+    )
+    cell = kernel.run(f"%%torchprof --two-pass -o run\n{looping}", interrupt_at="here")
+    assert cell.reply["ename"] == "KeyboardInterrupt"
+    assert len(cell.static) == 1
+    assert kernel.run("print(run.steps['number'].to_list(), run.trace.meta.two_pass.detail_steps)").text == (
+        "[2, 3, 4] (7, 8)\n"
+    )
 
 
 def test_an_exception_is_the_cells_own_and_comes_with_what_was_recorded(kernel: Kernel) -> None:
@@ -109,6 +173,8 @@ def test_display_says_what_is_shown(kernel: Kernel, flags: str, widgets: int, st
         ("--nonsense", "unrecognized arguments: --nonsense"),
         ("-o 1x", "-o needs the name of a variable"),
         ("--step often", "choose from auto, loop, optimizer, cell, manual or line:N"),
+        ("--two-pass --repeat 2", "--repeat 2 and --two-pass exclude each other"),
+        ("--two-pass --no-shapes --no-memory --no-stack", "--two-pass has no details to record"),
         ("--step line:99", "no for or while loop of the cell begins on that line"),
     ],
 )

@@ -71,9 +71,26 @@ def test_what_is_no_activity_is_refused(values: object, says: str) -> None:
         activities_of(values)
 
 
+def test_of_two_passes_the_first_leaves_out_what_takes_time() -> None:
+    options = ProfileOptions(
+        two_pass=True, record_shapes=True, with_stack=True, sync_events=True, execution_trace="graph.json"
+    )
+    times, details = options.passes
+    assert (times.record_shapes, times.with_stack, times.execution_trace) == (False, False, "")
+    assert (details.record_shapes, details.with_stack, details.execution_trace) == (True, True, "graph.json")
+    assert (details.profile_memory, times.sync_events, details.sync_events) == (False, True, True)
+    assert (options.cycles, times.cycles) == (2, 1)
+    assert ProfileOptions(record_shapes=True).passes == (ProfileOptions(record_shapes=True),)
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
+        ({"two_pass": True}, "--two-pass has no details to record: ask for --shapes, --memory or --stack"),
+        (
+            {"two_pass": True, "record_shapes": True, "schedule": ScheduleOptions(repeat=0)},
+            "--repeat 0 and --two-pass exclude each other",
+        ),
         ({"all_threads": True, "profile_memory": True}, "Add --no-memory, and record memory in a run of its own"),
         ({"trace_only": True, "with_stack": True}, "--trace-only and --stack exclude each other"),
         (

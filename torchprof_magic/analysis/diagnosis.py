@@ -128,6 +128,8 @@ def _graph_launches(trace: Trace) -> Problem | None:
 def _less(trace: Trace) -> str:
     """Say what could be left out, if anything was recorded that can be."""
     meta = trace.meta
+    if meta.two_pass is not None and meta.two_pass.detail_steps:
+        return ""  # these are the steps that were recorded without
     switches = {"--stack": meta.has_stacks, "--shapes": meta.has_shapes, "--memory": meta.has_memory}
     on = [name for name, is_on in switches.items() if is_on]
     return f", or record without {' and '.join(on)}" if on else ""

@@ -196,6 +196,8 @@ def _python_bound(trace: Trace, steps: pl.DataFrame, share: float) -> Verdict:
 
 
 def _which_functions(trace: Trace) -> tuple[Span, ...]:
+    if trace.meta.has_stacks and trace.meta.two_pass is not None and trace.meta.two_pass.detail_steps:
+        return (Span(text="report.ops_by('stack')", style="code"), Span(text=" shows which functions call the ops."))
     if trace.meta.has_stacks:
         return (Span(text="The flame graph shows in which functions."),)
     return (Span(text="Record with "), Span(text="--stack", style="code"), Span(text=" to see in which functions."))

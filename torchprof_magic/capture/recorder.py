@@ -22,7 +22,7 @@ from torchprof_magic.capture.room import Room
 from torchprof_magic.capture.save import discard, has_ops, save_cycle, save_execution_trace
 from torchprof_magic.capture.schedule import Action, Schedule
 from torchprof_magic.capture.unfinished import TRACE_SUFFIX
-from torchprof_magic.meta import StepMark
+from torchprof_magic.meta import StepMark, TwoPass
 from torchprof_magic.units import format_bytes
 
 if TYPE_CHECKING:
@@ -54,10 +54,18 @@ class Finished:
 
 
 class Recorder:
-    """Runs one engine per cycle along the schedule and saves each cycle as soon as nothing is being recorded."""
+    """Runs one engine per cycle along the schedule and saves each cycle as soon as nothing is being recorded.
+
+    ``passes`` is what each cycle records, in order; the last one stands for all that follow.
+    """
 
     def __init__(
-        self, options: ProfileOptions, schedule: AnySchedule, folder: Path, problems: ProblemLog, quiet: StderrFilter
+        self,
+        passes: tuple[ProfileOptions, ...],
+        schedule: AnySchedule,
+        folder: Path,
+        problems: ProblemLog,
+        quiet: StderrFilter,
     ) -> None:
         self.schedule = schedule
         self.cycles: list[Cycle] = []
@@ -66,7 +74,7 @@ class Recorder:
         self.is_over = False
         self.ended_in = ""
         self._spare_blocks: list[object] = []
-        self._options = options
+        self._passes = passes
         self._folder = folder
         self._problems = problems
         self._quiet = quiet
@@ -80,8 +88,13 @@ class Recorder:
         self._epoch = self._epoch_start = 0
         self._bystanders = Bystanders()
         self._has_bystanders = False
-        self._room = Room(options.budget_bytes)
+        self._room = Room(passes[-1].budget_bytes)
         self._is_full = False
+
+    @property
+    def two_pass(self) -> TwoPass | None:
+        """Which cycle holds what, when the first recorded times alone."""
+        return TwoPass(times_cycle=0, details_cycle=1) if len(self._passes) > 1 else None
 
     @property
     def phase(self) -> str:
@@ -186,19 +199,24 @@ class Recorder:
             with self._torch_call():
                 self._engine.toggle(names, is_on=is_on)
 
-    def _execution_path(self) -> Path | None:
-        if not self._options.execution_trace:
-            return None
-        return self._folder / f"cycle-{self.schedule.cycle(self.step)}.execution.json"
+    def _options(self, cycle: int) -> ProfileOptions:
+        return self._passes[min(cycle, len(self._passes) - 1)]
+
+    def _new_engine(self) -> Engine:
+        cycle = self.schedule.cycle(self.step)
+        options = self._options(cycle)
+        has_graph = bool(options.execution_trace)
+        return Engine(options, self._folder / f"cycle-{cycle}.execution.json" if has_graph else None)
 
     def _execution_target(self, finished: Finished) -> Path:
         """Return where the user wants it; each further cycle has its number in the name."""
-        target = Path(self._options.execution_trace).expanduser()
-        return target.with_stem(f"{target.stem}-{finished.number}") if finished.number else target
+        target = Path(self._options(finished.number).execution_trace).expanduser()
+        number = finished.number + 1 - len(self._passes)  # of two passes only the second has one
+        return target.with_stem(f"{target.stem}-{number}") if number else target
 
     def _hand_over(self, finished: Finished, path: Path, guard: InterruptGuard) -> None:
         """Call the user's own handler; what it raises must reach neither torch nor the user's code."""
-        handler = self._options.on_trace_ready
+        handler = self._options(finished.number).on_trace_ready
         if handler is None or not path.exists():
             return
         try:
@@ -302,7 +320,7 @@ class Recorder:
                 return
             note_capture(self._problems, self.step)
             with self._torch_call():
-                engine = self._engine = engine or Engine(self._options, self._execution_path())
+                engine = self._engine = engine or self._new_engine()
                 if action is Action.WARMUP:
                     engine.prepare()
                 else:
@@ -318,7 +336,7 @@ class Recorder:
         """
         # Those left from the cycle before come first: released all at once, they would use up the silence.
         blocks = self._spare_blocks
-        if self._options.profile_memory:
+        if self._options(self.schedule.cycle(self.step)).profile_memory:
             blocks += compat.small_blocks(RELEASES_PER_LOG - len(blocks))
         engine.start()
         before = self._quiet.held_bytes()

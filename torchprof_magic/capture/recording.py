@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from torchprof_magic.capture.schedule import AnySchedule
-    from torchprof_magic.meta import Problem, StepMark, Stepping
+    from torchprof_magic.meta import Problem, StepMark, Stepping, TwoPass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,8 @@ class Recording:
     ``ended_in`` is the phase in which the run ended: ``wait``, ``warmup``, ``active``, ``done`` (every cycle is
     complete) or ``never started``. ``steps_seen`` counts finished steps, recorded or not. ``plain_step_ns`` is the
     wall time of steps that ran without any profiling, in order, but for the first step of all. ``snapshot`` is the file
-    of the device's allocator history, if one was asked for and saved.
+    of the device's allocator history, if one was asked for and saved. ``two_pass`` says which cycle holds times and
+    which details, when they were recorded one after the other.
     """
 
     cycles: tuple[Cycle, ...]
@@ -47,6 +48,7 @@ class Recording:
     schedule: AnySchedule | None
     plain_step_ns: tuple[int, ...]
     snapshot: Path | None = None
+    two_pass: TwoPass | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -140,6 +140,45 @@ ROOMY_LENGTH = 5
 DEFAULT_ACTIVE = 3
 # The optimizer hook may fire once or a thousand times, so the first step is recorded, and no more than this many.
 OPTIMIZER_ACTIVE = 4
+
+
+# What a loop of so many steps, or more, has room for in two passes; a first step that is recorded makes what all later
+# ones use, so it is left out as soon as there is room. Below the last there is none for a warm-up in both.
+_TWO_PASSES = (
+    (10, Schedule(wait=1, warmup=1, active=DEFAULT_ACTIVE, repeat=2)),
+    (9, Schedule(skip_first=1, warmup=1, active=DEFAULT_ACTIVE, repeat=2)),
+    (7, Schedule(skip_first=1, warmup=1, active=2, repeat=2)),
+    (6, Schedule(warmup=1, active=2, repeat=2)),
+    (5, Schedule(skip_first=1, warmup=1, active=1, repeat=2)),
+    (4, Schedule(warmup=1, active=1, repeat=2)),
+)
+
+
+def resolve_two_passes(options: ScheduleOptions, *, how: str, length: int | None) -> Schedule | None:
+    """Return a schedule of two equal cycles, or ``None`` where the loop is known to be too short for them.
+
+    What was not asked for follows the length of the loop, as in ``resolve_schedule``. An optimizer's steps are not
+    known ahead, so the first ones are recorded, without a warm-up. There is always a step between the passes.
+    """
+    if how == "cell":
+        return None
+    if not options.is_adaptive:
+        schedule = _apart(_completed(replace(options, repeat=2), length))
+        return schedule if length is None or (schedule.total or 0) <= length else None
+    if how == "optimizer":
+        return _apart(Schedule(active=OPTIMIZER_ACTIVE - 1, repeat=2))
+    fitting = (schedule for least, schedule in _TWO_PASSES if length is None or length >= least)
+    return next(fitting, None)
+
+
+def _apart(schedule: Schedule) -> Schedule:
+    """Return the schedule with an idle step between its cycles, if nothing else lies there.
+
+    A range that is open while one recording ends and the next begins (an optimizer's step is one, around its own hook)
+    makes torch 2.13 write into memory that it has released.
+    """
+    is_apart = schedule.wait + schedule.warmup > 0
+    return schedule if is_apart else replace(schedule, wait=1, skip_first_wait=True)
 
 
 def resolve_schedule(options: ScheduleOptions, *, how: str, length: int | None) -> Schedule:

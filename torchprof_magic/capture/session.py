@@ -24,11 +24,12 @@ from torchprof_magic.capture.problems import ProblemLog
 from torchprof_magic.capture.quiet import StderrFilter
 from torchprof_magic.capture.recorder import Recorder
 from torchprof_magic.capture.recording import Progress, Recording
-from torchprof_magic.capture.schedule import AnySchedule, FunctionSchedule, resolve_schedule
+from torchprof_magic.capture.schedule import AnySchedule, FunctionSchedule, resolve_schedule, resolve_two_passes
 from torchprof_magic.capture.tasks import OtherTasks
 from torchprof_magic.capture.unfinished import Mark
 from torchprof_magic.errors import CaptureError
 from torchprof_magic.meta import Stepping
+from torchprof_magic.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -148,8 +149,8 @@ class CaptureSession:
         if not is_early and compat.busy_profiler():
             self._give_up("Another profiler was already running when the loop began, so nothing was recorded.")
             return
-        schedule = self._schedule_of(length)
-        self._recorder = Recorder(self._options, schedule, self._existing_folder(), self._problems, self._quiet)
+        schedule, passes = self._planned(length)
+        self._recorder = Recorder(passes, schedule, self._existing_folder(), self._problems, self._quiet)
         self._undo.append(self._recorder.watch_threads())
         self._state = State.RUNNING
         try:
@@ -256,11 +257,26 @@ class CaptureSession:
         self._unmark()
         self.guard.uninstall()
 
-    def _schedule_of(self, length: int | None) -> AnySchedule:
-        function = self._options.schedule_function
-        if function is None:
-            return resolve_schedule(self._options.schedule, how=self._stepping.how, length=length)
-        return FunctionSchedule(function, lambda text: self._problems.note("capture.schedule_failed", "warning", text))
+    def _planned(self, length: int | None) -> tuple[AnySchedule, tuple[ProfileOptions, ...]]:
+        """Return the schedule, and what its cycles record; a loop too short for two passes gets one with everything."""
+        options, how = self._options, self._stepping.how
+        if options.schedule_function is not None:
+            return FunctionSchedule(options.schedule_function, self._note_schedule), (options,)
+        if options.two_pass:
+            schedule = resolve_two_passes(options.schedule, how=how, length=length)
+            if schedule is not None:
+                return schedule, options.passes
+            room = "there are no steps to repeat" if how == "cell" else f"the loop has {counted(length or 0, 'step')}"
+            self._problems.note(
+                "capture.one_pass",
+                "warning",
+                f"Two passes had no room, for {room}: times and details are of the same pass.",
+                "The details make the times longer; give it more steps, or record times without --two-pass.",
+            )
+        return resolve_schedule(options.schedule, how=how, length=length), options.passes[-1:]
+
+    def _note_schedule(self, text: str) -> None:
+        self._problems.note("capture.schedule_failed", "warning", text)
 
     def _begin(self, recorder: Recorder, *, is_early: bool) -> None:
         # A recorded step must not hold our own drawing, and making a bar takes milliseconds: so before the step begins.
@@ -417,6 +433,7 @@ class CaptureSession:
             schedule=recorder.schedule if recorder else None,
             plain_step_ns=tuple(recorder.plain_step_ns) if recorder else (),
             snapshot=self._snapshot,
+            two_pass=recorder.two_pass if recorder else None,
         )
 
     def _report_progress(self, phase: str, step: int) -> None:

@@ -60,6 +60,7 @@ def write_chrome(trace: Trace, path: Path) -> Path:
 
     The file has what the trace has. Which cycle an event belongs to is lost, and so is an arrow that goes back in time;
     events that overlap lie on tracks of their own, so self times of what was around them differ when it is read again.
+    Stacks are there where their Python frames are, so not those of two passes.
     """
     return write_text(path, chrome_lines(trace))
 

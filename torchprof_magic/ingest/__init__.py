@@ -3,5 +3,6 @@
 from torchprof_magic.ingest.chrome import read_chrome
 from torchprof_magic.ingest.saved import is_saved, read_saved
 from torchprof_magic.ingest.snapshot import is_snapshot, read_snapshot
+from torchprof_magic.ingest.two_pass import join_passes
 
-__all__ = ["is_saved", "is_snapshot", "read_chrome", "read_saved", "read_snapshot"]
+__all__ = ["is_saved", "is_snapshot", "join_passes", "read_chrome", "read_saved", "read_snapshot"]

@@ -87,7 +87,10 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
     places, lanes = assign_lanes(spans, places, pl.concat([part.columns.thread_names for part in parts]))
     arrows = _joined("arrows", parts, cycles).with_columns(pl.col("time_ns") - start_ns)
     counted = links.count_arrows(arrows, _joined("other_arrows", parts, cycles))
-    head, facts = parts[0].head, {key: text for part in reversed(parts) for key, text in part.facts.items()}
+    heads, facts = (
+        [part.head for part in parts],
+        {key: text for part in reversed(parts) for key, text in part.facts.items()},
+    )
     parts.clear()  # the columns in them would double what follows
     spans = spans.with_columns(pl.col("start_ns") - start_ns)
     events = with_step_annotations(nested_events(spans, places))
@@ -106,7 +109,7 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
         steps=steps,
         stacks=stacks,
         arrows=counted,
-        meta=_described(meta, head, facts, start_ns, events, has_memory=memory.height > 0),
+        meta=_described(meta, heads, facts, start_ns, events, has_memory=memory.height > 0),
         problems=findings.problems(),
     )
 
@@ -142,8 +145,9 @@ def _earliest(spans: pl.DataFrame, memory: pl.DataFrame) -> int:
 
 
 def _described(
-    meta: Meta, head: Head, facts: dict[str, str], start_ns: int, events: pl.DataFrame, *, has_memory: bool
+    meta: Meta, heads: list[Head], facts: dict[str, str], start_ns: int, events: pl.DataFrame, *, has_memory: bool
 ) -> Meta:
+    head = heads[0]
     devices = head.side_table("devices", list[DeviceProperties]) or []
     distributed = head.side_table("distributed", DistributedInfo) or DistributedInfo()
     names = dict.fromkeys(device.name for device in devices if device.name)
@@ -154,8 +158,8 @@ def _described(
         rank=distributed.rank,
         world_size=distributed.world_size,
         backend=distributed.backend[:MAX_TEXT] if isinstance(distributed.backend, str) else "",
-        has_shapes=head.says("record_shapes") or events["shapes"].null_count() < events.height,
-        has_stacks=head.says("with_stack"),
+        has_shapes=any(head.says("record_shapes") for head in heads) or events["shapes"].null_count() < events.height,
+        has_stacks=any(head.says("with_stack") for head in heads),
         has_memory=has_memory,
         extra=tuple(sorted(facts.items())),  # torch writes them in no order
     )

@@ -19,12 +19,14 @@ from torchprof_magic.errors import OptionsError
 from torchprof_magic.ipython.display import MODES
 from torchprof_magic.options import (
     ACTIVITIES,
+    DETAILS,
     PRESETS,
     KeepOptions,
     ProfileOptions,
     ScheduleOptions,
     activities_of,
     bytes_of,
+    detail_switches,
     metadata_of,
     preset_switches,
 )
@@ -108,6 +110,7 @@ class FlagDefaults(HasTraits):
     all_threads = _choice("Record every thread, and no memory.")
     sync_events = _choice("Record when CUDA streams and events wait.")
     trace_only = _choice("Skip torch's event tree: stopping takes half the time, odd names may be lost.")
+    two_pass = _yes_or_no("Record times in a pass of their own, then shapes, memory and stacks of as many steps again.")
     activities = _text(f"What to record, of {', '.join(ACTIVITIES)}; all by default.")
     step = _text("What ends a step: auto, loop, optimizer, cell, manual or line:N.", "auto")
     budget = _text("Memory and files that the recording may take, such as 2GB; half of the free memory by default.")
@@ -140,6 +143,7 @@ def flagged(function: Any) -> Any:
         *(argument(_flag(name), type=int, metavar="N", help=_HELP[name]) for name in COUNTS),
         _switch("skip_first_wait"),
         *(_switch(name) for name in SWITCHES),
+        _switch("two_pass"),
         argument("--activities", type=_unquoted, metavar="A,B", help=_HELP["activities"]),
         argument("--budget", type=_unquoted, metavar="SIZE", help=_HELP["budget"]),
         *(argument(_flag(name), metavar="VARIABLE", help=text) for name, (_, text) in OBJECTS.items()),
@@ -173,9 +177,13 @@ def completed(args: Namespace, defaults: FlagDefaults) -> Namespace:
     switches = preset_switches(args.preset or defaults.preset)
     for name, option in SWITCHES.items():
         from_config = None if args.preset else getattr(defaults, name)
-        _fill(args, name, switches.get(option, False) if from_config is None else from_config)
-    for name in (*COUNTS, *TEXTS, "snapshot", "skip_first_wait", "trace_dir"):
+        _fill(args, name, switches.get(option) if from_config is None else from_config)
+    for name in (*COUNTS, *TEXTS, "snapshot", "skip_first_wait", "two_pass", "trace_dir"):
         _fill(args, name, getattr(defaults, name))
+    if args.two_pass:
+        _fill_details(args)
+    for name in SWITCHES:
+        _fill(args, name, value=False)
     for name, nothing in _KEPT.items():
         # Without a folder such defaults mean nothing; flags without one are a mistake.
         _fill(args, name, getattr(defaults, name) if args.trace_dir else nothing)
@@ -197,6 +205,7 @@ def options_of(args: Namespace, variables: Mapping[str, object]) -> ProfileOptio
         budget_bytes=bytes_of(args.budget),
         execution_trace=args.execution_trace,
         snapshot=args.snapshot,
+        two_pass=args.two_pass,
         metadata=metadata_of(_metadata_of(args.metadata)),
         post_processing_timeout_s=args.post_processing_timeout_s,
         **{option: _variable(name, getattr(args, name), variables) for name, (option, _) in OBJECTS.items()},
@@ -262,6 +271,15 @@ def check_variable(name: str | None) -> None:
     """Raise ``UsageError`` for what can be no variable."""
     if name and (not name.isidentifier() or keyword.iskeyword(name)):
         raise UsageError(f"-o needs the name of a variable (got {name!r})")
+
+
+def _fill_details(args: Namespace) -> None:
+    """Fill in what the second pass records."""
+    names = {option: name for name, option in SWITCHES.items() if option in DETAILS}
+    asked = {option: getattr(args, name) for option, name in names.items()}
+    found = detail_switches(asked, all_threads=bool(args.all_threads), trace_only=bool(args.trace_only))
+    for option, is_on in found.items():
+        setattr(args, names[option], is_on)
 
 
 def _fill(args: Namespace, name: str, value: object) -> None:

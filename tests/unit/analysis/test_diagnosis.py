@@ -11,6 +11,7 @@ import torchprof_magic as tp
 from torchprof_magic.analysis.diagnosis import diagnose
 from torchprof_magic.analysis.distortion import find_distortion
 from torchprof_magic.analysis.overview import overview_table
+from torchprof_magic.meta import TwoPass
 from torchprof_magic.trace import Trace
 
 if TYPE_CHECKING:
@@ -137,3 +138,12 @@ def test_a_real_trace_of_graphs_is_told_from_one_without(traces: Path) -> None:
     assert found[0].message.startswith("421 kernels of 434 ")  # 425 kernels and 9 copies, 13 with launches of their own
     plain = tp.load(traces / "02_a100_ddp_rank0of2.json.gz")
     assert "run.graph_launches" not in [problem.code for problem in plain.problems]
+
+
+def test_steps_that_were_recorded_without_details_are_not_to_be_recorded_without_them() -> None:
+    trace = distorted((100_000,), 250)
+    slow = replace(trace, meta=replace(trace.meta, has_stacks=True, has_shapes=True))
+    two_pass = TwoPass(times_cycle=0, details_cycle=1, detail_steps=(5,))
+    (alone,), (apart,) = diagnose(slow), diagnose(replace(slow, meta=replace(slow.meta, two_pass=two_pass)))
+    assert "or record without --stack and --shapes" in alone.fix
+    assert "record without" not in apart.fix

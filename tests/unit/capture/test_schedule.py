@@ -10,7 +10,7 @@ import torch
 from torch.profiler import ProfilerAction
 
 from torchprof_magic.capture import Schedule, resolve_schedule
-from torchprof_magic.capture.schedule import FunctionSchedule
+from torchprof_magic.capture.schedule import FunctionSchedule, resolve_two_passes
 from torchprof_magic.options import ScheduleOptions
 
 
@@ -154,3 +154,59 @@ def test_a_function_that_fails_ends_the_recording_before_that_step_and_says_why(
     assert [schedule.is_over(step) for step in range(4)] == [False, False, True, True]
     assert len(said) == 1
     assert reason in said[0]
+
+
+def recorded(schedule: Schedule | None) -> list[int]:
+    assert schedule is not None
+    return [step for step in range(40) if schedule.action(step).is_recording]
+
+
+@pytest.mark.parametrize(
+    ("how", "length", "expected"),
+    [
+        ("loop", None, [2, 3, 4, 7, 8, 9]),
+        ("loop", 100, [2, 3, 4, 7, 8, 9]),
+        ("loop", 10, [2, 3, 4, 7, 8, 9]),
+        ("loop", 9, [2, 3, 4, 6, 7, 8]),
+        ("loop", 8, [2, 3, 5, 6]),
+        ("loop", 7, [2, 3, 5, 6]),
+        ("loop", 6, [1, 2, 4, 5]),
+        ("loop", 5, [2, 4]),
+        ("loop", 4, [1, 3]),
+        ("optimizer", None, [0, 1, 2, 4, 5, 6]),
+    ],
+)
+def test_two_passes_fit_the_loop_when_nothing_is_asked_for(how: str, length: int | None, expected: list[int]) -> None:
+    schedule = resolve_two_passes(ScheduleOptions(), how=how, length=length)
+    assert recorded(schedule) == expected
+    assert schedule is not None
+    assert schedule.repeat == 2
+
+
+@pytest.mark.parametrize(("how", "length"), [("loop", 3), ("loop", 0), ("manual", 1), ("cell", None), ("cell", 50)])
+def test_there_are_no_two_passes_where_steps_are_too_few(how: str, length: int | None) -> None:
+    assert resolve_two_passes(ScheduleOptions(), how=how, length=length) is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "length", "expected"),
+    [
+        ({"active": 2}, None, [1, 2, 4, 5]),
+        ({"active": 2, "repeat": 1}, 6, [1, 2, 4, 5]),
+        ({"wait": 2, "warmup": 0, "active": 1}, 6, [2, 5]),
+        ({"skip_first": 1}, 5, [2, 4]),
+        ({"wait": 0}, 3, [0, 2]),
+        ({"wait": 0, "warmup": 0, "active": 2}, None, [0, 1, 3, 4]),
+    ],
+)
+def test_two_passes_fit_what_was_asked_for(asked: dict[str, int], length: int | None, expected: list[int]) -> None:
+    assert recorded(resolve_two_passes(ScheduleOptions(**asked), how="loop", length=length)) == expected
+
+
+def test_there_is_a_step_between_two_passes_even_if_none_was_asked_for() -> None:
+    assert resolve_two_passes(ScheduleOptions(wait=0, warmup=0, active=2), how="loop", length=4) is None
+
+
+def test_two_passes_of_which_one_would_not_fit_are_none() -> None:
+    assert resolve_two_passes(ScheduleOptions(active=3, warmup=1), how="loop", length=7) is None
+    assert recorded(resolve_two_passes(ScheduleOptions(active=3, warmup=1), how="loop", length=8)) == [1, 2, 3, 5, 6, 7]

@@ -80,6 +80,36 @@ def test_a_flag_wins_over_a_preset_and_a_preset_on_the_line_over_the_configurati
     assert switched_on(options(magics, "")) == {"shapes", "stack", "flops"}
 
 
+@pytest.mark.parametrize(
+    ("line", "switches"),
+    [
+        ("", {"shapes", "memory", "stack"}),
+        ("--preset quick", {"shapes", "memory", "stack"}),
+        ("--shapes", {"shapes"}),
+        ("--no-stack", {"shapes", "memory"}),
+        ("--preset full", {"shapes", "memory", "stack", "flops"}),
+        ("--preset full --no-memory", {"shapes", "stack", "flops"}),
+        ("--all-threads", {"shapes", "stack", "all_threads"}),
+        ("--trace-only", {"shapes", "memory", "trace_only"}),
+    ],
+)
+def test_the_second_pass_records_what_was_asked_for_or_else_all_that_can_be(
+    magics: TorchProfMagics, line: str, switches: set[str]
+) -> None:
+    found = options(magics, f"--two-pass {line}")
+    assert switched_on(found) == switches
+    magics.two_pass = True
+    assert options(magics, line) == found
+    assert not options(magics, f"--no-two-pass {line}").two_pass
+
+
+def test_the_configuration_counts_as_asked_for_in_the_second_pass(magics: TorchProfMagics) -> None:
+    magics.stack = False
+    assert switched_on(options(magics, "--two-pass")) == {"shapes", "memory"}
+    magics.memory = True
+    assert switched_on(options(magics, "--two-pass")) == {"memory"}
+
+
 def test_activities_may_be_written_with_commas_or_spaces(magics: TorchProfMagics) -> None:
     assert options(magics, "--activities CPU,cuda").activities == ("cpu", "cuda")
     assert options(magics, "--activities 'cpu, cuda'").activities == ("cpu", "cuda")
@@ -121,6 +151,11 @@ def test_a_schedule_and_its_counts_exclude_each_other(magics: TorchProfMagics) -
     assert options(magics, "--schedule mine", mine=print).is_adaptive is False
     with pytest.raises(OptionsError, match="leave --wait, --active and such out"):
         options(magics, "--schedule mine --active 2", mine=print)
+
+
+def test_a_schedule_and_two_passes_exclude_each_other(magics: TorchProfMagics) -> None:
+    with pytest.raises(OptionsError, match="leave --schedule out"):
+        options(magics, "--schedule mine --two-pass", mine=print)
 
 
 def test_the_time_that_torch_may_take_is_a_number_of_seconds(magics: TorchProfMagics) -> None:
