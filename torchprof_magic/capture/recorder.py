@@ -7,7 +7,7 @@ threads: the session calls it only on the right thread, with interrupts held bac
 from __future__ import annotations
 
 import warnings
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter_ns
@@ -17,6 +17,7 @@ from torchprof_magic.capture import compat
 from torchprof_magic.capture.bystanders import Bystanders
 from torchprof_magic.capture.engine import Engine, Stage
 from torchprof_magic.capture.graphs import note_capture
+from torchprof_magic.capture.ranges import OpenRanges
 from torchprof_magic.capture.recording import Cycle
 from torchprof_magic.capture.room import Room
 from torchprof_magic.capture.save import discard, has_ops, save_cycle, save_execution_trace
@@ -86,6 +87,7 @@ class Recorder:
         self._absorbed_cycle = -1
         self._step_start_ns = 0
         self._epoch = self._epoch_start = 0
+        self._ranges = OpenRanges()
         self._bystanders = Bystanders()
         self._has_bystanders = False
         self._room = Room(passes[-1].budget_bytes)
@@ -115,9 +117,12 @@ class Recorder:
         self._epoch += self.step > self._epoch_start
         self._epoch_start = self.step
 
-    def watch_threads(self) -> Callable[[], None]:
-        """Look out for threads that begin in a recorded step; return what ends this."""
-        return self._bystanders.watch(lambda: self.is_recording)
+    def watch(self) -> Callable[[], None]:
+        """Look out for threads and ranges that begin in a recorded step; return what ends this."""
+        with ExitStack() as watches:
+            watches.callback(self._bystanders.watch(lambda: self.is_recording))
+            watches.callback(self._ranges.watch(lambda: self.is_recording))
+            return watches.pop_all().close
 
     def will_transit(self) -> bool:
         """Return whether the next ``advance`` starts, stops or saves anything."""
@@ -172,6 +177,7 @@ class Recorder:
         if engine is None:
             return
         was_recording = engine.stage in (Stage.RUNNING, Stage.STOPPING) or bool(self._marks)
+        self._ranges.end()
         with self._torch_call():
             engine.abandon()
         if was_recording and engine.has_data:
@@ -349,6 +355,7 @@ class Recorder:
         if engine is None:
             return
         self._note_bystanders()
+        self._ranges.end()
         with self._quiet.held():
             engine.stop()
         self._engine = None

@@ -151,7 +151,7 @@ class CaptureSession:
             return
         schedule, passes = self._planned(length)
         self._recorder = Recorder(passes, schedule, self._existing_folder(), self._problems, self._quiet)
-        self._undo.append(self._recorder.watch_threads())
+        self._undo.append(self._recorder.watch())
         self._state = State.RUNNING
         try:
             self._begin(self._recorder, is_early=is_early)

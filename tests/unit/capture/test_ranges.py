@@ -1,0 +1,96 @@
+"""Do ranges that are open while one recording ends and another begins leave the process alive?"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from capturing import codes
+from torch.profiler import record_function
+
+from torchprof_magic.capture import CaptureSession
+from torchprof_magic.meta import Stepping
+from torchprof_magic.options import ProfileOptions, ScheduleOptions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Each of these ended nearly every process by a signal, with torch alone and with recordings that did not mind them.
+CROSSING = """
+import torch, torchprof_magic as tp
+from torch.profiler import record_function
+model = torch.nn.Linear(64, 64)
+optimizer = torch.optim.SGD(model.parameters())
+def work():
+    for _ in range(20):
+        model(torch.ones(32, 64)).sum().backward()
+"""
+RANGE = """
+with tp.profile(wait={wait}, warmup=0, active=1, repeat=0) as p:
+    for step in range(60):
+        if step % 4 == 1:
+            outer = record_function("outer").__enter__()
+        work()
+        p.step()
+        if step % 4 == 2:
+            work()
+            outer.__exit__(None, None, None)
+"""
+HOOK = """
+from torchprof_magic.capture import CaptureSession
+from torchprof_magic.meta import Stepping
+from torchprof_magic.options import ProfileOptions, ScheduleOptions
+schedule = ScheduleOptions(wait=0, warmup=0, active=1, repeat=0)
+session = CaptureSession(ProfileOptions(schedule=schedule), stepping=Stepping(how="optimizer"))
+session.start()
+for step in range(60):
+    work()
+    optimizer.step()
+session.stop()
+"""
+
+
+@pytest.mark.parametrize("code", [RANGE.format(wait=0), RANGE.format(wait=1), HOOK])
+def test_a_range_that_crosses_from_one_recording_to_another_ends_no_process(code: str) -> None:
+    code = f"{CROSSING}{code}\nprint('survived')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "survived\n"), done.stderr[-2000:]
+
+
+def test_an_open_range_ends_with_the_recording_and_what_it_was_in_goes_on(tmp_path: Path) -> None:
+    schedule = ScheduleOptions(wait=0, warmup=0, active=1, repeat=2)
+    before = record_function.__enter__, record_function.__exit__
+    session = CaptureSession(ProfileOptions(schedule=schedule), stepping=Stepping(how="manual"), folder=tmp_path)
+    session.start()
+    with record_function("outer"), record_function("inner"):
+        torch.ones(3).sum()
+        session.step()
+    with record_function("whole"):
+        torch.ones(3).sum()
+    session.step()
+    recording = session.stop()
+    assert (record_function.__enter__, record_function.__exit__) == before
+    assert codes(recording) == []
+    first, second = (json.loads(cycle.path.read_bytes())["traceEvents"] for cycle in recording.cycles)
+    spans = {event["name"]: event for event in first if event["ph"] == "X"}
+    assert all(spans[name]["dur"] >= spans["aten::sum"]["dur"] for name in ("outer", "inner"))
+    assert spans["inner"]["ts"] + spans["inner"]["dur"] <= spans["outer"]["ts"] + spans["outer"]["dur"]
+    assert {"whole"} == {event["name"] for event in second if event["name"] in ("outer", "inner", "whole")}
+
+
+def test_ranges_outside_of_recorded_steps_are_not_touched(tmp_path: Path) -> None:
+    schedule = ScheduleOptions(wait=1, warmup=0, active=1)
+    session = CaptureSession(ProfileOptions(schedule=schedule), stepping=Stepping(how="manual"), folder=tmp_path)
+    session.start()
+    with record_function("around"):
+        session.step()
+        torch.ones(3).sum()
+        session.step()
+    recording = session.stop()
+    names = {event["name"] for event in json.loads(recording.cycles[0].path.read_bytes())["traceEvents"]}
+    assert "around" not in names
+    assert "aten::sum" in names

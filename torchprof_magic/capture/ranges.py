@@ -1,0 +1,59 @@
+"""Which ranges of the user's are open while a recording ends?
+
+A range that begins in one recording and ends in a later one makes torch 2.13 write into memory that it has released,
+and the process dies. So ranges that are open when a recording ends, end with it; when their own end comes, torch has
+nothing left to do for them.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from torch.profiler import record_function
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class OpenRanges:
+    """The ``record_function`` ranges that began on this thread while a recording ran, and have not ended."""
+
+    def __init__(self) -> None:
+        self._thread_id = threading.get_ident()
+        self._open: dict[int, record_function] = {}
+        self._original_exit = record_function.__exit__
+
+    def watch(self, is_recording: Callable[[], bool]) -> Callable[[], None]:
+        """Note every range that begins while ``is_recording()``; return what ends the watch."""
+        enter, leave = record_function.__enter__, record_function.__exit__
+
+        @wraps(enter)
+        def noting_enter(range_: record_function) -> record_function:
+            entered: record_function = enter(range_)  # type: ignore[no-untyped-call]
+            if is_recording() and threading.get_ident() == self._thread_id:
+                self._open[id(range_)] = range_
+            return entered
+
+        @wraps(leave)
+        def noting_exit(range_: record_function, *error: Any) -> None:
+            self._open.pop(id(range_), None)
+            leave(range_, *error)
+
+        def undo() -> None:
+            if record_function.__enter__ is noting_enter:
+                record_function.__enter__ = enter  # type: ignore[method-assign]
+            if record_function.__exit__ is noting_exit:
+                record_function.__exit__ = leave  # type: ignore[method-assign]
+            self._open.clear()
+
+        record_function.__enter__ = noting_enter  # type: ignore[method-assign]
+        record_function.__exit__ = noting_exit  # type: ignore[method-assign]
+        return undo
+
+    def end(self) -> None:
+        """End all of them for torch, the innermost first."""
+        for range_ in reversed(list(self._open.values())):
+            self._original_exit(range_, None, None, None)
+        self._open.clear()
