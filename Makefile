@@ -18,7 +18,7 @@ lab: $(VENV)/.installed $(BUNDLE)
 test: $(VENV)/.tested $(BUNDLE) chromium
 	PATH="$(abspath $(BIN)):$$PATH" scripts/check
 	cd js && npm test && npm run size
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 check: $(VENV)/.tested $(BUNDLE)
 	PATH="$(abspath $(BIN)):$$PATH" scripts/check
