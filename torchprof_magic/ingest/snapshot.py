@@ -49,8 +49,11 @@ _NO_PYTHON = "code without Python frames, such as a backward pass"
 
 def is_snapshot(path: str | os.PathLike[str]) -> bool:
     """Return whether a file is a pickle, as memory snapshots are; its content decides, not its name."""
+    source = Path(path)
     try:
-        with Path(path).open("rb") as file:
+        if not source.is_file():  # a pipe or a device may have no end
+            return False
+        with source.open("rb") as file:
             return file.read(2) in _MAGIC
     except (OSError, ValueError):
         return False
