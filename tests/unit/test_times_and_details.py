@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -17,7 +18,6 @@ from torchprof_magic.meta import TwoPass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from torchprof_magic.meta import Problem
 
