@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from torchprof_magic.options import ProfileOptions
 
 
+# As torch has them: while a recording runs, those of the class note the user's ranges, and a step is none of these.
+_enter, _leave = record_function.__enter__, record_function.__exit__
+
+
 class Stage(Enum):
     """Where an engine is; a torn transition (an exception inside torch) leaves it in a word ending in -ing."""
 
@@ -83,13 +87,13 @@ class Engine:
     def open_step(self, number: int) -> None:
         """Begin the annotation of one step, named as torch names it."""
         self._open_step = record_function(f"ProfilerStep#{number}")
-        self._open_step.__enter__()  # type: ignore[no-untyped-call]
+        _enter(self._open_step)  # type: ignore[no-untyped-call]
 
     def close_step(self) -> None:
         """End the annotation of the step that is open, if one is."""
         step, self._open_step = self._open_step, None
         if step is not None:
-            step.__exit__(None, None, None)
+            _leave(step, None, None, None)
 
     def stop(self) -> None:
         """End the recording; afterwards ``has_data`` tells if there is something to save."""

@@ -118,8 +118,9 @@ class Recorder:
         self._epoch_start = self.step
 
     def watch(self) -> Callable[[], None]:
-        """Look out for threads and ranges that begin in a recorded step; return what ends this."""
+        """Look out for threads and ranges that begin in a recorded step; return what ends all watching."""
         with ExitStack() as watches:
+            watches.callback(self._room.end)
             watches.callback(self._bystanders.watch(lambda: self.is_recording))
             watches.callback(self._ranges.watch(lambda: self.is_recording))
             return watches.pop_all().close

@@ -8,6 +8,7 @@ taken: a program that fills its own memory meanwhile is stopped early rather tha
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 try:
@@ -37,14 +38,34 @@ class Room:
         self.memory_limit_bytes = limit_bytes if limit_bytes is not None else _free_bytes()
         self.file_bytes = 0
         self._began_bytes = 0
+        self._handle: int | None = None
 
     def begin(self) -> None:
-        """Count growth from here."""
-        self._began_bytes = _resident_bytes()
+        """Count growth from here, until ``end``."""
+        self.end()
+        with suppress(OSError):
+            self._handle = os.open(_STATM, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        self._began_bytes = self._resident_bytes()
+
+    def end(self) -> None:
+        """Let go of what tells the memory of the process; can be called twice."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            with suppress(OSError):
+                os.close(handle)
 
     def grown_bytes(self) -> int:
         """Return how much larger the process is than at the beginning; 0 where nothing tells."""
-        return _resident_bytes() - self._began_bytes
+        return self._resident_bytes() - self._began_bytes
+
+    def _resident_bytes(self) -> int:
+        """Return how much memory this process has; asked at every step, so the file stays open between."""
+        if self._handle is None:
+            return self._began_bytes
+        try:
+            return int(os.pread(self._handle, 64, 0).split()[1]) * _PAGE_BYTES
+        except (OSError, ValueError, IndexError):  # the user's code has closed it
+            return self._began_bytes
 
     def is_memory_full(self) -> bool:
         """Return whether the process has grown by more than the limit."""
@@ -61,20 +82,12 @@ def lacks_room_for(file_bytes: int) -> tuple[int, int] | None:
     return next(((need, free) for free, need in wanted if free is not None and need > free), None)
 
 
-def _resident_bytes() -> int:
-    """Return how much memory this process has, in four microseconds; 0 where nothing tells."""
-    return _statm(1)
-
-
-def _statm(column: int) -> int:
+def _addresses() -> int:
+    """Return how many addresses this process has taken; 0 where nothing tells."""
     try:
-        handle = os.open(_STATM, os.O_RDONLY)
-    except OSError:
+        return int(Path(_STATM).read_text(encoding="ascii").split()[0]) * _PAGE_BYTES
+    except (OSError, ValueError, IndexError):
         return 0
-    try:
-        return int(os.read(handle, 64).split()[column]) * _PAGE_BYTES
-    finally:
-        os.close(handle)
 
 
 def _free_addresses() -> int | None:
@@ -82,7 +95,7 @@ def _free_addresses() -> int | None:
     if resource is None:
         return None
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return None if limit == resource.RLIM_INFINITY else max(0, limit - _statm(0))
+    return None if limit == resource.RLIM_INFINITY else max(0, limit - _addresses())
 
 
 def _free_bytes() -> int | None:

@@ -46,6 +46,19 @@ def test_growth_is_that_of_the_process_since_the_beginning() -> None:
     del ballast
 
 
+def test_what_tells_the_memory_is_let_go_and_may_be_closed_by_the_users_code() -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    watched = Room(1)
+    watched.begin()
+    assert watched._handle is not None
+    os.close(watched._handle)
+    assert (watched.grown_bytes(), watched.is_memory_full()) == (0, False)
+    watched.begin()
+    watched.end()
+    watched.end()
+    assert (len(list(Path("/proc/self/fd").iterdir())), watched.grown_bytes()) == (before, 0)
+
+
 def test_by_default_half_of_the_free_memory_may_be_taken_and_any_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     limit_bytes = Room(None).memory_limit_bytes
     assert limit_bytes is not None
