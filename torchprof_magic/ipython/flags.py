@@ -20,6 +20,7 @@ from torchprof_magic.ipython.display import MODES
 from torchprof_magic.options import (
     ACTIVITIES,
     DETAILS,
+    PRESET_COSTS_US,
     PRESETS,
     KeepOptions,
     ProfileOptions,
@@ -131,6 +132,7 @@ class FlagDefaults(HasTraits):
     tensorboard = _yes_or_no("Name kept traces as TensorBoard's profiler plugin wants.")
 
 
+_PRESET_HELP = "One of " + ", ".join(f"{name} (some {cost} us more an op)" for name, cost in PRESET_COSTS_US.items())
 _TIMEOUT_HELP = "How long torch may take to process what was recorded; passed on to torch."
 _HELP: dict[str, str] = {name: trait.help for name, trait in FlagDefaults.class_traits(config=True).items()}
 
@@ -139,7 +141,7 @@ def flagged(function: Any) -> Any:
     """Give the cell magic its flags; they stand in the help in the order below."""
     arguments = [
         magic_arguments("%torchprof"),
-        argument("--preset", metavar="NAME", help=f"{_HELP['preset']} One of {', '.join(PRESETS)}."),
+        argument("--preset", metavar="NAME", help=f"{_HELP['preset']} {_PRESET_HELP}"),
         *(argument(_flag(name), type=int, metavar="N", help=_HELP[name]) for name in COUNTS),
         _switch("skip_first_wait"),
         *(_switch(name) for name in SWITCHES),
