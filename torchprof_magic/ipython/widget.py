@@ -31,9 +31,13 @@ class _Request(msgspec.Struct, forbid_unknown_fields=True):
     chunk: int = 0
 
 
-# Reports that stay for their views, though nobody else holds them.
-KEPT_REPORTS = 20
-_latest: deque[Report] = deque(maxlen=KEPT_REPORTS)
+# Live views that stay open; the static copy takes the place of an older one. A kernel keeps every widget that it ever
+# showed, and is not told when a cell is run again and its old output is gone.
+OPEN_WIDGETS = 32
+# Reports that stay for their views, though nobody else holds them: so much of their frames, and the newest in any case.
+KEPT_REPORT_BYTES = 512 << 20
+_open: deque[ReportWidget] = deque()
+_kept: deque[Report] = deque()
 
 
 class ReportWidget(anywidget.AnyWidget):  # type: ignore[misc]
@@ -47,12 +51,22 @@ class ReportWidget(anywidget.AnyWidget):  # type: ignore[misc]
     def __init__(self, report: Report) -> None:
         bundle, css = front_end()
         super().__init__(_esm=bundle, _css=css, _header=report.page.header, _data=report.page.data)
-        # A kernel keeps every widget that it ever showed; the reports, and their files, must not stay with them.
+        # The widget stays with the kernel; the report, and its files, must not stay with the widget.
         self._shown = weakref.ref(report)
         self._title = report.trace.meta.title
-        _latest.append(report)
         self._exports: dict[str, bytes] = {}
         self.on_msg(self._answer)
+        _open.append(self)
+        _kept.append(report)
+        _make_room()
+
+    def close(self) -> None:
+        """Take the view out of the page; the report makes another if it is shown again."""
+        report = self._shown()
+        if report is not None and report.__dict__.get("widget") is self:
+            del report.__dict__["widget"]
+        _forget(self)
+        super().close()
 
     def _answer(self, _widget: object, content: object, _buffers: object) -> None:
         """Answer one request of the page with one chunk, or say why not."""
@@ -95,6 +109,26 @@ class ReportWidget(anywidget.AnyWidget):  # type: ignore[misc]
         data = bundle[0] if isinstance(bundle, tuple) else bundle  # older anywidget returns the data alone
         data["text/plain"] = repr(self)
         return bundle
+
+
+def _forget(widget: ReportWidget) -> None:
+    """Close what belongs to a widget that is closed: ipywidgets leaves that open."""
+    if widget in _open:
+        _open.remove(widget)
+    if widget.layout is not None:
+        widget.layout.close()
+
+
+def _make_room() -> None:
+    """Close the oldest views, and let go of the oldest reports, beyond what may stay."""
+    while len(_open) > OPEN_WIDGETS:
+        _open[0].close()
+    while len(_kept) > OPEN_WIDGETS or (len(_kept) > 1 and sum(map(_bytes_of, _kept)) > KEPT_REPORT_BYTES):
+        _kept.popleft()
+
+
+def _bytes_of(report: Report) -> int:
+    return int(report.trace.events.estimated_size() + report.trace.memory.estimated_size())
 
 
 def _html_of(report: Report) -> bytes:
