@@ -204,6 +204,19 @@ def test_nothing_left_the_machine_and_nothing_failed_on_the_page(lab: Lab) -> No
     assert lab.errors == []
 
 
+def test_the_static_copy_takes_the_place_of_a_view_that_the_kernel_has_closed(lab: Lab) -> None:
+    kernel = "jupyterapp.shell.currentWidget.context.sessionContext.session.kernel"
+    lab.page.evaluate(f"() => {{ void {kernel}.requestExecute({{ code: 'run.widget.close()' }}) }}")
+    static = lab.page.locator("[data-tp-static]")
+    expect(static).to_be_visible()
+    expect(lab.page.locator(".tp-report")).to_have_count(0)
+    static.scroll_into_view_if_needed()
+    screenshot(lab.page, "lab-closed")
+    lab.run_all()
+    lab.report()
+    expect(static).to_be_hidden()
+
+
 def test_after_a_kernel_restart_the_view_still_works(lab: Lab) -> None:
     report = lab.report()
     lab.page.evaluate("() => { void jupyterapp.shell.currentWidget.context.sessionContext.session.kernel.restart() }")
