@@ -357,8 +357,9 @@ def steps(iterable: Iterable[T]) -> Iterator[T]:
 def paused(*activities: str) -> Iterator[None]:
     """Collect no records of some activities (``"cpu"`` unless named) within the block; the recording goes on after it.
 
-    For what should not be in a recorded step, such as an evaluation. Does nothing when no step is being recorded. A
-    recording cycle that begins within the block is not paused. Raises ``OptionsError`` for an unknown activity.
+    For what should not be in a recorded step, such as an evaluation. A pause ends with its step at the latest, and a
+    recording cycle that begins within the block is not paused. Does nothing when no step is being recorded. Raises
+    ``OptionsError`` for an unknown activity.
     """
     names, _ = activities_of(activities or ("cpu",))
     ProfileOptions(activities=names)  # raises for what is none

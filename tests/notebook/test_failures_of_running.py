@@ -533,3 +533,21 @@ def test_row_21_two_ranks_write_one_file_each(tmp_path: Path) -> None:
         assert [op_names(file) & {"aten::cos", "aten::sin"} for file in files] == [{"aten::cos"}, {"aten::sin"}]
         for kernel in kernels:
             assert_recovered(kernel)
+
+
+def test_an_optimizer_that_steps_inside_backward_leaves_the_profiler_off(kernel: Kernel) -> None:
+    """No row: torch undoes within backward() what is stopped there, and the profiler then stayed on for good."""
+    kernel.run(
+        "net = torch.nn.Linear(16, 16)\n"
+        "optimizers = {p: torch.optim.SGD([p], lr=0.1) for p in net.parameters()}\n"
+        "def hook(p):\n    optimizers[p].step()\n    optimizers[p].zero_grad()\n"
+        "for p in net.parameters():\n    p.register_post_accumulate_grad_hook(hook)\n"
+        "def epoch():\n    for _ in range(8):\n        net(torch.ones(4, 16)).sum().backward()\n"
+    )
+    for _ in range(2):
+        cell = kernel.run("%%torchprof -o report\nepoch()")
+        assert cell.reply["status"] == "ok"
+        found = "print(report.steps.height, report.ops.filter(name='aten::addmm')['calls'][0])"
+        assert kernel.run(found).text == "1 8\n"
+        assert "inside backward()" in kernel.run("print(*(problem.message for problem in report.problems))").text
+    assert_recovered(kernel)

@@ -9,10 +9,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 import torch
 from torch.profiler import ProfilerAction
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchprof_magic as tp
 from torchprof_magic import reading
@@ -327,3 +329,30 @@ def _run_steps(p: tp.profile, count: int) -> None:
     with p:
         for _ in p.steps(range(count)):
             torch.ones(3).sum()
+
+
+def test_a_pause_ends_with_its_step_and_no_step_is_lost() -> None:
+    with tp.profile(wait=1, warmup=1, active=3) as p:
+        for _ in range(7):
+            work()
+            with tp.paused():
+                torch.ones(3).cumsum(0)
+                p.step()
+    assert numbers(p.report) == [(0, 2, True), (0, 3, True), (0, 4, True)]
+    assert "aten::cumsum" not in p.report.ops["name"].to_list()
+
+
+def test_modes_of_the_users_see_no_blocks_of_ours() -> None:
+    class Seen(TorchDispatchMode):
+        names: ClassVar[list[str]] = []
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.names.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    with Seen(), tp.profile(wait=0, warmup=1, active=1, profile_memory=True) as p:
+        for _ in range(2):
+            torch.ones(3).sum()
+            p.step()
+    assert Seen.names.count("aten.sum.default") == 2
+    assert "aten.empty.memory_format" not in Seen.names

@@ -60,8 +60,9 @@ class Bystanders:
         threads = threading.enumerate()
         if len(threads) == 1:
             return []
-        frames = sys._current_frames()  # noqa: SLF001 - the documented way to other threads' frames
         here = threading.get_ident()
+        # Our own frame would hold itself, and all around it: the user's iterator, and the batch of this step.
+        frames = {ident: frame for ident, frame in sys._current_frames().items() if ident != here}  # noqa: SLF001
         return [
             thread.name
             for thread in threads

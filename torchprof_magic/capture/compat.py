@@ -127,6 +127,14 @@ def is_any_profiler_on() -> bool:
     return is_profiler_on() or autograd_profiler._is_profiler_enabled  # noqa: SLF001 - there is no public name
 
 
+def is_in_backward() -> bool:
+    """Return whether this code was called by ``backward()``: from a hook of a tensor, say.
+
+    What is started or stopped there is undone when ``backward`` returns, and the profiler then stays on for good.
+    """
+    return bool(torch._C._current_graph_task_id() != -1)  # noqa: SLF001 - there is no public name
+
+
 def busy_profiler() -> str | None:
     """Return a sentence about the profiler that runs already, if one does."""
     if is_profiler_on():
@@ -319,4 +327,5 @@ def touch_device() -> None:
 
 def small_blocks(count: int) -> list[object]:
     """Return ``count`` blocks of host memory as small as torch allocates them."""
-    return [torch.empty(1) for _ in range(count)]
+    # No tensors: modes of the user's, which see every op, must not see these.
+    return [torch.UntypedStorage(4) for _ in range(count)]  # type: ignore[no-untyped-call]

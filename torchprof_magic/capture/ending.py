@@ -25,7 +25,7 @@ def note_ending(problems: ProblemLog, recorder: Recorder | None, stepping: Stepp
         )
         return
     schedule, steps = recorder.schedule, [mark for cycle in recorder.cycles for mark in cycle.steps]
-    wanted, place = schedule.total, _PLACES.get(recorder.phase, "")
+    wanted, place = schedule.total, _PLACES.get(recorder.phase, "early")
     reached = f"the run ended {place}, after {recorder.step} of {wanted or 'endless'} steps"
     if not steps:
         if not problems.has_loss:  # else a better reason is known

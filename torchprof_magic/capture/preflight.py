@@ -26,10 +26,16 @@ def check(options: ProfileOptions, folder: Path | None) -> Path:
     check_busy()
     _check_snapshot(options)
     if options.execution_trace:
-        check_folder(Path(options.execution_trace).expanduser().parent)
+        _check_target(Path(options.execution_trace).expanduser())
     folder = folder or _new_folder()
     check_folder(folder)
     return folder
+
+
+def _check_target(path: Path) -> None:
+    if path.is_dir():
+        raise CaptureError(f"{path} is a folder; name a file in it")
+    check_folder(path.parent)
 
 
 def _check_activities(options: ProfileOptions) -> None:

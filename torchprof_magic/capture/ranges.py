@@ -11,6 +11,7 @@ import threading
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch.profiler import record_function
 
 if TYPE_CHECKING:
@@ -38,8 +39,9 @@ class OpenRanges:
 
         @wraps(leave)
         def noting_exit(range_: record_function, *error: Any) -> None:
-            self._open.pop(id(range_), None)
             leave(range_, *error)
+            if range_.run_callbacks_on_exit:  # else it ends with a future, later
+                self._open.pop(id(range_), None)
 
         def undo() -> None:
             if record_function.__enter__ is noting_enter:
@@ -55,5 +57,8 @@ class OpenRanges:
     def end(self) -> None:
         """End all of them for torch, the innermost first."""
         for range_ in reversed(list(self._open.values())):
-            self._original_exit(range_, None, None, None)
+            if range_.run_callbacks_on_exit:
+                self._original_exit(range_, None, None, None)
+            elif range_.record is not None:
+                torch.ops.profiler._record_function_exit._RecordFunction(range_.record)  # noqa: SLF001 - as torch does
         self._open.clear()

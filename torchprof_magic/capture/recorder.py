@@ -6,7 +6,6 @@ threads: the session calls it only on the right thread, with interrupts held bac
 
 from __future__ import annotations
 
-import warnings
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from torchprof_magic.capture.room import Room
 from torchprof_magic.capture.save import discard, has_ops, save_cycle, save_execution_trace
 from torchprof_magic.capture.schedule import Action, Schedule
 from torchprof_magic.capture.unfinished import TRACE_SUFFIX
+from torchprof_magic.capture.warned import warnings_to
 from torchprof_magic.meta import StepMark, TwoPass
 from torchprof_magic.units import format_bytes
 
@@ -90,6 +90,7 @@ class Recorder:
         self._ranges = OpenRanges()
         self._bystanders = Bystanders()
         self._has_bystanders = False
+        self._paused: set[str] = set()
         self._room = Room(passes[-1].budget_bytes)
         self._is_full = False
 
@@ -134,6 +135,8 @@ class Recorder:
     def advance(self, guard: InterruptGuard, *, is_complete: bool = True) -> None:
         """End the current step and enter the next."""
         now_ns = perf_counter_ns()
+        if self._paused:  # torch cannot mark steps while it collects nothing
+            self.toggle(self._paused, is_on=True)
         self._leave(now_ns, is_complete=is_complete)
         self.step += 1
         self._enter(self._next_action, guard)
@@ -202,9 +205,12 @@ class Recorder:
 
     def toggle(self, names: Iterable[str], *, is_on: bool) -> None:
         """Stop collecting records of some activities within the recorded step, or go on."""
-        if self._engine is not None and not self.is_over:
+        names = set(names)
+        changed = names & self._paused if is_on else names - self._paused
+        if self._engine is not None and not self.is_over and changed:
             with self._torch_call():
-                self._engine.toggle(names, is_on=is_on)
+                self._engine.toggle(changed, is_on=is_on)
+            self._paused ^= changed
 
     def _options(self, cycle: int) -> ProfileOptions:
         return self._passes[min(cycle, len(self._passes) - 1)]
@@ -360,6 +366,7 @@ class Recorder:
         with self._quiet.held():
             engine.stop()
         self._engine = None
+        self._paused.clear()
         self._marks = []
         if engine.has_data and marks:
             self._unsaved.append(Finished(marks[0].cycle, engine, marks))
@@ -419,8 +426,8 @@ class Recorder:
     @contextmanager
     def _torch_call(self) -> Iterator[None]:
         """Keep torch's chatter out, and turn its warnings into problems, whatever the user's warning filters are."""
-        with self._quiet.held(), warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        caught: list[str] = []
+        with self._quiet.held(), warnings_to(caught.append):
             yield
-        for warning in caught:
-            self._problems.note("capture.torch_warning", "warning", str(warning.message))
+        for text in caught:
+            self._problems.note("capture.torch_warning", "warning", text)

@@ -24,6 +24,7 @@ from torchprof_magic.capture.problems import ProblemLog
 from torchprof_magic.capture.quiet import StderrFilter
 from torchprof_magic.capture.recorder import Recorder
 from torchprof_magic.capture.recording import Progress, Recording
+from torchprof_magic.capture.room import give_back
 from torchprof_magic.capture.schedule import AnySchedule, FunctionSchedule, resolve_schedule, resolve_two_passes
 from torchprof_magic.capture.tasks import OtherTasks
 from torchprof_magic.capture.unfinished import Mark
@@ -116,6 +117,7 @@ class CaptureSession:
             registry.claim(self)
             self._folder = preflight.check(self._options, self._folder)
             self._mark = Mark(self._folder, self._title)
+            give_back()
             self.guard.install()  # after another session's is gone; an interrupt until here ends in the lines below
             compat.keep_out_of_graphs()
             self._begin_history(self._folder)
@@ -300,6 +302,14 @@ class CaptureSession:
             return
         if not self._is_here():
             self._note_elsewhere()
+            return
+        if compat.is_in_backward():
+            self._problems.note(
+                "capture.in_backward",
+                "warning",
+                "A step would have ended inside backward(), where torch cannot stop or start a recording; it went on.",
+                "Call step() after backward() has returned, or step a loop with --step line:N.",
+            )
             return
         # For the same reason the coming phase is announced at the end of an idle or warm-up step, or after the last.
         was_recording = recorder.is_recording

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -98,3 +100,24 @@ def test_threads_begin_as_ever_when_the_recording_is_over(run: Run) -> None:
     before = threading.Thread.start
     run(6)
     assert threading.Thread.start is before
+
+
+def test_looking_at_the_threads_keeps_nothing_of_the_caller_alive() -> None:
+    class Batch:
+        pass
+
+    def look() -> weakref.ref[Batch]:
+        batch = Batch()
+        Bystanders().seen_now()
+        return weakref.ref(batch)
+
+    busy = threading.Event()
+    other = threading.Thread(target=busy.wait)
+    other.start()
+    gc.disable()
+    try:
+        assert look()() is None
+    finally:
+        gc.enable()
+        busy.set()
+        other.join()

@@ -54,7 +54,22 @@ session.stop()
 """
 
 
-@pytest.mark.parametrize("code", [RANGE.format(wait=0), RANGE.format(wait=1), HOOK])
+FUTURE = """
+with tp.profile(wait=0, warmup=0, active=1, repeat=0) as p:
+    for step in range(60):
+        if step % 4 == 1:
+            future = torch.futures.Future()
+            with record_function("until") as range_:
+                range_._call_end_callbacks_on_future(future)
+        work()
+        p.step()
+        if step % 4 == 2:
+            work()
+            future.set_result(1)
+"""
+
+
+@pytest.mark.parametrize("code", [RANGE.format(wait=0), RANGE.format(wait=1), HOOK, FUTURE])
 def test_a_range_that_crosses_from_one_recording_to_another_ends_no_process(code: str) -> None:
     code = f"{CROSSING}{code}\nprint('survived')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -223,3 +223,8 @@ def test_an_interrupt_ends_the_users_handler_at_once_and_goes_on_to_the_user(tmp
     recording = session.stop()
     assert ended == []
     assert [mark.is_complete for cycle in recording.cycles for mark in cycle.steps] == [True]
+
+
+def test_an_execution_trace_cannot_go_where_a_folder_is(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="is a folder; name a file in it"):
+        recorded(tmp_path, execution_trace=str(tmp_path))
