@@ -192,7 +192,22 @@ def test_what_fails_while_showing_does_not_replace_the_cells_own_result(kernel: 
     cell = kernel.run(f"%%torchprof\n{LOOP}raise KeyError('mine')")
     assert cell.reply["ename"] == "KeyError"
     assert "the report could not be shown (ZeroDivisionError" in cell.text
+    assert "see it with: %torchprof last" in cell.text
     kernel.run("magics.show = shown")
+
+
+def test_what_fails_before_there_is_a_report_names_the_raw_trace(kernel: Kernel) -> None:
+    kernel.run(
+        "import torchprof_magic.ipython.magics as magics; read = magics.read_recording\n"
+        "magics.read_recording = lambda *_, **__: 1 / 0"
+    )
+    cell = kernel.run(f"%%torchprof\n{LOOP}6 * 7")
+    kernel.run("magics.read_recording = read")
+    assert cell.reply["status"] == "ok"
+    assert "the report could not be shown (ZeroDivisionError" in cell.text
+    path = re.search(r"opens with: %torchprof load (\S+)", cell.text)
+    assert path is not None
+    assert Path(path[1]).stat().st_size > 0
 
 
 def test_an_interrupt_while_showing_stops_the_notebook_but_not_the_cells_own_exception(kernel: Kernel) -> None:

@@ -106,15 +106,33 @@ class InterruptCancels:
 
 
 @contextmanager
-def interrupts_raise() -> Iterator[None]:
-    """Let Ctrl-C raise a KeyboardInterrupt here, where nothing awaits and a cancellation would come too late."""
+def interrupts_raise(*, is_awaiting: bool) -> Iterator[None]:
+    """Let no Ctrl-C get lost here: compiled libraries swallow one that comes at certain moments.
+
+    ``is_awaiting``: where nothing awaits any more, a cancellation, which is what Ctrl-C is there, would come too late.
+    A handler of the user's own is left alone.
+    """
     before = signal.getsignal(signal.SIGINT)
-    if before is None or not _is_main_thread():
+    if before is None or not _is_main_thread() or not (is_awaiting or before is signal.default_int_handler):
         yield
         return
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    arrived: list[int] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        __tracebackhide__ = True
+        arrived.append(number)
+        signal.default_int_handler(number, frame)
+
+    signal.signal(signal.SIGINT, handle)
     try:
         yield
+    except Exception:
+        if arrived:  # what it left undone has failed instead
+            raise KeyboardInterrupt from None
+        raise
+    else:
+        if arrived:
+            raise KeyboardInterrupt
     finally:
         signal.signal(signal.SIGINT, before)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -184,7 +183,7 @@ class TorchProfMagics(Magics, FlagDefaults):
             if session.is_unwanted:
                 _say_unread(recording, is_remembered=False)
             else:
-                with interrupts_raise() if run.compiled.awaits else nullcontext():
+                with interrupts_raise(is_awaiting=run.compiled.awaits):
                     self._show(recording, run)
         except KeyboardInterrupt:
             _say_unread(recording, is_remembered=history.last() is not before)
@@ -195,7 +194,8 @@ class TorchProfMagics(Magics, FlagDefaults):
             print(f"torchprof: {exc}")  # noqa: T201 - the cell's own result must not be replaced
         except Exception as exc:  # noqa: BLE001 - the same: whatever fails here, the cell has its own result
             what = f"{type(exc).__name__}: {exc}"
-            print(f"torchprof: the report could not be shown ({what}); see torchprof_magic.last")  # noqa: T201
+            print(f"torchprof: the report could not be shown ({what})")  # noqa: T201 - the same
+            _say_unread(recording, is_remembered=history.last() is not before)
         finally:
             if has_exception:
                 session.guard.drop_pending()

@@ -225,7 +225,7 @@ def test_interrupt_is_raised_where_nothing_awaits_and_the_handler_comes_back() -
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         mine = signal.getsignal(signal.SIGINT)
-        with pytest.raises(KeyboardInterrupt), interrupts_raise():
+        with pytest.raises(KeyboardInterrupt), interrupts_raise(is_awaiting=True):
             interrupt()
         assert signal.getsignal(signal.SIGINT) is mine
     finally:
@@ -236,3 +236,38 @@ def test_transformed_text_is_one_statement_of_one_line(shell: InteractiveShell) 
     text = shell.transform_cell("%%torchprof -o 'a b'\ns = '''x\u2028\n'''\nawait y")
     assert len(text.splitlines()) == 1
     assert len(ast.parse(text).body) == 1
+
+
+def swallow() -> None:
+    """Do what compiled libraries do with an exception that comes while they call Python."""
+    with contextlib.suppress(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_an_interrupt_that_a_library_swallows_is_raised_when_it_is_done() -> None:
+    with pytest.raises(KeyboardInterrupt), interrupts_raise(is_awaiting=False):
+        swallow()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_what_fails_because_an_interrupt_was_swallowed_counts_as_interrupted() -> None:
+    def fail(*, is_interrupted: bool) -> None:
+        if is_interrupted:
+            swallow()
+        raise TypeError("not a data type")
+
+    with pytest.raises(KeyboardInterrupt), interrupts_raise(is_awaiting=False):
+        fail(is_interrupted=True)
+    with pytest.raises(TypeError, match="not a data type"), interrupts_raise(is_awaiting=False):
+        fail(is_interrupted=False)
+
+
+def test_a_handler_of_the_users_own_decides_what_an_interrupt_is() -> None:
+    got: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _frame: got.append(number))
+    try:
+        with interrupts_raise(is_awaiting=False):
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert got == [signal.SIGINT]
