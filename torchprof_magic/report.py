@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import uuid
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
@@ -13,6 +14,7 @@ from torchprof_magic.analysis.devices import devices_table
 from torchprof_magic.analysis.diagnosis import all_problems
 from torchprof_magic.analysis.ops import ops_by
 from torchprof_magic.analysis.verdict import Verdict, find_verdict
+from torchprof_magic.cycles import of_cycle
 from torchprof_magic.exporters import choose_format
 from torchprof_magic.exporters.chrome import write_chrome
 from torchprof_magic.exporters.collapsed import METRICS, write_collapsed
@@ -115,6 +117,19 @@ class Report:
     def trace_paths(self) -> tuple[Path, ...]:
         """The raw trace files, one a cycle. Those of a live run are deleted together with the report."""
         return self._trace_paths
+
+    @property
+    def cycles(self) -> list[int]:
+        """The numbers of the recording cycles, from 0; more than one with ``--repeat``."""
+        return sorted(self.trace.events["cycle"].unique().to_list())
+
+    def cycle(self, number: int) -> Report:
+        """Return a report of one recording cycle alone; raises ``ValueError`` when there is none of that number."""
+        if number not in self.cycles:
+            raise ValueError(f"there is no cycle {number}; there are {', '.join(map(str, self.cycles)) or 'none'}")
+        trace = of_cycle(self.trace, number)
+        title = f"{trace.meta.title}, cycle {number}".removeprefix(", ")
+        return Report(replace(trace, meta=replace(trace.meta, title=title)))
 
     @property
     def verdict(self) -> Verdict:

@@ -73,6 +73,25 @@ def test_cycles_are_kept_apart() -> None:
     assert p.report.steps["start_ns"].is_sorted()
 
 
+def test_every_cycle_is_a_report_of_its_own() -> None:
+    with tp.profile(wait=0, warmup=1, active=2, repeat=3, profile_memory=True) as p:
+        for number in range(9):
+            for _ in range(number // 3 + 1):
+                torch.ones(1000).cumsum(0)
+            p.step()
+    assert p.report.cycles == [0, 1, 2]
+    for cycle in p.report.cycles:
+        one = p.report.cycle(cycle)
+        assert numbers(one) == [(cycle, 3 * cycle + 1, True), (cycle, 3 * cycle + 2, True)]
+        assert one.ops.filter(name="aten::cumsum")["calls"].to_list() == [2 * (cycle + 1)]
+        assert one.memory.filter(cycle=cycle).height == one.memory.height > 0
+        assert one.summary().startswith(f"{one.trace.meta.title} — steps {3 * cycle + 1}")
+        parents = one.events["parent"].to_numpy()
+        assert (parents < one.events.height).all()
+    with pytest.raises(ValueError, match="there is no cycle 3; there are 0, 1, 2"):
+        p.report.cycle(3)
+
+
 def test_memory_is_in_the_report_when_asked_for() -> None:
     with tp.profile(profile_memory=True, record_shapes=True) as p:
         work()

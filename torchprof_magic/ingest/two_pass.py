@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
+from torchprof_magic.cycles import of_cycle
 from torchprof_magic.ingest.matching import Matches, Ops, matched, ops_of
-from torchprof_magic.intervals import NO_PARENT, IntArray, depth_of, innermost_at, nearest_marked
+from torchprof_magic.intervals import NO_PARENT, IntArray, innermost_at, nearest_marked
 from torchprof_magic.meta import Problem
 from torchprof_magic.trace import MEMORY_SCHEMA, Trace
 from torchprof_magic.units import format_ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from torchprof_magic.meta import Meta, TwoPass
 
 # Below this share of common ops the details are rather those of other work.
@@ -53,7 +52,7 @@ def join_passes(trace: Trace) -> Trace:
     numbers = tuple(steps.details["number"].head(steps.paired).to_list())
     meta = replace(trace.meta, two_pass=replace(passes, detail_steps=numbers), has_memory=memory.height > 0)
     problem = _told(meta, steps, _common_share(first, second, pairs, steps))
-    kept = _of_cycle(replace(trace, events=detailed, memory=memory, meta=meta), passes.times_cycle)
+    kept = of_cycle(replace(trace, events=detailed, memory=memory, meta=meta), passes.times_cycle)
     return replace(kept, problems=(problem, *kept.problems))
 
 
@@ -155,45 +154,6 @@ class _Clock:
         return np.where(is_between, inner, low + past)
 
 
-def _of_cycle(trace: Trace, cycle: int) -> Trace:
-    """Return the trace without the events, steps and links of other cycles; stacks stay, for they are no moments."""
-    is_kept = (trace.events["cycle"] == cycle).to_numpy()
-    number = np.full(len(is_kept) + 1, NO_PARENT)
-    number[:-1][is_kept] = np.arange(is_kept.sum())
-    above = nearest_marked(trace.events["parent"].to_numpy(), trace.events["depth"].to_numpy(), is_kept)
-    parent = number[above[trace.events["parent"].to_numpy()[is_kept]]]
-    events = trace.events.filter(pl.Series(is_kept)).with_columns(
-        pl.Series("parent", parent, dtype=pl.Int32), pl.Series("depth", depth_of(parent), dtype=pl.Int32)
-    )
-    lanes = events["lane"].unique().sort()
-    places = {lane: place for place, lane in enumerate(lanes.to_list())}
-    source, target = (number[trace.flows[name].to_numpy()] for name in ("source", "target"))
-    flows = trace.flows.with_columns(
-        pl.Series("source", source, dtype=pl.Int32), pl.Series("target", target, dtype=pl.Int32)
-    )
-    memory = trace.memory.filter(pl.col("cycle") == cycle)
-    steps = trace.steps.filter(pl.col("cycle") == cycle)
-    return replace(
-        trace,
-        events=events.with_columns(pl.col("lane").replace_strict(places, return_dtype=pl.Int32)),
-        lanes=trace.lanes[lanes.to_list()],
-        flows=flows.filter((pl.col("source") >= 0) & (pl.col("target") >= 0)),
-        memory=memory.with_columns(pl.Series("event", number[memory["event"].to_numpy()], dtype=pl.Int32)),
-        steps=steps,
-        meta=replace(trace.meta, is_partial=not steps["complete"].all()),
-        problems=tuple(_with_overlaps(trace.problems, int(events["overlaps"].sum()))),
-    )
-
-
-def _with_overlaps(problems: tuple[Problem, ...], count: int) -> Iterator[Problem]:
-    """Yield the problems with as many overlapping events as are left; Python frames often are the only ones."""
-    for problem in problems:
-        if problem.code != "chrome.partial_overlap":
-            yield problem
-        elif count:
-            yield replace(problem, count=count)
-
-
 def _of_one_pass(trace: Trace, passes: TwoPass, *, has_times: bool) -> Trace:
     """Return a trace of which one pass is missing, with a word about that."""
     if trace.steps.height == 0:
@@ -207,7 +167,7 @@ def _of_one_pass(trace: Trace, passes: TwoPass, *, has_times: bool) -> Trace:
     else:
         message = "Details alone were recorded, so times are longer than they should be: the pass of the times is lost."
         fix = "Run the cell again."
-    kept = _of_cycle(trace, passes.times_cycle if has_times else passes.details_cycle)
+    kept = of_cycle(trace, passes.times_cycle if has_times else passes.details_cycle)
     problem = Problem(code="run.two_pass", severity="warning", count=1, message=message, fix=fix)
     return replace(kept, problems=(problem, *kept.problems))
 
