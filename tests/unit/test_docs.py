@@ -36,3 +36,16 @@ def test_every_failure_of_running_has_a_row_and_a_test() -> None:
         assert named, f"row {row} has no test"
         assert all(f"_{row}_" in name for name in named)
     assert {name for named in running.values() for name in named} == set(tests)
+
+
+def test_every_other_failure_has_a_row_whose_tests_are_there() -> None:
+    page = (ROOT / "docs" / "failures.md").read_text(encoding="utf-8")
+    files = (f"test_failures_{name}.py" for name in ("around_the_cell", "of_keeping"))
+    source = "".join((ROOT / "tests" / "notebook" / name).read_text(encoding="utf-8") for name in files)
+    tests = set(re.findall(r"^def (test_\w+)", source, re.MULTILINE))
+    rows = {int(row): line for row, line in re.findall(r"^\| (\d+) (.*)$", page, re.MULTILINE)}
+    assert rows.keys() == set(range(1, 43))
+    for row in range(22, 43):
+        named = re.findall(r"`(test_\w+)`", rows[row])
+        assert named, f"row {row} has no test"
+        assert set(named) <= tests, f"row {row} names a test that is not there"
