@@ -144,19 +144,9 @@ class CaptureSession:
         is_early = self._state is State.NEW
         if is_early:
             self.open()
-        if self._state is State.RUNNING and self._recorder is not None and self._is_here():
-            self._recorder.begin_epoch()
-        if self._state is not State.OPEN or not self._is_here():
-            return
-        if not is_early and compat.busy_profiler():
-            self._give_up("Another profiler was already running when the loop began, so nothing was recorded.")
-            return
-        schedule, passes = self._planned(length)
-        self._recorder = Recorder(passes, schedule, self._existing_folder(), self._problems, self._quiet)
-        self._undo.append(self._recorder.watch())
-        self._state = State.RUNNING
         try:
-            self._begin(self._recorder, is_early=is_early)
+            self._start(length, is_early=is_early)
+            self.let_interrupts_in()
         except BaseException:
             if is_early:
                 self.stop()  # a with-block that was never entered is never left
@@ -168,11 +158,13 @@ class CaptureSession:
         if not self._is_in_graph:
             self._note_compiled(sys._getframe(1))  # noqa: SLF001 - the documented way to the caller
         self._advance(is_complete=True)
+        self.let_interrupts_in()
 
     @protected
     def cut(self) -> None:
         """End the current step as one that was left early; it is listed as incomplete."""
         self._advance(is_complete=False)
+        self.let_interrupts_in()
 
     @protected
     def toggle(self, names: Iterable[str], *, is_on: bool) -> None:
@@ -181,7 +173,7 @@ class CaptureSession:
         if self._state is State.RUNNING and recorder is not None and self._is_here():
             with self.guard.shield():
                 self._transit(lambda _guard: recorder.toggle(names, is_on=is_on))
-            self.guard.raise_pending()
+        self.let_interrupts_in()
 
     @protected
     def finish(self, *, is_between: bool = False) -> None:
@@ -190,15 +182,14 @@ class CaptureSession:
         ``is_between`` says that the last step has ended and no next one has begun.
         """
         recorder = self._recorder
-        if self._state is not State.RUNNING or recorder is None or not self._is_here():
-            return
-        with self.guard.shield(), self.guard.slow_work():
-            self._transit(lambda _guard: recorder.finish(is_between=is_between))
-            recorder.save_finished(self.guard)
-        self._state = State.OVER
-        self._keep_history()
-        self._report_progress(recorder.phase, recorder.step)
-        self.guard.raise_pending()
+        if self._state is State.RUNNING and recorder is not None and self._is_here():
+            with self.guard.shield(), self.guard.slow_work():
+                self._transit(lambda _guard: recorder.finish(is_between=is_between))
+                recorder.save_finished(self.guard)
+            self._state = State.OVER
+            self._keep_history()
+            self._report_progress(recorder.phase, recorder.step)
+        self.let_interrupts_in()
 
     @protected
     def stop(self, *, is_held: bool = False) -> Recording:
@@ -227,6 +218,12 @@ class CaptureSession:
         self._unmark()
         self.guard.uninstall()  # last: until here an interrupt would lose the recording
         self.guard.raise_pending()
+
+    def let_interrupts_in(self) -> None:
+        """Raise an interrupt that had to wait: the last act of all that the user's code calls while it runs."""
+        __tracebackhide__ = True
+        if self.guard.pending and self._is_here():  # another thread must not get what was meant for this one
+            self.guard.raise_pending()
 
     @protected
     def discard(self) -> None:
@@ -259,6 +256,20 @@ class CaptureSession:
         self._unmark()
         self.guard.uninstall()
 
+    def _start(self, length: int | None, *, is_early: bool) -> None:
+        if self._state is State.RUNNING and self._recorder is not None and self._is_here():
+            self._recorder.begin_epoch()
+        if self._state is not State.OPEN or not self._is_here():
+            return
+        if not is_early and compat.busy_profiler():
+            self._give_up("Another profiler was already running when the loop began, so nothing was recorded.")
+            return
+        schedule, passes = self._planned(length)
+        self._recorder = Recorder(passes, schedule, self._existing_folder(), self._problems, self._quiet)
+        self._undo.append(self._recorder.watch())
+        self._state = State.RUNNING
+        self._begin(self._recorder, is_early=is_early)
+
     def _planned(self, length: int | None) -> tuple[AnySchedule, tuple[ProfileOptions, ...]]:
         """Return the schedule, and what its cycles record; a loop too short for two passes gets one with everything."""
         options, how = self._options, self._stepping.how
@@ -290,7 +301,6 @@ class CaptureSession:
             raise CaptureError(f"torch's profiler could not be started: {failure}") from failure
         if self._stepping.how == "optimizer":
             self._undo.append(compat.on_optimizer_step(self._optimizer_step))
-        self.guard.raise_pending()
 
     def _advance(self, *, is_complete: bool) -> None:
         recorder = self._recorder
@@ -320,7 +330,6 @@ class CaptureSession:
             self._transit(lambda guard: recorder.advance(guard, is_complete=is_complete))
         if was_recording and not recorder.is_recording:
             self._report_progress(recorder.phase, recorder.step)
-        self.guard.raise_pending()
 
     @contextmanager
     def _transition(self, *, is_slow: bool) -> Iterator[None]:
@@ -463,6 +472,7 @@ class CaptureSession:
             self._optimizer = weakref.ref(optimizer)
         if self._optimizer() is optimizer:
             self.step()
+        self.let_interrupts_in()
 
     @protected
     def _yield_to_other(self) -> None:

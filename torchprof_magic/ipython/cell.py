@@ -34,6 +34,9 @@ if TYPE_CHECKING:
         def open(self) -> None:
             """Check everything that can be checked before the cell runs."""
 
+        def let_interrupts_in(self) -> None:
+            """Raise an interrupt that had to wait."""
+
         def stop(self, *, is_held: bool = False) -> object:
             """End the recording and keep it; an interrupt that had to wait goes on waiting when ``is_held``."""
 
@@ -132,6 +135,7 @@ def run_cell(
         shell.user_ns[HELPER] = Stepper(session)
         if not compiled.plan.starts_late:
             session.start()
+        session.let_interrupts_in()
         exec(compiled.body, shell.user_global_ns, names)  # noqa: S102 - running the user's cell is the job
         return None if compiled.last is None else eval(compiled.last, shell.user_global_ns, names)  # noqa: S307
     except KeyboardInterrupt as exc:
@@ -152,6 +156,7 @@ async def await_cell(shell: InteractiveShell, compiled: CompiledCell, session: C
         shell.user_ns[HELPER] = Stepper(session)
         if not compiled.plan.starts_late:
             session.start()
+        session.let_interrupts_in()
         await _awaited(shell, compiled.body)
         return None if compiled.last is None else await _awaited(shell, compiled.last)
     finally:

@@ -169,12 +169,12 @@ def test_what_is_in_use_at_the_end_is_named_by_the_line_of_the_users_code(load: 
     library = frame("/site-packages/torch/optim/adam.py", 5, "step")
     held = segment(
         99,
-        block(30, "active_allocated", frame("a.cpp", 1, "x"), library, frame("C:\\work\\train.py", 7, "main")),
-        block(40, "active_allocated", frame("/work/train.py", 7, "main")),
+        block(30, "active_allocated", frame("a.cpp", 1, "x"), library, frame("C:\\code\\train.py", 7, "main")),
+        block(40, "active_allocated", frame("/code/train.py", 7, "main")),
         block(20, "active_allocated", library),
         block(10),
         block(5, "active_allocated", frame("??", 0, "at::empty")),
-        block(900, "inactive", frame("/work/other.py", 1, "x")),
+        block(900, "inactive", frame("/code/other.py", 1, "x")),
     )
     (problem,) = found(load(snapshot([entry("alloc", 0, 5)], segments=(held,))), "in_use")
     assert problem.count == 5
