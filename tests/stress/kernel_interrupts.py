@@ -5,9 +5,9 @@
 
 Each cell runs in one real kernel and is interrupted once, at a moment that is evenly random between being asked for
 and a fifth past its usual end: before it starts, in any step or transition, while the trace is saved, read or shown.
-Afterwards the kernel must live, its profiler be off and its signal handler back; every step that was recorded and over
-must be in the report, or in a raw trace that the output names; and the next cell must be recorded as ever. The exit
-status is 1 when any of this was not so.
+The loop must not go on after it. Afterwards the kernel must live, its profiler be off and its signal handler back;
+every step that was recorded and over must be in the report, or in a raw trace that the output names; and the next cell
+must be recorded as ever. The exit status is 1 when any of this was not so.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from live_kernel import Done, LiveKernel, live_kernel
 LOOP = """\
 for i in range(STEPS):
     begun.append(i)
+    moments.append(time.monotonic())
     work()
 over = True
 """
@@ -74,20 +75,21 @@ def _facts():
         "steps": steps,
         "problems": [] if last is None else [problem.message for problem in last.problems],
         "begun": begun,
+        "moments": moments,
         "over": over,
         "times": times[-2],
     }
 
 def _ready():
-    global begun, over
+    global begun, moments, over
     ipywidgets.Widget.close_all()
-    begun, over = [], False
+    begun, moments, over = [], [], False
 
 _ready()
 """
 ASK = "print(json.dumps(_facts()))"
 ASK_AND_READY = "print(json.dumps(_facts())); _ready()"
-GRACE_S = 0.002  # of the two clock readings around a cell, and of the signal on its way
+GRACE_S = 0.002  # for a signal on its way
 
 
 class Flawed(Exception):  # noqa: N818 - it is no error of this script
@@ -120,7 +122,7 @@ def phase_of(facts: dict[str, Any], done: Done) -> str:
     """Say where the interrupt was, by what had happened."""
     start, end = facts["times"]
     at = done.interrupted_at or 0.0
-    if at < start - GRACE_S:
+    if at < start:  # the kernel ignores it, or drops the question
         return "before the cell"
     if end is None or at > end + GRACE_S:
         return "after the cell"
@@ -142,6 +144,9 @@ def flaws_of(
     if done.outcome == "ok" and phase not in ("before the cell", "after the cell"):
         end = facts["times"][1] - done.interrupted_at
         flaws.append(f"the interrupt was swallowed, {end:.4f} s before the end of the cell; printed: {done.text!r}")
+    later = [moment for moment in facts["moments"] if moment > (done.interrupted_at or 0.0) + GRACE_S]
+    if len(later) > 1 and phase != "before the cell":  # one: the signal was still on its way
+        flaws.append(f"{len(later)} more steps began after the interrupt")
     flaws += [f"{name}: {facts[name]}" for name in ("enabled", "busy", "live", "handler", "helper") if facts[name]]
     if is_plain:
         return flaws

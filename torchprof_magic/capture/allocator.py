@@ -7,6 +7,7 @@ that it shows those steps; when the device runs out of memory, at that moment.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.capture import compat
@@ -16,10 +17,10 @@ from torchprof_magic.errors import CaptureError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from torchprof_magic.capture.guard import InterruptGuard
     from torchprof_magic.capture.problems import ProblemLog
+    from torchprof_magic.options import ProfileOptions
 
 FILENAME = "snapshot.pickle"
 # torch keeps every entry ever made unless it is told a number. Entries share their stacks: 100,000 are about 20 MB.
@@ -117,6 +118,16 @@ class AllocatorHistory:
         The user's code may catch the error and go on, so a later failure takes the place of this one.
         """
         self._at_failure = self._taken()
+
+
+def begin_history(options: ProfileOptions, folder: Path, problems: ProblemLog) -> AllocatorHistory | None:
+    """Switch the history on if a snapshot is wanted; the file is the one that was named, or lies in ``folder``."""
+    if not options.snapshot:
+        return None
+    is_named = isinstance(options.snapshot, str)
+    history = AllocatorHistory(Path(str(options.snapshot)).expanduser() if is_named else folder / FILENAME, problems)
+    history.begin()
+    return history
 
 
 def note_out_of_memory(problems: ProblemLog, failure: BaseException | None, where: str, snapshot: Path | None) -> None:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from torchprof_magic.capture import compat, preflight, registry
-from torchprof_magic.capture.allocator import FILENAME, AllocatorHistory, note_out_of_memory
+from torchprof_magic.capture.allocator import AllocatorHistory, begin_history, note_out_of_memory
+from torchprof_magic.capture.callers import Callers
 from torchprof_magic.capture.ending import note_ending
 from torchprof_magic.capture.engine import Engine
 from torchprof_magic.capture.guard import InterruptGuard, protected, raised_by_handler
@@ -34,12 +35,8 @@ from torchprof_magic.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from types import CodeType, FrameType
 
     from torchprof_magic.options import ProfileOptions
-
-
-_PACKAGE = "torchprof_magic."
 
 
 class State(Enum):
@@ -88,8 +85,7 @@ class CaptureSession:
         self._undo: list[Callable[[], None]] = []
         self._optimizer: weakref.ref[object] | None = None
         self._tasks: OtherTasks | None = None
-        self._caller: CodeType | None = None
-        self._is_in_graph = False
+        self._callers = Callers(self._problems)
         self._history: AllocatorHistory | None = None
         self._snapshot: Path | None = None
 
@@ -120,7 +116,7 @@ class CaptureSession:
             give_back()
             self.guard.install()  # after another session's is gone; an interrupt until here ends in the lines below
             compat.keep_out_of_graphs()
-            self._begin_history(self._folder)
+            self._history = begin_history(self._options, self._folder, self._problems)
             self._undo = [compat.on_takeover(self._yield_to_other, is_ours=lambda: Engine.preparing)]
         except BaseException:
             self._drop_history()
@@ -155,8 +151,7 @@ class CaptureSession:
     @protected
     def step(self) -> None:
         """End the current step. Does nothing before ``start``, after ``stop``, on another thread or in a child."""
-        if not self._is_in_graph:
-            self._note_compiled(sys._getframe(1))  # noqa: SLF001 - the documented way to the caller
+        self._callers.look(sys._getframe(1))  # noqa: SLF001 - the documented way to the caller
         self._advance(is_complete=True)
         self.let_interrupts_in()
 
@@ -353,14 +348,6 @@ class CaptureSession:
             self._note_tasks()
         return None
 
-    def _begin_history(self, folder: Path) -> None:
-        if self._options.snapshot:
-            named = isinstance(self._options.snapshot, str)
-            target = Path(str(self._options.snapshot)).expanduser() if named else folder / FILENAME
-            history = AllocatorHistory(target, self._problems)
-            history.begin()
-            self._history = history
-
     def _keep_history(self) -> None:
         if self._history is not None:
             self._history.keep()
@@ -479,27 +466,12 @@ class CaptureSession:
         recorder = self._recorder
         if self._state is State.RUNNING and recorder is not None and self._is_here():
             self._transit(lambda _guard: recorder.yield_to_other())
+        self.let_interrupts_in()
 
     def _refuse_other_thread(self) -> None:
         if self.owner is not None and not self.owner.is_here() and not self.is_forked:
             raise CaptureError(
                 "stop() must be called on the thread that started the recording: torch would leave the profiler on"
-            )
-
-    def _note_compiled(self, frame: FrameType | None) -> None:
-        """Note, once, a step that ends inside a compiled function; a caller that is the same as before is not asked."""
-        while frame is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
-            frame = frame.f_back
-        if frame is None or frame.f_code is self._caller:
-            return
-        self._caller = frame.f_code
-        self._is_in_graph = compat.is_compiled(frame.f_code)
-        if self._is_in_graph:
-            self._problems.note(
-                "capture.compiled_step",
-                "warning",
-                "step() is called in a function that torch.compile compiles: every call splits its graph in two.",
-                "Call it outside of that function, at the end of the loop's body.",
             )
 
     def _is_here(self) -> bool:

@@ -84,6 +84,7 @@ CALLS = {
     "collection that is stopped after the recording": (4, lambda session: session.toggle(("cpu",), is_on=False)),
     "the end of the loop": (2, CaptureSession.finish),
     "the end of a loop after the recording": (4, CaptureSession.finish),
+    "a profiler of the user's own that begins": (2, CaptureSession._yield_to_other),
     "the optimizers' hook": (0, step_a_second_optimizer),
 }
 
