@@ -364,7 +364,7 @@ def test_an_upload_that_keeps_failing_is_said_keeps_the_file_and_can_be_tried_ag
     server.faults["PUT"] = ["403"] * 5
     flags = f"--trace-dir {tmp_path} --filename run.json --remote {remote_of(server, is_secret=True)}"
     assert_ended_well(kernel.run(f"%%torchprof {flags}\n{LOOP}"))
-    listed = wait_until(kernel, "%torchprof uploads", f"{server.port}/bucket/runs/run.json: failed (")
+    listed = wait_until(kernel, "%torchprof uploads", f"{server.port}/bucket/runs/run.json: failed (5/5, ")
     assert "403" in listed
     assert SECRET not in listed
     assert_is_trace(tmp_path / "run.json")

@@ -124,9 +124,11 @@ class Commands:
         """List the defaults."""
         _take(words, "config")
         _say("Change one with: %config TorchProfMagics.NAME = VALUE")
-        for name, trait in sorted(FlagDefaults.class_traits(config=True).items()):
+        traits = sorted(FlagDefaults.class_traits(config=True).items())
+        width = max(len(name) for name, _ in traits)
+        for name, trait in traits:
             value = getattr(self._defaults, name)
-            _say(f"  {name:<16} {'-' if value is None else repr(value):<10} {trait.help}")
+            _say(f"  {name:<{width}} {'-' if value is None else printable(repr(value)):<10} {trait.help}")
 
     def doctor(self, words: list[str]) -> None:
         """Look at the machine and the last run."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
-from traitlets import Bool, CaselessStrEnum, HasTraits, Int, Unicode, Union
+from traitlets import Bool, CaselessStrEnum, Dict, Float, HasTraits, Int, Unicode, Union
 
 from torchprof_magic.errors import OptionsError
 from torchprof_magic.ipython.display import MODES
@@ -50,15 +50,12 @@ SWITCHES = {
     "sync_events": "sync_events",
     "trace_only": "trace_only",
 }
-# Flags that take the name of a variable, for what no text can say, by the option that its value becomes.
+# Flags that take the name of a variable, for what no text can say, with the option that its value becomes.
 OBJECTS = {
-    "schedule": (
-        "schedule_function",
-        "Function from step number to ProfilerAction, such as torch.profiler.schedule(...).",
-    ),
-    "on_trace_ready": ("on_trace_ready", "Function that is called with torch's profiler when a cycle is saved."),
-    "experimental_config": ("experimental_config", "torch's _ExperimentalConfig."),
-    "custom_trace_id_callback": ("custom_trace_id_callback", "Function that returns the id of each cycle's trace."),
+    "schedule": "schedule_function",
+    "on_trace_ready": "on_trace_ready",
+    "experimental_config": "experimental_config",
+    "custom_trace_id_callback": "custom_trace_id_callback",
 }
 COUNTS = ("wait", "warmup", "active", "repeat", "skip_first")
 TEXTS = ("activities", "step", "display", "budget", "execution_trace")
@@ -89,6 +86,11 @@ def _text(text: str, value: str = "") -> Any:
     return Unicode(value, help=text).tag(config=True)
 
 
+def _variable_name(text: str) -> Any:
+    """Return a default that names a variable: IPython copies the values of defaults, objects and all."""
+    return Unicode(None, allow_none=True, help=text).tag(config=True)
+
+
 def _one_of(names: Iterable[str], value: str, text: str) -> Any:
     return CaselessStrEnum(list(names), value, help=text).tag(config=True)
 
@@ -113,6 +115,16 @@ class FlagDefaults(HasTraits):
     trace_only = _choice("Skip torch's event tree: stopping takes half the time, odd names may be lost.")
     two_pass = _yes_or_no("Record times in a pass of their own, then shapes, memory and stacks of as many steps again.")
     activities = _text(f"What to record, of {', '.join(ACTIVITIES)}; all by default.")
+    schedule = _variable_name(
+        "Variable: a function from step number to ProfilerAction, such as torch.profiler.schedule(...)."
+    )
+    on_trace_ready = _variable_name("Variable: a function that is called with torch's profiler when a cycle is saved.")
+    experimental_config = _variable_name("Variable: torch's _ExperimentalConfig.")
+    custom_trace_id_callback = _variable_name("Variable: a function that returns the id of each cycle's trace.")
+    post_processing_timeout_s = Float(
+        None, allow_none=True, help="How long torch may take to process what was recorded; passed on to torch."
+    ).tag(config=True)
+    metadata = Dict(help="What to write into the trace besides.").tag(config=True)
     step = _text("What ends a step: auto, loop, optimizer, cell, manual or line:N.", "auto")
     budget = _text("Memory and files that the recording may take, such as 2GB; half of the free memory by default.")
     display = _one_of(MODES, "both", "How to show the report.")
@@ -133,7 +145,6 @@ class FlagDefaults(HasTraits):
 
 
 _PRESET_HELP = "One of " + ", ".join(f"{name} (some {cost} us more an op)" for name, cost in PRESET_COSTS_US.items())
-_TIMEOUT_HELP = "How long torch may take to process what was recorded; passed on to torch."
 _HELP: dict[str, str] = {name: trait.help for name, trait in FlagDefaults.class_traits(config=True).items()}
 
 
@@ -148,8 +159,8 @@ def flagged(function: Any) -> Any:
         _switch("two_pass"),
         argument("--activities", type=_unquoted, metavar="A,B", help=_HELP["activities"]),
         argument("--budget", type=_unquoted, metavar="SIZE", help=_HELP["budget"]),
-        *(argument(_flag(name), metavar="VARIABLE", help=text) for name, (_, text) in OBJECTS.items()),
-        argument("--post-processing-timeout-s", type=float, metavar="SECONDS", help=_TIMEOUT_HELP),
+        *(argument(_flag(name), metavar="VARIABLE", help=_HELP[name]) for name in OBJECTS),
+        argument("--post-processing-timeout-s", type=float, metavar="SECONDS", help=_HELP["post_processing_timeout_s"]),
         argument("--execution-trace", type=_unquoted, metavar="FILE", help=_HELP["execution_trace"]),
         argument("--snapshot", type=_unquoted, nargs="?", const=True, metavar="FILE", help=_HELP["snapshot"]),
         argument("--no-snapshot", dest="snapshot", action="store_const", const=False, help="Record none."),
@@ -163,7 +174,7 @@ def flagged(function: Any) -> Any:
             action="append",
             default=[],
             metavar="KEY=JSON",
-            help="What to write into the trace besides; can be given several times.",
+            help=f"{_HELP['metadata']} Can be given several times.",
         ),
         argument("-o", "--out", metavar="NAME", help="Variable that gets the report."),
         argument("--display", choices=MODES, help=_HELP["display"]),
@@ -175,13 +186,16 @@ def flagged(function: Any) -> Any:
 
 
 def completed(args: Namespace, defaults: FlagDefaults) -> Namespace:
-    """Fill in what was not on the line. Raises ``OptionsError`` for an unknown preset."""
+    """Fill in what was not on the line. Raises ``OptionsError`` for an unknown preset, or metadata that is none."""
     switches = preset_switches(args.preset or defaults.preset)
     for name, option in SWITCHES.items():
         from_config = None if args.preset else getattr(defaults, name)
         _fill(args, name, switches.get(option) if from_config is None else from_config)
-    for name in (*COUNTS, *TEXTS, "snapshot", "skip_first_wait", "two_pass", "trace_dir"):
-        _fill(args, name, getattr(defaults, name))
+    args.metadata = defaults.metadata | _metadata_of(args.metadata)
+    _fill_schedule(args, defaults)
+    for name in (*TEXTS, *OBJECTS, "post_processing_timeout_s", "snapshot", "two_pass", "trace_dir"):
+        if name != "schedule":
+            _fill(args, name, getattr(defaults, name))
     if args.two_pass:
         _fill_details(args)
     for name in SWITCHES:
@@ -208,9 +222,9 @@ def options_of(args: Namespace, variables: Mapping[str, object]) -> ProfileOptio
         execution_trace=args.execution_trace,
         snapshot=args.snapshot,
         two_pass=args.two_pass,
-        metadata=metadata_of(_metadata_of(args.metadata)),
+        metadata=metadata_of(args.metadata),
         post_processing_timeout_s=args.post_processing_timeout_s,
-        **{option: _variable(name, getattr(args, name), variables) for name, (option, _) in OBJECTS.items()},
+        **{option: _variable(name, getattr(args, name), variables) for name, option in OBJECTS.items()},
         **switches,
     )
 
@@ -273,6 +287,17 @@ def check_variable(name: str | None) -> None:
     """Raise ``UsageError`` for what can be no variable."""
     if name and (not name.isidentifier() or keyword.iskeyword(name)):
         raise UsageError(f"-o needs the name of a variable (got {name!r})")
+
+
+def _fill_schedule(args: Namespace, defaults: FlagDefaults) -> None:
+    """Fill in what says which steps are recorded: a function, or numbers; one on the line has no use for the other."""
+    counts = (*COUNTS, "skip_first_wait")
+    is_counted = any(getattr(args, name) is not None for name in counts)
+    is_function = args.schedule is not None
+    if not is_counted and not args.two_pass:
+        _fill(args, "schedule", defaults.schedule)
+    for name in counts:
+        _fill(args, name, FlagDefaults.class_traits()[name].default_value if is_function else getattr(defaults, name))
 
 
 def _fill_details(args: Namespace) -> None:

@@ -60,12 +60,14 @@ class UploadStatus:
     remote: str
     state: UploadState
     attempt: int = 0
+    attempts: int = ATTEMPTS
     error: str = ""
 
     def __str__(self) -> str:
-        if self.state == "retrying":
-            return f"retrying ({self.attempt}, {self.error})"
-        return f"{self.state} ({self.error})" if self.error else self.state
+        """Return the state, with the failed attempts of how many and the last reason: ``retrying (2/5, ...)``."""
+        count = f"{self.attempt}/{self.attempts}" if self.attempt and self.state in ("retrying", "failed") else ""
+        details = ", ".join(part for part in (count, self.error) if part)
+        return f"{self.state} ({details})" if details else self.state
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,12 +86,13 @@ class _Job:
     def path(self) -> Path:
         return self.folder / self.pending.name
 
-    def status(self) -> UploadStatus:
+    def status(self, attempts: int = ATTEMPTS) -> UploadStatus:
         return UploadStatus(
             path=self.path,
             remote=destination(self.pending.remote, self.pending.name),
             state=self.state,
             attempt=self.pending.attempts,
+            attempts=attempts,
             error=self.error,
         )
 
@@ -182,7 +185,7 @@ class Uploads:
     def statuses(self) -> tuple[UploadStatus, ...]:
         """Return where every upload of this kernel stands, in the order in which they were queued."""
         with self._changed:
-            return tuple(job.status() for job in self._jobs.values())
+            return tuple(job.status(self._attempts) for job in self._jobs.values())
 
     def wait(self, timeout_seconds: float | None = None) -> bool:
         """Wait until nothing is under way, and return whether that is so. Failed uploads are not waited for."""
@@ -225,7 +228,7 @@ class Uploads:
         parked = _Job(folder=folder, pending=pending, url="", claim=None, error=UNKNOWN_REMOTE)
         known = self._jobs.get((str(folder), journal.key_of(pending.name, pending.remote)))
         if known is not None and known.url:
-            return known.status()
+            return known.status(self._attempts)
         if not url:
             return self._add(parked)
         try:
@@ -247,7 +250,7 @@ class Uploads:
         with self._changed:
             self._jobs[str(job.folder), journal.key_of(job.pending.name, job.pending.remote)] = job
             self._wake()
-            return job.status()
+            return job.status(self._attempts)
 
     def _wake(self) -> None:
         """Start the thread, or tell it that there is something to do."""

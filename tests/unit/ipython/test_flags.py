@@ -12,8 +12,9 @@ from torch.profiler import ProfilerActivity
 
 from torchprof_magic.errors import OptionsError
 from torchprof_magic.ipython.extension import load, unload
-from torchprof_magic.ipython.flags import COUNTS, OBJECTS, SWITCHES, completed, options_of
+from torchprof_magic.ipython.flags import COUNTS, OBJECTS, SWITCHES, FlagDefaults, completed, options_of
 from torchprof_magic.ipython.magics import TorchProfMagics
+from torchprof_magic.options import ScheduleOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,8 +133,8 @@ def test_the_configuration_lists_every_flag_and_goes_with_the_extension(magics: 
 def test_what_no_text_can_say_is_taken_from_a_variable(magics: TorchProfMagics, name: str) -> None:
     value = _ExperimentalConfig() if name == "experimental_config" else print
     flag = f"--{name.replace('_', '-')}"
-    assert getattr(options(magics, f"{flag} mine", mine=value), OBJECTS[name][0]) is value
-    assert getattr(options(magics, "", mine=value), OBJECTS[name][0]) is None
+    assert getattr(options(magics, f"{flag} mine", mine=value), OBJECTS[name]) is value
+    assert getattr(options(magics, "", mine=value), OBJECTS[name]) is None
     with pytest.raises(OptionsError, match=f"{flag} takes the name of a variable, and there is none called 'mine'"):
         options(magics, f"{flag} mine")
 
@@ -145,6 +146,44 @@ def test_activities_can_be_a_variable_with_torchs_own_objects(magics: TorchProfM
     assert options(magics, "--activities cpu", cpu="not this").activities == ("cpu",)
     with pytest.raises(OptionsError, match="--activities: unknown mine"):
         options(magics, "--activities mine")
+
+
+@pytest.mark.parametrize("name", list(OBJECTS))
+def test_what_no_text_can_say_may_be_a_default(magics: TorchProfMagics, name: str) -> None:
+    usual, given = (_ExperimentalConfig(), _ExperimentalConfig()) if name == "experimental_config" else (print, repr)
+    magics.shell.run_cell(f"%config TorchProfMagics.{name} = 'usual'")
+    found = options(magics, "", usual=usual)
+    assert getattr(found, OBJECTS[name]) is usual
+    found = options(magics, f"--{name.replace('_', '-')} mine", usual=usual, mine=given)
+    assert getattr(found, OBJECTS[name]) is given
+
+
+def test_what_says_which_steps_are_recorded_on_the_line_wins_over_every_such_default(magics: TorchProfMagics) -> None:
+    magics.schedule = "usual"
+    assert options(magics, "--active 2").schedule == ScheduleOptions(active=2)
+    assert options(magics, "--two-pass").schedule_function is None
+    magics.schedule, magics.wait, magics.skip_first_wait = None, 3, True
+    assert options(magics, "--schedule mine", mine=print).schedule_function is print
+    magics.schedule = "usual"
+    with pytest.raises(OptionsError, match="leave --wait, --active and such out"):
+        options(magics, "", usual=print)
+
+
+def test_metadata_on_the_line_adds_to_that_of_the_configuration(magics: TorchProfMagics) -> None:
+    magics.metadata = {"run": 1, "who": "me"}
+    assert dict(options(magics, "").metadata) == {"run": "1", "who": '"me"'}
+    assert dict(options(magics, "--metadata run=2").metadata) == {"run": "2", "who": '"me"'}
+
+
+def test_activities_and_the_time_that_torch_may_take_may_be_defaults(magics: TorchProfMagics) -> None:
+    magics.activities, magics.post_processing_timeout_s = "mine", 2
+    found = options(magics, "", mine=[ProfilerActivity.CPU])
+    assert (found.activities, found.post_processing_timeout_s) == (("cpu",), 2.0)
+
+
+def test_every_flag_but_those_of_one_run_has_a_default(magics: TorchProfMagics) -> None:
+    flags = {action.dest for action in magics.torchprof.parser._actions if action.option_strings}
+    assert flags - {"help", "out", "quiet"} == set(FlagDefaults.class_traits(config=True))
 
 
 def test_a_schedule_and_its_counts_exclude_each_other(magics: TorchProfMagics) -> None:

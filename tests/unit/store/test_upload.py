@@ -161,7 +161,7 @@ def test_a_failed_upload_can_be_tried_again(server: stub.Store, trace: Path) -> 
     uploads = uploads_to(remote_of(server), attempts=2)
     uploads.submit(trace)
     assert uploads.wait(PATIENCE_SECONDS)
-    assert str(uploads.statuses()[0]).startswith("failed (OSError: 500")
+    assert str(uploads.statuses()[0]).startswith("failed (2/2, OSError: 500")
     assert uploads.retry() == 1
     assert ended(uploads).state == "done"
     assert uploads.retry() == 0
@@ -198,7 +198,7 @@ def test_one_that_waits_to_be_tried_again_holds_up_no_other(server: stub.Store, 
         assert uploads._changed.wait_for(lambda: states_of(uploads) == ["retrying", "done"], PATIENCE_SECONDS)
     first, other = uploads.statuses()
     assert (first.state, first.attempt, other.state) == ("retrying", 1, "done")
-    assert str(first).startswith("retrying (1, OSError: 500")
+    assert str(first).startswith("retrying (1/5, OSError: 500")
     assert not uploads.close()
 
 
