@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import keyword
+import os
 import re
 from argparse import BooleanOptionalAction
+from string import Template
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -203,6 +205,26 @@ def completed(args: Namespace, defaults: FlagDefaults) -> Namespace:
     for name, nothing in _KEPT.items():
         # Without a folder such defaults mean nothing; flags without one are a mistake.
         _fill(args, name, getattr(defaults, name) if args.trace_dir else nothing)
+    return args
+
+
+def expanded(args: Namespace, variables: Mapping[str, object]) -> Namespace:
+    """Put variables of the user's, or else of the environment, in the place of ``$NAME`` where a place is named.
+
+    IPython does so in the line of every other magic; here braces are the fields of a template. Raises ``OptionsError``
+    for a variable that is not there.
+    """
+    known: dict[str, object] = {**os.environ, **variables}
+    for name in (*KEPT_TEXTS, "execution_trace", "snapshot"):
+        text = getattr(args, name)
+        if not isinstance(text, str):
+            continue
+        try:
+            setattr(args, name, Template(text).substitute(known))
+        except KeyError as exc:
+            raise OptionsError(f"{_flag(name)}: there is no variable called {exc.args[0]!r} (got {text!r})") from None
+        except ValueError:
+            raise OptionsError(f"{_flag(name)}: write $$ for a dollar sign (got {text!r})") from None
     return args
 
 

@@ -30,6 +30,7 @@ from torchprof_magic.ipython.flags import (
     FlagDefaults,
     check_variable,
     completed,
+    expanded,
     flagged,
     keep_of,
     options_of,
@@ -157,7 +158,7 @@ class TorchProfMagics(Magics, FlagDefaults):
         check_variable(args.out)
         try:
             variables = self.shell.user_ns | (local_ns or {})
-            options = options_of(completed(args, self), variables)
+            options = options_of(expanded(completed(args, self), variables), variables)
             kept = keep_of(args)
             compiled = compile_cell(self.shell, cell, step=args.step, may_await=may_await)
             keeper = Keeper(kept, cycles=options.cycles, cell=compiled.number) if kept.trace_dir else None

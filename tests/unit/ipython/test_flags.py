@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +14,7 @@ from torch.profiler import ProfilerActivity
 
 from torchprof_magic.errors import OptionsError
 from torchprof_magic.ipython.extension import load, unload
-from torchprof_magic.ipython.flags import COUNTS, OBJECTS, SWITCHES, FlagDefaults, completed, options_of
+from torchprof_magic.ipython.flags import COUNTS, OBJECTS, SWITCHES, FlagDefaults, completed, expanded, options_of
 from torchprof_magic.ipython.magics import TorchProfMagics
 from torchprof_magic.options import ScheduleOptions
 
@@ -184,6 +186,27 @@ def test_activities_and_the_time_that_torch_may_take_may_be_defaults(magics: Tor
 def test_every_flag_but_those_of_one_run_has_a_default(magics: TorchProfMagics) -> None:
     flags = {action.dest for action in magics.torchprof.parser._actions if action.option_strings}
     assert flags - {"help", "out", "quiet"} == set(FlagDefaults.class_traits(config=True))
+
+
+@pytest.mark.parametrize("flag", ["trace-dir", "filename", "run-name", "remote", "execution-trace", "snapshot"])
+def test_a_variable_may_stand_in_the_name_of_a_place(
+    magics: TorchProfMagics, monkeypatch: pytest.MonkeyPatch, flag: str
+) -> None:
+    monkeypatch.setenv("AT_HOME", "/home")
+    monkeypatch.setenv("mine", "not this")
+
+    def place(text: str) -> object:
+        args = completed(parse_argstring(TorchProfMagics.torchprof, f"--trace-dir d --{flag} {text}"), magics)
+        return getattr(expanded(args, {"mine": Path("/data"), "n": 3}), flag.replace("-", "_"))
+
+    assert place("$mine/$n-{cycle}") == "/data/3-{cycle}"
+    assert place("${mine}s") == "/datas"
+    assert place("$AT_HOME/a") == "/home/a"
+    assert place("$$n") == "$n"
+    with pytest.raises(OptionsError, match=f"--{flag}: there is no variable called 'other'"):
+        place("$other")
+    with pytest.raises(OptionsError, match=re.escape("write $$ for a dollar sign")):
+        place("a$")
 
 
 def test_a_schedule_and_its_counts_exclude_each_other(magics: TorchProfMagics) -> None:
