@@ -24,7 +24,8 @@ def test_links_between_the_documents_lead_somewhere() -> None:
 
 def test_every_failure_of_running_has_a_row_and_a_test() -> None:
     page = (ROOT / "docs" / "failures.md").read_text()
-    source = (ROOT / "tests" / "notebook" / "test_failures_of_running.py").read_text()
+    files = (f"test_failures_of_{name}.py" for name in ("ending", "running"))
+    source = "".join((ROOT / "tests" / "notebook" / name).read_text(encoding="utf-8") for name in files)
     tests = re.findall(r"^def (test_row_\w+)", source, re.MULTILINE)
     rows = {
         int(row): re.findall(r"`(test_row_\w+)`", line)
