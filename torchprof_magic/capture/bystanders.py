@@ -11,6 +11,8 @@ import threading
 from functools import wraps
 from typing import TYPE_CHECKING
 
+from torchprof_magic.capture.standin import stand_in
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
@@ -41,12 +43,7 @@ class Bystanders:
                 self._begun[thread.name] = None
             original(thread)
 
-        def undo() -> None:
-            if threading.Thread.start is start:
-                threading.Thread.start = original  # type: ignore[method-assign]
-
-        threading.Thread.start = start  # type: ignore[method-assign, assignment]
-        return undo
+        return stand_in(threading.Thread, "start", start)
 
     def may_have_begun(self) -> bool:
         """Tell in a microsecond whether it is worth asking who is there: looking at every thread takes twenty."""

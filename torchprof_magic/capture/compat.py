@@ -18,6 +18,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.profiler import ExecutionTraceObserver, ProfilerAction, ProfilerActivity, profile, supported_activities
 from torch.profiler.profiler import _KinetoProfile  # the same
 
+from torchprof_magic.capture.standin import stand_in
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import CodeType
@@ -190,12 +192,7 @@ def on_takeover(callback: Callable[[], None], *, is_ours: Callable[[], bool]) ->
             callback()
         original(self)  # type: ignore[no-untyped-call]
 
-    def undo() -> None:
-        if autograd_profiler.profile._prepare_trace is prepare:  # noqa: SLF001
-            autograd_profiler.profile._prepare_trace = original  # type: ignore[method-assign]  # noqa: SLF001
-
-    autograd_profiler.profile._prepare_trace = prepare  # type: ignore[method-assign]  # noqa: SLF001
-    return undo
+    return stand_in(autograd_profiler.profile, "_prepare_trace", prepare)
 
 
 def keep_out_of_graphs() -> None:

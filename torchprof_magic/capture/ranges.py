@@ -8,11 +8,14 @@ nothing left to do for them.
 from __future__ import annotations
 
 import threading
+from contextlib import ExitStack
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.profiler import record_function
+
+from torchprof_magic.capture.standin import stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,16 +46,11 @@ class OpenRanges:
             if range_.run_callbacks_on_exit:  # else it ends with a future, later
                 self._open.pop(id(range_), None)
 
-        def undo() -> None:
-            if record_function.__enter__ is noting_enter:
-                record_function.__enter__ = enter  # type: ignore[method-assign]
-            if record_function.__exit__ is noting_exit:
-                record_function.__exit__ = leave  # type: ignore[method-assign]
-            self._open.clear()
-
-        record_function.__enter__ = noting_enter  # type: ignore[method-assign]
-        record_function.__exit__ = noting_exit  # type: ignore[method-assign]
-        return undo
+        with ExitStack() as undo:
+            undo.callback(self._open.clear)
+            undo.callback(stand_in(record_function, "__enter__", noting_enter))
+            undo.callback(stand_in(record_function, "__exit__", noting_exit))
+            return undo.pop_all().close
 
     def end(self) -> None:
         """End all of them for torch, the innermost first."""
