@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 
 # Enough for a stable median; a loop of a million steps must not keep a million numbers.
 MAX_PLAIN_STEPS = 1000
-# c10/core/CPUAllocator.cpp logs the first and then every 1,000th release of an unknown block.
-RELEASES_PER_LOG = 1000
+# c10/core/CPUAllocator.cpp logs the first and then every 1,000th release of an unknown block. A few of ours are known:
+# they lie where an earlier recording had seen a block.
+SPARE_BLOCKS = 1000 + 50
 # Back-to-back cycles (no idle or warm-up step between them) are saved during a recorded step only beyond this many.
 MAX_UNSAVED = 8
 # A handler of the user's is the user's code: an interrupt ends it at once.
@@ -350,7 +351,7 @@ class Recorder:
         # Those left from the cycle before come first: released all at once, they would use up the silence.
         blocks = self._spare_blocks
         if self._options(self.schedule.cycle(self.step)).profile_memory:
-            blocks += compat.small_blocks(RELEASES_PER_LOG - len(blocks))
+            blocks += compat.small_blocks(SPARE_BLOCKS - len(blocks))
         engine.start()
         before = self._quiet.held_bytes()
         while blocks and self._quiet.held_bytes() == before:

@@ -178,6 +178,29 @@ def test_stderr_has_the_users_lines_and_none_of_kinetos() -> None:
     assert run_script("", 'os.write(2, b"mine\\n")') == ("cell 0", "mine\n")
 
 
+RELEASING = """
+import sys, torch
+from torchprof_magic.capture import CaptureSession
+from torchprof_magic.meta import Stepping
+from torchprof_magic.options import ProfileOptions, ScheduleOptions
+a = torch.ones(64, 64)
+for _ in range(40):
+    schedule = ScheduleOptions(wait=0, warmup=1, active=3, repeat=1)
+    session = CaptureSession(ProfileOptions(schedule=schedule, profile_memory=True), stepping=Stepping(how="manual"))
+    session.start()
+    for _ in range(5):
+        y = (a @ a).relu().sum()
+        session.step()
+    session.stop()
+"""
+
+
+@pytest.mark.slow
+def test_releases_of_older_blocks_are_not_told_on_stderr() -> None:
+    command = [sys.executable, "-W", "ignore", "-c", RELEASING]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stderr == ""
+
+
 def test_closed_stderr_changes_nothing() -> None:
     assert run_script("os.close(2)", "")[0] == "cell 0"
 
