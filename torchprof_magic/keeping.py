@@ -56,6 +56,11 @@ class Keeper:
             keep=options.keep,
         )
 
+    @property
+    def folder(self) -> Path:
+        """Where the copies go."""
+        return self._store.folder
+
     def prepare(self) -> None:
         """Find out before the run whether its traces can be kept, and go on with uploads of earlier kernels.
 

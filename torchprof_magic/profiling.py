@@ -289,7 +289,12 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
 
     def _new_session(self, options: ProfileOptions, how: str) -> CaptureSession:
         return CaptureSession(
-            options, stepping=Stepping(how=how), folder=self._folder, on_wait=say_waiting, title=self._title
+            options,
+            stepping=Stepping(how=how),
+            folder=self._folder,
+            spare=self._keeper.folder if self._keeper is not None else None,
+            on_wait=say_waiting,
+            title=self._title,
         )
 
     def _finish(self, session: CaptureSession, recording: Recording, *, has_exception: bool) -> None:

@@ -22,6 +22,8 @@ import pytest
 from aftermath import LOOP, SETUP, assert_ended_well, assert_off_and_usable, problems
 from kernels import Kernel, started
 
+from torchprof_magic.capture import compat
+
 STUB = Path(__file__).parents[1] / "unit" / "store"
 SECRET = "hunter2"  # noqa: S105 - the point of the tests is that it shows nowhere
 PATIENCE_SECONDS = 60.0
@@ -39,6 +41,19 @@ def full_disk(owner, name, limit):
             resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     setattr(owner, name, call)
     return lambda: setattr(owner, name, real)
+def full_folder(name):
+    real = torch.profiler.profiler._KinetoProfile.export_chrome_trace
+    def export(profiler, path, **flags):
+        folder = str(getattr(live_session(), name))
+        limit = 2048 if os.path.dirname(path) == folder else resource.RLIM_INFINITY
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+        try:
+            return real(profiler, path, **flags)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    torch.profiler.profiler._KinetoProfile.export_chrome_trace = export
+    return lambda: setattr(torch.profiler.profiler._KinetoProfile, 'export_chrome_trace', real)
+from torchprof_magic.capture import live_session
 import torchprof_magic.capture.recorder as recorder
 import torchprof_magic.store.files as files
 import torchprof_magic.store.writing as writing
@@ -106,7 +121,7 @@ def wait_for_end(kernel: Kernel) -> None:
 
 @needs_limits
 def test_a_full_disk_under_the_recording_is_said_with_what_is_needed_and_free(kernel: Kernel) -> None:
-    """Row 33: no room for the raw trace. The cell keeps its result, nothing half-written stays."""
+    """Row 33: no room for the raw trace anywhere. The cell keeps its result, nothing half-written stays."""
     kernel.run("undo = full_disk(recorder, 'save_cycle', 2048)")
     cell = kernel.run(f"%%torchprof\n{LOOP}'mine'")
     kernel.run("undo()")
@@ -115,12 +130,47 @@ def test_a_full_disk_under_the_recording_is_said_with_what_is_needed_and_free(ke
     said = problems(kernel)
     assert "capture.not_saved cycle-0.pt.trace.json was not saved: " in said
     assert "it needs about " in said
+    assert "Tried as well: " in said
     assert "Make room or choose another folder" in said
     assert "was not saved" in cell.static[0]
     folder = re.search(r"free in (\S+)\)", said)
     assert folder is not None
     assert not Path(folder[1]).exists() or list(Path(folder[1]).iterdir()) == []
     assert_off_and_usable(kernel)
+
+
+def take_elsewhere(said: str) -> Path:
+    """Return the trace that a message says is elsewhere."""
+    found = re.search(r"capture.saved_elsewhere (\S+) could not be written to .*, so it is in (\S+)\.", said)
+    assert found is not None, said
+    assert "It stays there until you delete it" in said
+    return Path(found[2]) / found[1]
+
+
+@needs_limits
+@pytest.mark.skipif(not compat.HAS_PYTHON_EXPORT, reason="this torch has no export that can be repeated")
+def test_a_full_disk_under_the_recording_alone_leaves_the_report_and_a_trace_elsewhere(
+    kernel: Kernel, tmp_path: Path
+) -> None:
+    """Row 33: no room for the raw trace where it belongs. The report is shown; the copy is kept as ever."""
+    flags = f"--trace-dir {tmp_path} --filename run.json -o run"
+    kernel.run("undo = full_folder('_folder')")
+    cell = kernel.run(f"%%torchprof {flags}\n{LOOP}'mine'")
+    kernel.run("undo()")
+    assert_ended_well(cell)
+    assert cell.values == ["'mine'"]
+    assert "aten::mul" in cell.static[0]
+    assert "could not be written to" in cell.static[0]
+    said = problems(kernel)
+    assert "capture.not_saved" not in said
+    elsewhere = take_elsewhere(said)
+    assert elsewhere.parent.parent == tmp_path
+    assert_is_trace(elsewhere)
+    assert_is_trace(tmp_path / "run.json")
+    assert kernel.run("print(run.steps['number'].to_list())").text == "[2, 3, 4]\n"
+    kernel.run("del run")
+    assert_off_and_usable(kernel)
+    assert_is_trace(elsewhere)
 
 
 @needs_limits
@@ -193,9 +243,14 @@ def test_a_folder_that_vanishes_while_the_cell_runs_is_said(kernel: Kernel, tmp_
     assert_ended_well(cell)
     assert cell.values == ["'mine'"]
     said = problems(kernel)
-    assert "capture.not_saved cycle-0.pt.trace.json was not saved: " in said
-    assert "is gone)" in said
+    assert "is gone), so it is in " in said
+    elsewhere = take_elsewhere(said)
+    assert_is_trace(elsewhere)
+    assert len(kept(tmp_path / "traces")) == 1
     assert_off_and_usable(kernel)
+    assert_is_trace(elsewhere)
+    elsewhere.unlink()
+    elsewhere.parent.rmdir()
 
 
 @pytest.mark.parametrize(

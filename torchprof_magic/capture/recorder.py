@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 from torchprof_magic.capture import compat
 from torchprof_magic.capture.bystanders import Bystanders
 from torchprof_magic.capture.engine import Engine, Stage
+from torchprof_magic.capture.flaws import has_ops
 from torchprof_magic.capture.graphs import note_capture
 from torchprof_magic.capture.ranges import OpenRanges
 from torchprof_magic.capture.recording import Cycle
 from torchprof_magic.capture.room import Room
-from torchprof_magic.capture.save import discard, has_ops, save_cycle, save_execution_trace
+from torchprof_magic.capture.save import discard, note_elsewhere, save_cycle, save_execution_trace
 from torchprof_magic.capture.schedule import Action, Schedule
 from torchprof_magic.capture.unfinished import TRACE_SUFFIX
 from torchprof_magic.capture.warned import warnings_to
@@ -29,6 +30,7 @@ from torchprof_magic.units import format_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from torchprof_magic.capture.elsewhere import Elsewhere
     from torchprof_magic.capture.guard import InterruptGuard
     from torchprof_magic.capture.problems import ProblemLog
     from torchprof_magic.capture.quiet import StderrFilter
@@ -68,6 +70,7 @@ class Recorder:
         folder: Path,
         problems: ProblemLog,
         quiet: StderrFilter,
+        elsewhere: Elsewhere,
     ) -> None:
         self.schedule = schedule
         self.cycles: list[Cycle] = []
@@ -80,6 +83,7 @@ class Recorder:
         self._folder = folder
         self._problems = problems
         self._quiet = quiet
+        self._elsewhere = elsewhere
         self._action = Action.NONE
         self._next_action = Action.NONE
         self._engine: Engine | None = None
@@ -195,12 +199,13 @@ class Recorder:
             finished = self._unsaved.pop(0)
             path = self._folder / f"cycle-{finished.number}{TRACE_SUFFIX}"
             with self._quiet.held():
-                is_saved = save_cycle(finished.engine, path, guard, self._problems)
-            if is_saved:
+                saved = save_cycle(finished.engine, path, guard, self._problems, self._elsewhere)
+            if saved is not None:
                 with suppress(OSError):
-                    self._room.file_bytes += path.stat().st_size
-                self._list_cycle(finished, path)
-                self._hand_over(finished, path, guard)
+                    self._room.file_bytes += saved.path.stat().st_size
+                if self._list_cycle(finished, saved.path):
+                    note_elsewhere(saved, path, self._problems)
+                self._hand_over(finished, saved.path, guard)
             if finished.engine.execution_path is not None:
                 save_execution_trace(finished.engine.execution_path, self._execution_target(finished), self._problems)
 
@@ -246,12 +251,14 @@ class Recorder:
                 "The recording itself is whole.",
             )
 
-    def _list_cycle(self, finished: Finished, path: Path) -> None:
+    def _list_cycle(self, finished: Finished, path: Path) -> bool:
+        """Add the cycle to the list, unless nothing happened in it, and return whether it is there."""
         start_unix_ns = finished.engine.start_unix_ns
         is_idle = not has_ops(path)
         if is_idle and self.cycles and not any(mark.is_complete for mark in finished.steps):
             discard(path)  # an endless schedule always ends in a step that has only just begun
-            return
+            self._elsewhere.remove_empty()
+            return False
         self.cycles.append(Cycle(number=finished.number, path=path, steps=finished.steps, start_unix_ns=start_unix_ns))
         if is_idle:
             self._problems.note(
@@ -260,6 +267,7 @@ class Recorder:
                 "No torch operation ran in the recorded steps.",
                 "If another loop should be stepped, name it with --step line:N, or use --step optimizer.",
             )
+        return True
 
     def _leave(self, now_ns: int, *, is_complete: bool) -> None:
         if self._engine is None:

@@ -1,99 +1,250 @@
 """How does a finished cycle become a file that is complete, valid, and has the right names in it?
 
 torch's C++ export tells nobody when it fails: no space, no permission and a bad name all return ``None``. It works
-once per cycle. So: export into a temporary file in the target folder, check it, fsync, rename.
+once per cycle. So: export into a temporary file in the target folder, check it, fsync, rename. A disk that is full is
+no reason to lose a recording, so where that fails other places are tried.
 """
 
 from __future__ import annotations
 
 import errno
-import mmap
 import os
 import pickle
-import re
 import shutil
-from contextlib import contextmanager, suppress
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from torchprof_magic.capture import compat
+from torchprof_magic.capture.elsewhere import MEMORY_DISK, free_bytes, told_room
+from torchprof_magic.capture.flaws import NO_FILE, find_flaw
 from torchprof_magic.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from torchprof_magic.capture.elsewhere import Elsewhere
     from torchprof_magic.capture.engine import Engine
     from torchprof_magic.capture.guard import InterruptGuard
     from torchprof_magic.capture.problems import ProblemLog
 
-NO_FILE = "torch wrote no file"
-# What 2.13's C++ export writes instead of a name with a character that is not plain ASCII (pytorch#146900).
-LOST_NAME = b'"name": "unknown"'
-# It turns a backslash into a slash, so an annotation with a slash is compared with the name that was recorded.
-ANNOTATION = b'"cat": "user_annotation"'
-SLASHED_NAME = re.compile(rb'"cat": "user_annotation",\s*"name": "([^"\n]*/[^"\n]*)"')
-# Either exporter's spelling; the search ends at the first operation, so it costs nothing on a file that has one.
-FIRST_OP = re.compile(rb'"cat": ?"(?:cpu_op|kernel|gpu_memcpy|gpu_memset)"')
 # Interrupts that are held back until the file is written: one for the cell, one for the report. The next gives it up.
 SAVE_PATIENCE = 2
-# One event of a plain recording, measured over 700,000; shapes and stacks make it more.
-EVENT_BYTES = 256
+# One event with shapes and memory takes up to 390 bytes in a file, a plain one 280; and what every file begins with.
+EVENT_BYTES = 400
+FILE_BYTES = 10_000
+# With less free than this it is worth knowing the need before torch's only fast export; with more it would cost time.
+SCARCE_BYTES = 1_000_000_000
 _NO_ROOM = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}  # Windows has no quotas
 
 
-def save_cycle(engine: Engine, path: Path, guard: InterruptGuard, problems: ProblemLog) -> bool:
-    """Write the cycle to ``path`` and return whether it is there; what was lost is noted in ``problems``.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """Where a cycle is. ``why`` is the reason why it is not where it should be, if so."""
 
-    Never raises for disk reasons. A file that was there before stays as it was when the cycle cannot be saved.
+    path: Path
+    why: str = ""
+
+
+def save_cycle(
+    engine: Engine, path: Path, guard: InterruptGuard, problems: ProblemLog, elsewhere: Elsewhere
+) -> Saved | None:
+    """Write the cycle to ``path``, or to another place if its disk does not take it; what was lost is noted.
+
+    Never raises for disk reasons. A file that was there before stays as it was when the cycle cannot be saved there.
     """
-    temporary = path.with_name(f".{path.name}.part")
+    writer = _Writer(engine, guard)
     try:
-        if guard.pending > SAVE_PATIENCE:
-            return _given_up(path, problems)
-        return _save(engine, path, temporary, guard, problems)
+        if guard.pending <= SAVE_PATIENCE:
+            return _save(writer, path, problems, elsewhere)
+        _note_given_up(path, problems)
     except Exception as exc:  # noqa: BLE001 - one cycle that cannot be saved must not lose the others
-        return _not_saved(path, f"{_reason(exc)}{_need(engine, exc)}", problems)
+        _note_not_saved(writer, path, {path.parent: exc}, problems)
     except KeyboardInterrupt:
-        return _given_up(path, problems)
+        _note_given_up(path, problems)
     finally:
-        discard(temporary)
-        discard(temporary.with_name(f"{temporary.name}.tmp"))  # Kineto's own, left when the disk is full
+        writer.close()
+        elsewhere.remove_empty()
+    return None
 
 
-def _save(engine: Engine, path: Path, temporary: Path, guard: InterruptGuard, problems: ProblemLog) -> bool:
-    with guard.patience(SAVE_PATIENCE):
-        engine.profiler.export_chrome_trace(str(temporary))
-        flaw = _checked(temporary, engine)
-        if flaw is not None and compat.HAS_PYTHON_EXPORT:
-            flaw = _export_again(engine, temporary, flaw)
-    if flaw == NO_FILE:
-        return _not_saved(path, f"{flaw}{_need(engine)}", problems)
-    _publish(temporary, path)
-    if flaw is not None:
-        _note_flaw(path, flaw, problems)
-    return True
+def note_elsewhere(saved: Saved, path: Path, problems: ProblemLog) -> None:
+    """Note that the file of a cycle is not where it should be, and that it is the user's now."""
+    if not saved.why:
+        return
+    in_memory = ", or the machine is switched off: it is in memory" if MEMORY_DISK in saved.path.parents else ""
+    problems.note(
+        "capture.saved_elsewhere",
+        "warning",
+        f"{path.name} could not be written to {path.parent} ({saved.why}), so it is in {saved.path.parent}.",
+        f"It stays there until you delete it{in_memory}. Make room or choose another folder for the next run.",
+    )
 
 
-def _export_again(engine: Engine, temporary: Path, flaw: str) -> str | None:
-    """Use torch's Python export, which is slower and escapes names, and return the flaw that is left.
-
-    What torch wrote the first time stays if this fails, for it can be written only once. Raises if there is nothing.
-    """
-    second = temporary.with_name(f"{temporary.name}2")
+def _save(writer: _Writer, path: Path, problems: ProblemLog, elsewhere: Elsewhere) -> Saved | None:
+    failures: dict[Path, Exception] = {}
     try:
-        engine.profiler.export_chrome_trace(str(second), use_python_export=True)
-        left = find_flaw(second, None)
-        if left is None or (flaw == NO_FILE and left != NO_FILE):
-            second.replace(temporary)
-            return left
+        target = _first_written(writer, path, failures, elsewhere)
     except (Exception, KeyboardInterrupt):
-        if flaw == NO_FILE:
+        target = writer.rescue()
+        if target is None:
             raise
-    finally:
-        discard(second)
-    return flaw
+    target = target or writer.rescue()
+    if target is None:
+        _note_not_saved(writer, path, failures, problems)
+        return None
+    if writer.flaw is not None:
+        _note_flaw(path, writer.flaw, problems)
+    if writer.doubt:
+        _note_doubt(target, writer.doubt, problems)
+    return Saved(path=target, why=_why_not(path.parent, failures, target) if target != path else "")
+
+
+def _first_written(writer: _Writer, path: Path, failures: dict[Path, Exception], elsewhere: Elsewhere) -> Path | None:
+    """Write to the first place that takes the file, and return it; the others are added to ``failures``."""
+    for place in _places(writer, path.parent, elsewhere):
+        try:
+            target = path if place == path.parent else elsewhere.folder_in(place) / path.name
+            writer.write(target)
+        except OSError as exc:
+            failures[place] = exc
+        else:
+            return target
+    return None
+
+
+def _places(writer: _Writer, here: Path, elsewhere: Elsewhere) -> Iterator[Path]:
+    """Yield the folders to try: ``here`` is the first of them, unless it has too little room and another has not."""
+    free = free_bytes(here)
+    is_short = free is not None and free < SCARCE_BYTES and free < writer.need_bytes
+    if not is_short:
+        yield here
+    roomy, others = elsewhere.places(here, writer.need_bytes)
+    yield from roomy
+    if is_short:
+        yield here
+    yield from others
+
+
+class _Writer:
+    """Writes one cycle to one file after another until one can be written, and deletes what is left of the others.
+
+    torch's fast export works once. What it wrote is the draft of all that follows, until the cycle is somewhere.
+    ``flaw`` is what is wrong with the file that was written, if anything is; ``doubt`` why it may not last.
+    """
+
+    def __init__(self, engine: Engine, guard: InterruptGuard) -> None:
+        self.flaw: str | None = None
+        self.doubt = ""
+        self._engine = engine
+        self._guard = guard
+        self._is_exported = False
+        self._draft: _Draft | None = None
+
+    @cached_property
+    def need_bytes(self) -> int:
+        """How much room the file needs, roughly. Counting the events takes microseconds for each."""
+        return FILE_BYTES + self._engine.event_count * EVENT_BYTES
+
+    def write(self, path: Path) -> None:
+        """Write the cycle to ``path``; raises if it is not there then."""
+        part = path.with_name(f".{path.name}.part")
+        try:
+            with self._guard.patience(SAVE_PATIENCE):
+                flaw = self._fill(part) if self._is_exported else self._export(part, path)
+            try:
+                _publish(part, path)
+            except OSError as exc:
+                self.doubt = _reason(exc)
+                raise
+            self.flaw, self.doubt = flaw, ""
+        finally:
+            discard(part.with_name(f"{part.name}.tmp"))  # Kineto's own, left when the disk is full
+            discard(_second(part))
+            if self._draft is None or part != self._draft.part:
+                discard(part)
+
+    def rescue(self) -> Path | None:
+        """Give the draft its name as it is, flawed or not, and return where it is: better than nothing."""
+        if self._draft is None:
+            return None
+        try:
+            _publish(self._draft.part, self._draft.target)
+        except OSError:
+            return None
+        self.flaw = self._draft.flaw
+        return self._draft.target
+
+    def close(self) -> None:
+        """Delete the draft, if it was given no name."""
+        if self._draft is not None:
+            discard(self._draft.part)
+
+    def _export(self, part: Path, path: Path) -> str | None:
+        """Let torch write the trace, once more if something is wrong with it, and return the flaw that is left.
+
+        Raises what the disk says, for another may take it.
+        """
+        self._is_exported = True
+        self._engine.profiler.export_chrome_trace(str(part))
+        flaw = _checked(part, self._engine)
+        if flaw != NO_FILE:
+            self._draft = _Draft(part=part, target=path, flaw=flaw)
+        if flaw is not None and compat.HAS_PYTHON_EXPORT:
+            flaw = self._export_over(part, flaw)
+        if flaw == NO_FILE:
+            raise OSError(NO_FILE)
+        return flaw
+
+    def _export_over(self, part: Path, flaw: str) -> str | None:
+        """Replace what torch wrote by what its Python export writes, unless that is no better."""
+        try:
+            left = self._export_again(_second(part))
+        except OSError:
+            raise
+        except (Exception, KeyboardInterrupt):
+            if flaw == NO_FILE:
+                raise
+            return flaw
+        if left is not None and flaw != NO_FILE:
+            return flaw
+        _second(part).replace(part)
+        self._draft = replace(self._draft, flaw=left) if self._draft is not None else None
+        return left
+
+    def _export_again(self, part: Path) -> str | None:
+        """Use torch's Python export, which is slower, escapes names and can be repeated; return its flaw."""
+        self._engine.profiler.export_chrome_trace(str(part), use_python_export=True)
+        left = find_flaw(part, None)
+        if left == NO_FILE:
+            raise OSError(NO_FILE)
+        return left
+
+    def _fill(self, part: Path) -> str | None:
+        """Write the trace once more, and return its flaw: as a copy of the draft, unless torch can do better."""
+        draft = self._draft
+        if draft is not None and (draft.flaw is None or not compat.HAS_PYTHON_EXPORT):
+            with suppress(OSError) if compat.HAS_PYTHON_EXPORT else nullcontext():
+                shutil.copyfile(draft.part, part)
+                return draft.flaw
+        if not compat.HAS_PYTHON_EXPORT:
+            raise OSError(NO_FILE)
+        return self._export_again(part)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Draft:
+    """What torch's fast export wrote, what it is to be named, and what is wrong with it."""
+
+    part: Path
+    target: Path
+    flaw: str | None
+
+
+def _second(part: Path) -> Path:
+    return part.with_name(f"{part.name}2")
 
 
 def save_execution_trace(written: Path, target: Path, problems: ProblemLog) -> None:
@@ -150,53 +301,6 @@ def save_snapshot(snapshot: object, target: Path, guard: InterruptGuard, problem
     return True
 
 
-def find_flaw(path: Path, engine: Engine | None) -> str | None:
-    """Return what is wrong with an exported file: not there, empty, not JSON, or names lost (``engine`` knows them)."""
-    if not _is_written(path):
-        return NO_FILE
-    with _mapped(path) as data:
-        try:
-            msgspec.json.decode(data, type=msgspec.Raw)
-        except msgspec.DecodeError as exc:
-            return f"torch wrote invalid JSON ({exc})"
-        if engine is None:
-            return None
-        if data.find(LOST_NAME) >= 0:
-            return "torch replaced names with 'unknown'"
-        slashed = _slashed_annotations(data)
-    if slashed and not slashed <= engine.recorded_names():
-        return "torch changed backslashes in names"
-    return None
-
-
-def _slashed_annotations(data: mmap.mmap) -> set[str]:
-    """Return the annotations with a slash; finding the few annotations first is three times faster than the pattern."""
-    names: set[str] = set()
-    at = data.find(ANNOTATION)
-    while at >= 0:
-        match = SLASHED_NAME.match(data, at)
-        if match:
-            names.add(match[1].decode("ascii", "replace"))
-        at = data.find(ANNOTATION, at + len(ANNOTATION))
-    return names
-
-
-def has_ops(path: Path) -> bool:
-    """Return whether any torch operation or device activity is in the file; one that cannot be read may have some."""
-    try:
-        with _mapped(path) as data:
-            return FIRST_OP.search(data) is not None
-    except OSError:
-        return True
-
-
-def _is_written(path: Path) -> bool:
-    try:
-        return path.stat().st_size > 0
-    except FileNotFoundError:
-        return False
-
-
 def discard(path: Path) -> None:
     """Delete a file that may not be there; asked twice, because some network disks are busy for a moment."""
     for _ in range(2):
@@ -210,18 +314,20 @@ def _reason(exc: BaseException) -> str:
     return getattr(exc, "strerror", None) or str(exc) or type(exc).__name__
 
 
-def _need(engine: Engine, exc: Exception | None = None) -> str:
+def _need(exc: Exception, writer: _Writer) -> str:
     """Return how much room the file needs, roughly, if room is what there may be too little of."""
-    if exc is not None and getattr(exc, "errno", None) not in _NO_ROOM:
-        return ""
-    return f"; it needs about {format_bytes(engine.event_count * EVENT_BYTES)}"
+    number = getattr(exc, "errno", None)
+    is_room = number in _NO_ROOM or (number is None and NO_FILE in str(exc))
+    return f"; it needs about {format_bytes(writer.need_bytes)}" if is_room else ""
 
 
-@contextmanager
-def _mapped(path: Path) -> Iterator[mmap.mmap]:
-    """Open a file that is not empty, without reading it into memory."""
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        yield data
+def _why_not(here: Path, failures: Mapping[Path, Exception], target: Path) -> str:
+    """Return why a file is in ``target``, with what it takes, and what is free where it should have been."""
+    reason = _reason(failures[here]) if here in failures else "too little room"
+    try:
+        return f"{reason}; it takes {format_bytes(target.stat().st_size)}, {told_room(here)}"
+    except OSError:
+        return f"{reason}; {told_room(here)}"
 
 
 def _publish(temporary: Path, path: Path) -> None:
@@ -239,25 +345,35 @@ def _note_flaw(path: Path, flaw: str, problems: ProblemLog) -> None:
     )
 
 
-def _given_up(path: Path, problems: ProblemLog) -> bool:
+def _note_doubt(path: Path, doubt: str, problems: ProblemLog) -> None:
+    """Note that a file is there that the disk refused at first: a second success is no proof that it will stay."""
+    problems.note(
+        "capture.not_confirmed",
+        "warning",
+        f"{path} is there, but at first the disk did not confirm it: {doubt}.",
+        "Save the report, or copy that file to another disk.",
+    )
+
+
+def _note_given_up(path: Path, problems: ProblemLog) -> None:
     problems.note(
         "capture.given_up",
         "data_loss",
         f"{path.name} was not saved: it was given up, because of repeated interrupts.",
         "Run the cell again.",
     )
-    return False
 
 
-def _not_saved(path: Path, reason: str, problems: ProblemLog) -> bool:
-    try:
-        free = f"{format_bytes(shutil.disk_usage(path.parent).free)} free in {path.parent}"
-    except OSError:
-        free = f"{path.parent} is gone"
+def _note_not_saved(writer: _Writer, path: Path, failures: Mapping[Path, Exception], problems: ProblemLog) -> None:
+    here = failures[path.parent]
+    others = [f"{place} ({_reason(exc)})" for place, exc in failures.items() if place != path.parent]
+    if others:
+        tried = f" Tried as well: {', '.join(others)}."
+    else:
+        tried = " No other place has room." if isinstance(here, OSError) else ""
     problems.note(
         "capture.not_saved",
         "data_loss",
-        f"{path.name} was not saved: {reason} ({free}).",
+        f"{path.name} was not saved: {_reason(here)}{_need(here, writer)} ({told_room(path.parent)}).{tried}",
         "Make room or choose another folder, then run the cell again.",
     )
-    return False

@@ -18,6 +18,7 @@ import torch
 from torchprof_magic.capture import compat, preflight, registry
 from torchprof_magic.capture.allocator import AllocatorHistory, begin_history, note_out_of_memory
 from torchprof_magic.capture.callers import Callers
+from torchprof_magic.capture.elsewhere import Elsewhere
 from torchprof_magic.capture.ending import note_ending
 from torchprof_magic.capture.engine import Engine
 from torchprof_magic.capture.guard import InterruptGuard, protected, raised_by_handler
@@ -26,6 +27,7 @@ from torchprof_magic.capture.quiet import StderrFilter
 from torchprof_magic.capture.recorder import Recorder
 from torchprof_magic.capture.recording import Progress, Recording
 from torchprof_magic.capture.room import give_back
+from torchprof_magic.capture.save import discard
 from torchprof_magic.capture.schedule import AnySchedule, FunctionSchedule, resolve_schedule, resolve_two_passes
 from torchprof_magic.capture.tasks import OtherTasks
 from torchprof_magic.capture.unfinished import Mark
@@ -56,6 +58,7 @@ class CaptureSession:
     a step; ``finish`` ends the recording while the code goes on; ``stop`` returns the recording, also kept on
     ``self.recording``. ``is_unwanted`` is true afterwards when the user interrupted again while the recording was being
     finished: it is on disk, but nobody wants to wait for what comes of it. ``on_wait`` is told of each such interrupt.
+    ``spare`` is where traces may go first when the disk of their folder is full.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class CaptureSession:
         *,
         stepping: Stepping,
         folder: Path | None = None,
+        spare: Path | None = None,
         on_progress: Callable[[Progress], None] | None = None,
         on_wait: Callable[[int], None] | None = None,
         title: str = "",
@@ -77,6 +81,7 @@ class CaptureSession:
         self._options = options
         self._stepping = stepping
         self._folder = folder
+        self._elsewhere = Elsewhere(spare, self._mark_too)
         self._on_progress = on_progress
         self._state = State.NEW
         self._recorder: Recorder | None = None
@@ -228,9 +233,11 @@ class CaptureSession:
         self._drop_history()
         recording = self.stop()
         for cycle in recording.cycles:
-            cycle.path.unlink(missing_ok=True)
-        if self._folder is not None and not any(self._folder.iterdir()):
-            self._folder.rmdir()
+            discard(cycle.path)
+        self._elsewhere.remove_empty()
+        if self._folder is not None:
+            with suppress(OSError):  # it is gone, or what the user has in it stays
+                self._folder.rmdir()
 
     @protected
     def reclaim(self) -> None:
@@ -260,7 +267,9 @@ class CaptureSession:
             self._give_up("Another profiler was already running when the loop began, so nothing was recorded.")
             return
         schedule, passes = self._planned(length)
-        self._recorder = Recorder(passes, schedule, self._existing_folder(), self._problems, self._quiet)
+        self._recorder = Recorder(
+            passes, schedule, self._existing_folder(), self._problems, self._quiet, self._elsewhere
+        )
         self._undo.append(self._recorder.watch())
         self._state = State.RUNNING
         self._begin(self._recorder, is_early=is_early)
@@ -409,6 +418,11 @@ class CaptureSession:
         self._quiet.close()
         registry.release(self)
         self.owner = None
+
+    def _mark_too(self, folder: Path) -> None:
+        """Let later kernels know of a further folder of this run."""
+        if self._mark is not None:
+            self._mark.add(folder)
 
     def _unmark(self) -> None:
         mark, self._mark = self._mark, None

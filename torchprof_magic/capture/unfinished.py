@@ -15,6 +15,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 if sys.platform != "win32":
     import fcntl
@@ -26,6 +27,14 @@ _MARKS = re.compile(r"\.torchprof-running-(\d+)")
 _MOST_BYTES = 1 << 16
 # A link in place of one of our own files is somebody's trap, and never followed.
 _OPEN = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+class _Row(TypedDict):
+    """What a mark holds. ``folders`` are those beside its own, with what its disk did not take."""
+
+    title: str
+    began_unix_s: float
+    folders: list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,14 +56,27 @@ class Mark:
         self._pid = os.getpid()
         self._path = folder / _MARK.format(pid=self._pid)
         self._handle: int | None = None
+        self._row: _Row = {"title": title, "began_unix_s": time.time(), "folders": []}
         if sys.platform == "win32":
             return
-        text = json.dumps({"title": title, "began_unix_s": time.time()})
         with contextlib.suppress(OSError):
             self._handle = os.open(self._path, _OPEN | os.O_CREAT, 0o600)
             fcntl.lockf(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.truncate(self._handle, 0)
-            os.write(self._handle, text.encode())
+            self._write()
+
+    def add(self, folder: Path) -> None:
+        """Say that the run has files in another folder too; a full disk has still room in the block of the mark."""
+        self._row["folders"].append(str(folder))
+        if self._handle is not None and os.getpid() == self._pid:
+            with contextlib.suppress(OSError):
+                self._write()
+
+    def _write(self) -> None:
+        assert self._handle is not None
+        text = json.dumps(self._row).encode()
+        os.lseek(self._handle, 0, os.SEEK_SET)
+        os.write(self._handle, text)
+        os.truncate(self._handle, len(text))
 
     def remove(self) -> None:
         """Say that the run is over; a forked child says nothing."""
@@ -103,19 +125,31 @@ def _take(mark: Path) -> Unfinished | None:
         mark.unlink()
     finally:
         os.close(handle)
-    paths = tuple(sorted(mark.parent.glob(f"cycle-*{TRACE_SUFFIX}")))
-    for torn in mark.parent.glob(f".cycle-*{TRACE_SUFFIX}.part*"):
+    paths = _left_in(mark.parent)
+    for folder in map(Path, known["folders"]):
+        with contextlib.suppress(OSError):  # it is gone with its disk, or with the machine's last start
+            if folder.name.startswith(FOLDER_PREFIX) and not folder.is_symlink() and _is_own(folder.stat()):
+                paths += _left_in(folder)
+    paths.sort(key=lambda path: path.name)
+    return Unfinished(title=known["title"], began_unix_s=known["began_unix_s"], paths=tuple(paths))
+
+
+def _left_in(folder: Path) -> list[Path]:
+    """Return the whole cycles in a folder; what is torn is deleted, and the folder when nothing is left in it."""
+    paths = sorted(folder.glob(f"cycle-*{TRACE_SUFFIX}"))
+    for torn in folder.glob(f".cycle-*{TRACE_SUFFIX}.part*"):
         torn.unlink(missing_ok=True)
-    if not any(mark.parent.iterdir()):
-        mark.parent.rmdir()
-    return Unfinished(title=known[0], began_unix_s=known[1], paths=paths)
+    if not any(folder.iterdir()):
+        folder.rmdir()
+    return paths
 
 
-def _parse(data: bytes) -> tuple[str, float] | None:
+def _parse(data: bytes) -> _Row | None:
     try:
         row = json.loads(data)
-        return str(row["title"]), float(row["began_unix_s"])
-    except (ValueError, TypeError, KeyError, RecursionError):
+        folders = [str(folder) for folder in row.get("folders", [])]
+        return {"title": str(row["title"]), "began_unix_s": float(row["began_unix_s"]), "folders": folders}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 
 

@@ -66,6 +66,7 @@ class _Run:
         session = CaptureSession(
             self.options,
             stepping=self.compiled.plan.stepping,
+            spare=self.keeper.folder if self.keeper is not None else None,
             on_progress=self.bar,
             on_wait=say_waiting,
             title=self.compiled.source.label,

@@ -8,7 +8,7 @@ import pytest
 import torch._inductor.config  # noqa: F401 - torch imports it at the first prepare; its warnings are not ours
 from capturing import work
 
-from torchprof_magic.capture import CaptureSession, busy_profiler, switch_off
+from torchprof_magic.capture import CaptureSession, busy_profiler, elsewhere, switch_off
 from torchprof_magic.meta import Stepping
 from torchprof_magic.options import ProfileOptions, ScheduleOptions
 
@@ -25,6 +25,14 @@ def _profiler_is_off_afterwards() -> Iterator[None]:
     busy = busy_profiler()
     switch_off()
     assert busy is None
+
+
+@pytest.fixture(autouse=True)
+def other_places(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Return the places where a trace may go that its folder does not take; none, until a test adds one."""
+    places: list[Path] = []
+    monkeypatch.setattr(elsewhere, "_candidates", lambda spare: iter([*([spare] if spare else []), *places]))
+    return places
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ def test_names_arrive_as_they_were_given(make_session: Make, name: str) -> None:
 
 
 def test_plain_names_use_the_fast_export_only(make_session: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(save, "_export_again", lambda *_: pytest.fail("exported twice"))
+    monkeypatch.setattr(save._Writer, "_export_again", lambda *_: pytest.fail("exported twice"))
     assert "layer1/relu" in names_in(record(make_session, "layer1/relu", "plain").cycles[0].path)
 
 
@@ -108,6 +108,7 @@ def test_no_space_is_said_and_leaves_nothing_behind(make_session: Make) -> None:
         recording = record(make_session, *"abcdefgh")
     assert codes(recording) == ["capture.not_saved"]
     assert "free in" in recording.problems[0].message
+    assert recording.problems[0].message.endswith(" No other place has room.")
     assert list(recording.folder.iterdir()) == []
     assert recording.cycles == ()
 

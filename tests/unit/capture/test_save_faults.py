@@ -17,7 +17,7 @@ import pytest
 from capturing import names_in, work
 from torch.profiler.profiler import _KinetoProfile
 
-from torchprof_magic.capture import CaptureSession, compat, save
+from torchprof_magic.capture import CaptureSession, compat, flaws
 from torchprof_magic.capture.recorder import Recorder
 from torchprof_magic.meta import Stepping
 from torchprof_magic.options import ProfileOptions
@@ -33,8 +33,9 @@ KINDS = ["fast", "again"] if compat.HAS_PYTHON_EXPORT else ["fast"]
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES)
 FILE = "cycle-0.pt.trace.json"
 CALLS: list[tuple[Any, str]] = [
-    *((Path, name) for name in ("stat", "open", "replace", "unlink")),
+    *((Path, name) for name in ("stat", "open", "replace", "unlink", "resolve", "rmdir")),
     (os, "fsync"),
+    (os, "mkdir"),
     (mmap, "mmap"),
     (shutil, "disk_usage"),
     (shutil, "copyfile"),
@@ -48,6 +49,7 @@ class Faults:
     number: int = -1
     error: int = 0
     is_saving: bool = False
+    full: Path | None = None
     names: list[str] = field(default_factory=list)
 
     def is_due(self, name: str) -> bool:
@@ -67,11 +69,13 @@ class Faults:
         """Fail as torch does: its C++ export says nothing and leaves half a file, the one in Python raises."""
 
         def call(profiler: object, path: str, **flags: bool) -> None:
-            if not self.is_due("export"):
+            is_full = self.full is not None and self.full in Path(path).parents
+            if not self.is_due("export") and not is_full:
                 real(profiler, path, **flags)
             elif flags.get("use_python_export"):
                 _write_half(path)
-                raise OSError(self.error, os.strerror(self.error))
+                error = errno.ENOSPC if is_full else self.error
+                raise OSError(error, os.strerror(error))
             else:
                 _write_half(f"{path}.tmp")
 
@@ -156,7 +160,7 @@ def test_a_call_that_fails_leaves_the_old_or_the_new_file_whole(
     else:
         assert "earlier" in found
         assert f"{FILE} was not saved: " in said["capture.not_saved"]
-        assert os.strerror(error) in said["capture.not_saved"] or save.NO_FILE in said["capture.not_saved"]
+        assert os.strerror(error) in said["capture.not_saved"] or flaws.NO_FILE in said["capture.not_saved"]
     if graph.read_text() == "earlier":
         assert f"was not saved to {graph}: {os.strerror(error)}" in said["capture.no_execution_trace"]
     else:
@@ -186,11 +190,44 @@ def test_what_torch_wrote_first_stays_when_its_second_export_fails(
     assert "plain" in names_in(recording.cycles[0].path)
 
 
-def test_a_full_disk_says_how_much_room_the_file_needs(tmp_path: Path) -> None:
-    faults = Faults(calls_of("fast").index("fsync"), errno.ENOSPC)
-    with injected(faults):
-        recording = record(tmp_path, "plain")
+def no_space(_fd: int) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_disk_says_how_much_room_the_file_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", no_space)
+    recording = record(tmp_path, "plain")
     assert recording.cycles == ()
+    assert list(tmp_path.iterdir()) == []
     message = recording.problems[0].message
     assert "No space left on device; it needs about " in message
     assert f"free in {tmp_path}" in message
+
+
+def record_elsewhere(tmp_path: Path, faults: Faults, other_places: list[Path]) -> Recording:
+    """Record with a folder that takes nothing, and two other places."""
+    faults.full = tmp_path / "run"
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        other_places.append(tmp_path / name)
+    with injected(faults):
+        return record(tmp_path / "run", "plain")
+
+
+@pytest.mark.skipif("again" not in KINDS, reason="this torch has no export that can be repeated")
+def test_whatever_fails_once_on_the_way_to_another_place_the_recording_is_somewhere(
+    tmp_path_factory: pytest.TempPathFactory, other_places: list[Path]
+) -> None:
+    counting = Faults()
+    record_elsewhere(tmp_path_factory.mktemp("counting"), counting, other_places)
+    assert {"mkdir", "resolve", "export", "fsync", "replace", "disk_usage"} <= set(counting.names)
+    for number in range(len(counting.names)):
+        for error in ERRORS:
+            tmp_path = tmp_path_factory.mktemp("faults")
+            other_places.clear()
+            recording = record_elsewhere(tmp_path, Faults(number, error), other_places)
+            failed = f"{counting.names[number]}, call {number}, {errno.errorcode[error]}"
+            (cycle,) = recording.cycles
+            assert [problem.code for problem in recording.problems] == ["capture.saved_elsewhere"], failed
+            assert "plain" in names_in(cycle.path), failed
+            assert [path for path in tmp_path.rglob("*") if path.is_file()] == [cycle.path], failed
