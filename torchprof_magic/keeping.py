@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import time
 from dataclasses import replace
@@ -33,6 +34,11 @@ DEFAULT_FILENAME = "{run_name}-{timestamp}.pt.trace.json"
 DEFAULT_RUN_NAME = "run"
 # A name that is taken gets a number; a folder with this many traces of one name has another problem.
 MAX_NUMBER = 1000
+
+SNAPSHOT_SUFFIX = ".snapshot.pickle"
+_TRACE_SUFFIX = re.compile(r"(\.pt\.trace)?\.json(\.gz)?$|\.gz$", re.IGNORECASE)
+# The notes that name the file of the snapshot.
+_NAMES_SNAPSHOT = ("capture.snapshot", "capture.out_of_memory")
 
 # One queue for each address, for the life of the kernel.
 _uploads: dict[str, Uploads] = {}
@@ -74,7 +80,35 @@ class Keeper:
         """Store every cycle, and return the recording with where each is now, and with what went wrong as problems."""
         problems = self._rank_problems() if recording.cycles else []
         cycles = tuple(self._kept(cycle, problems) for cycle in recording.cycles)
-        return replace(recording, cycles=cycles, problems=(*recording.problems, *problems))
+        recording = self._with_snapshot(replace(recording, cycles=cycles), problems)
+        return replace(recording, problems=(*recording.problems, *problems))
+
+    def _with_snapshot(self, recording: Recording, problems: list[Problem]) -> Recording:
+        """Store the snapshot beside the traces, unless the user has named another file; the notes then name this one.
+
+        What cannot be copied stays where it was written.
+        """
+        source = recording.snapshot
+        if source is None or source.parent != recording.folder:
+            return recording
+        try:
+            stored = self._put_snapshot(source, recording.cycles)
+        except Exception as exc:  # noqa: BLE001 - a copy that fails must not take the report with it
+            what = str(exc) if isinstance(exc, TorchProfError) else f"{source}: {type(exc).__name__}: {exc}"
+            problems.append(_problem("snapshot_not_stored", "warning", f"{what}.", "That file is not deleted."))
+            return recording
+        told = tuple(_told_anew(problem, source, stored) for problem in recording.problems)
+        return replace(recording, snapshot=stored, problems=told)
+
+    def _put_snapshot(self, source: Path, cycles: tuple[Cycle, ...]) -> Path:
+        """Store under the name of the first trace that was kept, or of the one that would have been."""
+        kept = [cycle.stored.name for cycle in cycles if cycle.stored is not None]
+        stem = _TRACE_SUFFIX.sub("", kept[0] if kept else self._store.target(self._values).name)
+        for number in range(1, MAX_NUMBER):
+            name = f"{stem}-{number}{SNAPSHOT_SUFFIX}" if number > 1 else f"{stem}{SNAPSHOT_SUFFIX}"
+            if self._options.overwrite or not os.path.lexists(self._store.folder / name):
+                break
+        return self._store.put_beside(source, name)
 
     def _rank_problems(self) -> list[Problem]:
         """Return a note when a launcher did not tell which process of several this is; another may think the same."""
@@ -132,6 +166,14 @@ class Keeper:
         if remote not in _uploads:
             _uploads[remote] = Uploads(remote, overwrite=self._options.overwrite)
         return _uploads[remote]
+
+
+def _told_anew(problem: Problem, source: Path, stored: Path) -> Problem:
+    """Return a note about the snapshot with the name of its copy, which is what stays."""
+    if problem.code not in _NAMES_SNAPSHOT:
+        return problem
+    message, fix = (text.replace(str(source), str(stored)) for text in (problem.message, problem.fix))
+    return replace(problem, message=message, fix=fix)
 
 
 def kept_traces(folder: str) -> tuple[SavedTrace, ...]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import gzip
 import json
 import os
+import pickle
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +17,11 @@ import pytest
 import torch
 
 import torchprof_magic as tp
-from torchprof_magic import keeping
+from torchprof_magic import history, keeping
+from torchprof_magic.capture import compat
 from torchprof_magic.errors import OptionsError, TorchProfError
 from torchprof_magic.options import KeepOptions
+from torchprof_magic.store import files
 
 
 def run(folder: Path, cycles: int = 1, **options: Any) -> tp.Report:
@@ -177,3 +183,160 @@ def test_copies_go_to_another_place_in_the_background(tmp_path: Path, monkeypatc
     assert [status.state for status in keeping.upload_statuses()] == ["done"]
     assert (there / "run.json").read_bytes() == (here / "run.json").read_bytes()
     assert keeping.retry_uploads() == 0
+
+
+class Device:
+    """Stands in for torch's functions for the allocator of a device, of which there is none here."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_on = False
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", self.record)
+        monkeypatch.setattr(torch.cuda.memory, "_snapshot", lambda: {"segments": [], "device_traces": [[]]})
+        monkeypatch.setattr(torch._C, "_cuda_isHistoryEnabled", lambda: self.is_on, raising=False)
+        monkeypatch.setattr(torch._C, "_cuda_attach_out_of_memory_observer", lambda _call: None, raising=False)
+        monkeypatch.setattr(compat, "_oom_observers", [])
+
+    def record(
+        self, enabled: str | None = "all", context: str = "all", stacks: str = "all", max_entries: int = 0
+    ) -> None:
+        assert enabled is None or (context, stacks, max_entries) == ("all", "python", 100_000)
+        self.is_on = enabled is not None
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder that runs make theirs in, on a machine with a device."""
+    Device(monkeypatch)
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def end_reports() -> None:
+    """Let go of the last report, which deletes the raw files of its run."""
+    history._reports.clear()
+    gc.collect()
+
+
+def is_snapshot(path: Path) -> bool:
+    return bool(pickle.loads(path.read_bytes()) == {"segments": [], "device_traces": [[]]})  # noqa: S301 - our own
+
+
+def told_snapshot(report: tp.Report) -> str:
+    (note,) = [problem.message for problem in report.problems if problem.code == "capture.snapshot"]
+    return note
+
+
+@pytest.mark.parametrize(
+    ("options", "trace", "snapshot"),
+    [
+        ({"filename": "net.pt.trace.json"}, "net.pt.trace.json", "net.snapshot.pickle"),
+        ({"filename": "net.json", "gzip": True}, "net.json.gz", "net.snapshot.pickle"),
+        ({"filename": "net-1.5"}, "net-1.5", "net-1.5.snapshot.pickle"),
+    ],
+)
+def test_a_snapshot_is_kept_beside_its_trace_and_the_note_names_it(
+    tmp_path: Path, temporary: Path, options: dict[str, Any], trace: str, snapshot: str
+) -> None:
+    kept = tmp_path / "kept"
+    report = run(kept, snapshot=True, **options)
+    assert names(kept) == sorted([trace, snapshot])
+    assert is_snapshot(kept / snapshot)
+    assert told_snapshot(report) == f"A snapshot of the device's allocator is in {kept / snapshot}."
+    assert codes(report) == []
+    assert len(list(temporary.iterdir())) == 1
+    del report
+    end_reports()
+    assert list(temporary.iterdir()) == []
+    assert is_snapshot(kept / snapshot)
+
+
+@pytest.mark.usefixtures("temporary")
+def test_of_several_cycles_the_first_names_the_snapshot(tmp_path: Path) -> None:
+    run(tmp_path / "kept", 2, snapshot=True, filename="net.json")
+    assert names(tmp_path / "kept") == ["net-cycle0.json", "net-cycle0.snapshot.pickle", "net-cycle1.json"]
+
+
+@pytest.mark.usefixtures("temporary")
+def test_a_snapshot_of_that_name_is_left_alone_or_replaced_when_asked(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "net.snapshot.pickle").write_text("mine")
+    run(kept, snapshot=True, filename="net.json")
+    assert names(kept) == ["net-2.snapshot.pickle", "net.json", "net.snapshot.pickle"]
+    assert (kept / "net.snapshot.pickle").read_text() == "mine"
+    assert is_snapshot(kept / "net-2.snapshot.pickle")
+    run(kept, snapshot=True, filename="net.json", overwrite=True)
+    assert names(kept) == ["net-2.snapshot.pickle", "net.json", "net.snapshot.pickle"]
+    assert is_snapshot(kept / "net.snapshot.pickle")
+
+
+@pytest.mark.usefixtures("temporary")
+def test_snapshots_are_neither_counted_nor_deleted_with_the_oldest_traces(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        run(tmp_path / "kept", snapshot=True, filename=f"{name}.json", keep=1)
+    assert names(tmp_path / "kept") == ["a.snapshot.pickle", "b.json", "b.snapshot.pickle"]
+    states = [(trace.path.name, trace.state) for trace in keeping.kept_traces(str(tmp_path / "kept"))]
+    assert states == [("a.json", "deleted"), ("b.json", "kept")]
+
+
+def test_a_file_that_was_named_for_the_snapshot_is_not_copied(tmp_path: Path, temporary: Path) -> None:
+    named = tmp_path / "mine.pickle"
+    report = run(tmp_path / "kept", snapshot=named, filename="net.json")
+    assert names(tmp_path / "kept") == ["net.json"]
+    assert told_snapshot(report) == f"A snapshot of the device's allocator is in {named}."
+    assert [path.name for path in temporary.glob("*/*")] == ["cycle-0.pt.trace.json"]
+
+
+def test_a_snapshot_that_cannot_be_copied_stays_where_it_is(
+    tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = files.write_verified
+
+    def write(part: Any, source: Path, *, is_packed: bool) -> Any:
+        if source.name == "snapshot.pickle":
+            raise OSError(28, "No space left on device")
+        return real(part, source, is_packed=is_packed)
+
+    monkeypatch.setattr(files, "write_verified", write)
+    kept = tmp_path / "kept"
+    report = run(kept, snapshot=True, filename="net.json")
+    (raw,) = temporary.glob("*/snapshot.pickle")
+    (problem,) = [problem for problem in report.problems if problem.code == "store.snapshot_not_stored"]
+    target = kept / "net.snapshot.pickle"
+    assert problem.message.startswith(f"{target} was not stored (the file is still in {raw}): No space left on device")
+    assert told_snapshot(report) == f"A snapshot of the device's allocator is in {raw}."
+    assert names(kept) == ["net.json"]
+    assert [path.name for path in kept.iterdir() if path.suffix == ".part"] == []
+    del report
+    end_reports()
+    assert list(temporary.glob("*/*")) == [raw]
+    assert is_snapshot(raw)
+
+
+def test_a_disk_that_does_not_confirm_the_copy_leaves_one_snapshot(
+    tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_folder: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(files, "sync_folder", fail)
+    report = run(tmp_path / "kept", snapshot=True, filename="net.json")
+    assert "store.snapshot_not_stored" in codes(report)
+    assert names(tmp_path / "kept") == ["net.json"]
+    (raw,) = temporary.glob("*/snapshot.pickle")
+    assert is_snapshot(raw)
+
+
+@pytest.mark.usefixtures("temporary")
+def test_what_held_the_memory_is_said_to_be_beside_the_traces(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    block = tp.profile(trace_dir=kept, filename="net.json", snapshot=True)
+    with contextlib.suppress(torch.cuda.OutOfMemoryError), block:
+        torch.ones(3).sum()
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has less.")
+    (note,) = [problem for problem in block.report.problems if problem.code == "capture.out_of_memory"]
+    assert note.fix == f"What held the memory is in {kept / 'net.snapshot.pickle'}."
+    assert is_snapshot(kept / "net.snapshot.pickle")

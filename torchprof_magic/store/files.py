@@ -110,6 +110,22 @@ class TraceStore:
             reason = f"{exc.strerror or exc}{_free(self.folder)}"
             raise StoreError(f"{_kept_where(target, source)}: {reason}; make room or choose another folder") from exc
 
+    def put_beside(self, source: Path, name: str) -> Path:
+        """Store a file that goes with the traces, such as a snapshot, and return where it is; the source stays.
+
+        It appears whole or not at all. It is in no list, so ``keep`` neither counts nor deletes it. Raises
+        ``StoreError`` when it could not be stored, or the disk does not confirm it.
+        """
+        target = self.folder / check_name(name)
+        try:
+            self._put_beside(source, target)
+        except StoreError as exc:
+            raise StoreError(f"{_kept_where(target, source, 'file')}: {exc}") from exc.__cause__
+        except OSError as exc:
+            reason = f"{exc.strerror or exc}{_free(self.folder)}"
+            raise StoreError(f"{_kept_where(target, source, 'file')}: {reason}; make room or copy it yourself") from exc
+        return target
+
     def saved_traces(self) -> tuple[SavedTrace, ...]:
         """Return what was written into the folder, by any process, oldest first."""
         uploading = journal.pending_keys(self.folder)
@@ -128,6 +144,23 @@ class TraceStore:
                 self._refuse(target)
                 stored = self._publish(part, target, values, lock)
         return replace(stored, raw_bytes=content.size_bytes)
+
+    def _put_beside(self, source: Path, target: Path) -> None:
+        os.makedirs(self.folder, exist_ok=True)  # noqa: PTH103
+        delete_left_parts(self.folder)
+        self._refuse(target)
+        with part_file(self.folder) as part:
+            write_verified(part, source, is_packed=False)
+            try:
+                place(part, target, may_replace=self.overwrite)
+            except FileExistsError as exc:
+                raise StoreError(_TAKEN) from exc
+        try:
+            sync_folder(self.folder)
+        except OSError:
+            if not self.overwrite:  # the older one is gone, and this one is better than nothing
+                delete(target)
+            raise
 
     def _refuse(self, target: Path) -> None:
         """Raise ``StoreError`` for a name that is taken; a folder is never replaced."""
@@ -247,8 +280,8 @@ def _entry(name: str, values: TraceValues, found: os.stat_result) -> Entry:
     )
 
 
-def _kept_where(target: Path, source: Path) -> str:
-    return f"{target} was not stored (the trace is still in {source})"
+def _kept_where(target: Path, source: Path, what: str = "trace") -> str:
+    return f"{target} was not stored (the {what} is still in {source})"
 
 
 def _free(folder: Path) -> str:

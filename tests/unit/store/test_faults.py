@@ -136,6 +136,40 @@ def test_a_call_that_fails_leaves_the_old_or_the_new_file_whole(
     assert not left.exists()
 
 
+def beside(folder: Path, faults: Faults, *, is_old: bool) -> bool:
+    """Store a file beside the traces, in place of an older one if there is one, and return whether that went well."""
+    (folder / "raw.pickle").write_bytes(NEW)
+    (folder / "traces").mkdir()
+    if is_old:
+        (folder / "traces" / "a.pickle").write_bytes(OLD)
+    with injected(faults):
+        try:
+            store_in(folder, "replace" if is_old else "new").put_beside(folder / "raw.pickle", "a.pickle")
+        except StoreError as exc:
+            assert str(folder / "raw.pickle") in str(exc)  # noqa: PT017 - whether it is raised depends on the call
+            return False
+    return True
+
+
+@pytest.mark.parametrize("is_old", [True, False])
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_file_beside_the_traces_is_there_whole_or_not_at_all(
+    tmp_path_factory: pytest.TempPathFactory, error: int, *, is_old: bool
+) -> None:
+    counting = Faults()
+    assert beside(tmp_path_factory.mktemp("counting"), counting, is_old=is_old)
+    assert {"open", "read", "write", "fsync", "replace" if is_old else "link", "unlink"} <= set(counting.names)
+    for number, name in enumerate(counting.names):
+        folder = tmp_path_factory.mktemp("faults")
+        is_stored = beside(folder, Faults(number, error), is_old=is_old)
+        failed = f"{name}, call {number}"
+        assert (folder / "raw.pickle").read_bytes() == NEW, failed
+        found = [(path.name, path.read_bytes()) for path in (folder / "traces").iterdir()]
+        new, old = [("a.pickle", NEW)], [("a.pickle", OLD)] if is_old else []
+        # A disk that does not confirm the name of a file that took the place of an older one has the new one.
+        assert found == new if is_stored else found in (old, new if is_old else old), failed
+
+
 def test_a_kill_at_any_call_or_moment_leaves_only_whole_files() -> None:
     script = Path(__file__).parents[2] / "stress" / "store_kills.py"
     found = subprocess.run(
