@@ -117,15 +117,22 @@ def _first_written(writer: _Writer, path: Path, failures: dict[Path, Exception],
 
 def _places(writer: _Writer, here: Path, elsewhere: Elsewhere) -> Iterator[Path]:
     """Yield the folders to try: ``here`` is the first of them, unless it has too little room and another has not."""
-    free = free_bytes(here)
-    is_short = free is not None and free < SCARCE_BYTES and free < writer.need_bytes
-    if not is_short:
+    is_hopeful = not _is_short(here, writer)
+    if is_hopeful:
         yield here
     roomy, others = elsewhere.places(here, writer.need_bytes)
     yield from roomy
-    if is_short:
+    if not is_hopeful:
         yield here
     yield from others
+
+
+def _is_short(here: Path, writer: _Writer) -> bool:
+    """Return whether it is known beforehand that ``here`` will not take the file."""
+    if not os.path.isdir(here):  # noqa: PTH112 - a disk that does not answer is no error here
+        return True
+    free = free_bytes(here)
+    return free is not None and free < SCARCE_BYTES and free < writer.need_bytes
 
 
 class _Writer:
@@ -323,7 +330,10 @@ def _need(exc: Exception, writer: _Writer) -> str:
 
 def _why_not(here: Path, failures: Mapping[Path, Exception], target: Path) -> str:
     """Return why a file is in ``target``, with what it takes, and what is free where it should have been."""
-    reason = _reason(failures[here]) if here in failures else "too little room"
+    if here in failures:
+        reason = _reason(failures[here])
+    else:
+        reason = "too little room" if os.path.isdir(here) else "there is no such folder"  # noqa: PTH112 - the same
     try:
         return f"{reason}; it takes {format_bytes(target.stat().st_size)}, {told_room(here)}"
     except OSError:

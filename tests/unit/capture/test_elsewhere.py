@@ -276,7 +276,9 @@ def test_a_file_that_the_disk_confirms_only_when_asked_twice_is_kept_with_a_warn
     assert "plain" in names_in(path)
 
 
-def test_a_folder_that_is_gone_is_no_reason_to_lose_the_recording(make_session: Make, place: Path) -> None:
+def test_a_folder_that_is_gone_is_no_reason_to_lose_the_recording(
+    make_session: Make, place: Path, exports: Exports
+) -> None:
     session = make_session("cell")
     session.start()
     work("plain")
@@ -285,7 +287,10 @@ def test_a_folder_that_is_gone_is_no_reason_to_lose_the_recording(make_session: 
     path = only_file(place)
     assert [cycle.path for cycle in recording.cycles] == [path]
     assert "plain" in names_in(path)
-    assert f"{recording.folder} is gone), so it is in {path.parent}." in recording.problems[0].message
+    assert exports.calls == [("fast", path.parent)]
+    message = recording.problems[0].message
+    assert f"could not be written to {recording.folder} (there is no such folder; it takes " in message
+    assert f"{recording.folder} is gone), so it is in {path.parent}." in message
 
 
 @needs_python_export
