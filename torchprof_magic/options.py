@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) *([kmgt]?b?)", re.ASCII | re.IGNORECASE)
 _UNITS = {f"{prefix}{b}": 1000**power for power, prefix in enumerate(("", "k", "m", "g", "t")) for b in ("", "b")}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?) *(s|min|h)", re.ASCII)
+_UNITS_S = {"s": 1, "min": 60, "h": 3600}
+# Schedules count steps; so many stand for "all of them", in one cycle that no other follows.
+EVERY_STEP = 1_000_000_000
 # What takes time while steps are recorded, and can wait for the second of two passes.
 DETAILS = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 ACTIVITIES = ("cpu", "cuda", "xpu", "mtia", "hpu", "privateuse1")
@@ -64,8 +68,10 @@ class ProfileOptions:
 
     ``schedule_function`` says in place of ``schedule`` what happens in each step, as torch's own schedules do.
     ``activities`` empty means: all that this machine has. ``activity_types`` narrows one of them down to the kinds of
-    records that torch calls by these names (``{"cuda": ("GPU_MEMCPY",)}``). ``budget_bytes`` bounds the memory and the
-    files of the recording; ``None`` is half of the free memory. ``execution_trace`` is the file that torch's execution
+    records that torch calls by these names (``{"cuda": ("GPU_MEMCPY",)}``). ``budget_bytes`` bounds the growth of the
+    process in each cycle, and the files of all; ``None`` is half of the free memory, and any files. ``budget_s`` bounds
+    how long the recorded steps of all cycles last together; ``None`` is any time. torch tells no count of events while
+    it records, so events are bounded by the memory they take. ``execution_trace`` is the file that torch's execution
     trace of the same steps goes to; ``snapshot`` is that for the history of the device's allocator, or True for one
     beside the traces. ``metadata`` are keys with JSON texts that go into the trace. With ``two_pass`` a first cycle
     records times alone, and a second one all that the switches ask for; see ``passes``. ``experimental_config``,
@@ -87,6 +93,7 @@ class ProfileOptions:
     trace_only: bool = False
     two_pass: bool = False
     budget_bytes: int | None = None
+    budget_s: float | None = None
     execution_trace: str = ""
     snapshot: bool | str = False
     metadata: tuple[tuple[str, str], ...] = ()
@@ -111,10 +118,11 @@ class ProfileOptions:
             raise OptionsError(f"experimental_config must be one of torch's _ExperimentalConfig (got {config!r})")
         if not isinstance(self.snapshot, (bool, str)):
             raise OptionsError(f"--snapshot takes the name of a file, or nothing (got {self.snapshot!r})")
-        timeout = self.post_processing_timeout_s
-        is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
-        if timeout is not None and not (is_number and math.isfinite(timeout) and timeout > 0):
-            raise OptionsError(f"post_processing_timeout_s must be a number of seconds above 0 (got {timeout!r})")
+        for name in ("budget_s", "post_processing_timeout_s"):
+            value = getattr(self, name)
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if value is not None and not (is_number and math.isfinite(value) and value > 0):
+                raise OptionsError(f"{name} must be a number of seconds above 0 (got {value!r})")
 
     def _check_together(self) -> None:
         if self.all_threads and self.profile_memory:
@@ -293,10 +301,44 @@ def bytes_of(size: str | int | None) -> int | None:
     if size is None or size == "":
         return None
     found = _SIZE.fullmatch(str(size).strip())
-    value = int(float(found[1]) * _UNITS[found[2].lower()]) if found else 0
-    if value <= 0:
-        raise OptionsError(f"--budget takes a size such as 2GB or 500MB (got {size!r})")
+    value = float(found[1]) * _UNITS[found[2].lower()] if found else 0
+    if not 1 <= value < math.inf:
+        raise _no_budget(size)
+    return int(value)
+
+
+def seconds_of(duration: str) -> float:
+    """Return seconds from ``"30s"``, ``"1.5 min"`` or ``"2h"``; raises ``OptionsError``."""
+    found = _DURATION.fullmatch(duration.strip())
+    value = float(found[1]) * _UNITS_S[found[2]] if found else 0
+    if not 0 < value < math.inf:
+        raise _no_budget(duration)
     return value
+
+
+def budget_of(budget: str | int | None) -> tuple[int | None, float | None]:
+    """Return the size in bytes and the duration in seconds that a budget names: one of them, or both with a comma.
+
+    A number is one of bytes; what is not named is ``None``. Raises ``OptionsError``.
+    """
+    if budget is None or budget == "":
+        return None, None
+    if isinstance(budget, bool) or not isinstance(budget, (str, int)):
+        raise _no_budget(budget)
+    parts = [part.strip() for part in str(budget).split(",")]
+    if "" in parts:
+        raise _no_budget(budget)
+    durations = [seconds_of(part) for part in parts if _DURATION.fullmatch(part)]
+    sizes = [bytes_of(part) for part in parts if not _DURATION.fullmatch(part)]
+    if len(sizes) > 1 or len(durations) > 1:
+        raise OptionsError(f"--budget takes one size and one time, such as 2GB,5min (got {budget!r})")
+    return next(iter(sizes), None), next(iter(durations), None)
+
+
+def _no_budget(value: object) -> OptionsError:
+    return OptionsError(
+        f"--budget takes a size such as 2GB, a time such as 30s, 5min or 1h, or both as in 2GB,5min (got {value!r})"
+    )
 
 
 def metadata_of(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:

@@ -15,11 +15,12 @@ from torchprof_magic.errors import CaptureError
 from torchprof_magic.keeping import Keeper
 from torchprof_magic.meta import Problem, Stepping
 from torchprof_magic.options import (
+    EVERY_STEP,
     KeepOptions,
     ProfileOptions,
     ScheduleOptions,
     activities_of,
-    bytes_of,
+    budget_of,
     detail_switches,
     metadata_of,
     preset_switches,
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Without a schedule torch records until it is told to stop; schedules count steps, so this stands for "all of them".
-_EVERYTHING = ScheduleOptions(wait=0, warmup=0, active=1_000_000_000, repeat=0)
+# Without a schedule torch records until it is told to stop.
+_EVERYTHING = ScheduleOptions(wait=0, warmup=0, active=EVERY_STEP, repeat=0)
 
 _ONE_PASS = Problem(
     code="capture.one_pass",
@@ -79,8 +80,10 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         trace_only: Skip torch's event tree. Stopping takes half the time; names that torch cannot export are lost.
         two_pass: Record times in a pass of their own, then shapes, memory and stacks (or what the switches ask for) of
             as many steps again. Needs ``steps()`` or schedule arguments; without, one pass records everything.
-        budget: Memory and files that the recording may take: ``"2GB"`` or bytes; half of the free memory by default.
-            It stops at the end of the step that takes more.
+        budget: What recording may take, checked at the end of each step: a size (``"2GB"``, or bytes) bounds how much
+            the process grows in a cycle, and all files together; a time (``"30s"``, ``"5min"``) bounds the recorded
+            steps together; ``"2GB,5min"`` both. Half of the free memory by default, and any time. A cycle that takes
+            more memory ends, and later ones leave out Python calls, then shapes; otherwise all recording ends.
         execution_trace: File for torch's execution trace of the same steps; each further cycle has its number in it.
         snapshot: True, or a file: record the history of the GPU's allocator, for ``load`` and torch's memory_viz.
         metadata: What else to write into the trace, by key; any value that JSON can hold.
@@ -145,6 +148,7 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         remote: str = "",
         tensorboard: bool = False,
     ) -> None:
+        budget_bytes, budget_s = budget_of(budget)
         counts = ScheduleOptions(
             wait=wait,
             warmup=warmup,
@@ -174,7 +178,8 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
             sync_events=sync_events,
             trace_only=trace_only,
             two_pass=two_pass,
-            budget_bytes=bytes_of(budget),
+            budget_bytes=budget_bytes,
+            budget_s=budget_s,
             execution_trace=os.fspath(execution_trace),
             snapshot=os.fspath(snapshot) if isinstance(snapshot, os.PathLike) else snapshot,
             metadata=metadata_of(metadata or {}),

@@ -287,6 +287,38 @@ def test_a_recording_that_takes_too_much_ends_with_its_step_and_the_loop_goes_on
     assert_off_and_usable(kernel)
 
 
+def test_a_cycle_that_takes_too_much_ends_and_later_ones_leave_out_python_calls_then_shapes(kernel: Kernel) -> None:
+    """Row 32: with cycles to come, less of each is recorded before recording stops."""
+    flags = "--wait 0 --warmup 1 --active 9 --repeat 0 --stack --shapes --budget 30MB -o run"
+    cell = kernel.run(f"%%torchprof {flags}\n{BALLAST}len(ballast)")
+    assert_ended_well(cell)
+    assert cell.values == ["40"]
+    said = problems(kernel)
+    assert [said.count(code) for code in ("capture.degraded", "capture.budget ")] == [2, 1]
+    assert "The cycles after it leave out Python calls (--stack)." in cell.static[0]
+    assert "The cycles after it leave out Python calls (--stack) and shapes (--shapes)." in cell.static[0]
+    found = kernel.run(
+        "events = run.trace.events\nprint([(n, 'python_function' in c['category'].to_list(), "
+        "c['shapes'].null_count() < c.height) for n in run.cycles for c in [events.filter(events['cycle'] == n)]])"
+    )
+    assert found.text == "[(0, True, True), (1, False, True), (2, False, False)]\n"
+    assert kernel.run("print(run.steps['complete'].all())").text == "True\n"
+    assert_off_and_usable(kernel)
+
+
+def test_a_recording_that_lasts_too_long_ends_with_its_step(kernel: Kernel) -> None:
+    """Row 32: a budget of time counts the recorded steps alone."""
+    body = "import time\nfor i in range(8):\n    work()\n    time.sleep(0.06)\ni"
+    cell = kernel.run(f"%%torchprof --wait 1 --warmup 1 --active 5 --budget 1GB,0.05s -o run\n{body}")
+    assert_ended_well(cell)
+    assert cell.values == ["7"]
+    said = problems(kernel)
+    assert "capture.budget Recording stopped after step 2: recording has lasted " in said
+    assert "(budget 50 ms)" in said
+    assert kernel.run(STEPS).text == "[2] [True]\n"
+    assert_off_and_usable(kernel)
+
+
 def test_the_users_exception_comes_first_when_the_budget_is_spent_too(kernel: Kernel) -> None:
     """Row 32: what is raised in the cell is seen, whatever happens to the recording."""
     body = f"{BALLAST}    if i == 20: raise MemoryError('CUDA out of memory')\n"

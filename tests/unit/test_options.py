@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity
@@ -12,6 +14,7 @@ from torchprof_magic.options import (
     ProfileOptions,
     ScheduleOptions,
     activities_of,
+    budget_of,
     bytes_of,
     metadata_of,
     preset_switches,
@@ -103,6 +106,8 @@ def test_of_two_passes_the_first_leaves_out_what_takes_time() -> None:
         ({"custom_trace_id_callback": "x"}, "custom_trace_id_callback must be a function"),
         ({"experimental_config": 5}, "must be one of torch's _ExperimentalConfig"),
         ({"post_processing_timeout_s": 0}, "must be a number of seconds above 0"),
+        ({"budget_s": 0}, "budget_s must be a number of seconds above 0"),
+        ({"budget_s": "30s"}, "budget_s must be a number of seconds above 0"),
         ({"post_processing_timeout_s": "5"}, "must be a number of seconds above 0"),
         ({"post_processing_timeout_s": float("nan")}, "must be a number of seconds above 0"),
     ],
@@ -136,6 +141,46 @@ def test_a_budget_is_a_size_in_decimal_units(size: str | int | None, expected: i
 def test_what_is_no_size_is_refused(size: str | int) -> None:
     with pytest.raises(OptionsError, match="--budget takes a size such as 2GB"):
         bytes_of(size)
+
+
+@pytest.mark.parametrize(
+    ("budget", "expected"),
+    [
+        ("", (None, None)),
+        (None, (None, None)),
+        ("2GB", (2_000_000_000, None)),
+        (12, (12, None)),
+        ("30s", (None, 30)),
+        ("1.5 min", (None, 90)),
+        (" 0.5h ", (None, 1800)),
+        ("2GB,5min", (2_000_000_000, 300)),
+        ("10 s , 7 kB", (7000, 10)),
+        ("5m", (5_000_000, None)),
+    ],
+)
+def test_a_budget_is_a_size_or_a_time_or_both(
+    budget: str | int | None, expected: tuple[int | None, float | None]
+) -> None:
+    assert budget_of(budget) == expected
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [
+        "0s", "0.0 min", "-5s", "30ms", "5 minutes", "1d", "30S", "s", "1e3s", "٣s", "9" * 400 + "h", "9" * 400,
+        "2GB,", ",30s", ",", "2GB;30s", "2GB 30s", "2GB,0s", "0,30s", "2GB,soon", True, 0, -1, 2e9, 30.0,
+        ["2GB"], b"2GB",
+    ],
+)  # fmt: skip
+def test_a_budget_that_is_neither_is_refused_with_an_example(budget: Any) -> None:
+    with pytest.raises(OptionsError, match="takes a size such as 2GB, a time such as 30s, 5min or 1h, or both"):
+        budget_of(budget)
+
+
+@pytest.mark.parametrize("budget", ["2GB,3GB", "30s,5min", "2GB,30s,1", "30s,2GB,30s"])
+def test_a_budget_names_a_size_and_a_time_once(budget: str) -> None:
+    with pytest.raises(OptionsError, match=r"one size and one time, such as 2GB,5min \(got '"):
+        budget_of(budget)
 
 
 def test_metadata_becomes_json_in_plain_ascii() -> None:

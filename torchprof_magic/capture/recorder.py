@@ -13,19 +13,18 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from torchprof_magic.capture import compat
+from torchprof_magic.capture.budget import Budget
 from torchprof_magic.capture.bystanders import Bystanders
 from torchprof_magic.capture.engine import Engine, Stage
 from torchprof_magic.capture.flaws import has_ops
 from torchprof_magic.capture.graphs import note_capture
 from torchprof_magic.capture.ranges import OpenRanges
 from torchprof_magic.capture.recording import Cycle
-from torchprof_magic.capture.room import Room
 from torchprof_magic.capture.save import discard, note_elsewhere, save_cycle, save_execution_trace
 from torchprof_magic.capture.schedule import Action, Schedule
 from torchprof_magic.capture.unfinished import TRACE_SUFFIX
 from torchprof_magic.capture.warned import warnings_to
 from torchprof_magic.meta import StepMark, TwoPass
-from torchprof_magic.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -96,7 +95,7 @@ class Recorder:
         self._bystanders = Bystanders()
         self._has_bystanders = False
         self._paused: set[str] = set()
-        self._room = Room(passes[-1].budget_bytes)
+        self._budget = Budget(passes[-1], problems)
         self._is_full = False
 
     @property
@@ -108,6 +107,11 @@ class Recorder:
     def phase(self) -> str:
         """``wait``, ``warmup``, ``active`` or ``done``."""
         return self.ended_in or ("done" if self.schedule.is_over(self.step) else self._action.phase)
+
+    @property
+    def next_phase(self) -> str:
+        """The phase of the coming step, as far as is known: ``wait``, ``warmup`` or ``active``."""
+        return self._next_action.phase
 
     @property
     def is_recording(self) -> bool:
@@ -126,15 +130,15 @@ class Recorder:
     def watch(self) -> Callable[[], None]:
         """Look out for threads and ranges that begin in a recorded step; return what ends all watching."""
         with ExitStack() as watches:
-            watches.callback(self._room.end)
+            watches.callback(self._budget.room.end)
             watches.callback(self._bystanders.watch(lambda: self.is_recording))
             watches.callback(self._ranges.watch(lambda: self.is_recording))
             return watches.pop_all().close
 
     def will_transit(self) -> bool:
         """Return whether the next ``advance`` starts, stops or saves anything."""
-        if self._action.is_recording and self._room.is_memory_full():
-            self._note_full(f"the process grew by {format_bytes(self._room.grown_bytes())} meanwhile")
+        if self._action.is_recording and self._budget.is_reached():
+            self._end_early()
         return self._is_full or self._action is Action.RECORD_AND_SAVE or self._next_action is not self._action
 
     def advance(self, guard: InterruptGuard, *, is_complete: bool = True) -> None:
@@ -202,7 +206,7 @@ class Recorder:
                 saved = save_cycle(finished.engine, path, guard, self._problems, self._elsewhere)
             if saved is not None:
                 with suppress(OSError):
-                    self._room.file_bytes += saved.path.stat().st_size
+                    self._budget.room.file_bytes += saved.path.stat().st_size
                 if self._list_cycle(finished, saved.path):
                     note_elsewhere(saved, path, self._problems)
                 self._hand_over(finished, saved.path, guard)
@@ -291,19 +295,36 @@ class Recorder:
                 f"Device data stops at step {self.step}: the device's event buffers were full.",
                 "Record fewer steps with --active.",
             )
-            self._absorbed_cycle = cycle
+            self._absorb(cycle)
         if self._action is Action.RECORD_AND_SAVE or self._absorbed_cycle == cycle or self._is_full:
             self._end_cycle()
 
-    def _note_full(self, how: str) -> None:
-        limit_bytes = self._room.file_limit_bytes or self._room.memory_limit_bytes or 0
-        self._is_full = True
-        self._problems.note(
-            "capture.budget",
-            "warning",
-            f"Recording stopped after step {self.step}: {how} (budget {format_bytes(limit_bytes)}).",
-            "Record fewer steps with --active, or less of each, or raise --budget.",
-        )
+    def _end_early(self) -> None:
+        """Let this cycle end with this step, for its budget is spent, and what follows record less or nothing."""
+        cycle = self.schedule.cycle(self.step)
+        may_follow = self.schedule.may_follow(cycle)
+        if self._action is Action.RECORD_AND_SAVE and not may_follow:
+            return  # it ends here as it should
+        # Two passes must be alike, and a recording that is one long cycle has nothing that could be lighter.
+        can_change = may_follow and len(self._passes) == 1
+        lighter = self._budget.lighter(self._passes[0], cycle, self.step) if can_change else None
+        if lighter is None:
+            self._is_full = True
+            self._budget.note_cut(self.step)
+        else:
+            self._passes = (lighter,)
+            self._absorb(cycle)
+
+    def _absorb(self, cycle: int) -> None:
+        """Leave the rest of a cycle out."""
+        self._absorbed_cycle = cycle
+        self._next_action = self._action_at(self.step + 1)
+
+    def _action_at(self, step: int) -> Action:
+        """Return what happens during a step; what is left of a cycle that ended early is idle."""
+        action = self.schedule.action(step)
+        is_left_out = self._absorbed_cycle >= 0 and self.schedule.cycle(step) == self._absorbed_cycle
+        return Action.NONE if is_left_out else action
 
     def _note_bystanders(self) -> None:
         if self._has_bystanders or self._engine is None or self._engine.is_of_all_threads:
@@ -323,15 +344,16 @@ class Recorder:
             self.save_finished(guard)
             return
         self._action = action
-        self._next_action = self.schedule.action(self.step + 1)
+        self._next_action = self._action_at(self.step + 1)
         if not action.is_recording or len(self._unsaved) > MAX_UNSAVED:
             self.save_finished(guard)
         if self.schedule.is_over(self.step):
             self.is_over = True
-        elif self._room.is_disk_full():
-            self._note_full(f"its files have {format_bytes(self._room.file_bytes)}")
+        elif self._budget.room.is_disk_full():
+            self._is_full = True
+            self._budget.note_files(self.step - 1)
             self._close()
-        elif action is not Action.NONE and self.schedule.cycle(self.step) != self._absorbed_cycle:
+        elif action is not Action.NONE:
             self._bring_up(action)
         self._step_start_ns = perf_counter_ns()
 
@@ -364,12 +386,13 @@ class Recorder:
         before = self._quiet.held_bytes()
         while blocks and self._quiet.held_bytes() == before:
             blocks.pop()
-        self._room.begin()
+        self._budget.begin()
 
     def _end_cycle(self) -> None:
         engine, marks = self._engine, tuple(self._marks)
         if engine is None:
             return
+        self._budget.end(marks[-1].number if marks else self.step)
         self._note_bystanders()
         self._ranges.end()
         with self._quiet.held():

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from torchprof_magic.options import EVERY_STEP
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -78,6 +80,10 @@ class Schedule:
         """Return whether every cycle is complete when ``step`` begins."""
         return self.total is not None and step >= self.total
 
+    def may_follow(self, cycle: int) -> bool:
+        """Return whether another cycle is due, or may be, after ``cycle``."""
+        return self.active < EVERY_STEP and (self.repeat == 0 or cycle + 1 < self.repeat)
+
 
 class FunctionSchedule:
     """A schedule that is a function of the user's, from step number to ``ProfilerAction``, as torch takes it too.
@@ -114,6 +120,11 @@ class FunctionSchedule:
     def is_over(self, step: int) -> bool:
         """Return whether the function has failed before ``step``; it never says that it is done."""
         return self._end is not None and step >= self._end
+
+    def may_follow(self, cycle: int) -> bool:
+        """Return whether another cycle may come after ``cycle``, which nobody knows before the function has failed."""
+        del cycle
+        return self._end is None
 
     def _ask(self, step: int) -> None:
         action = Action.NONE

@@ -328,7 +328,7 @@ class CaptureSession:
         # For the same reason the coming phase is announced at the end of an idle or warm-up step, or after the last.
         was_recording = recorder.is_recording
         if not was_recording:
-            self._report_progress(recorder.schedule.action(recorder.step + 1).phase, recorder.step + 1)
+            self._report_progress(recorder.next_phase, recorder.step + 1)
         # Asking for the handler costs 5 us in Python 3.11, so it is done only where torch is called.
         with self._transition(is_slow=was_recording) if recorder.will_transit() else nullcontext():
             self._transit(lambda guard: recorder.advance(guard, is_complete=is_complete))

@@ -28,7 +28,7 @@ from torchprof_magic.options import (
     ProfileOptions,
     ScheduleOptions,
     activities_of,
-    bytes_of,
+    budget_of,
     detail_switches,
     metadata_of,
     preset_switches,
@@ -128,7 +128,10 @@ class FlagDefaults(HasTraits):
     ).tag(config=True)
     metadata = Dict(help="What to write into the trace besides.").tag(config=True)
     step = _text("What ends a step: auto, loop, optimizer, cell, manual or line:N.", "auto")
-    budget = _text("Memory and files that the recording may take, such as 2GB; half of the free memory by default.")
+    budget = _text(
+        "What recording may take: memory and files (2GB; half of the free memory by default), time (30s, 5min, 1h), or "
+        "both (2GB,5min). Later cycles then record less, or recording ends; events count by the memory they take."
+    )
     display = _one_of(MODES, "both", "How to show the report.")
     execution_trace = _text("File for torch's execution trace (the graph of ops, for replay) of the same steps.")
     snapshot = Union(
@@ -160,7 +163,7 @@ def flagged(function: Any) -> Any:
         *(_switch(name) for name in SWITCHES),
         _switch("two_pass"),
         argument("--activities", type=_unquoted, metavar="A,B", help=_HELP["activities"]),
-        argument("--budget", type=_unquoted, metavar="SIZE", help=_HELP["budget"]),
+        argument("--budget", type=_unquoted, metavar="SIZE,TIME", help=_HELP["budget"]),
         *(argument(_flag(name), metavar="VARIABLE", help=_HELP[name]) for name in OBJECTS),
         argument("--post-processing-timeout-s", type=float, metavar="SECONDS", help=_HELP["post_processing_timeout_s"]),
         argument("--execution-trace", type=_unquoted, metavar="FILE", help=_HELP["execution_trace"]),
@@ -236,11 +239,13 @@ def options_of(args: Namespace, variables: Mapping[str, object]) -> ProfileOptio
     schedule = ScheduleOptions(skip_first_wait=args.skip_first_wait, **{name: getattr(args, name) for name in COUNTS})
     names, types = activities_of(_activities_of(args.activities, variables))
     switches = {option: getattr(args, name) for name, option in SWITCHES.items()}
+    budget_bytes, budget_s = budget_of(args.budget)
     return ProfileOptions(
         schedule=schedule,
         activities=names,
         activity_types=types or None,
-        budget_bytes=bytes_of(args.budget),
+        budget_bytes=budget_bytes,
+        budget_s=budget_s,
         execution_trace=args.execution_trace,
         snapshot=args.snapshot,
         two_pass=args.two_pass,

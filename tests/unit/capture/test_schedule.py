@@ -11,7 +11,7 @@ from torch.profiler import ProfilerAction
 
 from torchprof_magic.capture import Schedule, resolve_schedule
 from torchprof_magic.capture.schedule import FunctionSchedule, resolve_two_passes
-from torchprof_magic.options import ScheduleOptions
+from torchprof_magic.options import EVERY_STEP, ScheduleOptions
 
 
 @pytest.mark.parametrize("wait", range(5))
@@ -154,6 +154,17 @@ def test_a_function_that_fails_ends_the_recording_before_that_step_and_says_why(
     assert [schedule.is_over(step) for step in range(4)] == [False, False, True, True]
     assert len(said) == 1
     assert reason in said[0]
+
+
+def test_another_cycle_may_follow_unless_it_is_the_last_or_one_is_everything() -> None:
+    assert [Schedule(repeat=3).may_follow(cycle) for cycle in range(3)] == [True, True, False]
+    assert Schedule(repeat=0).may_follow(10**6)
+    assert not Schedule(active=EVERY_STEP, repeat=0).may_follow(0)
+    schedule = FunctionSchedule(lambda step: ProfilerAction.RECORD if step < 2 else None, lambda _text: None)
+    schedule.action(0)
+    assert schedule.may_follow(0)
+    schedule.action(1)  # asks for the second step after it, too
+    assert not schedule.may_follow(0)
 
 
 def recorded(schedule: Schedule | None) -> list[int]:

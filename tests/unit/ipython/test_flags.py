@@ -234,6 +234,23 @@ def test_a_snapshot_goes_beside_the_traces_or_into_the_file_that_is_named(magics
     assert options(magics, "--snapshot=a.pickle").snapshot == "a.pickle"
 
 
+def test_a_budget_of_memory_and_time_comes_from_the_line_or_else_from_the_configuration(
+    magics: TorchProfMagics,
+) -> None:
+    def budget(line: str) -> tuple[int | None, float | None]:
+        found = options(magics, line)
+        return found.budget_bytes, found.budget_s
+
+    assert budget("") == (None, None)
+    assert budget("--budget 2GB,5min") == (2_000_000_000, 300)
+    assert budget("--budget '30 s'") == (None, 30)
+    magics.budget = "1.5h"
+    assert budget("") == (None, 5400)
+    assert budget("--budget 1MB") == (1_000_000, None)
+    with pytest.raises(OptionsError, match=r"2GB,5min \(got '5 days'\)"):
+        budget("--budget '5 days'")
+
+
 @pytest.mark.parametrize("value", [True, "a.pickle"])
 def test_the_configuration_can_ask_for_a_snapshot_and_the_line_can_say_no(
     magics: TorchProfMagics, value: bool | str
