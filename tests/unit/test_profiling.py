@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -375,3 +376,22 @@ def test_modes_of_the_users_see_no_blocks_of_ours() -> None:
             p.step()
     assert Seen.names.count("aten.sum.default") == 2
     assert "aten.empty.memory_format" not in Seen.names
+
+
+def test_a_block_that_is_one_long_cycle_ends_at_its_budget_and_leaves_nothing_out() -> None:
+    with tp.profile(with_stack=True, budget="2GB,0.001s") as p:
+        for _ in range(4):
+            work()
+            time.sleep(0.002)
+            p.step()
+    assert numbers(p.report) == [(0, 0, True)]
+    said = {problem.code: problem.message for problem in p.report.problems}
+    assert said["capture.budget"].startswith("Recording stopped after step 0: recording has lasted ")
+    assert said["capture.budget"].endswith(" (budget 1 ms).")
+    assert "capture.degraded" not in said
+
+
+@pytest.mark.parametrize("budget", [30.0, True, "30 days", "0s"])
+def test_what_is_no_budget_is_refused_before_anything_runs(budget: Any) -> None:
+    with pytest.raises(OptionsError, match="a time such as 30s"):
+        tp.profile(budget=budget)

@@ -36,6 +36,8 @@ class Budget:
     def __init__(self, options: ProfileOptions, problems: ProblemLog) -> None:
         self.room = Room(options.budget_bytes)
         self._problems = problems
+        limit_bytes = self.room.memory_limit_bytes
+        self._limit_bytes = math.inf if limit_bytes is None else limit_bytes
         self._limit_ns = math.inf if options.budget_s is None else options.budget_s * _NS_PER_S
         self._ended_ns = 0
         self._begin_ns = 0
@@ -90,7 +92,7 @@ class Budget:
             lasted = format_ns(self._ended_ns + now_ns - self._begin_ns)
             self._note_stop(step, f"recording has lasted {lasted}", format_ns(self._limit_ns))
         else:
-            self._note_stop(step, self._growth(), format_bytes(self.room.memory_limit_bytes or 0))
+            self._note_stop(step, self._growth(), format_bytes(self._limit_bytes))
 
     def note_files(self, step: int) -> None:
         """Note that nothing is recorded after this step, because of the files of the cycles so far."""
@@ -110,7 +112,7 @@ class Budget:
 
     def _note_lighter(self, cycle: int, step: int) -> None:
         self._is_reached = True
-        limit = format_bytes(self.room.memory_limit_bytes or 0)
+        limit = format_bytes(self._limit_bytes)
         self._problems.note(
             "capture.degraded",
             "warning",
@@ -120,14 +122,15 @@ class Budget:
         )
 
     def _note_part(self, step: int) -> None:
-        limit_bytes, grown_bytes = self.room.memory_limit_bytes, self.room.grown_bytes()
-        if not limit_bytes or grown_bytes <= limit_bytes * _NOTED_RATIO:
+        grown_bytes = self.room.grown_bytes()
+        if grown_bytes <= self._limit_bytes * _NOTED_RATIO:
             return
         self._is_noted = True
+        part = format_ratio(grown_bytes / self._limit_bytes)
         self._problems.note(
             "capture.budget_half",
             "info",
-            f"Recording until step {step} took {format_ratio(grown_bytes / limit_bytes)} of the memory that it may: "
-            f"the process grew by {format_bytes(grown_bytes)} meanwhile (budget {format_bytes(limit_bytes)}).",
+            f"Recording until step {step} took {part} of the memory that it may: "
+            f"the process grew by {format_bytes(grown_bytes)} meanwhile (budget {format_bytes(self._limit_bytes)}).",
             "Before recording more steps, or more of each, raise --budget.",
         )

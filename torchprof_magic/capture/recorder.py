@@ -305,9 +305,8 @@ class Recorder:
         may_follow = self.schedule.may_follow(cycle)
         if self._action is Action.RECORD_AND_SAVE and not may_follow:
             return  # it ends here as it should
-        # Two passes must be alike, and a recording that is one long cycle has nothing that could be lighter.
-        can_change = may_follow and len(self._passes) == 1
-        lighter = self._budget.lighter(self._passes[0], cycle, self.step) if can_change else None
+        # Two passes stay alike: the first has nothing that could be left out, and after the second comes none.
+        lighter = self._budget.lighter(self._options(cycle), cycle, self.step) if may_follow else None
         if lighter is None:
             self._is_full = True
             self._budget.note_cut(self.step)
@@ -323,8 +322,7 @@ class Recorder:
     def _action_at(self, step: int) -> Action:
         """Return what happens during a step; what is left of a cycle that ended early is idle."""
         action = self.schedule.action(step)
-        is_left_out = self._absorbed_cycle >= 0 and self.schedule.cycle(step) == self._absorbed_cycle
-        return Action.NONE if is_left_out else action
+        return Action.NONE if self.schedule.cycle(step) == self._absorbed_cycle else action
 
     def _note_bystanders(self) -> None:
         if self._has_bystanders or self._engine is None or self._engine.is_of_all_threads:
@@ -344,7 +342,8 @@ class Recorder:
             self.save_finished(guard)
             return
         self._action = action
-        self._next_action = self._action_at(self.step + 1)
+        following = self.step + 1
+        self._next_action = self.schedule.action(following) if self._absorbed_cycle < 0 else self._action_at(following)
         if not action.is_recording or len(self._unsaved) > MAX_UNSAVED:
             self.save_finished(guard)
         if self.schedule.is_over(self.step):
