@@ -6,9 +6,8 @@ threads: the session calls it only on the right thread, with interrupts held bac
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
@@ -16,23 +15,22 @@ from torchprof_magic.capture import compat
 from torchprof_magic.capture.budget import Budget
 from torchprof_magic.capture.bystanders import Bystanders
 from torchprof_magic.capture.engine import Engine, Stage
-from torchprof_magic.capture.flaws import has_ops
 from torchprof_magic.capture.graphs import note_capture
 from torchprof_magic.capture.ranges import OpenRanges
-from torchprof_magic.capture.recording import Cycle
-from torchprof_magic.capture.save import discard, note_elsewhere, save_cycle, save_execution_trace
 from torchprof_magic.capture.schedule import Action, Schedule
-from torchprof_magic.capture.unfinished import TRACE_SUFFIX
+from torchprof_magic.capture.shelf import Finished, Shelf, options_of_cycle
 from torchprof_magic.capture.warned import warnings_to
 from torchprof_magic.meta import StepMark, TwoPass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
 
     from torchprof_magic.capture.elsewhere import Elsewhere
     from torchprof_magic.capture.guard import InterruptGuard
     from torchprof_magic.capture.problems import ProblemLog
     from torchprof_magic.capture.quiet import StderrFilter
+    from torchprof_magic.capture.recording import Cycle
     from torchprof_magic.capture.schedule import AnySchedule
     from torchprof_magic.options import ProfileOptions
 
@@ -43,17 +41,6 @@ MAX_PLAIN_STEPS = 1000
 SPARE_BLOCKS = 1000 + 50
 # Back-to-back cycles (no idle or warm-up step between them) are saved during a recorded step only beyond this many.
 MAX_UNSAVED = 8
-# A handler of the user's is the user's code: an interrupt ends it at once.
-HANDLER_PATIENCE = 0
-
-
-@dataclass(slots=True)
-class Finished:
-    """A cycle that is recorded but not on disk yet."""
-
-    number: int
-    engine: Engine
-    steps: tuple[StepMark, ...]
 
 
 class Recorder:
@@ -72,7 +59,6 @@ class Recorder:
         elsewhere: Elsewhere,
     ) -> None:
         self.schedule = schedule
-        self.cycles: list[Cycle] = []
         self.plain_step_ns: list[int] = []
         self.step = 0
         self.is_over = False
@@ -82,12 +68,11 @@ class Recorder:
         self._folder = folder
         self._problems = problems
         self._quiet = quiet
-        self._elsewhere = elsewhere
+        self._shelf = Shelf(passes, folder, problems, quiet, elsewhere)
         self._action = Action.NONE
         self._next_action = Action.NONE
         self._engine: Engine | None = None
         self._marks: list[StepMark] = []
-        self._unsaved: list[Finished] = []
         self._absorbed_cycle = -1
         self._step_start_ns = 0
         self._epoch = self._epoch_start = 0
@@ -97,6 +82,11 @@ class Recorder:
         self._paused: set[str] = set()
         self._budget = Budget(passes[-1], problems)
         self._is_full = False
+
+    @property
+    def cycles(self) -> list[Cycle]:
+        """The cycles that are on disk."""
+        return self._shelf.cycles
 
     @property
     def two_pass(self) -> TwoPass | None:
@@ -195,23 +185,12 @@ class Recorder:
             engine.abandon()
         if was_recording and engine.has_data:
             marks = self._marks or [self._mark(is_complete=False)]
-            self._unsaved.append(Finished(self.schedule.cycle(self.step), engine, tuple(marks)))
+            self._shelf.put(Finished(self.schedule.cycle(self.step), engine, tuple(marks)))
 
     def save_finished(self, guard: InterruptGuard) -> None:
         """Write every finished cycle to disk; a failure becomes a problem and does not touch the others."""
-        while self._unsaved:
-            finished = self._unsaved.pop(0)
-            path = self._folder / f"cycle-{finished.number}{TRACE_SUFFIX}"
-            with self._quiet.held():
-                saved = save_cycle(finished.engine, path, guard, self._problems, self._elsewhere)
-            if saved is not None:
-                with suppress(OSError):
-                    self._budget.room.file_bytes += saved.path.stat().st_size
-                if self._list_cycle(finished, saved.path):
-                    note_elsewhere(saved, path, self._problems)
-                self._hand_over(finished, saved.path, guard)
-            if finished.engine.execution_path is not None:
-                save_execution_trace(finished.engine.execution_path, self._execution_target(finished), self._problems)
+        self._shelf.save(guard)
+        self._budget.room.file_bytes = self._shelf.file_bytes
 
     def toggle(self, names: Iterable[str], *, is_on: bool) -> None:
         """Stop collecting records of some activities within the recorded step, or go on."""
@@ -223,55 +202,13 @@ class Recorder:
             self._paused ^= changed
 
     def _options(self, cycle: int) -> ProfileOptions:
-        return self._passes[min(cycle, len(self._passes) - 1)]
+        return options_of_cycle(self._passes, cycle)
 
     def _new_engine(self) -> Engine:
         cycle = self.schedule.cycle(self.step)
         options = self._options(cycle)
         has_graph = bool(options.execution_trace)
         return Engine(options, self._folder / f"cycle-{cycle}.execution.json" if has_graph else None)
-
-    def _execution_target(self, finished: Finished) -> Path:
-        """Return where the user wants it; each further cycle has its number in the name."""
-        target = Path(self._options(finished.number).execution_trace).expanduser()
-        number = finished.number + 1 - len(self._passes)  # of two passes only the second has one
-        return target.with_stem(f"{target.stem}-{number}") if number else target
-
-    def _hand_over(self, finished: Finished, path: Path, guard: InterruptGuard) -> None:
-        """Call the user's own handler; what it raises must reach neither torch nor the user's code."""
-        handler = self._options(finished.number).on_trace_ready
-        if handler is None or not path.exists():
-            return
-        try:
-            with guard.patience(HANDLER_PATIENCE):
-                handler(finished.engine.finished_profiler(path, finished.steps[-1].number + 1))
-        except KeyboardInterrupt:
-            guard.pending += 1  # it goes on to the user's code as soon as torch is between two states no more
-        except BaseException as exc:  # noqa: BLE001 - the same
-            self._problems.note(
-                "capture.handler_failed",
-                "warning",
-                f"on_trace_ready failed: {type(exc).__name__}: {exc}",
-                "The recording itself is whole.",
-            )
-
-    def _list_cycle(self, finished: Finished, path: Path) -> bool:
-        """Add the cycle to the list, unless nothing happened in it, and return whether it is there."""
-        start_unix_ns = finished.engine.start_unix_ns
-        is_idle = not has_ops(path)
-        if is_idle and self.cycles and not any(mark.is_complete for mark in finished.steps):
-            discard(path)  # an endless schedule always ends in a step that has only just begun
-            self._elsewhere.remove_empty()
-            return False
-        self.cycles.append(Cycle(number=finished.number, path=path, steps=finished.steps, start_unix_ns=start_unix_ns))
-        if is_idle:
-            self._problems.note(
-                "capture.no_ops",
-                "info",
-                "No torch operation ran in the recorded steps.",
-                "If another loop should be stepped, name it with --step line:N, or use --step optimizer.",
-            )
-        return True
 
     def _leave(self, now_ns: int, *, is_complete: bool) -> None:
         if self._engine is None:
@@ -344,7 +281,7 @@ class Recorder:
         self._action = action
         following = self.step + 1
         self._next_action = self.schedule.action(following) if self._absorbed_cycle < 0 else self._action_at(following)
-        if not action.is_recording or len(self._unsaved) > MAX_UNSAVED:
+        if not action.is_recording or self._shelf.waiting > MAX_UNSAVED:
             self.save_finished(guard)
         if self.schedule.is_over(self.step):
             self.is_over = True
@@ -400,7 +337,7 @@ class Recorder:
         self._paused.clear()
         self._marks = []
         if engine.has_data and marks:
-            self._unsaved.append(Finished(marks[0].cycle, engine, marks))
+            self._shelf.put(Finished(marks[0].cycle, engine, marks))
 
     def _lose_engine(self) -> None:
         if self._engine is not None:
