@@ -158,17 +158,15 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
             skip_first_wait=skip_first_wait,
         )
         names, types = activities_of(activities)
-        asked = {
+        switches = {
             "record_shapes": record_shapes,
             "profile_memory": profile_memory,
             "with_stack": with_stack,
             "with_flops": with_flops,
         }
-        chosen = preset_switches(preset) | {name: bool(is_on) for name, is_on in asked.items() if is_on is not None}
+        details = _details(preset, switches, with_modules=with_modules)
         if two_pass:
-            given = {name: chosen.get(name) for name in asked} | {"with_modules": with_modules or None}
-            chosen = detail_switches(given, all_threads=all_threads, trace_only=trace_only)
-        switches = {"with_modules": with_modules} | chosen
+            details |= detail_switches(details, all_threads=all_threads, trace_only=trace_only)
         self._options = ProfileOptions(
             schedule=counts,
             schedule_function=schedule,
@@ -187,7 +185,7 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
             custom_trace_id_callback=custom_trace_id_callback,
             post_processing_timeout_s=post_processing_timeout_s,
             on_trace_ready=on_trace_ready,
-            **switches,
+            **{name: bool(is_on) for name, is_on in details.items()},
         )
         kept = KeepOptions(
             trace_dir=os.fspath(trace_dir),
@@ -339,6 +337,12 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
 
 # The with-blocks that are being recorded now, the innermost last; torch allows one, so there is at most one.
 _open: list[profile] = []
+
+
+def _details(preset: str, given: Mapping[str, bool | None], *, with_modules: bool) -> dict[str, bool | None]:
+    """Return each switch as it was given, or else as the preset has it; ``None`` stands for what nobody said."""
+    chosen = preset_switches(preset) | {name: is_on for name, is_on in given.items() if is_on is not None}
+    return {name: chosen.get(name) for name in given} | {"with_modules": with_modules or None}
 
 
 def _recording() -> list[profile]:
