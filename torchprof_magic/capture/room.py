@@ -23,6 +23,9 @@ FREE_PART = 2
 # times in memory, and 3 times in addresses, which some machines limit (ulimit -v). Beyond that the process dies.
 _READ_MEMORY = 2
 _READ_ADDRESSES = 4
+# How much the process may grow before the holes in its heap are looked for again.
+_HOLES_BYTES = 4_000_000
+_given_back_at = 0
 _STATM = "/proc/self/statm"  # Linux; elsewhere nothing tells the memory of a process at the cost of a step
 _MEMINFO = "/proc/meminfo"
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0
@@ -80,10 +83,15 @@ class Room:
 def give_back() -> None:
     """Return to the system what earlier recordings have released: torch's many small blocks leave holes in the heap.
 
-    Without it a kernel grows by some 20 kB a cell. Takes 1 to 10 ms, and does nothing without glibc.
+    Without it a kernel grows by some 20 kB a cell. Takes 1 to 10 ms, so only a process that has grown since the last
+    time does it, and does nothing without glibc.
     """
+    global _given_back_at  # noqa: PLW0603 - the heap is the process's
+    if _resident_bytes() < _given_back_at + _HOLES_BYTES:
+        return
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
+    _given_back_at = _resident_bytes()
 
 
 def lacks_room_for(file_bytes: int) -> tuple[int, int] | None:
@@ -94,8 +102,17 @@ def lacks_room_for(file_bytes: int) -> tuple[int, int] | None:
 
 def _addresses() -> int:
     """Return how many addresses this process has taken; 0 where nothing tells."""
+    return _statm(0)
+
+
+def _resident_bytes() -> int:
+    """Return how much memory this process has; 0 where nothing tells."""
+    return _statm(1)
+
+
+def _statm(column: int) -> int:
     try:
-        return int(Path(_STATM).read_text(encoding="ascii").split()[0]) * _PAGE_BYTES
+        return int(Path(_STATM).read_text(encoding="ascii").split()[column]) * _PAGE_BYTES
     except (OSError, ValueError, IndexError):
         return 0
 

@@ -112,3 +112,25 @@ def test_a_trace_needs_twice_its_size_in_memory_and_four_times_in_addresses(
     assert lacks_room_for(250_001) is None
     monkeypatch.setattr(room, "_MEMINFO", "/nowhere")
     assert lacks_room_for(1 << 60) is None
+
+
+def test_memory_is_given_back_only_by_a_process_that_has_grown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    statm = tmp_path / "statm"
+    monkeypatch.setattr(room, "_STATM", str(statm))
+    monkeypatch.setattr(room, "_PAGE_BYTES", 1000)
+    monkeypatch.setattr(room, "_given_back_at", 0)
+    trimmed: list[int] = []
+
+    class Libc:
+        def malloc_trim(self, keep: int) -> None:
+            trimmed.append(keep)
+            statm.write_text("0 90000")
+
+    monkeypatch.setattr(room.ctypes, "CDLL", lambda _name: Libc())
+    for pages, times in ((100_000, 1), (93_999, 1), (94_000, 2), (90_000, 2)):
+        statm.write_text(f"0 {pages}")
+        room.give_back()
+        assert len(trimmed) == times, pages
+    statm.unlink()  # nothing tells
+    room.give_back()
+    assert len(trimmed) == 2
