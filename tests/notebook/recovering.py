@@ -52,6 +52,11 @@ def assert_recovered(kernel: Kernel) -> None:
     assert kernel.run(f"print({asked})").text == f"{RECORDED} True\n"
 
 
+def let_torch_finish_talking(kernel: Kernel) -> None:
+    """Wait for the lines that torch logs about a profiler of the user's own: a kernel shows them with a later cell."""
+    kernel.run("time.sleep(0.5)")
+
+
 def warnings_of(cell: Cell) -> list[str]:
     """Return the warnings in the report that a cell shows."""
     (static,) = cell.static

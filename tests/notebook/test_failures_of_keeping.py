@@ -54,7 +54,7 @@ def full_folder(name):
     torch.profiler.profiler._KinetoProfile.export_chrome_trace = export
     return lambda: setattr(torch.profiler.profiler._KinetoProfile, 'export_chrome_trace', real)
 from torchprof_magic.capture import live_session
-import torchprof_magic.capture.recorder as recorder
+import torchprof_magic.capture.shelf as shelf
 import torchprof_magic.store.files as files
 import torchprof_magic.store.writing as writing
 import torchprof_magic.store.template as template
@@ -122,7 +122,7 @@ def wait_for_end(kernel: Kernel) -> None:
 @needs_limits
 def test_a_full_disk_under_the_recording_is_said_with_what_is_needed_and_free(kernel: Kernel) -> None:
     """Row 33: no room for the raw trace anywhere. The cell keeps its result, nothing half-written stays."""
-    kernel.run("undo = full_disk(recorder, 'save_cycle', 2048)")
+    kernel.run("undo = full_disk(shelf, 'save_cycle', 2048)")
     cell = kernel.run(f"%%torchprof\n{LOOP}'mine'")
     kernel.run("undo()")
     assert_ended_well(cell)

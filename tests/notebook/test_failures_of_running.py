@@ -19,6 +19,7 @@ from recovering import (
     FIRST,
     LOOP,
     assert_recovered,
+    let_torch_finish_talking,
     notes,
     op_names,
     ops,
@@ -92,6 +93,7 @@ def test_row_11_another_profiler_is_on(kernel: Kernel, kind: str) -> None:
     assert "%torchprof off" in cell.reply["evalue"]
     assert kernel.run("torch.ones(3).cos(); print(ran)").text == "False\n"
     assert "True\n" in kernel.run(stop).text  # torch's own log line may come before it
+    let_torch_finish_talking(kernel)
     assert_recovered(kernel)
 
 
@@ -99,6 +101,7 @@ def test_row_11_a_profiler_that_nobody_can_stop_is_switched_off(kernel: Kernel) 
     kernel.run("torch.profiler.profile().start()")
     assert outcome(kernel.run(f"%%torchprof\n{LOOP}")) == "UsageError"
     assert "A profiler was on and is off now.\n" in kernel.run("%torchprof off").text
+    let_torch_finish_talking(kernel)
     assert_recovered(kernel)
 
 
@@ -110,6 +113,7 @@ def test_row_12_the_cell_uses_a_profiler_of_its_own(kernel: Kernel) -> None:
     assert steps(kernel) == "[(2, True), (3, False)]"
     assert "aten::mul" in ops(kernel)
     assert kernel.run("print('aten::cos' in [e.name for e in own.events()])").text == "True\n"
+    let_torch_finish_talking(kernel)
     assert_recovered(kernel)
 
 
