@@ -124,7 +124,7 @@ def phase_of(facts: dict[str, Any], done: Done) -> str:
     at = done.interrupted_at or 0.0
     if at < start:  # the kernel ignores it, or drops the question
         return "before the cell"
-    if end is None or at > end + GRACE_S:
+    if end is None or at > end - GRACE_S:
         return "after the cell"
     if facts["over"]:
         return "saving, reading, showing"
