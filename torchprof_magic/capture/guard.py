@@ -38,8 +38,10 @@ def protected(function: Function) -> Function:
 
 def open_to_interrupts(code: CodeType) -> None:
     """Let interrupts into this code, the user's, and what it calls, although a protected function runs it."""
-    key = id(code)
-    _OPEN[key] = weakref.ref(code, lambda _: _OPEN.pop(key, None))
+    # Not by a callback: Python drops what is raised in one, and a Ctrl-C may come just then.
+    for gone in [key for key, known in _OPEN.items() if known() is None]:
+        del _OPEN[gone]
+    _OPEN[id(code)] = weakref.ref(code)
 
 
 def is_protected(frame: FrameType | None) -> bool:
@@ -48,7 +50,8 @@ def is_protected(frame: FrameType | None) -> bool:
         key = id(frame.f_code)
         if key in _PROTECTED:
             return True
-        if key in _OPEN:
+        opened = _OPEN.get(key)
+        if opened is not None and opened() is frame.f_code:
             return False
         frame = frame.f_back
     return False

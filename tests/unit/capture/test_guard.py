@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import sys
+import weakref
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
@@ -11,7 +13,7 @@ import torch
 from capturing import codes, names_in, work
 
 from torchprof_magic.capture import CaptureSession, busy_profiler, protected
-from torchprof_magic.capture.guard import InterruptGuard
+from torchprof_magic.capture.guard import _OPEN, InterruptGuard, is_protected, open_to_interrupts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,6 +55,34 @@ def test_interrupt_inside_protected_code_waits(guard: InterruptGuard) -> None:
     with pytest.raises(KeyboardInterrupt):
         guard.raise_pending()
     guard.raise_pending()  # once is enough
+
+
+def test_nothing_of_ours_runs_when_the_users_code_goes() -> None:
+    """Python drops a KeyboardInterrupt that is raised in a weak reference's callback."""
+    code = compile("1", "cell", "exec")
+    open_to_interrupts(code)
+    (known,) = weakref.getweakrefs(code)
+    assert known.__callback__ is None
+    del code
+    open_to_interrupts(following := compile("2", "cell", "exec"))
+    assert all(reference() is not None for reference in _OPEN.values())
+    assert _OPEN[id(following)]() is following
+
+
+def test_only_the_code_that_was_opened_lets_interrupts_in() -> None:
+    def users() -> bool:
+        return is_protected(sys._getframe(0))
+
+    @protected
+    def ours() -> bool:
+        return users()
+
+    assert ours()
+    open_to_interrupts(users.__code__)
+    assert not ours()
+    # The code that was opened is gone, and this one has its place.
+    _OPEN[id(users.__code__)] = weakref.ref(compile("1", "cell", "exec"))
+    assert ours()
 
 
 def test_patience_lets_a_repeated_interrupt_through(guard: InterruptGuard) -> None:
