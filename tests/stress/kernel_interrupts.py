@@ -124,7 +124,7 @@ def phase_of(facts: dict[str, Any], done: Done) -> str:
     at = done.interrupted_at or 0.0
     if at < start:  # the kernel ignores it, or drops the question
         return "before the cell"
-    if end is None or at > end - GRACE_S:
+    if end is None or done.sent_at > end - GRACE_S:
         return "after the cell"
     if facts["over"]:
         return "saving, reading, showing"
@@ -144,7 +144,7 @@ def flaws_of(
     if done.outcome == "ok" and phase not in ("before the cell", "after the cell"):
         end = facts["times"][1] - done.interrupted_at
         flaws.append(f"the interrupt was swallowed, {end:.4f} s before the end of the cell; printed: {done.text!r}")
-    later = [moment for moment in facts["moments"] if moment > (done.interrupted_at or 0.0) + GRACE_S]
+    later = [moment for moment in facts["moments"] if moment > done.sent_at + GRACE_S]
     if len(later) > 1 and phase != "before the cell":  # one: the signal was still on its way
         flaws.append(f"{len(later)} more steps began after the interrupt")
     flaws += [f"{name}: {facts[name]}" for name in ("enabled", "busy", "live", "handler", "helper") if facts[name]]

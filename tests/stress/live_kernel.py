@@ -30,6 +30,7 @@ class Done:
     seconds: float = 0.0
     is_idle: bool = False
     interrupted_at: float | None = None  # by the monotonic clock, which all processes share
+    sent_at: float = 0.0  # the interrupt was on its way then at the latest: a busy machine takes its time
 
     @property
     def outcome(self) -> str:
@@ -75,6 +76,7 @@ class LiveKernel:
     def _interrupt(self, done: Done) -> None:
         done.interrupted_at = time.monotonic()
         self.manager.interrupt_kernel()
+        done.sent_at = time.monotonic()
 
     def _take_shell(self, message: str, done: Done, start: float) -> None:
         try:

@@ -126,15 +126,22 @@ def interrupts_raise(*, is_awaiting: bool) -> Iterator[None]:
     signal.signal(signal.SIGINT, handle)
     try:
         yield
-    except Exception:
-        if arrived:  # what it left undone has failed instead
+    except BaseException as exc:
+        if arrived and not isinstance(exc, KeyboardInterrupt):  # what it left undone has failed instead
             raise KeyboardInterrupt from None
+        if _is_panic(exc):
+            raise RuntimeError(f"{type(exc).__name__}: {exc}") from exc
         raise
     else:
         if arrived:
             raise KeyboardInterrupt
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _is_panic(exc: BaseException) -> bool:
+    """Return whether a compiled library gave up: what it raises is no ``Exception``, nor what ends a program."""
+    return not isinstance(exc, (Exception, KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError))
 
 
 def _nothing() -> None:

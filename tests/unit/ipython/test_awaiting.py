@@ -262,6 +262,23 @@ def test_what_fails_because_an_interrupt_was_swallowed_counts_as_interrupted() -
         fail(is_interrupted=False)
 
 
+def test_a_library_that_panics_was_interrupted_or_fails_like_any_other() -> None:
+    class PanicException(BaseException):
+        """No ``Exception``: it would end the cell in place of its own result."""
+
+    def panic(*, is_interrupted: bool) -> None:
+        if is_interrupted:
+            swallow()
+        raise PanicException("called unwrap on an Err value")
+
+    with pytest.raises(KeyboardInterrupt), interrupts_raise(is_awaiting=False):
+        panic(is_interrupted=True)
+    with pytest.raises(RuntimeError, match="PanicException: called unwrap"), interrupts_raise(is_awaiting=False):
+        panic(is_interrupted=False)
+    with pytest.raises(SystemExit), interrupts_raise(is_awaiting=False):
+        sys.exit(3)
+
+
 def test_a_handler_of_the_users_own_decides_what_an_interrupt_is() -> None:
     got: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _frame: got.append(number))
