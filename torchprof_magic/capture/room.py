@@ -87,11 +87,12 @@ def give_back() -> None:
     time does it, and does nothing without glibc.
     """
     global _given_back_at  # noqa: PLW0603 - the heap is the process's
-    if _resident_bytes() < _given_back_at + _HOLES_BYTES:
+    resident_bytes = _resident_bytes()
+    if resident_bytes < _given_back_at + _HOLES_BYTES:
         return
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
-    _given_back_at = _resident_bytes()
+    _given_back_at = resident_bytes  # as it was before: each recording needs again what was given back
 
 
 def lacks_room_for(file_bytes: int) -> tuple[int, int] | None:
