@@ -8,15 +8,25 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from torchprof_magic.capture import Recording
+    from torchprof_magic.capture import CaptureSession, Recording
 
 
 def work(name: str = "body") -> None:
     """Run a few operations under one annotation."""
     with torch.profiler.record_function(name):
         torch.ones(4, 4).sum()
+
+
+def record(make_session: Callable[..., CaptureSession], *names: str) -> Recording:
+    """Return a recording of one step that holds an annotation of each name."""
+    session = make_session("cell")
+    session.start()
+    for name in names:
+        work(name)
+    return session.stop()
 
 
 def names_in(path: Path) -> list[str]:

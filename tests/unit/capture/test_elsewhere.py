@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from capturing import codes, names_in, work
+from capturing import codes, names_in, record, work
 from torch.profiler.profiler import _KinetoProfile
 
 import torchprof_magic as tp
@@ -26,8 +26,6 @@ from torchprof_magic.capture.unfinished import Mark, take_unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from torchprof_magic.capture import Recording
 
     Make = Callable[..., CaptureSession]
 
@@ -98,14 +96,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("this user may not make disks")
     yield folder
     subprocess.run(["umount", str(folder)], check=True)  # noqa: S607 - the same
-
-
-def record(make_session: Make, *names: str) -> Recording:
-    session = make_session("cell")
-    session.start()
-    for name in names:
-        work(name)
-    return session.stop()
 
 
 def only_file(place: Path) -> Path:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from capturing import codes, names_in, work
+from capturing import codes, names_in, record, work
 
 from torchprof_magic.capture import CaptureSession, compat, save
 from torchprof_magic.errors import CaptureError
@@ -25,19 +25,9 @@ from torchprof_magic.options import ProfileOptions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from torchprof_magic.capture import Recording
-
     Make = Callable[..., CaptureSession]
 
 HOSTILE = ['q"uote', "back\\slash", "é", "日本語", "tab\there", "\x01", "</script>", "path/like", "emoji 😀", "unknown"]
-
-
-def record(make_session: Make, *names: str) -> Recording:
-    session = make_session("cell")
-    session.start()
-    for name in names:
-        work(name)
-    return session.stop()
 
 
 @pytest.mark.skipif(not compat.HAS_PYTHON_EXPORT, reason="this torch has no export that escapes names")
