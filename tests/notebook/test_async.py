@@ -144,6 +144,27 @@ def test_interrupt_while_the_report_is_made_stops_the_cell(kernel: Kernel) -> No
     kernel.run("magics.show = shown")
 
 
+def test_interrupt_while_the_recording_is_ended_stops_the_cell_and_the_report_is_whole(kernel: Kernel) -> None:
+    kernel.run(
+        "import signal\nfrom torchprof_magic.capture import CaptureSession; stops = CaptureSession._stop\n"
+        "def interrupted(*args, **kwargs):\n    signal.raise_signal(signal.SIGINT)\n    return stops(*args, **kwargs)\n"
+        "CaptureSession._stop = interrupted"
+    )
+    cell = kernel.run(f"%%torchprof -o run\n{PLAIN}    await asyncio.sleep(0)")
+    kernel.run("CaptureSession._stop = stops")
+    assert (cell.reply["ename"], len(cell.static)) == ("KeyboardInterrupt", 1)
+    assert kernel.run(STEPS).text == "[2, 3, 4] [True, True, True]\n"
+    again = kernel.run(f"%%torchprof -q -o run\n{PLAIN}    await asyncio.sleep(0)\n'its value'")
+    assert (again.reply["status"], again.values) == ("ok", ["'its value'"])
+
+
+def test_cancellation_that_the_cell_survives_ends_nothing(kernel: Kernel) -> None:
+    waits = "try:\n    print('here', flush=True)\n    await asyncio.sleep(60)\n"
+    survives = "except asyncio.CancelledError:\n    pass\n'went on'"
+    cell = kernel.run(f"%%torchprof -q\n{waits}{survives}", interrupt_at="here")
+    assert (cell.reply["status"], cell.values) == ("ok", ["'went on'"])
+
+
 def test_task_of_another_cell_that_ran_meanwhile_is_noted(kernel: Kernel) -> None:
     notes = "print([(p.code, p.severity, p.count) for p in run.trace.problems])"
     kernel.run(

@@ -60,7 +60,8 @@ class InterruptCancels:
 
     In a terminal a KeyboardInterrupt would be raised in the event loop, past the cell, which would wait for ever with
     its profiler on. So the task is cancelled, and the cell ends with the KeyboardInterrupt. ipykernel's handler cancels
-    the cell, and does it here too; but the loop may sleep on for as long as nothing else happens, so it is woken.
+    the cell, and does it here too; but the loop may sleep on for as long as nothing else happens, so it is woken. And
+    the cell may never wait again, while its recording is finished above all: then it ends with the KeyboardInterrupt.
     """
 
     def __init__(self) -> None:
@@ -68,6 +69,7 @@ class InterruptCancels:
         self._handler = self._handle  # each access makes another object, and signal handlers are compared
         self._previous: Any = None
         self._was_cancelled = False
+        self._is_unheard = False
 
     def __enter__(self) -> None:
         """Take the place of the handler that is there."""
@@ -90,6 +92,8 @@ class InterruptCancels:
             if sys.version_info >= (3, 11) and self._task is not None:
                 self._task.uncancel()
             raise KeyboardInterrupt().with_traceback(traceback) from None
+        if self._is_unheard and kind is None:
+            raise KeyboardInterrupt
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         __tracebackhide__ = True
@@ -102,7 +106,12 @@ class InterruptCancels:
             loop.call_soon_threadsafe(task.cancel)
             return
         self._previous(signum, frame)
-        loop.call_soon_threadsafe(_nothing)  # wakes it
+        self._is_unheard = _is_of_kernel(self._previous)
+        loop.call_soon_threadsafe(self._hear)  # wakes it, too
+
+    def _hear(self) -> None:
+        """Leave the rest to the cancellation, now that the loop has turned."""
+        self._is_unheard = False
 
 
 @contextmanager
@@ -144,8 +153,9 @@ def _is_panic(exc: BaseException) -> bool:
     return not isinstance(exc, (Exception, KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError))
 
 
-def _nothing() -> None:
-    pass
+def _is_of_kernel(handler: object) -> bool:
+    """Return whether ``handler`` is the one with which ipykernel cancels an awaiting cell, and no user's."""
+    return str(getattr(handler, "__module__", "")).startswith("ipykernel.")
 
 
 def _arguments(text: str) -> tuple[str, str]:

@@ -221,6 +221,32 @@ def test_handler_that_cancels_by_itself_is_called_and_the_loop_wakes(monkeypatch
     run(main())
 
 
+@pytest.mark.parametrize("module", ["ipykernel.ipkernel", "__main__"])
+def test_interrupt_after_the_last_await_is_raised_unless_a_handler_of_the_users_had_it(module: str) -> None:
+    got: list[int] = []
+
+    def handler(number: int, _frame: object) -> None:
+        got.append(number)
+
+    handler.__module__ = module
+    is_kernels = module.startswith("ipykernel")
+
+    async def main() -> None:
+        before = signal.signal(signal.SIGINT, handler)
+        try:
+            with pytest.raises(KeyboardInterrupt) if is_kernels else contextlib.nullcontext(), InterruptCancels():
+                interrupt()
+            with InterruptCancels():
+                interrupt()
+                await asyncio.sleep(0)  # here the cancellation would come
+                await asyncio.sleep(0)
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    run(main())
+    assert got == [signal.SIGINT] * 2
+
+
 def test_interrupt_is_raised_where_nothing_awaits_and_the_handler_comes_back() -> None:
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
