@@ -25,7 +25,8 @@ from torchprof_magic.options import (
     metadata_of,
     preset_switches,
 )
-from torchprof_magic.reading import keep_raw, read_recording
+from torchprof_magic.rawfiles import keep_raw, sweep
+from torchprof_magic.reading import read_recording
 from torchprof_magic.stepping import Stepper
 from torchprof_magic.telling import say_unread, say_waiting
 
@@ -308,6 +309,7 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
                 self._say_unread(recording)
             elif not session.is_forked:
                 self._report = self._read(recording)
+                sweep()  # the report that this one takes the place of has gone
         except KeyboardInterrupt:
             has_exception = True  # one is enough
             self._say_unread(recording)

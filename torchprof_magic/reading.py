@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
-import signal
-import threading
-import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +11,7 @@ from torchprof_magic.capture import lacks_room_for
 from torchprof_magic.errors import IngestError
 from torchprof_magic.ingest import join_passes, read_chrome
 from torchprof_magic.meta import CellSource, Meta, Problem, StepMark
+from torchprof_magic.rawfiles import delete_with, sweep
 from torchprof_magic.report import Report
 from torchprof_magic.units import format_bytes
 
@@ -27,10 +22,6 @@ if TYPE_CHECKING:
     from torchprof_magic.capture.recording import Cycle, Recording
     from torchprof_magic.trace import Trace
 
-RUN_FOLDER_PREFIX = "torchprof-"
-_AGAIN_SECONDS = 0.02
-# Folders that were promised to a user who has no report of them.
-_promised: set[Path] = set()
 _NO_EVENTS = b'{"traceEvents": []}'
 
 
@@ -47,6 +38,7 @@ def read_recording(
     A cycle whose file cannot be read becomes a counted problem that names the file, and the file is then kept. The raw
     files of a run are deleted together with its report, unless ``keep_files``.
     """
+    sweep()
     marks = tuple(mark for cycle in recording.cycles for mark in cycle.steps)
     meta = Meta(
         title=title,
@@ -64,16 +56,10 @@ def read_recording(
     trace = join_passes(replace(trace, steps=_with_marks(trace.steps, marks)))
     trace = replace(trace, problems=(*recording.problems, *problems, *trace.problems))
     report = Report(trace, trace_paths=tuple(cycle.stored or cycle.path for cycle in recording.cycles))
-    # Only a folder that a run made for itself is ever deleted; no folder at all is the empty path, which is "here".
     is_only_copy = any(problem.code == "store.not_stored" for problem in recording.problems)
-    if not (keep_files or is_only_copy or problems) and recording.folder.name.startswith(RUN_FOLDER_PREFIX):
-        weakref.finalize(report, _remove, recording.folder, os.getpid(), recording.snapshot)
+    if not (keep_files or is_only_copy or problems):
+        delete_with(report, recording)
     return report
-
-
-def keep_raw(recording: Recording) -> None:
-    """Never delete the raw files of this run: its report may be half made, and goes with the interrupt that came."""
-    _promised.add(recording.folder)
 
 
 def _read_cycles(recording: Recording, meta: Meta) -> tuple[Trace, list[Problem]]:
@@ -160,29 +146,3 @@ def _with_marks(steps: pl.DataFrame, marks: Sequence[StepMark]) -> pl.DataFrame:
     )
     joined = steps.drop("complete").join(known, on=["cycle", "number"], maintain_order="left")
     return joined.select(steps.columns)
-
-
-def _remove(folder: Path, pid: int, snapshot: Path | None) -> None:
-    """Delete a run's folder, or all but the snapshot in it, which is wanted most when the kernel has to be restarted.
-
-    A forked child ends without touching what its parent still shows.
-
-    Python drops what is raised while an object goes, so an interrupt that comes just then is sent once more.
-    """
-    if os.getpid() != pid or folder in _promised:
-        return
-    try:
-        _empty(folder, snapshot)
-    except KeyboardInterrupt:
-        _empty(folder, snapshot)
-        threading.Timer(_AGAIN_SECONDS, signal.raise_signal, [signal.SIGINT]).start()
-
-
-def _empty(folder: Path, snapshot: Path | None) -> None:
-    if snapshot is None or snapshot.parent != folder:
-        shutil.rmtree(folder, ignore_errors=True)
-        return
-    for path in folder.glob("*"):
-        if path != snapshot:
-            with contextlib.suppress(OSError):
-                path.unlink()

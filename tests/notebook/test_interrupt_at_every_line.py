@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PACKAGE = str(Path(torchprof_magic.__file__).parent)
 # What runs once or a few times a cell; the steps between are the business of tests/stress/interrupts.py.
 FUNCTIONS = {
-    "torchprof", "_record", "run_cell", "_present", "_show", "_keep", "remember", "read_recording", "_remove", "open",
+    "torchprof", "_record", "run_cell", "_present", "_show", "_keep", "remember", "read_recording", "sweep", "open",
     "start", "stop", "release", "finish", "cell_labels",
 }  # fmt: skip
 EVERY = 11

@@ -13,13 +13,14 @@ PACKAGE = ROOT / "torchprof_magic"
 
 # Who may import whom, from the pixels down to the data. A module sees only what stands below it.
 MAY_IMPORT = {
-    "ipython": {"profiling", "telling", "keeping", "reading", "loading", "history", "report", "static_output",
-                "stepping", "capture", "exporters", "wire", "meta", "options", "units", "errors"},
-    "profiling": {"telling", "keeping", "reading", "history", "report", "stepping", "capture", "meta", "options",
-                  "errors"},
+    "ipython": {"profiling", "telling", "keeping", "reading", "rawfiles", "loading", "history", "report",
+                "static_output", "stepping", "capture", "exporters", "wire", "meta", "options", "units", "errors"},
+    "profiling": {"telling", "keeping", "reading", "rawfiles", "history", "report", "stepping", "capture", "meta",
+                  "options", "errors"},
     "telling": {"capture", "units"},
     "keeping": {"store", "capture", "options", "meta", "errors"},
-    "reading": {"report", "ingest", "capture", "trace", "meta", "units", "errors"},
+    "reading": {"rawfiles", "report", "ingest", "capture", "trace", "meta", "units", "errors"},
+    "rawfiles": {"report", "capture"},
     "loading": {"report", "ingest", "remote", "trace", "meta", "errors"},
     "history": {"report"},
     "static_output": {"report", "summary", "figures", "analysis", "shapes", "units"},

@@ -136,7 +136,8 @@ def interrupts_raise(*, is_awaiting: bool) -> Iterator[None]:
     try:
         yield
     except BaseException as exc:
-        if arrived and not isinstance(exc, KeyboardInterrupt):  # what it left undone has failed instead
+        # What it left undone has failed instead. A generator that is closed was left by it already.
+        if arrived and not isinstance(exc, (KeyboardInterrupt, GeneratorExit)):
             raise KeyboardInterrupt from None
         if _is_panic(exc):
             raise RuntimeError(f"{type(exc).__name__}: {exc}") from exc

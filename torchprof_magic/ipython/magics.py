@@ -38,7 +38,8 @@ from torchprof_magic.ipython.flags import (
 )
 from torchprof_magic.ipython.progress import ProgressBar
 from torchprof_magic.keeping import Keeper
-from torchprof_magic.reading import keep_raw, read_recording
+from torchprof_magic.rawfiles import keep_raw, sweep
+from torchprof_magic.reading import read_recording
 from torchprof_magic.telling import say_unread, say_waiting
 
 if TYPE_CHECKING:
@@ -215,6 +216,7 @@ class TorchProfMagics(Magics, FlagDefaults):
         self._keep(report, run.args)
         if not run.args.quiet:
             show(report, self.shell, run.args.display)
+        sweep()  # the report that this one takes the place of has gone
 
     @protected
     def _keep(self, report: Report, args: Namespace) -> None:

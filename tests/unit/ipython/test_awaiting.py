@@ -288,6 +288,19 @@ def test_what_fails_because_an_interrupt_was_swallowed_counts_as_interrupted() -
         fail(is_interrupted=False)
 
 
+def test_an_interrupt_that_came_out_past_the_end_of_the_block_is_not_raised_once_more() -> None:
+    block = interrupts_raise(is_awaiting=False)
+    block.__enter__()
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
+    with pytest.MonkeyPatch.context() as patched:
+        ignored: list[object] = []
+        patched.setattr(sys, "unraisablehook", ignored.append)
+        del block
+    assert ignored == []
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def test_a_library_that_panics_was_interrupted_or_fails_like_any_other() -> None:
     class PanicException(BaseException):
         """No ``Exception``: it would end the cell in place of its own result."""
