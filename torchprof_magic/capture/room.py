@@ -23,9 +23,11 @@ FREE_PART = 2
 # times in memory, and 3 times in addresses, which some machines limit (ulimit -v). Beyond that the process dies.
 _READ_MEMORY = 2
 _READ_ADDRESSES = 4
-# How much the process may grow before the holes in its heap are looked for again.
+# How much the process may grow, or how many recordings begin, before the holes in its heap are looked for again.
 _HOLES_BYTES = 4_000_000
+_HOLES_RECORDINGS = 10
 _given_back_at = 0
+_recordings_since = 0
 _STATM = "/proc/self/statm"  # Linux; elsewhere nothing tells the memory of a process at the cost of a step
 _MEMINFO = "/proc/meminfo"
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0
@@ -83,16 +85,18 @@ class Room:
 def give_back() -> None:
     """Return to the system what earlier recordings have released: torch's many small blocks leave holes in the heap.
 
-    Without it a kernel grows by some 20 kB a cell. Takes 1 to 10 ms, so only a process that has grown since the last
-    time does it, and does nothing without glibc.
+    Without it a kernel grows by some 20 kB a cell. Takes 1 to 10 ms, so it is done when the process has grown since the
+    last time, or that was several recordings ago; without glibc it does nothing.
     """
-    global _given_back_at  # noqa: PLW0603 - the heap is the process's
+    global _given_back_at, _recordings_since  # noqa: PLW0603 - the heap is the process's
     resident_bytes = _resident_bytes()
-    if resident_bytes < _given_back_at + _HOLES_BYTES:
+    _recordings_since += 1
+    if resident_bytes < _given_back_at + _HOLES_BYTES and _recordings_since < _HOLES_RECORDINGS:
         return
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
     _given_back_at = resident_bytes  # as it was before: each recording needs again what was given back
+    _recordings_since = 0
 
 
 def lacks_room_for(file_bytes: int) -> tuple[int, int] | None:
