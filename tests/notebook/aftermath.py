@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kernels import Cell, Kernel
 
 SETUP = """%load_ext torchprof_magic
@@ -15,6 +20,7 @@ from torch.profiler import record_function
 def work():
     torch.ones(16).mul(2).sum()
 """
+PATIENCE_SECONDS = 60.0
 # Eight steps: one idle, one to warm up, steps 2 to 4 recorded.
 LOOP = "for i in range(8):\n    work()\n"
 # A failure may have taken the names of the kernel with it, so what is asked here is imported anew.
@@ -45,3 +51,21 @@ def problems(kernel: Kernel) -> str:
 def assert_ended_well(cell: Cell) -> None:
     """Assert that the cell ended as without the magic, and that its report is there."""
     assert (cell.reply["status"], cell.reply.get("evalue"), len(cell.static)) == ("ok", None, 1), cell.text
+
+
+def assert_is_trace(path: Path) -> None:
+    """Assert that the file is a whole trace of what these cells do."""
+    data = path.read_bytes()
+    names = {
+        event.get("name")
+        for event in json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)["traceEvents"]
+    }
+    assert "aten::mul" in names
+
+
+def wait_for_end(kernel: Kernel) -> None:
+    """Wait until the kernel's process is gone."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while kernel.manager.is_alive():
+        assert time.monotonic() < deadline, "the kernel does not end"
+        time.sleep(0.05)

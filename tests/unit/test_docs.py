@@ -41,7 +41,7 @@ def test_every_failure_of_running_has_a_row_and_a_test() -> None:
 
 def test_every_other_failure_has_a_row_whose_tests_are_there() -> None:
     page = (ROOT / "docs" / "failures.md").read_text(encoding="utf-8")
-    files = (f"test_failures_{name}.py" for name in ("around_the_cell", "of_keeping"))
+    files = (f"test_failures_{name}.py" for name in ("around_the_cell", "of_keeping", "of_uploading"))
     source = "".join((ROOT / "tests" / "notebook" / name).read_text(encoding="utf-8") for name in files)
     tests = set(re.findall(r"^def (test_\w+)", source, re.MULTILINE))
     rows = {int(row): line for row, line in re.findall(r"^\| (\d+) (.*)$", page, re.MULTILINE)}
