@@ -121,7 +121,8 @@ def _recording(trace: Trace) -> list[_Fact]:
         facts.append(_Fact("Recording", "Kernels, copies and fills", float(work), "count"))
     if (found := find_distortion(trace)) is not None:
         facts.append(_Fact("Recording", "Step without profiler", found.plain_ns, "ns", "median"))
-        facts.append(_Fact("Recording", "Longer when recorded", found.ratio - 1, "ratio", found.basis))
+        way = "Longer" if found.ratio >= 1 else "Shorter"  # by chance, or because the first steps do more
+        facts.append(_Fact("Recording", f"{way} when recorded", abs(found.ratio - 1), "ratio", found.basis))
     return facts
 
 

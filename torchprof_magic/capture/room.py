@@ -25,7 +25,7 @@ _READ_MEMORY = 2
 _READ_ADDRESSES = 4
 # How much the process may grow, or how many recordings begin, before the holes in its heap are looked for again.
 _HOLES_BYTES = 4_000_000
-_HOLES_RECORDINGS = 10
+_HOLES_RECORDINGS = 4
 _given_back_at = 0
 _recordings_since = 0
 _STATM = "/proc/self/statm"  # Linux; elsewhere nothing tells the memory of a process at the cost of a step
@@ -86,7 +86,7 @@ def give_back() -> None:
     """Return to the system what earlier recordings have released: torch's many small blocks leave holes in the heap.
 
     Without it a kernel grows by some 20 kB a cell. Takes 1 to 10 ms, so it is done when the process has grown since the
-    last time, or that was several recordings ago; without glibc it does nothing.
+    last time, or that was a few recordings ago; without glibc it does nothing.
     """
     global _given_back_at, _recordings_since  # noqa: PLW0603 - the heap is the process's
     resident_bytes = _resident_bytes()

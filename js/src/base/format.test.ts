@@ -78,6 +78,11 @@ describe("columnFormat", () => {
     expect([suffix, format(9_500_000_000)]).toEqual(["ms", "9,500.00"]);
   });
 
+  it("takes the larger unit from one on where the numbers are few", () => {
+    const { suffix, format } = columnFormat("ns", 3_254_290, 1);
+    expect([suffix, format(3_254_290), format(542_190)]).toEqual(["ms", "3.25", "0.54"]);
+  });
+
   it("does not show a small number as zero", () => {
     expect(columnFormat("ns", 308_290_000).format(1_000)).toBe("< 0.01");
   });

@@ -119,19 +119,19 @@ function scaled(value: number, rung: Rung, decimals: number): string {
   return withMinus(value, grouped(size, decimals));
 }
 
-function columnOf(ladder: readonly Rung[], largest: number): ColumnFormat {
-  const rung = rungFor(ladder, largest / COLUMN_MIN);
+function columnOf(ladder: readonly Rung[], largest: number, least: number): ColumnFormat {
+  const rung = rungFor(ladder, largest / least);
   const decimals = rung.size === 1 ? 0 : 2;
   return { suffix: rung.suffix, format: (value) => scaled(value, rung, decimals) };
 }
 
-/** One unit for a whole column, chosen by its largest magnitude; two decimals. */
-export function columnFormat(unit: Unit, largest: number): ColumnFormat {
+/** One unit for a whole column, so that its largest magnitude is at least `least` of it; two decimals. */
+export function columnFormat(unit: Unit, largest: number, least = COLUMN_MIN): ColumnFormat {
   switch (unit) {
     case "ns":
-      return columnOf(NS_LADDER, largest);
+      return columnOf(NS_LADDER, largest, least);
     case "bytes":
-      return columnOf(BYTES_LADDER, largest);
+      return columnOf(BYTES_LADDER, largest, least);
     case "ratio":
       return { suffix: "%", format: (value) => scaled(value, { suffix: "%", size: 0.01 }, 1) };
     case "bool":

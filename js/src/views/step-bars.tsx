@@ -20,7 +20,7 @@ export function StepBars({ report }: { readonly report: ReportContext }) {
   if (bars.length === 0) return null;
   const { theme } = report.look.value;
   const longest = Math.max(...bars.map((bar) => bar.dur_ns));
-  const { format, suffix } = columnFormat("ns", longest);
+  const { format, suffix } = columnFormat("ns", longest, 1);
   const legend = legendOf(bars, theme);
   return (
     <div class="tp-steps">

@@ -81,6 +81,12 @@ def test_recorded_steps_are_compared_with_those_that_ran_without_profiler() -> N
     assert codes(trace) == {}
 
 
+def test_recorded_steps_that_were_shorter_by_chance_are_called_that() -> None:
+    facts = {row["label"]: row["value"] for row in overview_table(distorted((100_000,), 80)).frame.to_dicts()}
+    assert facts["Shorter when recorded"] == pytest.approx(0.2)
+    assert "Longer when recorded" not in facts
+
+
 def test_a_recording_that_slows_steps_down_a_lot_says_so() -> None:
     (problem,) = diagnose(distorted((100_000,), 250))
     assert problem.code == "run.distorted"

@@ -114,7 +114,7 @@ def test_a_trace_needs_twice_its_size_in_memory_and_four_times_in_addresses(
     assert lacks_room_for(1 << 60) is None
 
 
-def test_memory_is_given_back_when_the_process_has_grown_and_every_tenth_time(
+def test_memory_is_given_back_when_the_process_has_grown_and_every_fourth_time(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     statm = tmp_path / "statm"
@@ -135,6 +135,6 @@ def test_memory_is_given_back_when_the_process_has_grown_and_every_tenth_time(
         room.give_back()
         assert len(trimmed) == times, pages
     statm.unlink()  # nothing tells
-    for times in [2] * 8 + [3]:
+    for times in [2] * 2 + [3]:
         room.give_back()
         assert len(trimmed) == times
