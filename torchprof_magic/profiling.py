@@ -213,6 +213,7 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
             raise CaptureError("a profile() can be used once; make a new one for the next block")
         caller = sys._getframe(1)  # noqa: SLF001 - the documented way to the caller
         self._title = f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}"
+        sweep()  # what is not needed any more must not fill the disk that this recording needs
         if self._keeper is not None:
             self._keeper.prepare()
         # Without a schedule the whole block is recorded, and it is one step unless step() is called.

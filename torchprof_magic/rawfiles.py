@@ -1,7 +1,7 @@
 """When are the raw files of a run deleted? Soon after its report has gone, and at the end of the process.
 
-Not while it goes: Python drops what is raised at that moment, a Ctrl-C too. Only a list's C code runs then, which no
-signal comes into; ``sweep`` deletes later, at moments at which an interrupt may end what is going on.
+Not while it goes: Python drops what is raised at that moment, a Ctrl-C too. Only ``deque.append`` runs then, C code
+that no signal comes into; ``sweep`` deletes later, at moments at which an interrupt may end what is going on.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING
 
+from torchprof_magic.capture import FOLDER_PREFIX
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     from torchprof_magic.capture.recording import Recording
     from torchprof_magic.report import Report
-
-RUN_FOLDER_PREFIX = "torchprof-"
 
 
 class _RawFiles(weakref.ref["Report"]):
@@ -46,7 +46,7 @@ class _RawFiles(weakref.ref["Report"]):
 
 
 # Those with a report, and those whose report has gone.
-_known: list[_RawFiles] = []
+_known: dict[int, _RawFiles] = {}
 _gone: deque[_RawFiles] = deque()
 # Folders that were promised to a user who has no report of them.
 _promised: set[Path] = set()
@@ -57,11 +57,12 @@ def delete_with(report: Report, recording: Recording) -> None:
 
     Only a folder that a run made for itself is ever deleted; no folder at all is the empty path, which is "here".
     """
-    if not recording.folder.name.startswith(RUN_FOLDER_PREFIX):
+    if not recording.folder.name.startswith(FOLDER_PREFIX):
         return
+    pid = os.getpid()
     files = _RawFiles(report, _gone.append)
-    files.folder, files.snapshot, files.pid = recording.folder, recording.snapshot, os.getpid()
-    _known.append(files)
+    files.folder, files.snapshot, files.pid = recording.folder, recording.snapshot, pid  # no interrupt comes between
+    _known[id(files)] = files
 
 
 def keep_raw(recording: Recording) -> None:
@@ -71,13 +72,20 @@ def keep_raw(recording: Recording) -> None:
 
 def sweep() -> None:
     """Delete the files of the runs whose reports have gone; what an interrupt leaves, the next call deletes."""
-    while _gone:
-        _gone[0].delete()
-        _known[:] = [files for files in _known if files is not _gone[0]]
-        _gone.popleft()
+    while True:
+        try:
+            files = _gone.popleft()  # each by one thread only
+        except IndexError:
+            return
+        try:
+            files.delete()
+        except BaseException:
+            _gone.appendleft(files)
+            raise
+        _known.pop(id(files), None)
 
 
 @atexit.register
 def _delete_all() -> None:
-    for files in _known:
+    for files in list(_known.values()):
         files.delete()

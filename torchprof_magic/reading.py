@@ -11,7 +11,7 @@ from torchprof_magic.capture import lacks_room_for
 from torchprof_magic.errors import IngestError
 from torchprof_magic.ingest import join_passes, read_chrome
 from torchprof_magic.meta import CellSource, Meta, Problem, StepMark
-from torchprof_magic.rawfiles import delete_with, sweep
+from torchprof_magic.rawfiles import delete_with
 from torchprof_magic.report import Report
 from torchprof_magic.units import format_bytes
 
@@ -36,9 +36,8 @@ def read_recording(
     """Return the report of a live run.
 
     A cycle whose file cannot be read becomes a counted problem that names the file, and the file is then kept. The raw
-    files of a run are deleted together with its report, unless ``keep_files``.
+    files of a run are deleted soon after its report has gone, unless ``keep_files``.
     """
-    sweep()
     marks = tuple(mark for cycle in recording.cycles for mark in cycle.steps)
     meta = Meta(
         title=title,

@@ -115,7 +115,7 @@ class Report:
 
     @property
     def trace_paths(self) -> tuple[Path, ...]:
-        """The raw trace files, one a cycle. Those of a live run are deleted together with the report."""
+        """The raw trace files, one a cycle. Those of a live run are deleted once the report has gone."""
         return self._trace_paths
 
     @property

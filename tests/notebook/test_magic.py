@@ -267,6 +267,15 @@ def test_a_cell_that_runs_out_of_device_memory_keeps_its_snapshot_and_its_own_er
         assert "Out of memory on cuda:0: 21 MB were asked for while the device had 0 B free" in said
 
 
+def test_raw_files_of_a_run_go_once_the_next_run_took_the_place_of_its_report(kernel: Kernel) -> None:
+    where = "print(tp.last.trace_paths[0])"
+    paths = []
+    for _ in range(3):
+        kernel.run(f"import torchprof_magic as tp\n%torchprof -q {LOOP.splitlines()[-1].strip()}")
+        paths.append(Path(kernel.run(where).text.strip()))
+    assert [path.exists() for path in paths] == [False, False, True]
+
+
 def test_the_line_magic_shows_opens_and_switches_off(kernel: Kernel) -> None:
     kernel.run(f"%%torchprof -q\n{LOOP}")
     assert len(kernel.run("%torchprof last").static) == 1

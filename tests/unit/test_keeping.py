@@ -21,6 +21,7 @@ from torchprof_magic import history, keeping
 from torchprof_magic.capture import compat
 from torchprof_magic.errors import OptionsError, TorchProfError
 from torchprof_magic.options import KeepOptions
+from torchprof_magic.rawfiles import sweep
 from torchprof_magic.store import files
 
 
@@ -215,9 +216,10 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def end_reports() -> None:
-    """Let go of the last report, which deletes the raw files of its run."""
+    """Let go of the last report, and of the raw files of its run."""
     history._reports.clear()
     gc.collect()
+    sweep()
 
 
 def is_snapshot(path: Path) -> bool:

@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import torchprof_magic as tp
 from torchprof_magic import reading
 from torchprof_magic.errors import CaptureError, OptionsError, ProfilerBusyError
+from torchprof_magic.rawfiles import sweep
 
 MODEL = torch.nn.Linear(8, 8)
 
@@ -298,6 +299,7 @@ def test_an_interrupt_while_reading_names_the_trace_and_the_trace_stays(
     path = re.search(r"opens with: torchprof_magic.load\('(.*)'\)\n", capsys.readouterr().out)
     assert path is not None
     gc.collect()
+    sweep()
     assert "aten::sum" in tp.load(path[1]).ops["name"].to_list()
     with pytest.raises(CaptureError):
         _ = p.report

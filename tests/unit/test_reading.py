@@ -10,6 +10,7 @@ from support import chrome, span
 from torchprof_magic import reading
 from torchprof_magic.capture import Cycle, Recording
 from torchprof_magic.meta import StepMark, Stepping
+from torchprof_magic.rawfiles import sweep
 
 
 def recording_of(folder: Path, cycles: int) -> Recording:
@@ -55,6 +56,7 @@ def test_cycles_that_there_is_no_memory_for_stay_files_and_the_others_are_read(
     )
     assert str(folder / "cycle-2.json") in problem.fix
     del report
+    sweep()
     assert (folder / "cycle-2.json").exists()
 
 
@@ -73,4 +75,5 @@ def test_memory_that_runs_out_while_reading_leaves_the_files(tmp_path: Path, mon
     assert [problem.code for problem in report.problems] == ["run.too_large", "run.too_large"]
     assert report.events.height == 0
     del report
+    sweep()
     assert sorted(path.name for path in folder.iterdir()) == ["cycle-0.json", "cycle-1.json"]

@@ -9,9 +9,10 @@ from torchprof_magic.capture.room import lacks_room_for
 from torchprof_magic.capture.schedule import Action, Schedule, resolve_schedule
 from torchprof_magic.capture.session import CaptureSession, live_session
 from torchprof_magic.capture.switch import switch_off
-from torchprof_magic.capture.unfinished import Unfinished, take_unfinished
+from torchprof_magic.capture.unfinished import FOLDER_PREFIX, Unfinished, take_unfinished
 
 __all__ = [
+    "FOLDER_PREFIX",
     "Action",
     "CaptureSession",
     "Check",

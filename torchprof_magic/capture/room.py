@@ -86,12 +86,13 @@ def give_back() -> None:
     """Return to the system what earlier recordings have released: torch's many small blocks leave holes in the heap.
 
     Without it a kernel grows by some 20 kB a cell. Takes 1 to 10 ms, so it is done when the process has grown since the
-    last time, or that was a few recordings ago; without glibc it does nothing.
+    last time, or that was a few recordings ago; nothing is done without glibc, or where nothing tells the growth.
     """
     global _given_back_at, _recordings_since  # noqa: PLW0603 - the heap is the process's
     resident_bytes = _resident_bytes()
     _recordings_since += 1
-    if resident_bytes < _given_back_at + _HOLES_BYTES and _recordings_since < _HOLES_RECORDINGS:
+    has_grown = resident_bytes >= _given_back_at + _HOLES_BYTES
+    if not resident_bytes or not (has_grown or _recordings_since >= _HOLES_RECORDINGS):
         return
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

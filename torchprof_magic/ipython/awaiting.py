@@ -107,10 +107,10 @@ class InterruptCancels:
             return
         self._previous(signum, frame)
         self._is_unheard = _is_of_kernel(self._previous)
-        loop.call_soon_threadsafe(self._hear)  # wakes it, too
+        loop.call_soon_threadsafe(loop.call_soon, self._hear)  # wakes it, too
 
     def _hear(self) -> None:
-        """Leave the rest to the cancellation, now that the loop has turned."""
+        """Leave the rest to the cancellation: ipykernel's came in the second turn of the loop, just before this."""
         self._is_unheard = False
 
 

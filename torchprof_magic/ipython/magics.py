@@ -72,6 +72,7 @@ class _Run:
             on_wait=say_waiting,
             title=self.compiled.source.label,
         )
+        sweep()  # what is not needed any more must not fill the disk that this recording needs
         try:
             if self.keeper is not None:
                 self.keeper.prepare()
@@ -179,7 +180,7 @@ class TorchProfMagics(Magics, FlagDefaults):
         if session.recording is None or session.is_forked:
             session.release()
             return
-        recording, before = session.recording, history.last()
+        recording, before = session.recording, history.newest_id()
         has_exception = sys.exc_info()[0] is not None
         try:
             session.guard.uninstall()  # an interrupt that comes from here on ends the analysis
@@ -189,7 +190,7 @@ class TorchProfMagics(Magics, FlagDefaults):
                 with interrupts_raise(is_awaiting=run.compiled.awaits):
                     self._show(recording, run)
         except KeyboardInterrupt:
-            _say_unread(recording, is_remembered=history.last() is not before)
+            _say_unread(recording, is_remembered=history.newest_id() != before)
             if not has_exception:
                 session.guard.drop_pending()  # one is enough
                 raise  # the cells below must not run; an exception of the cell's own goes first
@@ -198,7 +199,7 @@ class TorchProfMagics(Magics, FlagDefaults):
         except Exception as exc:  # noqa: BLE001 - the same: whatever fails here, the cell has its own result
             what = f"{type(exc).__name__}: {exc}"
             print(f"torchprof: the report could not be shown ({what})")  # noqa: T201 - the same
-            _say_unread(recording, is_remembered=history.last() is not before)
+            _say_unread(recording, is_remembered=history.newest_id() != before)
         finally:
             if has_exception:
                 session.guard.drop_pending()

@@ -21,6 +21,7 @@ from torchprof_magic.capture import CaptureSession, allocator, compat
 from torchprof_magic.errors import CaptureError, OptionsError
 from torchprof_magic.meta import Stepping
 from torchprof_magic.options import ProfileOptions, ScheduleOptions
+from torchprof_magic.rawfiles import sweep
 from torchprof_magic.reading import read_recording
 
 if TYPE_CHECKING:
@@ -519,6 +520,7 @@ def test_the_snapshot_outlives_its_report_though_the_traces_do_not(
     assert report.trace_paths[0].exists()
     del report
     gc.collect()
+    sweep()
     assert [path.name for path in recording.folder.iterdir()] == ["snapshot.pickle"]
 
 

@@ -23,6 +23,7 @@ import torchprof_magic as tp
 from torchprof_magic import history
 from torchprof_magic.capture import CaptureSession, compat, elsewhere, save
 from torchprof_magic.capture.unfinished import Mark, take_unfinished
+from torchprof_magic.rawfiles import sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -453,6 +454,7 @@ def test_the_report_is_made_from_the_other_file_which_outlives_it(full_temporary
     history._reports.clear()
     del p
     gc.collect()
+    sweep()
     assert list(full_temporary_folder.iterdir()) == []
     assert path.exists()
 

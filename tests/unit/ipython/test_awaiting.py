@@ -8,10 +8,13 @@ import contextlib
 import os
 import signal
 import sys
+import types
 from typing import TYPE_CHECKING
 
 import pytest
+from ipykernel.ipkernel import IPythonKernel
 from IPython.core.interactiveshell import InteractiveShell
+from tornado.ioloop import IOLoop
 
 from torchprof_magic.capture import CaptureSession, busy_profiler
 from torchprof_magic.errors import OptionsError
@@ -209,7 +212,7 @@ def test_handler_that_cancels_by_itself_is_called_and_the_loop_wakes(monkeypatch
         before = signal.signal(signal.SIGINT, lambda *_: task.cancel())
         woken: list[object] = []
         call_soon_threadsafe = loop.call_soon_threadsafe
-        monkeypatch.setattr(loop, "call_soon_threadsafe", lambda f: woken.append(f) or call_soon_threadsafe(f))
+        monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *f: woken.append(f) or call_soon_threadsafe(*f))
         loop.call_later(0.01, interrupt)
         try:
             with pytest.raises(asyncio.CancelledError), InterruptCancels():
@@ -221,30 +224,65 @@ def test_handler_that_cancels_by_itself_is_called_and_the_loop_wakes(monkeypatch
     run(main())
 
 
-@pytest.mark.parametrize("module", ["ipykernel.ipkernel", "__main__"])
-def test_interrupt_after_the_last_await_is_raised_unless_a_handler_of_the_users_had_it(module: str) -> None:
-    got: list[int] = []
+@pytest.mark.parametrize(
+    ("awaits", "ends_in"),
+    # ipykernel cancels in the second turn of the loop, and a cell that is over by then it does not cancel at all.
+    [(0, KeyboardInterrupt), (1, KeyboardInterrupt), (2, asyncio.CancelledError), (3, asyncio.CancelledError)],
+)
+def test_interrupt_that_ipykernel_would_drop_is_raised_at_the_end_and_no_other(
+    awaits: int, ends_in: type[BaseException]
+) -> None:
+    went_on: list[int] = []
 
-    def handler(number: int, _frame: object) -> None:
-        got.append(number)
+    async def cell() -> None:
+        with InterruptCancels():
+            interrupt()
+            for i in range(awaits):
+                await asyncio.sleep(0)
+                went_on.append(i)
 
-    handler.__module__ = module
-    is_kernels = module.startswith("ipykernel")
+    async def caught() -> None:
+        with pytest.raises(ends_in):
+            await cell()
 
     async def main() -> None:
-        before = signal.signal(signal.SIGINT, handler)
+        task = asyncio.ensure_future(caught())
+        with IPythonKernel._cancel_on_sigint(types.SimpleNamespace(io_loop=IOLoop.current()), task):
+            await task
+
+    run(main())
+    assert went_on == list(range(min(awaits, 1)))
+
+
+def test_cell_that_survives_its_cancellation_goes_on_to_its_end() -> None:
+    async def cell() -> str:
+        with InterruptCancels():
+            interrupt()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+            return "its end"
+
+    async def main() -> None:
+        task = asyncio.ensure_future(cell())
+        with IPythonKernel._cancel_on_sigint(types.SimpleNamespace(io_loop=IOLoop.current()), task):
+            assert await task == "its end"
+
+    run(main())
+
+
+def test_interrupt_that_a_handler_of_the_users_took_is_not_raised() -> None:
+    got: list[int] = []
+
+    async def main() -> None:
+        before = signal.signal(signal.SIGINT, lambda number, _frame: got.append(number))
         try:
-            with pytest.raises(KeyboardInterrupt) if is_kernels else contextlib.nullcontext(), InterruptCancels():
-                interrupt()
             with InterruptCancels():
                 interrupt()
-                await asyncio.sleep(0)  # here the cancellation would come
-                await asyncio.sleep(0)
         finally:
             signal.signal(signal.SIGINT, before)
 
     run(main())
-    assert got == [signal.SIGINT] * 2
+    assert got == [signal.SIGINT]
 
 
 def test_interrupt_is_raised_where_nothing_awaits_and_the_handler_comes_back() -> None:
