@@ -11,6 +11,7 @@ time of our ``step()`` beyond torch's on steps without a transition (budget 20 u
 from __future__ import annotations
 
 import argparse
+import gc
 import random
 import shutil
 import statistics
@@ -120,6 +121,7 @@ def time_once(run: Callable[..., float], training: Training, steps: int, flags: 
     """Return the wall time of one run, and that inside its calls, in seconds; its folder is made and removed apart."""
     folder = Path(tempfile.mkdtemp(prefix="torchprof-overhead-"))
     try:
+        gc.collect()  # torch's profiler is in a cycle of references; its many events must not go in another's time
         begin = time.perf_counter()
         inside = run(training, steps, folder, flags)
         return time.perf_counter() - begin, inside
