@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from torchprof_magic.capture import Cycle, Recording
 from torchprof_magic.ingest import read_chrome
+from torchprof_magic.meta import Problem, Stepping
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from torchprof_magic.trace import Trace
 
 Event = dict[str, Any]
@@ -48,3 +52,22 @@ def chrome(*events: Event, **head: Any) -> bytes:
 
 def make_trace(*events: Event, **head: Any) -> Trace:
     return read_chrome([chrome(*events, **head)])
+
+
+def recording(
+    folder: Path, *cycles: Cycle, problems: tuple[Problem, ...] = (), snapshot: Path | None = None
+) -> Recording:
+    """A run that ended well and left its raw files in a folder."""
+    return Recording(
+        cycles=cycles,
+        folder=folder,
+        problems=problems,
+        ended_in="done",
+        steps_seen=len(cycles),
+        torch_version="2.13.0",
+        device_names=(),
+        stepping=Stepping(how="cell"),
+        schedule=None,
+        plain_step_ns=(),
+        snapshot=snapshot,
+    )

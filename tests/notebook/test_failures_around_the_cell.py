@@ -233,8 +233,11 @@ def test_a_trace_that_is_too_large_to_analyse_is_kept_and_the_kernel_lives(kerne
     assert "run.too_large cycle-0.pt.trace.json was saved, and is too large to analyse here: that takes about " in said
     assert "It is kept at " in said
     path = said.partition("It is kept at ")[2].partition(";")[0]
-    kernel.run("del run, p\ntp.history.clear() if hasattr(tp, 'history') else None\nimport gc; gc.collect()")
-    kernel.run("from torchprof_magic.rawfiles import sweep; sweep()")
+    dropped = kernel.run(
+        "from torchprof_magic import history, rawfiles\nimport gc\n"
+        "del run, p; history._reports.clear(); gc.collect(); rawfiles.sweep(); print(tp.last)"
+    )
+    assert dropped.text == "None\n"
     opened = kernel.run(f"found = tp.load({path!r})\nprint({{n: c for n, c in found.ops[['name', 'calls']].rows()}})")
     assert "'aten::mul': 6000" in opened.text
     assert_off_and_usable(kernel)

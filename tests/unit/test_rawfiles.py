@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from support import chrome, span
+from support import chrome, recording, span
 
 import torchprof_magic
 from torchprof_magic import rawfiles
-from torchprof_magic.capture import Recording
 from torchprof_magic.ingest import read_chrome
-from torchprof_magic.meta import Stepping
 from torchprof_magic.rawfiles import delete_with, keep_raw, sweep
 from torchprof_magic.report import Report
 
@@ -42,25 +40,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def recording_in(folder: Path, *, snapshot: Path | None = None) -> Recording:
-    return Recording(
-        cycles=(),
-        folder=folder,
-        problems=(),
-        ended_in="done",
-        steps_seen=0,
-        torch_version="2",
-        device_names=(),
-        stepping=Stepping(how="manual"),
-        schedule=None,
-        plain_step_ns=(),
-        snapshot=snapshot,
-    )
-
-
 def test_files_go_when_the_report_has_gone(folder: Path) -> None:
     report = made()
-    delete_with(report, recording_in(folder))
+    delete_with(report, recording(folder))
     sweep()
     assert folder.exists()
     del report
@@ -77,7 +59,7 @@ def test_nothing_of_ours_runs_while_a_report_goes_where_an_interrupt_would_be_dr
         if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
             ran.append(frame.f_code.co_name)
 
-    delete_with(report, recording_in(folder))
+    delete_with(report, recording(folder))
     sys.setprofile(note)
     try:
         del report
@@ -89,7 +71,7 @@ def test_nothing_of_ours_runs_while_a_report_goes_where_an_interrupt_would_be_dr
 
 def test_interrupted_sweep_is_made_up_for_by_the_next(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = made()
-    delete_with(report, recording_in(folder))
+    delete_with(report, recording(folder))
     del report
     with monkeypatch.context() as patched:
         patched.setattr(shutil, "rmtree", lambda *_args, **_named: signal.raise_signal(signal.SIGINT))
@@ -104,8 +86,8 @@ def test_two_threads_that_sweep_share_the_work(folder: Path, tmp_path: Path, mon
     second = tmp_path / "torchprof-second"
     second.mkdir()
     reports = [made(), made()]
-    delete_with(reports[0], recording_in(folder))
-    delete_with(reports[1], recording_in(second))
+    delete_with(reports[0], recording(folder))
+    delete_with(reports[1], recording(second))
     del reports[:]
     real = shutil.rmtree
 
@@ -124,7 +106,7 @@ def test_two_threads_that_sweep_share_the_work(folder: Path, tmp_path: Path, mon
 
 def test_snapshot_stays(folder: Path) -> None:
     report = made()
-    delete_with(report, recording_in(folder, snapshot=folder / "memory.pickle"))
+    delete_with(report, recording(folder, snapshot=folder / "memory.pickle"))
     del report
     sweep()
     assert [path.name for path in folder.iterdir()] == ["memory.pickle"]
@@ -134,9 +116,9 @@ def test_promised_files_and_folders_of_the_users_stay(folder: Path, tmp_path: Pa
     report = made()
     own = tmp_path / "own"
     own.mkdir()
-    for recording in (recording_in(folder), recording_in(own), recording_in(Path())):
-        delete_with(report, recording)
-    keep_raw(recording_in(folder))
+    for run in (recording(folder), recording(own), recording(Path())):
+        delete_with(report, run)
+    keep_raw(recording(folder))
     del report
     sweep()
     assert folder.exists()
@@ -146,7 +128,7 @@ def test_promised_files_and_folders_of_the_users_stay(folder: Path, tmp_path: Pa
 
 def test_forked_child_deletes_nothing(folder: Path) -> None:
     report = made()
-    delete_with(report, recording_in(folder))
+    delete_with(report, recording(folder))
     if (child := os.fork()) == 0:
         status = 1
         try:

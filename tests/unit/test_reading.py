@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support import chrome, span
+from support import chrome, recording, span
 
 from torchprof_magic import reading
 from torchprof_magic.capture import Cycle, Recording
-from torchprof_magic.meta import StepMark, Stepping
+from torchprof_magic.meta import StepMark
 from torchprof_magic.rawfiles import sweep
 
 
@@ -20,18 +20,7 @@ def recording_of(folder: Path, cycles: int) -> Recording:
         path.write_bytes(chrome(span(f"op{number}", 0, 10)).ljust(1000))
         marks = (StepMark(number=number, cycle=number, is_complete=True),)
         made.append(Cycle(number=number, path=path, steps=marks, start_unix_ns=None))
-    return Recording(
-        cycles=tuple(made),
-        folder=folder,
-        problems=(),
-        ended_in="done",
-        steps_seen=cycles,
-        torch_version="2",
-        device_names=(),
-        stepping=Stepping(how="manual"),
-        schedule=None,
-        plain_step_ns=(),
-    )
+    return recording(folder, *made)
 
 
 def test_cycles_that_there_is_no_memory_for_stay_files_and_the_others_are_read(

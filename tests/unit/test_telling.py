@@ -6,25 +6,19 @@ import time
 from pathlib import Path
 
 import pytest
+from support import recording
 
 from torchprof_magic.capture import Cycle, Recording, Unfinished
-from torchprof_magic.meta import Problem, Stepping
+from torchprof_magic.meta import Problem
 from torchprof_magic.telling import say_unfinished, say_unread, say_waiting
 
+FOLDER = Path("/t/torchprof a")
 
-def recording(cycles: int, *problems: Problem) -> Recording:
-    paths = [Path(f"/t/torchprof a/cycle-{number}.pt.trace.json") for number in range(cycles)]
-    return Recording(
-        cycles=tuple(Cycle(number=0, path=path, steps=(), start_unix_ns=None) for path in paths),
-        folder=Path("/t/torchprof a"),
-        problems=problems,
-        ended_in="done",
-        steps_seen=1,
-        torch_version="2.13.0",
-        device_names=(),
-        stepping=Stepping(how="cell"),
-        schedule=None,
-        plain_step_ns=(),
+
+def run(cycles: int, *problems: Problem) -> Recording:
+    paths = [FOLDER / f"cycle-{number}.pt.trace.json" for number in range(cycles)]
+    return recording(
+        FOLDER, *(Cycle(number=0, path=path, steps=(), start_unix_ns=None) for path in paths), problems=problems
     )
 
 
@@ -39,20 +33,20 @@ def recording(cycles: int, *problems: Problem) -> Recording:
 def test_a_trace_that_was_not_read_is_named_with_the_way_to_open_it(
     capsys: pytest.CaptureFixture[str], cycles: int, said: str, *, is_magic: bool
 ) -> None:
-    say_unread(recording(cycles), is_remembered=False, is_magic=is_magic)
+    say_unread(run(cycles), is_remembered=False, is_magic=is_magic)
     expected = f"torchprof: the analysis was stopped; the raw trace is in /t/torchprof a and {said}\n"
     assert capsys.readouterr().out == expected
 
 
 def test_a_report_that_was_ready_is_named_instead(capsys: pytest.CaptureFixture[str]) -> None:
-    say_unread(recording(1), is_remembered=True, is_magic=True)
+    say_unread(run(1), is_remembered=True, is_magic=True)
     assert capsys.readouterr().out == "torchprof: the report is not shown; see it with: %torchprof last\n"
 
 
 def test_no_trace_comes_with_the_losses_that_explain_it(capsys: pytest.CaptureFixture[str]) -> None:
     lost = Problem(code="a", severity="data_loss", count=1, message="It was given up.")
     info = Problem(code="b", severity="info", count=1, message="Something else.")
-    say_unread(recording(0, info, lost), is_remembered=True, is_magic=True)
+    say_unread(run(0, info, lost), is_remembered=True, is_magic=True)
     said = capsys.readouterr().out
     assert said == "torchprof: the analysis was stopped, and there is no trace. It was given up.\n"
 
