@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import queue
 import re
-import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from IPython.core.displayhook import DisplayHook
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import output_can_be_silenced
-from jupyter_client.manager import start_new_kernel
-from kernels import environment
+from kernels import started
 
 from torchprof_magic.capture import CaptureSession, busy_profiler, switch_off
 from torchprof_magic.errors import OptionsError, ProfilerBusyError
@@ -24,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from IPython.core.interactiveshell import ExecutionResult
+    from kernels import Kernel
 
 STEP = "import torch\nfor i in range(7):\n    torch.ones(3).sum()\n"
 
@@ -243,7 +241,6 @@ def prof(line, cell):
 get_ipython().register_magic_function(prof, "cell", "prof")
 import torch, torch._inductor.config
 """
-SENDING_S = 0.5  # an interrupt within the kernel's own sending of the output would cut its messages short
 ENDLESS = """%%prof
 import time
 for step in range(10**9):
@@ -253,62 +250,27 @@ for step in range(10**9):
 
 
 @pytest.fixture(scope="module")
-def kernel() -> Iterator[tuple[Any, Any]]:
-    manager, client = start_new_kernel(env=environment())
-    yield manager, client
-    client.stop_channels()
-    manager.shutdown_kernel(now=True)
+def kernel() -> Iterator[Kernel]:
+    with started(KERNEL_SETUP) as kernel:
+        yield kernel
 
 
-def execute(client: Any, code: str) -> tuple[str, str, dict[str, Any]]:
-    """Run ``code`` to its end; return the reply's status, all text output, and the reply."""
-    output: list[str] = []
-
-    def collect(message: dict[str, Any]) -> None:
-        content = message["content"]
-        output.append(content.get("text", "") + str(content.get("data", {}).get("text/plain", "")))
-
-    reply = client.execute_interactive(code, output_hook=collect, timeout=60)
-    return reply["content"]["status"], "".join(output), reply["content"]
+def test_interrupt_in_a_kernel_ends_the_cell_and_keeps_the_recording(kernel: Kernel) -> None:
+    cell = kernel.run(ENDLESS, interrupt_at="running")
+    assert (cell.reply["status"], cell.reply["ename"]) == ("error", "KeyboardInterrupt")
+    state = kernel.run("print(session.recording.ended_in, len(session.recording.cycles), busy_profiler())")
+    assert state.text == "done 1 None\n"
+    again = kernel.run("%%prof\ntorch.ones(3).sum()\nlen('again')")
+    assert (again.reply["status"], again.values) == ("ok", ["5"])
 
 
-def test_interrupt_in_a_kernel_ends_the_cell_and_keeps_the_recording(kernel: tuple[Any, Any]) -> None:
-    manager, client = kernel
-    assert execute(client, KERNEL_SETUP)[0] == "ok"
-    message = client.execute(ENDLESS)
-    _wait_for_output(client, "running")
-    time.sleep(SENDING_S)
-    manager.interrupt_kernel()
-    # A kernel that was slow to start still answers what was asked of it meanwhile.
-    replies = iter(lambda: client.get_shell_msg(timeout=30), None)
-    reply = next(reply["content"] for reply in replies if reply["parent_header"]["msg_id"] == message)
-    assert (reply["status"], reply["ename"]) == ("error", "KeyboardInterrupt")
-    _, text, _ = execute(client, "print(session.recording.ended_in, len(session.recording.cycles), busy_profiler())")
-    assert "done 1 None" in text
-    assert execute(client, "%%prof\ntorch.ones(3).sum()\nlen('again')")[:2] == ("ok", "5")
+def test_error_in_a_kernel_makes_the_reply_an_error(kernel: Kernel) -> None:
+    cell = kernel.run("%%prof\nfor i in range(3):\n    1 / 0")
+    assert (cell.reply["status"], cell.reply["ename"]) == ("error", "ZeroDivisionError")
 
 
-def _wait_for_output(client: Any, word: str) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        try:
-            message = client.get_iopub_msg(timeout=5)
-        except queue.Empty:
-            continue
-        if word in message["content"].get("text", ""):
-            return
-    pytest.fail(f"{word!r} never appeared")
-
-
-def test_error_in_a_kernel_makes_the_reply_an_error(kernel: tuple[Any, Any]) -> None:
-    _, client = kernel
-    execute(client, KERNEL_SETUP)
-    status, _, reply = execute(client, "%%prof\nfor i in range(3):\n    1 / 0")
-    assert (status, reply["ename"]) == ("error", "ZeroDivisionError")
-
-
-def test_nothing_but_the_users_output_is_in_the_cell(kernel: tuple[Any, Any]) -> None:
-    _, client = kernel
-    execute(client, KERNEL_SETUP)
-    status, text, _ = execute(client, "%%prof\nfor i in range(7):\n    torch.ones(3).sum()\n'only this'")
-    assert (status, text) == ("ok", "'only this'")
+def test_nothing_but_the_users_output_is_in_the_cell(kernel: Kernel) -> None:
+    cell = kernel.run("%%prof\nfor i in range(7):\n    torch.ones(3).sum()\n'only this'")
+    assert cell.reply["status"] == "ok"
+    assert [message["msg_type"] for message in cell.messages] == ["status", "execute_input", "execute_result"]
+    assert cell.values == ["'only this'"]
