@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 sys.path.insert(0, str(Path(__file__).parent))
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as after `make test &` or nohup; tests interrupt themselves
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
@@ -25,3 +32,11 @@ def traces() -> Path:
 def facts(traces: Path) -> dict[str, Any]:
     rows = json.loads((traces / "facts.json").read_text())
     return {Path(row["file"]).name: row for row in rows}
+
+
+@pytest.fixture(autouse=True)
+def _no_steps_are_counted_afterwards() -> Iterator[None]:
+    """torch counts steps for a profiler that was not left; all later recordings would look for it in all objects."""
+    yield
+    if profiler := sys.modules.get("torch.autograd.profiler"):
+        profiler.KinetoStepTracker.erase_step_count("ProfilerStep")

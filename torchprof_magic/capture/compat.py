@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 VERSION = str(torch.__version__)
 # Added after 2.9; writes valid JSON whatever the names are, about 8 times slower than the C++ export.
 HAS_PYTHON_EXPORT = importlib.util.find_spec("torch.profiler._chrome_trace_export") is not None
+# torch imports these in the first recording; with stacks it then sometimes loses the name of such a module's own frame.
+for _name in ("torch.profiler._cupti_monitor", "torch.profiler.python_tracer"):
+    with suppress(ImportError):  # older ones have none
+        importlib.import_module(_name)
 
 
 def available_activities() -> tuple[str, ...]:
@@ -38,10 +42,14 @@ def available_activities() -> tuple[str, ...]:
     return tuple(sorted(activity.name.lower() for activity in supported_activities()))  # type: ignore[no-untyped-call]
 
 
+def recorded_activities(options: ProfileOptions) -> tuple[str, ...]:
+    """Return what these options record here: what they name, or everything this machine can record."""
+    return options.activities or available_activities()
+
+
 def device_names(options: ProfileOptions) -> tuple[str, ...]:
     """Return the names of the accelerators that are recorded; empty on a machine without."""
-    wanted = options.activities or available_activities()
-    if "cuda" not in wanted or not torch.cuda.is_available():
+    if "cuda" not in recorded_activities(options) or not torch.cuda.is_available():
         return ()
     return tuple(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
 
@@ -53,7 +61,7 @@ def make_profiler(options: ProfileOptions, observer: ExecutionTraceObserver | No
     between two cycles.
     """
     return _KinetoProfile(
-        activities=[_activity(name, options) for name in options.activities or available_activities()],
+        activities=[_activity(name, options) for name in recorded_activities(options)],
         record_shapes=options.record_shapes,
         profile_memory=options.profile_memory,
         with_stack=options.with_stack,
@@ -151,13 +159,18 @@ def busy_profiler() -> str | None:
 def _is_warming_up() -> bool:
     """Look for a scheduled profiler between prepare and start, which no flag shows.
 
-    Recording over it makes its own start a SIGSEGV in torch 2.13. torch counts steps for as long as a scheduled
-    profiler is entered, so the search through all objects (80 ms) is rare.
+    Recording over it makes its own start a SIGSEGV in torch 2.13. torch counts steps from when a scheduled profiler
+    is made until its with-block is left, so the search through all objects (50 ms to a million) is rare.
     """
-    counters = getattr(autograd_profiler.KinetoStepTracker, "_step_dict", {})
-    if "ProfilerStep" not in counters:
+    tracker = autograd_profiler.KinetoStepTracker
+    if "ProfilerStep" not in getattr(tracker, "_step_dict", {}):
         return False
-    return any(type(item) is profile and item.current_action == ProfilerAction.WARMUP for item in gc.get_objects())
+    kinds = (profile, *profile.__subclasses__())
+    scheduled = [item for item in gc.get_referrers(*kinds) if type(item) in kinds]
+    if not scheduled:  # the last one was stopped without leaving a with-block, and is gone
+        tracker.erase_step_count("ProfilerStep")
+    # What was not entered yet, or was left in its warm-up, has no step that is open.
+    return any(item.current_action == ProfilerAction.WARMUP and item.step_rec_fn is not None for item in scheduled)
 
 
 def switch_off() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 import warnings
@@ -324,62 +325,6 @@ def test_session_left_behind_is_reclaimed_by_the_next(make_session: Make) -> Non
     assert "capture.reclaimed" in codes(left.recording)
 
 
-def test_profiler_already_on_is_an_error_before_anything_runs(make_session: Make) -> None:
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as theirs:
-        with pytest.raises(ProfilerBusyError, match="%torchprof off"):
-            make_session().start()
-        work("their body")
-    assert "their body" in [event.name for event in theirs.events()]
-
-
-def test_profiler_in_its_warmup_is_an_error_too(make_session: Make) -> None:
-    schedule = torch.profiler.schedule(wait=0, warmup=1, active=1)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], schedule=schedule) as theirs:
-        with pytest.raises(ProfilerBusyError, match="warm-up"):
-            make_session().start()
-        theirs.step()
-        work("their body")
-    assert "their body" in [event.name for event in theirs.events()]
-
-
-def test_profiler_used_inside_leaves_both_with_their_data(make_session: Make) -> None:
-    session = make_session("cell")
-    session.start()
-    work("ours")
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as theirs:
-        work("theirs")
-    recording = session.stop()
-    assert "theirs" in [event.name for event in theirs.events()]
-    assert "ours" in names_in(recording.cycles[0].path)
-    assert "capture.taken_over" in codes(recording)
-
-
-def test_legacy_profiler_used_inside_leaves_both_with_their_data(make_session: Make) -> None:
-    session = make_session("cell")
-    session.start()
-    work("ours")
-    with torch.autograd.profiler.profile() as theirs:
-        work("theirs")
-    recording = session.stop()
-    assert "theirs" in [event.name for event in theirs.function_events]
-    assert "ours" in names_in(recording.cycles[0].path)
-
-
-def test_scheduled_profiler_around_the_loop_is_left_alone(make_session: Make) -> None:
-    session = make_session("loop")
-    session.open()
-    schedule = torch.profiler.schedule(wait=1, warmup=1, active=2, repeat=1)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], schedule=schedule) as theirs:
-        session.start(6)
-        for number in range(6):
-            work(f"body{number}")
-            theirs.step()
-            session.step()
-    recording = session.stop()
-    assert {"body2", "body3"} <= {event.name for event in theirs.events()}
-    assert "capture.taken_over" in codes(recording)
-
-
 def test_warnings_as_errors_do_not_reach_the_user(run: Run) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -421,3 +366,22 @@ def test_torch_failing_later_lets_the_code_go_on(make_session: Make, monkeypatch
 
 def _raise(*_arguments: object) -> None:
     raise RuntimeError("CUPTI_ERROR_INSUFFICIENT_PRIVILEGES")
+
+
+IMPORTING = """
+import sys, torch, torchprof_magic as tp
+from torch.profiler import record_function
+with tp.profile(wait=0, warmup=1, active=2, repeat=1, with_stack=True, profile_memory=True) as p:
+    for number in range(4):
+        before = set(sys.modules) if number == 1 else before if number else set()
+        with record_function("body"):
+            torch.ones(3).sum()
+        p.step()
+        if number == 2:
+            print(sorted(set(sys.modules) - before))
+"""
+
+
+def test_torch_imports_nothing_in_the_first_recording_which_would_garble_names() -> None:
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", IMPORTING], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
