@@ -36,6 +36,7 @@ class StepMark:
     """One step as the stepping saw it: torch's step number, the cycle it was recorded in, and if it ended.
 
     ``epoch`` counts how often the stepped loop was entered before, ``batch`` the steps since it was.
+    ``paused_ns`` is for how long of it, in ns, ``paused()`` left ops out.
     """
 
     number: int
@@ -43,6 +44,7 @@ class StepMark:
     is_complete: bool
     epoch: int = 0
     batch: int = 0
+    paused_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,7 @@ class TwoPass:
 class Meta:
     """Where a trace came from and on what it ran. Empty strings and ``None`` mean: not known.
 
-    ``cell_labels`` pairs the file names that a notebook gives its cells with what a reader calls them (``In [4]``).
+    ``cell_labels`` pairs the file names that a notebook gives the cells in it with what readers call them (``In [4]``).
     ``start_unix_ns`` is the wall clock of time 0 of every ``*_ns`` column, in ns since 1970. ``plain_step_ns`` is how
     long steps took that ran without the profiler. ``backend`` is that of ``torch.distributed``; ``extra`` is what
     else the file says about its run, such as the user's own metadata. ``two_pass`` is there when the frames hold the

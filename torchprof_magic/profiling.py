@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from torchprof_magic import history
-from torchprof_magic.capture import CaptureSession, live_session, protected
+from torchprof_magic.capture import CaptureSession, Pause, live_session, protected
 from torchprof_magic.errors import CaptureError
 from torchprof_magic.keeping import Keeper
 from torchprof_magic.meta import Problem, Stepping
@@ -32,7 +32,7 @@ from torchprof_magic.telling import say_unread, say_waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from types import TracebackType
+    from types import FrameType, TracebackType
 
     from torchprof_magic.capture import Recording
     from torchprof_magic.report import Report
@@ -211,8 +211,7 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         """Start the recording."""
         if self._session is not None:
             raise CaptureError("a profile() can be used once; make a new one for the next block")
-        caller = sys._getframe(1)  # noqa: SLF001 - the documented way to the caller
-        self._title = f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}"
+        self._title = _place(sys._getframe(1))  # noqa: SLF001 - the documented way to the caller
         sweep()  # what is not needed any more must not fill the disk that this recording needs
         if self._keeper is not None:
             self._keeper.prepare()
@@ -342,6 +341,14 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
 _open: list[profile] = []
 
 
+def _place(caller: FrameType) -> str:
+    """Return the cell where a block begins, as IPython numbers them, or the file and line."""
+    cells = caller.f_globals.get("In")
+    if "get_ipython" in caller.f_globals and isinstance(cells, list):
+        return f"In [{len(cells) - 1}]"
+    return f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}"
+
+
 def _details(preset: str, given: Mapping[str, bool | None], *, with_modules: bool) -> dict[str, bool | None]:
     """Return each switch as it was given, or else as the preset has it; ``None`` stands for what nobody said."""
     chosen = preset_switches(preset) | {name: is_on for name, is_on in given.items() if is_on is not None}
@@ -372,11 +379,12 @@ def steps(iterable: Iterable[T]) -> Iterator[T]:
 
 @contextlib.contextmanager
 def paused(*activities: str) -> Iterator[None]:
-    """Collect no records of some activities (``"cpu"`` unless named) within the block; the recording goes on after it.
+    """Leave ops out (``"cpu"``), or work of a device (``"cuda"``), within the block; the recording goes on after it.
 
-    For what should not be in a recorded step, such as an evaluation. A pause ends with its step at the latest, and a
-    recording cycle that begins within the block is not paused. Does nothing when no step is being recorded. Raises
-    ``OptionsError`` for an unknown activity.
+    For what should not be in a recorded step, such as an evaluation. Python calls and memory are recorded all the
+    same. A pause ends with its step at the latest, and a recording cycle that begins within the block is not paused.
+    Does nothing when no step is being recorded, nor for what is not recorded. Raises ``OptionsError`` for an unknown
+    activity.
     """
     names, _ = activities_of(activities or ("cpu",))
     ProfileOptions(activities=names)  # raises for what is none
@@ -384,8 +392,9 @@ def paused(*activities: str) -> Iterator[None]:
     if session is None:
         yield
         return
-    session.toggle(names, is_on=False)
+    pause = Pause(frozenset(names))
+    session.pause(pause)
     try:
         yield
     finally:
-        session.toggle(names, is_on=True)
+        session.resume(pause)

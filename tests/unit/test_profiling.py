@@ -216,36 +216,17 @@ def test_wrong_values_are_refused_before_anything_runs() -> None:
         tp.profile(active=0)
 
 
+def test_a_with_block_of_a_script_is_named_by_its_file_and_line() -> None:
+    line = sys._getframe().f_lineno + 1
+    with tp.profile() as p:
+        work()
+    assert p.report.trace.meta.title == f"test_profiling.py:{line}"
+
+
 def test_importing_the_package_loads_neither_torch_nor_ipython() -> None:
     code = "import sys, torchprof_magic; print(sorted({'torch', 'IPython', 'polars', 'numpy'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_what_runs_while_the_recording_is_paused_is_not_in_it_and_steps_go_on() -> None:
-    with tp.profile(wait=0, warmup=0, active=2, repeat=1) as p:
-        for _ in range(2):
-            torch.ones(3).sin()
-            with tp.paused():
-                torch.ones(3).tan()
-            torch.ones(3).cos()
-            p.step()
-    names = p.report.ops["name"].to_list()
-    assert {"aten::sin", "aten::cos"} <= set(names)
-    assert "aten::tan" not in names
-    assert numbers(p.report) == [(0, 0, True), (0, 1, True)]
-
-
-def test_a_pause_ends_with_an_error_in_it_and_is_nothing_outside_of_a_recording() -> None:
-    with tp.paused():
-        work()
-    with tp.profile() as p:
-        with pytest.raises(ZeroDivisionError), tp.paused("cpu"):
-            raise ZeroDivisionError
-        work()
-    assert "aten::addmm" in p.report.ops["name"].to_list()
-    with pytest.raises(OptionsError, match="unknown gpu"), tp.paused("gpu"):
-        pass
 
 
 def test_a_schedule_of_torchs_own_is_followed() -> None:
@@ -351,17 +332,6 @@ def _run_steps(p: tp.profile, count: int) -> None:
     with p:
         for _ in p.steps(range(count)):
             torch.ones(3).sum()
-
-
-def test_a_pause_ends_with_its_step_and_no_step_is_lost() -> None:
-    with tp.profile(wait=1, warmup=1, active=3) as p:
-        for _ in range(7):
-            work()
-            with tp.paused():
-                torch.ones(3).cumsum(0)
-                p.step()
-    assert numbers(p.report) == [(0, 2, True), (0, 3, True), (0, 4, True)]
-    assert "aten::cumsum" not in p.report.ops["name"].to_list()
 
 
 def test_modes_of_the_users_see_no_blocks_of_ours() -> None:

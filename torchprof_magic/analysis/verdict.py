@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.analysis.devices import COMMUNICATION_KERNEL, devices_table
+from torchprof_magic.analysis.kernels import kernels_table
 from torchprof_magic.analysis.memory import memory_peaks, memory_series
 from torchprof_magic.analysis.ops import ops_table
 from torchprof_magic.analysis.steps import complete_steps, steps_table
@@ -25,6 +26,8 @@ LOUD_COMMUNICATION = 0.25
 LOUD_DATA = 0.25
 LOUD_PYTHON = 0.4
 LOUD_OPTIMIZER = 0.35
+# Where ops have less than this share of the device time, a kernel is named.
+MOSTLY_UNDER_OPS = 0.5
 
 # Title, and the words around the time.
 _PHASE_TEXTS = {
@@ -124,7 +127,7 @@ def _with_device(trace: Trace, ops: pl.DataFrame, steps: pl.DataFrame, whole: fl
         title, before, after = _PHASE_TEXTS["data"]
         return _phase(title, "data", data, steps, before, after)
     if busy >= STARVED_DEVICE:
-        return _compute_bound(ops, "self_device_ns", "device")
+        return _device_bound(ops, trace)
     return Verdict(
         title="Host-bound",
         text=(
@@ -157,6 +160,26 @@ def _covered(rows: pl.DataFrame, start: IntArray, end: IntArray) -> IntArray:
     return covered_ns(from_ns, from_ns + rows["dur_ns"].to_numpy(), start, end)
 
 
+def _device_bound(ops: pl.DataFrame, trace: Trace) -> Verdict:
+    """Name the op with most device time; the kernel, if most device work belongs to no op, as in a CUDA graph."""
+    kernels = kernels_table(trace).frame
+    under_ops = float(ops.filter(pl.col("kind") == "cpu_op")["self_device_ns"].sum() or 0)
+    if kernels.height == 0 or under_ops >= MOSTLY_UNDER_OPS * float(kernels["sum_ns"].sum()):
+        return _compute_bound(ops, "self_device_ns", "device")
+    top = kernels.row(0, named=True)
+    return Verdict(
+        title="Compute-bound",
+        text=(
+            Span(text=top["name"], style="code"),
+            Span(text=" takes "),
+            Span(text=f"{format_ratio(top['sum_ratio'])} of device time", style="strong"),
+            Span(
+                text=f" ({format_ns(top['sum_ns'])} in {counted(top['calls'], 'run')}); most device work is in no op."
+            ),
+        ),
+    )
+
+
 def _compute_bound(ops: pl.DataFrame, by: str, where: str) -> Verdict:
     total = float(ops[by].sum() or 1)
     # The self time of an annotation is Python or waiting; only if there is nothing else is it named.
@@ -183,16 +206,26 @@ def _followed_by(ops: pl.DataFrame, by: str, first: str) -> tuple[Span, ...]:
 
 
 def _python_bound(trace: Trace, steps: pl.DataFrame, share: float) -> Verdict:
-    return Verdict(
-        title="Python-bound",
-        text=(
-            Span(text="No op runs for "),
-            Span(text=f"{_mean(steps, 'other_ns')} of {_mean(steps, 'dur_ns')}", style="strong"),
-            Span(text=f" a step ({format_ratio(share)}): time goes to Python or waiting"),
-            Span(text=f" between {_per_step(trace, steps, 'cpu_op')} ops. "),
-            *_which_functions(trace),
-        ),
+    found = (
+        Span(text="No op runs for "),
+        Span(text=f"{_mean(steps, 'other_ns')} of {_mean(steps, 'dur_ns')}", style="strong"),
+        Span(text=f" a step ({format_ratio(share)})"),
     )
+    paused_ns = _paused_ns(trace, steps)
+    if paused_ns:
+        other, whole = float(steps["other_ns"].sum()) - paused_ns, float(steps["dur_ns"].sum()) - paused_ns
+        if other <= LOUD_PYTHON * whole:
+            mean = format_ns(paused_ns / steps.height)
+            left_out = f": the recording was paused for {mean} of it; record without paused() to see what limits it."
+            return Verdict(title="Paused in part", text=(*found, Span(text=left_out)))
+    where = Span(text=f": time goes to Python or waiting between {_per_step(trace, steps, 'cpu_op')} ops. ")
+    return Verdict(title="Python-bound", text=(*found, where, *_which_functions(trace)))
+
+
+def _paused_ns(trace: Trace, steps: pl.DataFrame) -> int:
+    """Return for how long ops of these steps were left out."""
+    numbers = set(steps.select("cycle", "number").rows())
+    return sum(mark.paused_ns for mark in trace.meta.recorded_steps if (mark.cycle, mark.number) in numbers)
 
 
 def _which_functions(trace: Trace) -> tuple[Span, ...]:
@@ -220,7 +253,7 @@ def _without_steps(ops: pl.DataFrame, trace: Trace) -> Verdict:
         return _compute_bound(ops, "self_cpu_ns", "CPU")
     busy, window = max(devices_table(trace).frame.select("busy_ns", "window_ns").rows())
     if busy / max(window, 1) >= STARVED_DEVICE:
-        return _compute_bound(ops, "self_device_ns", "device")
+        return _device_bound(ops, trace)
     return Verdict(
         title="Host-bound",
         text=(

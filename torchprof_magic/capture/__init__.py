@@ -4,6 +4,7 @@ from torchprof_magic.capture.compat import available_activities, busy_profiler
 from torchprof_magic.capture.graphs import prime
 from torchprof_magic.capture.guard import open_to_interrupts, protected
 from torchprof_magic.capture.health import Check, examine
+from torchprof_magic.capture.pauses import Pause
 from torchprof_magic.capture.recording import Cycle, Progress, Recording
 from torchprof_magic.capture.room import lacks_room_for
 from torchprof_magic.capture.schedule import Action, Schedule, resolve_schedule
@@ -17,6 +18,7 @@ __all__ = [
     "CaptureSession",
     "Check",
     "Cycle",
+    "Pause",
     "Progress",
     "Recording",
     "Schedule",

@@ -1,4 +1,4 @@
-"""Why does a run have no steps, or fewer than were asked for?"""
+"""Why does a run have no steps, fewer than were asked for, or less in them?"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PLACES = {"wait": "during the wait", "warmup": "during the warm-up", "active": 
 
 
 def note_ending(problems: ProblemLog, recorder: Recorder | None, stepping: Stepping) -> None:
-    """Note what a run that ended too early lacks, where it ended, and what to do."""
+    """Note what the user's code left out, what a run that ended too early lacks, where it ended, and what to do."""
     if recorder is None:
         problems.note(
             "capture.never_started",
@@ -24,6 +24,7 @@ def note_ending(problems: ProblemLog, recorder: Recorder | None, stepping: Stepp
             "Choose another loop with --step line:N, or record the whole cell with --step cell.",
         )
         return
+    recorder.pauses.note(problems)
     schedule, steps = recorder.schedule, [mark for cycle in recorder.cycles for mark in cycle.steps]
     wanted, place = schedule.total, _PLACES.get(recorder.phase, "early")
     reached = f"the run ended {place}, after {recorder.step} of {wanted or 'endless'} steps"

@@ -16,6 +16,7 @@ from torchprof_magic.capture.budget import Budget
 from torchprof_magic.capture.bystanders import Bystanders
 from torchprof_magic.capture.engine import Engine, Stage
 from torchprof_magic.capture.graphs import note_capture
+from torchprof_magic.capture.pauses import Pauses
 from torchprof_magic.capture.ranges import OpenRanges
 from torchprof_magic.capture.schedule import Action, Schedule
 from torchprof_magic.capture.shelf import Finished, Shelf, options_of_cycle
@@ -23,11 +24,12 @@ from torchprof_magic.capture.warned import warnings_to
 from torchprof_magic.meta import StepMark, TwoPass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from torchprof_magic.capture.elsewhere import Elsewhere
     from torchprof_magic.capture.guard import InterruptGuard
+    from torchprof_magic.capture.pauses import Pause
     from torchprof_magic.capture.problems import ProblemLog
     from torchprof_magic.capture.quiet import StderrFilter
     from torchprof_magic.capture.recording import Cycle
@@ -39,6 +41,8 @@ MAX_PLAIN_STEPS = 1000
 # c10/core/CPUAllocator.cpp logs the first and then every 1,000th release of an unknown block. A few of ours are known:
 # they lie where an earlier recording had seen a block.
 SPARE_BLOCKS = 1000 + 50
+# Released together, they leave as many fewer silent ones; one by one they would be thousands of calls in the trace.
+BLOCKS_AT_ONCE = 10
 # Back-to-back cycles (no idle or warm-up step between them) are saved during a recorded step only beyond this many.
 MAX_UNSAVED = 8
 
@@ -61,6 +65,7 @@ class Recorder:
         self.schedule = schedule
         self.plain_step_ns: list[int] = []
         self.step = 0
+        self.pauses = Pauses()
         self.is_over = False
         self.ended_in = ""
         self._spare_blocks: list[object] = []
@@ -79,7 +84,6 @@ class Recorder:
         self._ranges = OpenRanges()
         self._bystanders = Bystanders()
         self._has_bystanders = False
-        self._paused: set[str] = set()
         self._budget = Budget(passes[-1], problems)
         self._is_full = False
 
@@ -134,8 +138,7 @@ class Recorder:
     def advance(self, guard: InterruptGuard, *, is_complete: bool = True) -> None:
         """End the current step and enter the next."""
         now_ns = perf_counter_ns()
-        if self._paused:  # torch cannot mark steps while it collects nothing
-            self.toggle(self._paused, is_on=True)
+        self._toggle(self.pauses.end_step(), is_on=True)  # torch cannot mark steps while it collects nothing
         self._leave(now_ns, is_complete=is_complete)
         self.step += 1
         self._enter(self._next_action, guard)
@@ -192,14 +195,33 @@ class Recorder:
         self._shelf.save(guard)
         self._budget.room.file_bytes = self._shelf.file_bytes
 
-    def toggle(self, names: Iterable[str], *, is_on: bool) -> None:
-        """Stop collecting records of some activities within the recorded step, or go on."""
-        names = set(names)
-        changed = names & self._paused if is_on else names - self._paused
-        if self._engine is not None and not self.is_over and changed:
+    def pause(self, pause: Pause) -> None:
+        """Collect no records of some activities until ``resume``, or until the step ends, if one is being recorded.
+
+        torch cannot pause a recording of all threads: it would lose it.
+        """
+        engine = self._engine
+        if engine is None or not self.is_recording:
+            return
+        if engine.is_of_all_threads:
+            self._problems.note(
+                "capture.not_paused",
+                "warning",
+                "paused() had no effect: torch cannot pause a recording of all threads.",
+                "Record without --all-threads, or leave that work out of the recorded steps.",
+            )
+            return
+        pause.kinds &= set(compat.recorded_activities(self._options(self.schedule.cycle(self.step))))
+        self._toggle(self.pauses.begin(pause), is_on=False)
+
+    def resume(self, pause: Pause) -> None:
+        """End a pause; nothing happens if it never began, or ended with its step."""
+        self._toggle(self.pauses.end(pause), is_on=True)
+
+    def _toggle(self, kinds: set[str], *, is_on: bool) -> None:
+        if self._engine is not None and not self.is_over and kinds:
             with self._torch_call():
-                self._engine.toggle(changed, is_on=is_on)
-            self._paused ^= changed
+                self._engine.toggle(kinds, is_on=is_on)
 
     def _options(self, cycle: int) -> ProfileOptions:
         return options_of_cycle(self._passes, cycle)
@@ -312,7 +334,7 @@ class Recorder:
         """Begin to record, and let torch say now what it would say in the user's code.
 
         With memory on, torch logs every 1,000th release of a block from before the recording. Releasing blocks of our
-        own until it has logged leaves 999 silent ones, which is more than the few steps of a usual recording need.
+        own until it has logged leaves 990 silent ones, which is more than the few steps of a usual recording need.
         """
         # Those left from the cycle before come first: released all at once, they would use up the silence.
         blocks = self._spare_blocks
@@ -321,7 +343,7 @@ class Recorder:
         engine.start()
         before = self._quiet.held_bytes()
         while blocks and self._quiet.held_bytes() == before:
-            blocks.pop()
+            del blocks[-BLOCKS_AT_ONCE:]
         self._budget.begin()
 
     def _end_cycle(self) -> None:
@@ -334,7 +356,6 @@ class Recorder:
         with self._quiet.held():
             engine.stop()
         self._engine = None
-        self._paused.clear()
         self._marks = []
         if engine.has_data and marks:
             self._shelf.put(Finished(marks[0].cycle, engine, marks))
@@ -376,6 +397,7 @@ class Recorder:
         """Let no step begin any more, and remember where the run ended."""
         self.ended_in = self.phase
         self.is_over = True
+        self.pauses.end_step()
 
     def _add_plain(self, now_ns: int) -> None:
         is_first = self.step == 0  # it makes what all later ones use: caches, threads, optimizer state
@@ -389,6 +411,7 @@ class Recorder:
             is_complete=is_complete,
             epoch=self._epoch,
             batch=self.step - self._epoch_start,
+            paused_ns=self.pauses.take_host_ns(),
         )
 
     @contextmanager

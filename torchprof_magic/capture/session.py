@@ -36,8 +36,9 @@ from torchprof_magic.meta import Stepping
 from torchprof_magic.units import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
+    from torchprof_magic.capture.pauses import Pause
     from torchprof_magic.options import ProfileOptions
 
 
@@ -167,12 +168,15 @@ class CaptureSession:
         self.let_interrupts_in()
 
     @protected
-    def toggle(self, names: Iterable[str], *, is_on: bool) -> None:
-        """Stop collecting records of some activities, or go on; does nothing where no step is being recorded."""
-        recorder = self._recorder
-        if self._state is State.RUNNING and recorder is not None and self._is_here():
-            with self.guard.shield():
-                self._transit(lambda _guard: recorder.toggle(names, is_on=is_on))
+    def pause(self, pause: Pause) -> None:
+        """Collect no records of some activities until ``resume``; does nothing where no step is being recorded."""
+        self._while_running(lambda recorder: recorder.pause(pause))
+        self.let_interrupts_in()
+
+    @protected
+    def resume(self, pause: Pause) -> None:
+        """Go on after a pause; does nothing if it never began, or its step is over."""
+        self._while_running(lambda recorder: recorder.resume(pause))
         self.let_interrupts_in()
 
     @protected
@@ -339,6 +343,13 @@ class CaptureSession:
     def _transition(self, *, is_slow: bool) -> Iterator[None]:
         with self.guard.shield(), self.guard.slow_work() if is_slow else nullcontext():
             yield
+
+    def _while_running(self, act: Callable[[Recorder], None]) -> None:
+        """Act on the recording if it runs, on this thread, with interrupts held back."""
+        recorder = self._recorder
+        if self._state is State.RUNNING and recorder is not None and self._is_here():
+            with self.guard.shield():
+                self._transit(lambda _guard: act(recorder))
 
     def _transit(self, transition: Callable[[InterruptGuard], None]) -> Exception | None:
         """Run one transition; if torch fails, switch the profiler off and let the user's code go on."""

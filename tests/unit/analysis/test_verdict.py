@@ -6,7 +6,7 @@ import pytest
 from support import Event, annotation, frame, kernel, launch, make_trace, span
 
 from torchprof_magic.analysis.verdict import find_verdict
-from torchprof_magic.meta import Problem
+from torchprof_magic.meta import Problem, StepMark
 from torchprof_magic.report import Report
 from torchprof_magic.trace import Trace
 
@@ -111,6 +111,33 @@ def test_a_lost_recording_is_explained_by_its_first_loss() -> None:
     lost = Problem(code="run.unreadable_cycle", severity="data_loss", count=1, message="The file is gone.")
     verdict = find_verdict(replace(make_trace(STEP), problems=(lost,)))
     assert (verdict.title, str(verdict)) == ("Nothing recorded", "Nothing recorded. The file is gone.")
+
+
+def test_a_kernel_is_named_where_most_device_work_belongs_to_no_op() -> None:
+    # The launch at 8 is not within any op, as that of a CUDA graph.
+    small = span("aten::mm", 0, 7), launch(5, 1, correlation=1), kernel("gemm", 10, 10, correlation=1)
+    graph = launch(8, 1, correlation=2), kernel("fused", 20, 30, correlation=2), kernel("fused", 50, 5, correlation=2)
+    verdict = find_verdict(make_trace(*small, *graph))
+    assert str(verdict) == (
+        "Compute-bound. fused takes 77.8 % of device time (35 µs in 2 runs); most device work is in no op."
+    )
+
+
+@pytest.mark.parametrize(
+    ("paused_us", "title"),
+    # Of 100 us ops take 30: without the pause others take 12 of 42 us (29 %), or 28 of 58 us (48 %).
+    [(58, "Paused in part"), (42, "Python-bound")],
+)
+def test_time_in_which_the_recording_was_paused_is_not_blamed_on_python(paused_us: int, title: str) -> None:
+    trace = make_trace(STEP, span("aten::mm", 0, 30))
+    marks = tuple(
+        StepMark(number=0, cycle=cycle, is_complete=True, paused_ns=paused_us * 1000 * (1 + 9 * cycle))
+        for cycle in (0, 1)  # the second is none of this report's
+    )
+    verdict = find_verdict(replace(trace, meta=replace(trace.meta, recorded_steps=marks)))
+    assert verdict.title == title
+    assert "70 µs of 100 µs a step" in str(verdict)
+    assert ("the recording was paused for 58 µs of it" in str(verdict)) == (title == "Paused in part")
 
 
 def test_collectives_of_a_step_that_was_cut_are_left_out() -> None:

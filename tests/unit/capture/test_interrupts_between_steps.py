@@ -16,7 +16,7 @@ import torch
 from capturing import work
 
 import torchprof_magic.capture
-from torchprof_magic.capture import CaptureSession, busy_profiler
+from torchprof_magic.capture import CaptureSession, Pause, busy_profiler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +69,12 @@ def step_a_second_optimizer(session: CaptureSession) -> None:
     session._optimizer_step(second)
 
 
+def pause_and_resume(session: CaptureSession) -> None:
+    pause = Pause(frozenset({"cpu"}))
+    session.pause(pause)
+    session.resume(pause)
+
+
 # The schedule waits for step 0, warms up in step 1 and records steps 2 and 3.
 CALLS = {
     "a step before the recording": (0, end_a_step),
@@ -80,8 +86,9 @@ CALLS = {
     "a step left early after the recording": (4, CaptureSession.cut),
     "the next epoch": (2, CaptureSession.start),
     "an epoch after the recording": (4, CaptureSession.start),
-    "collection that is stopped": (2, lambda session: session.toggle(("cpu",), is_on=False)),
-    "collection that is stopped after the recording": (4, lambda session: session.toggle(("cpu",), is_on=False)),
+    "collection that is stopped": (2, lambda session: session.pause(Pause(frozenset({"cpu"})))),
+    "collection that goes on": (2, pause_and_resume),
+    "collection that is stopped after the recording": (4, lambda session: session.pause(Pause(frozenset({"cpu"})))),
     "the end of the loop": (2, CaptureSession.finish),
     "the end of a loop after the recording": (4, CaptureSession.finish),
     "a profiler of the user's own that begins": (2, CaptureSession._yield_to_other),

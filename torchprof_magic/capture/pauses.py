@@ -1,0 +1,90 @@
+"""What does a recorded step leave out because the user's code asked for it, and for how long?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from time import perf_counter_ns
+from typing import TYPE_CHECKING
+
+from torchprof_magic.units import counted, format_ns
+
+if TYPE_CHECKING:
+    from torchprof_magic.capture.problems import ProblemLog
+
+
+@dataclass(slots=True)
+class Pause:
+    """One pause: the kinds of records it leaves out, and the step that it belongs to once it has begun.
+
+    It ends with that step.
+    """
+
+    kinds: frozenset[str]
+    step: int | None = None
+
+
+class Pauses:
+    """The pauses that are open, and those there were; several of one kind may overlap in any order."""
+
+    def __init__(self) -> None:
+        self._step = 0
+        self._open: Counter[str] = Counter()
+        self._began_ns: dict[str, int] = {}
+        self._count: Counter[str] = Counter()
+        self._lasted_ns: Counter[str] = Counter()
+        self._host_ns = 0
+
+    def begin(self, pause: Pause) -> set[str]:
+        """Begin a pause, and return the kinds to be turned off."""
+        pause.step = self._step
+        changed = {kind for kind in pause.kinds if not self._open[kind]}
+        self._open.update(pause.kinds)
+        self._count.update(changed)
+        if changed:
+            self._began_ns.update(dict.fromkeys(changed, perf_counter_ns()))
+        return changed
+
+    def end(self, pause: Pause) -> set[str]:
+        """End a pause, and return the kinds to be turned on again; none if it never began, or ended with its step."""
+        if pause.step != self._step:
+            return set()
+        self._open.subtract(pause.kinds)
+        changed = {kind for kind in pause.kinds if not self._open[kind]}
+        self._add_time(changed)
+        return changed
+
+    def end_step(self) -> set[str]:
+        """End every pause, for their step ends, and return the kinds to be turned on again."""
+        self._step += 1
+        if not self._open:
+            return set()
+        changed = {kind for kind, depth in self._open.items() if depth}
+        self._add_time(changed)
+        self._open.clear()
+        return changed
+
+    def take_host_ns(self) -> int:
+        """Return for how long ops were left out since this was last asked; pauses that are open do not count."""
+        host_ns, self._host_ns = self._host_ns, 0
+        return host_ns
+
+    def note(self, problems: ProblemLog) -> None:
+        """Say how often and for how long recorded steps were paused, for nothing in the steps shows it."""
+        for kind, count in sorted(self._count.items()):
+            missing = "ops that ran then are" if kind == "cpu" else "device work that ran then is"
+            problems.note(
+                "capture.paused",
+                "info",
+                f"The recording of {kind} was paused {counted(count, 'time')}, for {format_ns(self._lasted_ns[kind])} "
+                f"in all: {missing} not in the report, and that time looks idle.",
+                "Take the work out of paused() to have it in the report.",
+            )
+
+    def _add_time(self, kinds: set[str]) -> None:
+        now_ns = perf_counter_ns() if kinds else 0
+        for kind in kinds:
+            lasted_ns = now_ns - self._began_ns.pop(kind, now_ns)
+            self._lasted_ns[kind] += lasted_ns
+            if kind == "cpu":
+                self._host_ns += lasted_ns
