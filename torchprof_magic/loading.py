@@ -30,6 +30,7 @@ def load(path: str | os.PathLike[str], *, progress: Progress | None = None) -> R
     repaired or left out and counted in ``Report.problems``. Raises ``IngestError`` when the file cannot be read and
     ``NotATraceError`` when it is something else.
     """
+    __tracebackhide__ = True
     if is_url(path):
         url = str(path)
         with fetched(url, progress) as file:
@@ -39,6 +40,7 @@ def load(path: str | os.PathLike[str], *, progress: Progress | None = None) -> R
 
 
 def _read(file: Path, shown: str, title: str, progress: Progress | None) -> Trace:
+    __tracebackhide__ = True  # a notebook then shows the line of the cell and what is wrong with the file
     try:
         if is_saved(file):
             return read_saved(file)
@@ -46,4 +48,4 @@ def _read(file: Path, shown: str, title: str, progress: Progress | None) -> Trac
             return read_snapshot(file, Meta(title=title))
         return read_chrome([file], Meta(title=title), progress=progress)
     except IngestError as exc:
-        raise type(exc)(f"{shown}: {exc}") from exc.__cause__
+        raise type(exc)(f"{shown}: {exc}") from None

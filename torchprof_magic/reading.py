@@ -53,12 +53,19 @@ def read_recording(
     )
     trace, problems = _read_cycles(recording, meta)
     trace = join_passes(replace(trace, steps=_with_marks(trace.steps, marks)))
-    trace = replace(trace, problems=(*recording.problems, *problems, *trace.problems))
+    found = replace(trace.meta, cell_labels=_labels_in(trace))
+    trace = replace(trace, meta=found, problems=(*recording.problems, *problems, *trace.problems))
     report = Report(trace, trace_paths=tuple(cycle.stored or cycle.path for cycle in recording.cycles))
     is_only_copy = any(problem.code == "store.not_stored" for problem in recording.problems)
     if not (keep_files or is_only_copy or problems):
         delete_with(report, recording)
     return report
+
+
+def _labels_in(trace: Trace) -> tuple[tuple[str, str], ...]:
+    """Return the labels of the cells that occur in a trace: a long session has thousands, and reports are kept."""
+    files = set(trace.stacks["file"])
+    return tuple((file, label) for file, label in trace.meta.cell_labels if file in files)
 
 
 def _read_cycles(recording: Recording, meta: Meta) -> tuple[Trace, list[Problem]]:

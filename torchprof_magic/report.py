@@ -232,7 +232,7 @@ class Report:
     @cached_property
     def widget(self) -> ReportWidget:
         """The live view, an anywidget; one for the life of the report."""
-        # anywidget is needed to show a report, not to compute one; and this is the only upward import.
+        # anywidget is needed to show a report, not to compute one; and only what shows it imports upward.
         from torchprof_magic.ipython.widget import ReportWidget  # noqa: PLC0415
 
         return ReportWidget(self)
@@ -284,6 +284,12 @@ class Report:
         problems = [{"code": p.code, "severity": p.severity, "count": p.count} for p in self.problems]
         verdict = {"title": self.verdict.title, "text": "".join(span.text for span in self.verdict.text)}
         return json.dumps({"verdict": verdict, "facts": facts, "ops": ops, "problems": problems}, default=str)
+
+    def _ipython_display_(self) -> None:
+        """Show the report where it is the last line of a cell, as the magic does."""
+        from torchprof_magic.ipython.display import show_here  # noqa: PLC0415 - IPython asks, so it is there
+
+        show_here(self)
 
     def __repr__(self) -> str:
         meta = self.trace.meta

@@ -48,6 +48,24 @@ def test_a_live_view_and_a_static_copy_of_the_same_run_are_shown(kernel: Kernel)
         assert part in static
 
 
+def test_a_report_that_is_the_last_line_of_a_cell_is_shown_and_one_in_a_list_is_named(kernel: Kernel) -> None:
+    shown = kernel.run(f"%%torchprof -o run\n{LOOP}")
+    again = kernel.run("run")
+    assert len(again.static) == 1
+    assert again.static[0] == shown.static[0]
+    assert [WIDGET in data for data in again.shown if "torchprof report" in data.get("text/plain", "")] == [True]
+    assert kernel.run("_ is run").of("execute_result")[0]["data"] == {"text/plain": "True"}
+    (listed,) = kernel.run("[run]").of("execute_result")
+    assert re.fullmatch(r"\[<Report .*: \d+ events, 3 steps>\]", listed["data"]["text/plain"])
+    assert kernel.run("run;").static == []
+
+
+def test_a_with_block_is_named_by_its_cell(kernel: Kernel) -> None:
+    kernel.run("import torch, torchprof_magic as tp\nwith tp.profile() as p:\n    torch.ones(3).sin()")
+    number = int(kernel.run("print(len(In) - 2)").text)
+    assert kernel.run("print(p.report.trace.meta.title)").text == f"In [{number}]\n"
+
+
 def test_the_progress_bar_leaves_nothing_behind(kernel: Kernel) -> None:
     cell = kernel.run(f"%%torchprof\n{LOOP}")
     place = {content["transient"].get("display_id"): content["data"] for content in cell.of("display_data")}

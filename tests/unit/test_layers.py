@@ -49,7 +49,7 @@ MAY_IMPORT = {
     "units": set(),
     "errors": set(),
 }  # fmt: skip
-# The only upward import: Report.widget makes its widget when it is first asked for.
+# The only upward import: a report makes its widget, and shows itself, when it is first asked to.
 LAZY_ONLY = {("report", "ipython")}
 # Who may use which heavy library, and nobody else.
 OWNERS = {

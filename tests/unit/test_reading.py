@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support import chrome, recording, span
+from support import chrome, frame, recording, span
 
 from torchprof_magic import reading
 from torchprof_magic.capture import Cycle, Recording
@@ -66,3 +66,15 @@ def test_memory_that_runs_out_while_reading_leaves_the_files(tmp_path: Path, mon
     del report
     sweep()
     assert sorted(path.name for path in folder.iterdir()) == ["cycle-0.json", "cycle-1.json"]
+
+
+def test_only_the_cells_that_occur_in_a_recording_are_remembered_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "cycle-0.json"
+    path.write_bytes(
+        chrome(frame("/cells/7.py(1): <module>", 0, 50), frame("lib.py(8): forward", 2, 20), span("mm", 3, 9))
+    )
+    labels = (("/cells/6.py", "In [6]"), ("/cells/7.py", "In [7]"), ("mm", "no file"))
+    report = reading.read_recording(
+        recording(tmp_path, Cycle(number=0, path=path, steps=(), start_unix_ns=None)), cell_labels=labels
+    )
+    assert report.trace.meta.cell_labels == (("/cells/7.py", "In [7]"),)

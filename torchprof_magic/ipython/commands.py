@@ -165,7 +165,10 @@ class Commands:
         _take(words, "uploads", "nothing, or --retry")
         statuses = upload_statuses()
         if not statuses:
-            _say("Nothing was uploaded by this kernel.")
+            _say(
+                "Nothing was uploaded by this kernel. What an earlier one left goes on with the next run that has the "
+                "same --trace-dir and --remote."
+            )
         for status in statuses:
             _say(f"{status.path.name} to {status.remote}: {status}")
 

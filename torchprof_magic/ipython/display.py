@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from IPython import get_ipython
 from IPython.display import display
 
 from torchprof_magic.errors import TorchProfError
@@ -31,6 +32,14 @@ def show(report: Report, shell: InteractiveShell, mode: str = "both") -> None:
         mode = "static"
     if mode in ("both", "static"):
         display({"text/html": static_html(report), "text/plain": report.summary()}, raw=True)  # type: ignore[no-untyped-call]
+
+
+def show_here(report: Report) -> None:
+    """Show it in the shell that runs this: what a report does that is the last line of a cell."""
+    shell = get_ipython()  # type: ignore[no-untyped-call]
+    if not has_front_end(shell):
+        print()  # noqa: T201 - a terminal has written ``Out[1]: ``, and what follows has columns
+    show(report, shell)
 
 
 def has_front_end(shell: InteractiveShell) -> bool:

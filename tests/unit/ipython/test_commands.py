@@ -199,7 +199,7 @@ def test_a_mistake_is_answered_with_one_line(say: Say, line: str, says: str) -> 
 
 
 def test_kept_traces_and_their_uploads_are_listed(say: Say, tmp_path: Path) -> None:
-    assert say("%torchprof uploads") == "Nothing was uploaded by this kernel.\n"
+    assert say("%torchprof uploads").startswith("Nothing was uploaded by this kernel. What an earlier one left")
     assert say("%torchprof uploads --retry") == "0 failed uploads will be tried again.\n"
     assert say(f"%torchprof traces {tmp_path}") == f"No trace was kept in {tmp_path}.\n"
     say(f"%torchprof -q --trace-dir {tmp_path} --filename {{cell}}-{{run_name}}.json --run-name 'net' --gzip x @ x")
@@ -255,6 +255,11 @@ def test_a_loaded_file_has_its_name_in_the_history(say: Say, tmp_path: Path) -> 
     (line,) = say("%torchprof history").splitlines()
     assert "some.json" in line
     assert line.endswith(" 1 event")
+
+
+def test_in_a_terminal_a_report_as_the_last_line_is_its_summary(shell: InteractiveShell, say: Say) -> None:
+    say("%torchprof -q -o run x @ x")
+    assert say("run").removeprefix("Out[3]: ") == "\n" + shell.user_ns["run"].summary() + "\n"
 
 
 def test_names_cannot_steer_the_terminal(say: Say) -> None:
