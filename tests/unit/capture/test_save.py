@@ -192,6 +192,17 @@ def test_releases_of_older_blocks_are_not_told_on_stderr() -> None:
     assert subprocess.run(command, capture_output=True, text=True, check=True).stderr == ""
 
 
+def test_blocks_of_our_own_that_are_released_leave_few_calls_in_the_trace(make_session: Make) -> None:
+    session = make_session(schedule=(0, 1, 1, 3), profile_memory=True, with_stack=True)
+    session.start()
+    for _ in range(6):
+        work()
+        session.step()
+    calls = [sum("held_bytes" in name for name in names_in(cycle.path)) for cycle in session.stop().cycles]
+    assert len(calls) == 3
+    assert max(calls) < 120
+
+
 def test_closed_stderr_changes_nothing() -> None:
     assert run_script("os.close(2)", "")[0] == "cell 0"
 
