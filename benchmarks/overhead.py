@@ -3,9 +3,11 @@
     python benchmarks/overhead.py [--repetitions 15] [--steps 40] [--flags]
 
 Both profile the same training loop of a small transformer and export one trace per cycle; they alternate in one
-process, so that a busy machine hurts both. Printed: the median ratio of wall time, which is as noisy as the training;
-the same ratio made of the time inside the calls of either, beside the same training without any (budget 1.02); and the
-time of our ``step()`` beyond torch's on steps without a transition (budget 20 us).
+process, so that a busy machine hurts both, and both free what they made. Printed: the median ratio of wall time, which
+is as noisy as the training; the same ratio made of the time inside the calls of either, as if the training of each pair
+of runs had taken the same time; that ratio of the least times (budget 1.02), for a busy machine makes calls up to twice
+as long, for seconds or minutes; and the time of our ``step()`` beyond torch's on steps without a transition (budget
+20 us).
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from torchprof_magic.meta import Stepping
 from torchprof_magic.options import ProfileOptions, ScheduleOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 WAIT, WARMUP, ACTIVE, REPEAT = 2, 2, 6, 2
 WIDTH, HEADS, LAYERS, BATCH, LENGTH = 128, 4, 3, 8, 64
@@ -108,6 +110,9 @@ def run_bare(training: Training, steps: int, folder: Path, flags: dict[str, bool
             profiler.step()
     with calls:
         profiler.__exit__(None, None, None)
+        # torch frees the events of a cycle when the next begins; after the last it leaves them to the garbage
+        # collector, whose time would be nobody's here. Of ours none are left either.
+        profiler.profiler = None
     return calls.seconds
 
 
@@ -140,6 +145,22 @@ def measure_runs(repetitions: int, steps: int, flags: dict[str, bool]) -> dict[s
         for name, run in chance.sample(list(ways.items()), k=len(ways)):
             times[name].append(time_once(run, training, steps, flags))
     return times
+
+
+def ratios_by_calls(ours: list[tuple[float, float]], bare: list[tuple[float, float]]) -> Iterator[float]:
+    """Yield the ratio of each pair of runs as if both had trained in the same time: what differs there is the machine.
+
+    The runs of a pair follow each other, for a busy machine slows the calls too, for minutes.
+    """
+    for (our_wall, our_calls), (bare_wall, bare_calls) in zip(ours, bare, strict=True):
+        between = (our_wall - our_calls + bare_wall - bare_calls) / 2
+        yield (between + our_calls) / (between + bare_calls)
+
+
+def least_ratio_by_calls(ours: list[tuple[float, float]], bare: list[tuple[float, float]]) -> float:
+    """Return the ratio when the training and the calls of either take the least time that any run took for them."""
+    between = min(wall - calls for wall, calls in ours + bare)
+    return (between + min(calls for _, calls in ours)) / (between + min(calls for _, calls in bare))
 
 
 def measure_step_us() -> dict[str, float]:
@@ -207,21 +228,23 @@ def main() -> int:
     inside = {name: statistics.median(calls for _, calls in values) for name, values in times.items()}
     for name, values in walls.items():
         spread = f"median {statistics.median(values) * 1e3:.1f} ms, least {min(values) * 1e3:.1f} ms"
-        print(f"{name}: {spread}, inside the calls {inside[name] * 1e3:.1f} ms")
+        between = [wall - calls for wall, calls in times[name]]  # what a profiler slows down in the training shows here
+        training = f"training between {statistics.median(between) * 1e3:.1f} ms, least {min(between) * 1e3:.1f} ms"
+        print(f"{name}: {spread}, inside the calls {inside[name] * 1e3:.1f} ms, {training}")
     quartiles = statistics.quantiles(
         (ours / bare for ours, bare in zip(walls["ours"], walls["bare"], strict=True)), n=4
     )
     whole = statistics.median(walls["ours"]) / statistics.median(walls["bare"])
     print(f"ratio of medians {whole:.4f}; paired ratios {quartiles[0]:.4f} {quartiles[1]:.4f} {quartiles[2]:.4f}")
-    # Both train alike between the calls; what differs there is the machine.
-    between = statistics.median(wall - calls for name in ("ours", "bare") for wall, calls in times[name])
-    ratio = (between + inside["ours"]) / (between + inside["bare"])
-    print(f"ratio by the calls, beside {between * 1e3:.1f} ms of training: {ratio:.4f}")
+    low, middle, high = statistics.quantiles(ratios_by_calls(times["ours"], times["bare"]), n=4)
+    print(f"ratio by the calls, paired: {middle:.4f}, quartiles {low:.4f} {high:.4f}")
+    least = least_ratio_by_calls(times["ours"], times["bare"])
+    print(f"ratio by the calls, least: {least:.4f} (budget {BUDGET_RATIO})")
     steps_us = measure_step_us()
     print("us per step:", {name: round(value, 2) for name, value in steps_us.items()})
     beyond_us = max(steps_us[f"ours {phase}"] - steps_us[f"bare {phase}"] for phase in ("wait", "active"))
-    print(f"step() beyond torch's: {beyond_us:.2f} us (budget {BUDGET_STEP_US}); ratio budget {BUDGET_RATIO}")
-    return 0 if ratio <= BUDGET_RATIO and beyond_us <= BUDGET_STEP_US else 1
+    print(f"step() beyond torch's: {beyond_us:.2f} us (budget {BUDGET_STEP_US})")
+    return 0 if least <= BUDGET_RATIO and beyond_us <= BUDGET_STEP_US else 1
 
 
 if __name__ == "__main__":
