@@ -30,6 +30,8 @@ export interface SeriesChart {
 const AREA_ALPHA = "55";
 const AXIS_PX = 62;
 const LABEL_PX = 11;
+// Room for half of the label of a tick at the very end.
+const RIGHT_PX = 28;
 const LABEL_GAP_PX = 5;
 // Room above the highest value, so that the peak's label stands free.
 const HEADROOM = 1.14;
@@ -57,7 +59,7 @@ function chartOptions(scene: SeriesScene, width: number, height: number): uPlot.
     width,
     height,
     legend: { show: false },
-    padding: [8, 14, 0, 0],
+    padding: [8, RIGHT_PX, 0, 0],
     scales: {
       x: { time: false },
       y: { range: (_chart, _low, high) => [0, (high || 1) * HEADROOM] },
