@@ -169,8 +169,13 @@ def _is_warming_up() -> bool:
     scheduled = [item for item in gc.get_referrers(*kinds) if type(item) in kinds]
     if not scheduled:  # the last one was stopped without leaving a with-block, and is gone
         tracker.erase_step_count("ProfilerStep")
-    # What was not entered yet, or was left in its warm-up, has no step that is open.
-    return any(item.current_action == ProfilerAction.WARMUP and item.step_rec_fn is not None for item in scheduled)
+    return any(_has_open_warmup(item) for item in scheduled)
+
+
+def _has_open_warmup(scheduled: profile) -> bool:
+    """Return whether a warm-up step is open; not if it was not entered yet, was left, or its making failed."""
+    is_open = getattr(scheduled, "step_rec_fn", None) is not None
+    return is_open and scheduled.current_action == ProfilerAction.WARMUP
 
 
 def switch_off() -> bool:

@@ -75,6 +75,20 @@ def test_profilers_that_were_left_in_their_warmup_or_not_entered_are_in_no_ones_
     assert left.current_action == before.current_action == torch.profiler.ProfilerAction.WARMUP
 
 
+def test_profiler_whose_making_failed_is_in_no_ones_way(make_session: Make) -> None:
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    half_made = torch.profiler.profile.__new__(torch.profiler.profile)
+    counted = torch.profiler.profile(
+        activities=activities
+    )  # from here on torch counts steps, so that one is looked for
+    counted.start()
+    counted.stop()
+    session = make_session()
+    session.start()
+    session.stop()
+    assert not hasattr(half_made, "step_rec_fn")
+
+
 def test_profiler_that_was_stopped_and_is_gone_is_no_longer_looked_for() -> None:
     # In a process of its own, where no test has left a profiler behind.
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", STOPPED], capture_output=True, text=True, check=True)
