@@ -53,9 +53,9 @@ class StderrFilter:
                 os.close(saved)
             self._pass_on(sink, is_open=saved >= 0)
 
-    def held_bytes(self) -> int:
-        """Return how much was written to descriptor 2 since it is held."""
-        return os.fstat(self._file.fileno()).st_size if self._file is not None else 0
+    def sink_fd(self) -> int:
+        """Return the descriptor of the file that takes what is written to descriptor 2 while it is held."""
+        return self._sink().fileno()
 
     def close(self) -> None:
         """Release the buffer file."""

@@ -6,6 +6,7 @@ threads: the session calls it only on the right thread, with interrupts held bac
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from time import perf_counter_ns
@@ -41,8 +42,8 @@ MAX_PLAIN_STEPS = 1000
 # c10/core/CPUAllocator.cpp logs the first and then every 1,000th release of an unknown block. A few of ours are known:
 # they lie where an earlier recording had seen a block.
 SPARE_BLOCKS = 1000 + 50
-# Released together, they leave as many fewer silent ones; one by one they would be thousands of calls in the trace.
-BLOCKS_AT_ONCE = 10
+# Released together, they leave as many fewer silent ones; one by one they would be hundreds of calls in the trace.
+BLOCKS_AT_ONCE = 25
 # Back-to-back cycles (no idle or warm-up step between them) are saved during a recorded step only beyond this many.
 MAX_UNSAVED = 8
 
@@ -334,15 +335,16 @@ class Recorder:
         """Begin to record, and let torch say now what it would say in the user's code.
 
         With memory on, torch logs every 1,000th release of a block from before the recording. Releasing blocks of our
-        own until it has logged leaves 990 silent ones, which is more than the few steps of a usual recording need.
+        own until it has logged leaves 975 silent ones, which is more than the few steps of a usual recording need.
         """
         # Those left from the cycle before come first: released all at once, they would use up the silence.
         blocks = self._spare_blocks
         if self._options(self.schedule.cycle(self.step)).profile_memory:
             blocks += compat.small_blocks(SPARE_BLOCKS - len(blocks))
+        sink_fd = self._quiet.sink_fd()
         engine.start()
-        before = self._quiet.held_bytes()
-        while blocks and self._quiet.held_bytes() == before:
+        before = os.fstat(sink_fd).st_size
+        while blocks and os.fstat(sink_fd).st_size == before:  # with stacks each call from here on is in the trace
             del blocks[-BLOCKS_AT_ONCE:]
         self._budget.begin()
 

@@ -15,17 +15,18 @@ if TYPE_CHECKING:
 
 
 class Action(Enum):
-    """What the profiler does during a step; names and values are those of ``torch.profiler.ProfilerAction``."""
+    """What the profiler does during a step; names and values are those of ``torch.profiler.ProfilerAction``.
+
+    ``is_recording`` is true when the events of the step are kept.
+    """
 
     NONE = 0
     WARMUP = 1
     RECORD = 2
     RECORD_AND_SAVE = 3
 
-    @property
-    def is_recording(self) -> bool:
-        """True when the events of the step are kept."""
-        return self is Action.RECORD or self is Action.RECORD_AND_SAVE
+    def __init__(self, value: int) -> None:
+        self.is_recording = value >= 2  # noqa: PLR2004 - no property: as a call it would be in traces with stacks
 
     @property
     def phase(self) -> str:
