@@ -1,15 +1,16 @@
 """What does this project's session cost over bare torch.profiler with the same schedule and flags?
 
-    python benchmarks/overhead.py [--repetitions 15] [--steps 40] [--preset quick memory full] [--schedule 1 1 3 1]
+    python benchmarks/overhead.py [--repetitions 15] [--steps 40] [--preset quick memory full] [--schedule 2 2 6 2]
 
 Both profile the same training loop of a small transformer and export one trace per cycle; they alternate in one
-process, so that a busy machine hurts both, and both free what they made. The schedule is the one that a loop gets when
-nothing is said; the numbers are idle, warm-up and recorded steps, and cycles. Each file is checked once before torch's
-events are freed, so the ratio grows with what is recorded. Printed: the median ratio of wall time, which
-is as noisy as the training; the same ratio made of the time inside the calls of either, as if the training of each pair
-of runs had taken the same time; that ratio of the least times (budget 1.02), for a busy machine makes calls up to twice
-as long, for seconds or minutes; and the time of our ``step()`` beyond torch's on steps without a transition (budget
-20 us).
+process, so that a busy machine hurts both, and both free what they made. Without ``--schedule`` (idle, warm-up and
+recorded steps, and cycles) it is the one that such a loop gets by itself. Each file is checked once before torch's
+events are freed, so the ratio grows with what is recorded.
+
+Printed: the median ratio of wall time, which is as noisy as the training; the same ratio made of the time inside the
+calls of either, as if the training of each pair of runs had taken the same time; that ratio of the least times (budget
+1.02), for a busy machine makes calls up to twice as long, for seconds or minutes; and the time of our ``step()`` beyond
+torch's on steps without a transition (budget 20 us).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch._inductor.config  # torch imports it at the first prepare; not to be charged to whoever comes first
 
-from torchprof_magic.capture import CaptureSession
+from torchprof_magic.capture import CaptureSession, resolve_schedule
 from torchprof_magic.meta import Stepping
 from torchprof_magic.options import PRESETS, ProfileOptions, ScheduleOptions, preset_switches
 
@@ -237,14 +238,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--repetitions", type=int, default=15)
     parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--preset", nargs="*", default=["quick", "memory", "full"], choices=list(PRESETS))
-    parser.add_argument("--schedule", nargs=4, type=int, default=[1, 1, 3, 1])
+    parser.add_argument("--preset", nargs="+", default=list(PRESETS), choices=list(PRESETS))
+    parser.add_argument("--schedule", nargs=4, type=int, metavar=("WAIT", "WARMUP", "ACTIVE", "REPEAT"))
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     training = Training()
+    own = resolve_schedule(ScheduleOptions(), how="loop", length=arguments.steps)
+    numbers = arguments.schedule or (own.wait, own.warmup, own.active, own.repeat)
     ratios = []
     for preset in arguments.preset:
-        plan = Plan(*arguments.schedule, steps=arguments.steps, flags=preset_switches(preset))
+        plan = Plan(*numbers, steps=arguments.steps, flags=preset_switches(preset))
         print(f"-- {preset}")
         ratios.append(report_ratios(measure_runs(arguments.repetitions, training, plan)))
     beyond_us = report_steps()
