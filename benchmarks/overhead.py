@@ -1,32 +1,34 @@
 """What does this project's session cost over bare torch.profiler with the same schedule and flags?
 
-    python benchmarks/overhead.py [--repetitions 15] [--steps 40] [--preset quick memory full] [--schedule 2 2 6 2]
+    python benchmarks/overhead.py [--pairs 10] [--runs 5] [--steps 40] [--preset quick memory full] [--schedule 2 2 6 2]
 
-Both profile the same training loop of a small transformer and export one trace per cycle; they alternate in one
-process, so that a busy machine hurts both, and both free what they made. Without ``--schedule`` (idle, warm-up and
-recorded steps, and cycles) it is the one that such a loop gets by itself. Each file is checked once before torch's
-events are freed, so the ratio grows with what is recorded.
+Both profile the same training loop of a small transformer and export one trace per cycle. Each has processes of its
+own, ours and torch's in turn: in one process, what either leaves in the heap makes the other's training up to 4 %
+slower or faster. Without ``--schedule`` (idle, warm-up and recorded steps, and cycles) it is the one that such a loop
+gets by itself. Each file is checked once before torch's events are freed, so the ratio grows with what is recorded.
 
-Printed: the median ratio of wall time, which is as noisy as the training; the same ratio made of the time inside the
-calls of either, as if the training of each pair of runs had taken the same time; that ratio of the least times (budget
-1.02), for a busy machine makes calls up to twice as long, for seconds or minutes; and the time of our ``step()`` beyond
-torch's on steps without a transition (budget 20 us).
+Printed for each preset: the ratio of wall time (budget 1.02), and the same ratio made of the time inside the calls of
+either, as if the training had taken the same time, both with the interval that holds 95 % of what other draws of the
+same processes would have given; one process differs from the next by 3 %, so that a half per cent takes 60 pairs. Last
+is the time of our ``step()`` beyond torch's on steps without a transition (budget 20 us).
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import json
 import random
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch._inductor.config  # torch imports it at the first prepare; not to be charged to whoever comes first
@@ -36,12 +38,13 @@ from torchprof_magic.meta import Stepping
 from torchprof_magic.options import PRESETS, ProfileOptions, ScheduleOptions, preset_switches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 WIDTH, HEADS, LAYERS, BATCH, LENGTH = 128, 4, 3, 8, 64
 # The least batch of all rounds counts: the others show what else the machine did.
 STEP_ROUNDS, STEP_BATCHES, STEPS_A_BATCH = 5, 8, 500
 BUDGET_RATIO, BUDGET_STEP_US = 1.02, 20.0
+DRAWS = 2_000
 
 
 class Training:
@@ -92,6 +95,18 @@ class Plan:
         return {"wait": self.wait, "warmup": self.warmup, "active": self.active, "repeat": self.repeat}
 
 
+class Times(NamedTuple):
+    """Seconds of a run, and how many of them were inside the profiler's calls."""
+
+    wall: float
+    calls: float
+
+    @property
+    def between(self) -> float:
+        """Seconds of training."""
+        return self.wall - self.calls
+
+
 def run_ours(training: Training, plan: Plan, folder: Path) -> float:
     """Train under our session; return the seconds inside its calls."""
     calls = Stopwatch()
@@ -135,51 +150,65 @@ def run_bare(training: Training, plan: Plan, folder: Path) -> float:
     return calls.seconds
 
 
-def run_nothing(training: Training, plan: Plan, _folder: Path) -> float:
-    for _ in range(plan.steps):
-        training.step()
-    return 0.0
-
-
-def time_once(run: Callable[..., float], training: Training, plan: Plan) -> tuple[float, float]:
-    """Return the wall time of one run, and that inside its calls, in seconds; its folder is made and removed apart."""
+def time_once(run: Callable[..., float], training: Training, plan: Plan) -> Times:
+    """Time one run; its folder is made and removed apart."""
     folder = Path(tempfile.mkdtemp(prefix="torchprof-overhead-"))
     try:
         gc.collect()  # torch's profiler is in a cycle of references; its many events must not go in another's time
         begin = time.perf_counter()
         inside = run(training, plan, folder)
-        return time.perf_counter() - begin, inside
+        return Times(time.perf_counter() - begin, inside)
     finally:
         shutil.rmtree(folder)
 
 
-def measure_runs(repetitions: int, training: Training, plan: Plan) -> dict[str, list[tuple[float, float]]]:
-    """Time every way of running, in a new random order each time."""
+WAYS = {"ours": run_ours, "bare": run_bare}
+
+
+def time_in_process(way: str, preset: str, plan: Plan, runs: int) -> Times:
+    """Return the median of some runs in a new process, after one that is not counted."""
+    command = [sys.executable, __file__, "--worker", way, "--preset", preset, "--runs", str(runs)]
+    command += ["--steps", str(plan.steps), "--schedule", *map(str, plan.schedule.values())]
+    answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    walls, calls = zip(*json.loads(answer.stdout), strict=True)
+    return Times(statistics.median(walls), statistics.median(calls))
+
+
+def work(way: str, plan: Plan, runs: int) -> None:
+    """Time runs in this process, and print them for the process that began it."""
+    training = Training()
+    times = [time_once(WAYS[way], training, plan) for _ in range(1 + runs)]
+    print(json.dumps(times[1:]))
+
+
+def measure_pairs(count: int, preset: str, plan: Plan, runs: int) -> list[tuple[Times, Times]]:
+    """Return the times of processes with us and with torch, which follow each other in an order by chance."""
     chance = random.Random(0)  # noqa: S311 - an order, not a secret
-    ways = {"ours": run_ours, "bare": run_bare, "none": run_nothing}
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
-    for run in ways.values():
-        time_once(run, training, plan)
-    for _ in range(repetitions):
-        for name, run in chance.sample(list(ways.items()), k=len(ways)):
-            times[name].append(time_once(run, training, plan))
-    return times
+    pairs = []
+    for _ in range(count):
+        times = {way: time_in_process(way, preset, plan, runs) for way in chance.sample(list(WAYS), k=len(WAYS))}
+        pairs.append((times["ours"], times["bare"]))
+    return pairs
 
 
-def ratios_by_calls(ours: list[tuple[float, float]], bare: list[tuple[float, float]]) -> Iterator[float]:
-    """Yield the ratio of each pair of runs as if both had trained in the same time: what differs there is the machine.
-
-    The runs of a pair follow each other, for a busy machine slows the calls too, for minutes.
-    """
-    for (our_wall, our_calls), (bare_wall, bare_calls) in zip(ours, bare, strict=True):
-        between = (our_wall - our_calls + bare_wall - bare_calls) / 2
-        yield (between + our_calls) / (between + bare_calls)
+def ratio_of_walls(pairs: list[tuple[Times, Times]]) -> float:
+    """Return the ratio of the wall times' means."""
+    return sum(ours.wall for ours, _ in pairs) / sum(bare.wall for _, bare in pairs)
 
 
-def least_ratio_by_calls(ours: list[tuple[float, float]], bare: list[tuple[float, float]]) -> float:
-    """Return the ratio when the training and the calls of either take the least time that any run took for them."""
-    between = min(wall - calls for wall, calls in ours + bare)
-    return (between + min(calls for _, calls in ours)) / (between + min(calls for _, calls in bare))
+def ratio_by_calls(pairs: list[tuple[Times, Times]]) -> float:
+    """Return the ratio when either trains for the mean of both: only the time inside the calls differs."""
+    between = sum(ours.between + bare.between for ours, bare in pairs) / 2
+    return (between + sum(ours.calls for ours, _ in pairs)) / (between + sum(bare.calls for _, bare in pairs))
+
+
+def interval(
+    pairs: list[tuple[Times, Times]], ratio: Callable[[list[tuple[Times, Times]]], float]
+) -> tuple[float, float]:
+    """Return between what 95 % of the ratios of pairs drawn from these lie (the bootstrap's percentile interval)."""
+    chance = random.Random(0)  # noqa: S311 - a sample, not a secret
+    drawn = statistics.quantiles((ratio(chance.choices(pairs, k=len(pairs))) for _ in range(DRAWS)), n=40)
+    return drawn[0], drawn[-1]
 
 
 def measure_step_us() -> dict[str, float]:
@@ -236,43 +265,40 @@ def _per_step_us(step: Callable[[], None]) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--repetitions", type=int, default=15)
+    parser.add_argument("--pairs", type=int, default=10, help="of processes, for each preset")
+    parser.add_argument("--runs", type=int, default=5, help="in each process")
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--preset", nargs="+", default=list(PRESETS), choices=list(PRESETS))
     parser.add_argument("--schedule", nargs=4, type=int, metavar=("WAIT", "WARMUP", "ACTIVE", "REPEAT"))
+    parser.add_argument("--worker", choices=list(WAYS), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    training = Training()
     own = resolve_schedule(ScheduleOptions(), how="loop", length=arguments.steps)
     numbers = arguments.schedule or (own.wait, own.warmup, own.active, own.repeat)
-    ratios = []
-    for preset in arguments.preset:
-        plan = Plan(*numbers, steps=arguments.steps, flags=preset_switches(preset))
-        print(f"-- {preset}")
-        ratios.append(report_ratios(measure_runs(arguments.repetitions, training, plan)))
+    plans = {name: Plan(*numbers, steps=arguments.steps, flags=preset_switches(name)) for name in arguments.preset}
+    if arguments.worker:
+        work(arguments.worker, *plans.values(), arguments.runs)
+        return 0
+    ratios = [
+        report_pairs(preset, measure_pairs(arguments.pairs, preset, plan, arguments.runs))
+        for preset, plan in plans.items()
+    ]
     beyond_us = report_steps()
     return 0 if max(ratios) <= BUDGET_RATIO and beyond_us <= BUDGET_STEP_US else 1
 
 
-def report_ratios(times: dict[str, list[tuple[float, float]]]) -> float:
-    """Print what the runs took; return the ratio of the least times."""
-    walls = {name: [wall for wall, _ in values] for name, values in times.items()}
-    inside = {name: statistics.median(calls for _, calls in values) for name, values in times.items()}
-    for name, values in walls.items():
-        spread = f"median {statistics.median(values) * 1e3:.1f} ms, least {min(values) * 1e3:.1f} ms"
-        between = [wall - calls for wall, calls in times[name]]  # what a profiler slows down in the training shows here
-        training = f"training between {statistics.median(between) * 1e3:.1f} ms, least {min(between) * 1e3:.1f} ms"
-        print(f"{name}: {spread}, inside the calls {inside[name] * 1e3:.1f} ms, {training}")
-    quartiles = statistics.quantiles(
-        (ours / bare for ours, bare in zip(walls["ours"], walls["bare"], strict=True)), n=4
-    )
-    whole = statistics.median(walls["ours"]) / statistics.median(walls["bare"])
-    print(f"ratio of medians {whole:.4f}; paired ratios {quartiles[0]:.4f} {quartiles[1]:.4f} {quartiles[2]:.4f}")
-    low, middle, high = statistics.quantiles(ratios_by_calls(times["ours"], times["bare"]), n=4)
-    print(f"ratio by the calls, paired: {middle:.4f}, quartiles {low:.4f} {high:.4f}")
-    least = least_ratio_by_calls(times["ours"], times["bare"])
-    print(f"ratio by the calls, least: {least:.4f} (budget {BUDGET_RATIO})")
-    return least
+def report_pairs(preset: str, pairs: list[tuple[Times, Times]]) -> float:
+    """Print what the processes took; return the ratio of wall times."""
+    print(f"-- {preset}, {len(pairs)} pairs of processes")
+    for name, times in zip(WAYS, zip(*pairs, strict=True), strict=True):
+        inside, between = (
+            statistics.mean(values) for values in zip(*((t.calls, t.between) for t in times), strict=True)
+        )
+        print(f"{name}: {(inside + between) * 1e3:.1f} ms, {inside * 1e3:.1f} ms of it inside the calls")
+    for name, ratio in (("wall", ratio_of_walls), ("by the calls", ratio_by_calls)):
+        low, high = interval(pairs, ratio)
+        print(f"ratio, {name}: {ratio(pairs):.4f} ({low:.4f} to {high:.4f}; budget {BUDGET_RATIO})", flush=True)
+    return ratio_of_walls(pairs)
 
 
 def report_steps() -> float:
