@@ -25,7 +25,7 @@ _READ_MEMORY = 2
 _READ_ADDRESSES = 4
 # How much the process may grow, or how many recordings begin, before the holes in its heap are looked for again. Each
 # page that is given back is a fault later, in the next step of a training or in the recording: 1,500 a millisecond.
-_HOLES_BYTES = 64_000_000
+_HOLES_BYTES = 256_000_000
 _HOLES_RECORDINGS = 50
 _given_back_at = 0
 _recordings_since = 0

@@ -131,7 +131,7 @@ def test_memory_is_given_back_when_the_process_has_grown_much_and_every_fiftieth
 
     monkeypatch.setattr(room.ctypes, "CDLL", lambda _name: Libc())
     # The first only takes the size to compare with: no recording has left anything yet.
-    for pages, times in ((100_000, 0), (163_999, 0), (164_000, 1), (227_999, 1), (228_000, 2)):
+    for pages, times in ((100_000, 0), (355_999, 0), (356_000, 1), (611_999, 1), (612_000, 2)):
         statm.write_text(f"0 {pages}")
         room.give_back()
         assert len(trimmed) == times, pages
