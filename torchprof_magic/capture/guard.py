@@ -119,7 +119,8 @@ class InterruptGuard:
     def shield(self) -> Iterator[None]:
         """Stand in for a handler that the user's code has set since, for the length of one transition."""
         foreign = signal.getsignal(signal.SIGINT)
-        if self._is_current() or foreign is None or not (self._is_installed and _is_main_thread()):
+        is_ours: bool = foreign is self
+        if is_ours or foreign is None or not (self._is_installed and _is_main_thread()):
             yield
             return
         signal.signal(signal.SIGINT, self)

@@ -43,7 +43,7 @@ MAX_PLAIN_STEPS = 1000
 # they lie where an earlier recording had seen a block.
 SPARE_BLOCKS = 1000 + 50
 # Released together, they leave as many fewer silent ones; one by one they would be hundreds of calls in the trace.
-BLOCKS_AT_ONCE = 25
+BLOCKS_AT_ONCE = 100
 # Back-to-back cycles (no idle or warm-up step between them) are saved during a recorded step only beyond this many.
 MAX_UNSAVED = 8
 
@@ -111,7 +111,7 @@ class Recorder:
     @property
     def is_recording(self) -> bool:
         """True while the phase is ``active``."""
-        return self._action.is_recording and not self.ended_in and not self.schedule.is_over(self.step)
+        return self._action.is_recording and not self.ended_in
 
     def begin(self, guard: InterruptGuard) -> None:
         """Enter step 0."""
@@ -134,6 +134,8 @@ class Recorder:
         """Return whether the next ``advance`` starts, stops or saves anything."""
         if self._action.is_recording and self._budget.is_reached():
             self._end_early()
+        if self._action is Action.RECORD:
+            return self._is_full or not self._next_action.is_recording
         return self._is_full or self._action is Action.RECORD_AND_SAVE or self._next_action is not self._action
 
     def advance(self, guard: InterruptGuard, *, is_complete: bool = True) -> None:
@@ -335,7 +337,7 @@ class Recorder:
         """Begin to record, and let torch say now what it would say in the user's code.
 
         With memory on, torch logs every 1,000th release of a block from before the recording. Releasing blocks of our
-        own until it has logged leaves 975 silent ones, which is more than the few steps of a usual recording need.
+        own until it has logged leaves 900 silent ones, which is more than the few steps of a usual recording need.
         """
         # Those left from the cycle before come first: released all at once, they would use up the silence.
         blocks = self._spare_blocks
