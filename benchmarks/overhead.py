@@ -1,6 +1,7 @@
 """What does this project's session cost over bare torch.profiler with the same schedule and flags?
 
-    python benchmarks/overhead.py [--pairs 10] [--runs 5] [--steps 40] [--preset quick memory full] [--schedule 2 2 6 2]
+    python benchmarks/overhead.py [--pairs 10] [--runs 5] [--steps 40] [--width 512] [--preset quick memory full]
+                                  [--schedule 2 2 6 2]
 
 Both profile the same training loop of a small transformer and export one trace per cycle. Each has processes of its
 own, ours and torch's in turn: in one process, what either leaves in the heap makes the other's training up to 4 %
@@ -40,7 +41,7 @@ from torchprof_magic.options import PRESETS, ProfileOptions, ScheduleOptions, pr
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-WIDTH, HEADS, LAYERS, BATCH, LENGTH = 128, 4, 3, 8, 64
+HEADS, LAYERS, BATCH, LENGTH = 4, 3, 8, 64
 # The least batch of all rounds counts: the others show what else the machine did.
 STEP_ROUNDS, STEP_BATCHES, STEPS_A_BATCH = 5, 8, 500
 BUDGET_RATIO, BUDGET_STEP_US = 1.02, 20.0
@@ -50,12 +51,12 @@ DRAWS = 2_000
 class Training:
     """A small transformer encoder, its optimizer and one fixed batch."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int) -> None:
         torch.manual_seed(0)
-        layer = torch.nn.TransformerEncoderLayer(WIDTH, HEADS, 4 * WIDTH, dropout=0.0, batch_first=True)
+        layer = torch.nn.TransformerEncoderLayer(width, HEADS, 4 * width, dropout=0.0, batch_first=True)
         self.model = torch.nn.TransformerEncoder(layer, LAYERS, enable_nested_tensor=False)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
-        self.batch = torch.randn(BATCH, LENGTH, WIDTH)
+        self.batch = torch.randn(BATCH, LENGTH, width)
 
     def step(self) -> None:
         """Train on the batch once."""
@@ -87,6 +88,7 @@ class Plan:
     active: int
     repeat: int
     steps: int
+    width: int
     flags: dict[str, bool]
 
     @property
@@ -168,7 +170,7 @@ WAYS = {"ours": run_ours, "bare": run_bare}
 def time_in_process(way: str, preset: str, plan: Plan, runs: int) -> Times:
     """Return the median of some runs in a new process, after one that is not counted."""
     command = [sys.executable, __file__, "--worker", way, "--preset", preset, "--runs", str(runs)]
-    command += ["--steps", str(plan.steps), "--schedule", *map(str, plan.schedule.values())]
+    command += ["--steps", str(plan.steps), "--width", str(plan.width), "--schedule", *map(str, plan.schedule.values())]
     answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     walls, calls = zip(*json.loads(answer.stdout), strict=True)
     return Times(statistics.median(walls), statistics.median(calls))
@@ -176,7 +178,7 @@ def time_in_process(way: str, preset: str, plan: Plan, runs: int) -> Times:
 
 def work(way: str, plan: Plan, runs: int) -> None:
     """Time runs in this process, and print them for the process that began it."""
-    training = Training()
+    training = Training(plan.width)
     times = [time_once(WAYS[way], training, plan) for _ in range(1 + runs)]
     print(json.dumps(times[1:]))
 
@@ -268,6 +270,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=10, help="of processes, for each preset")
     parser.add_argument("--runs", type=int, default=5, help="in each process")
     parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--width", type=int, default=128, help="of the transformer; the ops of 128 take microseconds")
     parser.add_argument("--preset", nargs="+", default=list(PRESETS), choices=list(PRESETS))
     parser.add_argument("--schedule", nargs=4, type=int, metavar=("WAIT", "WARMUP", "ACTIVE", "REPEAT"))
     parser.add_argument("--worker", choices=list(WAYS), help=argparse.SUPPRESS)
@@ -275,7 +278,10 @@ def main() -> int:
     warnings.simplefilter("ignore")
     own = resolve_schedule(ScheduleOptions(), how="loop", length=arguments.steps)
     numbers = arguments.schedule or (own.wait, own.warmup, own.active, own.repeat)
-    plans = {name: Plan(*numbers, steps=arguments.steps, flags=preset_switches(name)) for name in arguments.preset}
+    plans = {
+        name: Plan(*numbers, steps=arguments.steps, width=arguments.width, flags=preset_switches(name))
+        for name in arguments.preset
+    }
     if arguments.worker:
         work(arguments.worker, *plans.values(), arguments.runs)
         return 0
