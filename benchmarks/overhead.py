@@ -81,7 +81,7 @@ class Stopwatch:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is recorded of how many steps."""
+    """What is trained, and what is recorded of it."""
 
     wait: int
     warmup: int
@@ -89,7 +89,12 @@ class Plan:
     repeat: int
     steps: int
     width: int
-    flags: dict[str, bool]
+    preset: str
+
+    @property
+    def flags(self) -> dict[str, bool]:
+        """What the preset switches on, as either names it."""
+        return preset_switches(self.preset)
 
     @property
     def schedule(self) -> dict[str, int]:
@@ -167,9 +172,9 @@ def time_once(run: Callable[..., float], training: Training, plan: Plan) -> Time
 WAYS = {"ours": run_ours, "bare": run_bare}
 
 
-def time_in_process(way: str, preset: str, plan: Plan, runs: int) -> Times:
+def time_in_process(way: str, plan: Plan, runs: int) -> Times:
     """Return the median of some runs in a new process, after one that is not counted."""
-    command = [sys.executable, __file__, "--worker", way, "--preset", preset, "--runs", str(runs)]
+    command = [sys.executable, __file__, "--worker", way, "--preset", plan.preset, "--runs", str(runs)]
     command += ["--steps", str(plan.steps), "--width", str(plan.width), "--schedule", *map(str, plan.schedule.values())]
     answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     walls, calls = zip(*json.loads(answer.stdout), strict=True)
@@ -183,12 +188,12 @@ def work(way: str, plan: Plan, runs: int) -> None:
     print(json.dumps(times[1:]))
 
 
-def measure_pairs(count: int, preset: str, plan: Plan, runs: int) -> list[tuple[Times, Times]]:
+def measure_pairs(count: int, plan: Plan, runs: int) -> list[tuple[Times, Times]]:
     """Return the times of processes with us and with torch, which follow each other in an order by chance."""
     chance = random.Random(0)  # noqa: S311 - an order, not a secret
     pairs = []
     for _ in range(count):
-        times = {way: time_in_process(way, preset, plan, runs) for way in chance.sample(list(WAYS), k=len(WAYS))}
+        times = {way: time_in_process(way, plan, runs) for way in chance.sample(list(WAYS), k=len(WAYS))}
         pairs.append((times["ours"], times["bare"]))
     return pairs
 
@@ -278,17 +283,11 @@ def main() -> int:
     warnings.simplefilter("ignore")
     own = resolve_schedule(ScheduleOptions(), how="loop", length=arguments.steps)
     numbers = arguments.schedule or (own.wait, own.warmup, own.active, own.repeat)
-    plans = {
-        name: Plan(*numbers, steps=arguments.steps, width=arguments.width, flags=preset_switches(name))
-        for name in arguments.preset
-    }
+    plans = [Plan(*numbers, steps=arguments.steps, width=arguments.width, preset=preset) for preset in arguments.preset]
     if arguments.worker:
-        work(arguments.worker, *plans.values(), arguments.runs)
+        work(arguments.worker, *plans, arguments.runs)
         return 0
-    ratios = [
-        report_pairs(preset, measure_pairs(arguments.pairs, preset, plan, arguments.runs))
-        for preset, plan in plans.items()
-    ]
+    ratios = [report_pairs(plan.preset, measure_pairs(arguments.pairs, plan, arguments.runs)) for plan in plans]
     beyond_us = report_steps()
     return 0 if max(ratios) <= BUDGET_RATIO and beyond_us <= BUDGET_STEP_US else 1
 

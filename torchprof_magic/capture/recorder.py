@@ -134,9 +134,9 @@ class Recorder:
         """Return whether the next ``advance`` starts, stops or saves anything."""
         if self._action.is_recording and self._budget.is_reached():
             self._end_early()
-        if self._action is Action.RECORD:
-            return self._is_full or not self._next_action.is_recording
-        return self._is_full or self._action is Action.RECORD_AND_SAVE or self._next_action is not self._action
+        following = self._next_action
+        goes_on = following.is_recording if self._action is Action.RECORD else following is self._action
+        return self._is_full or self._action is Action.RECORD_AND_SAVE or not goes_on
 
     def advance(self, guard: InterruptGuard, *, is_complete: bool = True) -> None:
         """End the current step and enter the next."""

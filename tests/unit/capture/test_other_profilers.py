@@ -78,10 +78,8 @@ def test_profilers_that_were_left_in_their_warmup_or_not_entered_are_in_no_ones_
 def test_profiler_whose_making_failed_is_in_no_ones_way(make_session: Make) -> None:
     activities = [torch.profiler.ProfilerActivity.CPU]
     half_made = torch.profiler.profile.__new__(torch.profiler.profile)
-    counted = torch.profiler.profile(
-        activities=activities
-    )  # from here on torch counts steps, so that one is looked for
-    counted.start()
+    counted = torch.profiler.profile(activities=activities)
+    counted.start()  # from here on torch counts steps, so that one is looked for
     counted.stop()
     session = make_session()
     session.start()
