@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,19 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as after `make test &` or nohup; tests interrupt themselves
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _temporary_files_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Kernels that a test kills leave unfinished runs, which the next kernel of a user would offer to load."""
+    tmp_path_factory.getbasetemp()  # pytest's own folder stays where it is looked for after a failure
+    with (
+        tempfile.TemporaryDirectory(prefix="tp-", ignore_cleanup_errors=True) as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("TMPDIR", folder)
+        patch.setattr(tempfile, "tempdir", None)
+        yield
 
 
 @pytest.fixture(scope="session")

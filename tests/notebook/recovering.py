@@ -7,6 +7,8 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -53,8 +55,18 @@ def assert_recovered(kernel: Kernel) -> None:
 
 
 def let_torch_finish_talking(kernel: Kernel) -> None:
-    """Wait for the lines that torch logs about a profiler of the user's own: a kernel shows them with a later cell."""
-    kernel.run("time.sleep(0.5)")
+    """Wait for the lines that torch logs about a profiler of the user's own.
+
+    A kernel reads descriptor 2 beside its cells, and shows what it has read with whatever cell then runs: so a line of
+    our own goes after them, and has been shown when they have.
+    """
+    last = "torch has said it all"
+    text = kernel.run(f"os.write(2, b'{last}\\n')").text
+    for _ in range(100):
+        if last in text:
+            return
+        text += kernel.run("time.sleep(0.1)").text
+    pytest.fail(f"what was written to descriptor 2 is not shown: {text!r}")
 
 
 def warnings_of(cell: Cell) -> list[str]:

@@ -87,6 +87,7 @@ def test_row_11_another_profiler_is_on(kernel: Kernel, kind: str) -> None:
     if kind == "emit_nvtx" and kernel.run("print(torch.cuda.is_available())").text != "True\n":
         pytest.skip("emit_nvtx needs a torch with CUDA and a GPU: it raises at once without")
     kernel.run(f"ran = False\n{start}")
+    let_torch_finish_talking(kernel)
     cell = kernel.run(f"%%torchprof\nran = True\n{LOOP}")
     assert outcome(cell) == "UsageError"
     assert who in cell.reply["evalue"]
@@ -99,6 +100,7 @@ def test_row_11_another_profiler_is_on(kernel: Kernel, kind: str) -> None:
 
 def test_row_11_a_profiler_that_nobody_can_stop_is_switched_off(kernel: Kernel) -> None:
     kernel.run("torch.profiler.profile().start()")
+    let_torch_finish_talking(kernel)
     assert outcome(kernel.run(f"%%torchprof\n{LOOP}")) == "UsageError"
     assert "A profiler was on and is off now.\n" in kernel.run("%torchprof off").text
     let_torch_finish_talking(kernel)
@@ -110,10 +112,10 @@ def test_row_12_the_cell_uses_a_profiler_of_its_own(kernel: Kernel) -> None:
     cell = kernel.run(f"%%torchprof\n{LOOP}{own}")
     assert outcome(cell) == "ok"
     assert warned(cell, "Another profiler took over at step 3: what was recorded up to there is kept.")
+    let_torch_finish_talking(kernel)
     assert steps(kernel) == "[(2, True), (3, False)]"
     assert "aten::mul" in ops(kernel)
     assert kernel.run("print('aten::cos' in [e.name for e in own.events()])").text == "True\n"
-    let_torch_finish_talking(kernel)
     assert_recovered(kernel)
 
 
