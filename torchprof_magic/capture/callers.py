@@ -27,7 +27,7 @@ class Callers:
 
     def look(self, frame: FrameType | None) -> None:
         """Note, once, that ``frame``, or the first frame around it that is not ours, runs compiled code."""
-        if self._is_noted:
+        if self._is_noted or (frame is not None and frame.f_code is self._known):
             return
         while frame is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
             frame = frame.f_back

@@ -8,6 +8,7 @@ whatever else was written meanwhile is passed on.
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -18,13 +19,10 @@ if TYPE_CHECKING:
 
 STDERR_FD = 2
 # Each line is Kineto's or the profiler's own; what it says is checked and reported by us where it matters.
-NOISE = (
-    b"SyncActivityProfilerHandler.cpp",
-    b"profiler_kineto.cpp",
-    b"output_json.cpp",
-    b"CPUAllocator.cpp",
-    b"collection.cpp",
-    b"execution_trace_observer.cpp",
+NOISE = re.compile(
+    rb"(?<![^\r\n])[^\r\n]*"
+    rb"(?:SyncActivityProfilerHandler|profiler_kineto|output_json|CPUAllocator|collection|execution_trace_observer)\.cpp"
+    rb"[^\r\n]*(?:\r\n?|\n)?"
 )
 
 
@@ -76,13 +74,13 @@ class StderrFilter:
 
     @staticmethod
     def _pass_on(sink: IO[bytes], *, is_open: bool) -> None:
-        size = sink.seek(0, os.SEEK_CUR)
+        size = sink.tell()
         if not size:
             return
         sink.seek(0)
-        lines = sink.read(size).splitlines(keepends=True)
+        written = sink.read(size)
         sink.seek(0)
         sink.truncate()
-        rest = b"".join(line for line in lines if not any(mark in line for mark in NOISE))
+        rest = NOISE.sub(b"", written)
         if rest and is_open:
             os.write(STDERR_FD, rest)

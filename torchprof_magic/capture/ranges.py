@@ -21,42 +21,60 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+class _Here(threading.local):
+    """What one thread has: the ranges that are open, the innermost last, or ``None`` while it is not recorded."""
+
+    ranges: list[record_function] | None = None
+
+
 class OpenRanges:
-    """The ``record_function`` ranges that began on this thread while a recording ran, and have not ended."""
+    """The ``record_function`` ranges that began on a thread while it was recorded, and have not ended.
+
+    Each call in noting one would be in a trace with stacks, for every range of the user's: so there are none.
+    """
 
     def __init__(self) -> None:
-        self._thread_id = threading.get_ident()
-        self._open: dict[int, record_function] = {}
+        self._here = _Here()
         self._original_exit = record_function.__exit__
 
-    def watch(self, is_recording: Callable[[], bool]) -> Callable[[], None]:
-        """Note every range that begins while ``is_recording()``; return what ends the watch."""
-        enter, leave = record_function.__enter__, record_function.__exit__
+    def watch(self) -> Callable[[], None]:
+        """Be told of every range that begins; return what ends the watch."""
+        enter, leave, here = record_function.__enter__, record_function.__exit__, self._here
 
         @wraps(enter)
         def noting_enter(range_: record_function) -> record_function:
             entered: record_function = enter(range_)  # type: ignore[no-untyped-call]
-            if is_recording() and threading.get_ident() == self._thread_id:
-                self._open[id(range_)] = range_
+            if here.ranges is not None:
+                here.ranges += [range_]
             return entered
 
         @wraps(leave)
         def noting_exit(range_: record_function, *error: Any) -> None:
             leave(range_, *error)
-            if range_.run_callbacks_on_exit:  # else it ends with a future, later
-                self._open.pop(id(range_), None)
+            if here.ranges and range_.run_callbacks_on_exit:  # else it ends with a future, later
+                if here.ranges[-1] is range_:
+                    del here.ranges[-1]
+                else:
+                    here.ranges = [other for other in here.ranges if other is not range_]
 
         with ExitStack() as undo:
-            undo.callback(self._open.clear)
+            undo.callback(self._forget)
             undo.callback(stand_in(record_function, "__enter__", noting_enter))
             undo.callback(stand_in(record_function, "__exit__", noting_exit))
             return undo.pop_all().close
 
+    def begin(self) -> None:
+        """Note those that begin from here on this thread, until ``end``."""
+        self._here.ranges = []
+
     def end(self) -> None:
         """End all of them for torch, the innermost first."""
-        for range_ in reversed(list(self._open.values())):
+        for range_ in reversed(self._here.ranges or []):
             if range_.run_callbacks_on_exit:
                 self._original_exit(range_, None, None, None)
             elif range_.record is not None:
                 torch.ops.profiler._record_function_exit._RecordFunction(range_.record)  # noqa: SLF001 - as torch does
-        self._open.clear()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._here.ranges = None

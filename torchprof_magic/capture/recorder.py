@@ -127,7 +127,7 @@ class Recorder:
         with ExitStack() as watches:
             watches.callback(self._budget.room.end)
             watches.callback(self._bystanders.watch(lambda: self.is_recording))
-            watches.callback(self._ranges.watch(lambda: self.is_recording))
+            watches.callback(self._ranges.watch())
             return watches.pop_all().close
 
     def will_transit(self) -> bool:
@@ -141,7 +141,8 @@ class Recorder:
     def advance(self, guard: InterruptGuard, *, is_complete: bool = True) -> None:
         """End the current step and enter the next."""
         now_ns = perf_counter_ns()
-        self._toggle(self.pauses.end_step(), is_on=True)  # torch cannot mark steps while it collects nothing
+        if kinds := self.pauses.end_step():
+            self._toggle(kinds, is_on=True)  # torch cannot mark steps while it collects nothing
         self._leave(now_ns, is_complete=is_complete)
         self.step += 1
         self._enter(self._next_action, guard)
@@ -245,8 +246,8 @@ class Recorder:
         if self._engine.is_torn:
             self._lose_engine()
             return
-        cycle = self.schedule.cycle(self.step)
-        self._marks.append(self._mark(is_complete=is_complete))
+        mark = self._mark(is_complete=is_complete)
+        self._marks.append(mark)
         self._engine.close_step()
         if self._bystanders.may_have_begun():
             self._note_bystanders()
@@ -257,8 +258,8 @@ class Recorder:
                 f"Device data stops at step {self.step}: the device's event buffers were full.",
                 "Record fewer steps with --active.",
             )
-            self._absorb(cycle)
-        if self._action is Action.RECORD_AND_SAVE or self._absorbed_cycle == cycle or self._is_full:
+            self._absorb(mark.cycle)
+        if self._action is Action.RECORD_AND_SAVE or self._absorbed_cycle == mark.cycle or self._is_full:
             self._end_cycle()
 
     def _end_early(self) -> None:
@@ -344,11 +345,13 @@ class Recorder:
         if self._options(self.schedule.cycle(self.step)).profile_memory:
             blocks += compat.small_blocks(SPARE_BLOCKS - len(blocks))
         sink_fd = self._quiet.sink_fd()
+        # With stacks each call from the start on is in the trace.
+        self._budget.begin()
+        self._ranges.begin()
         engine.start()
         before = os.fstat(sink_fd).st_size
-        while blocks and os.fstat(sink_fd).st_size == before:  # with stacks each call from here on is in the trace
+        while blocks and os.fstat(sink_fd).st_size == before:
             del blocks[-BLOCKS_AT_ONCE:]
-        self._budget.begin()
 
     def _end_cycle(self) -> None:
         engine, marks = self._engine, tuple(self._marks)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import sys
 import weakref
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,7 @@ from torchprof_magic.meta import Stepping
 from torchprof_magic.units import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from torchprof_magic.capture.pauses import Pause
     from torchprof_magic.options import ProfileOptions
@@ -333,16 +334,15 @@ class CaptureSession:
         was_recording = recorder.is_recording
         if not was_recording:
             self._report_progress(recorder.next_phase, recorder.step + 1)
-        # Asking for the handler costs 5 us in Python 3.11, so it is done only where torch is called.
-        with self._transition(is_slow=was_recording) if recorder.will_transit() else nullcontext():
-            self._transit(lambda guard: recorder.advance(guard, is_complete=is_complete))
+        advance = partial(recorder.advance, is_complete=is_complete)
+        if recorder.will_transit():
+            # Asking for the handler costs 5 us in Python 3.11, so it is done only where torch is called.
+            with self.guard.shield(), self.guard.slow_work() if was_recording else nullcontext():
+                self._transit(advance)
+        else:
+            self._transit(advance)
         if was_recording and not recorder.is_recording:
             self._report_progress(recorder.phase, recorder.step)
-
-    @contextmanager
-    def _transition(self, *, is_slow: bool) -> Iterator[None]:
-        with self.guard.shield(), self.guard.slow_work() if is_slow else nullcontext():
-            yield
 
     def _while_running(self, act: Callable[[Recorder], None]) -> None:
         """Act on the recording if it runs, on this thread, with interrupts held back."""
