@@ -132,8 +132,10 @@ class Recorder:
 
     def will_transit(self) -> bool:
         """Return whether the next ``advance`` starts, stops or saves anything."""
-        if self._action.is_recording and self._budget.is_reached():
-            self._end_early()
+        if self._action.is_recording:
+            if self._budget.is_reached():
+                self._end_early()
+            self._end_with_device()
         following = self._next_action
         goes_on = following.is_recording if self._action is Action.RECORD else following is self._action
         return self._is_full or self._action is Action.RECORD_AND_SAVE or not goes_on
@@ -152,6 +154,7 @@ class Recorder:
         if self.step == 0 and self._action.is_recording and not self.is_over:
             if isinstance(self.schedule, Schedule):
                 self.schedule = replace(self.schedule, active=1, repeat=1)
+            self._end_with_device()
             self._action, self._next_action = Action.RECORD_AND_SAVE, Action.NONE
             self.advance(guard)
 
@@ -251,14 +254,6 @@ class Recorder:
         self._engine.close_step()
         if self._bystanders.may_have_begun():
             self._note_bystanders()
-        if self._engine.has_device and compat.is_device_stopped():
-            self._problems.note(
-                "capture.device_stopped",
-                "data_loss",
-                f"Device data stops at step {self.step}: the device's event buffers were full.",
-                "Record fewer steps with --active.",
-            )
-            self._absorb(mark.cycle)
         if self._action is Action.RECORD_AND_SAVE or self._absorbed_cycle == mark.cycle or self._is_full:
             self._end_cycle()
 
@@ -276,6 +271,19 @@ class Recorder:
         else:
             self._passes = (lighter,)
             self._absorb(cycle)
+
+    def _end_with_device(self) -> None:
+        """Let this cycle end with this step if its device has stopped: what follows would have no device work."""
+        engine = self._engine
+        if engine is None or not engine.has_device or engine.is_torn or not compat.is_device_stopped():
+            return
+        self._problems.note(
+            "capture.device_stopped",
+            "data_loss",
+            f"Device data stops at step {self.step}: the device's event buffers were full.",
+            "Record fewer steps with --active.",
+        )
+        self._absorb(self.schedule.cycle(self.step))
 
     def _absorb(self, cycle: int) -> None:
         """Leave the rest of a cycle out."""
