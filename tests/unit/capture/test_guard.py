@@ -247,6 +247,22 @@ def test_timeout_inside_torch_reaches_the_user_and_leaves_the_profiler_off(
     assert "next" in names_in(following.stop().cycles[0].path)
 
 
+def test_the_handler_is_looked_after_only_in_steps_that_begin_or_end_something(
+    make_session: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = make_session(schedule=(1, 1, 3, 1))
+    session.start()
+    shield, shielded = session.guard.shield, []
+    monkeypatch.setattr(session.guard, "shield", lambda: shielded.append(step) or shield())
+    for step in range(6):  # noqa: B007 - read where the handler is looked after
+        work()
+        session.step()
+    # Step 0 is idle and 1 warms up; 2, 3 and 4 are recorded, and the end of the last one saves them.
+    assert shielded == [0, 1, 4]
+    monkeypatch.undo()
+    assert [mark.number for mark in session.stop().cycles[0].steps] == [2, 3, 4]
+
+
 def test_the_old_handler_is_back_after_stop(make_session: Make) -> None:
     before = signal.getsignal(signal.SIGINT)
     session = make_session("cell")

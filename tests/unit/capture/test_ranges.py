@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -95,6 +96,39 @@ def test_an_open_range_ends_with_the_recording_and_what_it_was_in_goes_on(tmp_pa
     assert all(spans[name]["dur"] >= spans["aten::sum"]["dur"] for name in ("outer", "inner"))
     assert spans["inner"]["ts"] + spans["inner"]["dur"] <= spans["outer"]["ts"] + spans["outer"]["dur"]
     assert {"whole"} == {event["name"] for event in second if event["name"] in ("outer", "inner", "whole")}
+
+
+def test_only_what_is_still_open_on_the_recorded_thread_ends_with_the_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave, ended = record_function.__exit__, []
+    monkeypatch.setattr(
+        record_function, "__exit__", lambda range_, *error: (ended.append(range_), leave(range_, *error))
+    )
+    schedule = ScheduleOptions(wait=0, warmup=0, active=1)
+    session = CaptureSession(ProfileOptions(schedule=schedule), stepping=Stepping(how="manual"), folder=tmp_path)
+    session.start()
+    first, second, third, elsewhere = (record_function(name) for name in ("first", "second", "third", "elsewhere"))
+    for range_ in (first, second, third):
+        range_.__enter__()
+    second.__exit__(None, None, None)  # not the innermost
+    is_open, may_end = threading.Event(), threading.Event()
+
+    def work_elsewhere() -> None:
+        with elsewhere:
+            is_open.set()
+            may_end.wait()
+
+    thread = threading.Thread(target=work_elsewhere)
+    thread.start()
+    is_open.wait()
+    session.step()
+    assert [range_ for range_ in ended if range_ in (first, second, third, elsewhere)] == [second, third, first]
+    may_end.set()
+    thread.join()
+    for range_ in (third, first):
+        range_.__exit__(None, None, None)
+    session.stop()
 
 
 def test_ranges_outside_of_recorded_steps_are_not_touched(tmp_path: Path) -> None:
