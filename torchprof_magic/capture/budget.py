@@ -47,7 +47,7 @@ class Budget:
         self._is_noted = False
 
     def begin(self) -> None:
-        """Count memory and time from here, the beginning of a cycle's first recorded step, until ``end``."""
+        """Count memory and time from here, just before a cycle's first recorded step, until ``end``."""
         self.room.begin()
         self._begin_ns = perf_counter_ns()
         self._deadline_ns = self._begin_ns + self._limit_ns - self._ended_ns

@@ -22,59 +22,61 @@ if TYPE_CHECKING:
 
 
 class _Here(threading.local):
-    """What one thread has: the ranges that are open, the innermost last, or ``None`` while it is not recorded."""
+    """Is this thread the one that is recorded, and now?"""
 
-    ranges: list[record_function] | None = None
+    is_recorded = False
 
 
 class OpenRanges:
     """The ``record_function`` ranges that began on a thread while it was recorded, and have not ended.
 
-    Each call in noting one would be in a trace with stacks, for every range of the user's: so there are none.
+    Each call in noting one is in a trace with stacks, for every range of the user's: so there are as few as can be.
     """
 
     def __init__(self) -> None:
         self._here = _Here()
+        self._open: dict[int, record_function] = {}
         self._original_exit = record_function.__exit__
 
     def watch(self) -> Callable[[], None]:
         """Be told of every range that begins; return what ends the watch."""
-        enter, leave, here = record_function.__enter__, record_function.__exit__, self._here
+        enter, leave, here, ranges = record_function.__enter__, record_function.__exit__, self._here, self._open
 
         @wraps(enter)
         def noting_enter(range_: record_function) -> record_function:
             entered: record_function = enter(range_)  # type: ignore[no-untyped-call]
-            if here.ranges is not None:
-                here.ranges += [range_]
+            if here.is_recorded:
+                ranges[id(range_)] = range_
             return entered
 
         @wraps(leave)
         def noting_exit(range_: record_function, *error: Any) -> None:
             leave(range_, *error)
-            if here.ranges and range_.run_callbacks_on_exit:  # else it ends with a future, later
-                if here.ranges[-1] is range_:
-                    del here.ranges[-1]
-                else:
-                    here.ranges = [other for other in here.ranges if other is not range_]
+            if ranges and range_.run_callbacks_on_exit:  # else it ends with a future, later
+                key = id(range_)
+                if key in ranges:
+                    del ranges[key]
 
         with ExitStack() as undo:
-            undo.callback(self._forget)
+            undo.callback(self.forget)
             undo.callback(stand_in(record_function, "__enter__", noting_enter))
             undo.callback(stand_in(record_function, "__exit__", noting_exit))
             return undo.pop_all().close
 
     def begin(self) -> None:
         """Note those that begin from here on this thread, until ``end``."""
-        self._here.ranges = []
+        self._here.is_recorded = True
 
     def end(self) -> None:
         """End all of them for torch, the innermost first."""
-        for range_ in reversed(self._here.ranges or []):
+        for range_ in reversed(list(self._open.values())):
             if range_.run_callbacks_on_exit:
                 self._original_exit(range_, None, None, None)
             elif range_.record is not None:
                 torch.ops.profiler._record_function_exit._RecordFunction(range_.record)  # noqa: SLF001 - as torch does
-        self._forget()
+        self.forget()
 
-    def _forget(self) -> None:
-        self._here.ranges = None
+    def forget(self) -> None:
+        """Note no more of them, and end none: there is no recording left that they could outlive."""
+        self._here.is_recorded = False
+        self._open.clear()

@@ -353,6 +353,8 @@ class Recorder:
         if self._options(self.schedule.cycle(self.step)).profile_memory:
             blocks += compat.small_blocks(SPARE_BLOCKS - len(blocks))
         sink_fd = self._quiet.sink_fd()
+        if engine.stage is Stage.NEW:
+            engine.prepare()  # setting a device up takes time and memory that are none of the first step's
         # With stacks each call from the start on is in the trace.
         self._budget.begin()
         self._ranges.begin()
@@ -379,6 +381,7 @@ class Recorder:
         if self._engine is not None:
             self._engine.end_observer()
         self._engine = None  # never stopped: stopping now would end the other profiler's session
+        self._ranges.forget()
         self._marks = []
         self._note_takeover("the cycle that was being recorded is lost")
 
@@ -389,6 +392,7 @@ class Recorder:
         if self._engine is not None:
             self._engine.end_observer()
         self._engine = None
+        self._ranges.forget()
         self._note_takeover(busy)
         return True
 

@@ -13,6 +13,7 @@ from torch.profiler import ProfilerAction
 
 from torchprof_magic.capture import CaptureSession, budget
 from torchprof_magic.capture.budget import Budget
+from torchprof_magic.capture.engine import Engine
 from torchprof_magic.capture.problems import ProblemLog
 from torchprof_magic.capture.room import Room
 from torchprof_magic.meta import Stepping
@@ -229,6 +230,22 @@ def test_handlers_and_execution_traces_go_on_in_lighter_cycles(run: Callable[...
     assert codes(recording) == ["capture.degraded"]
     assert handed == [2, 6]
     assert sorted(path.name for path in tmp_path.glob("graph*")) == ["graph-1.json", "graph.json"]
+
+
+def test_setting_torch_up_is_not_of_the_first_step(
+    run: Callable[..., Recording], world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare = Engine.prepare
+
+    def prepare_slowly(engine: Engine) -> None:
+        prepare(engine)
+        world.resident_bytes += 100 * MB
+        world.now_ns += 9 * 10**9
+
+    monkeypatch.setattr(Engine, "prepare", prepare_slowly)
+    recording = run(asked(0, 0, 3, 1, budget_s=1.0), grown=[0, MB, MB])
+    assert [mark.number for mark in recording.cycles[0].steps] == [0, 1, 2]
+    assert codes(recording) == []
 
 
 def test_a_recording_of_more_than_half_of_its_budget_says_so_once(run: Callable[..., Recording]) -> None:

@@ -108,13 +108,14 @@ def test_only_what_is_still_open_on_the_recorded_thread_ends_with_the_recording(
     schedule = ScheduleOptions(wait=0, warmup=0, active=1)
     session = CaptureSession(ProfileOptions(schedule=schedule), stepping=Stepping(how="manual"), folder=tmp_path)
     session.start()
-    first, second, third, elsewhere = (record_function(name) for name in ("first", "second", "third", "elsewhere"))
-    for range_ in (first, second, third):
+    first, second, third, moved, elsewhere = ranges = [record_function(name) for name in "abcde"]
+    for range_ in (first, second, third, moved):
         range_.__enter__()
     second.__exit__(None, None, None)  # not the innermost
     is_open, may_end = threading.Event(), threading.Event()
 
     def work_elsewhere() -> None:
+        moved.__exit__(None, None, None)
         with elsewhere:
             is_open.set()
             may_end.wait()
@@ -123,12 +124,13 @@ def test_only_what_is_still_open_on_the_recorded_thread_ends_with_the_recording(
     thread.start()
     is_open.wait()
     session.step()
-    assert [range_ for range_ in ended if range_ in (first, second, third, elsewhere)] == [second, third, first]
+    with_recording = [range_ for range_ in ended if range_ in ranges]
     may_end.set()
     thread.join()
     for range_ in (third, first):
         range_.__exit__(None, None, None)
     session.stop()
+    assert with_recording == [second, moved, third, first]
 
 
 def test_ranges_outside_of_recorded_steps_are_not_touched(tmp_path: Path) -> None:
