@@ -44,6 +44,9 @@ if CLOSED:
 if TRACED:
     import tracemalloc
     tracemalloc.start(12)
+# polars starts a pool of its own, as many threads as there are cores, with the first query that takes its lazy engine.
+# Which cell is the first to have one depends on what was recorded.
+polars.DataFrame({"a": [1]}).lazy().filter(polars.col("a") > 0).collect()
 a = torch.ones(64, 64)
 %load_ext torchprof_magic
 import torchprof_magic
