@@ -1,6 +1,6 @@
 """What does this project's session cost over bare torch.profiler with the same schedule and flags?
 
-    python benchmarks/overhead.py [--pairs 10] [--runs 5] [--steps 40] [--width 512] [--preset quick memory full]
+    python benchmarks/overhead.py [--pairs 10] [--runs 5] [--steps 40] [--width 128] [--preset quick memory full]
                                   [--schedule 2 2 6 2]
 
 Both profile the same training loop of a small transformer and export one trace per cycle. Each has processes of its

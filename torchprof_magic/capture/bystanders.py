@@ -27,7 +27,6 @@ class Bystanders:
 
     def __init__(self) -> None:
         self._before = {thread.ident for thread in threading.enumerate()}
-        self._count_before = len(self._before)
         self._begun: dict[str, None] = {}
 
     def watch(self, is_recording: Callable[[], bool]) -> Callable[[], None]:
@@ -48,7 +47,7 @@ class Bystanders:
 
     def may_have_begun(self) -> bool:
         """Tell in a microsecond whether it is worth asking who is there: looking at every thread takes twenty."""
-        return bool(self._begun) or threading.active_count() > self._count_before
+        return bool(self._begun) or threading.active_count() > len(self._before)
 
     def seen_now(self) -> list[str]:
         """Return the names of threads that began since, or that are at work at this moment and not waiting."""

@@ -27,9 +27,11 @@ class Callers:
 
     def look(self, frame: FrameType | None) -> None:
         """Note, once, that ``frame``, or the first frame around it that is not ours, runs compiled code."""
-        if self._is_noted or (frame is not None and frame.f_code is self._known):
+        if self._is_noted:
             return
-        while frame is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+        while frame is not None and frame.f_code is not self._known:
+            if not frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+                break
             frame = frame.f_back
         if frame is None or frame.f_code is self._known:
             return

@@ -72,9 +72,7 @@ class Engine:
         self.stage = Stage.PREPARED
 
     def start(self) -> None:
-        """Begin to record."""
-        if self.stage is Stage.NEW:
-            self.prepare()
+        """Begin to record; only when prepared."""
         self.stage = Stage.STARTING
         self.profiler.start_trace()
         for key, text in self._metadata:

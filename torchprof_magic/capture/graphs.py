@@ -33,6 +33,7 @@ def prime() -> bool:
     engine = Engine(ProfileOptions())
     try:
         with quiet.held():
+            engine.prepare()
             engine.start()
             compat.touch_device()
             engine.stop()

@@ -131,7 +131,7 @@ class Recorder:
             return watches.pop_all().close
 
     def will_transit(self) -> bool:
-        """Return whether the next ``advance`` starts, stops or saves anything."""
+        """Find out what ends with this step, and return whether ``advance`` will start, stop or save anything."""
         if self._action.is_recording:
             if self._budget.is_reached():
                 self._end_early()
@@ -392,7 +392,6 @@ class Recorder:
         if self._engine is not None:
             self._engine.end_observer()
         self._engine = None
-        self._ranges.forget()
         self._note_takeover(busy)
         return True
 
