@@ -308,10 +308,14 @@ class Recorder:
             )
 
     def _enter(self, action: Action, guard: InterruptGuard) -> None:
-        if self._is_full:
+        if self._is_full or self.is_over:
             self._close()
             self.save_finished(guard)
-            return
+        else:
+            self._begin_step(action, guard)
+        self._step_start_ns = perf_counter_ns()
+
+    def _begin_step(self, action: Action, guard: InterruptGuard) -> None:
         self._action = action
         following = self.step + 1
         self._next_action = self.schedule.action(following) if self._absorbed_cycle < 0 else self._action_at(following)
@@ -325,7 +329,6 @@ class Recorder:
             self._close()
         elif action is not Action.NONE:
             self._bring_up(action)
-        self._step_start_ns = perf_counter_ns()
 
     def _bring_up(self, action: Action) -> None:
         engine = self._engine

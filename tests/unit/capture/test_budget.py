@@ -11,11 +11,12 @@ import torch
 from capturing import codes, work
 from torch.profiler import ProfilerAction
 
-from torchprof_magic.capture import CaptureSession, budget
+from torchprof_magic.capture import CaptureSession, budget, recorder
 from torchprof_magic.capture.budget import Budget
 from torchprof_magic.capture.engine import Engine
 from torchprof_magic.capture.problems import ProblemLog
 from torchprof_magic.capture.room import Room
+from torchprof_magic.capture.shelf import Shelf
 from torchprof_magic.meta import Stepping
 from torchprof_magic.options import EVERY_STEP, ProfileOptions, ScheduleOptions
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from torchprof_magic.capture import Progress, Recording
+    from torchprof_magic.capture.guard import InterruptGuard
     from torchprof_magic.capture.recording import Cycle
 
 MB = 1_000_000
@@ -203,6 +205,30 @@ def test_where_nothing_can_be_left_out_the_recording_stops(
     assert steps_by_cycle(recording) == steps
     notes = ("capture.partial", "capture.budget_half")
     assert [code for code in codes(recording) if code not in notes] == ["capture.budget"]
+
+
+def test_steps_after_a_recording_that_was_stopped_early_are_timed_from_where_they_begin(
+    tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = Shelf.save
+
+    def save_slowly(shelf: Shelf, guard: InterruptGuard) -> None:
+        world.now_ns += 500
+        save(shelf, guard)
+
+    monkeypatch.setattr(Shelf, "save", save_slowly)
+    monkeypatch.setattr(recorder, "perf_counter_ns", lambda: world.now_ns)
+    options = ProfileOptions(schedule=ScheduleOptions(wait=0, warmup=0, active=9), budget_bytes=MB)
+    session = CaptureSession(options, stepping=Stepping(how="manual"), folder=tmp_path)
+    session.start()
+    for step in range(4):
+        work()
+        world.now_ns += 10
+        world.resident_bytes = 3 * MB if step else 0
+        session.step()
+    recording = session.stop()
+    assert codes(recording) == ["capture.budget", "capture.partial"]
+    assert recording.plain_step_ns == (10, 10)
 
 
 def test_a_function_that_schedules_may_have_another_cycle(run: Callable[..., Recording]) -> None:

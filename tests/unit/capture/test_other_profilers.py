@@ -11,6 +11,7 @@ import torch
 from capturing import codes, names_in, work
 
 from torchprof_magic.capture import CaptureSession
+from torchprof_magic.capture.compat import is_profiler_on, switch_off
 from torchprof_magic.errors import ProfilerBusyError
 
 if TYPE_CHECKING:
@@ -103,6 +104,30 @@ def test_profiler_used_inside_leaves_both_with_their_data(make_session: Make) ->
     assert "theirs" in [event.name for event in theirs.events()]
     assert "ours" in names_in(recording.cycles[0].path)
     assert "capture.taken_over" in codes(recording)
+
+
+def test_a_recording_that_something_else_has_ended_is_over_and_what_was_saved_before_is_kept(
+    make_session: Make,
+) -> None:
+    session = make_session("manual", schedule=(0, 0, 1, 0))
+    session.start()
+    work("first")
+    session.step()
+    work("second")
+    switch_off()  # without a word to ours
+    for _ in range(3):
+        session.step()
+        assert not is_profiler_on()
+        work("later")
+    recording = session.stop()
+    assert [names_in(cycle.path).count("first") for cycle in recording.cycles] == [1]
+    assert codes(recording) == ["capture.taken_over"]
+    assert "the cycle that was being recorded is lost" in recording.problems[0].message
+    assert len(recording.plain_step_ns) == 2
+    again = make_session("cell")
+    again.start()
+    work("again")
+    assert "again" in names_in(again.stop().cycles[0].path)
 
 
 def test_legacy_profiler_used_inside_leaves_both_with_their_data(make_session: Make) -> None:

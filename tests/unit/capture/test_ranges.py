@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+import weakref
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,7 @@ import torch
 from capturing import codes
 from torch.profiler import record_function
 
-from torchprof_magic.capture import CaptureSession
+from torchprof_magic.capture import CaptureSession, compat
 from torchprof_magic.meta import Stepping
 from torchprof_magic.options import ProfileOptions, ScheduleOptions
 
@@ -42,7 +43,7 @@ with tp.profile(wait={wait}, warmup=0, active=1, repeat=0) as p:
             outer.__exit__(None, None, None)
 """
 HOOK = """
-from torchprof_magic.capture import CaptureSession
+from torchprof_magic.capture import CaptureSession, compat
 from torchprof_magic.meta import Stepping
 from torchprof_magic.options import ProfileOptions, ScheduleOptions
 schedule = ScheduleOptions(wait=0, warmup=0, active=1, repeat=0)
@@ -131,6 +132,30 @@ def test_only_what_is_still_open_on_the_recorded_thread_ends_with_the_recording(
         range_.__exit__(None, None, None)
     session.stop()
     assert with_recording == [second, moved, third, first]
+
+
+def test_ranges_of_a_recording_that_was_taken_over_are_left_to_the_user_and_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave, ended = record_function.__exit__, []
+    monkeypatch.setattr(
+        record_function, "__exit__", lambda range_, *error: (ended.append(range_.name), leave(range_, *error))
+    )
+    schedule = ScheduleOptions(wait=0, warmup=0, active=2)
+    session = CaptureSession(ProfileOptions(schedule=schedule), stepping=Stepping(how="manual"), folder=tmp_path)
+    session.start()
+    left_open = record_function("left open").__enter__()
+    kept = weakref.ref(left_open)
+    compat.switch_off()  # as another profiler does, without a word to ours
+    session.step()
+    assert ended == []
+    del left_open
+    assert kept() is None
+    with record_function("later"):
+        later = len(session._recorder._ranges._open)
+    recording = session.stop()
+    assert codes(recording)[0] == "capture.taken_over"
+    assert (ended, later) == (["later"], 0)
 
 
 def test_ranges_outside_of_recorded_steps_are_not_touched(tmp_path: Path) -> None:
