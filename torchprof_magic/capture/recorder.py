@@ -19,6 +19,7 @@ from torchprof_magic.capture.engine import Engine, Stage
 from torchprof_magic.capture.graphs import note_capture
 from torchprof_magic.capture.pauses import Pauses
 from torchprof_magic.capture.ranges import OpenRanges
+from torchprof_magic.capture.save import discard
 from torchprof_magic.capture.schedule import Action, Schedule
 from torchprof_magic.capture.shelf import Finished, Shelf, options_of_cycle
 from torchprof_magic.capture.warned import warnings_to
@@ -196,6 +197,8 @@ class Recorder:
         if was_recording and engine.has_data:
             marks = self._marks or [self._mark(is_complete=False)]
             self._shelf.put(Finished(self.schedule.cycle(self.step), engine, tuple(marks)))
+        else:
+            self._throw_away(engine)
 
     def save_finished(self, guard: InterruptGuard) -> None:
         """Write every finished cycle to disk; a failure becomes a problem and does not touch the others."""
@@ -379,10 +382,19 @@ class Recorder:
         self._marks = []
         if engine.has_data and marks:
             self._shelf.put(Finished(marks[0].cycle, engine, marks))
+        else:
+            self._throw_away(engine)
+
+    @staticmethod
+    def _throw_away(engine: Engine) -> None:
+        """Leave nothing of a cycle that has nothing to save."""
+        engine.end_observer()
+        if engine.execution_path is not None:
+            discard(engine.execution_path)
 
     def _lose_engine(self) -> None:
         if self._engine is not None:
-            self._engine.end_observer()
+            self._throw_away(self._engine)
         self._engine = None  # never stopped: stopping now would end the other profiler's session
         self._ranges.forget()
         self._marks = []
@@ -393,7 +405,7 @@ class Recorder:
         if busy is None:
             return False
         if self._engine is not None:
-            self._engine.end_observer()
+            self._throw_away(self._engine)
         self._engine = None
         self._note_takeover(busy)
         return True

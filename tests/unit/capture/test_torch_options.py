@@ -206,6 +206,25 @@ def test_the_next_run_has_an_execution_trace_of_its_own_after_a_profiler_took_ov
     assert "body1" in nodes(tmp_path / "next.json")
 
 
+@pytest.mark.parametrize(("steps", "is_lost"), [(0, False), (1, True)])
+def test_a_cycle_that_is_not_kept_leaves_no_execution_trace(tmp_path: Path, steps: int, *, is_lost: bool) -> None:
+    options = ProfileOptions(
+        schedule=ScheduleOptions(wait=0, warmup=1, active=2), execution_trace=str(tmp_path / "graph.json")
+    )
+    session = CaptureSession(options, stepping=Stepping(how="manual"), folder=tmp_path / "run")
+    session.start()
+    for _ in range(steps):
+        session.step()
+    work()
+    if is_lost:
+        compat.switch_off()  # as what ends the recording without a word
+        session.step()
+    recording = session.stop()
+    assert recording.cycles == ()
+    assert codes(recording) == ["capture.taken_over" if is_lost else "capture.nothing_recorded"]
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
 def test_an_interrupt_ends_the_users_handler_at_once_and_goes_on_to_the_user(tmp_path: Path) -> None:
     ended = []
 
