@@ -36,6 +36,7 @@ fuzz: $(VENV)/.tested
 stress: $(VENV)/.tested
 	$(BIN)/python tests/stress/interrupts.py --runs 200
 	$(BIN)/python tests/stress/interrupts.py --runs 50 --raw
+	$(BIN)/python tests/stress/sequences.py --runs 1000
 	$(BIN)/python tests/stress/store_kills.py --runs 200
 
 # torch comes first and pinned: a bare `torch` would bring gigabytes of CUDA libraries.
