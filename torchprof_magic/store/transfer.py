@@ -69,7 +69,6 @@ class Delivery:
     token: str
     overwrite: bool
     is_started: bool
-    is_careful: bool
 
 
 def destination(remote: str, name: str) -> str:
@@ -146,7 +145,7 @@ def deliver(delivery: Delivery, options: Mapping[str, object], begin: Callable[[
     if there is False and not (delivery.overwrite or delivery.is_started):
         raise HopelessError("another file of that name is there, and was left alone; rename one of them")
     begin(local)
-    if _is_direct(system) or not _moved(system, place, delivery, local, is_taken=there is False):
+    if _is_direct(system, place) or not _moved(system, place, delivery, local, is_taken=there is False):
         _send(system, delivery.path, place)
         _compare(system, place, local)
     return local
@@ -167,8 +166,15 @@ def _system(url: str, options: Mapping[str, object]) -> tuple[FileSystem, str]:
     return system, place
 
 
-def _is_direct(system: FileSystem) -> bool:
-    return bool(_protocols(system) & DIRECT) or not _can_rename(system)
+def _is_direct(system: FileSystem, place: str) -> bool:
+    return bool(_protocols(system) & DIRECT) or not _can_rename(system) or _is_pattern(system, place)
+
+
+def _is_pattern(system: FileSystem, place: str) -> bool:
+    """Return whether fsspec's own way to rename would take this name for a pattern, and rename something else."""
+    from fsspec import AbstractFileSystem  # noqa: PLC0415 - optional: most traces stay here
+
+    return getattr(type(system), "mv", None) is AbstractFileSystem.mv and bool(set(place) & set("*?["))
 
 
 def _can_rename(system: FileSystem) -> bool:
@@ -243,9 +249,7 @@ def _moved(system: FileSystem, place: str, delivery: Delivery, local: Fingerprin
         _send(system, delivery.path, part)
         _compare(system, part, local)
         _rename(system, part, place, is_taken=is_taken)
-        # A rename that is a copy can go wrong too, which matters when this is about to be the only one.
-        if delivery.is_careful:
-            _compare(system, place, local)
+        _compare(system, place, local)  # a rename that is a copy can go wrong too
     except NotImplementedError:
         return False
     else:

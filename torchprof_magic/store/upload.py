@@ -302,7 +302,6 @@ class Uploads:
             token=pending.token,
             overwrite=pending.overwrite,
             is_started=pending.is_started,
-            is_careful=pending.delete_local,
         )
         local = deliver(delivery, self._options, lambda local: _begin(job, local))
         if pending.delete_local:

@@ -481,6 +481,41 @@ def test_a_place_in_memory_can_stand_for_a_remote_one(trace: Path) -> None:
     fsspec.filesystem("memory").store.clear()
 
 
+@pytest.mark.parametrize("delete_local", [False, True])
+def test_a_rename_that_loses_half_of_the_file_is_not_taken_for_an_arrival(
+    trace: Path, monkeypatch: pytest.MonkeyPatch, *, delete_local: bool
+) -> None:
+    from fsspec.implementations.memory import MemoryFileSystem  # noqa: PLC0415 - is only there with the extra
+
+    times: list[str] = []
+
+    def move(system: MemoryFileSystem, path1: str, path2: str) -> None:
+        raw = system.cat_file(path1)
+        times.append(path2)
+        system.pipe_file(path2, raw[: len(raw) // 2] if len(times) < 2 else raw)
+        system.rm_file(path1)
+
+    monkeypatch.setattr(MemoryFileSystem, "mv", move)
+    status = sent(uploads_to("memory://half", delete_local=delete_local), trace)
+    assert (status.state, status.attempt, times) == ("done", 1, ["/half/0.json"] * 2)
+    assert MemoryFileSystem().cat_file("/half/0.json") == RAW
+    MemoryFileSystem.store.clear()
+
+
+@pytest.mark.parametrize("remote", ["memory://far/a[1]", "memory://far/away?token=1", "memory://far/*"])
+def test_names_that_fsspec_would_take_for_patterns_arrive(trace: Path, remote: str) -> None:
+    import fsspec  # noqa: PLC0415 - is only there with the extra
+
+    memory = fsspec.filesystem("memory")
+    memory.pipe_file("/far/a1/other", b"other")
+    assert sent(uploads_to(remote), trace).state == "done"
+    assert {path: memory.cat_file(path) for path in memory.store} == {
+        "/far/a1/other": b"other",
+        destination(remote, "0.json").removeprefix("memory:/"): RAW,
+    }
+    memory.store.clear()
+
+
 @pytest.mark.parametrize(
     ("remote", "expected"),
     [
