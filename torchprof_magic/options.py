@@ -342,9 +342,10 @@ def _no_budget(value: object) -> OptionsError:
 
 
 def metadata_of(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
-    """Return metadata as keys and JSON texts in plain ASCII, which torch writes into the trace unread.
+    """Return metadata as keys and JSON texts, which torch writes into the trace unread, but for backslashes.
 
-    Raises ``OptionsError`` for a key that would break the file, or a value that JSON cannot hold.
+    So there are as few of these as can be: letters of any language stand for themselves. Raises ``OptionsError`` for a
+    key that would break the file, or a value that JSON cannot hold.
     """
     if not isinstance(values, Mapping):
         raise OptionsError(f"metadata must be a dict of keys and values (got {values!r})")
@@ -355,7 +356,9 @@ def metadata_of(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
         if not isinstance(key, str) or not key.isascii() or not key.isprintable() or not key or set(key) & set('"\\'):
             raise OptionsError(f"metadata: {key!r} cannot be a key; use plain letters without quotes or backslashes")
         try:
-            pairs.append((key, json.dumps(value, allow_nan=False)))
+            text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+            text.encode()  # half of a surrogate pair is no text
+            pairs.append((key, text))
         except (TypeError, ValueError, RecursionError) as exc:
             raise OptionsError(f"metadata: the value of {key!r} cannot be written as JSON ({exc})") from None
     return tuple(pairs)

@@ -54,7 +54,7 @@ class Engine:
         self.execution_path = execution_path
         self._observer = None if execution_path is None else compat.observe_execution(str(execution_path))
         self.profiler = compat.make_profiler(options, self._observer)
-        self._metadata = options.metadata
+        self.metadata = options.metadata
         self._is_on = compat.is_profiler_on
         self.stage = Stage.NEW
         self.is_of_all_threads = False
@@ -75,7 +75,7 @@ class Engine:
         """Begin to record; only when prepared."""
         self.stage = Stage.STARTING
         self.profiler.start_trace()
-        for key, text in self._metadata:
+        for key, text in self.metadata:
             self.profiler.add_metadata_json(key, text)
         self.is_of_all_threads = not compat.is_profiler_on()  # such a one does not show on its own thread
         if self.is_of_all_threads:

@@ -38,11 +38,16 @@ def find_flaw(path: Path, engine: Engine | None) -> str | None:
             msgspec.json.decode(data, type=msgspec.Raw)
         except msgspec.DecodeError as exc:
             return f"torch wrote invalid JSON ({exc})"
-        if engine is None:
-            return None
-        if data.rfind(LOST_NAME) >= 0:  # from the end: twice as fast
-            return "torch replaced names with 'unknown'"
-        slashed = _slashed_annotations(data)
+        return None if engine is None else _loss(data, engine)
+
+
+def _loss(data: mmap.mmap, engine: Engine) -> str | None:
+    """Return what the C++ export has changed of what it was given."""
+    if data.rfind(LOST_NAME) >= 0:  # from the end: twice as fast
+        return "torch replaced names with 'unknown'"
+    if any(data.rfind(text.encode()) < 0 for _, text in engine.metadata if "\\" in text):
+        return "torch changed backslashes in metadata"
+    slashed = _slashed_annotations(data)
     if slashed and not slashed <= engine.recorded_names():
         return "torch changed backslashes in names"
     return None
