@@ -121,6 +121,16 @@ def _has_experimental(name: str) -> bool:
     return True
 
 
+def is_set_in(config: Any, name: str) -> bool:
+    """Return whether a config of the user's own has this switched on; what it holds can be read only by pickling."""
+    wanted: dict[str, Any] = {name: True}
+    try:
+        states = (made.__getstate__() for made in (_ExperimentalConfig(), _ExperimentalConfig(**wanted), config))
+        return any(off != on and given == on for off, on, given in zip(*states, strict=True))
+    except (TypeError, AttributeError, ValueError):  # this torch does not have it, or cannot pickle such a config
+        return False
+
+
 def is_device_stopped() -> bool:
     """Return whether the device side gave up early (CUPTI buffers full); always False before torch 2.11."""
     is_stopped = getattr(autograd, "_is_kineto_stopped", None)

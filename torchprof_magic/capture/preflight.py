@@ -23,6 +23,7 @@ def check(options: ProfileOptions, folder: Path | None) -> Path:
     """
     _check_activities(options)
     _check_version(options)
+    _check_config(options)
     check_busy()
     _check_snapshot(options)
     if options.execution_trace:
@@ -49,6 +50,21 @@ def _check_version(options: ProfileOptions) -> None:
     missing = compat.lacking(options)
     if missing:
         raise CaptureError(f"this torch ({compat.VERSION}) has no {', '.join(missing)}; leave it out, or update torch")
+
+
+def _check_config(options: ProfileOptions) -> None:
+    """Refuse what a config of the user's own excludes, as it is refused where flags ask for it."""
+    config = options.experimental_config
+    if options.profile_memory and compat.is_set_in(config, "profile_all_threads"):
+        raise CaptureError(
+            "profile_all_threads in experimental_config and --memory (which some presets hold) exclude each other: "
+            "torch records no allocation while it watches all threads. Add --no-memory, or leave that out"
+        )
+    if options.with_stack and compat.is_set_in(config, "trace_only"):
+        raise CaptureError(
+            "trace_only in experimental_config and --stack exclude each other: torch needs its event tree for stacks. "
+            "Add --no-stack, or leave that out"
+        )
 
 
 def _check_snapshot(options: ProfileOptions) -> None:

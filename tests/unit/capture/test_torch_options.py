@@ -92,6 +92,35 @@ def test_metadata_is_in_the_trace_of_every_cycle_whatever_it_holds(tmp_path: Pat
         assert {key: document(recording, cycle)[key] for key in values} == values
 
 
+@pytest.mark.parametrize(
+    "value", ["模型", "é", "😀", "line\nbreak", "C:\\data", "C:/data", ["a\tb", {"é": "\\"}], "\x07"]
+)
+def test_metadata_is_in_the_trace_as_it_was_given(tmp_path: Path, value: object) -> None:
+    recording = recorded(tmp_path, metadata=metadata_of({"value": value}))
+    if compat.HAS_PYTHON_EXPORT or "\\" not in json.dumps(value, ensure_ascii=False):
+        assert codes(recording) == []
+        assert document(recording)["value"] == value
+    else:
+        assert codes(recording) == ["capture.invalid_trace"]
+
+
+@pytest.mark.parametrize(
+    ("switch", "flag", "says"),
+    [("profile_all_threads", "profile_memory", "Add --no-memory"), ("trace_only", "with_stack", "Add --no-stack")],
+)
+def test_what_a_config_of_the_users_excludes_is_refused_as_with_flags(
+    tmp_path: Path, switch: str, flag: str, says: str
+) -> None:
+    try:
+        config = _ExperimentalConfig(**{switch: True})
+    except TypeError:
+        pytest.skip(f"this torch has no {switch}")
+    with pytest.raises(CaptureError, match=says):
+        recorded(tmp_path, experimental_config=config, **{flag: True})
+    assert codes(recorded(tmp_path, experimental_config=config)) == []
+    assert codes(recorded(tmp_path, experimental_config=_ExperimentalConfig(), **{flag: True})) == []
+
+
 def test_the_id_of_a_trace_is_the_callers_own(tmp_path: Path) -> None:
     recording = recorded(tmp_path, custom_trace_id_callback=lambda: "my-run-7")
     assert document(recording)["trace_id"] == "my-run-7"
