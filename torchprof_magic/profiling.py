@@ -85,7 +85,8 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
             the process grows in a cycle, and all files together; a time (``"30s"``, ``"5min"``) bounds the recorded
             steps together; ``"2GB,5min"`` both. Half of the free memory by default, and any time. A cycle that takes
             more memory ends, and later ones leave out Python calls, then shapes; otherwise all recording ends.
-        execution_trace: File for torch's execution trace of the same steps; each further cycle has its number in it.
+        execution_trace: File for torch's execution trace of the same steps; each further cycle, and each of
+            several ranks, has its number in it.
         snapshot: True, or a file: record the history of the GPU's allocator, for ``load`` and torch's memory_viz.
         metadata: What else to write into the trace, by key; any value that JSON can hold.
         experimental_config: torch's ``_ExperimentalConfig``, passed on as it is.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.capture import compat
 from torchprof_magic.capture.guard import protected
+from torchprof_magic.capture.ranks import name_of_rank
 from torchprof_magic.capture.save import save_snapshot
 from torchprof_magic.errors import CaptureError
 
@@ -125,7 +126,8 @@ def begin_history(options: ProfileOptions, folder: Path, problems: ProblemLog) -
     if not options.snapshot:
         return None
     is_named = isinstance(options.snapshot, str)
-    history = AllocatorHistory(Path(str(options.snapshot)).expanduser() if is_named else folder / FILENAME, problems)
+    target = name_of_rank(Path(str(options.snapshot)).expanduser()) if is_named else folder / FILENAME
+    history = AllocatorHistory(target, problems)
     history.begin()
     return history
 

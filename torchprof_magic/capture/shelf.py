@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchprof_magic.capture.flaws import has_ops
+from torchprof_magic.capture.ranks import name_of_rank
 from torchprof_magic.capture.recording import Cycle
 from torchprof_magic.capture.save import discard, note_elsewhere, save_cycle, save_execution_trace
 from torchprof_magic.capture.unfinished import TRACE_SUFFIX
@@ -121,7 +122,8 @@ class Shelf:
             )
 
     def _execution_target(self, finished: Finished) -> Path:
-        """Return where the user wants it; each further cycle has its number in the name."""
+        """Return where the user wants it; each further cycle, and each of several ranks, has its number in the name."""
         target = Path(options_of_cycle(self._passes, finished.number).execution_trace).expanduser()
         number = finished.number + 1 - len(self._passes)  # of two passes only the second has one
-        return target.with_stem(f"{target.stem}-{number}") if number else target
+        own = name_of_rank(target)
+        return own.with_stem(f"{own.stem}-{number}") if number else own
