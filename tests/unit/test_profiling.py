@@ -252,6 +252,20 @@ def test_a_schedule_that_fails_takes_nothing_with_it_but_later_steps() -> None:
     assert "step 3 (ValueError: no idea)" in said
 
 
+@pytest.mark.parametrize("answer", ["RECORD", None, 3])
+def test_a_schedule_that_never_gives_an_action_is_what_is_to_be_mended(answer: object) -> None:
+    with tp.profile(schedule=lambda _: answer) as p:  # type: ignore[arg-type, return-value]
+        for _ in range(6):
+            work()
+            p.step()
+    failed, nothing = p.report.problems
+    assert (failed.code, nothing.code) == ("capture.schedule_failed", "capture.nothing_recorded")
+    assert f"it returned {answer!r}, which is no ProfilerAction" in failed.message
+    assert "returns a torch.profiler.ProfilerAction" in failed.fix
+    assert nothing.message == "No step was recorded: the run ended early, after 0 steps."
+    assert nothing.fix == "Mend the schedule: it ended the recording before anything was recorded."
+
+
 def test_a_schedule_that_only_warms_up_and_one_that_never_records_leave_the_profiler_off() -> None:
     for action in (ProfilerAction.WARMUP, ProfilerAction.NONE):
         with tp.profile(schedule=lambda _, action=action: action) as p:

@@ -298,7 +298,8 @@ class CaptureSession:
         return resolve_schedule(options.schedule, how=how, length=length), options.passes[-1:]
 
     def _note_schedule(self, text: str) -> None:
-        self._problems.note("capture.schedule_failed", "warning", text)
+        fix = "Mend the schedule: it takes the number of a step, and returns a torch.profiler.ProfilerAction."
+        self._problems.note("capture.schedule_failed", "warning", text, fix)
 
     def _begin(self, recorder: Recorder, *, is_early: bool) -> None:
         # A recorded step must not hold our own drawing, and making a bar takes milliseconds: so before the step begins.
@@ -419,6 +420,7 @@ class CaptureSession:
         self._state = State.STOPPED
         if is_here:
             self._let_go()
+        note_ending(self._problems, self._recorder, self._stepping, is_cut=is_cut)
         return self._make_recording()
 
     def _let_go(self) -> None:
@@ -441,9 +443,10 @@ class CaptureSession:
             mark.remove()
 
     def _end(self, recorder: Recorder, *, has_exception: bool) -> None:
-        if not has_exception and recorder.step == 0 and self._stepping.how in ("cell", "optimizer"):
+        if recorder.step == 0 and self._stepping.how in ("cell", "optimizer"):
             self._stepping = Stepping(how="cell")  # no optimizer stepped after all: the cell itself is the step
-            self._transit(recorder.complete_whole)
+            if not has_exception:
+                self._transit(recorder.complete_whole)
         # What follows the last call of an optimizer is no step of its own.
         is_between = self._stepping.how == "optimizer" and recorder.step > 0 and not has_exception
         self._transit(lambda _guard: recorder.finish(is_between=is_between))
@@ -451,7 +454,6 @@ class CaptureSession:
 
     def _make_recording(self) -> Recording:
         recorder = self._recorder
-        note_ending(self._problems, recorder, self._stepping)
         return Recording(
             cycles=tuple(recorder.cycles) if recorder else (),
             folder=self._folder or Path(),

@@ -77,6 +77,54 @@ def test_ending_before_the_first_active_step_says_where_it_ended(run: Run, steps
     assert f"the run ended {place}, after {steps} of 5 steps" in recording.problems[0].message
 
 
+def test_a_run_that_ended_early_says_what_to_do_and_which_loop_was_stepped(make_session: Make, tmp_path: Path) -> None:
+    few = make_session(schedule=(1, 1, 3, 1))
+    few.start()
+    for _ in range(3):
+        work()
+        few.step()
+    (partial,) = few.stop().problems
+    assert partial.code == "capture.partial"
+    assert partial.fix == "Run more steps, or ask for fewer with --wait, --warmup and --active."
+    session = CaptureSession(ProfileOptions(), stepping=Stepping(how="loop", line=2), folder=tmp_path / "other")
+    session.start()
+    session.step()
+    (nothing,) = session.stop().problems
+    assert nothing.fix.endswith("Line 2 was stepped: for another loop, use --step line:N.")
+
+
+def stop_by_exception(session: CaptureSession) -> Recording:
+    try:
+        int("theirs")
+    except ValueError:
+        return session.stop()
+    raise AssertionError
+
+
+def test_a_cell_that_fails_before_an_optimizer_steps_is_one_incomplete_step(make_session: Make) -> None:
+    session = make_session("optimizer")
+    session.start()
+    work()
+    recording = stop_by_exception(session)
+    assert recording.stepping.how == "cell"
+    assert [(mark.number, mark.is_complete) for cycle in recording.cycles for mark in cycle.steps] == [(0, False)]
+    assert codes(recording) == ["capture.partial"]
+
+
+def test_a_cell_that_fails_between_steps_of_an_optimizer_is_partial(make_session: Make) -> None:
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters())
+    session = make_session("optimizer", schedule=(0, 0, 3, 1))
+    session.start()
+    for _ in range(2):
+        optimizer.step()
+    work()
+    recording = stop_by_exception(session)
+    assert recording.stepping.how == "optimizer"
+    assert codes(recording) == ["capture.partial"]
+    assert recording.problems[0].message.startswith("Partial: 2 of 3 steps are complete; the run ended while recording")
+
+
 def test_step_never_called_says_so(run: Run) -> None:
     assert "never called" in run(0).problems[0].fix
 
