@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import json
+import multiprocessing.process
 import random
 import shutil
 import signal
@@ -288,7 +289,8 @@ def left_behind() -> tuple[object, ...]:
     """Return everything that a session may change and has to put back."""
     prepare = torch.autograd.profiler.profile._prepare_trace
     ranges = record_function.__enter__, record_function.__exit__
-    return (*ranges, prepare, signal.getsignal(signal.SIGINT), threading.active_count(), threading.Thread.start)
+    starts = threading.Thread.start, multiprocessing.process.BaseProcess.start
+    return (*ranges, prepare, signal.getsignal(signal.SIGINT), threading.active_count(), *starts)
 
 
 def main() -> int:

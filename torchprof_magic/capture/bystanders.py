@@ -1,14 +1,16 @@
-"""Which other threads are at work while one thread is recorded?
+"""Which other threads and processes are at work while one thread is recorded?
 
-torch records the thread that started the profiler and what autograd runs for it. A thread of the user's own is not seen
-at all, and nothing in the trace tells.
+torch records the thread that started the profiler and what autograd runs for it. A thread or a process of the user's
+own is not seen at all, and nothing in the trace tells.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
+from contextlib import ExitStack
 from functools import wraps
+from multiprocessing import process as processes
 from typing import TYPE_CHECKING
 
 from torchprof_magic.capture.standin import stand_in
@@ -19,22 +21,24 @@ if TYPE_CHECKING:
 
 # Threads that front ends, debuggers, progress bars and loaders keep for themselves; none of them runs an op.
 _MODULES = ("IPython", "ipykernel", "zmq", "tornado", "jupyter_client", "tqdm", "debugpy", "pydevd", "_pydevd_bundle")
+_LOADER = "torch.utils.data"
 _NAMES = ("QueueFeederThread", "_pin_memory_loop", "IPythonHistorySavingThread")
 
 
 class Bystanders:
-    """The threads of this process that may run ops besides the recorded one."""
+    """The threads, and the processes begun by this one, that may run ops besides the recorded thread."""
 
     def __init__(self) -> None:
         self._before = {thread.ident for thread in threading.enumerate()}
         self._begun: dict[str, None] = {}
+        self._begun_processes: dict[str, None] = {}
 
     def watch(self, is_recording: Callable[[], bool]) -> Callable[[], None]:
-        """Note every thread that begins while ``is_recording()``; return what ends the watch.
+        """Note every thread and process that begins while ``is_recording()``; return what ends the watch.
 
         A pool that lives within one step is gone before anybody can look for it.
         """
-        original = threading.Thread.start
+        original, original_process = threading.Thread.start, processes.BaseProcess.start
 
         @wraps(original)
         def start(thread: threading.Thread) -> None:
@@ -43,7 +47,26 @@ class Bystanders:
                 self._begun[thread.name] = None
             original(thread)
 
-        return stand_in(threading.Thread, "start", start)
+        @wraps(original_process)
+        def start_process(process: processes.BaseProcess) -> None:
+            __tracebackhide__ = True
+            # Python forgets what a process is to do once it has begun.
+            if is_recording() and not getattr(vars(process).get("_target"), "__module__", "").startswith(_LOADER):
+                self._begun_processes[process.name] = None
+            original_process(process)
+
+        with ExitStack() as undo:
+            undo.callback(stand_in(threading.Thread, "start", start))
+            undo.callback(stand_in(processes.BaseProcess, "start", start_process))
+            return undo.pop_all().close
+
+    def processes_seen(self) -> list[str]:
+        """Return the names of processes that began in recorded steps, or are there and of a pool.
+
+        A plain ``Process`` from before may be a worker of a DataLoader, whose work shows by the waiting for it.
+        """
+        alive = [child.name for child in list(processes._children) if type(child).__name__ != "Process"]  # type: ignore[attr-defined] # noqa: SLF001 - asking for them by the public name ends those that are done
+        return list(dict.fromkeys([*self._begun_processes, *alive]))
 
     def may_have_begun(self) -> bool:
         """Tell in a microsecond whether it is worth asking who is there: looking at every thread takes twenty."""

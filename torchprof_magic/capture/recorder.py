@@ -85,7 +85,7 @@ class Recorder:
         self._epoch = self._epoch_start = 0
         self._ranges = OpenRanges()
         self._bystanders = Bystanders()
-        self._has_bystanders = False
+        self._has_bystanders = self._has_processes = False
         self._budget = Budget(passes[-1], problems)
         self._is_full = False
 
@@ -310,6 +310,17 @@ class Recorder:
                 "Record them with --all-threads, in a run without --memory.",
             )
 
+    def _note_processes(self) -> None:
+        if self._has_processes or not (names := self._bystanders.processes_seen()):
+            return
+        self._has_processes = True
+        self._problems.note(
+            "capture.other_processes",
+            "warning",
+            f"Other processes were there too ({', '.join(names[:3])}); what they do is not in the recording.",
+            "Record a few steps that do the work in this process.",
+        )
+
     def _enter(self, action: Action, guard: InterruptGuard) -> None:
         if self._is_full or self.is_over:
             self._close()
@@ -375,6 +386,7 @@ class Recorder:
             return
         self._budget.end(marks[-1].number if marks else self.step)
         self._note_bystanders()
+        self._note_processes()
         self._ranges.end()
         with self._quiet.held():
             engine.stop()

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import threading
 import weakref
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -65,6 +66,48 @@ def test_threads_that_loaders_and_bars_keep_for_themselves_are_not_meant() -> No
     assert bystanders.seen_now() == []
     may_go.set()
     feeder.join()
+
+
+@pytest.mark.parametrize("way", ["process", "pool", "executor"])
+def test_processes_at_work_in_recorded_steps_are_told_once(make_session: Make, way: str) -> None:
+    context = multiprocessing.get_context("spawn")
+    session = make_session(schedule=(1, 0, 2, 1))
+    with ProcessPoolExecutor(1, mp_context=context) as executor:
+        executor.submit(abs, -1).result()
+        if way != "executor":
+            executor.shutdown()
+        session.start()
+        for _ in range(3):
+            work()
+            if way == "process":
+                process = context.Process(target=abs, args=(1,))
+                process.start()
+                process.join()
+            elif way == "pool":
+                with context.Pool(1) as pool:
+                    pool.map(abs, [1])
+            else:
+                executor.submit(abs, -1).result()
+            session.step()
+        recording = session.stop()
+    told = [problem for problem in recording.problems if problem.code == "capture.other_processes"]
+    assert len(told) == 1
+    name = {"process": "SpawnProcess-", "pool": "SpawnPoolWorker-", "executor": "SpawnProcess-"}[way]
+    assert told[0].message.startswith(f"Other processes were there too ({name}")
+    assert told[0].fix == "Record a few steps that do the work in this process."
+
+
+def test_workers_of_a_data_loader_and_processes_that_are_gone_are_not_told(make_session: Make) -> None:
+    process = multiprocessing.get_context("spawn").Process(target=abs, args=(1,))
+    process.start()
+    process.join()
+    session = make_session(schedule=(1, 0, 2, 1))
+    session.start()
+    loader = torch.utils.data.DataLoader(range(4), num_workers=1, multiprocessing_context="fork")
+    for _ in range(3):
+        assert [batch.item() for batch in loader] == [0, 1, 2, 3]
+        session.step()
+    assert "capture.other_processes" not in codes(session.stop())
 
 
 @pytest.mark.parametrize("all_threads", [False, True])
