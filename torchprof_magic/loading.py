@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchprof_magic.errors import IngestError
+from torchprof_magic.forks import SPAWN, can_report
 from torchprof_magic.ingest import is_saved, is_snapshot, read_chrome, read_saved, read_snapshot
 from torchprof_magic.meta import Meta
 from torchprof_magic.remote import fetched, is_url, name_of, public_url
@@ -31,6 +32,8 @@ def load(path: str | os.PathLike[str], *, progress: Progress | None = None) -> R
     ``NotATraceError`` when it is something else.
     """
     __tracebackhide__ = True
+    if not can_report():
+        raise IngestError(SPAWN)
     if is_url(path):
         url = str(path)
         with fetched(url, progress) as file:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from torchprof_magic import history
 from torchprof_magic.capture import CaptureSession, Pause, live_session, protected
 from torchprof_magic.errors import CaptureError
+from torchprof_magic.forks import SPAWN, can_report
 from torchprof_magic.keeping import Keeper
 from torchprof_magic.meta import Problem, Stepping
 from torchprof_magic.options import (
@@ -212,6 +213,8 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         """Start the recording."""
         if self._session is not None:
             raise CaptureError("a profile() can be used once; make a new one for the next block")
+        if not can_report():
+            raise CaptureError(f"{SPAWN}; nothing was run")
         self._title = _place(sys._getframe(1))  # noqa: SLF001 - the documented way to the caller
         sweep()  # what is not needed any more must not fill the disk that this recording needs
         if self._keeper is not None:
