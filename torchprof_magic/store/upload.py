@@ -269,15 +269,16 @@ class Uploads:
             self._attempt(job)
 
     def _next(self) -> _Job | None:
-        """Wait for the upload that is due first, and return it as one that is under way."""
+        """Wait for the upload that is due first, and return it as one under way; without any left the thread ends."""
         with self._changed:
-            while not self._is_closed:
-                job = min((job for job in self._jobs.values() if _is_open(job)), key=lambda job: job.due, default=None)
-                rest = job.due - time.monotonic() if job else None
-                if job is not None and rest is not None and rest <= 0:
+            while not self._is_closed and not self._is_idle():
+                job = min((job for job in self._jobs.values() if _is_open(job)), key=lambda job: job.due)
+                rest = job.due - time.monotonic()
+                if rest <= 0:
                     job.state = "uploading"
                     return job
                 self._changed.wait(rest)
+            self._thread = None  # the next upload starts another
         return None
 
     def _attempt(self, job: _Job) -> None:

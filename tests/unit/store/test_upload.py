@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -370,9 +371,9 @@ def test_no_exception_ends_the_thread_and_nothing_is_printed(
     assert (status.state, status.attempt) == ("failed", 2)
     assert "SystemExit" in status.error
     assert SECRET not in status.error
-    assert uploads._thread is not None
-    assert uploads._thread.is_alive()
-    assert uploads._thread.daemon
+    assert uploads.retry() == 1
+    assert uploads.wait(PATIENCE_SECONDS)
+    assert states_of(uploads) == ["failed"]
     uploads.close()
     assert capfd.readouterr() == ("", "")
 
@@ -405,6 +406,23 @@ def test_no_room_for_the_journal_does_not_stop_an_upload(
 
     monkeypatch.setattr(journal, "write", write)
     assert sent(uploads_to(remote_of(server)), trace).state == "done"
+
+
+def test_no_thread_is_left_when_nothing_is_to_be_sent_and_the_next_file_is_sent_all_the_same(
+    server: stub.Store, trace: Path
+) -> None:
+    uploads = uploads_to(remote_of(server))
+    for name in ("0.json", "1.json"):
+        file = trace.with_name(name)
+        file.write_bytes(RAW)
+        uploads.submit(file)
+        assert uploads.wait(PATIENCE_SECONDS)
+        for thread in threading.enumerate():
+            if thread.name == "torchprof-uploads":
+                assert thread.daemon
+                thread.join(PATIENCE_SECONDS)
+                assert not thread.is_alive()
+    assert states_of(uploads) == ["done", "done"]
 
 
 def test_a_file_is_not_queued_twice(server: stub.Store, trace: Path) -> None:
