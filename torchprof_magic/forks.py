@@ -8,7 +8,6 @@ from functools import lru_cache
 
 import polars as pl
 
-_LOADED_IN = os.getpid()
 _PATIENCE_S = 5.0
 SPAWN = (
     "this process was forked from one in which polars was at work, and polars would wait here for ever. "
@@ -18,8 +17,7 @@ SPAWN = (
 
 def can_report() -> bool:
     """Return whether polars works in this process; in a fork in which it does not, to find out takes seconds, once."""
-    here = os.getpid()
-    return here == _LOADED_IN or _works_in(here)
+    return _works_in(os.getpid())
 
 
 @lru_cache(maxsize=1)

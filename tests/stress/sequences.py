@@ -233,7 +233,7 @@ class Run:
             try:
                 self.session.start(self.chance.choice([None, 0, 3, 12]))
                 for deed in self.chance.choices(
-                    list(self.deeds), list(self.deeds.values()), k=self.chance.randrange(MOST_DEEDS)
+                    list(self.deeds), list(self.deeds.values()), k=self.chance.randrange(MOST_DEEDS + 1)
                 ):
                     self.done.append(deed.__name__)
                     deed()
@@ -300,7 +300,7 @@ def main() -> int:
     arguments = parser.parse_args()
     faulthandler.enable()
     warnings.simplefilter("ignore")
-    flaws = 0
+    flaws = done = 0
     for number in range(arguments.first, arguments.first + arguments.runs):
         run = Run(number)
         flaw = run.flaw()
@@ -308,9 +308,10 @@ def main() -> int:
         if flaw:
             print(f"run {number}: {flaw}", *run.done, sep="\n  ")
         flaws += bool(flaw)
+        done += 1
         if flaws >= MOST_FLAWS:
             break
-    print(f"{number + 1 - arguments.first} sequences, {flaws} flaws")
+    print(f"{done} sequences, {flaws} flaws")
     return 1 if flaws else 0
 
 

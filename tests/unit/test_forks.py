@@ -11,6 +11,12 @@ import pytest
 CODE = """
 import os, sys
 import torch
+if sys.argv[1] == "before":
+    import polars
+    polars.DataFrame({"a": [2, 1]}).sort("a")
+    child = os.fork()
+    if child:
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 import torchprof_magic as tp
 from torchprof_magic.errors import TorchProfError
 
@@ -22,7 +28,7 @@ def work():
 
 if sys.argv[1] == "late":
     work().to_html(sys.argv[2])
-child = os.fork()
+child = 0 if sys.argv[1] == "before" else os.fork()
 if child == 0:
     for act in (work, lambda: tp.load(os.devnull)):
         try:
@@ -41,8 +47,9 @@ def told_by_child(when: str, folder: object) -> list[str]:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_a_fork_of_a_process_that_made_reports_says_so_and_runs_nothing(tmp_path: object) -> None:
-    recording, loading = told_by_child("late", tmp_path)
+@pytest.mark.parametrize("when", ["late", "before"])
+def test_a_fork_of_a_process_in_which_polars_was_at_work_says_so_and_runs_nothing(tmp_path: object, when: str) -> None:
+    recording, loading = told_by_child(when, tmp_path)
     assert recording.startswith("CaptureError this process was forked from one in which polars was at work")
     assert recording.endswith("nothing was run")
     assert loading.startswith("IngestError this process was forked")

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 # Threads that front ends, debuggers, progress bars and loaders keep for themselves; none of them runs an op.
 _MODULES = ("IPython", "ipykernel", "zmq", "tornado", "jupyter_client", "tqdm", "debugpy", "pydevd", "_pydevd_bundle")
 _LOADER = "torch.utils.data"
+_POOL_WORKER = "PoolWorker"  # multiprocessing.Pool names its processes so
+_EXECUTOR = "_ExecutorManagerThread"  # of concurrent.futures.ProcessPoolExecutor
 _NAMES = ("QueueFeederThread", "_pin_memory_loop", "IPythonHistorySavingThread")
 
 
@@ -50,9 +52,8 @@ class Bystanders:
         @wraps(original_process)
         def start_process(process: processes.BaseProcess) -> None:
             __tracebackhide__ = True
-            # Python forgets what a process is to do once it has begun.
-            if is_recording() and not getattr(vars(process).get("_target"), "__module__", "").startswith(_LOADER):
-                self._begun_processes[process.name] = None
+            if is_recording() and not _is_loader(process):
+                self._begun_processes[str(process.name)] = None
             original_process(process)
 
         with ExitStack() as undo:
@@ -61,12 +62,17 @@ class Bystanders:
             return undo.pop_all().close
 
     def processes_seen(self) -> list[str]:
-        """Return the names of processes that began in recorded steps, or are there and of a pool.
+        """Return the names of processes that began in recorded steps, or belong to a pool or an executor.
 
-        A plain ``Process`` from before may be a worker of a DataLoader, whose work shows by the waiting for it.
+        Of others that were there before nobody knows what they do: workers of a DataLoader show by the waiting for
+        them, and some are managers.
         """
-        alive = [child.name for child in list(processes._children) if type(child).__name__ != "Process"]  # type: ignore[attr-defined] # noqa: SLF001 - asking for them by the public name ends those that are done
-        return list(dict.fromkeys([*self._begun_processes, *alive]))
+        # Asking for them by the public name would end those that are done: that is the user's to do.
+        children = [str(child.name) for child in list(getattr(processes, "_children", ()))]
+        pools = [name for name in children if _POOL_WORKER in name]
+        executors = [thread for thread in threading.enumerate() if type(thread).__name__ == _EXECUTOR]
+        workers = [str(process.name) for thread in executors for process in list((_workers(thread) or {}).values())]
+        return list(dict.fromkeys([*self._begun_processes, *pools, *workers]))
 
     def may_have_begun(self) -> bool:
         """Tell in a microsecond whether it is worth asking who is there: looking at every thread takes twenty."""
@@ -90,6 +96,17 @@ class Bystanders:
             and not _is_known(thread)
             and (thread.ident not in self._before or _is_at_work(frames.get(thread.ident or 0)))
         ]
+
+
+def _is_loader(process: processes.BaseProcess) -> bool:
+    """Return whether a process that is about to begin will work for a DataLoader; later, Python has forgotten that."""
+    target = vars(process).get("_target")
+    return str(getattr(target, "__module__", "")).startswith(_LOADER)
+
+
+def _workers(executor: threading.Thread) -> dict[int, processes.BaseProcess] | None:
+    workers: dict[int, processes.BaseProcess] | None = getattr(executor, "processes", None)
+    return workers
 
 
 def _is_known(thread: threading.Thread) -> bool:

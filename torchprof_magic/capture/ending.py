@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from torchprof_magic.meta import Stepping
 
 MORE_STEPS = "Run more steps, or ask for fewer with --wait, --warmup and --active."
+FROM_THE_FIRST = "Mend what ended it, or record from its first step on with --wait 0 --warmup 0."
+# What says itself why a run ended early, and what to do.
+_REASONS = ("capture.budget", "capture.taken_over", "capture.device_stopped", "capture.gave_up", "capture.reclaimed")
 _PLACES = {"wait": "during the wait", "warmup": "during the warm-up", "active": "while recording"}
 
 
@@ -36,14 +39,15 @@ def note_ending(problems: ProblemLog, recorder: Recorder | None, stepping: Stepp
     reached = f"the run ended {place}, after {seen}"
     if not steps:
         if not problems.has_loss:  # else a better reason is known
-            fix = _fix_for_none(recorder, stepping)
+            fix = FROM_THE_FIRST if is_cut else _fix_for_none(recorder, stepping)
             problems.note("capture.nothing_recorded", "data_loss", f"No step was recorded: {reached}.", fix)
     elif wanted is not None and recorder.phase != "done" and (is_cut or stepping.how != "optimizer"):
         complete = sum(mark.is_complete for mark in steps)
         asked = schedule.active * schedule.repeat if isinstance(schedule, Schedule) else len(steps)
         text = f"Partial: {complete} of {asked} steps are complete; {reached}."
-        # What ended a run by force is shown above the report, and says itself what to do.
-        problems.note("capture.partial", "warning", text, "" if is_cut else MORE_STEPS)
+        # An exception is shown above the report.
+        fix = "" if is_cut or problems.has(*_REASONS) else MORE_STEPS
+        problems.note("capture.partial", "warning", text, fix)
 
 
 def _fix_for_none(recorder: Recorder, stepping: Stepping) -> str:

@@ -27,6 +27,10 @@ class ProblemLog:
         """True when any of them lost data."""
         return any(problem.severity == "data_loss" for problem in self._problems.values())
 
+    def has(self, *codes: str) -> bool:
+        """Return whether one of these was noted."""
+        return any(code in codes for code, _ in self._problems)
+
     def as_tuple(self) -> tuple[Problem, ...]:
         """Return all problems."""
         return tuple(self._problems.values())

@@ -6,26 +6,31 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from torchprof_magic.capture import compat
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-_NUMBERS = re.compile(r"[0-9]+", re.ASCII)
+_NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
 def name_of_rank(path: Path, environ: Mapping[str, str] = os.environ) -> Path:
     """Return the name of a file of this process: with its rank at the end of the stem if there are several processes.
 
-    A stem whose last number is the rank tells them apart already. Source: RANK and WORLD_SIZE, as launchers such as
-    torchrun set them; a process that has no rank takes its own number.
+    A stem whose last number is the rank tells them apart already. Source: torch.distributed, or before it is set up
+    RANK and WORLD_SIZE, as launchers such as torchrun set them; a process without a rank takes its own number.
     """
-    sizes = _NUMBERS.fullmatch(environ.get("WORLD_SIZE", "").strip())
-    if sizes is None or int(sizes[0]) < 2:  # noqa: PLR2004 - two processes are several
+    rank, size = compat.rank_and_size() or (_number(environ, "RANK"), _number(environ, "WORLD_SIZE"))
+    if size is None or size < 2:  # noqa: PLR2004 - two processes are several
         return path
-    rank = _NUMBERS.fullmatch(environ.get("RANK", "").strip())
     if rank is None:
         return path.with_stem(f"{path.stem}-pid{os.getpid()}")
-    numbers = _NUMBERS.findall(path.stem)
-    if numbers and int(numbers[-1]) == int(rank[0]):
-        return path
-    return path.with_stem(f"{path.stem}-rank{int(rank[0])}")
+    numbers = re.findall(r"[0-9]+", path.stem)
+    is_told = bool(numbers) and numbers[-1].lstrip("0") == str(rank or "")
+    return path if is_told else path.with_stem(f"{path.stem}-rank{rank}")
+
+
+def _number(environ: Mapping[str, str], name: str) -> int | None:
+    found = _NUMBER.fullmatch(environ.get(name, "").strip())
+    return int(found[0]) if found else None

@@ -134,6 +134,8 @@ class Recorder:
     def will_transit(self) -> bool:
         """Find out what ends with this step, and return whether ``advance`` will start, stop or save anything."""
         if self._action.is_recording:
+            if self._engine is not None and self._engine.is_torn:
+                return True  # somebody has ended it: what waits for the disk is written, and the run is over
             if self._budget.is_reached():
                 self._end_early()
             self._end_with_device()
@@ -150,14 +152,20 @@ class Recorder:
         self.step += 1
         self._enter(self._next_action, guard)
 
+    def be_one_step(self) -> None:
+        """Be a run of one step, although more were scheduled; only while step 0 is being recorded."""
+        if self._is_in_first() and isinstance(self.schedule, Schedule):
+            self.schedule = replace(self.schedule, active=1, repeat=1)
+
     def complete_whole(self, guard: InterruptGuard) -> None:
-        """End the run as one complete step, although more were scheduled; only while step 0 is being recorded."""
-        if self.step == 0 and self._action.is_recording and not self.is_over:
-            if isinstance(self.schedule, Schedule):
-                self.schedule = replace(self.schedule, active=1, repeat=1)
+        """End the run of one step as a complete one; only while step 0 is being recorded."""
+        if self._is_in_first():
             self._end_with_device()
             self._action, self._next_action = Action.RECORD_AND_SAVE, Action.NONE
             self.advance(guard)
+
+    def _is_in_first(self) -> bool:
+        return self.step == 0 and self._action.is_recording and not self.is_over
 
     def note_plain(self) -> None:
         """Count a step after the last cycle, which runs at full speed."""

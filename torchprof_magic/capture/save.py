@@ -363,7 +363,7 @@ def _note_flaw(path: Path, flaw: str, problems: ProblemLog) -> None:
         "capture.invalid_trace",
         "data_loss",
         f"{path.name} was kept as torch wrote it: {flaw}.",
-        "Avoid quotes, backslashes and non-ASCII letters in record_function names, or use a newer torch.",
+        "Avoid quotes, backslashes and non-ASCII letters in record_function names and metadata, or use a newer torch.",
     )
 
 

@@ -445,6 +445,7 @@ class CaptureSession:
     def _end(self, recorder: Recorder, *, has_exception: bool) -> None:
         if recorder.step == 0 and self._stepping.how in ("cell", "optimizer"):
             self._stepping = Stepping(how="cell")  # no optimizer stepped after all: the cell itself is the step
+            recorder.be_one_step()
             if not has_exception:
                 self._transit(recorder.complete_whole)
         # What follows the last call of an optimizer is no step of its own.

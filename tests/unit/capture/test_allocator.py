@@ -157,6 +157,15 @@ def ended(
     return session.recording, caught.value
 
 
+def test_each_of_several_ranks_has_a_snapshot_of_its_own(
+    make: Callable[..., CaptureSession], device: FakeAllocator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    recording = stepped(make(snapshot=str(tmp_path / "held.pickle")), device, 2)
+    assert recording.snapshot == tmp_path / "held-rank1.pickle"
+
+
 def test_the_history_is_bounded_and_on_from_before_the_code_until_its_end(
     device: FakeAllocator, make: Callable[..., CaptureSession]
 ) -> None:

@@ -97,17 +97,53 @@ def test_processes_at_work_in_recorded_steps_are_told_once(make_session: Make, w
     assert told[0].fix == "Record a few steps that do the work in this process."
 
 
-def test_workers_of_a_data_loader_and_processes_that_are_gone_are_not_told(make_session: Make) -> None:
-    process = multiprocessing.get_context("spawn").Process(target=abs, args=(1,))
-    process.start()
-    process.join()
-    session = make_session(schedule=(1, 0, 2, 1))
+def process_notes(recording: Recording) -> list[str]:
+    return [problem.message for problem in recording.problems if problem.code == "capture.other_processes"]
+
+
+@pytest.mark.parametrize("is_persistent", [False, True])
+def test_workers_of_a_data_loader_are_told_by_the_waiting_for_them(make_session: Make, *, is_persistent: bool) -> None:
+    loader = torch.utils.data.DataLoader(
+        range(4), num_workers=1, multiprocessing_context="fork", persistent_workers=is_persistent
+    )
+    batches = iter(loader)
+    next(batches)
+    session = make_session(schedule=(0, 0, 2, 1))
     session.start()
-    loader = torch.utils.data.DataLoader(range(4), num_workers=1, multiprocessing_context="fork")
-    for _ in range(3):
-        assert [batch.item() for batch in loader] == [0, 1, 2, 3]
-        session.step()
-    assert "capture.other_processes" not in codes(session.stop())
+    next(batches)
+    session.step()
+    assert [batch.item() for batch in loader] == [0, 1, 2, 3]
+    session.step()
+    assert process_notes(session.stop()) == []
+
+
+def test_processes_from_before_that_belong_to_no_pool_are_not_told(make_session: Make) -> None:
+    context = multiprocessing.get_context("fork")
+    unjoined = context.Process(target=abs, args=(1,))
+    unjoined.start()
+    with context.Manager():
+        session = make_session("cell")
+        session.start()
+        work()
+        assert process_notes(session.stop()) == []
+    unjoined.join()
+
+
+def test_any_process_of_the_users_begins_as_it_would_without_us(make_session: Make) -> None:
+    context = multiprocessing.get_context("fork")
+    session = make_session("cell")
+    session.start()
+    work()
+    ended = []
+    for target, name in (("x".join, None), (abs, 5)):  # a bound method of C knows no module; any name is taken
+        process = context.Process(target=target, args=([],) if name is None else (1,), name=name)
+        process.start()
+        process.join()
+        ended.append(process.exitcode)
+    recording = session.stop()
+    assert ended == [0, 0]
+    (message,) = process_notes(recording)
+    assert ", 5); what they do is not in the recording." in message
 
 
 @pytest.mark.parametrize("all_threads", [False, True])

@@ -130,6 +130,21 @@ def test_a_recording_that_something_else_has_ended_is_over_and_what_was_saved_be
     assert "again" in names_in(again.stop().cycles[0].path)
 
 
+def test_a_step_in_which_the_recording_was_ended_saves_with_interrupts_held_back(
+    make_session: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = make_session("manual", schedule=(0, 0, 3, 0))
+    session.start()
+    shield, shielded = session.guard.shield, []
+    monkeypatch.setattr(session.guard, "shield", lambda: shielded.append(step) or shield())
+    for step in range(3):
+        if step == 1:
+            switch_off()
+        session.step()
+    session.stop()
+    assert shielded == [1, 2]  # the second one is that of stop(): after the loss no step makes a transition
+
+
 def test_legacy_profiler_used_inside_leaves_both_with_their_data(make_session: Make) -> None:
     session = make_session("cell")
     session.start()

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import torchprof_magic as tp
 from torchprof_magic.capture.ranks import name_of_rank
@@ -64,7 +65,18 @@ def test_two_processes_of_a_job_write_one_file_a_cycle_each_with_their_rank(tmp_
         ({"WORLD_SIZE": "16", "RANK": "3"}, "graph3-of-16.json", "graph3-of-16-rank3.json"),
         ({"WORLD_SIZE": "16", "RANK": "x"}, "graph.json", "graph-pid{pid}.json"),
         ({"WORLD_SIZE": "x", "RANK": "3"}, "graph.json", "graph.json"),
+        ({"WORLD_SIZE": "9" * 5000, "RANK": "3"}, "graph.json", "graph.json"),
+        ({"WORLD_SIZE": "2", "RANK": "0"}, "graph-00.json", "graph-00.json"),
+        ({"WORLD_SIZE": "2", "RANK": "0"}, "graph-10.json", "graph-10-rank0.json"),
     ],
 )
 def test_a_file_that_every_rank_names_alike_gets_the_rank(environ: dict[str, str], name: str, expected: str) -> None:
     assert name_of_rank(Path("folder-3") / name, environ) == Path("folder-3") / expected.format(pid=os.getpid())
+
+
+def test_the_rank_that_torch_knows_counts_more_than_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    assert name_of_rank(Path("graph.json"), {}) == Path("graph-rank1.json")
+    assert name_of_rank(Path("graph.json"), {"WORLD_SIZE": "4", "RANK": "3"}) == Path("graph-rank1.json")

@@ -108,7 +108,38 @@ def test_a_cell_that_fails_before_an_optimizer_steps_is_one_incomplete_step(make
     recording = stop_by_exception(session)
     assert recording.stepping.how == "cell"
     assert [(mark.number, mark.is_complete) for cycle in recording.cycles for mark in cycle.steps] == [(0, False)]
-    assert codes(recording) == ["capture.partial"]
+    (problem,) = recording.problems
+    assert problem.message == "Partial: 0 of 1 steps are complete; the run ended while recording, after 0 of 1 step."
+    assert (problem.code, problem.fix) == ("capture.partial", "")
+
+
+def test_a_cell_that_fails_is_partial_whatever_was_scheduled(make_session: Make) -> None:
+    session = make_session("cell", schedule=(0, 0, 2, 0))
+    session.start()
+    work()
+    assert codes(stop_by_exception(session)) == ["capture.partial"]
+
+
+def test_a_run_that_something_else_ended_early_is_not_told_to_run_more_steps(make_session: Make) -> None:
+    session = make_session(schedule=(0, 0, 5, 1))
+    session.start()
+    work()
+    session.step()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        work()
+    for _ in range(5):
+        session.step()
+    taken, partial = session.stop().problems
+    assert (taken.code, partial.code, partial.fix) == ("capture.taken_over", "capture.partial", "")
+
+
+def test_a_failure_before_the_first_recorded_step_says_how_to_see_it(make_session: Make) -> None:
+    session = make_session(schedule=(1, 1, 2, 1))
+    session.start()
+    session.step()
+    (problem,) = stop_by_exception(session).problems
+    assert problem.code == "capture.nothing_recorded"
+    assert problem.fix == "Mend what ended it, or record from its first step on with --wait 0 --warmup 0."
 
 
 def test_a_cell_that_fails_between_steps_of_an_optimizer_is_partial(make_session: Make) -> None:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -409,20 +410,34 @@ def test_no_room_for_the_journal_does_not_stop_an_upload(
 
 
 def test_no_thread_is_left_when_nothing_is_to_be_sent_and_the_next_file_is_sent_all_the_same(
-    server: stub.Store, trace: Path
+    server: stub.Store, trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    threads: list[threading.Thread] = []
+
+    class Thread(threading.Thread):
+        def run(self) -> None:
+            if self.name != "torchprof-uploads":
+                super().run()
+                return
+            threads.append(self)
+            super().run()
+            may_end.wait(PATIENCE_SECONDS)  # it has looked for the last time, and is still there
+
+    may_end = threading.Event()
+    monkeypatch.setattr(threading, "Thread", Thread)
     uploads = uploads_to(remote_of(server))
     for name in ("0.json", "1.json"):
         file = trace.with_name(name)
         file.write_bytes(RAW)
         uploads.submit(file)
         assert uploads.wait(PATIENCE_SECONDS)
-        for thread in threading.enumerate():
-            if thread.name == "torchprof-uploads":
-                assert thread.daemon
-                thread.join(PATIENCE_SECONDS)
-                assert not thread.is_alive()
+        while uploads._thread is not None:
+            time.sleep(0.001)
     assert states_of(uploads) == ["done", "done"]
+    may_end.set()
+    for thread in threads:
+        thread.join(PATIENCE_SECONDS)
+    assert [(thread.daemon, thread.is_alive()) for thread in threads] == [(True, False)] * 2
 
 
 def test_a_file_is_not_queued_twice(server: stub.Store, trace: Path) -> None:
