@@ -9,7 +9,7 @@ from functools import lru_cache
 import polars as pl
 
 _PATIENCE_S = 5.0
-SPAWN = (
+NO_REPORTS = (
     "this process was forked from one in which polars was at work, and polars would wait here for ever. "
     'Start such processes with multiprocessing.get_context("spawn")'
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchprof_magic.errors import IngestError
-from torchprof_magic.forks import SPAWN, can_report
+from torchprof_magic.forks import NO_REPORTS, can_report
 from torchprof_magic.ingest import is_saved, is_snapshot, read_chrome, read_saved, read_snapshot
 from torchprof_magic.meta import Meta
 from torchprof_magic.remote import fetched, is_url, name_of, public_url
@@ -28,12 +28,12 @@ def load(path: str | os.PathLike[str], *, progress: Progress | None = None) -> R
 
     What a file is is told by its content. A URL that fsspec knows (``s3://``, ``https://``) is copied here, read, and
     the copy deleted. ``progress`` is called now and then with the bytes read and the bytes there are. Damage is
-    repaired or left out and counted in ``Report.problems``. Raises ``IngestError`` when the file cannot be read and
-    ``NotATraceError`` when it is something else.
+    repaired or left out and counted in ``Report.problems``. Raises ``IngestError`` when the file cannot be read, or
+    in a forked process in which polars would wait for ever, and ``NotATraceError`` when it is something else.
     """
     __tracebackhide__ = True
     if not can_report():
-        raise IngestError(SPAWN)
+        raise IngestError(NO_REPORTS)
     if is_url(path):
         url = str(path)
         with fetched(url, progress) as file:

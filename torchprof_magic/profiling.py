@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from torchprof_magic import history
 from torchprof_magic.capture import CaptureSession, Pause, live_session, protected
 from torchprof_magic.errors import CaptureError
-from torchprof_magic.forks import SPAWN, can_report
+from torchprof_magic.forks import NO_REPORTS, can_report
 from torchprof_magic.keeping import Keeper
 from torchprof_magic.meta import Problem, Stepping
 from torchprof_magic.options import (
@@ -210,11 +210,11 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
 
     @protected
     def __enter__(self) -> profile:  # noqa: PYI034 - Self needs Python 3.11
-        """Start the recording."""
+        """Start the recording. Raises ``CaptureError`` where that cannot be, and nothing was run then."""
         if self._session is not None:
             raise CaptureError("a profile() can be used once; make a new one for the next block")
         if not can_report():
-            raise CaptureError(f"{SPAWN}; nothing was run")
+            raise CaptureError(f"{NO_REPORTS}; nothing was run")
         self._title = _place(sys._getframe(1))  # noqa: SLF001 - the documented way to the caller
         sweep()  # what is not needed any more must not fill the disk that this recording needs
         if self._keeper is not None:

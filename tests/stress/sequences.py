@@ -220,7 +220,7 @@ class Run:
         for range_ in self.ranges:
             range_.__exit__(None, None, None)
         self.optimizer.zero_grad()
-        checks = (is_off(), self._is_listed(recording), self._is_tidy(recording), self._works_again())
+        checks = (what_is_on(), self._unlisted(recording), self._untidy(recording), self._next_flaw())
         if left_behind() != before:
             return "something is left behind in torch or Python"
         return next(filter(None, checks), "")
@@ -245,7 +245,7 @@ class Run:
             return f"{type(exc).__name__}: {exc}"
         return self.session.recording or "there is no recording"
 
-    def _is_listed(self, recording: Recording) -> str:
+    def _unlisted(self, recording: Recording) -> str:
         """Return which step of the files is not in the list, or the other way round, or was lost without a word."""
         numbers = [mark.number for cycle in recording.cycles for mark in cycle.steps]
         if numbers != sorted(set(numbers)):
@@ -259,7 +259,7 @@ class Run:
         is_told = any(problem.severity == "data_loss" for problem in recording.problems)
         return f"steps {sorted(lost)} are lost without a word" if lost and not is_told else ""
 
-    def _is_tidy(self, recording: Recording) -> str:
+    def _untidy(self, recording: Recording) -> str:
         """Return what is in the folder and belongs to no cycle."""
         known = {cycle.path for cycle in recording.cycles}
         extra = sorted(str(path) for path in self.folder.rglob("*") if path.is_file() and path not in known)
@@ -268,7 +268,7 @@ class Run:
     def _graphs(self) -> set[str]:
         return {str(path) for path in self.folder.glob("graph-*.json")}
 
-    def _works_again(self) -> str:
+    def _next_flaw(self) -> str:
         """Return what is wrong with the next recording."""
         session = CaptureSession(ProfileOptions(), stepping=Stepping(how="cell"), folder=self.folder / "again")
         session.start()
@@ -278,7 +278,7 @@ class Run:
         return "" if is_whole and not recording.problems else f"the next recording is not whole: {recording.problems}"
 
 
-def is_off() -> str:
+def what_is_on() -> str:
     """Return which profiler is on."""
     busy = busy_profiler() or ("a session is still the live one" if live_session() else "")
     compat.switch_off()

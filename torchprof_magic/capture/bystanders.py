@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
+    from torchprof_magic.capture.problems import ProblemLog
+
 # Threads that front ends, debuggers, progress bars and loaders keep for themselves; none of them runs an op.
 _MODULES = ("IPython", "ipykernel", "zmq", "tornado", "jupyter_client", "tqdm", "debugpy", "pydevd", "_pydevd_bundle")
+_OTHER_THREADS, _OTHER_PROCESSES = "capture.other_threads", "capture.other_processes"
 _LOADER = "torch.utils.data"
 _POOL_WORKER = "PoolWorker"  # multiprocessing.Pool names its processes so
 _EXECUTOR = "_ExecutorManagerThread"  # of concurrent.futures.ProcessPoolExecutor
@@ -70,9 +73,33 @@ class Bystanders:
         # Asking for them by the public name would end those that are done: that is the user's to do.
         children = [str(child.name) for child in list(getattr(processes, "_children", ()))]
         pools = [name for name in children if _POOL_WORKER in name]
-        executors = [thread for thread in threading.enumerate() if type(thread).__name__ == _EXECUTOR]
-        workers = [str(process.name) for thread in executors for process in list((_workers(thread) or {}).values())]
-        return list(dict.fromkeys([*self._begun_processes, *pools, *workers]))
+        managers = [thread for thread in threading.enumerate() if type(thread).__name__ == _EXECUTOR]
+        workers = [
+            worker for thread in managers for worker in list((getattr(thread, "processes", None) or {}).values())
+        ]
+        return list(dict.fromkeys([*self._begun_processes, *pools, *(str(worker.name) for worker in workers)]))
+
+    def note_threads(self, problems: ProblemLog) -> None:
+        """Note, once, which other threads are or were at work."""
+        if problems.has(_OTHER_THREADS) or not (names := self.seen_now()):
+            return
+        problems.note(
+            _OTHER_THREADS,
+            "warning",
+            f"Other threads were at work too ({', '.join(names[:3])}); their ops are not in the recording.",
+            "Record them with --all-threads, in a run without --memory.",
+        )
+
+    def note_processes(self, problems: ProblemLog) -> None:
+        """Note, once, which other processes were there."""
+        if problems.has(_OTHER_PROCESSES) or not (names := self.processes_seen()):
+            return
+        problems.note(
+            _OTHER_PROCESSES,
+            "warning",
+            f"Other processes were there too ({', '.join(names[:3])}); what they do is not in the recording.",
+            "Record a few steps that do the work in this process.",
+        )
 
     def may_have_begun(self) -> bool:
         """Tell in a microsecond whether it is worth asking who is there: looking at every thread takes twenty."""
@@ -102,11 +129,6 @@ def _is_loader(process: processes.BaseProcess) -> bool:
     """Return whether a process that is about to begin will work for a DataLoader; later, Python has forgotten that."""
     target = vars(process).get("_target")
     return str(getattr(target, "__module__", "")).startswith(_LOADER)
-
-
-def _workers(executor: threading.Thread) -> dict[int, processes.BaseProcess] | None:
-    workers: dict[int, processes.BaseProcess] | None = getattr(executor, "processes", None)
-    return workers
 
 
 def _is_known(thread: threading.Thread) -> bool:

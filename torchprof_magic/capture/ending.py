@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from torchprof_magic.capture.recorder import Recorder
     from torchprof_magic.meta import Stepping
 
-MORE_STEPS = "Run more steps, or ask for fewer with --wait, --warmup and --active."
-FROM_THE_FIRST = "Mend what ended it, or record from its first step on with --wait 0 --warmup 0."
+_MORE_STEPS = "Run more steps, or ask for fewer with --wait, --warmup and --active."
+_FROM_THE_FIRST = "Mend what ended it, or record from its first step on with --wait 0 --warmup 0."
 # What says itself why a run ended early, and what to do.
 _REASONS = ("capture.budget", "capture.taken_over", "capture.device_stopped", "capture.gave_up", "capture.reclaimed")
 _PLACES = {"wait": "during the wait", "warmup": "during the warm-up", "active": "while recording"}
@@ -39,14 +39,14 @@ def note_ending(problems: ProblemLog, recorder: Recorder | None, stepping: Stepp
     reached = f"the run ended {place}, after {seen}"
     if not steps:
         if not problems.has_loss:  # else a better reason is known
-            fix = FROM_THE_FIRST if is_cut else _fix_for_none(recorder, stepping)
+            fix = _FROM_THE_FIRST if is_cut else _fix_for_none(recorder, stepping)
             problems.note("capture.nothing_recorded", "data_loss", f"No step was recorded: {reached}.", fix)
     elif wanted is not None and recorder.phase != "done" and (is_cut or stepping.how != "optimizer"):
         complete = sum(mark.is_complete for mark in steps)
         asked = schedule.active * schedule.repeat if isinstance(schedule, Schedule) else len(steps)
         text = f"Partial: {complete} of {asked} steps are complete; {reached}."
         # An exception is shown above the report.
-        fix = "" if is_cut or problems.has(*_REASONS) else MORE_STEPS
+        fix = "" if is_cut or problems.has(*_REASONS) else _MORE_STEPS
         problems.note("capture.partial", "warning", text, fix)
 
 
@@ -58,5 +58,5 @@ def _fix_for_none(recorder: Recorder, stepping: Stepping) -> str:
     if recorder.step == 0 and stepping.how == "manual":
         return "step() was never called: call it at the end of every step, or use --step auto."
     if stepping.how == "loop" and stepping.line is not None:
-        return f"{MORE_STEPS} Line {stepping.line} was stepped: for another loop, use --step line:N."
-    return MORE_STEPS
+        return f"{_MORE_STEPS} Line {stepping.line} was stepped: for another loop, use --step line:N."
+    return _MORE_STEPS

@@ -7,12 +7,11 @@ import re
 from typing import TYPE_CHECKING
 
 from torchprof_magic.capture import compat
+from torchprof_magic.launcher import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-
-_NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
 def name_of_rank(path: Path, environ: Mapping[str, str] = os.environ) -> Path:
@@ -21,7 +20,7 @@ def name_of_rank(path: Path, environ: Mapping[str, str] = os.environ) -> Path:
     A stem whose last number is the rank tells them apart already. Source: torch.distributed, or before it is set up
     RANK and WORLD_SIZE, as launchers such as torchrun set them; a process without a rank takes its own number.
     """
-    rank, size = compat.rank_and_size() or (_number(environ, "RANK"), _number(environ, "WORLD_SIZE"))
+    rank, size = compat.rank_and_size() or (number_of(environ, "RANK"), number_of(environ, "WORLD_SIZE"))
     if size is None or size < 2:  # noqa: PLR2004 - two processes are several
         return path
     if rank is None:
@@ -29,8 +28,3 @@ def name_of_rank(path: Path, environ: Mapping[str, str] = os.environ) -> Path:
     numbers = re.findall(r"[0-9]+", path.stem)
     is_told = bool(numbers) and numbers[-1].lstrip("0") == str(rank or "")
     return path if is_told else path.with_stem(f"{path.stem}-rank{rank}")
-
-
-def _number(environ: Mapping[str, str], name: str) -> int | None:
-    found = _NUMBER.fullmatch(environ.get(name, "").strip())
-    return int(found[0]) if found else None

@@ -85,7 +85,6 @@ class Recorder:
         self._epoch = self._epoch_start = 0
         self._ranges = OpenRanges()
         self._bystanders = Bystanders()
-        self._has_bystanders = self._has_processes = False
         self._budget = Budget(passes[-1], problems)
         self._is_full = False
 
@@ -307,27 +306,8 @@ class Recorder:
         return Action.NONE if self.schedule.cycle(step) == self._absorbed_cycle else action
 
     def _note_bystanders(self) -> None:
-        if self._has_bystanders or self._engine is None or self._engine.is_of_all_threads:
-            return
-        if names := self._bystanders.seen_now():
-            self._has_bystanders = True
-            self._problems.note(
-                "capture.other_threads",
-                "warning",
-                f"Other threads were at work too ({', '.join(names[:3])}); their ops are not in the recording.",
-                "Record them with --all-threads, in a run without --memory.",
-            )
-
-    def _note_processes(self) -> None:
-        if self._has_processes or not (names := self._bystanders.processes_seen()):
-            return
-        self._has_processes = True
-        self._problems.note(
-            "capture.other_processes",
-            "warning",
-            f"Other processes were there too ({', '.join(names[:3])}); what they do is not in the recording.",
-            "Record a few steps that do the work in this process.",
-        )
+        if self._engine is not None and not self._engine.is_of_all_threads:
+            self._bystanders.note_threads(self._problems)
 
     def _enter(self, action: Action, guard: InterruptGuard) -> None:
         if self._is_full or self.is_over:
@@ -394,7 +374,7 @@ class Recorder:
             return
         self._budget.end(marks[-1].number if marks else self.step)
         self._note_bystanders()
-        self._note_processes()
+        self._bystanders.note_processes(self._problems)
         self._ranges.end()
         with self._quiet.held():
             engine.stop()
@@ -412,10 +392,14 @@ class Recorder:
         if engine.execution_path is not None:
             discard(engine.execution_path)
 
+    def _drop_engine(self) -> None:
+        """Forget the engine as it is: stopping it now would end the other profiler's session."""
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            self._throw_away(engine)
+
     def _lose_engine(self) -> None:
-        if self._engine is not None:
-            self._throw_away(self._engine)
-        self._engine = None  # never stopped: stopping now would end the other profiler's session
+        self._drop_engine()
         self._ranges.forget()
         self._marks = []
         self._note_takeover("the cycle that was being recorded is lost")
@@ -424,9 +408,7 @@ class Recorder:
         busy = compat.busy_profiler()
         if busy is None:
             return False
-        if self._engine is not None:
-            self._throw_away(self._engine)
-        self._engine = None
+        self._drop_engine()
         self._note_takeover(busy)
         return True
 

@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from torchprof_magic.errors import OptionsError
+from torchprof_magic.launcher import number_of
 from torchprof_magic.remote import is_url
 
 if TYPE_CHECKING:
@@ -49,7 +50,6 @@ _PIECE = re.compile(r"\{([a-z_]+)(?::0([1-9][0-9]?)d)?\}|([^{}]+)")
 _RESERVED = frozenset('<>:"|?*\\')
 _DEVICE = re.compile(r"(?i)(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?")
 _SUFFIX = re.compile(r"(?i)(\.pt)?(\.trace)?(\.json)?(\.gz)?$")
-_RANK = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,14 +91,15 @@ def rank_flaw(environ: Mapping[str, str] = os.environ) -> str:
     text, world_size = environ.get("RANK", "").strip(), max(1, _count(environ, "WORLD_SIZE", 1))
     if not text:
         return f"RANK is not set, although WORLD_SIZE is {world_size}" if world_size > 1 else ""
-    if _RANK.fullmatch(text) and int(text) < world_size:
+    rank = number_of(environ, "RANK")
+    if rank is not None and rank < world_size:
         return ""
     return f"RANK is {text[:MOST_DIGITS]!a}, and WORLD_SIZE is {world_size}"
 
 
 def _count(environ: Mapping[str, str], name: str, default: int) -> int:
-    text = environ.get(name, "").strip()
-    return int(text) if _RANK.fullmatch(text) else default
+    number = number_of(environ, name)
+    return default if number is None else number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    import pytest
+
     from torchprof_magic.capture import CaptureSession, Recording
 
 
@@ -27,6 +29,13 @@ def record(make_session: Callable[..., CaptureSession], *names: str) -> Recordin
     for name in names:
         work(name)
     return session.stop()
+
+
+def shielded_steps(monkeypatch: pytest.MonkeyPatch, session: CaptureSession, step: Callable[[], int]) -> list[int]:
+    """Return a list that grows by the number of the step, as ``step`` says it, in which interrupts are held back."""
+    shield, steps = session.guard.shield, []
+    monkeypatch.setattr(session.guard, "shield", lambda: steps.append(step()) or shield())
+    return steps
 
 
 def names_in(path: Path) -> list[str]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from torchprof_magic.capture import CaptureSession, Recording
+    from torchprof_magic.meta import Problem
 
     Make = Callable[..., CaptureSession]
     Run = Callable[..., Recording]
@@ -68,6 +69,10 @@ def test_threads_that_loaders_and_bars_keep_for_themselves_are_not_meant() -> No
     feeder.join()
 
 
+def process_notes(recording: Recording) -> list[Problem]:
+    return [problem for problem in recording.problems if problem.code == "capture.other_processes"]
+
+
 @pytest.mark.parametrize("way", ["process", "pool", "executor"])
 def test_processes_at_work_in_recorded_steps_are_told_once(make_session: Make, way: str) -> None:
     context = multiprocessing.get_context("spawn")
@@ -90,15 +95,11 @@ def test_processes_at_work_in_recorded_steps_are_told_once(make_session: Make, w
                 executor.submit(abs, -1).result()
             session.step()
         recording = session.stop()
-    told = [problem for problem in recording.problems if problem.code == "capture.other_processes"]
+    told = process_notes(recording)
     assert len(told) == 1
     name = {"process": "SpawnProcess-", "pool": "SpawnPoolWorker-", "executor": "SpawnProcess-"}[way]
     assert told[0].message.startswith(f"Other processes were there too ({name}")
     assert told[0].fix == "Record a few steps that do the work in this process."
-
-
-def process_notes(recording: Recording) -> list[str]:
-    return [problem.message for problem in recording.problems if problem.code == "capture.other_processes"]
 
 
 @pytest.mark.parametrize("is_persistent", [False, True])
@@ -142,8 +143,8 @@ def test_any_process_of_the_users_begins_as_it_would_without_us(make_session: Ma
         ended.append(process.exitcode)
     recording = session.stop()
     assert ended == [0, 0]
-    (message,) = process_notes(recording)
-    assert ", 5); what they do is not in the recording." in message
+    (told,) = process_notes(recording)
+    assert ", 5); what they do is not in the recording." in told.message
 
 
 @pytest.mark.parametrize("all_threads", [False, True])

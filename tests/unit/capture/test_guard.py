@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from capturing import codes, names_in, work
+from capturing import codes, names_in, record, shielded_steps, work
 
 from torchprof_magic.capture import CaptureSession, busy_profiler, protected
 from torchprof_magic.capture.guard import _OPEN, InterruptGuard, is_protected, open_to_interrupts
@@ -241,10 +241,7 @@ def test_timeout_inside_torch_reaches_the_user_and_leaves_the_profiler_off(
     assert busy_profiler() is None
     assert session.recording is not None
     assert "capture.gave_up" in codes(session.recording)
-    following = make_session("cell")
-    following.start()
-    work("next")
-    assert "next" in names_in(following.stop().cycles[0].path)
+    assert "next" in names_in(record(make_session, "next").cycles[0].path)
 
 
 def test_the_handler_is_looked_after_only_in_steps_that_begin_or_end_something(
@@ -252,8 +249,7 @@ def test_the_handler_is_looked_after_only_in_steps_that_begin_or_end_something(
 ) -> None:
     session = make_session(schedule=(1, 1, 3, 1))
     session.start()
-    shield, shielded = session.guard.shield, []
-    monkeypatch.setattr(session.guard, "shield", lambda: shielded.append(step) or shield())
+    shielded = shielded_steps(monkeypatch, session, lambda: step)
     for step in range(6):  # noqa: B007 - read where the handler is looked after
         work()
         session.step()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from capturing import codes, names_in, work
+from capturing import codes, names_in, record, shielded_steps, work
 
 from torchprof_magic.capture import CaptureSession
 from torchprof_magic.capture.compat import is_profiler_on, switch_off
@@ -124,10 +124,7 @@ def test_a_recording_that_something_else_has_ended_is_over_and_what_was_saved_be
     assert codes(recording) == ["capture.taken_over"]
     assert "the cycle that was being recorded is lost" in recording.problems[0].message
     assert len(recording.plain_step_ns) == 2
-    again = make_session("cell")
-    again.start()
-    work("again")
-    assert "again" in names_in(again.stop().cycles[0].path)
+    assert "again" in names_in(record(make_session, "again").cycles[0].path)
 
 
 def test_a_step_in_which_the_recording_was_ended_saves_with_interrupts_held_back(
@@ -135,8 +132,7 @@ def test_a_step_in_which_the_recording_was_ended_saves_with_interrupts_held_back
 ) -> None:
     session = make_session("manual", schedule=(0, 0, 3, 0))
     session.start()
-    shield, shielded = session.guard.shield, []
-    monkeypatch.setattr(session.guard, "shield", lambda: shielded.append(step) or shield())
+    shielded = shielded_steps(monkeypatch, session, lambda: step)
     for step in range(3):
         if step == 1:
             switch_off()

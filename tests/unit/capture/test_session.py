@@ -77,13 +77,8 @@ def test_ending_before_the_first_active_step_says_where_it_ended(run: Run, steps
     assert f"the run ended {place}, after {steps} of 5 steps" in recording.problems[0].message
 
 
-def test_a_run_that_ended_early_says_what_to_do_and_which_loop_was_stepped(make_session: Make, tmp_path: Path) -> None:
-    few = make_session(schedule=(1, 1, 3, 1))
-    few.start()
-    for _ in range(3):
-        work()
-        few.step()
-    (partial,) = few.stop().problems
+def test_a_run_that_ended_early_says_what_to_do_and_which_loop_was_stepped(run: Run, tmp_path: Path) -> None:
+    (partial,) = run(3, schedule=(1, 1, 3, 1)).problems
     assert partial.code == "capture.partial"
     assert partial.fix == "Run more steps, or ask for fewer with --wait, --warmup and --active."
     session = CaptureSession(ProfileOptions(), stepping=Stepping(how="loop", line=2), folder=tmp_path / "other")

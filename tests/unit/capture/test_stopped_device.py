@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from capturing import codes, work
+from capturing import codes, shielded_steps, work
 
 from torchprof_magic.capture import CaptureSession, compat
 from torchprof_magic.capture.engine import Engine
@@ -38,8 +38,7 @@ def test_a_cycle_ends_with_the_step_in_which_the_device_stopped_and_the_next_is_
     with_device(monkeypatch, lambda: step == 2)
     session = make_session(schedule=(1, 1, 3, 2))
     session.start()
-    shield, shielded = session.guard.shield, []
-    monkeypatch.setattr(session.guard, "shield", lambda: shielded.append(step) or shield())
+    shielded = shielded_steps(monkeypatch, session, lambda: step)
     for step in range(10):  # noqa: B007 - read by the device
         work()
         session.step()
