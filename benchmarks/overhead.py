@@ -1,14 +1,14 @@
 """What does this project's session cost over bare torch.profiler with the same schedule and flags?
 
-    python benchmarks/overhead.py [--pairs 10] [--runs 5] [--steps 40] [--width 256] [--preset quick memory full]
+    python benchmarks/overhead.py [--pairs 10] [--runs 5] [--steps 40] [--width 128] [--preset quick memory full]
                                   [--schedule 2 2 6 2]
 
 Both profile the same training loop of a small transformer and export one trace per cycle. Each has processes of its
 own, ours and torch's in turn: in one process, what either leaves in the heap makes the other's training up to 4 %
 slower or faster. Without ``--schedule`` (idle, warm-up and recorded steps, and cycles) it is the one that such a loop
 gets by itself. Each file is checked once before torch's events are freed, which takes 0.5 us an event: so what counts
-is how much work there is beside the events. A step of the default takes some 50 ms on two cores; one of ``--width 128``
-some 17 ms for as many events, which is the worst case: ops that take no longer than it takes to record them.
+is how much work there is beside the events. The default is the worst case, ops that take no longer than it takes to
+record them: 17 ms a step on two cores. One of ``--width 256`` takes some 50 ms for as many events.
 
 Printed for each preset: the ratio of wall time (budget 1.02), and the same ratio made of the time inside the calls of
 either, as if the training had taken the same time, both with the interval that holds 95 % of what other draws of the
@@ -292,7 +292,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=5, help="in each process")
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument(
-        "--width", type=int, default=256, help="of the transformer: the ops take longer, and are as many"
+        "--width", type=int, default=128, help="of the transformer: the ops take longer, and are as many"
     )
     parser.add_argument("--preset", nargs="+", default=list(PRESETS), choices=list(PRESETS))
     parser.add_argument("--schedule", nargs=4, type=int, metavar=("WAIT", "WARMUP", "ACTIVE", "REPEAT"))
