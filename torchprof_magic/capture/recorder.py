@@ -212,6 +212,10 @@ class Recorder:
         self._shelf.save(guard)
         self._budget.room.file_bytes = self._shelf.file_bytes
 
+    def let_go(self) -> None:
+        """Free what torch still holds of the last cycle: nothing follows in this run."""
+        self._shelf.let_go()
+
     def pause(self, pause: Pause) -> None:
         """Collect no records of some activities until ``resume``, or until the step ends, if one is being recorded.
 
@@ -338,6 +342,7 @@ class Recorder:
             if self._is_taken_over():
                 return
             note_capture(self._problems, self.step)
+            self._shelf.let_go()
             with self._torch_call():
                 engine = self._engine = engine or self._new_engine()
                 if action is Action.WARMUP:
@@ -373,11 +378,11 @@ class Recorder:
         if engine is None:
             return
         self._budget.end(marks[-1].number if marks else self.step)
-        self._note_bystanders()
-        self._bystanders.note_processes(self._problems)
         self._ranges.end()
         with self._quiet.held():
             engine.stop()
+        self._note_bystanders()  # only now: with stacks, each call until here is in the trace
+        self._bystanders.note_processes(self._problems)
         self._engine = None
         self._marks = []
         if engine.has_data and marks:

@@ -424,7 +424,9 @@ class CaptureSession:
         return self._make_recording()
 
     def _let_go(self) -> None:
-        """Give back everything but the signal handler: hooks, buffer file, the place as the live session."""
+        """Give back everything but the signal handler: events, hooks, buffer file, the place as the live session."""
+        if self._recorder is not None:
+            self._recorder.let_go()
         for undo in reversed(self._undo):
             undo()
         self._undo = []
