@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 
     from torchprof_magic.capture.problems import ProblemLog
 
-# Threads that front ends, debuggers, progress bars and loaders keep for themselves; none of them runs an op.
+# Threads that front ends, debuggers, progress bars, loaders and pools keep for themselves; none of them runs an op.
 _MODULES = ("IPython", "ipykernel", "zmq", "tornado", "jupyter_client", "tqdm", "debugpy", "pydevd", "_pydevd_bundle")
 _OTHER_THREADS, _OTHER_PROCESSES = "capture.other_threads", "capture.other_processes"
 _LOADER = "torch.utils.data"
 _POOL_WORKER = "PoolWorker"  # multiprocessing.Pool names its processes so
 _EXECUTOR = "_ExecutorManagerThread"  # of concurrent.futures.ProcessPoolExecutor
 _NAMES = ("QueueFeederThread", "_pin_memory_loop", "IPythonHistorySavingThread")
+_POOL_NAMES = ("_handle_workers", "_handle_tasks", "_handle_results")  # those of multiprocessing.Pool, beside its workers
 
 
 class Bystanders:
@@ -133,7 +134,7 @@ def _is_loader(process: processes.BaseProcess) -> bool:
 
 def _is_known(thread: threading.Thread) -> bool:
     module = type(thread).__module__.partition(".")[0]
-    return module in _MODULES or any(name in thread.name for name in _NAMES)
+    return module in _MODULES or any(name in thread.name for name in (*_NAMES, *_POOL_NAMES))
 
 
 def _is_at_work(frame: FrameType | None) -> bool:

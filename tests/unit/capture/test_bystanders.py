@@ -100,6 +100,7 @@ def test_processes_at_work_in_recorded_steps_are_told_once(make_session: Make, w
     name = {"process": "SpawnProcess-", "pool": "SpawnPoolWorker-", "executor": "SpawnProcess-"}[way]
     assert told[0].message.startswith(f"Other processes were there too ({name}")
     assert told[0].fix == "Record a few steps that do the work in this process."
+    assert "capture.other_threads" not in codes(recording)  # what a pool keeps for itself runs no op
 
 
 @pytest.mark.parametrize("is_persistent", [False, True])
