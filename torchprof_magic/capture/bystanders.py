@@ -28,7 +28,8 @@ _LOADER = "torch.utils.data"
 _POOL_WORKER = "PoolWorker"  # multiprocessing.Pool names its processes so
 _EXECUTOR = "_ExecutorManagerThread"  # of concurrent.futures.ProcessPoolExecutor
 _NAMES = ("QueueFeederThread", "_pin_memory_loop", "IPythonHistorySavingThread")
-_POOL_NAMES = ("_handle_workers", "_handle_tasks", "_handle_results")  # those of multiprocessing.Pool, beside its workers
+# Those of multiprocessing.Pool, beside its workers.
+_POOL_NAMES = ("_handle_workers", "_handle_tasks", "_handle_results")
 
 
 class Bystanders:
