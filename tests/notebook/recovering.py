@@ -57,15 +57,16 @@ def assert_recovered(kernel: Kernel) -> None:
 def let_torch_finish_talking(kernel: Kernel) -> None:
     """Wait for the lines that torch logs about a profiler of the user's own.
 
-    A kernel reads descriptor 2 beside its cells, and shows what it has read with whatever cell then runs: so a line of
-    our own goes after them, and has been shown when they have.
+    A kernel reads descriptor 2 beside its cells, and shows what it has read with whatever cell then runs, or between
+    two, where nobody looks: so lines of our own go after them, until one is shown by the cell that wrote it.
     """
-    last = "torch has said it all"
-    text = kernel.run(f"os.write(2, b'{last}\\n')").text
-    for _ in range(100):
-        if last in text:
+    text = ""
+    for attempt in range(100):
+        last = f"torch has said it all ({attempt})"
+        shown = kernel.run(f"os.write(2, b'{last}\\n'); time.sleep(0.1)").text
+        if last in shown:
             return
-        text += kernel.run("time.sleep(0.1)").text
+        text += shown
     pytest.fail(f"what was written to descriptor 2 is not shown: {text!r}")
 
 
