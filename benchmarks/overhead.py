@@ -7,8 +7,8 @@ Both profile the same training loop of a small transformer and export one trace 
 own, ours and torch's in turn: in one process, what either leaves in the heap makes the other's training up to 4 %
 slower or faster. Without ``--schedule`` (idle, warm-up and recorded steps, and cycles) it is the one that such a loop
 gets by itself. Each file is checked once, which takes 0.5 us an event: so what counts is how much work there is beside
-the events. Both keep the events until the run is over: when they are freed at once, what comes after runs 2 % slower.
-The default is the worst case, ops that take no longer than it takes to record them: 17 ms a step on two cores. One of
+the events. Both keep the events until the run is over: where they are freed early, later steps can be slower. The
+default is the worst case, ops that take no longer than it takes to record them: 17 ms a step on two cores. One of
 ``--width 256`` takes some 50 ms for as many events.
 
 Printed for each preset: the ratio of wall time (budget 1.02), and the same ratio made of the time inside the calls of

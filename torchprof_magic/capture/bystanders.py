@@ -23,13 +23,17 @@ if TYPE_CHECKING:
 
 # Threads that front ends, debuggers, progress bars, loaders and pools keep for themselves; none of them runs an op.
 _MODULES = ("IPython", "ipykernel", "zmq", "tornado", "jupyter_client", "tqdm", "debugpy", "pydevd", "_pydevd_bundle")
-_OTHER_THREADS, _OTHER_PROCESSES = "capture.other_threads", "capture.other_processes"
 _LOADER = "torch.utils.data"
 _POOL_WORKER = "PoolWorker"  # multiprocessing.Pool names its processes so
 _EXECUTOR = "_ExecutorManagerThread"  # of concurrent.futures.ProcessPoolExecutor
-_NAMES = ("QueueFeederThread", "_pin_memory_loop", "IPythonHistorySavingThread")
-# Those of multiprocessing.Pool, beside its workers.
-_POOL_NAMES = ("_handle_workers", "_handle_tasks", "_handle_results")
+_NAMES = (
+    "QueueFeederThread",
+    "_pin_memory_loop",
+    "IPythonHistorySavingThread",
+    "_handle_workers",  # this and the next two are of multiprocessing.Pool, beside its workers
+    "_handle_tasks",
+    "_handle_results",
+)
 
 
 class Bystanders:
@@ -83,23 +87,21 @@ class Bystanders:
 
     def note_threads(self, problems: ProblemLog) -> None:
         """Note, once, which other threads are or were at work."""
-        if problems.has(_OTHER_THREADS) or not (names := self.seen_now()):
-            return
-        problems.note(
-            _OTHER_THREADS,
-            "warning",
-            f"Other threads were at work too ({', '.join(names[:3])}); their ops are not in the recording.",
+        _note_once(
+            problems,
+            "capture.other_threads",
+            self.seen_now,
+            "Other threads were at work too ({}); their ops are not in the recording.",
             "Record them with --all-threads, in a run without --memory.",
         )
 
     def note_processes(self, problems: ProblemLog) -> None:
         """Note, once, which other processes were there."""
-        if problems.has(_OTHER_PROCESSES) or not (names := self.processes_seen()):
-            return
-        problems.note(
-            _OTHER_PROCESSES,
-            "warning",
-            f"Other processes were there too ({', '.join(names[:3])}); what they do is not in the recording.",
+        _note_once(
+            problems,
+            "capture.other_processes",
+            self.processes_seen,
+            "Other processes were there too ({}); what they do is not in the recording.",
             "Record a few steps that do the work in this process.",
         )
 
@@ -127,6 +129,12 @@ class Bystanders:
         ]
 
 
+def _note_once(problems: ProblemLog, code: str, look: Callable[[], list[str]], message: str, fix: str) -> None:
+    """Note three of the names that ``look`` finds, if any; it takes a while, so nobody looks for what is noted."""
+    if not problems.has(code) and (names := look()):
+        problems.note(code, "warning", message.format(", ".join(names[:3])), fix)
+
+
 def _is_loader(process: processes.BaseProcess) -> bool:
     """Return whether a process that is about to begin will work for a DataLoader; later, Python has forgotten that."""
     target = vars(process).get("_target")
@@ -135,7 +143,7 @@ def _is_loader(process: processes.BaseProcess) -> bool:
 
 def _is_known(thread: threading.Thread) -> bool:
     module = type(thread).__module__.partition(".")[0]
-    return module in _MODULES or any(name in thread.name for name in (*_NAMES, *_POOL_NAMES))
+    return module in _MODULES or any(name in thread.name for name in _NAMES)
 
 
 def _is_at_work(frame: FrameType | None) -> bool:
