@@ -378,10 +378,10 @@ class Recorder:
         if engine is None:
             return
         self._budget.end(marks[-1].number if marks else self.step)
+        self._note_bystanders()  # before torch takes seconds to stop: who is at work now may be idle then
         self._ranges.end()
         with self._quiet.held():
             engine.stop()
-        self._note_bystanders()  # only now: with stacks, each call until here is in the trace
         self._bystanders.note_processes(self._problems)
         self._engine = None
         self._marks = []

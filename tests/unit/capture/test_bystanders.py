@@ -60,6 +60,18 @@ def test_a_thread_that_was_there_is_seen_while_it_is_at_work(pool: ThreadPoolExe
     assert bystanders.seen_now() == []
 
 
+def test_who_is_at_work_is_asked_before_torch_takes_its_time_to_stop(
+    make_session: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(Bystanders, "seen_now", lambda _: asked.append(torch.autograd._profiler_enabled()) or [])
+    session = make_session("cell")
+    session.start()
+    work()
+    session.stop()
+    assert asked == [True]
+
+
 def test_threads_that_loaders_and_bars_keep_for_themselves_are_not_meant() -> None:
     bystanders, may_go = Bystanders(), threading.Event()
     feeder = threading.Thread(target=may_go.wait, name="QueueFeederThread", args=(30,))
