@@ -310,13 +310,13 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         try:
             session.guard.uninstall()  # an interrupt that comes from here on ends the analysis
             if session.is_unwanted:
-                self._say_unread(recording)
+                self._say_unread(session.checked() or recording)
             elif not session.is_forked:
-                self._report = self._read(recording)
+                self._report = self._read(session, recording)
                 sweep()  # the report that this one takes the place of has gone
         except KeyboardInterrupt:
             has_exception = True  # one is enough
-            self._say_unread(recording)
+            self._say_unread(session.checked() or recording)
             raise
         finally:
             if has_exception:
@@ -329,14 +329,17 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
             keep_raw(recording)
         say_unread(recording, is_remembered=is_remembered, is_magic=False)
 
-    def _read(self, recording: Recording) -> Report:
+    def _read(self, session: CaptureSession, recording: Recording) -> Report:
         if self._keeper is not None:
-            recording = self._keeper.keep(recording)
+            recording = self._keeper.keep(session.checked() or recording)
         if self._options.two_pass and self._is_everything:
             recording = replace(recording, problems=(*recording.problems, _ONE_PASS))
         if self._has_stepped:
             recording = replace(recording, stepping=Stepping(how="manual"))
-        report = read_recording(recording, title=self._title, keep_files=self._folder is not None)
+        report = read_recording(
+            recording, title=self._title, keep_files=self._folder is not None, check=session.checked
+        )
+        session.confirm()
         history.remember(report)
         return report
 

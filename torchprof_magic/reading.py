@@ -16,12 +16,14 @@ from torchprof_magic.report import Report
 from torchprof_magic.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from torchprof_magic.capture.recording import Cycle, Recording
     from torchprof_magic.trace import Trace
 
+# It comes from how threads and Python calls were recorded, not from how they were written.
+_HARMLESS = ("chrome.partial_overlap",)
 _NO_EVENTS = b'{"traceEvents": []}'
 
 
@@ -32,8 +34,12 @@ def read_recording(
     cell: CellSource | None = None,
     cell_labels: tuple[tuple[str, str], ...] = (),
     keep_files: bool = False,
+    check: Callable[[], Recording | None] | None = None,
 ) -> Report:
     """Return the report of a live run.
+
+    ``check`` is called where what was read may not be all that was recorded; it returns the recording anew if a file
+    had to be written anew, and that is then read instead.
 
     A cycle whose file cannot be read becomes a counted problem that names the file, and the file is then kept. The raw
     files of a run are deleted soon after its report has gone, unless ``keep_files``.
@@ -52,6 +58,9 @@ def read_recording(
         two_pass=recording.two_pass,
     )
     trace, problems = _read_cycles(recording, meta)
+    if check is not None and (problems or _is_doubtful(trace)) and (checked := check()) is not None:
+        recording = _with_files_of(checked, recording)
+        trace, problems = _read_cycles(recording, meta)
     trace = join_passes(replace(trace, steps=_with_marks(trace.steps, marks)))
     found = replace(trace.meta, cell_labels=_labels_in(trace))
     trace = replace(trace, meta=found, problems=(*recording.problems, *problems, *trace.problems))
@@ -60,6 +69,25 @@ def read_recording(
     if not (keep_files or is_only_copy or problems):
         delete_with(report, recording)
     return report
+
+
+def _is_doubtful(trace: Trace) -> bool:
+    """Return whether torch may have written something else than it recorded: no valid JSON, or names it cannot write.
+
+    In a file without damage, ``unknown`` may stand for a name, and a slash in an annotation for a backslash.
+    """
+    if any(problem.code not in _HARMLESS for problem in trace.problems):
+        return True
+    if "unknown" in trace.events["name"].unique():
+        return True
+    annotations = trace.events.filter(pl.col("category") == "user_annotation")["name"].unique()
+    return any("/" in name for name in annotations)
+
+
+def _with_files_of(checked: Recording, recording: Recording) -> Recording:
+    """Return the recording with the files that the check has left, and with what it found."""
+    found = tuple(problem for problem in checked.problems if problem not in recording.problems)
+    return replace(recording, cycles=checked.cycles, problems=(*recording.problems, *found))
 
 
 def _labels_in(trace: Trace) -> tuple[tuple[str, str], ...]:

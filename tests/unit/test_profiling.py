@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import operator
 import os
 import re
@@ -19,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchprof_magic as tp
 from torchprof_magic import reading
+from torchprof_magic.capture import compat
 from torchprof_magic.errors import CaptureError, OptionsError, ProfilerBusyError
 from torchprof_magic.rawfiles import sweep
 
@@ -39,6 +41,22 @@ def test_a_block_without_schedule_is_recorded_whole_and_as_one_step() -> None:
     assert numbers(p.report) == [(0, 0, True)]
     assert "aten::addmm" in p.report.ops["name"].to_list()
     assert "recorded as one step" in p.report.summary()
+
+
+@pytest.mark.skipif(not compat.HAS_PYTHON_EXPORT, reason="this torch has no export that escapes names")
+@pytest.mark.parametrize("name", ['q"uote', "back\\slash", "\u00e9", "tab\there", "\x01", "path/like", "unknown"])
+@pytest.mark.parametrize("repeat", [1, 2])
+def test_names_that_torch_cannot_write_are_in_the_report_and_in_its_files(name: str, repeat: int) -> None:
+    with tp.profile(wait=0, warmup=1, active=1, repeat=repeat) as p:
+        for _ in range(5):
+            with torch.profiler.record_function(name):
+                work()
+            p.step()
+    assert [problem.code for problem in p.report.problems if problem.severity == "data_loss"] == []
+    found = p.report.events.filter(p.report.events["name"] == name)
+    assert found["cycle"].to_list() == list(range(repeat))
+    for path in p.report.trace_paths:
+        assert name in [event["name"] for event in json.loads(path.read_bytes())["traceEvents"]]
 
 
 def test_step_marks_the_steps_of_a_block_without_schedule() -> None:

@@ -212,9 +212,18 @@ class Recorder:
         self._shelf.save(guard)
         self._budget.room.file_bytes = self._shelf.file_bytes
 
-    def let_go(self) -> None:
-        """Free what torch still holds of the last cycle: nothing follows in this run."""
-        self._shelf.let_go()
+    @property
+    def is_keeping(self) -> bool:
+        """Whether torch still holds the last cycle, although it is saved."""
+        return self._shelf.is_keeping
+
+    def confirm(self) -> None:
+        """Take it as known that all of the last cycle is in its file."""
+        self._shelf.confirm()
+
+    def let_go(self, guard: InterruptGuard) -> bool:
+        """Free what torch still holds of the last cycle, when its file was checked; True if that was written anew."""
+        return self._shelf.let_go(guard)
 
     def pause(self, pause: Pause) -> None:
         """Collect no records of some activities until ``resume``, or until the step ends, if one is being recorded.
@@ -334,15 +343,15 @@ class Recorder:
             self._budget.note_files(self.step - 1)
             self._close()
         elif action is not Action.NONE:
-            self._bring_up(action)
+            self._bring_up(action, guard)
 
-    def _bring_up(self, action: Action) -> None:
+    def _bring_up(self, action: Action, guard: InterruptGuard) -> None:
         engine = self._engine
         if engine is None or (action.is_recording and engine.stage is not Stage.RUNNING):
             if self._is_taken_over():
                 return
             note_capture(self._problems, self.step)
-            self._shelf.let_go()
+            self._shelf.let_go(guard)
             with self._torch_call():
                 engine = self._engine = engine or self._new_engine()
                 if action is Action.WARMUP:

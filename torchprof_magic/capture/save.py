@@ -3,6 +3,9 @@
 torch's C++ export tells nobody when it fails: no space, no permission and a bad name all return ``None``. It works
 once per cycle. So: export into a temporary file in the target folder, check it, fsync, rename. A disk that is full is
 no reason to lose a recording, so where that fails other places are tried.
+
+To know that the JSON is valid and the names are right, every byte has to be looked at. Whoever reads the file does that
+too, so a file that is whole may wait for it, as long as torch's events are there to write it anew.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.capture import compat
 from torchprof_magic.capture.elsewhere import MEMORY_DISK, free_bytes, told_room
-from torchprof_magic.capture.flaws import NO_FILE, find_flaw
+from torchprof_magic.capture.flaws import NO_FILE, find_flaw, is_whole
 from torchprof_magic.units import format_bytes
 
 if TYPE_CHECKING:
@@ -45,20 +48,60 @@ _NO_ROOM = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}  
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """Where a cycle is. ``why`` is the reason why it is not where it should be, if so."""
+    """Where a cycle is. ``why`` is the reason why it is not where it should be, if so.
+
+    ``is_checked`` is False where no more is known of the file than that it is whole.
+    """
 
     path: Path
     why: str = ""
+    is_checked: bool = True
 
 
 def save_cycle(
-    engine: Engine, path: Path, guard: InterruptGuard, problems: ProblemLog, elsewhere: Elsewhere
+    engine: Engine,
+    path: Path,
+    guard: InterruptGuard,
+    problems: ProblemLog,
+    elsewhere: Elsewhere,
+    *,
+    may_wait: bool = False,
 ) -> Saved | None:
     """Write the cycle to ``path``, or to another place if its disk does not take it; what was lost is noted.
 
     Never raises for disk reasons. A file that was there before stays as it was when the cycle cannot be saved there.
+    ``may_wait``: a whole file need not be checked now; somebody does it, with ``flaw_of``, before the engine goes.
     """
+    return _save_by(_Writer(engine, guard, may_wait=may_wait), path, guard, problems, elsewhere)
+
+
+def save_again(
+    engine: Engine, path: Path, flaw: str, guard: InterruptGuard, problems: ProblemLog, elsewhere: Elsewhere
+) -> Saved | None:
+    """Write a cycle that is at ``path``, with a flaw, once more without it, as ``save_cycle`` does."""
+    if guard.pending > SAVE_PATIENCE or not compat.HAS_PYTHON_EXPORT:
+        _note_flaw(path, flaw, problems)
+        return Saved(path=path)
     writer = _Writer(engine, guard)
+    writer.take_back(path, flaw)
+    saved = _save_by(writer, path, guard, problems, elsewhere)
+    if saved is None and os.path.isfile(path):  # noqa: PTH113 - a disk that takes nothing any more is no error here
+        _note_flaw(path, flaw, problems)
+        saved = Saved(path=path)
+    return saved
+
+
+def flaw_of(path: Path, engine: Engine) -> str | None:
+    """Return the flaw of a file. One that cannot be checked is kept all the same: there is no other of this cycle."""
+    try:
+        return find_flaw(path, engine)
+    except Exception as exc:  # noqa: BLE001 - the disk, or names that torch itself cannot read
+        return f"it could not be checked ({_reason(exc)})"
+
+
+def _save_by(
+    writer: _Writer, path: Path, guard: InterruptGuard, problems: ProblemLog, elsewhere: Elsewhere
+) -> Saved | None:
     try:
         if guard.pending <= SAVE_PATIENCE:
             return _save(writer, path, problems, elsewhere)
@@ -102,7 +145,8 @@ def _save(writer: _Writer, path: Path, problems: ProblemLog, elsewhere: Elsewher
         _note_flaw(path, writer.flaw, problems)
     if writer.doubt:
         _note_doubt(target, writer.doubt, problems)
-    return Saved(path=target, why=_why_not(path.parent, failures, target) if target != path else "")
+    why = _why_not(path.parent, failures, target) if target != path else ""
+    return Saved(path=target, why=why, is_checked=writer.is_checked)
 
 
 def _first_written(writer: _Writer, path: Path, failures: dict[Path, Exception], elsewhere: Elsewhere) -> Path | None:
@@ -142,12 +186,15 @@ class _Writer:
     """Writes one cycle to one file after another until one can be written, and deletes what is left of the others.
 
     torch's fast export works once. What it wrote is the draft of all that follows, until the cycle is somewhere.
-    ``flaw`` is what is wrong with the file that was written, if anything is; ``doubt`` why it may not last.
+    ``flaw`` is what is known to be wrong with the file that was written, if anything is; ``doubt`` why it may not last.
+    ``is_checked`` is False when no more was looked at than its end.
     """
 
-    def __init__(self, engine: Engine, guard: InterruptGuard) -> None:
+    def __init__(self, engine: Engine, guard: InterruptGuard, *, may_wait: bool = False) -> None:
         self.flaw: str | None = None
         self.doubt = ""
+        self.is_checked = True
+        self._may_wait = may_wait
         self._engine = engine
         self._guard = guard
         self._is_exported = False
@@ -158,9 +205,16 @@ class _Writer:
         """How much room the file needs, roughly. Counting the events takes microseconds for each."""
         return FILE_BYTES + self._engine.event_count * EVENT_BYTES
 
+    def take_back(self, path: Path, flaw: str) -> None:
+        """Make a file that was written the draft of a better one."""
+        self._is_exported = True
+        with suppress(OSError):  # it is gone, or its disk takes nothing any more
+            path.replace(_part(path))
+            self._draft = _Draft(part=_part(path), target=path, flaw=flaw)
+
     def write(self, path: Path) -> None:
         """Write the cycle to ``path``; raises if it is not there then."""
-        part = path.with_name(f".{path.name}.part")
+        part = _part(path)
         try:
             with self._guard.patience(SAVE_PATIENCE):
                 flaw = self._fill(part) if self._is_exported else self._export(part, path)
@@ -200,7 +254,8 @@ class _Writer:
         self._is_exported = True
         self._engine.profiler.export_chrome_trace(str(part))
         _begin_writing(part)
-        flaw = _checked(part, self._engine)
+        self.is_checked = not (self._may_wait and is_whole(part))
+        flaw = flaw_of(part, self._engine) if self.is_checked else None
         if flaw != NO_FILE:
             self._draft = _Draft(part=part, target=path, flaw=flaw)
         if flaw is not None and compat.HAS_PYTHON_EXPORT:
@@ -236,6 +291,8 @@ class _Writer:
     def _fill(self, part: Path) -> str | None:
         """Write the trace once more, and return its flaw: as a copy of the draft, unless torch can do better."""
         draft = self._draft
+        if draft is not None and draft.part == part and draft.flaw is not None:
+            return self._export_over(part, draft.flaw)
         if draft is not None and (draft.flaw is None or not compat.HAS_PYTHON_EXPORT):
             with suppress(OSError) if compat.HAS_PYTHON_EXPORT else nullcontext():
                 shutil.copyfile(draft.part, part)
@@ -252,6 +309,10 @@ class _Draft:
     part: Path
     target: Path
     flaw: str | None
+
+
+def _part(path: Path) -> Path:
+    return path.with_name(f".{path.name}.part")
 
 
 def _second(part: Path) -> Path:
@@ -278,14 +339,6 @@ def save_execution_trace(written: Path, target: Path, problems: ProblemLog) -> N
             f"The execution trace was not saved to {target}: {flaw}.",
             "Choose another file with --execution-trace, then run the cell again.",
         )
-
-
-def _checked(path: Path, engine: Engine) -> str | None:
-    """Return the flaw of a file. One that cannot be checked is kept all the same: there is no other of this cycle."""
-    try:
-        return find_flaw(path, engine)
-    except Exception as exc:  # noqa: BLE001 - the disk, or names that torch itself cannot read
-        return f"it could not be checked ({_reason(exc)})"
 
 
 def save_snapshot(snapshot: object, target: Path, guard: InterruptGuard, problems: ProblemLog) -> bool:

@@ -202,7 +202,8 @@ class CaptureSession:
 
         Never raises for reasons of torch or the disk: those are problems in the recording. An interrupt that arrived
         meanwhile is raised at the end, unless the user's own exception is already on its way. ``is_held``: it waits
-        for ``release``, for the caller has still to bring the recording to safety.
+        for ``release``, for the caller has still to bring the recording to safety. Until then the last file may not
+        have been checked: that is done by ``checked``, or by ``release``, unless its reader says ``confirm``.
         """
         __tracebackhide__ = True
         if self.recording is None:
@@ -217,9 +218,25 @@ class CaptureSession:
             self.release()
         return self.recording
 
+    def confirm(self) -> None:
+        """Say that the last file was read, and held all that it should."""
+        if self._recorder is not None:
+            self._recorder.confirm()
+
+    @protected
+    def checked(self) -> Recording | None:
+        """Check the last file now, if that was not done; return the recording anew if the file had to be written anew.
+
+        An interrupt that comes meanwhile waits for ``release``.
+        """
+        recording = self._settle()
+        self.guard.uninstall()
+        return recording
+
     def release(self) -> None:
         """Let interrupts through again, and raise one that waited; the run is over, for later kernels too."""
         __tracebackhide__ = True
+        self._settle()
         self._unmark()
         self.guard.uninstall()  # last: until here an interrupt would lose the recording
         self.guard.raise_pending()
@@ -236,7 +253,9 @@ class CaptureSession:
         if not self._is_here():
             return
         self._drop_history()
-        recording = self.stop()
+        recording = self.stop(is_held=True)
+        self.confirm()  # nobody will read it
+        self.release()
         for cycle in recording.cycles:
             discard(cycle.path)
         self._elsewhere.remove_empty()
@@ -260,6 +279,7 @@ class CaptureSession:
             self._state = State.STOPPED
             self._let_go()
             compat.switch_off()
+        self._settle()
         self._unmark()
         self.guard.uninstall()
 
@@ -424,15 +444,29 @@ class CaptureSession:
         return self._make_recording()
 
     def _let_go(self) -> None:
-        """Give back everything but the signal handler: events, hooks, buffer file, the place as the live session."""
-        if self._recorder is not None:
-            self._recorder.let_go()
+        """Give back hooks, buffer file and the place as the live session. Events and signal handler are still used."""
         for undo in reversed(self._undo):
             undo()
         self._undo = []
         self._quiet.close()
         registry.release(self)
         self.owner = None
+
+    @protected
+    def _settle(self) -> Recording | None:
+        """Free the events of the last cycle when its file is known to be right; what ``checked`` says is returned."""
+        recorder = self._recorder
+        is_over = self._state is State.STOPPED and self.owner is None  # a forked child's still has one
+        if not is_over or recorder is None or not recorder.is_keeping:
+            return None
+        self.guard.install()
+        with self.guard.shield(), self.guard.slow_work():
+            is_anew = recorder.let_go(self.guard)
+        self._quiet.close()
+        if not is_anew:
+            return None
+        self.recording = self._make_recording()
+        return self.recording
 
     def _mark_too(self, folder: Path) -> None:
         """Let later kernels know of a further folder of this run."""

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.capture.flaws import has_ops
 from torchprof_magic.capture.ranks import name_of_rank
 from torchprof_magic.capture.recording import Cycle
-from torchprof_magic.capture.save import discard, note_elsewhere, save_cycle, save_execution_trace
+from torchprof_magic.capture.save import discard, flaw_of, note_elsewhere, save_again, save_cycle, save_execution_trace
 from torchprof_magic.capture.unfinished import TRACE_SUFFIX
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torchprof_magic.capture.elsewhere import Elsewhere
     from torchprof_magic.capture.engine import Engine
     from torchprof_magic.capture.guard import InterruptGuard
@@ -42,11 +43,20 @@ class Finished:
     steps: tuple[StepMark, ...]
 
 
+@dataclass(slots=True)
+class _Kept:
+    """What torch holds of a cycle that is saved; ``unchecked`` is its place in the list if its file is unchecked."""
+
+    engine: Engine
+    unchecked: int | None
+
+
 class Shelf:
     """The recorded cycles of one run: those that wait, and ``cycles``, those that are on disk with ``file_bytes``.
 
     What torch holds of the last one that was saved stays until ``let_go``, unless it is large. Freed at once, it would
-    leave holes in the heap, and the median step of a training of small ops takes 1 to 2 % longer in them.
+    leave holes in the heap, and the median step of a training of small ops takes 1 to 2 % longer in them. Its file is
+    checked then, unless somebody who has read it says ``confirm`` before.
     """
 
     def __init__(
@@ -60,7 +70,7 @@ class Shelf:
         self.cycles: list[Cycle] = []
         self.file_bytes = 0
         self._waiting: list[Finished] = []
-        self._kept: Engine | None = None
+        self._kept: _Kept | None = None
         self._passes = passes
         self._folder = folder
         self._problems = problems
@@ -76,28 +86,72 @@ class Shelf:
         """Let a cycle wait until nothing is being recorded."""
         self._waiting.append(finished)
 
-    def let_go(self) -> None:
-        """Free what torch still holds of a cycle that is saved, as torch's own profiler does before the next one."""
-        self._kept = None
+    @property
+    def is_keeping(self) -> bool:
+        """Whether torch still holds a cycle that is saved."""
+        return self._kept is not None
+
+    def confirm(self) -> None:
+        """Take it as known that all of the last cycle is in its file."""
+        if self._kept is not None:
+            self._kept.unchecked = None
+
+    def let_go(self, guard: InterruptGuard) -> bool:
+        """Free what torch still holds of a cycle that is saved, as torch's own profiler does before the next one.
+
+        Its file is checked before, if that was not done; returns True if it had to be written anew, or is lost.
+        """
+        kept, self._kept = self._kept, None
+        return kept is not None and kept.unchecked is not None and self._mend(kept.engine, kept.unchecked, guard)
+
+    def _mend(self, engine: Engine, place: int, guard: InterruptGuard) -> bool:
+        """Write the file of a listed cycle anew if something is wrong with it, and return whether that was so."""
+        cycle = self.cycles[place]
+        flaw = flaw_of(cycle.path, engine)
+        if flaw is None:
+            return False
+        with self._quiet.held():
+            saved = save_again(engine, cycle.path, flaw, guard, self._problems, self._elsewhere)
+        if saved is None:
+            del self.cycles[place]
+        else:
+            self.cycles[place] = replace(cycle, path=saved.path)
+            note_elsewhere(saved, cycle.path, self._problems)
+        return True
 
     def save(self, guard: InterruptGuard) -> None:
         """Write every cycle that waits to disk; a failure becomes a problem and does not touch the others."""
         while self._waiting:
             finished = self._waiting.pop(0)
-            self.let_go()
+            self.let_go(guard)
             path = self._folder / f"cycle-{finished.number}{TRACE_SUFFIX}"
             with self._quiet.held():
-                saved = save_cycle(finished.engine, path, guard, self._problems, self._elsewhere)
+                saved = save_cycle(
+                    finished.engine,
+                    path,
+                    guard,
+                    self._problems,
+                    self._elsewhere,
+                    may_wait=self._may_wait(finished),
+                )
             if saved is not None:
-                with suppress(OSError):
-                    file_bytes = saved.path.stat().st_size
-                    self.file_bytes += file_bytes
-                    self._kept = finished.engine if file_bytes <= KEPT_FILE_BYTES else None
-                if self._list(finished, saved.path):
+                file_bytes = _size_bytes(saved.path)
+                self.file_bytes += file_bytes
+                is_listed = self._list(finished, saved.path)
+                if is_listed:
                     note_elsewhere(saved, path, self._problems)
                 self._hand_over(finished, saved.path, guard)
+                is_unchecked = is_listed and not saved.is_checked
+                self._kept = _Kept(finished.engine, len(self.cycles) - 1 if is_unchecked else None)
+                if file_bytes > KEPT_FILE_BYTES:
+                    self.let_go(guard)
             if finished.engine.execution_path is not None:
                 save_execution_trace(finished.engine.execution_path, self._execution_target(finished), self._problems)
+
+    def _may_wait(self, finished: Finished) -> bool:
+        """Return whether a reader would see by himself what is wrong with the file, and nobody else has it before."""
+        has_backslash = any("\\" in text for _, text in finished.engine.metadata)
+        return self._handler(finished) is None and not has_backslash
 
     def _list(self, finished: Finished, path: Path) -> bool:
         """Add the cycle to the list, unless nothing happened in it, and return whether it is there."""
@@ -119,7 +173,7 @@ class Shelf:
 
     def _hand_over(self, finished: Finished, path: Path, guard: InterruptGuard) -> None:
         """Call the user's own handler; what it raises must reach neither torch nor the user's code."""
-        handler = options_of_cycle(self._passes, finished.number).on_trace_ready
+        handler = self._handler(finished)
         if handler is None or not path.exists():
             return
         try:
@@ -135,9 +189,19 @@ class Shelf:
                 "The recording itself is whole.",
             )
 
+    def _handler(self, finished: Finished) -> Callable[[Any], object] | None:
+        return options_of_cycle(self._passes, finished.number).on_trace_ready
+
     def _execution_target(self, finished: Finished) -> Path:
         """Return where the user wants it; each further cycle, and each of several ranks, has its number in the name."""
         target = Path(options_of_cycle(self._passes, finished.number).execution_trace).expanduser()
         number = finished.number + 1 - len(self._passes)  # of two passes only the second has one
         own = name_of_rank(target)
         return own.with_stem(f"{own.stem}-{number}") if number else own
+
+
+def _size_bytes(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

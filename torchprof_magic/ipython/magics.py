@@ -185,12 +185,12 @@ class TorchProfMagics(Magics, FlagDefaults):
         try:
             session.guard.uninstall()  # an interrupt that comes from here on ends the analysis
             if session.is_unwanted:
-                _say_unread(recording, is_remembered=False)
+                _say_unread(session.checked() or recording, is_remembered=False)
             else:
                 with interrupts_raise(is_awaiting=run.compiled.awaits):
-                    self._show(recording, run)
+                    self._show(session, recording, run)
         except KeyboardInterrupt:
-            _say_unread(recording, is_remembered=history.newest_id() != before)
+            _say_unread(session.checked() or recording, is_remembered=history.newest_id() != before)
             if not has_exception:
                 session.guard.drop_pending()  # one is enough
                 raise  # the cells below must not run; an exception of the cell's own goes first
@@ -199,21 +199,23 @@ class TorchProfMagics(Magics, FlagDefaults):
         except Exception as exc:  # noqa: BLE001 - the same: whatever fails here, the cell has its own result
             what = f"{type(exc).__name__}: {exc}"
             print(f"torchprof: the report could not be shown ({what})")  # noqa: T201 - the same
-            _say_unread(recording, is_remembered=history.newest_id() != before)
+            _say_unread(session.checked() or recording, is_remembered=history.newest_id() != before)
         finally:
             if has_exception:
                 session.guard.drop_pending()
             session.release()
 
-    def _show(self, recording: Recording, run: _Run) -> None:
+    def _show(self, session: CaptureSession, recording: Recording, run: _Run) -> None:
         if run.keeper is not None:
-            recording = run.keeper.keep(recording)
+            recording = run.keeper.keep(session.checked() or recording)
         report = read_recording(
             recording,
             title=run.compiled.source.label,
             cell=run.compiled.source,
             cell_labels=cell_labels(self.shell),
+            check=session.checked,
         )
+        session.confirm()
         self._keep(report, run.args)
         if not run.args.quiet:
             show(report, self.shell, run.args.display)

@@ -44,7 +44,7 @@ CALLS: list[tuple[Any, str]] = [
 
 @dataclass
 class Faults:
-    """Counts the calls that are made while a cycle is saved, and makes one of them fail."""
+    """Counts the calls that are made while a cycle is saved and checked, and makes one of them fail."""
 
     number: int = -1
     error: int = 0
@@ -82,10 +82,10 @@ class Faults:
         return call
 
     def saving(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any) -> None:
+        def call(*args: Any) -> Any:
             self.is_saving = True
             try:
-                real(*args)
+                return real(*args)
             finally:
                 self.is_saving = False
 
@@ -103,7 +103,8 @@ def injected(faults: Faults) -> Iterator[None]:
         for owner, name in CALLS:
             patch.setattr(owner, name, faults.wrap(name, getattr(owner, name)))
         patch.setattr(_KinetoProfile, "export_chrome_trace", faults.export(_KinetoProfile.export_chrome_trace))
-        patch.setattr(Recorder, "save_finished", faults.saving(Recorder.save_finished))
+        for name in ("save_finished", "let_go"):
+            patch.setattr(Recorder, name, faults.saving(getattr(Recorder, name)))
         yield
 
 
