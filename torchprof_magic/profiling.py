@@ -310,20 +310,22 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         try:
             session.guard.uninstall()  # an interrupt that comes from here on ends the analysis
             if session.is_unwanted:
-                self._say_unread(session.checked() or recording)
+                self._say_unread(session)
             elif not session.is_forked:
                 self._report = self._read(session, recording)
                 sweep()  # the report that this one takes the place of has gone
         except KeyboardInterrupt:
             has_exception = True  # one is enough
-            self._say_unread(session.checked() or recording)
+            self._say_unread(session)
             raise
         finally:
             if has_exception:
                 session.guard.drop_pending()
             session.release()
 
-    def _say_unread(self, recording: Recording) -> None:
+    def _say_unread(self, session: CaptureSession) -> None:
+        recording = session.checked() or session.recording
+        assert recording is not None
         is_remembered = self._report is not None
         if not is_remembered:
             keep_raw(recording)

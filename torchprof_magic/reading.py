@@ -38,8 +38,8 @@ def read_recording(
 ) -> Report:
     """Return the report of a live run.
 
-    ``check`` is called where what was read may not be all that was recorded; it returns the recording anew if a file
-    had to be written anew, and that is then read instead.
+    ``check`` is called where what was read may not be what was recorded; if something was wrong with a file it returns
+    the recording as it is after that, which is read instead.
 
     A cycle whose file cannot be read becomes a counted problem that names the file, and the file is then kept. The raw
     files of a run are deleted soon after its report has gone, unless ``keep_files``.

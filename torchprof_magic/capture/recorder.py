@@ -222,7 +222,7 @@ class Recorder:
         self._shelf.confirm()
 
     def let_go(self, guard: InterruptGuard) -> bool:
-        """Free what torch still holds of the last cycle, when its file was checked; True if that was written anew."""
+        """Free what torch still holds of the last cycle, when its file was checked; True if that was flawed."""
         return self._shelf.let_go(guard)
 
     def pause(self, pause: Pause) -> None:

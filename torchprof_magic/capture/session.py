@@ -225,13 +225,14 @@ class CaptureSession:
 
     @protected
     def checked(self) -> Recording | None:
-        """Check the last file now, if that was not done; return the recording anew if the file had to be written anew.
+        """Check the last file now, if that was not done; ``recording`` is returned if something was wrong with it.
 
-        An interrupt that comes meanwhile waits for ``release``.
+        The file was then written anew, in another place perhaps, or what is wrong is noted. An interrupt that comes
+        meanwhile waits for ``release``.
         """
-        recording = self._settle()
+        was_wrong = self._settle()
         self.guard.uninstall()
-        return recording
+        return self.recording if was_wrong else None
 
     def release(self) -> None:
         """Let interrupts through again, and raise one that waited; the run is over, for later kernels too."""
@@ -453,20 +454,19 @@ class CaptureSession:
         self.owner = None
 
     @protected
-    def _settle(self) -> Recording | None:
-        """Free the events of the last cycle when its file is known to be right; what ``checked`` says is returned."""
+    def _settle(self) -> bool:
+        """Free the events of the last cycle when its file is known to be right; return whether it was not."""
         recorder = self._recorder
         is_over = self._state is State.STOPPED and self.owner is None  # a forked child's still has one
         if not is_over or recorder is None or not recorder.is_keeping:
-            return None
+            return False
         self.guard.install()
         with self.guard.shield(), self.guard.slow_work():
-            is_anew = recorder.let_go(self.guard)
+            was_wrong = recorder.let_go(self.guard)
         self._quiet.close()
-        if not is_anew:
-            return None
-        self.recording = self._make_recording()
-        return self.recording
+        if was_wrong:
+            self.recording = self._make_recording()
+        return was_wrong
 
     def _mark_too(self, folder: Path) -> None:
         """Let later kernels know of a further folder of this run."""

@@ -99,7 +99,7 @@ class Shelf:
     def let_go(self, guard: InterruptGuard) -> bool:
         """Free what torch still holds of a cycle that is saved, as torch's own profiler does before the next one.
 
-        Its file is checked before, if that was not done; returns True if it had to be written anew, or is lost.
+        Its file is checked before, if that was not done, and mended; returns whether something was wrong with it.
         """
         kept, self._kept = self._kept, None
         return kept is not None and kept.unchecked is not None and self._mend(kept.engine, kept.unchecked, guard)

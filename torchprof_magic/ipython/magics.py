@@ -185,12 +185,12 @@ class TorchProfMagics(Magics, FlagDefaults):
         try:
             session.guard.uninstall()  # an interrupt that comes from here on ends the analysis
             if session.is_unwanted:
-                _say_unread(session.checked() or recording, is_remembered=False)
+                _say_unread(session, is_remembered=False)
             else:
                 with interrupts_raise(is_awaiting=run.compiled.awaits):
                     self._show(session, recording, run)
         except KeyboardInterrupt:
-            _say_unread(session.checked() or recording, is_remembered=history.newest_id() != before)
+            _say_unread(session, is_remembered=history.newest_id() != before)
             if not has_exception:
                 session.guard.drop_pending()  # one is enough
                 raise  # the cells below must not run; an exception of the cell's own goes first
@@ -199,7 +199,7 @@ class TorchProfMagics(Magics, FlagDefaults):
         except Exception as exc:  # noqa: BLE001 - the same: whatever fails here, the cell has its own result
             what = f"{type(exc).__name__}: {exc}"
             print(f"torchprof: the report could not be shown ({what})")  # noqa: T201 - the same
-            _say_unread(session.checked() or recording, is_remembered=history.newest_id() != before)
+            _say_unread(session, is_remembered=history.newest_id() != before)
         finally:
             if has_exception:
                 session.guard.drop_pending()
@@ -228,7 +228,9 @@ class TorchProfMagics(Magics, FlagDefaults):
             self.shell.user_ns[args.out] = report
 
 
-def _say_unread(recording: Recording, *, is_remembered: bool) -> None:
+def _say_unread(session: CaptureSession, *, is_remembered: bool) -> None:
+    recording = session.checked() or session.recording
+    assert recording is not None
     if not is_remembered:
         keep_raw(recording)
     say_unread(recording, is_remembered=is_remembered, is_magic=True)
