@@ -20,12 +20,18 @@ FLAGS = (
     "--post-processing-timeout-s",
 )  # fmt: skip
 LOOP = "for i in range(8):\n    torch.ones(16).mul(2).sum()\n"
+NAMED = "for i in range(6):\n    with torch.profiler.record_function('模型 ☃'):\n        torch.ones(9).sum()\n"
 
 
 @pytest.fixture(scope="module")
 def kernel() -> Iterator[Kernel]:
     with started("%load_ext torchprof_magic\nimport torch") as found:
         yield found
+
+
+def names_in(path: Path) -> list[str]:
+    """Return the names of a trace's events."""
+    return [event["name"] for event in json.loads(path.read_bytes())["traceEvents"]]
 
 
 def test_the_cells_value_prints_and_variables_are_its_own(kernel: Kernel) -> None:
@@ -214,18 +220,23 @@ def test_what_fails_while_showing_does_not_replace_the_cells_own_result(kernel: 
     kernel.run("magics.show = shown")
 
 
-def test_what_fails_before_there_is_a_report_names_the_raw_trace(kernel: Kernel) -> None:
+def test_what_fails_before_there_is_a_report_names_the_raw_trace_whose_names_are_right(kernel: Kernel) -> None:
     kernel.run(
         "import torchprof_magic.ipython.magics as magics; read = magics.read_recording\n"
-        "magics.read_recording = lambda *_, **__: 1 / 0"
+        "magics.read_recording = lambda *_, **__: 1 / 0\n"
+        "say = magics.say_unread; files = []\n"
+        "def say_unread(recording, **how):\n"
+        "    files.append(recording.cycles[0].path.stat().st_ino); say(recording, **how)\n"
+        "magics.say_unread = say_unread"
     )
-    cell = kernel.run(f"%%torchprof\n{LOOP}6 * 7")
-    kernel.run("magics.read_recording = read")
+    cell = kernel.run(f"%%torchprof\n{NAMED}6 * 7")
+    kernel.run("magics.read_recording, magics.say_unread = read, say")
     assert cell.reply["status"] == "ok"
     assert "the report could not be shown (ZeroDivisionError" in cell.text
     path = re.search(r"opens with: %torchprof load (\S+)", cell.text)
     assert path is not None
-    assert Path(path[1]).stat().st_size > 0
+    assert "模型 ☃" in names_in(Path(path[1]))
+    assert kernel.run("print(files)").text == f"[{Path(path[1]).stat().st_ino}]\n"  # it was so when it was said
 
 
 def test_an_interrupt_while_showing_stops_the_notebook_but_not_the_cells_own_exception(kernel: Kernel) -> None:
@@ -239,10 +250,25 @@ def test_an_interrupt_while_showing_stops_the_notebook_but_not_the_cells_own_exc
 
 
 def test_names_of_any_alphabet_leave_the_output_clean(kernel: Kernel) -> None:
-    named = "with torch.profiler.record_function('模型 ☃'):\n        torch.ones(9).sum()\n"
-    cell = kernel.run(f"%%torchprof\nfor i in range(6):\n    {named}")
+    cell = kernel.run(f"%%torchprof\n{NAMED}")
     assert cell.text == ""
     assert "模型 ☃" in cell.static[0]
+
+
+def test_names_of_any_alphabet_are_in_the_copy_that_is_kept(kernel: Kernel, tmp_path: Path) -> None:
+    kernel.run(f"%%torchprof -o run --trace-dir {tmp_path}\n{NAMED}")
+    copy = Path(kernel.run("print(run.trace_paths[0])").text.strip())
+    assert copy.parent == tmp_path
+    assert "模型 ☃" in names_in(copy)
+
+
+def test_a_file_that_reads_as_it_should_is_not_checked_for_itself(kernel: Kernel) -> None:
+    kernel.run(
+        "from torchprof_magic.capture import save, shelf; kept = save.flaw_of; checks = []\n"
+        "save.flaw_of = shelf.flaw_of = lambda *given: checks.append(given)"
+    )
+    kernel.run(f"%%torchprof --stack\n{LOOP}")
+    assert kernel.run("save.flaw_of = shelf.flaw_of = kept; print(checks)").text == "[]\n"
 
 
 def test_help_lists_every_flag(kernel: Kernel) -> None:

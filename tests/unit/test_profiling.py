@@ -19,8 +19,8 @@ from torch.profiler import ProfilerAction
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchprof_magic as tp
-from torchprof_magic import reading
-from torchprof_magic.capture import compat
+from torchprof_magic import profiling, reading
+from torchprof_magic.capture import compat, save, shelf
 from torchprof_magic.errors import CaptureError, OptionsError, ProfilerBusyError
 from torchprof_magic.rawfiles import sweep
 
@@ -57,6 +57,40 @@ def test_names_that_torch_cannot_write_are_in_the_report_and_in_its_files(name: 
     assert found["cycle"].to_list() == list(range(repeat))
     for path in p.report.trace_paths:
         assert name in [event["name"] for event in json.loads(path.read_bytes())["traceEvents"]]
+
+
+def test_a_file_that_reads_as_it_should_is_not_checked_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (save, shelf):
+        monkeypatch.setattr(module, "flaw_of", lambda *_: pytest.fail("checked"))
+    with tp.profile(preset="full") as p:
+        work()
+    assert "aten::addmm" in p.report.ops["name"].to_list()
+
+
+@pytest.mark.skipif(not compat.HAS_PYTHON_EXPORT, reason="this torch has no export that escapes names")
+def test_a_copy_that_is_kept_has_the_right_names(tmp_path: Path) -> None:
+    with tp.profile(trace_dir=tmp_path) as p, torch.profiler.record_function("\u00e9"):
+        work()
+    (copy,) = p.report.trace_paths
+    assert copy.parent == tmp_path
+    assert "\u00e9" in [event["name"] for event in json.loads(copy.read_bytes())["traceEvents"]]
+
+
+@pytest.mark.skipif(not compat.HAS_PYTHON_EXPORT, reason="this torch has no export that escapes names")
+def test_the_file_that_an_unread_recording_is_told_to_be_in_has_the_right_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    told: list[bytes] = []
+    monkeypatch.setattr(profiling, "read_recording", stop)
+    monkeypatch.setattr(
+        profiling, "say_unread", lambda recording, **_: told.append(recording.cycles[0].path.read_bytes())
+    )
+    with pytest.raises(KeyboardInterrupt), tp.profile(), torch.profiler.record_function("\u00e9"):
+        work()
+    assert "\u00e9" in [event["name"] for event in json.loads(told[0])["traceEvents"]]
 
 
 def test_step_marks_the_steps_of_a_block_without_schedule() -> None:

@@ -299,6 +299,28 @@ def test_interrupts_during_the_second_writing_leave_what_was_written_first(
 
 
 @needs_python_export
+def test_an_interrupt_during_the_check_waits_for_the_release_although_the_analysis_is_open_to_them(
+    run_of: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = run_of(tmp_path, "é")
+    session.guard.uninstall()
+    before = signal.getsignal(signal.SIGINT)
+    real = _KinetoProfile.export_chrome_trace
+
+    def export(profiler: _KinetoProfile, path: str, **flags: bool) -> None:
+        signal.raise_signal(signal.SIGINT)
+        real(profiler, path, **flags)
+
+    monkeypatch.setattr(_KinetoProfile, "export_chrome_trace", export)
+    recording = session.checked()
+    assert recording is not None
+    assert "é" in names_in(recording.cycles[0].path)
+    assert signal.getsignal(signal.SIGINT) is before
+    with pytest.raises(KeyboardInterrupt):
+        session.release()
+
+
+@needs_python_export
 def test_a_flawed_file_whose_disk_is_full_is_written_anew_elsewhere(
     run_of: Run, tmp_path: Path, other_places: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
