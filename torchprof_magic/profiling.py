@@ -324,8 +324,9 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
             session.release()
 
     def _say_unread(self, session: CaptureSession) -> None:
-        recording = session.checked() or session.recording
-        assert recording is not None
+        session.settle()
+        assert session.recording is not None
+        recording = session.recording
         is_remembered = self._report is not None
         if not is_remembered:
             keep_raw(recording)
@@ -341,7 +342,7 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         report = read_recording(
             recording, title=self._title, keep_files=self._folder is not None, check=session.checked
         )
-        session.confirm()
+        session.skip_check()
         history.remember(report)
         return report
 

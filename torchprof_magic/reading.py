@@ -59,8 +59,8 @@ def read_recording(
     )
     trace, problems = _read_cycles(recording, meta)
     if check is not None and (problems or _is_doubtful(trace)) and (checked := check()) is not None:
-        recording = _with_files_of(checked, recording)
-        trace, problems = _read_cycles(recording, meta)
+        mended = _with_files_of(checked, recording)
+        return read_recording(mended, title=title, cell=cell, cell_labels=cell_labels, keep_files=keep_files)
     trace = join_passes(replace(trace, steps=_with_marks(trace.steps, marks)))
     found = replace(trace.meta, cell_labels=_labels_in(trace))
     trace = replace(trace, meta=found, problems=(*recording.problems, *problems, *trace.problems))
@@ -74,7 +74,8 @@ def read_recording(
 def _is_doubtful(trace: Trace) -> bool:
     """Return whether torch may have written something else than it recorded: no valid JSON, or names it cannot write.
 
-    In a file without damage, ``unknown`` may stand for a name, and a slash in an annotation for a backslash.
+    In a file without damage, ``unknown`` may stand for the name of an event, and a slash in one of an annotation for a
+    backslash.
     """
     if any(problem.code not in _HARMLESS for problem in trace.problems):
         return True
@@ -86,7 +87,8 @@ def _is_doubtful(trace: Trace) -> bool:
 
 def _with_files_of(checked: Recording, recording: Recording) -> Recording:
     """Return the recording with the files that the check has left, and with what it found."""
-    found = tuple(problem for problem in checked.problems if problem not in recording.problems)
+    known = {(problem.code, problem.message) for problem in recording.problems}
+    found = tuple(problem for problem in checked.problems if (problem.code, problem.message) not in known)
     return replace(recording, cycles=checked.cycles, problems=(*recording.problems, *found))
 
 

@@ -99,6 +99,11 @@ class InterruptGuard:
         else:
             _call(self._previous, signum, frame)
 
+    @property
+    def is_installed(self) -> bool:
+        """True from ``install`` to ``uninstall``, also while another handler has taken its place."""
+        return self._is_installed
+
     def install(self) -> None:
         """Take the place of the current handler; does nothing where signals cannot be handled."""
         current = signal.getsignal(signal.SIGINT)

@@ -7,6 +7,7 @@ whatever else was written meanwhile is passed on.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import tempfile
@@ -34,12 +35,14 @@ class StderrFilter:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Drop the profiler's own lines written to descriptor 2 within; pass every other line on at the end."""
-        sink = self._sink()
-        try:
-            saved = os.dup(STDERR_FD)
-        except OSError:
-            saved = -1  # closed: the trace file itself could be opened as descriptor 2, so it must be occupied
+        """Drop the profiler's own lines written to descriptor 2 within; pass every other line on at the end.
+
+        Where no descriptor is left, all lines pass.
+        """
+        sink, saved = self._places()
+        if sink is None:
+            yield
+            return
         os.dup2(sink.fileno(), STDERR_FD)
         try:
             yield
@@ -50,6 +53,16 @@ class StderrFilter:
                 os.dup2(saved, STDERR_FD)
                 os.close(saved)
             self._pass_on(sink, is_open=saved >= 0)
+
+    def _places(self) -> tuple[IO[bytes] | None, int]:
+        """Return what takes descriptor 2's place, if there can be something, and a copy of what was there, or -1."""
+        try:
+            sink = self._sink()
+            return sink, os.dup(STDERR_FD)
+        except OSError as exc:
+            if exc.errno != errno.EBADF or self._file is None:
+                return None, -1
+            return self._file, -1  # closed: the trace file itself could be opened as it, so it must be occupied
 
     def sink_fd(self) -> int:
         """Return the descriptor of the file that takes what is written to descriptor 2 while it is held."""

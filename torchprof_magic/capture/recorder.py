@@ -217,13 +217,13 @@ class Recorder:
         """Whether torch still holds the last cycle, although it is saved."""
         return self._shelf.is_keeping
 
-    def confirm(self) -> None:
-        """Take it as known that all of the last cycle is in its file."""
-        self._shelf.confirm()
+    def skip_check(self) -> None:
+        """Let the last file be as it is: its reader has found it right, or nobody wants it."""
+        self._shelf.skip_check()
 
-    def let_go(self, guard: InterruptGuard) -> bool:
-        """Free what torch still holds of the last cycle, when its file was checked; True if that was flawed."""
-        return self._shelf.let_go(guard)
+    def settle(self, guard: InterruptGuard) -> bool:
+        """Check and mend the last file, and free what torch still holds of its cycle; True if it had a flaw."""
+        return self._shelf.settle(guard)
 
     def pause(self, pause: Pause) -> None:
         """Collect no records of some activities until ``resume``, or until the step ends, if one is being recorded.
@@ -351,7 +351,7 @@ class Recorder:
             if self._is_taken_over():
                 return
             note_capture(self._problems, self.step)
-            self._shelf.let_go(guard)
+            self._shelf.settle(guard)
             with self._torch_call():
                 engine = self._engine = engine or self._new_engine()
                 if action is Action.WARMUP:

@@ -72,36 +72,7 @@ def save_cycle(
     Never raises for disk reasons. A file that was there before stays as it was when the cycle cannot be saved there.
     ``may_wait``: a whole file need not be checked now; somebody does it, with ``flaw_of``, before the engine goes.
     """
-    return _save_by(_Writer(engine, guard, may_wait=may_wait), path, guard, problems, elsewhere)
-
-
-def save_again(
-    engine: Engine, path: Path, flaw: str, guard: InterruptGuard, problems: ProblemLog, elsewhere: Elsewhere
-) -> Saved | None:
-    """Write a cycle that is at ``path``, with a flaw, once more without it, as ``save_cycle`` does."""
-    if guard.pending > SAVE_PATIENCE or not compat.HAS_PYTHON_EXPORT:
-        _note_flaw(path, flaw, problems)
-        return Saved(path=path)
-    writer = _Writer(engine, guard)
-    writer.take_back(path, flaw)
-    saved = _save_by(writer, path, guard, problems, elsewhere)
-    if saved is None and os.path.isfile(path):  # noqa: PTH113 - a disk that takes nothing any more is no error here
-        _note_flaw(path, flaw, problems)
-        saved = Saved(path=path)
-    return saved
-
-
-def flaw_of(path: Path, engine: Engine) -> str | None:
-    """Return the flaw of a file. One that cannot be checked is kept all the same: there is no other of this cycle."""
-    try:
-        return find_flaw(path, engine)
-    except Exception as exc:  # noqa: BLE001 - the disk, or names that torch itself cannot read
-        return f"it could not be checked ({_reason(exc)})"
-
-
-def _save_by(
-    writer: _Writer, path: Path, guard: InterruptGuard, problems: ProblemLog, elsewhere: Elsewhere
-) -> Saved | None:
+    writer = _Writer(engine, guard, may_wait=may_wait)
     try:
         if guard.pending <= SAVE_PATIENCE:
             return _save(writer, path, problems, elsewhere)
@@ -114,6 +85,39 @@ def _save_by(
         writer.close()
         elsewhere.remove_empty()
     return None
+
+
+def save_again(
+    engine: Engine, path: Path, flaw: str, guard: InterruptGuard, problems: ProblemLog, elsewhere: Elsewhere
+) -> Saved | None:
+    """Write a cycle that is at ``path``, with a flaw, once more without it, there or in another place.
+
+    Never raises for disk reasons. Where that cannot be, the file stays as it is, and the flaw is noted.
+    """
+    writer = _Writer(engine, guard, is_again=True)
+    failures: dict[Path, Exception] = {}
+    target = None
+    if guard.pending <= SAVE_PATIENCE and compat.HAS_PYTHON_EXPORT:
+        with suppress(Exception, KeyboardInterrupt):
+            target = _first_written(writer, path, failures, elsewhere)
+    elsewhere.remove_empty()
+    if target is not None:
+        if target != path:
+            discard(path)
+        return _saved_as(writer, target, path, failures, problems)
+    if os.path.isfile(path):  # noqa: PTH113 - a disk that does not answer is no error here
+        _note_flaw(path, flaw, problems)
+        return Saved(path=path)
+    _note_not_saved(writer, path, {path.parent: OSError(NO_FILE)} | failures, problems)
+    return None
+
+
+def flaw_of(path: Path, engine: Engine) -> str | None:
+    """Return the flaw of a file. One that cannot be checked is kept all the same: there is no other of this cycle."""
+    try:
+        return find_flaw(path, engine)
+    except Exception as exc:  # noqa: BLE001 - the disk, or names that torch itself cannot read
+        return f"it could not be checked ({_reason(exc)})"
 
 
 def note_elsewhere(saved: Saved, path: Path, problems: ProblemLog) -> None:
@@ -143,6 +147,12 @@ def _save(writer: _Writer, path: Path, problems: ProblemLog, elsewhere: Elsewher
         return None
     if writer.flaw is not None:
         _note_flaw(path, writer.flaw, problems)
+    return _saved_as(writer, target, path, failures, problems)
+
+
+def _saved_as(
+    writer: _Writer, target: Path, path: Path, failures: Mapping[Path, Exception], problems: ProblemLog
+) -> Saved:
     if writer.doubt:
         _note_doubt(target, writer.doubt, problems)
     why = _why_not(path.parent, failures, target) if target != path else ""
@@ -187,17 +197,20 @@ class _Writer:
 
     torch's fast export works once. What it wrote is the draft of all that follows, until the cycle is somewhere.
     ``flaw`` is what is known to be wrong with the file that was written, if anything is; ``doubt`` why it may not last.
-    ``is_checked`` is False when no more was looked at than its end.
+    ``is_checked`` is False when no more was looked at than its end. ``is_again``: torch's fast export was done before,
+    and what is written now must have no flaw.
     """
 
-    def __init__(self, engine: Engine, guard: InterruptGuard, *, may_wait: bool = False) -> None:
+    def __init__(
+        self, engine: Engine, guard: InterruptGuard, *, may_wait: bool = False, is_again: bool = False
+    ) -> None:
         self.flaw: str | None = None
         self.doubt = ""
         self.is_checked = True
         self._may_wait = may_wait
         self._engine = engine
         self._guard = guard
-        self._is_exported = False
+        self._is_exported = self._is_again = is_again
         self._draft: _Draft | None = None
 
     @cached_property
@@ -205,19 +218,14 @@ class _Writer:
         """How much room the file needs, roughly. Counting the events takes microseconds for each."""
         return FILE_BYTES + self._engine.event_count * EVENT_BYTES
 
-    def take_back(self, path: Path, flaw: str) -> None:
-        """Make a file that was written the draft of a better one."""
-        self._is_exported = True
-        with suppress(OSError):  # it is gone, or its disk takes nothing any more
-            path.replace(_part(path))
-            self._draft = _Draft(part=_part(path), target=path, flaw=flaw)
-
     def write(self, path: Path) -> None:
         """Write the cycle to ``path``; raises if it is not there then."""
-        part = _part(path)
+        part = path.with_name(f".{path.name}.part")
         try:
             with self._guard.patience(SAVE_PATIENCE):
                 flaw = self._fill(part) if self._is_exported else self._export(part, path)
+            if self._is_again and flaw is not None:
+                raise ValueError(flaw)
             try:
                 _publish(part, path)
             except OSError as exc:
@@ -291,8 +299,6 @@ class _Writer:
     def _fill(self, part: Path) -> str | None:
         """Write the trace once more, and return its flaw: as a copy of the draft, unless torch can do better."""
         draft = self._draft
-        if draft is not None and draft.part == part and draft.flaw is not None:
-            return self._export_over(part, draft.flaw)
         if draft is not None and (draft.flaw is None or not compat.HAS_PYTHON_EXPORT):
             with suppress(OSError) if compat.HAS_PYTHON_EXPORT else nullcontext():
                 shutil.copyfile(draft.part, part)
@@ -309,10 +315,6 @@ class _Draft:
     part: Path
     target: Path
     flaw: str | None
-
-
-def _part(path: Path) -> Path:
-    return path.with_name(f".{path.name}.part")
 
 
 def _second(part: Path) -> Path:

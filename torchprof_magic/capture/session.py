@@ -203,7 +203,8 @@ class CaptureSession:
         Never raises for reasons of torch or the disk: those are problems in the recording. An interrupt that arrived
         meanwhile is raised at the end, unless the user's own exception is already on its way. ``is_held``: it waits
         for ``release``, for the caller has still to bring the recording to safety. Until then the last file may not
-        have been checked: that is done by ``checked``, or by ``release``, unless its reader says ``confirm``.
+        have been checked: that is done by ``checked``, or by ``release``, unless its reader says
+        ``skip_check``.
         """
         __tracebackhide__ = True
         if self.recording is None:
@@ -218,26 +219,50 @@ class CaptureSession:
             self.release()
         return self.recording
 
-    def confirm(self) -> None:
-        """Say that the last file was read, and held all that it should."""
+    def skip_check(self) -> None:
+        """Let the last file be as it is: its reader has found it right, or nobody wants it."""
         if self._recorder is not None:
-            self._recorder.confirm()
+            self._recorder.skip_check()
 
     @protected
-    def checked(self) -> Recording | None:
-        """Check the last file now, if that was not done; ``recording`` is returned if something was wrong with it.
+    def settle(self) -> bool:
+        """Free the events of the last cycle when its file was checked, if need be; return whether it had a flaw.
 
-        The file was then written anew, in another place perhaps, or what is wrong is noted. An interrupt that comes
-        meanwhile waits for ``release``.
+        It was then written anew, in another place perhaps, or the flaw is noted: ``recording`` says which. An interrupt
+        that comes meanwhile waits for ``release``.
         """
-        was_wrong = self._settle()
-        self.guard.uninstall()
-        return self.recording if was_wrong else None
+        recorder = self._recorder
+        is_over = self._state is State.STOPPED and self.owner is None  # a forked child's still has one
+        if not is_over or recorder is None or not recorder.is_keeping:
+            return False
+        was_open = not self.guard.is_installed
+        self.guard.install()
+        try:
+            with self.guard.shield():
+                had_flaw = recorder.settle(self.guard)
+        finally:
+            self._quiet.close()
+            if was_open:
+                self.guard.uninstall()
+        if had_flaw:
+            self.recording = self._make_recording()
+        return had_flaw
+
+    def checked(self) -> Recording | None:
+        """Check the last file for its reader; return the recording anew if the file had a flaw.
+
+        Raises the interrupts that came meanwhile if they were so many that no report is wanted any more.
+        """
+        __tracebackhide__ = True
+        had_flaw = self.settle()
+        if self.guard.pending > 1:
+            self.guard.raise_pending()
+        return self.recording if had_flaw else None
 
     def release(self) -> None:
         """Let interrupts through again, and raise one that waited; the run is over, for later kernels too."""
         __tracebackhide__ = True
-        self._settle()
+        self.settle()
         self._unmark()
         self.guard.uninstall()  # last: until here an interrupt would lose the recording
         self.guard.raise_pending()
@@ -255,7 +280,7 @@ class CaptureSession:
             return
         self._drop_history()
         recording = self.stop(is_held=True)
-        self.confirm()  # nobody will read it
+        self.skip_check()
         self.release()
         for cycle in recording.cycles:
             discard(cycle.path)
@@ -280,7 +305,8 @@ class CaptureSession:
             self._state = State.STOPPED
             self._let_go()
             compat.switch_off()
-        self._settle()
+        self.skip_check()
+        self.settle()
         self._unmark()
         self.guard.uninstall()
 
@@ -452,21 +478,6 @@ class CaptureSession:
         self._quiet.close()
         registry.release(self)
         self.owner = None
-
-    @protected
-    def _settle(self) -> bool:
-        """Free the events of the last cycle when its file is known to be right; return whether it was not."""
-        recorder = self._recorder
-        is_over = self._state is State.STOPPED and self.owner is None  # a forked child's still has one
-        if not is_over or recorder is None or not recorder.is_keeping:
-            return False
-        self.guard.install()
-        with self.guard.shield(), self.guard.slow_work():
-            was_wrong = recorder.let_go(self.guard)
-        self._quiet.close()
-        if was_wrong:
-            self.recording = self._make_recording()
-        return was_wrong
 
     def _mark_too(self, folder: Path) -> None:
         """Let later kernels know of a further folder of this run."""

@@ -45,18 +45,18 @@ class Finished:
 
 @dataclass(slots=True)
 class _Kept:
-    """What torch holds of a cycle that is saved; ``unchecked`` is its place in the list if its file is unchecked."""
+    """What torch holds of the last cycle that is saved."""
 
     engine: Engine
-    unchecked: int | None
+    is_checked: bool
 
 
 class Shelf:
     """The recorded cycles of one run: those that wait, and ``cycles``, those that are on disk with ``file_bytes``.
 
-    What torch holds of the last one that was saved stays until ``let_go``, unless it is large. Freed at once, it would
+    What torch holds of the last one that was saved stays until ``settle``, unless it is large. Freed at once, it would
     leave holes in the heap, and the median step of a training of small ops takes 1 to 2 % longer in them. Its file is
-    checked then, unless somebody who has read it says ``confirm`` before.
+    checked then, unless somebody who has read it says ``skip_check`` before.
     """
 
     def __init__(
@@ -91,31 +91,33 @@ class Shelf:
         """Whether torch still holds a cycle that is saved."""
         return self._kept is not None
 
-    def confirm(self) -> None:
-        """Take it as known that all of the last cycle is in its file."""
+    def skip_check(self) -> None:
+        """Let the last file be as it is: its reader has found it right, or nobody wants it."""
         if self._kept is not None:
-            self._kept.unchecked = None
+            self._kept.is_checked = True
 
-    def let_go(self, guard: InterruptGuard) -> bool:
+    def settle(self, guard: InterruptGuard) -> bool:
         """Free what torch still holds of a cycle that is saved, as torch's own profiler does before the next one.
 
         Its file is checked before, if that was not done, and mended; returns whether something was wrong with it.
         """
         kept, self._kept = self._kept, None
-        return kept is not None and kept.unchecked is not None and self._mend(kept.engine, kept.unchecked, guard)
+        return kept is not None and not kept.is_checked and self._mend(kept.engine, guard)
 
-    def _mend(self, engine: Engine, place: int, guard: InterruptGuard) -> bool:
-        """Write the file of a listed cycle anew if something is wrong with it, and return whether that was so."""
-        cycle = self.cycles[place]
+    def _mend(self, engine: Engine, guard: InterruptGuard) -> bool:
+        """Write the last file anew if something is wrong with it, and return whether that was so."""
+        cycle = self.cycles[-1]
         flaw = flaw_of(cycle.path, engine)
         if flaw is None:
             return False
-        with self._quiet.held():
+        before_bytes = _size_bytes(cycle.path)
+        with self._quiet.held(), guard.slow_work():
             saved = save_again(engine, cycle.path, flaw, guard, self._problems, self._elsewhere)
         if saved is None:
-            del self.cycles[place]
+            del self.cycles[-1]
         else:
-            self.cycles[place] = replace(cycle, path=saved.path)
+            self.cycles[-1] = replace(cycle, path=saved.path)
+            self.file_bytes += _size_bytes(saved.path) - before_bytes
             note_elsewhere(saved, cycle.path, self._problems)
         return True
 
@@ -123,7 +125,7 @@ class Shelf:
         """Write every cycle that waits to disk; a failure becomes a problem and does not touch the others."""
         while self._waiting:
             finished = self._waiting.pop(0)
-            self.let_go(guard)
+            self.settle(guard)
             path = self._folder / f"cycle-{finished.number}{TRACE_SUFFIX}"
             with self._quiet.held():
                 saved = save_cycle(
@@ -141,10 +143,9 @@ class Shelf:
                 if is_listed:
                     note_elsewhere(saved, path, self._problems)
                 self._hand_over(finished, saved.path, guard)
-                is_unchecked = is_listed and not saved.is_checked
-                self._kept = _Kept(finished.engine, len(self.cycles) - 1 if is_unchecked else None)
+                self._kept = _Kept(finished.engine, saved.is_checked or not is_listed)
                 if file_bytes > KEPT_FILE_BYTES:
-                    self.let_go(guard)
+                    self.settle(guard)
             if finished.engine.execution_path is not None:
                 save_execution_trace(finished.engine.execution_path, self._execution_target(finished), self._problems)
 

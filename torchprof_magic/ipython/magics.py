@@ -215,7 +215,7 @@ class TorchProfMagics(Magics, FlagDefaults):
             cell_labels=cell_labels(self.shell),
             check=session.checked,
         )
-        session.confirm()
+        session.skip_check()
         self._keep(report, run.args)
         if not run.args.quiet:
             show(report, self.shell, run.args.display)
@@ -229,8 +229,9 @@ class TorchProfMagics(Magics, FlagDefaults):
 
 
 def _say_unread(session: CaptureSession, *, is_remembered: bool) -> None:
-    recording = session.checked() or session.recording
-    assert recording is not None
+    session.settle()
+    assert session.recording is not None
+    recording = session.recording
     if not is_remembered:
         keep_raw(recording)
     say_unread(recording, is_remembered=is_remembered, is_magic=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import signal
 import weakref
 from pathlib import Path
@@ -163,7 +164,7 @@ def test_a_file_whose_reader_found_everything_is_not_checked(
     session = run_of(tmp_path, "plain")
     recorder: Any = session._recorder
     cycles.append(weakref.ref(recorder._shelf._kept.engine.profiler))
-    session.confirm()
+    session.skip_check()
     assert alive(cycles) == [True]
     session.release()
     assert (checks, alive(cycles)) == ([], [False])
@@ -187,20 +188,20 @@ def test_a_large_file_is_checked_at_once(
     run_of: Run, tmp_path: Path, checks: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shelf, "KEPT_FILE_BYTES", 1000)
-    run_of(tmp_path, "plain").confirm()
+    run_of(tmp_path, "plain").skip_check()
     assert checks == ["cycle-0.pt.trace.json"]
 
 
 def test_a_file_is_checked_before_the_users_handler_has_it(run_of: Run, tmp_path: Path, checks: list[str]) -> None:
     handed: list[list[str]] = []
-    run_of(tmp_path, "plain", handler=lambda _: handed.append(list(checks))).confirm()
+    run_of(tmp_path, "plain", handler=lambda _: handed.append(list(checks))).skip_check()
     assert handed == [[".cycle-0.pt.trace.json.part"]]
 
 
 def test_metadata_whose_change_no_reader_would_see_is_compared_at_once(
     run_of: Run, tmp_path: Path, checks: list[str]
 ) -> None:
-    run_of(tmp_path, "plain", metadata=(("path", r'"C:\\runs"'),)).confirm()
+    run_of(tmp_path, "plain", metadata=(("path", r'"C:\\runs"'),)).skip_check()
     assert checks[:1] == [".cycle-0.pt.trace.json.part"]
 
 
@@ -208,7 +209,7 @@ def test_a_file_that_torch_did_not_end_is_checked_at_once(
     run_of: Run, tmp_path: Path, checks: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(save, "is_whole", lambda _: False)
-    run_of(tmp_path, "plain").confirm()
+    run_of(tmp_path, "plain").skip_check()
     assert checks == [".cycle-0.pt.trace.json.part"]
 
 
@@ -221,14 +222,17 @@ def test_what_is_thrown_away_is_not_checked(session: CaptureSession, checks: lis
     assert not tmp_path.exists()
 
 
-def test_a_forked_child_leaves_the_file_of_its_parent_alone(tmp_path: Path, checks: list[str]) -> None:
+@pytest.mark.parametrize("end", [CaptureSession.stop, CaptureSession.discard, CaptureSession.reclaim])
+def test_a_forked_child_leaves_the_file_of_its_parent_alone(
+    tmp_path: Path, checks: list[str], end: Callable[[CaptureSession], object]
+) -> None:
     options = ProfileOptions(activities=("cpu",), schedule=ScheduleOptions(wait=1, warmup=0, active=1, repeat=1))
     session = CaptureSession(options, stepping=Stepping(how="manual"), folder=tmp_path)
     session.start()
     step(session, 3)
     child = os.fork()
     if not child:
-        session.stop()
+        end(session)
         os._exit(len(checks))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     session.stop()
@@ -267,8 +271,8 @@ def test_a_flaw_that_nothing_can_be_done_about_is_noted(
 def test_interrupts_that_give_a_recording_up_leave_the_file_that_is_there(run_of: Run, tmp_path: Path) -> None:
     session = run_of(tmp_path, 'q"uote')
     session.guard.pending = save.SAVE_PATIENCE + 1
-    recording = session.checked()
-    session.guard.drop_pending()
+    assert session.settle()
+    recording = session.recording
     assert recording is not None
     assert codes(recording) == ["capture.invalid_trace"]
     assert b'q"uote' in recording.cycles[0].path.read_bytes()
@@ -288,8 +292,9 @@ def test_interrupts_during_the_second_writing_leave_what_was_written_first(
         pytest.fail("the last one did not end it")
 
     monkeypatch.setattr(_KinetoProfile, "export_chrome_trace", export)
-    recording = session.checked()
+    assert session.settle()
     assert (is_begun, session.guard.pending) == ([True], save.SAVE_PATIENCE)
+    recording = session.recording
     assert recording is not None
     assert codes(recording) == ["capture.invalid_trace"]
     assert "plain" in names_in(recording.cycles[0].path)
@@ -318,6 +323,75 @@ def test_an_interrupt_during_the_check_waits_for_the_release_although_the_analys
     assert signal.getsignal(signal.SIGINT) is before
     with pytest.raises(KeyboardInterrupt):
         session.release()
+
+
+@needs_python_export
+def test_two_interrupts_during_the_check_end_the_reading_and_are_told_as_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[int] = []
+    options = ProfileOptions(activities=("cpu",), schedule=ScheduleOptions(wait=0, warmup=0, active=1, repeat=1))
+    session = CaptureSession(options, stepping=Stepping(how="manual"), folder=tmp_path, on_wait=said.append)
+    session.start()
+    work("é")
+    session.step()
+    session.stop(is_held=True)
+    real = _KinetoProfile.export_chrome_trace
+
+    def export(profiler: _KinetoProfile, path: str, **flags: bool) -> None:
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
+        real(profiler, path, **flags)
+
+    monkeypatch.setattr(_KinetoProfile, "export_chrome_trace", export)
+    with pytest.raises(KeyboardInterrupt):
+        session.checked()
+    assert said == [1, 2]
+    assert session.recording is not None
+    assert "é" in names_in(session.recording.cycles[0].path)
+    session.release()  # raises nothing: they were one
+
+
+@needs_python_export
+def test_an_interrupt_during_the_check_before_the_next_cycle_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[int] = []
+    options = ProfileOptions(activities=("cpu",), schedule=ScheduleOptions(wait=1, warmup=0, active=1, repeat=2))
+    session = CaptureSession(options, stepping=Stepping(how="manual"), folder=tmp_path, on_wait=said.append)
+    session.start()
+    real = _KinetoProfile.export_chrome_trace
+
+    def export(profiler: _KinetoProfile, path: str, *, use_python_export: bool = False) -> None:
+        if use_python_export:
+            signal.raise_signal(signal.SIGINT)
+        real(profiler, path, use_python_export=use_python_export)
+
+    monkeypatch.setattr(_KinetoProfile, "export_chrome_trace", export)
+    for _ in range(2):
+        work("é")
+        session.step()
+    assert said == []
+    with pytest.raises(KeyboardInterrupt):
+        step(session, 1)
+    assert said == [1]
+    assert "é" in names_in(session.stop().cycles[0].path)
+
+
+@needs_python_export
+def test_where_no_descriptor_is_left_the_file_stays_and_the_flaw_is_noted(run_of: Run, tmp_path: Path) -> None:
+    session = run_of(tmp_path, "é", "plain")
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with (tmp_path / "cycle-0.pt.trace.json").open("rb") as file:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (file.fileno(), before[1]))
+        try:
+            recording = session.checked()
+            os.fstat(2)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert recording is not None
+    assert codes(recording) == ["capture.invalid_trace"]
+    assert "plain" in names_in(recording.cycles[0].path)
 
 
 @needs_python_export
@@ -365,5 +439,5 @@ def test_a_flawed_file_that_no_disk_takes_anew_stays(
     monkeypatch.setattr(Path, "replace", refuse)
     recording = session.checked()
     assert recording is not None
-    assert codes(recording) == ["capture.not_saved", "capture.invalid_trace"]
+    assert codes(recording) == ["capture.invalid_trace"]
     assert "plain" in names_in(recording.cycles[0].path)
