@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from typing import TYPE_CHECKING
 
 import pytest
@@ -71,3 +72,22 @@ def test_what_is_written_while_nothing_is_held_is_left_alone(
     with filter_.held():
         os.write(STDERR_FD, b"second\n")
     assert capfd.readouterr().err == STARTED.decode() + "second\n"
+
+
+@pytest.mark.parametrize("has_sink", [True, False])
+def test_where_no_descriptor_is_left_every_line_passes_and_descriptor_2_stays(
+    filter_: StderrFilter, capfd: pytest.CaptureFixture[str], *, has_sink: bool
+) -> None:
+    if has_sink:
+        filter_.sink_fd()
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    last = os.open(os.devnull, os.O_RDONLY)
+    os.close(last)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (last, before[1]))
+    try:
+        with filter_.held():
+            os.write(STDERR_FD, b"one\n" + STARTED)
+        os.write(STDERR_FD, b"two\n")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert capfd.readouterr().err == f"one\n{STARTED.decode()}two\n"

@@ -417,6 +417,22 @@ def test_a_flawed_file_whose_disk_is_full_is_written_anew_elsewhere(
 
 
 @needs_python_export
+def test_what_torch_writes_anew_takes_no_place_when_it_is_no_better(
+    run_of: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = run_of(tmp_path, "é", "plain")
+    monkeypatch.setattr(
+        _KinetoProfile, "export_chrome_trace", lambda _self, path, **_: Path(path).write_text('{"name": "q"uote"}')
+    )
+    recording = session.checked()
+    assert recording is not None
+    assert codes(recording) == ["capture.invalid_trace"]
+    assert "torch replaced names with 'unknown'" in recording.problems[0].message
+    assert "plain" in names_in(recording.cycles[0].path)
+    assert files_in(tmp_path) == [recording.cycles[0].path]
+
+
+@needs_python_export
 def test_a_file_that_is_gone_is_written_anew(run_of: Run, tmp_path: Path) -> None:
     session = run_of(tmp_path, "plain")
     assert session.recording is not None
