@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import queue
 import re
+import signal
+import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,15 +19,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TIMEOUT_S = 120
+LOOK_S = 5  # how often to look whether the kernel still lives
 SENDING_S = 0.5  # an interrupt within the kernel's own sending of the output would cut its messages short
+# A kernel at a standstill runs no code that could tell where it stands, but this is of C.
+TELLING = """
+(lambda file, fault, signal: (fault.enable(file), fault.register(signal.SIGUSR1, file)))(
+    open({path!r}, "w"), __import__("faulthandler"), __import__("signal")
+)
+"""
 
 
 class Kernel:
     """Runs cells and collects what they put out."""
 
-    def __init__(self, manager: Any, client: Any) -> None:
+    def __init__(self, manager: Any, client: Any, stacks: Path) -> None:
         self.manager = manager
         self.client = client
+        self._stacks = stacks
+        self.client.execute(TELLING.format(path=str(stacks)), silent=True)
 
     def run(self, code: str, *, interrupt_at: str = "") -> Cell:
         """Run one cell; the kernel is interrupted when its output holds ``interrupt_at``."""
@@ -38,10 +50,7 @@ class Kernel:
         """Wait for the end of a cell that was asked for."""
         cell = Cell()
         while True:
-            try:
-                got = self.client.get_iopub_msg(timeout=TIMEOUT_S)
-            except queue.Empty:
-                pytest.fail("the kernel said nothing for two minutes")
+            got = self._next()
             if got["parent_header"].get("msg_id") != message:
                 continue
             if got["msg_type"] == "status" and got["content"]["execution_state"] == "idle":
@@ -53,6 +62,19 @@ class Kernel:
                 self.manager.interrupt_kernel()
         cell.reply = self._reply(message)
         return cell
+
+    def _next(self) -> Any:
+        """Return the next message of the kernel; one that is dead or at a standstill fails the test, and says where."""
+        for _ in range(TIMEOUT_S // LOOK_S):
+            with suppress(queue.Empty):
+                return self.client.get_iopub_msg(timeout=LOOK_S)
+            if not self.manager.is_alive():
+                pytest.fail(f"the kernel is dead: {self.manager.provisioner.process}\n{self._stacks.read_text()}")
+        process = self.manager.provisioner.process
+        process.send_signal(signal.SIGUSR1)
+        time.sleep(1)
+        process.kill()  # nobody else need wait for it
+        return pytest.fail(f"the kernel has said nothing for two minutes; it is here:\n{self._stacks.read_text()}")
 
     def _reply(self, message: str) -> Any:
         """Return the reply to ``message``; the answers to the first questions of a slow kernel come before it."""
@@ -106,10 +128,11 @@ def environment() -> dict[str, str]:
 def started(first: str, **environ: str) -> Iterator[Kernel]:
     """Start a kernel that has run the cell ``first``, with some variables of the environment besides our own."""
     manager, client = start_new_kernel(kernel_name="python3", env=environment() | environ)
-    kernel = Kernel(manager, client)
-    try:
-        assert kernel.run(first).reply["status"] == "ok"
-        yield kernel
-    finally:
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
+    with tempfile.TemporaryDirectory() as folder:
+        kernel = Kernel(manager, client, Path(folder) / "stacks.txt")
+        try:
+            assert kernel.run(first).reply["status"] == "ok"
+            yield kernel
+        finally:
+            client.stop_channels()
+            manager.shutdown_kernel(now=True)

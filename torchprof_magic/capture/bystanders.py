@@ -13,6 +13,7 @@ from functools import wraps
 from multiprocessing import process as processes
 from typing import TYPE_CHECKING
 
+from torchprof_magic.capture.frames import current_frames
 from torchprof_magic.capture.standin import stand_in
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class Bystanders:
             return []
         here = threading.get_ident()
         # Our own frame would hold itself, and all around it: the user's iterator, and the batch of this step.
-        frames = {ident: frame for ident, frame in sys._current_frames().items() if ident != here}  # noqa: SLF001
+        frames = {ident: frame for ident, frame in current_frames().items() if ident != here}
         return [
             thread.name
             for thread in threads

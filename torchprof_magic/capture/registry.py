@@ -8,6 +8,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
+from torchprof_magic.capture.frames import current_frames
 from torchprof_magic.errors import ProfilerBusyError
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Owner:
 
     def is_running(self) -> bool:
         """Return whether the code that opened the session is still on its way. Suspended code counts as running."""
-        top = sys._current_frames().get(self.thread_id)  # noqa: SLF001 - the documented way to other threads' frames
+        top = current_frames().get(self.thread_id)
         while top is not None:
             if top is self.frame:
                 return True
