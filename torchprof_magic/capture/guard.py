@@ -16,6 +16,8 @@ import weakref
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from torchprof_magic.capture.signals import OtherHandlers
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import CodeType, FrameType
@@ -122,10 +124,22 @@ class InterruptGuard:
 
     @contextmanager
     def shield(self) -> Iterator[None]:
-        """Stand in for a handler that the user's code has set since, for the length of one transition."""
+        """Stand in for the user's own handlers, for the length of one transition.
+
+        An interrupt waits as it does for this guard; handlers of other signals, a timeout's say, run at the end.
+        """
+        if not _is_main_thread():  # only that one handles signals
+            yield
+            return
+        with OtherHandlers().held_back(), self._in_place():
+            yield
+
+    @contextmanager
+    def _in_place(self) -> Iterator[None]:
+        """Take the place of a handler of interrupts that the user's code has set since."""
         foreign = signal.getsignal(signal.SIGINT)
         is_ours: bool = foreign is self
-        if is_ours or foreign is None or not (self._is_installed and _is_main_thread()):
+        if is_ours or foreign is None or not self._is_installed:
             yield
             return
         signal.signal(signal.SIGINT, self)

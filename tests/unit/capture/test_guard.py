@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from capturing import codes, names_in, record, shielded_steps, work
+from capturing import codes, names_in, shielded_steps, work
 
 from torchprof_magic.capture import CaptureSession, busy_profiler, protected
 from torchprof_magic.capture.guard import _OPEN, InterruptGuard, is_protected, open_to_interrupts
@@ -205,43 +205,6 @@ def _raise_then_stop(session: CaptureSession) -> None:
         raise ValueError("theirs")
     finally:
         session.stop()
-
-
-@pytest.fixture
-def alarm() -> Iterator[None]:
-    """Let SIGALRM raise TimeoutError, as many timeout helpers do."""
-
-    def time_out(_signum: int, _frame: FrameType | None) -> None:
-        raise TimeoutError
-
-    before = signal.signal(signal.SIGALRM, time_out)
-    yield
-    signal.signal(signal.SIGALRM, before)
-
-
-@pytest.mark.usefixtures("alarm")
-@pytest.mark.parametrize("moment", ["start_trace", "stop_trace", "prepare_trace"])
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_timeout_inside_torch_reaches_the_user_and_leaves_the_profiler_off(
-    make_session: Make, monkeypatch: pytest.MonkeyPatch, moment: str, when: str
-) -> None:
-    """Another signal's handler cannot be held back; raw torch dies of it with SIGSEGV."""
-    original = getattr(torch.profiler.profiler._KinetoProfile, moment)
-
-    def torn(self: object) -> None:
-        monkeypatch.undo()
-        if when == "after":
-            original(self)
-        signal.raise_signal(signal.SIGALRM)
-
-    monkeypatch.setattr(torch.profiler.profiler._KinetoProfile, moment, torn)
-    session = make_session(schedule=(0, 1, 1, 0))
-    with pytest.raises(TimeoutError):
-        _loop(session)
-    assert busy_profiler() is None
-    assert session.recording is not None
-    assert "capture.gave_up" in codes(session.recording)
-    assert "next" in names_in(record(make_session, "next").cycles[0].path)
 
 
 def test_the_handler_is_looked_after_only_in_steps_that_begin_or_end_something(
