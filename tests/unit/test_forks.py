@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from torchprof_magic import forks
 
 CODE = """
 import os, sys
@@ -62,3 +65,46 @@ def test_a_fork_of_a_process_that_made_none_yet_works(tmp_path: object) -> None:
     assert recording == "made True"
     assert loading.startswith(("NotATraceError", "IngestError"))
     assert "forked" not in loading
+
+
+IN_A_BLOCK = """
+import os, sys
+import polars, torch
+import torchprof_magic as tp
+
+with tp.profile() as p:
+    torch.ones(3).sum()
+    child = os.fork()
+    if child == 0:
+        print(polars.DataFrame({"a": [2, 1]}).sort("a")["a"].to_list(), flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+print("aten::sum" in p.report.ops["name"].to_list())
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells which processes are forks")
+def test_a_fork_within_a_first_recorded_block_can_use_polars() -> None:
+    done = subprocess.run([sys.executable, "-c", IN_A_BLOCK], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[1, 2]\nTrue\n"
+
+
+@pytest.mark.parametrize("status", [None, b"", b"1 (a) S 1", b"1 (a) S 1 1 1 1 1 many"])
+def test_what_cannot_be_known_may_be_a_fork(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: bytes | None
+) -> None:
+    file = tmp_path / "stat"
+    if status is not None:
+        file.write_bytes(status)
+    monkeypatch.setattr(forks, "_STATUS", file)
+    assert forks._may_be_fork()
+
+
+@pytest.mark.parametrize(("flags", "is_fork"), [(0x400140, True), (0x400100, False)])
+def test_linux_tells_a_fork_whatever_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, flags: int, is_fork: bool
+) -> None:
+    file = tmp_path / "stat"
+    file.write_bytes(b"71 (a ) S\xff 9) S 1 71 71 0 -1 %d 0 0" % flags)
+    monkeypatch.setattr(forks, "_STATUS", file)
+    assert forks._may_be_fork() is is_fork

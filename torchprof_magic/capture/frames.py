@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gc
 import sys
+from operator import methodcaller
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from types import FrameType
+
+_call = methodcaller("__call__")
 
 
 def current_frames() -> dict[int, FrameType]:
@@ -17,10 +20,12 @@ def current_frames() -> dict[int, FrameType]:
     ``threading.local``, takes too. Garbage collected just then would stop the process for good (cpython#106883), so
     none is.
     """
-    was_enabled = gc.isenabled()
-    try:
-        gc.disable()
+    if not gc.isenabled():
         return sys._current_frames()  # noqa: SLF001 - the documented way to other threads' frames
-    finally:
-        if was_enabled:
-            gc.enable()
+    try:
+        # All three within one call of C, so that no other thread can switch the collection on or off in between.
+        _, frames, _ = map(_call, (gc.disable, sys._current_frames, gc.enable))  # noqa: SLF001 - the same
+    except BaseException:
+        gc.enable()
+        raise
+    return frames

@@ -4,6 +4,7 @@ import gc
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,24 @@ def test_garbage_does_not_stop_the_process_while_threads_are_looked_at(code: str
         [sys.executable, "-c", COLLECTING + code], capture_output=True, text=True, timeout=120, check=False
     )
     assert (done.returncode, words in done.stdout) == (0, True), done.stderr
+
+
+def test_threads_that_look_at_the_same_time_leave_the_collection_on() -> None:
+    before, together = sys.getswitchinterval(), threading.Barrier(2)
+
+    def look(_: int) -> bool:
+        together.wait(30)
+        for _ in range(5_000):
+            current_frames()
+        return gc.isenabled()
+
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            assert [list(pool.map(look, range(2))) for _ in range(20)] == [[True, True]] * 20
+    finally:
+        sys.setswitchinterval(before)
+        gc.enable()
 
 
 def test_nobody_looks_at_threads_in_another_way() -> None:
