@@ -23,9 +23,9 @@ def current_frames() -> dict[int, FrameType]:
     if not gc.isenabled():
         return sys._current_frames()  # noqa: SLF001 - the documented way to other threads' frames
     try:
-        # All three within one call of C, so that no other thread can switch the collection on or off in between.
-        _, frames, _ = map(_call, (gc.disable, sys._current_frames, gc.enable))  # noqa: SLF001 - the same
+        # All three within one call of C, so that no other thread can switch the collection on or off in between. No
+        # variable holds the frames: this one is among them, and would live on, with all around it.
+        return list(map(_call, (gc.disable, sys._current_frames, gc.enable)))[1]  # noqa: SLF001 - the same
     except BaseException:
         gc.enable()
         raise
-    return frames

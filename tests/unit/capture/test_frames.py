@@ -4,6 +4,7 @@ import gc
 import subprocess
 import sys
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -66,6 +67,26 @@ def test_every_thread_has_its_frame() -> None:
     thread.join()
     assert {threading.get_ident(), thread.ident} <= set(found)
     assert found[threading.get_ident()].f_code is current_frames.__code__
+
+
+def test_looking_keeps_nothing_alive() -> None:
+    def look() -> weakref.ref[threading.Event]:
+        mine = threading.Event()
+        assert threading.get_ident() in current_frames()
+        return weakref.ref(mine)
+
+    gc.disable()
+    try:
+        assert look()() is None
+    finally:
+        gc.enable()
+    gc.collect()
+    before = gc.get_threshold()
+    gc.set_threshold(1_000_000)
+    try:
+        assert look()() is None
+    finally:
+        gc.set_threshold(*before)
 
 
 @pytest.mark.parametrize("is_enabled", [True, False])
