@@ -74,7 +74,7 @@ class Kernel:
         process.send_signal(signal.SIGUSR1)
         time.sleep(1)
         process.kill()  # nobody else need wait for it
-        return pytest.fail(f"the kernel has said nothing for two minutes; it is here:\n{self._stacks.read_text()}")
+        return pytest.fail(f"the kernel has said nothing for {TIMEOUT_S} s; it is here:\n{self._stacks.read_text()}")
 
     def _reply(self, message: str) -> Any:
         """Return the reply to ``message``; the answers to the first questions of a slow kernel come before it."""

@@ -31,6 +31,17 @@ def record(make_session: Callable[..., CaptureSession], *names: str) -> Recordin
     return session.stop()
 
 
+def run_four_steps(session: CaptureSession) -> None:
+    """Record as a loop of four steps does, and stop whatever comes."""
+    try:
+        session.start()
+        for _ in range(4):
+            work()
+            session.step()
+    finally:
+        session.stop()
+
+
 def shielded_steps(monkeypatch: pytest.MonkeyPatch, session: CaptureSession, step: Callable[[], int]) -> list[int]:
     """Return a list that grows by the number of the step, as ``step`` says it, in which interrupts are held back."""
     shield, steps = session.guard.shield, []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from capturing import codes, names_in, shielded_steps, work
+from capturing import codes, names_in, run_four_steps, shielded_steps, work
 
 from torchprof_magic.capture import CaptureSession, busy_profiler, protected
 from torchprof_magic.capture.guard import _OPEN, InterruptGuard, is_protected, open_to_interrupts
@@ -122,20 +122,10 @@ def test_interrupt_inside_torch_is_raised_after_the_transition(
     monkeypatch.setattr(torch.profiler.profiler._KinetoProfile, moment, interrupted)
     session = make_session(schedule=(1, 1, 1, 1))
     with pytest.raises(KeyboardInterrupt):
-        _loop(session)
+        run_four_steps(session)
     monkeypatch.undo()
     assert busy_profiler() is None
     assert session.recording is not None
-
-
-def _loop(session: CaptureSession) -> None:
-    try:
-        session.start()
-        for _ in range(4):
-            work()
-            session.step()
-    finally:
-        session.stop()
 
 
 def test_interrupt_while_starting_leaves_nothing_running(make_session: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,7 +311,7 @@ def test_an_interrupt_at_the_start_of_a_step_is_not_answered(
     session = make_session(schedule=(1, 1, 1, 1), on_wait=heard.append)
     _Impatient(monkeypatch, prepare_trace=1)
     with pytest.raises(KeyboardInterrupt):
-        _loop(session)
+        run_four_steps(session)
     assert heard == []
 
 

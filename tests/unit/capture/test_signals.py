@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from capturing import codes, names_in, record, work
+from capturing import codes, names_in, record, run_four_steps, work
 
 from torchprof_magic.capture import CaptureSession, busy_profiler, live_session
 from torchprof_magic.capture.guard import InterruptGuard
@@ -58,22 +58,12 @@ def test_a_timeout_inside_torch_reaches_the_user_when_torch_is_through(
     monkeypatch.setattr(torch.profiler.profiler._KinetoProfile, moment, slow)
     session = make_session(schedule=(0, 1, 1, 0))
     with pytest.raises(TimeoutError):
-        _loop(session)
+        run_four_steps(session)
     assert busy_profiler() is None
     assert session.recording is not None
     assert "capture.gave_up" not in codes(session.recording)
     assert [(mark.number, mark.is_complete) for cycle in session.recording.cycles for mark in cycle.steps] == kept
     assert "next" in names_in(record(make_session, "next").cycles[0].path)
-
-
-def _loop(session: CaptureSession) -> None:
-    try:
-        session.start()
-        for _ in range(4):
-            work()
-            session.step()
-    finally:
-        session.stop()
 
 
 @pytest.mark.usefixtures("alarm")
