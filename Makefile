@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 BUNDLE := torchprof_magic/static/report.js
 TORCH  := torch==2.13.0
-FRONT  := $(shell find js/src widgets js/scripts -type f 2>/dev/null) js/package.json torchprof_magic/palette.json
+FRONT  := $(shell find js/src widgets js/scripts -type f 2>/dev/null) js/package.json torchprof_magic/render/palette.json
 
 .PHONY: demo test lab check bench fuzz stress clean chromium
 

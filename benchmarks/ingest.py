@@ -79,9 +79,9 @@ def of_bare_decode(path: Path) -> Cost:
     """Measure the typed decode of the events, and nothing else: no reader of these types can be faster."""
     import msgspec  # noqa: PLC0415
 
-    from torchprof_magic.ingest.blocks import read_blocks  # noqa: PLC0415
     from torchprof_magic.ingest.findings import Findings  # noqa: PLC0415
-    from torchprof_magic.ingest.schema import Event  # noqa: PLC0415
+    from torchprof_magic.ingest.json.blocks import read_blocks  # noqa: PLC0415
+    from torchprof_magic.ingest.json.schema import Event  # noqa: PLC0415
 
     file = msgspec.defstruct("File", [("events", list[Event], msgspec.field(name="traceEvents"))])
     return _median(

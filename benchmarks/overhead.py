@@ -43,9 +43,9 @@ import torch
 import torch._inductor.config  # torch imports it at the first prepare; not to be charged to whoever comes first
 
 from torchprof_magic.capture import CaptureSession, resolve_schedule
-from torchprof_magic.meta import Stepping
+from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import PRESETS, ProfileOptions, ScheduleOptions, preset_switches
-from torchprof_magic.reading import read_recording
+from torchprof_magic.run.reading import read_recording
 
 if TYPE_CHECKING:
     from collections.abc import Callable

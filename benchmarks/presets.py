@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from torchprof_magic.capture import CaptureSession
-from torchprof_magic.meta import Stepping
+from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import PRESETS, ProfileOptions, preset_switches
 
 if TYPE_CHECKING:

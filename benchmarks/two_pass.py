@@ -19,7 +19,7 @@ import torch
 import torch._inductor.config  # torch imports it at the first prepare; not to be charged to whoever comes first
 
 from torchprof_magic.capture import CaptureSession
-from torchprof_magic.meta import Stepping
+from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import ProfileOptions, ScheduleOptions
 
 if TYPE_CHECKING:

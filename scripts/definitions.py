@@ -6,14 +6,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchprof_magic import trace
 from torchprof_magic.analysis import averages, devices, groups, kernels, memory, notes, ops, steps
 from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.ingest.findings import KINDS
+from torchprof_magic.model import trace
 
 if TYPE_CHECKING:
-    from torchprof_magic.shapes import Column
-    from torchprof_magic.trace import FrameColumn
+    from torchprof_magic.model.shapes import Column
+    from torchprof_magic.model.trace import FrameColumn
 
 TARGET = Path(__file__).parents[1] / "docs" / "definitions.md"
 SECTIONS: tuple[tuple[str, str, tuple[Column, ...]], ...] = (

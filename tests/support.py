@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.capture import Cycle, Recording
 from torchprof_magic.ingest import read_chrome
-from torchprof_magic.meta import Problem, Stepping
+from torchprof_magic.model.meta import Problem, Stepping
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from torchprof_magic.trace import Trace
+    from torchprof_magic.model.trace import Trace
 
 Event = dict[str, Any]
 PID = 7

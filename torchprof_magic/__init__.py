@@ -37,7 +37,7 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module  # noqa: PLC0415 - paid only by those who use a name
 
     if name == "last":
-        return import_module("torchprof_magic.history").last()
+        return import_module("torchprof_magic.run.history").last()
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,6 +6,7 @@ TorchProfError
 ├── IngestError           a file could not be read as a trace
 │   └── NotATraceError    the file is something else; the message names what
 ├── ExportError           a file could not be written
+├── StoreError            a trace could not be kept in the folder or at the address that was asked for
 └── OptionsError          options exclude each other or are out of range
 
 Oddities *inside* a trace are not exceptions: they are counted as ``meta.Problem`` and shown in the report.
@@ -37,6 +38,10 @@ class NotATraceError(IngestError):
 
 class ExportError(TorchProfError):
     """A file could not be written; what was there before is untouched."""
+
+
+class StoreError(TorchProfError):
+    """A trace could not be stored or uploaded; the file it was to come from is still there."""
 
 
 class OptionsError(TorchProfError, ValueError):

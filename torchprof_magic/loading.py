@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchprof_magic.errors import IngestError
-from torchprof_magic.forks import NO_REPORTS, can_report
+from torchprof_magic.files.urls import fetched, is_url, name_of, public_url
 from torchprof_magic.ingest import is_saved, is_snapshot, read_chrome, read_saved, read_snapshot
-from torchprof_magic.meta import Meta
-from torchprof_magic.remote import fetched, is_url, name_of, public_url
+from torchprof_magic.ingest.fork_check import NO_REPORTS, can_report
+from torchprof_magic.model.meta import Meta
 from torchprof_magic.report import Report
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
-    from torchprof_magic.trace import Trace
+    from torchprof_magic.model.trace import Trace
 
     Progress = Callable[[int, int], None]
 

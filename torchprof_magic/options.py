@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.errors import OptionsError
-from torchprof_magic.meta import KINETO_KEYS
+from torchprof_magic.model.meta import KINETO_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,12 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from torchprof_magic import history
 from torchprof_magic.capture import CaptureSession, Pause, live_session, protected
 from torchprof_magic.errors import CaptureError
-from torchprof_magic.forks import NO_REPORTS, can_report
-from torchprof_magic.keeping import Keeper
-from torchprof_magic.meta import Problem, Stepping
+from torchprof_magic.ingest.fork_check import NO_REPORTS, can_report
+from torchprof_magic.model.meta import Problem, Stepping
 from torchprof_magic.options import (
     EVERY_STEP,
     KeepOptions,
@@ -26,10 +24,12 @@ from torchprof_magic.options import (
     metadata_of,
     preset_switches,
 )
-from torchprof_magic.rawfiles import keep_raw, sweep
-from torchprof_magic.reading import read_recording
-from torchprof_magic.stepping import Stepper
-from torchprof_magic.telling import say_unread, say_waiting
+from torchprof_magic.run import history
+from torchprof_magic.run.archive import Keeper
+from torchprof_magic.run.cleanup import keep_raw, sweep
+from torchprof_magic.run.messages import say_unread, say_waiting
+from torchprof_magic.run.reading import read_recording
+from torchprof_magic.run.stepping import Stepper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

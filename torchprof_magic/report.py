@@ -14,20 +14,20 @@ from torchprof_magic.analysis.devices import devices_table
 from torchprof_magic.analysis.diagnosis import all_problems
 from torchprof_magic.analysis.ops import ops_by
 from torchprof_magic.analysis.verdict import Verdict, find_verdict
-from torchprof_magic.cycles import of_cycle
 from torchprof_magic.exporters import choose_format
 from torchprof_magic.exporters.chrome import write_chrome
 from torchprof_magic.exporters.collapsed import METRICS, write_collapsed
 from torchprof_magic.exporters.csv import write_csv
-from torchprof_magic.exporters.files import target_of
-from torchprof_magic.exporters.html import write_html
 from torchprof_magic.exporters.saved import write_saved
 from torchprof_magic.exporters.speedscope import write_speedscope
-from torchprof_magic.figures import FIGURES
-from torchprof_magic.page import Page, build_page
-from torchprof_magic.query import run_sql
-from torchprof_magic.shapes import Series, Shape, Table
-from torchprof_magic.summary import machine_sentence, text_summary
+from torchprof_magic.files.atomic import target_of
+from torchprof_magic.model.cycle_filter import of_cycle
+from torchprof_magic.model.shapes import Series, Shape, Table
+from torchprof_magic.render.figures import FIGURES
+from torchprof_magic.render.page import Page, build_page
+from torchprof_magic.render.standalone_html import write_html
+from torchprof_magic.render.text import machine_sentence, text_summary
+from torchprof_magic.sql import run_sql
 from torchprof_magic.units import counted, printable
 from torchprof_magic.views import VIEWS
 
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     import polars as pl
     from matplotlib.figure import Figure
 
-    from torchprof_magic.ipython.widget import ReportWidget
-    from torchprof_magic.meta import Problem
-    from torchprof_magic.trace import Trace
+    from torchprof_magic.model.meta import Problem
+    from torchprof_magic.model.trace import Trace
+    from torchprof_magic.render.widget import ReportWidget
 
 EXPORTED_TABLES = ("ops", "kernels", "devices", "steps", "events", "flows", "memory", "lanes", "stacks")
 
@@ -233,7 +233,7 @@ class Report:
     def widget(self) -> ReportWidget:
         """The live view, an anywidget; one for the life of the report."""
         # anywidget is needed to show a report, not to compute one; and only what shows it imports upward.
-        from torchprof_magic.ipython.widget import ReportWidget  # noqa: PLC0415
+        from torchprof_magic.render.widget import ReportWidget  # noqa: PLC0415
 
         return ReportWidget(self)
 

@@ -16,8 +16,8 @@ from torchprof_magic.analysis.steps import steps_table
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torchprof_magic.shapes import Shape
-    from torchprof_magic.trace import Trace
+    from torchprof_magic.model.shapes import Shape
+    from torchprof_magic.model.trace import Trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

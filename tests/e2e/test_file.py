@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from torch.profiler import record_function
 
 import torchprof_magic as tp
-from torchprof_magic.static_output import static_html
+from torchprof_magic.render.static_html import static_html
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

@@ -149,12 +149,12 @@ def assert_opens(kernel: Kernel, cell: Cell) -> None:
 @pytest.mark.parametrize(
     ("owner", "name"),
     [
-        ("torchprof_magic.reading", "read_chrome"),
+        ("torchprof_magic.run.reading", "read_chrome"),
         ("torchprof_magic.ipython.magics.TorchProfMagics", "_keep"),  # the report is made, and nobody has it yet
     ],
 )
 def test_row_7_an_interrupt_while_the_trace_is_read(kernel: Kernel, owner: str, name: str) -> None:
-    kernel.run(f"import torchprof_magic.reading, torchprof_magic.ipython.magics\ninterrupt_in({owner}, '{name}')")
+    kernel.run(f"import torchprof_magic.run.reading, torchprof_magic.ipython.magics\ninterrupt_in({owner}, '{name}')")
     cell = kernel.run(f"%%torchprof\n{LOOP}")
     assert (outcome(cell), cell.static) == ("KeyboardInterrupt", [])
     assert cell.text.startswith("torchprof: the analysis was stopped; the raw trace is in ")

@@ -24,7 +24,7 @@ from aftermath import (
 )
 from kernels import Kernel, started
 
-from torchprof_magic.capture import compat
+from torchprof_magic.capture.torch_api import compat
 
 # From here on the kernel cannot make a file longer than so many bytes, as on a full disk, while one function runs.
 FULL_DISK = """
@@ -53,9 +53,9 @@ def full_folder(name):
     torch.profiler.profiler._KinetoProfile.export_chrome_trace = export
     return lambda: setattr(torch.profiler.profiler._KinetoProfile, 'export_chrome_trace', real)
 from torchprof_magic.capture import live_session
-import torchprof_magic.capture.shelf as shelf
-import torchprof_magic.store.files as files
-import torchprof_magic.store.writing as writing
+import torchprof_magic.capture.output.finished_cycles as shelf
+import torchprof_magic.store.trace_store as files
+import torchprof_magic.files.part_files as writing
 import torchprof_magic.store.template as template
 """
 needs_limits = pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot limit the size of files")

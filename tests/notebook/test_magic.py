@@ -279,7 +279,7 @@ def test_help_lists_every_flag(kernel: Kernel) -> None:
 
 
 NO_MEMORY_LEFT = """
-import torch, torchprof_magic.capture.compat as compat
+import torch, torchprof_magic.capture.torch_api.compat as compat
 history = []
 torch.cuda.is_available = lambda: True
 torch._C._cuda_isHistoryEnabled = lambda: bool(history)

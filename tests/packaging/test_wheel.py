@@ -71,7 +71,7 @@ def test_wheel_and_sdist_hold_the_front_end_and_nothing_of_its_workshop(built: t
         "static/report.js",
         "static/report.css",
         "static/THIRD_PARTY_LICENSES.txt",
-        "palette.json",
+        "render/palette.json",
         "py.typed",
     ):
         assert f"torchprof_magic/{needed}" in names

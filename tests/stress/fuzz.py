@@ -30,7 +30,7 @@ from torchprof_magic.analysis.flame import flame_tree
 from torchprof_magic.analysis.ops import ops_table
 from torchprof_magic.errors import IngestError
 from torchprof_magic.ingest import read_chrome
-from torchprof_magic.trace import EVENTS_SCHEMA, Trace
+from torchprof_magic.model.trace import EVENTS_SCHEMA, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,7 +25,7 @@ import torch
 import torch._inductor.config  # torch imports it at the first prepare, which takes 2 s; here once for all children
 
 from torchprof_magic.capture import CaptureSession, busy_profiler
-from torchprof_magic.meta import Stepping
+from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import ProfileOptions, ScheduleOptions
 
 # (wait, warmup, active, repeat): the endless one makes a transition at every step, the other is the default.

@@ -29,9 +29,10 @@ import torch
 import torch._inductor.config  # torch imports it at the first prepare; its warnings are not ours
 from torch.profiler import ProfilerActivity, record_function
 
-from torchprof_magic.capture import CaptureSession, busy_profiler, compat, live_session
-from torchprof_magic.capture.pauses import Pause
-from torchprof_magic.meta import Stepping
+from torchprof_magic.capture import CaptureSession, busy_profiler, live_session
+from torchprof_magic.capture.torch_api import compat
+from torchprof_magic.capture.watch.pauses import Pause
+from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import ProfileOptions, ScheduleOptions
 
 if TYPE_CHECKING:

@@ -51,7 +51,7 @@ a = torch.ones(64, 64)
 %load_ext torchprof_magic
 import torchprof_magic
 from torchprof_magic.report import Report
-from torchprof_magic.trace import Trace
+from torchprof_magic.model.trace import Trace
 from ipywidgets.widgets import widget as _widgets
 
 def _rss():

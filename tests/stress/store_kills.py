@@ -18,8 +18,8 @@ import time
 from itertools import count
 from pathlib import Path
 
-from torchprof_magic.store.files import TraceStore
 from torchprof_magic.store.template import TraceValues, parse_filename
+from torchprof_magic.store.trace_store import TraceStore
 
 CALLS = (
     "open",

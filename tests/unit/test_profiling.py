@@ -19,10 +19,12 @@ from torch.profiler import ProfilerAction
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchprof_magic as tp
-from torchprof_magic import profiling, reading
-from torchprof_magic.capture import compat, save, shelf
+from torchprof_magic import profiling
+from torchprof_magic.capture.output import export, finished_cycles
+from torchprof_magic.capture.torch_api import compat
 from torchprof_magic.errors import CaptureError, OptionsError, ProfilerBusyError
-from torchprof_magic.rawfiles import sweep
+from torchprof_magic.run import reading
+from torchprof_magic.run.cleanup import sweep
 
 MODEL = torch.nn.Linear(8, 8)
 
@@ -60,7 +62,7 @@ def test_names_that_torch_cannot_write_are_in_the_report_and_in_its_files(name: 
 
 
 def test_a_file_that_reads_as_it_should_is_not_checked_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (save, shelf):
+    for module in (export, finished_cycles):
         monkeypatch.setattr(module, "flaw_of", lambda *_: pytest.fail("checked"))
     with tp.profile(preset="full") as p:
         work()
@@ -339,7 +341,7 @@ def test_an_interrupt_while_reading_names_the_trace_and_the_trace_stays(
         signal.raise_signal(signal.SIGINT)
         return made
 
-    monkeypatch.setattr(f"torchprof_magic.reading.{place}", interrupted)
+    monkeypatch.setattr(f"torchprof_magic.run.reading.{place}", interrupted)
     with pytest.raises(KeyboardInterrupt), tp.profile() as p:
         torch.ones(3).sum()
     monkeypatch.undo()

@@ -14,10 +14,10 @@ from support import allocation, annotation, kernel, launch, make_trace, span
 
 import torchprof_magic
 from torchprof_magic.errors import TorchProfError
-from torchprof_magic.figures import to_png
+from torchprof_magic.render.arrow import EMBEDDED_BYTES, MAX_SERIES_ROWS, encode, pack
+from torchprof_magic.render.figures import to_png
 from torchprof_magic.report import Report
 from torchprof_magic.views import VIEWS
-from torchprof_magic.wire import EMBEDDED_BYTES, MAX_SERIES_ROWS, encode, pack
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 

@@ -14,12 +14,12 @@ from torch.profiler import record_function
 
 import torchprof_magic as tp
 from torchprof_magic.errors import OptionsError
-from torchprof_magic.meta import TwoPass
+from torchprof_magic.model.meta import TwoPass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torchprof_magic.meta import Problem
+    from torchprof_magic.model.meta import Problem
 
 STEP = "ProfilerStep*"
 

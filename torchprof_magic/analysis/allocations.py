@@ -8,10 +8,10 @@ import numpy as np
 
 from torchprof_magic.analysis.calls import OpRows, ops_around
 from torchprof_magic.analysis.sums import range_max, running_sum, sum_by
-from torchprof_magic.intervals import IntArray, rolled_up
+from torchprof_magic.model.intervals import IntArray, rolled_up
 
 if TYPE_CHECKING:
-    from torchprof_magic.trace import Trace
+    from torchprof_magic.model.trace import Trace
 
 
 class Allocations(NamedTuple):

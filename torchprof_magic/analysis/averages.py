@@ -9,11 +9,11 @@ import polars as pl
 
 from torchprof_magic.analysis.shared import ask_names
 from torchprof_magic.analysis.sums import LARGEST, running_sum
-from torchprof_magic.intervals import IntArray, levels, nest, self_time
-from torchprof_magic.shapes import Column, Table
+from torchprof_magic.model.intervals import IntArray, levels, nest, self_time
+from torchprof_magic.model.shapes import Column, Table
 
 if TYPE_CHECKING:
-    from torchprof_magic.trace import Trace
+    from torchprof_magic.model.trace import Trace
 
 # torch leaves these utility records out of its events (torch/autograd/profiler_util.py, _filter_name).
 _HIDDEN = (

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.analysis.sums import sum_by
-from torchprof_magic.intervals import (
+from torchprof_magic.model.intervals import (
     NO_PARENT,
     BoolArray,
     IntArray,
@@ -25,7 +25,7 @@ from torchprof_magic.intervals import (
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from torchprof_magic.trace import Trace
+    from torchprof_magic.model.trace import Trace
 
 OP_CATEGORIES = ("cpu_op", "user_annotation")
 

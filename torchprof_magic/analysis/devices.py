@@ -6,9 +6,9 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.analysis.shared import ask_names, launch_sources, once_per_trace
-from torchprof_magic.intervals import BoolArray, IntArray, covered_ns, merge, union_ns
-from torchprof_magic.shapes import Column, Table
-from torchprof_magic.trace import DEVICE_CATEGORIES, Trace
+from torchprof_magic.model.intervals import BoolArray, IntArray, covered_ns, merge, union_ns
+from torchprof_magic.model.shapes import Column, Table
+from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace
 
 COMMUNICATION_KERNEL = r"(?i)^(void )?(\w+::)*(nccl|rccl|msccl)"
 

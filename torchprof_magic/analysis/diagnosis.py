@@ -12,13 +12,13 @@ import polars as pl
 
 from torchprof_magic.analysis.distortion import find_distortion
 from torchprof_magic.analysis.shared import ask_names, once_per_trace
-from torchprof_magic.intervals import merge
-from torchprof_magic.meta import Problem
-from torchprof_magic.trace import DEVICE_CATEGORIES
+from torchprof_magic.model.intervals import merge
+from torchprof_magic.model.meta import Problem
+from torchprof_magic.model.trace import DEVICE_CATEGORIES
 from torchprof_magic.units import counted, format_count, format_ns
 
 if TYPE_CHECKING:
-    from torchprof_magic.trace import Trace
+    from torchprof_magic.model.trace import Trace
 
 # The iterator of a DataLoader with num_workers > 0; torch wraps each fetch in a range of that name.
 _WORKER_LOADER = r"^enumerate\(DataLoader\)#_MultiProcessingDataLoaderIter"

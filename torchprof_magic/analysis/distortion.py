@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from torchprof_magic.units import counted
 
 if TYPE_CHECKING:
-    from torchprof_magic.trace import Trace
+    from torchprof_magic.model.trace import Trace
 
 
 class Distortion(NamedTuple):

@@ -11,12 +11,21 @@ import polars as pl
 from torchprof_magic.analysis.calls import nest_among, ops_around
 from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.analysis.shared import launch_sources, once_per_trace
-from torchprof_magic.intervals import NO_PARENT, BoolArray, IntArray, depth_of, levels, merge_paths, own_time, rolled_up
-from torchprof_magic.shapes import Tree, Weight
-from torchprof_magic.trace import DEVICE_CATEGORIES, STEP_PATTERN, Trace
+from torchprof_magic.model.intervals import (
+    NO_PARENT,
+    BoolArray,
+    IntArray,
+    depth_of,
+    levels,
+    merge_paths,
+    own_time,
+    rolled_up,
+)
+from torchprof_magic.model.shapes import Tree, Weight
+from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN, Trace
 
 if TYPE_CHECKING:
-    from torchprof_magic.meta import Meta
+    from torchprof_magic.model.meta import Meta
 
 KINDS = ("root", "annotation", "op", "python", "runtime", "kernel")
 KIND = pl.Enum(KINDS)

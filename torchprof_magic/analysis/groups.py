@@ -8,13 +8,13 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
-from torchprof_magic.shapes import Column
+from torchprof_magic.model.shapes import Column
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from torchprof_magic.intervals import IntArray
-    from torchprof_magic.trace import Trace
+    from torchprof_magic.model.intervals import IntArray
+    from torchprof_magic.model.trace import Trace
 
 KEYS = {
     "shapes": Column(

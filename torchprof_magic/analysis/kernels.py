@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from torchprof_magic.shapes import Column, Table
-from torchprof_magic.trace import DEVICE_CATEGORIES, Trace
+from torchprof_magic.model.shapes import Column, Table
+from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace
 
 COLUMNS = (
     Column(name="name", title="Kernel", unit="code", definition="Name of the kernel, copy or fill."),

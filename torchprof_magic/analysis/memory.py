@@ -8,11 +8,11 @@ import polars as pl
 
 from torchprof_magic.analysis.shared import once_per_trace
 from torchprof_magic.analysis.sums import LARGEST
-from torchprof_magic.shapes import EVERY_LANE, Column, Mark, Series
+from torchprof_magic.model.shapes import EVERY_LANE, Column, Mark, Series
 from torchprof_magic.units import format_bytes
 
 if TYPE_CHECKING:
-    from torchprof_magic.trace import Trace
+    from torchprof_magic.model.trace import Trace
 
 BANDS = (
     Column(

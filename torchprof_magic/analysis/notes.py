@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from torchprof_magic.analysis.diagnosis import all_problems
-from torchprof_magic.shapes import Column, Table
+from torchprof_magic.model.shapes import Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torchprof_magic.meta import Problem
-    from torchprof_magic.trace import Trace
+    from torchprof_magic.model.meta import Problem
+    from torchprof_magic.model.trace import Trace
 
 COLUMNS = (
     Column(name="severity", title="Severity", unit="text", definition="info, warning, or data_loss."),

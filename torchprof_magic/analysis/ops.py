@@ -14,14 +14,14 @@ from torchprof_magic.analysis.groups import KEYS, Groups, group_labels, group_op
 from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.analysis.shared import once_per_trace
 from torchprof_magic.analysis.sums import sum_by
-from torchprof_magic.intervals import BoolArray, IntArray, inside_earlier, stable_order
-from torchprof_magic.shapes import Column, Table
-from torchprof_magic.trace import STEP_PATTERN
+from torchprof_magic.model.intervals import BoolArray, IntArray, inside_earlier, stable_order
+from torchprof_magic.model.shapes import Column, Table
+from torchprof_magic.model.trace import STEP_PATTERN
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from torchprof_magic.trace import Trace
+    from torchprof_magic.model.trace import Trace
 
 COLUMNS = (
     Column(name="name", title="Op", unit="code", definition="Name that torch recorded for the op or annotation."),

@@ -13,8 +13,8 @@ from torchprof_magic.analysis.memory import memory_series
 from torchprof_magic.analysis.ops import ops_table
 from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.analysis.steps import complete_steps, steps_table
-from torchprof_magic.shapes import Column, Table
-from torchprof_magic.trace import DEVICE_CATEGORIES, Trace
+from torchprof_magic.model.shapes import Column, Table
+from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace
 from torchprof_magic.units import counted
 
 COLUMNS = (

@@ -9,11 +9,11 @@ import numpy.typing as npt
 import polars as pl
 
 from torchprof_magic.analysis.shared import ask_names, once_per_trace
-from torchprof_magic.intervals import nearest_marked
-from torchprof_magic.trace import STEP_PATTERN
+from torchprof_magic.model.intervals import nearest_marked
+from torchprof_magic.model.trace import STEP_PATTERN
 
 if TYPE_CHECKING:
-    from torchprof_magic.trace import Trace
+    from torchprof_magic.model.trace import Trace
 
 PHASES = ("forward", "backward", "optimizer", "communication", "data", "other")
 PHASE = pl.Enum(PHASES)

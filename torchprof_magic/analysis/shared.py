@@ -9,14 +9,14 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import polars as pl
 
-from torchprof_magic.intervals import NO_PARENT
+from torchprof_magic.model.intervals import NO_PARENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import numpy.typing as npt
 
-    from torchprof_magic.trace import Trace
+    from torchprof_magic.model.trace import Trace
 
 Result = TypeVar("Result")
 

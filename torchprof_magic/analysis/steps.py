@@ -7,9 +7,9 @@ import polars as pl
 
 from torchprof_magic.analysis.phases import PHASES, phase_of_events
 from torchprof_magic.analysis.shared import once_per_trace
-from torchprof_magic.intervals import covered_ns
-from torchprof_magic.shapes import Column, Table
-from torchprof_magic.trace import DEVICE_CATEGORIES, Trace
+from torchprof_magic.model.intervals import covered_ns
+from torchprof_magic.model.shapes import Column, Table
+from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace
 
 # Where phases overlap (two threads), the time goes to the first of these; what nothing covers is "other".
 PRIORITY = ("communication", "optimizer", "backward", "data", "forward")

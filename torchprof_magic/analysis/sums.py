@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from torchprof_magic.intervals import IntArray
+    from torchprof_magic.model.intervals import IntArray
 
 EXACT = 2.0**53  # float64 holds every integer below
 LARGEST = 2**62  # sums of damaged values stop here instead of wrapping around int64

@@ -13,12 +13,12 @@ from torchprof_magic.analysis.kernels import kernels_table
 from torchprof_magic.analysis.memory import memory_peaks, memory_series
 from torchprof_magic.analysis.ops import ops_table
 from torchprof_magic.analysis.steps import complete_steps, steps_table
-from torchprof_magic.intervals import IntArray, covered_ns
-from torchprof_magic.trace import DEVICE_CATEGORIES, STEP_PATTERN
+from torchprof_magic.model.intervals import IntArray, covered_ns
+from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
 from torchprof_magic.units import counted, format_count, format_ns, format_ratio
 
 if TYPE_CHECKING:
-    from torchprof_magic.trace import Trace
+    from torchprof_magic.model.trace import Trace
 
 # A share of a step below which something is not called the limit.
 STARVED_DEVICE = 0.6  # the device is busy for less than this: it waits for the host

@@ -1,16 +1,16 @@
 """The only code that imports torch: a guarded profiler whose every cycle ends as a verified file."""
 
-from torchprof_magic.capture.compat import available_activities, busy_profiler
-from torchprof_magic.capture.graphs import prime
-from torchprof_magic.capture.guard import open_to_interrupts, protected
-from torchprof_magic.capture.health import Check, examine
-from torchprof_magic.capture.pauses import Pause
+from torchprof_magic.capture.doctor import Check, examine
+from torchprof_magic.capture.interrupts.guard import open_to_interrupts, protected
+from torchprof_magic.capture.output.crash_marker import FOLDER_PREFIX, Unfinished, take_unfinished
 from torchprof_magic.capture.recording import Cycle, Progress, Recording
 from torchprof_magic.capture.room import lacks_room_for
 from torchprof_magic.capture.schedule import Action, Schedule, resolve_schedule
 from torchprof_magic.capture.session import CaptureSession, live_session
 from torchprof_magic.capture.switch import switch_off
-from torchprof_magic.capture.unfinished import FOLDER_PREFIX, Unfinished, take_unfinished
+from torchprof_magic.capture.torch_api.compat import available_activities, busy_profiler
+from torchprof_magic.capture.torch_api.cuda_graphs import prime
+from torchprof_magic.capture.watch.pauses import Pause
 
 __all__ = [
     "FOLDER_PREFIX",

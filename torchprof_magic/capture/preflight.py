@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchprof_magic.capture import compat
-from torchprof_magic.capture.unfinished import FOLDER_PREFIX
+from torchprof_magic.capture.output.crash_marker import FOLDER_PREFIX
+from torchprof_magic.capture.torch_api import compat
 from torchprof_magic.errors import CaptureError, ProfilerBusyError
 
 if TYPE_CHECKING:

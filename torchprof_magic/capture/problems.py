@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torchprof_magic.meta import Problem
+from torchprof_magic.model.meta import Problem
 
 if TYPE_CHECKING:
-    from torchprof_magic.meta import Severity
+    from torchprof_magic.model.meta import Severity
 
 
 class ProblemLog:

@@ -12,30 +12,30 @@ from dataclasses import replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-from torchprof_magic.capture import compat
 from torchprof_magic.capture.budget import Budget
-from torchprof_magic.capture.bystanders import Bystanders
-from torchprof_magic.capture.engine import Engine, Stage
-from torchprof_magic.capture.graphs import note_capture
-from torchprof_magic.capture.pauses import Pauses
-from torchprof_magic.capture.ranges import OpenRanges
-from torchprof_magic.capture.save import discard
+from torchprof_magic.capture.output.export import discard
+from torchprof_magic.capture.output.finished_cycles import Finished, Shelf, options_of_cycle
 from torchprof_magic.capture.schedule import Action, Schedule
-from torchprof_magic.capture.shelf import Finished, Shelf, options_of_cycle
-from torchprof_magic.capture.warned import warnings_to
-from torchprof_magic.meta import StepMark, TwoPass
+from torchprof_magic.capture.torch_api import compat
+from torchprof_magic.capture.torch_api.cuda_graphs import note_capture
+from torchprof_magic.capture.torch_api.engine import Engine, Stage
+from torchprof_magic.capture.torch_api.warnings_filter import warnings_to
+from torchprof_magic.capture.watch.open_ranges import OpenRanges
+from torchprof_magic.capture.watch.pauses import Pauses
+from torchprof_magic.capture.watch.threads import Bystanders
+from torchprof_magic.model.meta import StepMark, TwoPass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from torchprof_magic.capture.elsewhere import Elsewhere
-    from torchprof_magic.capture.guard import InterruptGuard
-    from torchprof_magic.capture.pauses import Pause
+    from torchprof_magic.capture.interrupts.guard import InterruptGuard
+    from torchprof_magic.capture.output.fallback_folders import Elsewhere
     from torchprof_magic.capture.problems import ProblemLog
-    from torchprof_magic.capture.quiet import StderrFilter
     from torchprof_magic.capture.recording import Cycle
     from torchprof_magic.capture.schedule import AnySchedule
+    from torchprof_magic.capture.torch_api.stderr_filter import StderrFilter
+    from torchprof_magic.capture.watch.pauses import Pause
     from torchprof_magic.options import ProfileOptions
 
 # Enough for a stable median; a loop of a million steps must not keep a million numbers.

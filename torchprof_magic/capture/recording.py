@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from torchprof_magic.capture.schedule import AnySchedule
-    from torchprof_magic.meta import Problem, StepMark, Stepping, TwoPass
+    from torchprof_magic.model.meta import Problem, StepMark, Stepping, TwoPass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from torchprof_magic.capture.frames import current_frames
+from torchprof_magic.capture.watch.frames import current_frames
 from torchprof_magic.errors import ProfilerBusyError
 
 if TYPE_CHECKING:

@@ -16,30 +16,31 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from torchprof_magic.capture import compat, preflight, registry
-from torchprof_magic.capture.allocator import AllocatorHistory, begin_history, note_out_of_memory
-from torchprof_magic.capture.callers import Callers
-from torchprof_magic.capture.elsewhere import Elsewhere
-from torchprof_magic.capture.ending import note_ending
-from torchprof_magic.capture.engine import Engine
-from torchprof_magic.capture.guard import InterruptGuard, protected, raised_by_handler
+from torchprof_magic.capture import preflight, registry
+from torchprof_magic.capture.interrupts.guard import InterruptGuard, protected, raised_by_handler
+from torchprof_magic.capture.missing_steps import note_ending
+from torchprof_magic.capture.output.crash_marker import Mark
+from torchprof_magic.capture.output.export import discard
+from torchprof_magic.capture.output.fallback_folders import Elsewhere
 from torchprof_magic.capture.problems import ProblemLog
-from torchprof_magic.capture.quiet import StderrFilter
 from torchprof_magic.capture.recorder import Recorder
 from torchprof_magic.capture.recording import Progress, Recording
 from torchprof_magic.capture.room import give_back
-from torchprof_magic.capture.save import discard
 from torchprof_magic.capture.schedule import AnySchedule, FunctionSchedule, resolve_schedule, resolve_two_passes
-from torchprof_magic.capture.tasks import OtherTasks
-from torchprof_magic.capture.unfinished import Mark
+from torchprof_magic.capture.torch_api import compat
+from torchprof_magic.capture.torch_api.allocator_history import AllocatorHistory, begin_history, note_out_of_memory
+from torchprof_magic.capture.torch_api.engine import Engine
+from torchprof_magic.capture.torch_api.stderr_filter import StderrFilter
+from torchprof_magic.capture.watch.compiled_steps import Callers
+from torchprof_magic.capture.watch.tasks import OtherTasks
 from torchprof_magic.errors import CaptureError
-from torchprof_magic.meta import Stepping
+from torchprof_magic.model.meta import Stepping
 from torchprof_magic.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torchprof_magic.capture.pauses import Pause
+    from torchprof_magic.capture.watch.pauses import Pause
     from torchprof_magic.options import ProfileOptions
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from torchprof_magic.capture import compat, registry
-from torchprof_magic.capture.guard import protected
+from torchprof_magic.capture import registry
+from torchprof_magic.capture.interrupts.guard import protected
+from torchprof_magic.capture.torch_api import compat
 
 
 @protected

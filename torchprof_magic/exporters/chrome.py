@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from torchprof_magic.exporters.files import write_text
-from torchprof_magic.exporters.text import json_text, json_value, micros, translated
+from torchprof_magic.exporters.exact_text import json_text, json_value, micros, translated
 from torchprof_magic.exporters.tracks import UNUSED_NUMBER, lay_tracks
+from torchprof_magic.files.atomic import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from torchprof_magic.exporters.tracks import Tracks
-    from torchprof_magic.meta import Meta
-    from torchprof_magic.trace import Trace
+    from torchprof_magic.model.meta import Meta
+    from torchprof_magic.model.trace import Trace
 
 CHUNK_ROWS = 200_000  # lines made at once; a line is some 300 bytes
 FIRST_DEVICE_SORT_INDEX = 5_000_000  # where Kineto puts devices: below all processes of the host

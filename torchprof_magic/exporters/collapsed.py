@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from torchprof_magic.exporters.files import write_text
-from torchprof_magic.exporters.text import translated
-from torchprof_magic.intervals import NO_PARENT, IntArray, levels, merge_paths, self_time
+from torchprof_magic.exporters.exact_text import translated
+from torchprof_magic.files.atomic import write_text
+from torchprof_magic.model.intervals import NO_PARENT, IntArray, levels, merge_paths, self_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from torchprof_magic.trace import Trace
+    from torchprof_magic.model.trace import Trace
 
 # torch calls the metrics of export_stacks by these longer names.
 METRICS = {

@@ -12,13 +12,13 @@ import zipfile
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from torchprof_magic.exporters.files import replacing
-from torchprof_magic.trace import FRAME_SCHEMAS, SAVED_HEAD, SAVED_VERSION
+from torchprof_magic.files.atomic import replacing
+from torchprof_magic.model.trace import FRAME_SCHEMAS, SAVED_HEAD, SAVED_VERSION
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from torchprof_magic.trace import Trace
+    from torchprof_magic.model.trace import Trace
 
 _LEVEL = 3  # of zlib; 6 takes three times as long for a file a tenth smaller
 _DATE = (1980, 1, 1, 0, 0, 0)  # equal recordings are equal files

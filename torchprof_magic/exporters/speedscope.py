@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from torchprof_magic.exporters.files import write_text
-from torchprof_magic.exporters.text import json_text
+from torchprof_magic.exporters.exact_text import json_text
 from torchprof_magic.exporters.tracks import lay_tracks
-from torchprof_magic.intervals import rolled_up
+from torchprof_magic.files.atomic import write_text
+from torchprof_magic.model.intervals import rolled_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from torchprof_magic.exporters.tracks import Tracks
-    from torchprof_magic.trace import Trace
+    from torchprof_magic.model.trace import Trace
 
 SCHEMA_URL = "https://www.speedscope.app/file-format-schema.json"
 CHUNK_ROWS = 200_000

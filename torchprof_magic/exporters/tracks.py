@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from torchprof_magic.intervals import NO_PARENT, IntArray, levels
+from torchprof_magic.model.intervals import NO_PARENT, IntArray, levels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from torchprof_magic.trace import Trace
+    from torchprof_magic.model.trace import Trace
 
 # Viewers keep thread and process numbers in 32 bits; labels that are no number below this get one above it.
 UNUSED_NUMBER = 2**30

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from torchprof_magic.meta import Problem, Severity
+from torchprof_magic.model.meta import Problem, Severity
 
 
 class _Kind(NamedTuple):

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from torchprof_magic.capture import open_to_interrupts, protected
 from torchprof_magic.errors import OptionsError
-from torchprof_magic.meta import CellSource
-from torchprof_magic.stepping import Stepper, StepPlan, instrument, plan_steps
+from torchprof_magic.model.meta import CellSource
+from torchprof_magic.run.stepping import Stepper, StepPlan, instrument, plan_steps
 
 if TYPE_CHECKING:
     from types import CodeType
 
     from IPython.core.interactiveshell import InteractiveShell
 
-    from torchprof_magic.stepping import SteppedSession
+    from torchprof_magic.run.stepping import SteppedSession
 
     class CellSession(SteppedSession, Protocol):
         """What running a cell needs of a capture session."""
@@ -47,7 +47,7 @@ a cell that awaits at top level runs under %%torchprof only if nothing stands ar
 without %%time, %%capture or another magic above it, or write inside the cell
     import torchprof_magic as tp
     with tp.profile() as p: ..."""
-_HANDLER_MODULE = "torchprof_magic.capture.guard"
+_HANDLER_MODULE = "torchprof_magic.capture.interrupts.guard"
 # Begins with an underscore, so %who does not list it even while the cell runs.
 HELPER = "_torchprof_steps_"
 

@@ -8,7 +8,7 @@ from IPython import get_ipython
 from IPython.display import display
 
 from torchprof_magic.errors import TorchProfError
-from torchprof_magic.static_output import static_html
+from torchprof_magic.render.static_html import static_html
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from torchprof_magic.capture import take_unfinished
 from torchprof_magic.ipython.awaiting import AwaitTransformer
 from torchprof_magic.ipython.magics import TorchProfMagics
-from torchprof_magic.telling import say_unfinished
+from torchprof_magic.run.messages import say_unfinished
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell

@@ -19,7 +19,6 @@ from IPython.core.magic import (
 )
 from IPython.core.magic_arguments import parse_argstring
 
-from torchprof_magic import history
 from torchprof_magic.capture import CaptureSession, protected
 from torchprof_magic.errors import TorchProfError
 from torchprof_magic.ipython.awaiting import InterruptCancels, interrupts_raise
@@ -37,10 +36,11 @@ from torchprof_magic.ipython.flags import (
     split_flags,
 )
 from torchprof_magic.ipython.progress import ProgressBar
-from torchprof_magic.keeping import Keeper
-from torchprof_magic.rawfiles import keep_raw, sweep
-from torchprof_magic.reading import read_recording
-from torchprof_magic.telling import say_unread, say_waiting
+from torchprof_magic.run import history
+from torchprof_magic.run.archive import Keeper
+from torchprof_magic.run.cleanup import keep_raw, sweep
+from torchprof_magic.run.messages import say_unread, say_waiting
+from torchprof_magic.run.reading import read_recording
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -1,7 +1,6 @@
 """Where traces go: names from templates, files that are whole or not there, and uploads that outlive the kernel."""
 
-from torchprof_magic.store.errors import StoreError
-from torchprof_magic.store.files import SavedTrace, StoredTrace, TraceStore
+from torchprof_magic.errors import StoreError
 from torchprof_magic.store.template import (
     FIELDS,
     Template,
@@ -13,6 +12,7 @@ from torchprof_magic.store.template import (
     rank_values,
 )
 from torchprof_magic.store.tensorboard import tensorboard_name
+from torchprof_magic.store.trace_store import SavedTrace, StoredTrace, TraceStore
 from torchprof_magic.store.upload import Uploads, UploadStatus, resume
 
 __all__ = [

@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Literal
 
 from torchprof_magic.errors import OptionsError
-from torchprof_magic.store import locks
+from torchprof_magic.files import locks
+from torchprof_magic.files.part_files import write_file
 from torchprof_magic.store.template import check_name
-from torchprof_magic.store.writing import write_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

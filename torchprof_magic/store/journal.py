@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
 from torchprof_magic.errors import OptionsError
-from torchprof_magic.store import locks
+from torchprof_magic.files import locks
+from torchprof_magic.files.part_files import delete, write_file
 from torchprof_magic.store.template import check_name
-from torchprof_magic.store.writing import delete, write_file
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,9 +15,9 @@ from datetime import datetime, timezone
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from torchprof_magic.distributed import number_of
 from torchprof_magic.errors import OptionsError
-from torchprof_magic.launcher import number_of
-from torchprof_magic.remote import is_url
+from torchprof_magic.files.urls import is_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,11 +16,13 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from torchprof_magic.remote import public_url
-from torchprof_magic.store import journal, locks
-from torchprof_magic.store.errors import StoreError
+from torchprof_magic.errors import StoreError
+from torchprof_magic.files import locks
+from torchprof_magic.files.part_files import delete
+from torchprof_magic.files.redaction import secrets_of, told
+from torchprof_magic.files.urls import public_url
+from torchprof_magic.store import journal
 from torchprof_magic.store.journal import Pending
-from torchprof_magic.store.scrub import secrets_of, told
 from torchprof_magic.store.template import check_name
 from torchprof_magic.store.transfer import (
     Delivery,
@@ -32,7 +34,6 @@ from torchprof_magic.store.transfer import (
     has_arrived,
     is_untouched,
 )
-from torchprof_magic.store.writing import delete
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -1,6 +1,6 @@
 /** Which colour has a phase or a band? One file for the page and for the static figures. */
 
-import palette from "../../../torchprof_magic/palette.json";
+import palette from "../../../torchprof_magic/render/palette.json";
 
 export type Theme = "light" | "dark";
 

@@ -11,8 +11,8 @@ import torchprof_magic as tp
 from torchprof_magic.analysis.diagnosis import diagnose
 from torchprof_magic.analysis.distortion import find_distortion
 from torchprof_magic.analysis.overview import overview_table
-from torchprof_magic.meta import TwoPass
-from torchprof_magic.trace import Trace
+from torchprof_magic.model.meta import TwoPass
+from torchprof_magic.model.trace import Trace
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from support import allocation, annotation, frame, kernel, launch, make_trace, s
 from torchprof_magic.analysis.ops import ops_table
 
 if TYPE_CHECKING:
-    from torchprof_magic.shapes import Table
+    from torchprof_magic.model.shapes import Table
 
 
 def by_name(table: Table) -> dict[str, dict[str, object]]:

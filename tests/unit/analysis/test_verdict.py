@@ -6,9 +6,9 @@ import pytest
 from support import Event, annotation, frame, kernel, launch, make_trace, span
 
 from torchprof_magic.analysis.verdict import find_verdict
-from torchprof_magic.meta import Problem, StepMark
+from torchprof_magic.model.meta import Problem, StepMark
+from torchprof_magic.model.trace import Trace
 from torchprof_magic.report import Report
-from torchprof_magic.trace import Trace
 
 STEP = annotation("ProfilerStep#0", 0, 100)
 

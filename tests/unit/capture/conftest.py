@@ -8,8 +8,9 @@ import pytest
 import torch._inductor.config  # noqa: F401 - torch imports it at the first prepare; its warnings are not ours
 from capturing import work
 
-from torchprof_magic.capture import CaptureSession, busy_profiler, elsewhere, switch_off
-from torchprof_magic.meta import Stepping
+from torchprof_magic.capture import CaptureSession, busy_profiler, switch_off
+from torchprof_magic.capture.output import fallback_folders
+from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import ProfileOptions, ScheduleOptions
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def _profiler_is_off_afterwards() -> Iterator[None]:
 def other_places(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Return the places where a trace may go that its folder does not take; none, until a test adds one."""
     places: list[Path] = []
-    monkeypatch.setattr(elsewhere, "_candidates", lambda spare: iter([*([spare] if spare else []), *places]))
+    monkeypatch.setattr(fallback_folders, "_candidates", lambda spare: iter([*([spare] if spare else []), *places]))
     return places
 
 

@@ -13,11 +13,11 @@ from torch.profiler import ProfilerAction
 
 from torchprof_magic.capture import CaptureSession, budget, recorder
 from torchprof_magic.capture.budget import Budget
-from torchprof_magic.capture.engine import Engine
+from torchprof_magic.capture.output.finished_cycles import Shelf
 from torchprof_magic.capture.problems import ProblemLog
 from torchprof_magic.capture.room import Room
-from torchprof_magic.capture.shelf import Shelf
-from torchprof_magic.meta import Stepping
+from torchprof_magic.capture.torch_api.engine import Engine
+from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import EVERY_STEP, ProfileOptions, ScheduleOptions
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from torchprof_magic.capture import Progress, Recording
-    from torchprof_magic.capture.guard import InterruptGuard
+    from torchprof_magic.capture.interrupts.guard import InterruptGuard
     from torchprof_magic.capture.recording import Cycle
 
 MB = 1_000_000

@@ -11,7 +11,7 @@ import torch
 from capturing import codes, names_in, record, shielded_steps, work
 
 from torchprof_magic.capture import CaptureSession
-from torchprof_magic.capture.compat import is_profiler_on, switch_off
+from torchprof_magic.capture.torch_api.compat import is_profiler_on, switch_off
 from torchprof_magic.errors import ProfilerBusyError
 
 if TYPE_CHECKING:

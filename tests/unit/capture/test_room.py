@@ -11,7 +11,7 @@ from capturing import codes, work
 
 from torchprof_magic.capture import CaptureSession, lacks_room_for, room
 from torchprof_magic.capture.room import Room
-from torchprof_magic.meta import Stepping
+from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import ProfileOptions, ScheduleOptions
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from capturing import codes, shielded_steps, work
 
-from torchprof_magic.capture import CaptureSession, compat
-from torchprof_magic.capture.engine import Engine
+from torchprof_magic.capture import CaptureSession
+from torchprof_magic.capture.torch_api import compat
+from torchprof_magic.capture.torch_api.engine import Engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable

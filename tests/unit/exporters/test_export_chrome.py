@@ -16,7 +16,7 @@ from support import PID, allocation, annotation, chrome, frame, kernel, launch, 
 from torchprof_magic.exporters.chrome import write_chrome
 from torchprof_magic.ingest import read_chrome
 from torchprof_magic.loading import load
-from torchprof_magic.trace import Trace
+from torchprof_magic.model.trace import Trace
 
 HOSTILE = (
     'quote " and \\ backslash',

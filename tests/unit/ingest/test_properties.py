@@ -16,10 +16,11 @@ from support import PID
 
 from torchprof_magic.analysis.ops import op_rows
 from torchprof_magic.errors import IngestError
-from torchprof_magic.ingest import blocks, read_chrome
-from torchprof_magic.ingest.repair import MAX_DEPTH, Repairer
-from torchprof_magic.intervals import own_time, union_ns
-from torchprof_magic.trace import Trace
+from torchprof_magic.ingest import read_chrome
+from torchprof_magic.ingest.json import blocks
+from torchprof_magic.ingest.json.repair import MAX_DEPTH, Repairer
+from torchprof_magic.model.intervals import own_time, union_ns
+from torchprof_magic.model.trace import Trace
 
 ROWS = ("name", "lane", "start_ns", "dur_ns", "parent", "depth", "overlaps")
 

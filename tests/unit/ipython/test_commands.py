@@ -12,12 +12,12 @@ import torch
 from IPython.core.interactiveshell import InteractiveShell
 from support import chrome, span
 
-from torchprof_magic import history
-from torchprof_magic.capture import health
+from torchprof_magic.capture import doctor
 from torchprof_magic.ipython import commands
 from torchprof_magic.ipython.extension import load, unload
 from torchprof_magic.ipython.flags import split_flags
 from torchprof_magic.ipython.magics import TorchProfMagics
+from torchprof_magic.run import history
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -127,7 +127,7 @@ def test_the_doctor_looks_at_the_machine_and_at_the_last_run(say: Say) -> None:
 
 
 def test_the_doctor_says_what_is_in_the_way(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "LITTLE_ROOM_BYTES", 1 << 60)
+    monkeypatch.setattr(doctor, "LITTLE_ROOM_BYTES", 1 << 60)
     say("p = torch.profiler.profile()\np.start()")
     said = say("%torchprof doctor")
     assert "▲ A torch profiler is already running on this thread. Leave its with-block" in said

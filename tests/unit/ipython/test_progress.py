@@ -18,7 +18,7 @@ from tqdm.std import tqdm as tqdm_console
 from torchprof_magic.capture import CaptureSession, Progress
 from torchprof_magic.ipython import progress
 from torchprof_magic.ipython.progress import ProgressBar
-from torchprof_magic.meta import Stepping
+from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import ProfileOptions, ScheduleOptions
 
 DRAWN, STEPPED = "drawn", "stepped"

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from torchprof_magic.store.errors import StoreError
-from torchprof_magic.store.files import TraceStore
+from torchprof_magic.errors import StoreError
 from torchprof_magic.store.template import TraceValues, parse_filename
+from torchprof_magic.store.trace_store import TraceStore
 
 OS_CALLS = [
     "open",

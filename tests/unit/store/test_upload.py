@@ -16,9 +16,10 @@ pytest.importorskip("fsspec")
 import stub
 from fsspec.registry import _registry as known_kinds
 
-from torchprof_magic.store import journal, locks
-from torchprof_magic.store.errors import StoreError
-from torchprof_magic.store.scrub import secrets_of, told
+from torchprof_magic.errors import StoreError
+from torchprof_magic.files import locks
+from torchprof_magic.files.redaction import secrets_of, told
+from torchprof_magic.store import journal
 from torchprof_magic.store.transfer import destination
 from torchprof_magic.store.upload import Uploads, UploadStatus, pause_seconds, resume
 

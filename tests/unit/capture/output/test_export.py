@@ -1,0 +1,269 @@
+"""Does every cycle end as a valid file with the right names, and is a file that cannot be written said so?"""
+
+from __future__ import annotations
+
+import json
+import math
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from capturing import codes, names_in, record, work
+
+from torchprof_magic.capture import CaptureSession
+from torchprof_magic.capture.output import export
+from torchprof_magic.capture.recorder import BLOCKS_AT_ONCE, SPARE_BLOCKS
+from torchprof_magic.capture.torch_api import compat
+from torchprof_magic.errors import CaptureError
+from torchprof_magic.model.meta import Stepping
+from torchprof_magic.options import ProfileOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Make = Callable[..., CaptureSession]
+
+HOSTILE = ['q"uote', "back\\slash", "é", "日本語", "tab\there", "\x01", "</script>", "path/like", "emoji 😀", "unknown"]
+
+
+@pytest.mark.skipif(not compat.HAS_PYTHON_EXPORT, reason="this torch has no export that escapes names")
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_arrive_as_they_were_given(make_session: Make, name: str) -> None:
+    recording = record(make_session, name)
+    assert name in names_in(recording.cycles[0].path)
+    assert recording.problems == ()
+
+
+def test_plain_names_use_the_fast_export_only(make_session: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export._Writer, "_export_again", lambda *_: pytest.fail("exported twice"))
+    assert "layer1/relu" in names_in(record(make_session, "layer1/relu", "plain").cycles[0].path)
+
+
+def test_without_the_python_export_the_raw_file_is_kept_and_said_to_be_invalid(
+    make_session: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compat, "HAS_PYTHON_EXPORT", False)
+    recording = record(make_session, 'q"uote')
+    assert codes(recording) == ["capture.invalid_trace"]
+    assert b'q"uote' in recording.cycles[0].path.read_bytes()
+
+
+def test_only_the_trace_is_left_in_the_folder(make_session: Make) -> None:
+    recording = record(make_session, 'q"uote')
+    assert [path.name for path in recording.folder.iterdir()] == ["cycle-0.pt.trace.json"]
+
+
+def test_a_cycle_that_cannot_be_saved_does_not_lose_the_others(
+    make_session: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = torch.profiler.profiler._KinetoProfile.export_chrome_trace
+    calls: list[str] = []
+
+    def fail_once(self: object, path: str, **flags: bool) -> None:
+        calls.append(path)
+        if len(calls) == 2:
+            raise RuntimeError("Trace is already saved.")
+        original(self, path, **flags)
+
+    monkeypatch.setattr(torch.profiler.profiler._KinetoProfile, "export_chrome_trace", fail_once)
+    session = make_session(schedule=(0, 1, 1, 3))
+    session.start()
+    for _ in range(6):
+        work()
+        session.step()
+    recording = session.stop()
+    assert [cycle.number for cycle in recording.cycles] == [0, 2]
+    assert codes(recording) == ["capture.not_saved"]
+
+
+@contextmanager
+def small_files() -> Iterator[None]:
+    """Make every write beyond 2 kB fail, as on a full disk. pytest's own log may be a longer file, so not for long."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2048, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_no_space_is_said_and_leaves_nothing_behind(make_session: Make) -> None:
+    with small_files():
+        recording = record(make_session, *"abcdefgh")
+    assert codes(recording) == ["capture.not_saved"]
+    assert "free in" in recording.problems[0].message
+    assert recording.problems[0].message.endswith(" No other place has room.")
+    assert list(recording.folder.iterdir()) == []
+    assert recording.cycles == ()
+
+
+def test_unwritable_folder_is_an_error_before_anything_runs() -> None:
+    session = CaptureSession(ProfileOptions(), stepping=Stepping(how="cell"), folder=Path("/proc/torchprof"))
+    with pytest.raises(CaptureError, match="cannot be written"):
+        session.start()
+    assert not session.is_active
+
+
+def test_folder_that_is_a_file_is_an_error_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("")
+    session = CaptureSession(ProfileOptions(), stepping=Stepping(how="cell"), folder=tmp_path / "run")
+    with pytest.raises(CaptureError, match="cannot be written"):
+        session.start()
+
+
+def test_folder_that_vanishes_during_the_run_is_a_problem(make_session: Make) -> None:
+    session = make_session("cell")
+    session.start()
+    work()
+    shutil.rmtree(session._existing_folder())
+    recording = session.stop()
+    assert codes(recording) == ["capture.not_saved"]
+    assert recording.cycles == ()
+
+
+def test_flags_reach_the_trace(make_session: Make) -> None:
+    session = make_session("cell", record_shapes=True, profile_memory=True)
+    session.start()
+    work()
+    trace = json.loads(session.stop().cycles[0].path.read_bytes())
+    assert trace["record_shapes"] == 1
+    assert any(event["name"] == "[memory]" for event in trace["traceEvents"])
+
+
+def test_trace_start_is_a_wall_clock(make_session: Make) -> None:
+    cycle = record(make_session, "plain").cycles[0]
+    assert cycle.start_unix_ns is not None
+    assert abs(cycle.start_unix_ns - cycle.path.stat().st_mtime_ns) < 60 * 10**9
+
+
+SCRIPT = """
+import os, sys
+CLOSE
+import torch
+from torchprof_magic.capture import CaptureSession
+from torchprof_magic.model.meta import Stepping
+from torchprof_magic.options import ProfileOptions
+session = CaptureSession(ProfileOptions(), stepping=Stepping(how="cell"))
+session.start()
+os.write(1, b"cell ")
+MESSAGE
+torch.ones(3).sum()
+recording = session.stop()
+os.write(1, recording.cycles[0].path.read_bytes()[:1].strip() + str(len(recording.problems)).encode())
+"""
+
+
+def run_script(close: str, message: str) -> tuple[str, str]:
+    script = textwrap.dedent(SCRIPT).replace("CLOSE", close).replace("MESSAGE", message)
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, check=True)
+    return done.stdout, done.stderr
+
+
+def test_stderr_has_the_users_lines_and_none_of_kinetos() -> None:
+    assert run_script("", 'os.write(2, b"mine\\n")') == ("cell 0", "mine\n")
+
+
+RELEASING = """
+import sys, torch
+from torchprof_magic.capture import CaptureSession
+from torchprof_magic.model.meta import Stepping
+from torchprof_magic.options import ProfileOptions, ScheduleOptions
+a = torch.ones(64, 64)
+for _ in range(40):
+    schedule = ScheduleOptions(wait=0, warmup=1, active=3, repeat=1)
+    session = CaptureSession(ProfileOptions(schedule=schedule, profile_memory=True), stepping=Stepping(how="manual"))
+    session.start()
+    for _ in range(5):
+        y = (a @ a).relu().sum()
+        session.step()
+    session.stop()
+"""
+
+
+@pytest.mark.slow
+def test_releases_of_older_blocks_are_not_told_on_stderr() -> None:
+    command = [sys.executable, "-W", "ignore", "-c", RELEASING]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stderr == ""
+
+
+def test_blocks_of_our_own_that_are_released_leave_few_calls_in_the_trace(make_session: Make) -> None:
+    session = make_session(schedule=(0, 1, 1, 3), profile_memory=True, with_stack=True)
+    session.start()
+    for _ in range(6):
+        work()
+        session.step()
+    calls = [sum("fstat" in name for name in names_in(cycle.path)) for cycle in session.stop().cycles]
+    assert len(calls) == 3
+    # How large the file is, once before and once after each release of many blocks.
+    assert 0 < max(calls) <= 1 + math.ceil(SPARE_BLOCKS / BLOCKS_AT_ONCE)
+
+
+def test_closed_stderr_changes_nothing() -> None:
+    assert run_script("os.close(2)", "")[0] == "cell 0"
+
+
+@pytest.mark.parametrize("has_python_export", [True, False])
+def test_an_empty_file_is_not_saved_and_leaves_nothing_behind(
+    make_session: Make, monkeypatch: pytest.MonkeyPatch, *, has_python_export: bool
+) -> None:
+    monkeypatch.setattr(compat, "HAS_PYTHON_EXPORT", has_python_export)
+    monkeypatch.setattr(
+        "torch.profiler.profiler._KinetoProfile.export_chrome_trace", lambda _self, path, **_: Path(path).touch()
+    )
+    recording = record(make_session, "plain")
+    assert codes(recording) == ["capture.not_saved"]
+    assert "torch wrote no file" in recording.problems[0].message
+    assert list(recording.folder.iterdir()) == []
+
+
+def test_the_file_of_an_earlier_run_is_not_taken_for_one_that_could_not_be_saved(
+    make_session: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = record(make_session, "earlier").cycles[0].path
+    monkeypatch.setattr("torch.profiler.profiler._KinetoProfile.export_chrome_trace", lambda *_, **__: None)
+    recording = record(make_session, "later")
+    assert recording.folder == before.parent
+    assert (recording.cycles, codes(recording)) == ((), ["capture.not_saved"])
+    assert "earlier" in names_in(before)
+
+
+def broken_text(*_arguments: object, **_named: object) -> None:
+    raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+
+
+@pytest.mark.skipif(not compat.HAS_PYTHON_EXPORT, reason="this torch has no export that escapes names")
+def test_a_name_that_is_no_text_does_not_lose_what_torch_wrote_first(
+    make_session: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profiler = torch.profiler.profiler._KinetoProfile
+    original = profiler.export_chrome_trace
+
+    def export(self: object, path: str, *, use_python_export: bool = False) -> None:
+        if use_python_export:
+            broken_text()
+        original(self, path)
+
+    monkeypatch.setattr(profiler, "export_chrome_trace", export)
+    recording = record(make_session, "plain", "日本語")
+    assert codes(recording) == ["capture.invalid_trace"]
+    assert "plain" in names_in(recording.cycles[0].path)
+
+
+@pytest.mark.skipif(not compat.HAS_PYTHON_EXPORT, reason="this torch has no export that escapes names")
+def test_names_that_cannot_be_compared_are_a_flaw_that_the_second_export_mends(
+    make_session: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torchprof_magic.capture.torch_api.engine.Engine.recorded_names", broken_text)
+    recording = record(make_session, "a/b")
+    assert codes(recording) == []
+    assert "a/b" in names_in(recording.cycles[0].path)

@@ -1,0 +1,280 @@
+"""Does every option of torch's profiler reach torch, and does none of them lose the recording?"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import signal
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from capturing import codes, work
+from torch._C._profiler import _ExperimentalConfig
+from torch.profiler import tensorboard_trace_handler
+
+from torchprof_magic.capture import CaptureSession
+from torchprof_magic.capture.torch_api import compat
+from torchprof_magic.errors import CaptureError
+from torchprof_magic.model.meta import Stepping
+from torchprof_magic.options import ProfileOptions, ScheduleOptions, metadata_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torchprof_magic.capture import Recording
+
+
+def recorded(folder: Path, *, cycles: int = 1, has_thread: bool = False, **options: Any) -> Recording:
+    """Record one step a cycle, each with work on this thread, and on another if ``has_thread``."""
+    schedule = ScheduleOptions(wait=0, warmup=1, active=1, repeat=cycles)
+    session = CaptureSession(
+        ProfileOptions(schedule=schedule, **options), stepping=Stepping(how="manual"), folder=folder / "run"
+    )
+    session.start()
+    for number in range(2 * cycles):
+        work(f"body{number}")
+        if has_thread:
+            thread = threading.Thread(target=torch.ones(3).cumsum, args=(0,))
+            thread.start()
+            thread.join()
+        session.step()
+    return session.stop()
+
+
+def document(recording: Recording, cycle: int = 0) -> Any:
+    return json.loads(recording.cycles[cycle].path.read_bytes())
+
+
+def spans(recording: Recording, cycle: int = 0) -> list[Any]:
+    return [event for event in document(recording, cycle)["traceEvents"] if event["ph"] == "X"]
+
+
+def names(recording: Recording, cycle: int = 0) -> set[str]:
+    return {event["name"] for event in spans(recording, cycle)}
+
+
+def test_another_threads_ops_are_recorded_only_when_all_threads_are(tmp_path: Path) -> None:
+    alone = recorded(tmp_path / "a", has_thread=True)
+    together = recorded(tmp_path / "b", has_thread=True, all_threads=True)
+    assert "aten::cumsum" not in names(alone)
+    assert {"aten::cumsum", "body1", "ProfilerStep#1"} <= names(together)
+    assert codes(alone) == ["capture.other_threads"]
+    assert codes(together) == []
+
+
+def test_a_recording_of_all_threads_asked_for_in_torchs_own_words_is_whole_too(tmp_path: Path) -> None:
+    config = _ExperimentalConfig(profile_all_threads=True)
+    recording = recorded(tmp_path, cycles=2, has_thread=True, experimental_config=config)
+    assert codes(recording) == []
+    assert [mark.number for cycle in recording.cycles for mark in cycle.steps] == [1, 3]
+    assert "aten::cumsum" in names(recording, 1)
+
+
+def test_the_trace_is_the_same_without_torchs_event_tree(tmp_path: Path) -> None:
+    with_tree, without = recorded(tmp_path / "a"), recorded(tmp_path / "b", trace_only=True)
+    assert [event["name"] for event in spans(with_tree)] == [event["name"] for event in spans(without)]
+    assert codes(without) == []
+
+
+def test_torchs_count_of_operations_is_in_the_trace(tmp_path: Path) -> None:
+    session = CaptureSession(ProfileOptions(with_flops=True), stepping=Stepping(how="cell"), folder=tmp_path / "run")
+    session.start()
+    torch.ones(3, 5).mm(torch.ones(5, 7))
+    recording = session.stop()
+    assert document(recording)["with_flops"] == 1
+
+
+def test_metadata_is_in_the_trace_of_every_cycle_whatever_it_holds(tmp_path: Path) -> None:
+    values = {"run": 'he said "x" \\ 模型', "learning rate": 1e-3, "sizes": [1, {"a": None}]}
+    recording = recorded(tmp_path, cycles=2, metadata=metadata_of(values))
+    for cycle in (0, 1):
+        assert {key: document(recording, cycle)[key] for key in values} == values
+
+
+@pytest.mark.parametrize(
+    "value", ["模型", "é", "😀", "line\nbreak", "C:\\data", "C:/data", ["a\tb", {"é": "\\"}], "\x07"]
+)
+def test_metadata_is_in_the_trace_as_it_was_given(tmp_path: Path, value: object) -> None:
+    recording = recorded(tmp_path, metadata=metadata_of({"value": value}))
+    if compat.HAS_PYTHON_EXPORT or "\\" not in json.dumps(value, ensure_ascii=False):
+        assert codes(recording) == []
+        assert document(recording)["value"] == value
+    else:
+        assert codes(recording) == ["capture.invalid_trace"]
+
+
+@pytest.mark.parametrize(
+    ("switch", "flag", "says"),
+    [("profile_all_threads", "profile_memory", "Add --no-memory"), ("trace_only", "with_stack", "Add --no-stack")],
+)
+def test_what_a_config_of_the_users_excludes_is_refused_as_with_flags(
+    tmp_path: Path, switch: str, flag: str, says: str
+) -> None:
+    try:
+        config = _ExperimentalConfig(**{switch: True})
+    except TypeError:
+        pytest.skip(f"this torch has no {switch}")
+    with pytest.raises(CaptureError, match=says):
+        recorded(tmp_path, experimental_config=config, **{flag: True})
+    assert codes(recorded(tmp_path, experimental_config=config)) == []
+    assert codes(recorded(tmp_path, experimental_config=_ExperimentalConfig(), **{flag: True})) == []
+
+
+def test_the_id_of_a_trace_is_the_callers_own(tmp_path: Path) -> None:
+    recording = recorded(tmp_path, custom_trace_id_callback=lambda: "my-run-7")
+    assert document(recording)["trace_id"] == "my-run-7"
+
+
+def test_activities_can_be_narrowed_to_types_of_records(tmp_path: Path) -> None:
+    recording = recorded(tmp_path, activities=("cpu",), activity_types={"cpu": ("CPU_OP",)})
+    assert {event["cat"] for event in spans(recording)} == {"cpu_op", "Trace"}
+
+
+def test_what_this_torch_does_not_have_is_refused_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Old:
+        def __init__(self, *, activities: object = None, record_shapes: bool = False) -> None: ...
+
+    class OldConfig:
+        def __init__(self, *, verbose: bool = False) -> None: ...
+
+    monkeypatch.setattr(compat, "_KinetoProfile", Old)
+    monkeypatch.setattr(compat, "_ExperimentalConfig", OldConfig)
+    options = ProfileOptions(
+        trace_only=True, post_processing_timeout_s=5, activities=("cpu",), activity_types={"cpu": ("CPU_OP",)}
+    )
+    session = CaptureSession(options, stepping=Stepping(how="cell"), folder=tmp_path / "run")
+    missing = r"has no post_processing_timeout_s, trace_only, types of activities; leave it out, or update torch"
+    with pytest.raises(CaptureError, match=missing):
+        session.open()
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_users_own_handler_gets_the_profiler_of_every_cycle(tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def note(profiler: Any) -> None:
+        seen.append((profiler.step_num, profiler.key_averages()[0].count))
+
+    recording = recorded(tmp_path, cycles=3, on_trace_ready=note)
+    assert [step for step, _ in seen] == [2, 4, 6]
+    assert codes(recording) == []
+
+
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_torchs_tensorboard_handler_works_and_its_files_are_ours(tmp_path: Path, *, is_packed: bool) -> None:
+    handler = tensorboard_trace_handler(str(tmp_path / "board"), worker_name="w", use_gzip=is_packed)
+    recording = recorded(tmp_path, cycles=2, on_trace_ready=handler)
+    files = sorted((tmp_path / "board").iterdir(), key=lambda path: int(path.name.split(".")[1]))
+    assert [path.suffix == ".gz" for path in files] == [is_packed] * 2
+    texts = [gzip.decompress(path.read_bytes()) if is_packed else path.read_bytes() for path in files]
+    assert texts == [cycle.path.read_bytes() for cycle in recording.cycles]
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("mine"), SystemExit(3)])
+def test_a_handler_that_fails_loses_nothing(tmp_path: Path, error: BaseException) -> None:
+    def fail(_profiler: object) -> None:
+        raise error
+
+    recording = recorded(tmp_path, cycles=2, on_trace_ready=fail)
+    assert codes(recording) == ["capture.handler_failed"]
+    assert recording.problems[0].count == 2
+    assert type(error).__name__ in recording.problems[0].message
+    assert [mark.is_complete for cycle in recording.cycles for mark in cycle.steps] == [True, True]
+
+
+def nodes(path: Path) -> list[str]:
+    return [node["name"] for node in json.loads(path.read_bytes())["nodes"]]
+
+
+def test_the_execution_trace_is_of_the_recorded_steps_alone_one_file_a_cycle(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "graph.json"
+    recording = recorded(tmp_path, cycles=2, execution_trace=str(target))
+    assert codes(recording) == []
+    assert [path.name for path in sorted(target.parent.iterdir())] == ["graph-1.json", "graph.json"]
+    for path, step in ((target, 1), (target.with_name("graph-1.json"), 3)):
+        assert {"aten::ones", "aten::sum", f"body{step}", f"ProfilerStep#{step}"} <= set(nodes(path))
+        assert f"body{step - 1}" not in nodes(path)
+    assert [path.name for path in recording.folder.iterdir() if "execution" in path.name] == []
+
+
+def test_an_execution_trace_that_cannot_be_saved_is_said_and_an_older_one_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "graph.json"
+    target.write_text("older")
+    monkeypatch.setattr(
+        "torchprof_magic.capture.output.export.shutil.copyfile",
+        lambda *_: (_ for _ in ()).throw(OSError(28, "No space")),
+    )
+    recording = recorded(tmp_path, execution_trace=str(target))
+    assert codes(recording) == ["capture.no_execution_trace"]
+    assert "No space" in recording.problems[0].message
+    assert target.read_text() == "older"
+    assert len(recording.cycles) == 1
+
+
+def test_an_execution_trace_to_nowhere_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    options = ProfileOptions(execution_trace=str(tmp_path / "file" / "graph.json"))
+    session = CaptureSession(options, stepping=Stepping(how="cell"), folder=tmp_path / "run")
+    with pytest.raises(CaptureError, match="Nothing was run; choose another folder"):
+        session.open()
+
+
+def test_the_next_run_has_an_execution_trace_of_its_own_after_a_profiler_took_over(tmp_path: Path) -> None:
+    options = ProfileOptions(execution_trace=str(tmp_path / "graph.json"))
+    session = CaptureSession(options, stepping=Stepping(how="cell"), folder=tmp_path / "run")
+    session.start()
+    with torch.profiler.profile():
+        work()
+    session.stop()
+    recording = recorded(tmp_path / "next", execution_trace=str(tmp_path / "next.json"))
+    assert codes(recording) == []
+    assert "body1" in nodes(tmp_path / "next.json")
+
+
+@pytest.mark.parametrize(("steps", "is_lost"), [(0, False), (1, True)])
+def test_a_cycle_that_is_not_kept_leaves_no_execution_trace(tmp_path: Path, steps: int, *, is_lost: bool) -> None:
+    options = ProfileOptions(
+        schedule=ScheduleOptions(wait=0, warmup=1, active=2), execution_trace=str(tmp_path / "graph.json")
+    )
+    session = CaptureSession(options, stepping=Stepping(how="manual"), folder=tmp_path / "run")
+    session.start()
+    for _ in range(steps):
+        session.step()
+    work()
+    if is_lost:
+        compat.switch_off()  # as what ends the recording without a word
+        session.step()
+    recording = session.stop()
+    assert recording.cycles == ()
+    assert codes(recording) == ["capture.taken_over" if is_lost else "capture.nothing_recorded"]
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_an_interrupt_ends_the_users_handler_at_once_and_goes_on_to_the_user(tmp_path: Path) -> None:
+    ended = []
+
+    def endless(_profiler: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        ended.append("went on")  # pragma: no cover - must not be reached
+
+    schedule = ScheduleOptions(wait=0, warmup=0, active=1, repeat=1)
+    options = ProfileOptions(schedule=schedule, on_trace_ready=endless)
+    session = CaptureSession(options, stepping=Stepping(how="manual"), folder=tmp_path / "run")
+    session.start()
+    work()
+    with pytest.raises(KeyboardInterrupt):
+        session.step()
+    recording = session.stop()
+    assert ended == []
+    assert [mark.is_complete for cycle in recording.cycles for mark in cycle.steps] == [True]
+
+
+def test_an_execution_trace_cannot_go_where_a_folder_is(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="is a folder; name a file in it"):
+        recorded(tmp_path, execution_trace=str(tmp_path))

@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import threading
+import weakref
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from capturing import codes, work
+
+from torchprof_magic.capture.watch.threads import Bystanders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from torchprof_magic.capture import CaptureSession, Recording
+    from torchprof_magic.model.meta import Problem
+
+    Make = Callable[..., CaptureSession]
+    Run = Callable[..., Recording]
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1, thread_name_prefix="mine") as found:
+        yield found
+
+
+def test_nobody_else_is_seen_when_nobody_else_is_there(run: Run) -> None:
+    assert Bystanders().seen_now() == []
+    assert codes(run(6)) == []
+
+
+def test_a_thread_that_began_since_is_seen_and_one_that_was_there_is_not(pool: ThreadPoolExecutor) -> None:
+    before = Bystanders()
+    pool.submit(int).result()
+    assert before.seen_now() == ["mine_0"]
+    assert Bystanders().seen_now() == []
+
+
+def test_a_thread_that_was_there_is_seen_while_it_is_at_work(pool: ThreadPoolExecutor) -> None:
+    pool.submit(int).result()
+    bystanders = Bystanders()
+    is_inside, may_go = threading.Event(), threading.Event()
+
+    def compute() -> None:
+        is_inside.set()
+        while not may_go.is_set():
+            torch.ones(3)
+
+    done = pool.submit(compute)
+    assert is_inside.wait(30)
+    seen = [names for _ in range(200) if (names := bystanders.seen_now())]
+    assert seen[0] == ["mine_0"]
+    may_go.set()
+    done.result()
+    assert bystanders.seen_now() == []
+
+
+def test_who_is_at_work_is_asked_before_torch_takes_its_time_to_stop(
+    make_session: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(Bystanders, "seen_now", lambda _: asked.append(torch.autograd._profiler_enabled()) or [])
+    session = make_session("cell")
+    session.start()
+    work()
+    session.stop()
+    assert asked == [True]
+
+
+def test_threads_that_loaders_and_bars_keep_for_themselves_are_not_meant() -> None:
+    bystanders, may_go = Bystanders(), threading.Event()
+    feeder = threading.Thread(target=may_go.wait, name="QueueFeederThread", args=(30,))
+    feeder.start()
+    assert bystanders.seen_now() == []
+    may_go.set()
+    feeder.join()
+
+
+def process_notes(recording: Recording) -> list[Problem]:
+    return [problem for problem in recording.problems if problem.code == "capture.other_processes"]
+
+
+@pytest.mark.parametrize("way", ["process", "pool", "executor"])
+def test_processes_at_work_in_recorded_steps_are_told_once(make_session: Make, way: str) -> None:
+    context = multiprocessing.get_context("spawn")
+    session = make_session(schedule=(1, 0, 2, 1))
+    with ProcessPoolExecutor(1, mp_context=context) as executor:
+        executor.submit(abs, -1).result()
+        if way != "executor":
+            executor.shutdown()
+        session.start()
+        for _ in range(3):
+            work()
+            if way == "process":
+                process = context.Process(target=abs, args=(1,))
+                process.start()
+                process.join()
+            elif way == "pool":
+                with context.Pool(1) as pool:
+                    pool.map(abs, [1])
+            else:
+                executor.submit(abs, -1).result()
+            session.step()
+        recording = session.stop()
+    told = process_notes(recording)
+    assert len(told) == 1
+    name = {"process": "SpawnProcess-", "pool": "SpawnPoolWorker-", "executor": "SpawnProcess-"}[way]
+    assert told[0].message.startswith(f"Other processes were there too ({name}")
+    assert told[0].fix == "Record a few steps that do the work in this process."
+    assert "capture.other_threads" not in codes(recording)  # what a pool keeps for itself runs no op
+
+
+@pytest.mark.parametrize("is_persistent", [False, True])
+def test_workers_of_a_data_loader_are_told_by_the_waiting_for_them(make_session: Make, *, is_persistent: bool) -> None:
+    loader = torch.utils.data.DataLoader(
+        range(4), num_workers=1, multiprocessing_context="fork", persistent_workers=is_persistent
+    )
+    batches = iter(loader)
+    next(batches)
+    session = make_session(schedule=(0, 0, 2, 1))
+    session.start()
+    next(batches)
+    session.step()
+    assert [batch.item() for batch in loader] == [0, 1, 2, 3]
+    session.step()
+    assert process_notes(session.stop()) == []
+
+
+def test_processes_from_before_that_belong_to_no_pool_are_not_told(make_session: Make) -> None:
+    context = multiprocessing.get_context("fork")
+    unjoined = context.Process(target=abs, args=(1,))
+    unjoined.start()
+    with context.Manager():
+        session = make_session("cell")
+        session.start()
+        work()
+        assert process_notes(session.stop()) == []
+    unjoined.join()
+
+
+def test_any_process_of_the_users_begins_as_it_would_without_us(make_session: Make) -> None:
+    context = multiprocessing.get_context("fork")
+    session = make_session("cell")
+    session.start()
+    work()
+    ended = []
+    for target, name in (("x".join, None), (abs, 5)):  # a bound method of C knows no module; any name is taken
+        process = context.Process(target=target, args=([],) if name is None else (1,), name=name)
+        process.start()
+        process.join()
+        ended.append(process.exitcode)
+    recording = session.stop()
+    assert ended == [0, 0]
+    (told,) = process_notes(recording)
+    assert ", 5); what they do is not in the recording." in told.message
+
+
+@pytest.mark.parametrize("all_threads", [False, True])
+def test_ops_of_a_pool_are_missing_and_that_is_said_once_unless_they_are_recorded(
+    make_session: Make, pool: ThreadPoolExecutor, *, all_threads: bool
+) -> None:
+    session = make_session(schedule=(0, 0, 3, 1), all_threads=all_threads)
+    session.start()
+    for _ in range(3):
+        work()
+        pool.submit(work).result()
+        session.step()
+    recording = session.stop()
+    assert codes(recording) == ([] if all_threads else ["capture.other_threads"])
+    if not all_threads:
+        assert "(mine_0)" in recording.problems[0].message
+        assert recording.problems[0].count == 1
+
+
+def test_a_pool_that_lives_within_one_recorded_step_is_noted(make_session: Make) -> None:
+    session = make_session(schedule=(1, 1, 1, 1))
+    session.start()
+    for name in ("waiting", "warming", "recorded"):
+        with ThreadPoolExecutor(1, thread_name_prefix=name) as short:
+            short.submit(work).result()
+        session.step()
+    recording = session.stop()
+    (problem,) = [problem for problem in recording.problems if problem.code == "capture.other_threads"]
+    assert "(recorded_0)" in problem.message
+
+
+def test_threads_begin_as_ever_when_the_recording_is_over(run: Run) -> None:
+    before = threading.Thread.start
+    run(6)
+    assert threading.Thread.start is before
+
+
+def test_looking_at_the_threads_keeps_nothing_of_the_caller_alive() -> None:
+    class Batch:
+        pass
+
+    def look() -> weakref.ref[Batch]:
+        batch = Batch()
+        Bystanders().seen_now()
+        return weakref.ref(batch)
+
+    busy = threading.Event()
+    other = threading.Thread(target=busy.wait)
+    other.start()
+    gc.disable()
+    try:
+        assert look()() is None
+    finally:
+        gc.enable()
+        busy.set()
+        other.join()

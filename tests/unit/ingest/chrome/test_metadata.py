@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from support import make_trace, span
+
+from torchprof_magic.analysis.overview import overview_table
+from torchprof_magic.exporters.chrome import write_chrome
+from torchprof_magic.ingest import read_chrome
+from torchprof_magic.ingest.chrome.metadata import MAX_FACTS, MAX_TEXT
+from torchprof_magic.report import Report
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_what_a_user_wrote_into_a_trace_is_in_its_report_as_text() -> None:
+    trace = make_trace(span("a", 0, 1), model="resnet", lr=0.1, sizes=[1, 2], done=True, nothing=None)
+    expected = {"model": "resnet", "lr": "0.1", "sizes": "[1, 2]", "done": "true", "nothing": "null"}
+    assert Report(trace).metadata == expected
+    facts = overview_table(trace).frame.filter(section="Metadata")
+    assert dict(facts.select("label", "note").rows()) == expected
+    assert facts["value"].is_nan().all()
+
+
+def test_metadata_may_stand_before_and_behind_the_events() -> None:
+    text = b'{"before": "x", "traceEvents": [], "behind": {"y": 1}}'
+    assert dict(read_chrome([text]).meta.extra) == {"before": "x", "behind": '{"y": 1}'}
+
+
+def test_the_first_of_several_cycles_says_what_they_disagree_on() -> None:
+    first, second = (json.dumps({"run": number, f"k{number}": 1, "traceEvents": []}).encode() for number in (1, 2))
+    assert dict(read_chrome([first, second]).meta.extra) == {"run": "1", "k1": "1", "k2": "1"}
+
+
+@pytest.mark.parametrize(
+    "key", ["username", "host_name", "tw_job", "mast_hpc", "API_KEY", "auth_token", "traceName", "INFO", "with_stack"]
+)
+def test_names_of_people_and_machines_and_the_entries_of_kineto_stay_in_the_file(key: str) -> None:
+    assert make_trace(span("a", 0, 1), **{key: "x"}).meta.extra == ()
+
+
+def test_metadata_is_bounded_in_number_and_length() -> None:
+    trace = make_trace(span("a", 0, 1), **{f"n{number}": "x" * 10_000 for number in range(1_000)})
+    assert len(trace.meta.extra) == MAX_FACTS
+    assert {len(text) for _, text in trace.meta.extra} == {MAX_TEXT}
+
+
+def test_a_rank_is_told_with_the_size_of_its_group_and_the_backend() -> None:
+    trace = make_trace(span("a", 0, 1), distributedInfo={"rank": 3, "world_size": 8, "backend": "nccl"})
+    facts = overview_table(trace).frame.filter(section="Metadata")
+    assert facts.select("label", "note").rows() == [("Rank", "3 of 8, nccl")]
+
+
+def test_a_backend_of_another_type_does_not_take_the_rank_with_it() -> None:
+    meta = make_trace(span("a", 0, 1), distributedInfo={"rank": 3, "world_size": 8, "backend": ["nccl"]}).meta
+    assert (meta.rank, meta.world_size, meta.backend) == (3, 8, "")
+
+
+def test_metadata_goes_along_into_an_exported_trace(tmp_path: Path) -> None:
+    trace = make_trace(
+        span("a", 0, 1), model='re"s', lr=0.1, sizes=[1, 2], distributedInfo={"rank": 1, "world_size": 2}
+    )
+    again = read_chrome([write_chrome(trace, tmp_path / "again.json")])
+    assert again.meta.extra == trace.meta.extra
+    assert (again.meta.rank, again.meta.world_size) == (1, 2)
+
+
+def test_the_summary_for_programs_stays_json_with_metadata_in_it() -> None:
+    report = Report(make_trace(span("a", 0, 1), model="resnet"))
+    summary = json.loads(report.summary("json"), parse_constant=pytest.fail)
+    assert {"section": "Metadata", "label": "model", "value": None, "unit": "text", "note": "resnet"} in summary[
+        "facts"
+    ]

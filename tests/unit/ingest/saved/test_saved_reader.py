@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+import json
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+from support import allocation, annotation, frame, kernel, launch, make_trace, span
+
+from torchprof_magic.errors import IngestError, NotATraceError
+from torchprof_magic.exporters.saved import write_saved
+from torchprof_magic.ingest import is_saved, read_chrome
+from torchprof_magic.loading import load
+from torchprof_magic.model.meta import CellSource, Meta, Problem, StepMark, Stepping
+from torchprof_magic.model.trace import FRAME_SCHEMAS, SAVED_VERSION, Trace
+from torchprof_magic.report import Report
+
+
+def assert_same(left: Trace, right: Trace) -> None:
+    for name in FRAME_SCHEMAS:
+        assert getattr(left, name).schema == getattr(right, name).schema, name
+        assert_frame_equal(getattr(left, name), getattr(right, name))
+    assert left.meta == right.meta
+    assert left.problems == right.problems
+
+
+@settings(max_examples=60, derandomize=True, deadline=None, database=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.text(max_size=8), st.integers(0, 50), st.integers(-1, 30), st.integers(1, 3),
+            st.sampled_from(["cpu_op", "kernel", "python_function", "user_annotation", "odd"]),
+            st.dictionaries(st.sampled_from(["Sequence number", "Input Dims", "stream", "correlation"]),
+                            st.one_of(st.integers(), st.text(max_size=3), st.lists(st.integers(0, 9), max_size=3))),
+        ),
+        max_size=12,
+    )
+)  # fmt: skip
+def test_whatever_was_read_is_the_same_after_saving(rows: list[tuple[Any, ...]]) -> None:
+    events = [span(name, start, dur, cat, tid) | {"args": args} for name, start, dur, tid, cat, args in rows]
+    trace = make_trace(*events)
+    with tempfile.TemporaryDirectory() as folder:
+        assert_same(load(write_saved(trace, Path(folder) / "run.torchprof")).trace, trace)
+
+
+def full_trace() -> Trace:
+    trace = make_trace(
+        annotation("ProfilerStep#3", 0, 100),
+        frame("train.py(3): step", 1, 90),
+        span("模型 \0\u2028", 2, 30, **{"Input Dims": [[2, 3], []], "Sequence number": 4}),
+        span("outlives", 80, 30),
+        launch(4, 2, correlation=1),
+        kernel("gemm", 20, 70, correlation=1),
+        allocation(12, 512, 512),
+        baseTimeNanoseconds=1_700_000_000_000_000_000,
+    )
+    meta = Meta(
+        title='run "1" \udcff',
+        start_unix_ns=2**62,
+        torch_version="2.13.0",
+        device_names=("H100", ""),
+        rank=0,
+        has_stacks=True,
+        cell=CellSource(label="In [4]", filename="<ipython>", source="x = 1\n"),
+        cell_labels=(("<ipython>", "In [4]"),),
+        stepping=Stepping(how="loop", line=3, code="for x in y:"),
+        recorded_steps=(StepMark(number=3, cycle=0, is_complete=False),),
+        is_partial=True,
+        extra=(("key", "value"),),
+    )
+    problems = (Problem(code="a.b", severity="data_loss", count=3, message="lost", fix="again"),)
+    fields = {name: getattr(trace, name) for name in FRAME_SCHEMAS}
+    return Trace(**fields, meta=meta, problems=problems)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    return write_saved(full_trace(), tmp_path / "run.torchprof")
+
+
+def rewritten(path: Path, **changed: bytes | None) -> Path:
+    """Write the archive anew with other entries; None leaves one out."""
+    with zipfile.ZipFile(path) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    names = {name.replace(".", "_"): name for name in entries}
+    entries |= {names[key]: data for key, data in changed.items()}  # type: ignore[dict-item]
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in entries.items():
+            if data is not None:
+                archive.writestr(name, data)
+    return path
+
+
+def head_with(path: Path, **fields: Any) -> Path:
+    with zipfile.ZipFile(path) as archive:
+        head = json.loads(archive.read("torchprof.json"))
+    return rewritten(path, torchprof_json=json.dumps(head | fields).encode())
+
+
+def arrow(frame: pl.DataFrame, folder: Path, **options: Any) -> bytes:
+    frame.write_ipc(folder / "frame.arrow", **options)
+    return (folder / "frame.arrow").read_bytes()
+
+
+def test_a_saved_run_reads_back_exactly(saved: Path) -> None:
+    assert_same(full_trace(), load(saved).trace)
+
+
+def test_a_report_saves_itself_and_empty_runs_too(tmp_path: Path) -> None:
+    report = Report(make_trace())
+    assert_same(report.trace, load(report.save(tmp_path / "empty.torchprof")).trace)
+
+
+def test_content_and_not_the_name_says_that_a_file_is_a_saved_run(saved: Path) -> None:
+    renamed = saved.rename(saved.with_name("trace.json"))
+    assert is_saved(renamed)
+    assert load(renamed).trace.meta.torch_version == "2.13.0"
+
+
+def test_several_cycles_stay_apart_when_saved(tmp_path: Path) -> None:
+    data = b'{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 5, "dur": 1}]}'
+    trace = read_chrome([data, data.replace(b'"ts": 5', b'"ts": 9')])
+    assert trace.events["cycle"].to_list() == [0, 1]
+    assert_same(trace, load(write_saved(trace, tmp_path / "run.torchprof")).trace)
+
+
+def test_equal_runs_are_equal_files(saved: Path, tmp_path: Path) -> None:
+    assert write_saved(full_trace(), tmp_path / "again").read_bytes() == saved.read_bytes()
+
+
+def test_another_zip_is_no_saved_run(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.torchprof", "w") as archive:
+        archive.writestr("readme.txt", "hello")
+    with pytest.raises(NotATraceError, match="zip archive, not a PyTorch trace"):
+        load(tmp_path / "a.torchprof")
+
+
+def test_a_cut_off_run_says_so(saved: Path) -> None:
+    saved.write_bytes(saved.read_bytes()[:-100])
+    with pytest.raises(IngestError, match=r"run\.torchprof: the saved run is damaged or cut off .*save it again"):
+        load(saved)
+
+
+def test_a_flipped_bit_is_found(saved: Path) -> None:
+    data = bytearray(saved.read_bytes())
+    data[data.index(b"events.arrow") + 400] ^= 16
+    saved.write_bytes(data)
+    with pytest.raises(IngestError, match="damaged"):
+        load(saved)
+
+
+def test_a_missing_entry_is_named(saved: Path) -> None:
+    with pytest.raises(IngestError, match=r"flows\.arrow"):
+        load(rewritten(saved, flows_arrow=None))
+
+
+def test_a_newer_version_says_how_to_update(saved: Path) -> None:
+    with pytest.raises(IngestError, match=r"newer torchprof-magic.*pip install -U"):
+        load(head_with(saved, version=SAVED_VERSION + 1))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"version": "1"},
+        {"version": None},
+        {"format": "other"},
+        {"meta": {"title": 3}},
+        {"meta": []},
+        {"problems": [{"code": 1}]},
+        {"problems": None},
+    ],
+)
+def test_a_head_of_another_form_is_refused(saved: Path, fields: dict[str, Any]) -> None:
+    with pytest.raises(IngestError, match=r"torchprof\.json in the saved run"):
+        load(head_with(saved, **fields))
+
+
+@pytest.mark.parametrize("head", [b"[]", b"3", b"{", b"\xff", b"[" * 100_000])
+def test_a_head_that_is_none_is_refused(saved: Path, head: bytes) -> None:
+    with pytest.raises(IngestError, match="save"):
+        load(rewritten(saved, torchprof_json=head))
+
+
+def test_other_columns_are_refused(saved: Path, tmp_path: Path) -> None:
+    wrong = full_trace().flows.with_columns(pl.col("source").cast(pl.Int64))
+    with pytest.raises(IngestError, match=r"flows of the saved run have other columns.*source"):
+        load(rewritten(saved, flows_arrow=arrow(wrong, tmp_path, compression="uncompressed")))
+
+
+def test_columns_that_are_compressed_once_more_are_refused_before_they_unpack(saved: Path, tmp_path: Path) -> None:
+    for compression in ("zstd", "lz4"):
+        packed = arrow(full_trace().flows, tmp_path, compression=compression)
+        with pytest.raises(IngestError, match="flows of the saved run are compressed twice"):
+            load(rewritten(saved, flows_arrow=packed))
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1....PAR1", b"ARROW1\0\0ARROW1", b"ARROW1" + b"\xff" * 99 + b"ARROW1"])
+def test_bytes_that_are_no_arrow_file_are_refused(saved: Path, data: bytes) -> None:
+    with pytest.raises(IngestError, match="damaged"):
+        load(rewritten(saved, steps_arrow=data))
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "value"),
+    [
+        ("flows", "source", 99),
+        ("flows", "target", -1),
+        ("events", "lane", 7),
+        ("events", "parent", 3),
+        ("memory", "event", 50),
+    ],
+)
+def test_a_row_number_that_names_no_row_is_refused(
+    saved: Path, tmp_path: Path, name: str, column: str, value: int
+) -> None:
+    frame = getattr(full_trace(), name).with_columns(pl.lit(value, pl.Int32).alias(column))
+    entry = arrow(frame, tmp_path, compression="uncompressed")
+    with pytest.raises(IngestError, match="the saved run is damaged"):
+        load(rewritten(saved, **{f"{name}_arrow": entry}))
+
+
+def test_a_zip_that_unpacks_to_gigabytes_is_not_unpacked(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.torchprof"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("torchprof.json", "{}")
+        with archive.open("events.arrow", "w") as entry:
+            for _ in range(300):
+                entry.write(bytes(1 << 20))
+    assert path.stat().st_size < 1 << 20
+    with pytest.raises(IngestError, match="far more than any run"):
+        load(path)
+
+
+def test_every_real_trace_survives_saving(traces: Path, tmp_path: Path) -> None:
+    for path in sorted(traces.glob("0*.json.gz")):
+        trace = load(path).trace
+        saved = write_saved(trace, tmp_path / "run.torchprof")
+        assert_same(trace, load(saved).trace)

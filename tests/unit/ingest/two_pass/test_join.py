@@ -1,0 +1,360 @@
+"""Do the times of one cycle and the details of another become one recording?"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import Event, allocation, annotation, chrome, frame, kernel, launch, span
+
+from torchprof_magic.analysis.averages import averages_table
+from torchprof_magic.analysis.ops import ops_table
+from torchprof_magic.analysis.verdict import find_verdict
+from torchprof_magic.ingest import join_passes, read_chrome
+from torchprof_magic.model.meta import Meta, TwoPass
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.meta import Problem
+    from torchprof_magic.model.trace import Trace
+
+PASSES = TwoPass(times_cycle=0, details_cycle=1)
+ROWS = ["[[2, 2]]", "[[3]]"]
+
+
+def step(number: int, start_us: float, dur_us: float) -> Event:
+    return annotation(f"ProfilerStep#{number}", start_us, dur_us)
+
+
+def op(name: str, start_us: float, dur_us: float, shapes: object = None, tid: int = 1) -> Event:
+    args = {} if shapes is None else {"Input Dims": shapes, "Input type": ["float"]}
+    return span(name, start_us, dur_us, tid=tid, **args)
+
+
+def both(times: list[Event], details: list[Event]) -> Trace:
+    return read_chrome([chrome(*times), chrome(*details)], Meta(two_pass=PASSES))
+
+
+def joined(times: list[Event], details: list[Event]) -> Trace:
+    return join_passes(both(times, details))
+
+
+def shapes_by_name(trace: Trace) -> dict[str, str | None]:
+    return dict(trace.events.select(pl.col("name", "shapes").cast(pl.String)).rows())
+
+
+def told(trace: Trace) -> Problem:
+    (problem,) = [problem for problem in trace.problems if problem.code == "run.two_pass"]
+    return problem
+
+
+# mm runs from 10 to 40 and from 1030 to 1120, add from 50 to 60 and from 1180 to 1210.
+TIMES = [step(2, 0, 100), op("mm", 10, 30), op("add", 50, 10)]
+DETAILS = [
+    step(5, 1000, 300),
+    frame("train.py(3): f", 1010, 280),
+    op("mm", 1030, 90, [[2, 2]]),
+    op("add", 1180, 30, [[3]]),
+    allocation(1075, 512, total=512),
+    allocation(1150, -512, total=0),
+]
+
+
+def test_times_come_from_the_one_and_shapes_types_and_stacks_from_the_other() -> None:
+    trace = joined(TIMES, DETAILS)
+    events = trace.events.select(pl.col("name", "shapes", "dtypes").cast(pl.String), "start_ns", "dur_ns", "stack")
+    assert events.rows() == [
+        ("ProfilerStep#2", None, None, 0, 100_000, None),
+        ("mm", "[[2, 2]]", '["float"]', 10_000, 30_000, 0),
+        ("add", "[[3]]", '["float"]', 50_000, 10_000, 0),
+    ]
+    assert trace.stacks["name"].cast(pl.String).to_list() == ["train.py(3): f"]
+    assert trace.steps.rows() == [(2, 0, 0, 100_000, True)]
+    assert (trace.events["cycle"] == 0).all()
+
+
+def test_memory_moves_in_equal_parts_between_the_beginnings_and_ends_of_ops() -> None:
+    # 1075 is the middle of mm, whose other middle is 25; 1150 is halfway from mm to add, that is from 40 to 50.
+    memory = joined(TIMES, DETAILS).memory
+    assert memory["time_ns"].to_list() == [25_000, 45_000]
+    assert memory["event"].to_list() == [1, 0]
+    assert memory["delta_bytes"].to_list() == [512, -512]
+    assert memory["allocated_bytes"].to_list() == [512, 0]
+    assert memory["cycle"].to_list() == [0, 0]
+
+
+def test_memory_at_the_edge_of_an_op_stays_within_it_where_ops_follow_each_other_at_once() -> None:
+    times = [step(2, 0, 100), op("mm", 10, 30), op("add", 40, 30)]
+    details = [step(5, 1000, 300), op("mm", 1010, 100), op("add", 1150, 100), allocation(1109.999, 8, total=8)]
+    trace = joined(times, [*details, allocation(1150.001, 8, total=16), allocation(1250, -16, total=0)])
+    assert trace.memory["time_ns"].to_list() == [39_999, 40_001, 70_000]
+    assert trace.memory["event"].to_list() == [1, 2, 2]
+
+
+def test_memory_outside_of_the_steps_keeps_its_distance() -> None:
+    times = [op("before", 0, 100), step(2, 200, 100), op("mm", 210, 30)]
+    details = [step(5, 1000, 300), op("mm", 1030, 90), allocation(940, 8, tid=3), allocation(1310, -8, tid=3)]
+    memory = joined(times, details).memory
+    assert memory["time_ns"].to_list() == [140_000, 310_000]
+    assert memory["event"].to_list() == [-1, -1]
+
+
+def test_an_op_that_only_one_pass_has_gets_nothing_and_its_memory_goes_to_the_op_around_it() -> None:
+    times = [step(2, 0, 100), op("linear", 10, 50), op("mm", 20, 10), op("only here", 70, 10)]
+    details = [
+        step(5, 1000, 100),
+        op("linear", 1010, 50, [[3]]),
+        op("mm", 1020, 10, [[2, 2]]),
+        op("only there", 1040, 10, [[9]]),
+        allocation(1045, 64),
+    ]
+    trace = joined(times, details)
+    assert shapes_by_name(trace) == {
+        "ProfilerStep#2": None,
+        "linear": "[[3]]",
+        "mm": "[[2, 2]]",
+        "only here": None,
+    }
+    assert trace.events["name"].cast(pl.String)[trace.memory["event"].to_list()].to_list() == ["linear"]
+    # 3 of 4 ops on either side.
+    assert told(trace).severity == "warning"
+    assert told(trace).message == (
+        "Times are from step 2, shapes and memory from step 5, but only 75 % of the ops were found in both: "
+        "the steps did different work."
+    )
+
+
+def test_ops_that_lie_in_different_ops_are_not_the_same() -> None:
+    times = [step(2, 0, 100), op("a", 10, 30), op("leaf", 15, 5), op("b", 50, 30)]
+    details = [step(5, 1000, 100), op("a", 1010, 30), op("b", 1050, 30), op("leaf", 1055, 5, [[3]])]
+    assert shapes_by_name(joined(times, details))["leaf"] is None
+
+
+def test_numbers_in_the_names_of_ranges_do_not_matter_and_unknown_ranges_are_looked_through() -> None:
+    times = [step(2, 0, 100), annotation("epoch 1 batch 12", 5, 90), annotation("run bee", 6, 80), op("mm", 10, 30)]
+    details = [
+        step(5, 1000, 100),
+        annotation("epoch 2 batch 7", 1005, 90),
+        annotation("run cow", 1006, 80),
+        op("mm", 1010, 30, [[2, 2]]),
+        allocation(1050, 64),
+    ]
+    trace = joined(times, details)
+    assert shapes_by_name(trace)["mm"] == "[[2, 2]]"
+    assert trace.events["name"].cast(pl.String)[trace.memory["event"][0]] == "epoch 1 batch 12"
+    # An op's name is its own: convolution1 and convolution2 are two.
+    times, details = [step(2, 0, 9), op("conv1", 1, 1)], [step(5, 10, 9), op("conv2", 11, 1, [[3]])]
+    assert shapes_by_name(joined(times, details))["conv1"] is None
+
+
+def test_a_thread_with_another_number_is_known_by_its_work() -> None:
+    times = [step(2, 0, 100), op("mm", 10, 5), *(op(name, 20 + at, 1, tid=2) for at, name in enumerate("xyz"))]
+    others = [*(op(name, 1020 + at, 1, [[at]], tid=8) for at, name in enumerate("uvw"))]
+    same = [*(op(name, 1040 + at, 1, [[at]], tid=9) for at, name in enumerate("xyz"))]
+    trace = joined(times, [step(5, 1000, 100), op("mm", 1010, 5, [[2, 2]]), *others, *same])
+    assert shapes_by_name(trace) == {"ProfilerStep#2": None, "mm": "[[2, 2]]", "x": "[[0]]", "y": "[[1]]", "z": "[[2]]"}
+    assert trace.lanes["tid"].to_list() == ["1", "2"]
+
+
+def test_threads_that_do_the_same_are_told_apart_by_their_numbers() -> None:
+    times = [step(2, 0, 100), op("mm", 10, 5, tid=2), op("mm", 11, 5, tid=3)]
+    details = [step(5, 1000, 100), op("mm", 1010, 5, [[3]], tid=3), op("mm", 1011, 5, [[2]], tid=2)]
+    events = joined(times, details).events.filter(pl.col("name") == "mm")
+    assert events["shapes"].cast(pl.String).to_list() == ["[[2]]", "[[3]]"]
+
+
+def test_device_work_has_its_own_times_and_the_stack_of_its_launch() -> None:
+    times = [step(2, 0, 100), op("mm", 10, 30), launch(15, 5, 77), kernel("gemm", 60, 20, 77)]
+    details = [
+        step(5, 1000, 300),
+        frame("train.py(3): f", 1010, 280),
+        op("mm", 1030, 90, [[2, 2]]),
+        launch(1040, 9, 78),
+        kernel("gemm", 1200, 21, 78),
+    ]
+    trace = joined(times, details)
+    named = trace.events.select(pl.col("name").cast(pl.String), "dur_ns", "stack").rows()
+    assert ("gemm", 20_000, 0) in named
+    assert ("cudaLaunchKernel", 5_000, 0) in named
+    assert trace.events["category"].to_list().count("kernel") == 1
+    flows = trace.flows.rows()
+    assert [kind for kind, _, _ in flows] == ["launch"]
+    names = trace.events["name"].cast(pl.String)
+    assert [(names[source], names[target]) for _, source, target in flows] == [("cudaLaunchKernel", "gemm")]
+
+
+def test_steps_are_paired_in_order_and_one_too_many_has_no_details() -> None:
+    times = [step(2, 0, 100), op("mm", 10, 30), step(3, 200, 100), op("mm", 210, 30)]
+    details = [step(6, 1000, 100), op("mm", 1010, 30, [[2, 2]]), allocation(1020, 8)]
+    trace = joined(times, details)
+    ops = trace.events.filter(pl.col("name") == "mm")
+    assert ops["shapes"].cast(pl.String).to_list() == ["[[2, 2]]", None]
+    assert told(trace).message == (
+        "Times are from steps 2–3, shapes and memory from step 6; all ops were found in both. "
+        "Step 3 found no counterpart."
+    )
+    assert trace.meta.two_pass == replace(PASSES, detail_steps=(6,))
+
+
+def test_memory_of_steps_that_the_times_do_not_have_is_left_out() -> None:
+    times = [step(2, 0, 100), op("mm", 10, 30)]
+    details = [step(6, 1000, 100), op("mm", 1010, 30), allocation(1020, 8), step(7, 1200, 100), allocation(1210, 9)]
+    trace = joined(times, details)
+    assert trace.memory["delta_bytes"].to_list() == [8]
+    assert trace.meta.two_pass == replace(PASSES, detail_steps=(6,))
+
+
+def test_one_pass_alone_is_shown_and_said_to_be_alone() -> None:
+    times, details = read_chrome([chrome(*TIMES)]), read_chrome([chrome(*DETAILS)], cycles=[1])
+    first, second = (
+        join_passes(replace(trace, meta=replace(trace.meta, two_pass=PASSES))) for trace in (times, details)
+    )
+    assert told(first).message.startswith("Times alone were recorded")
+    assert told(second).message.startswith("Details alone were recorded")
+    assert first.events.height == 3
+    assert second.events.height == 4
+    assert second.memory.height == 2
+    assert {told(first).severity, told(second).severity} == {"warning"}
+
+
+def test_other_traces_stay_as_they_are() -> None:
+    trace = read_chrome([chrome(*TIMES), chrome(*DETAILS)])
+    assert join_passes(trace) is trace
+    nothing = read_chrome([chrome()], Meta(two_pass=PASSES))
+    assert join_passes(nothing) is nothing
+
+
+def test_overlaps_of_python_frames_go_with_them() -> None:
+    outlives = frame("f.py(1): f", 1010, 400)
+    assert [problem.code for problem in both(TIMES, [*DETAILS[:1], outlives]).problems] == ["chrome.partial_overlap"]
+    assert [problem.code for problem in joined(TIMES, [*DETAILS[:1], outlives]).problems] == ["run.two_pass"]
+
+
+class Node(NamedTuple):
+    name: str
+    size: int
+    bytes: tuple[int, ...]
+    inside: tuple[Node, ...]
+
+
+NODES = st.recursive(
+    st.builds(Node, st.sampled_from("abc"), st.integers(0, 9), st.tuples(), st.just(())),
+    lambda inside: st.builds(
+        Node,
+        st.sampled_from("abcd"),
+        st.integers(0, 9),
+        st.lists(st.integers(-64, 64).filter(bool), max_size=2).map(tuple),
+        st.lists(inside, max_size=4).map(tuple),
+    ),
+    max_leaves=12,
+)
+
+
+class Recorder:
+    """Lays out a tree of ops with durations of its own, and with details if wanted."""
+
+    def __init__(self, seed: int, start_us: int, *, has_details: bool) -> None:
+        self.events: list[Event] = []
+        self.has_details = has_details
+        self._random = random.Random(seed)  # noqa: S311 - the durations of a test
+        self._now_us = start_us
+
+    def passes(self) -> int:
+        """Let some time pass, and return when it is."""
+        self._now_us += self._random.randint(1, 50)
+        return self._now_us
+
+    def step(self, number: int, nodes: list[Node]) -> None:
+        start = self.passes()
+        for node in nodes:
+            self.op(node)
+        self.events.append(step(number, start, self.passes() - start))
+
+    def op(self, node: Node) -> None:
+        start = self.passes()
+        for delta in node.bytes if self.has_details else ():
+            self.events.append(allocation(self.passes(), delta))
+        for inner in node.inside:
+            self.op(inner)
+        shapes = [[node.size]] if self.has_details else None
+        self.events.append(op(node.name, start, self.passes() - start, shapes))
+
+
+def sizes(nodes: list[Node]) -> list[str]:
+    return [text for node in nodes for text in (f"[[{node.size}]]", *sizes(list(node.inside)))]
+
+
+@settings(deadline=None, max_examples=40, derandomize=True, database=None)
+@given(st.lists(st.lists(NODES, max_size=4), min_size=1, max_size=3), st.integers(0, 99), st.booleans())
+def test_the_same_work_with_other_durations_is_found_whole(
+    steps: list[list[Node]], seed: int, has_frames: bool
+) -> None:
+    first = Recorder(seed, 0, has_details=False)
+    second = Recorder(seed + 1, 100_000, has_details=True)
+    for number, nodes in enumerate(steps):
+        first.step(number + 2, nodes)
+        second.step(number + 9, nodes)
+    frames = [frame("a.py(1): run", 100_000, 900_000)] if has_frames else []
+    trace = joined(first.events, [*frames, *second.events])
+    alone, detailed = (read_chrome([chrome(*events)]) for events in (first.events, second.events))
+
+    ops = trace.events.filter(pl.col("category") == "cpu_op")
+    assert ops["shapes"].cast(pl.String).to_list() == [text for nodes in steps for text in sizes(nodes)]
+    assert ops["stack"].null_count() == (0 if has_frames else ops.height)
+    assert told(trace).severity == "info"
+    assert trace.events.drop("shapes", "dtypes", "stack").equals(alone.events.drop("shapes", "dtypes", "stack"))
+    times = ["name", "calls", "self_cpu_ns", "total_cpu_ns", "phase"]
+    assert ops_table(trace).frame.select(times).equals(ops_table(alone).frame.select(times))
+    if detailed.memory.height == 0:
+        return
+    memory = ["name", "self_cpu_bytes", "self_alloc_bytes", "self_free_bytes", "net_bytes", "peak_bytes"]
+    assert (
+        ops_table(trace).frame.select(memory).sort("name").equals(ops_table(detailed).frame.select(memory).sort("name"))
+    )
+    totals = ["key", "shapes", "count", "self_cpu_bytes", "total_cpu_bytes"]
+    found, expected = (
+        averages_table(some, group_by_input_shape=True).frame.select(totals) for some in (trace, detailed)
+    )
+    assert found.sort("key", "shapes").equals(expected.sort("key", "shapes"))
+
+
+@pytest.mark.parametrize("is_worker", [False, True])
+def test_an_op_more_in_every_second_step_costs_that_op_alone(is_worker: bool) -> None:
+    tid = 2 if is_worker else 1
+    times, details = [], []
+    for number in range(4):
+        start = number * 1000
+        names = ["w", "x", "y", "z"] if number % 2 else ["w", "y", "z"]
+        times += [step(number, start, 900), *(op(n, start + 100 * at, 50, tid=tid) for at, n in enumerate(names, 1))]
+        start, names = start + 10_000, ["w", "y", "z"]
+        shaped = [op(n, start + 100 * at, 50, [[number]], tid=tid) for at, n in enumerate(names, 1)]
+        details += [step(number + 6, start, 900), *shaped]
+    trace = joined(times, details)
+    ops = trace.events.filter(pl.col("category") == "cpu_op").select(pl.col("name", "shapes").cast(pl.String), "step")
+    assert ops.filter(pl.col("shapes").is_null()).select("name", "step").rows() == [("x", 1), ("x", 3)]
+    assert ops.drop_nulls().filter(pl.col("shapes") != pl.format("[[{}]]", "step")).height == 0
+    # 12 ops and 4 steps of 14 and 4 were found.
+    assert told(trace).severity == "warning"
+    assert "only 88.9 % of the ops" in told(trace).message
+
+
+def test_threads_that_ran_in_another_order_do_not_turn_the_order_of_memory_around() -> None:
+    times = [step(2, 0, 100), op("a", 10, 10), op("x", 40, 10, tid=2)]
+    details = [step(5, 1000, 100), op("x", 1010, 10, tid=2), op("a", 1040, 10)]
+    memory = joined(times, [*details, allocation(1015, 8, total=8, tid=2), allocation(1045, 8, total=16)]).memory
+    assert memory["allocated_bytes"].to_list() == [8, 16]
+    assert memory["event"].to_list() == [2, 1]
+    # The middle of x is 45; that of a would be 15, which is before.
+    assert memory["time_ns"].to_list() == [45_000, 45_000]
+
+
+def test_where_functions_spend_time_is_not_said_to_be_in_the_flame_graph() -> None:
+    def verdict(trace: Trace) -> str:
+        return str(find_verdict(replace(trace, meta=replace(trace.meta, has_stacks=True))))
+
+    assert verdict(joined(TIMES, DETAILS)).endswith("report.ops_by('stack') shows which functions call the ops.")
+    assert verdict(read_chrome([chrome(*TIMES)])).endswith("The flame graph shows in which functions.")

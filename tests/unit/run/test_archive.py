@@ -1,0 +1,344 @@
+"""Are the traces of a run kept where that was asked for, and does what goes wrong there leave the run alone?"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import gzip
+import json
+import os
+import pickle
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import torchprof_magic as tp
+from torchprof_magic.capture.torch_api import compat
+from torchprof_magic.errors import OptionsError, TorchProfError
+from torchprof_magic.options import KeepOptions
+from torchprof_magic.run import archive, history
+from torchprof_magic.run.cleanup import sweep
+from torchprof_magic.store import trace_store
+
+
+def run(folder: Path, cycles: int = 1, **options: Any) -> tp.Report:
+    """Record one step in each of some cycles."""
+    with tp.profile(wait=0, warmup=0, active=1, repeat=cycles, trace_dir=folder, **options) as p:
+        for _ in range(cycles):
+            torch.ones(3).sum()
+            p.step()
+    return p.report
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith(".torchprof"))
+
+
+def codes(report: tp.Report) -> list[str]:
+    return [problem.code for problem in report.problems if problem.code.startswith("store.")]
+
+
+def test_every_cycle_is_kept_under_a_name_of_its_own_and_outlives_the_report(tmp_path: Path) -> None:
+    report = run(tmp_path, 3, run_name="net", filename="{run_name}-{cycle}-{step:03d}.json")
+    expected = ["net-0-000.json", "net-1-001.json", "net-2-002.json"]
+    assert names(tmp_path) == expected
+    assert [path.name for path in report.trace_paths] == expected
+    del report
+    assert [tp.load(tmp_path / name).steps["number"].to_list() for name in expected] == [[0], [1], [2]]
+
+
+def test_a_name_can_tell_the_epoch_and_the_batch_of_its_last_step(tmp_path: Path) -> None:
+    with tp.profile(wait=0, warmup=0, active=2, repeat=3, trace_dir=tmp_path, filename="{epoch}-{batch}.json") as p:
+        for _ in range(2):
+            for _ in p.steps(range(3)):
+                torch.ones(3).sum()
+    # Steps 0 and 1, 2 and 3, 4 and 5; three to an epoch.
+    assert names(tmp_path) == ["0-1.json", "1-0.json", "1-2.json"]
+    assert [(mark.epoch, mark.batch) for mark in p.report.trace.meta.recorded_steps] == [
+        (0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2),
+    ]  # fmt: skip
+
+
+def test_a_name_without_cycle_gets_one_and_without_a_name_there_is_the_time(tmp_path: Path) -> None:
+    run(tmp_path / "a", 2, filename="run.pt.trace.json")
+    assert names(tmp_path / "a") == ["run-cycle0.pt.trace.json", "run-cycle1.pt.trace.json"]
+    run(tmp_path / "b")
+    (name,) = names(tmp_path / "b")
+    assert re.fullmatch(r"run-\d{8}-\d{6}\.pt\.trace\.json", name)
+
+
+def test_packed_copies_are_the_raw_traces(tmp_path: Path) -> None:
+    report = run(tmp_path, filename="run.json", gzip=True)
+    (path,) = report.trace_paths
+    assert path == tmp_path / "run.json.gz"
+    assert json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+
+
+def test_a_name_that_is_taken_gets_a_number_unless_it_may_be_replaced(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("mine")
+    for _ in range(2):
+        run(tmp_path, filename="run.json")
+    assert names(tmp_path) == ["run-2.json", "run-3.json", "run.json"]
+    assert (tmp_path / "run.json").read_text() == "mine"
+    run(tmp_path, filename="run.json", overwrite=True)
+    assert json.loads((tmp_path / "run.json").read_text())["traceEvents"]
+    assert len(names(tmp_path)) == 3
+
+
+def test_only_the_newest_copies_stay(tmp_path: Path) -> None:
+    (tmp_path / "0.json").write_text("mine")
+    for number in range(1, 5):
+        run(tmp_path, filename=f"{number}.json", keep=2)
+    assert names(tmp_path) == ["0.json", "3.json", "4.json"]
+    assert [trace.state for trace in archive.kept_traces(str(tmp_path))] == ["deleted", "deleted", "kept", "kept"]
+
+
+def test_tensorboards_own_names_are_those_of_torchs_handler(tmp_path: Path) -> None:
+    run(tmp_path, 2, tensorboard=True)
+    pattern = rf".+_{os.getpid()}\.\d{{19}}\.pt\.trace\.json"
+    assert len([name for name in names(tmp_path) if re.fullmatch(pattern, name)]) == 2
+
+
+def test_ranks_do_not_share_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        run(tmp_path, filename="run.json")
+    assert names(tmp_path) == ["run-rank0.json", "run-rank1.json"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"filename": "../run.json"}, "folders belong into --trace-dir"),
+        ({"filename": "{nothing}.json"}, "there is no field {nothing}; choose from run_name, rank"),
+        ({"filename": "{run_name.__class__}"}, "attributes and indexes are not allowed"),
+        ({"filename": "{step:>999999999}"}, "can only be padded with zeros"),
+        ({"run_name": "../../etc"}, "contains a slash"),
+        ({"keep": 0}, "--keep must be at least 1"),
+        ({"filename": "a.json", "tensorboard": True}, "exclude each other"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_before_anything_runs(
+    tmp_path: Path, options: dict[str, Any], says: str
+) -> None:
+    ran = []
+    with pytest.raises(OptionsError, match=re.escape(says)), tp.profile(trace_dir=tmp_path, **options):
+        ran.append(1)
+    assert ran == []
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("option", [{"keep": 3}, {"gzip": True}, {"remote": "s3://a"}, {"filename": "a.json"}])
+def test_words_about_kept_traces_need_a_folder(option: dict[str, Any]) -> None:
+    with pytest.raises(OptionsError, match="needs --trace-dir"):
+        KeepOptions(**option)
+
+
+def test_a_folder_that_cannot_be_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    ran = []
+    with (
+        pytest.raises(TorchProfError, match="traces cannot be stored here"),
+        tp.profile(trace_dir=tmp_path / "file" / "x"),
+    ):
+        ran.append(1)
+    assert ran == []
+    with tp.profile() as p:  # nothing was left on
+        torch.ones(3)
+    assert p.report.ops.height > 0
+
+
+def test_a_trace_that_cannot_be_stored_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with tp.profile(trace_dir=tmp_path) as p:
+        torch.ones(3).sum()
+        monkeypatch.setattr("torchprof_magic.store.trace_store.write_verified", fail)
+    assert codes(p.report) == ["store.not_stored"]
+    (problem,) = (problem for problem in p.report.problems if problem.code == "store.not_stored")
+    (raw,) = p.report.trace_paths
+    assert "No space left on device" in problem.message
+    assert str(raw) in problem.message
+    assert "aten::sum" in p.report.ops["name"].to_list()
+    assert names(tmp_path) == []
+    del p
+    assert raw.exists()
+    raw.unlink()
+    raw.parent.rmdir()
+
+
+def test_copies_go_to_another_place_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "_uploads", {})
+    here, there = tmp_path / "here", tmp_path / "there"
+    there.mkdir()
+    report = run(here, filename="run.json", remote=there.as_uri())
+    assert codes(report) == []
+    for uploads in archive._uploads.values():
+        assert uploads.wait(30)
+    assert [status.state for status in archive.upload_statuses()] == ["done"]
+    assert (there / "run.json").read_bytes() == (here / "run.json").read_bytes()
+    assert archive.retry_uploads() == 0
+
+
+class Device:
+    """Stands in for torch's functions for the allocator of a device, of which there is none here."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_on = False
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", self.record)
+        monkeypatch.setattr(torch.cuda.memory, "_snapshot", lambda: {"segments": [], "device_traces": [[]]})
+        monkeypatch.setattr(torch._C, "_cuda_isHistoryEnabled", lambda: self.is_on, raising=False)
+        monkeypatch.setattr(torch._C, "_cuda_attach_out_of_memory_observer", lambda _call: None, raising=False)
+        monkeypatch.setattr(compat, "_oom_observers", [])
+
+    def record(
+        self, enabled: str | None = "all", context: str = "all", stacks: str = "all", max_entries: int = 0
+    ) -> None:
+        assert enabled is None or (context, stacks, max_entries) == ("all", "python", 100_000)
+        self.is_on = enabled is not None
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder that runs make theirs in, on a machine with a device."""
+    Device(monkeypatch)
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def end_reports() -> None:
+    """Let go of the last report, and of the raw files of its run."""
+    history._reports.clear()
+    gc.collect()
+    sweep()
+
+
+def is_snapshot(path: Path) -> bool:
+    return bool(pickle.loads(path.read_bytes()) == {"segments": [], "device_traces": [[]]})  # noqa: S301 - our own
+
+
+def told_snapshot(report: tp.Report) -> str:
+    (note,) = [problem.message for problem in report.problems if problem.code == "capture.snapshot"]
+    return note
+
+
+@pytest.mark.parametrize(
+    ("options", "trace", "snapshot"),
+    [
+        ({"filename": "net.pt.trace.json"}, "net.pt.trace.json", "net.snapshot.pickle"),
+        ({"filename": "net.json", "gzip": True}, "net.json.gz", "net.snapshot.pickle"),
+        ({"filename": "net-1.5"}, "net-1.5", "net-1.5.snapshot.pickle"),
+    ],
+)
+def test_a_snapshot_is_kept_beside_its_trace_and_the_note_names_it(
+    tmp_path: Path, temporary: Path, options: dict[str, Any], trace: str, snapshot: str
+) -> None:
+    kept = tmp_path / "kept"
+    report = run(kept, snapshot=True, **options)
+    assert names(kept) == sorted([trace, snapshot])
+    assert is_snapshot(kept / snapshot)
+    assert told_snapshot(report) == f"A snapshot of the device's allocator is in {kept / snapshot}."
+    assert codes(report) == []
+    assert len(list(temporary.iterdir())) == 1
+    del report
+    end_reports()
+    assert list(temporary.iterdir()) == []
+    assert is_snapshot(kept / snapshot)
+
+
+@pytest.mark.usefixtures("temporary")
+def test_of_several_cycles_the_first_names_the_snapshot(tmp_path: Path) -> None:
+    run(tmp_path / "kept", 2, snapshot=True, filename="net.json")
+    assert names(tmp_path / "kept") == ["net-cycle0.json", "net-cycle0.snapshot.pickle", "net-cycle1.json"]
+
+
+@pytest.mark.usefixtures("temporary")
+def test_a_snapshot_of_that_name_is_left_alone_or_replaced_when_asked(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "net.snapshot.pickle").write_text("mine")
+    run(kept, snapshot=True, filename="net.json")
+    assert names(kept) == ["net-2.snapshot.pickle", "net.json", "net.snapshot.pickle"]
+    assert (kept / "net.snapshot.pickle").read_text() == "mine"
+    assert is_snapshot(kept / "net-2.snapshot.pickle")
+    run(kept, snapshot=True, filename="net.json", overwrite=True)
+    assert names(kept) == ["net-2.snapshot.pickle", "net.json", "net.snapshot.pickle"]
+    assert is_snapshot(kept / "net.snapshot.pickle")
+
+
+@pytest.mark.usefixtures("temporary")
+def test_snapshots_are_neither_counted_nor_deleted_with_the_oldest_traces(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        run(tmp_path / "kept", snapshot=True, filename=f"{name}.json", keep=1)
+    assert names(tmp_path / "kept") == ["a.snapshot.pickle", "b.json", "b.snapshot.pickle"]
+    states = [(trace.path.name, trace.state) for trace in archive.kept_traces(str(tmp_path / "kept"))]
+    assert states == [("a.json", "deleted"), ("b.json", "kept")]
+
+
+def test_a_file_that_was_named_for_the_snapshot_is_not_copied(tmp_path: Path, temporary: Path) -> None:
+    named = tmp_path / "mine.pickle"
+    report = run(tmp_path / "kept", snapshot=named, filename="net.json")
+    assert names(tmp_path / "kept") == ["net.json"]
+    assert told_snapshot(report) == f"A snapshot of the device's allocator is in {named}."
+    assert [path.name for path in temporary.glob("*/*")] == ["cycle-0.pt.trace.json"]
+
+
+def test_a_snapshot_that_cannot_be_copied_stays_where_it_is(
+    tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = trace_store.write_verified
+
+    def write(part: Any, source: Path, *, is_packed: bool) -> Any:
+        if source.name == "snapshot.pickle":
+            raise OSError(28, "No space left on device")
+        return real(part, source, is_packed=is_packed)
+
+    monkeypatch.setattr(trace_store, "write_verified", write)
+    kept = tmp_path / "kept"
+    report = run(kept, snapshot=True, filename="net.json")
+    (raw,) = temporary.glob("*/snapshot.pickle")
+    (problem,) = [problem for problem in report.problems if problem.code == "store.snapshot_not_stored"]
+    target = kept / "net.snapshot.pickle"
+    assert problem.message.startswith(f"{target} was not stored (the file is still in {raw}): No space left on device")
+    assert told_snapshot(report) == f"A snapshot of the device's allocator is in {raw}."
+    assert names(kept) == ["net.json"]
+    assert [path.name for path in kept.iterdir() if path.suffix == ".part"] == []
+    del report
+    end_reports()
+    assert list(temporary.glob("*/*")) == [raw]
+    assert is_snapshot(raw)
+
+
+def test_a_disk_that_does_not_confirm_the_copy_leaves_one_snapshot(
+    tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_folder: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(trace_store, "sync_folder", fail)
+    report = run(tmp_path / "kept", snapshot=True, filename="net.json")
+    assert "store.snapshot_not_stored" in codes(report)
+    assert names(tmp_path / "kept") == ["net.json"]
+    (raw,) = temporary.glob("*/snapshot.pickle")
+    assert is_snapshot(raw)
+
+
+@pytest.mark.usefixtures("temporary")
+def test_what_held_the_memory_is_said_to_be_beside_the_traces(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    block = tp.profile(trace_dir=kept, filename="net.json", snapshot=True)
+    with contextlib.suppress(torch.cuda.OutOfMemoryError), block:
+        torch.ones(3).sum()
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has less.")
+    (note,) = [problem for problem in block.report.problems if problem.code == "capture.out_of_memory"]
+    assert note.fix == f"What held the memory is in {kept / 'net.snapshot.pickle'}."
+    assert is_snapshot(kept / "net.snapshot.pickle")

@@ -1,0 +1,77 @@
+"""Does a line of text say where the recording is, when no report says it?"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from support import recording
+
+from torchprof_magic.capture import Cycle, Recording, Unfinished
+from torchprof_magic.model.meta import Problem
+from torchprof_magic.run.messages import say_unfinished, say_unread, say_waiting
+
+FOLDER = Path("/t/torchprof a")
+
+
+def run(cycles: int, *problems: Problem) -> Recording:
+    paths = [FOLDER / f"cycle-{number}.pt.trace.json" for number in range(cycles)]
+    return recording(
+        FOLDER, *(Cycle(number=0, path=path, steps=(), start_unix_ns=None) for path in paths), problems=problems
+    )
+
+
+@pytest.mark.parametrize(
+    ("cycles", "is_magic", "said"),
+    [
+        (1, True, "opens with: %torchprof load '/t/torchprof a/cycle-0.pt.trace.json'"),
+        (1, False, "opens with: torchprof_magic.load('/t/torchprof a/cycle-0.pt.trace.json')"),
+        (3, True, "opens with: %torchprof load '/t/torchprof a/cycle-0.pt.trace.json' (the first of 3 cycles)"),
+    ],
+)
+def test_a_trace_that_was_not_read_is_named_with_the_way_to_open_it(
+    capsys: pytest.CaptureFixture[str], cycles: int, said: str, *, is_magic: bool
+) -> None:
+    say_unread(run(cycles), is_remembered=False, is_magic=is_magic)
+    expected = f"torchprof: the analysis was stopped; the raw trace is in /t/torchprof a and {said}\n"
+    assert capsys.readouterr().out == expected
+
+
+def test_a_report_that_was_ready_is_named_instead(capsys: pytest.CaptureFixture[str]) -> None:
+    say_unread(run(1), is_remembered=True, is_magic=True)
+    assert capsys.readouterr().out == "torchprof: the report is not shown; see it with: %torchprof last\n"
+
+
+def test_no_trace_comes_with_the_losses_that_explain_it(capsys: pytest.CaptureFixture[str]) -> None:
+    lost = Problem(code="a", severity="data_loss", count=1, message="It was given up.")
+    info = Problem(code="b", severity="info", count=1, message="Something else.")
+    say_unread(run(0, info, lost), is_remembered=True, is_magic=True)
+    said = capsys.readouterr().out
+    assert said == "torchprof: the analysis was stopped, and there is no trace. It was given up.\n"
+
+
+@pytest.mark.parametrize(
+    ("paths", "left"),
+    [
+        ((), "nothing of it was saved"),
+        (("/a/cycle-0.json",), "one cycle of it was saved, and opens with: %torchprof load /a/cycle-0.json"),
+        (("/a/0", "/a/1"), "2 cycles of it were saved, and the first opens with: %torchprof load /a/0"),
+    ],
+)
+def test_a_run_that_did_not_finish_is_named_with_what_is_left(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, paths: tuple[str, ...], left: str
+) -> None:
+    monkeypatch.setattr(time, "localtime", time.gmtime)
+    run = Unfinished(title="In [5]\x1b[31m", began_unix_s=86400.0, paths=tuple(map(Path, paths)))
+    say_unfinished([run])
+    expected = f"the run In [5]\\x1b[31m of 1970-01-02 00:00:00 did not finish, because its process ended; {left}\n"
+    assert capsys.readouterr().out == f"torchprof: {expected}"
+
+
+def test_each_interrupt_that_waits_is_told_what_the_next_one_does(capsys: pytest.CaptureFixture[str]) -> None:
+    say_waiting(1)
+    say_waiting(2)
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.endswith("interrupt again to do without its report")
+    assert second.endswith("interrupt again to give up the recording, too")

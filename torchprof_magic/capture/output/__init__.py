@@ -1,0 +1,1 @@
+"""A finished cycle becomes a complete, valid file on disk."""

@@ -1,0 +1,110 @@
+"""What is wrong with a file that torch exported?
+
+Its C++ export tells nobody when it fails, and loses names that are not plain ASCII.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from torchprof_magic.capture.torch_api.engine import Engine
+
+NO_FILE = "torch wrote no file"
+# What 2.13's C++ export writes instead of a name with a character that is not plain ASCII (pytorch#146900).
+LOST_NAME = b'"name": "unknown"'
+# It turns a backslash into a slash, so an annotation with a slash is compared with the name that was recorded.
+ANNOTATION = b'"cat": "user_annotation"'
+SLASHED_NAME = re.compile(rb'"cat": "user_annotation",\s*"name": "([^"\n]*/[^"\n]*)"')
+OWN_NAME = b'"traceName"'
+# What it writes last; a path in it is no longer than the system allows.
+END = re.compile(rb'"traceName": "[^"]*"\s*\}\s*\Z')
+LONGEST_END_BYTES = 8192
+# Either exporter's spelling; the search ends at the first operation, so it costs nothing on a file that has one.
+FIRST_OP = re.compile(rb'"cat": ?"(?:cpu_op|kernel|gpu_memcpy|gpu_memset)"')
+
+
+def is_whole(path: Path) -> bool:
+    """Return whether the C++ export got to its end: where a disk is full, or fails, torch just writes nothing more.
+
+    Whether what it wrote is right, ``find_flaw`` says, and takes longer.
+    """
+    try:
+        with path.open("rb") as file:
+            file.seek(max(path.stat().st_size - LONGEST_END_BYTES, 0))
+            return END.search(file.read()) is not None
+    except OSError:
+        return False
+
+
+def find_flaw(path: Path, engine: Engine | None) -> str | None:
+    """Return what is wrong with an exported file: not there, empty, not JSON, or names lost (``engine`` knows them)."""
+    if not _is_written(path):
+        return NO_FILE
+    with _mapped(path) as data:
+        try:
+            msgspec.json.decode(data, type=msgspec.Raw)
+        except msgspec.DecodeError as exc:
+            return f"torch wrote invalid JSON ({exc})"
+        return None if engine is None else _loss(data, engine)
+
+
+def _loss(data: mmap.mmap, engine: Engine) -> str | None:
+    """Return what the C++ export has changed of what it was given."""
+    if data.rfind(LOST_NAME) >= 0:  # from the end: twice as fast
+        return "torch replaced names with 'unknown'"
+    if any(data.rfind(text.encode()) < 0 for _, text in engine.metadata if "\\" in text):
+        return "torch changed backslashes in metadata"
+    slashed = _slashed_annotations(data)
+    if slashed and not slashed <= engine.recorded_names():
+        return "torch changed backslashes in names"
+    return None
+
+
+def _slashed_annotations(data: mmap.mmap) -> set[str]:
+    """Return the annotations with a slash; finding the few annotations first is faster than the pattern.
+
+    From the end, where the search skips what cannot be one, it is three times faster still.
+    """
+    names: set[str] = set()
+    # In most files without stacks the one name with slashes is that of the file itself, which torch writes last.
+    end = data.rfind(OWN_NAME)
+    has_slash = data.find(b"/", 0, end if end >= 0 else len(data)) >= 0
+    at = data.rfind(ANNOTATION) if has_slash else -1
+    while at >= 0:
+        match = SLASHED_NAME.match(data, at)
+        if match:
+            names.add(match[1].decode("ascii", "replace"))
+        at = data.rfind(ANNOTATION, 0, at)
+    return names
+
+
+def has_ops(path: Path) -> bool:
+    """Return whether any torch operation or device activity is in the file; one that cannot be read may have some."""
+    try:
+        with _mapped(path) as data:
+            return FIRST_OP.search(data) is not None
+    except OSError:
+        return True
+
+
+def _is_written(path: Path) -> bool:
+    try:
+        return path.stat().st_size > 0
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def _mapped(path: Path) -> Iterator[mmap.mmap]:
+    """Open a file that is not empty, without reading it into memory."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        yield data

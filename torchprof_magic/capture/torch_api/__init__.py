@@ -1,0 +1,1 @@
+"""Everything that knows torch's internals and versions."""

@@ -1,0 +1,364 @@
+"""What differs between torch versions, and what does this machine have?"""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import inspect
+import os
+import warnings
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import autograd
+from torch._C._profiler import _ExperimentalConfig  # documented by torch, though its name begins with _
+from torch.autograd import profiler as autograd_profiler
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.profiler import ExecutionTraceObserver, ProfilerAction, ProfilerActivity, profile, supported_activities
+from torch.profiler.profiler import _KinetoProfile  # the same
+
+from torchprof_magic.capture.torch_api.patching import stand_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import CodeType
+
+    from torch.utils.hooks import RemovableHandle
+
+    from torchprof_magic.options import ProfileOptions
+
+VERSION = str(torch.__version__)
+# Added after 2.9; writes valid JSON whatever the names are, about 8 times slower than the C++ export.
+HAS_PYTHON_EXPORT = importlib.util.find_spec("torch.profiler._chrome_trace_export") is not None
+# torch imports these in the first recording; with stacks it then sometimes loses the name of such a module's own frame.
+for _name in ("torch.profiler._cupti_monitor", "torch.profiler.python_tracer"):
+    with suppress(ImportError):  # older ones have none
+        importlib.import_module(_name)
+
+
+def available_activities() -> tuple[str, ...]:
+    """Return what this machine can record, as the names ``ProfileOptions.activities`` takes: ``("cpu", "cuda")``."""
+    return tuple(sorted(activity.name.lower() for activity in supported_activities()))  # type: ignore[no-untyped-call]
+
+
+def recorded_activities(options: ProfileOptions) -> tuple[str, ...]:
+    """Return what these options record here: what they name, or everything this machine can record."""
+    return options.activities or available_activities()
+
+
+def device_names(options: ProfileOptions) -> tuple[str, ...]:
+    """Return the names of the accelerators that are recorded; empty on a machine without."""
+    if "cuda" not in recorded_activities(options) or not torch.cuda.is_available():
+        return ()
+    return tuple(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
+
+
+def make_profiler(options: ProfileOptions, observer: ExecutionTraceObserver | None = None) -> _KinetoProfile:
+    """Return torch's profiler for one cycle; we prepare, start and stop it, and the observer with it, ourselves.
+
+    torch's own scheduling, in ``torch.profiler.profile``, keeps only the last cycle, and dies when its handler raises
+    between two cycles.
+    """
+    return _KinetoProfile(
+        activities=[_activity(name, options) for name in recorded_activities(options)],
+        record_shapes=options.record_shapes,
+        profile_memory=options.profile_memory,
+        with_stack=options.with_stack,
+        with_flops=options.with_flops,
+        with_modules=options.with_modules,
+        experimental_config=_experimental_config(options),
+        execution_trace_observer=observer,
+        **_rare_arguments(options),
+    )
+
+
+def observe_execution(path: str) -> ExecutionTraceObserver:
+    """Return an observer that writes torch's execution trace to ``path`` between its start and its end."""
+    return ExecutionTraceObserver().register_callback(path)
+
+
+def toggle(profiler: _KinetoProfile, names: Iterable[str], *, is_on: bool) -> None:
+    """Stop collecting records of these activities, or go on; the recording itself goes on."""
+    members = {key.lower(): member for key, member in ProfilerActivity.__members__.items()}
+    profiler.toggle_collection_dynamic(is_on, [members[name] for name in names])
+
+
+def _activity(name: str, options: ProfileOptions) -> Any:
+    """Return torch's activity of that name, narrowed down to some types of records if that was asked for."""
+    activity = next(member for key, member in ProfilerActivity.__members__.items() if key.lower() == name)
+    types = (options.activity_types or {}).get(name)
+    return activity if types is None else {activity: list(types)}
+
+
+def _experimental_config(options: ProfileOptions) -> Any:
+    flags = options.experimental_flags
+    return _ExperimentalConfig(**flags) if flags else options.experimental_config
+
+
+def _rare_arguments(options: ProfileOptions) -> dict[str, Any]:
+    """Return what only newer versions of torch take, as far as it was asked for."""
+    rare = {name: getattr(options, name) for name in ("custom_trace_id_callback", "post_processing_timeout_s")}
+    return {name: value for name, value in rare.items() if value is not None}
+
+
+def lacking(options: ProfileOptions) -> list[str]:
+    """Return what was asked for and this version of torch does not have, by torch's own names."""
+    known = inspect.signature(_KinetoProfile).parameters
+    missing = [name for name in _rare_arguments(options) if name not in known]
+    missing += [name for name in options.experimental_flags if not _has_experimental(name)]
+    if options.activity_types and "dict" not in str(known["activities"].annotation):
+        missing.append("types of activities")
+    return missing
+
+
+def _has_experimental(name: str) -> bool:
+    wanted: dict[str, Any] = {name: True}
+    try:
+        _ExperimentalConfig(**wanted)
+    except TypeError:
+        return False
+    return True
+
+
+def is_set_in(config: Any, name: str) -> bool:
+    """Return whether a config of the user's own has this switched on; what it holds can be read only by pickling."""
+    wanted: dict[str, Any] = {name: True}
+    try:
+        states = (made.__getstate__() for made in (_ExperimentalConfig(), _ExperimentalConfig(**wanted), config))
+        return any(off != on and given == on for off, on, given in zip(*states, strict=True))
+    except (TypeError, AttributeError, ValueError):  # this torch does not have it, or cannot pickle such a config
+        return False
+
+
+def rank_and_size() -> tuple[int, int] | None:
+    """Return which process of how many this is, once torch.distributed knows; ``None`` before, and without it."""
+    distributed = torch.distributed
+    if not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return distributed.get_rank(), distributed.get_world_size()
+
+
+def is_device_stopped() -> bool:
+    """Return whether the device side gave up early (CUPTI buffers full); always False before torch 2.11."""
+    is_stopped = getattr(autograd, "_is_kineto_stopped", None)
+    return bool(is_stopped and is_stopped())
+
+
+def is_profiler_on() -> bool:
+    """Return whether any torch profiler runs on this thread."""
+    return bool(autograd._profiler_enabled())  # type: ignore[attr-defined]  # noqa: SLF001 - there is no public name
+
+
+def is_any_profiler_on() -> bool:
+    """Return whether a torch profiler runs in this process: one of all threads does not show on its own thread."""
+    return is_profiler_on() or autograd_profiler._is_profiler_enabled  # noqa: SLF001 - there is no public name
+
+
+def is_in_backward() -> bool:
+    """Return whether this code was called by ``backward()``: from a hook of a tensor, say.
+
+    What is started or stopped there is undone when ``backward`` returns, and the profiler then stays on for good.
+    """
+    return bool(torch._C._current_graph_task_id() != -1)  # noqa: SLF001 - there is no public name
+
+
+def busy_profiler() -> str | None:
+    """Return a sentence about the profiler that runs already, if one does."""
+    if is_profiler_on():
+        return "a torch profiler is already running on this thread"
+    if autograd_profiler._is_profiler_enabled:  # noqa: SLF001 - there is no public name
+        return "a torch profiler is running on another thread, or was never stopped"
+    if _is_warming_up():
+        return "a torch.profiler.profile is in its warm-up"
+    return None
+
+
+def _is_warming_up() -> bool:
+    """Look for a scheduled profiler between prepare and start, which no flag shows.
+
+    Recording over it makes its own start a SIGSEGV in torch 2.13. torch counts steps from when a scheduled profiler
+    is made until its with-block is left, so the search through all objects (50 ms to a million) is rare.
+    """
+    tracker = autograd_profiler.KinetoStepTracker
+    if "ProfilerStep" not in getattr(tracker, "_step_dict", {}):
+        return False
+    kinds = (profile, *profile.__subclasses__())
+    scheduled = [item for item in gc.get_referrers(*kinds) if type(item) in kinds]
+    if not scheduled:  # the last one was stopped without leaving a with-block, and is gone
+        tracker.erase_step_count("ProfilerStep")
+    return any(_has_open_warmup(item) for item in scheduled)
+
+
+def _has_open_warmup(scheduled: profile) -> bool:
+    """Return whether a warm-up step is open; not if it was not entered yet, was left, or its making failed."""
+    is_open = getattr(scheduled, "step_rec_fn", None) is not None
+    return is_open and scheduled.current_action == ProfilerAction.WARMUP
+
+
+def switch_off() -> bool:
+    """Stop whatever torch profiler runs on this thread, throw its data away, and return whether there was one."""
+    was_on = is_any_profiler_on()
+    while is_profiler_on():
+        autograd._disable_profiler()  # type: ignore[attr-defined]  # noqa: SLF001
+    autograd_profiler._set_is_profiler_enabled(False)  # noqa: SLF001, FBT003
+    return was_on
+
+
+def on_optimizer_step(callback: Callable[[object], None]) -> Callable[[], None]:
+    """Call ``callback(optimizer)`` after every optimizer step in this process; return what removes the hook."""
+
+    def hook(optimizer: torch.optim.Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
+        callback(optimizer)
+
+    handle: RemovableHandle = register_optimizer_step_post_hook(hook)
+    return handle.remove
+
+
+def on_takeover(callback: Callable[[], None], *, is_ours: Callable[[], bool]) -> Callable[[], None]:
+    """Call ``callback`` just before a profiler that is not ours prepares; return what undoes this.
+
+    torch lets the newcomer steal the running session without a word, and saving what is left crashes. Every torch
+    profiler of every version goes through this one method.
+    """
+    original = autograd_profiler.profile._prepare_trace  # noqa: SLF001
+
+    def prepare(self: autograd_profiler.profile) -> None:
+        if not is_ours():
+            callback()
+        original(self)  # type: ignore[no-untyped-call]
+
+    return stand_in(autograd_profiler.profile, "_prepare_trace", prepare)
+
+
+def keep_out_of_graphs() -> None:
+    """Tell torch.compile, once, to leave this package's functions as they are.
+
+    Compiled code is another object than the one that is protected from interrupts, and a step that is traced becomes
+    dozens of compiled pieces. torch's profiler imports what is imported here when it is first prepared.
+    """
+    with suppress(Exception), warnings.catch_warnings():  # a torch without it, or one that has moved it
+        warnings.simplefilter("ignore")
+        from torch._dynamo import trace_rules  # noqa: PLC0415 - takes seconds, and only a recording needs it
+
+        if not _left_alone:
+            trace_rules.add(__package__.partition(".")[0])
+            _left_alone.append(True)
+
+
+_left_alone: list[bool] = []
+
+
+def is_compiled(code: CodeType) -> bool:
+    """Return whether torch.compile has written this code: a piece of a function with something between its graphs."""
+    return any(name.startswith(("__compiled_fn", "__resume_at")) for name in code.co_names)
+
+
+def _memory_module() -> Any:
+    """Return torch's module for the memory of this machine's accelerator, ``None`` where no history can be recorded."""
+    for name in ("cuda", "xpu"):
+        device: Any = getattr(torch, name, None)
+        memory = getattr(device, "memory", None)
+        record = getattr(memory, "_record_memory_history", None)
+        # Older ones take other arguments.
+        if record and hasattr(memory, "_snapshot") and "stacks" in inspect.signature(record).parameters:  # noqa: SIM102
+            if device.is_available():
+                return memory
+    return None
+
+
+def has_memory_history() -> bool:
+    """Return whether this machine and this torch can record what the allocator of a device does."""
+    return _memory_module() is not None
+
+
+def is_memory_history_on() -> bool:
+    """Return whether somebody records the allocator's history already."""
+    memory = _memory_module()
+    is_enabled = getattr(torch._C, "_cuda_isHistoryEnabled", None)  # noqa: SLF001 - there is no public name
+    if is_enabled is not None and memory is torch.cuda.memory:
+        return bool(is_enabled())
+    return any(memory_snapshot()["device_traces"])  # ending a history empties it
+
+
+def start_memory_history(max_entries: int) -> None:
+    """Record every allocation and release of the device from now on, of which the last ``max_entries`` are kept."""
+    _memory_module()._record_memory_history(  # noqa: SLF001 - documented by torch, though its name begins with _
+        enabled="all", context="all", stacks="python", max_entries=max_entries
+    )
+
+
+def stop_memory_history() -> None:
+    """Record no more, and forget what was recorded."""
+    _memory_module()._record_memory_history(enabled=None)  # noqa: SLF001
+
+
+def memory_snapshot() -> dict[str, Any]:
+    """Return the state of the device's allocator, and its history as far as it is recorded."""
+    snapshot: dict[str, Any] = _memory_module()._snapshot()  # noqa: SLF001
+    return snapshot
+
+
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """Return whether a device had no memory left."""
+    return isinstance(error, torch.cuda.OutOfMemoryError)
+
+
+_oom_callbacks: list[Callable[[], None]] = []
+_oom_observers: list[object] = []
+
+
+def on_out_of_memory(callback: Callable[[], None]) -> Callable[[], None]:
+    """Call ``callback`` when CUDA has no memory left, before torch raises; return what ends this.
+
+    torch keeps an observer for the life of the process, so one of ours is attached once, and asks who is there.
+    """
+    attach = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)  # noqa: SLF001 - there is no public name
+    if attach is None:
+        return lambda: None
+    if not _oom_observers:
+        attach(_observe_out_of_memory)
+        _oom_observers.append(attach)
+    _oom_callbacks.append(callback)
+    return lambda: _oom_callbacks.remove(callback)
+
+
+def _observe_out_of_memory(*_device_and_sizes: int) -> None:
+    for callback in tuple(_oom_callbacks):
+        callback()
+
+
+def is_capturing() -> bool:
+    """Return whether a CUDA graph is being captured on the current stream."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()  # type: ignore[no-untyped-call]
+
+
+# From here on CUPTI bears graphs that were captured before it came, and its own end and return (pytorch#150957).
+GRAPH_SAFE_CUDA = (12, 6)
+_GRAPH_SETTINGS = {"DISABLE_CUPTI_LAZY_REINIT": "1", "TEARDOWN_CUPTI": "0"}
+
+
+def cuda_before_graph_safe() -> str | None:
+    """Return this torch's version of CUDA if recording a graph can crash there (pytorch#75504), else ``None``."""
+    version = torch.version.cuda
+    if version is None or "cuda" not in available_activities():
+        return None
+    return version if tuple(int(part) for part in version.split(".")[:2]) < GRAPH_SAFE_CUDA else None
+
+
+def keep_cupti() -> None:
+    """Let CUPTI stay once it is there, as torch itself does where torch.compile makes the graphs."""
+    for name, value in _GRAPH_SETTINGS.items():
+        os.environ.setdefault(name, value)
+
+
+def touch_device() -> None:
+    """Run one small kernel and wait for it."""
+    torch.zeros(1, device="cuda")
+    torch.cuda.synchronize()
+
+
+def small_blocks(count: int) -> list[object]:
+    """Return ``count`` blocks of host memory as small as torch allocates them."""
+    # No tensors: modes of the user's, which see every op, must not see these.
+    return [torch.UntypedStorage(4) for _ in range(count)]  # type: ignore[no-untyped-call]

@@ -1,0 +1,172 @@
+"""How is one cycle of torch's profiler brought up, ended, and ended again when it was torn?"""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from torch.profiler import record_function
+
+from torchprof_magic.capture.torch_api import compat
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from torch._C._autograd import _ProfilerResult
+    from torch.profiler.profiler import _KinetoProfile
+
+    from torchprof_magic.options import ProfileOptions
+
+
+# As torch has them: while a recording runs, those of the class note the user's ranges, and a step is none of these.
+_enter, _leave = record_function.__enter__, record_function.__exit__
+
+
+class Stage(Enum):
+    """Where an engine is; a torn transition (an exception inside torch) leaves it in a word ending in -ing."""
+
+    NEW = "new"
+    PREPARING = "preparing"
+    PREPARED = "prepared"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    OFF = "off"
+
+
+def _copy_trace(source: Path, path: str, use_python_export: bool = False) -> None:
+    del use_python_export  # the file was verified, and holds all names
+    with source.open("rb") as saved, (gzip.open if str(path).endswith(".gz") else open)(path, "wb") as copy:
+        shutil.copyfileobj(saved, copy)
+
+
+class Engine:
+    """One cycle: new, prepared (warm-up), running, off. Each method makes exactly one transition."""
+
+    preparing = False
+    """True, for the class, while any engine of ours prepares: tells our own calls from those of other profilers."""
+
+    def __init__(self, options: ProfileOptions, execution_path: Path | None = None) -> None:
+        self.execution_path = execution_path
+        self._observer = None if execution_path is None else compat.observe_execution(str(execution_path))
+        self.profiler = compat.make_profiler(options, self._observer)
+        self.metadata = options.metadata
+        self._is_on = compat.is_profiler_on
+        self.stage = Stage.NEW
+        self.is_of_all_threads = False
+        self.has_device = self.profiler.use_device is not None
+        self._open_step: record_function | None = None
+
+    def prepare(self) -> None:
+        """Enter warm-up: Kineto is set up, nothing is kept."""
+        self.stage = Stage.PREPARING
+        Engine.preparing = True
+        try:
+            self.profiler.prepare_trace()
+        finally:
+            Engine.preparing = False
+        self.stage = Stage.PREPARED
+
+    def start(self) -> None:
+        """Begin to record; only when prepared."""
+        self.stage = Stage.STARTING
+        self.profiler.start_trace()
+        for key, text in self.metadata:
+            self.profiler.add_metadata_json(key, text)
+        self.is_of_all_threads = not compat.is_profiler_on()  # such a one does not show on its own thread
+        if self.is_of_all_threads:
+            self._is_on = compat.is_any_profiler_on
+        self.stage = Stage.RUNNING
+
+    def open_step(self, number: int) -> None:
+        """Begin the annotation of one step, named as torch names it."""
+        self._open_step = record_function(f"ProfilerStep#{number}")
+        _enter(self._open_step)  # type: ignore[no-untyped-call]
+
+    def close_step(self) -> None:
+        """End the annotation of the step that is open, if one is."""
+        step, self._open_step = self._open_step, None
+        if step is not None:
+            _leave(step, None, None, None)
+
+    def stop(self) -> None:
+        """End the recording; afterwards ``has_data`` tells if there is something to save."""
+        self.close_step()
+        self.stage = Stage.STOPPING
+        self.profiler.stop_trace()
+        self.stage = Stage.OFF
+        self.end_observer()
+
+    def abandon(self) -> None:
+        """Turn the profiler off from whatever stage it is in, torn or whole, and keep the data if there is any.
+
+        Stopping a profiler that was never prepared is a SIGSEGV in torch 2.13, so a torn one is prepared again first.
+        """
+        if self.stage is Stage.NEW:
+            self.end_observer()
+        if self.stage in (Stage.NEW, Stage.OFF):
+            return
+        if self.stage in (Stage.RUNNING, Stage.STARTING, Stage.STOPPING) and self._is_on():
+            self.stop()
+            return
+        if self.stage in (Stage.PREPARING, Stage.STARTING):
+            self.prepare()
+        if self.stage is Stage.PREPARED:
+            self.start()
+            self.stop()
+        self.stage = Stage.OFF
+        self.end_observer()
+
+    def toggle(self, names: Iterable[str], *, is_on: bool) -> None:
+        """Stop collecting records of some activities, or go on; steps are marked all the same."""
+        if self.stage is Stage.RUNNING:
+            compat.toggle(self.profiler, names, is_on=is_on)
+
+    def end_observer(self) -> None:
+        """Complete the execution trace; torch writes its end only now."""
+        observer, self._observer = self._observer, None
+        if observer is not None:
+            observer.unregister_callback()
+
+    def finished_profiler(self, path: Path, step: int) -> _KinetoProfile:
+        """Return torch's profiler for a user's own handler; its export copies the file that was saved to ``path``.
+
+        torch exports once, and that was done. ``step_num`` is what ``torch.profiler.profile`` calls the next step.
+        """
+        profiler: Any = self.profiler
+        profiler.export_chrome_trace = partial(_copy_trace, path)
+        profiler.step_num = step
+        return self.profiler
+
+    @property
+    def is_torn(self) -> bool:
+        """True when it should be running but torch's profiler is off: another profiler has taken the session."""
+        return self.stage is Stage.RUNNING and not self._is_on()
+
+    @property
+    def start_unix_ns(self) -> int | None:
+        """Wall clock at the start of the trace, as Kineto noted it."""
+        start_ns = getattr(self._results, "trace_start_ns", None)
+        return start_ns() or None if start_ns else None
+
+    @property
+    def has_data(self) -> bool:
+        """False when nothing was recorded; ``save`` on such a result is a SIGSEGV in torch 2.13."""
+        return self._results is not None and (not hasattr(self._results, "trace_start_ns") or bool(self.start_unix_ns))
+
+    def recorded_names(self) -> set[str]:
+        """Return the name of every event, as it was given; only once there is data."""
+        return set() if self._results is None else {event.name() for event in self._results.events()}
+
+    @property
+    def event_count(self) -> int:
+        """How many events there are to save."""
+        return 0 if self._results is None else len(self._results.events())
+
+    @property
+    def _results(self) -> _ProfilerResult | None:
+        return getattr(self.profiler.profiler, "kineto_results", None)

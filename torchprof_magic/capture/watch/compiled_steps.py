@@ -1,0 +1,46 @@
+"""Does the user's code end its steps inside of what torch.compile compiles?
+
+Every call of ``step()`` there splits the graph in two, which changes what is measured.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torchprof_magic.capture.torch_api import compat
+
+if TYPE_CHECKING:
+    from types import CodeType, FrameType
+
+    from torchprof_magic.capture.problems import ProblemLog
+
+_PACKAGE = f"{__package__.partition('.')[0]}."
+
+
+class Callers:
+    """Looks at the code that calls ``step()``, once for as long as it is the same."""
+
+    def __init__(self, problems: ProblemLog) -> None:
+        self._problems = problems
+        self._known: CodeType | None = None
+        self._is_noted = False
+
+    def look(self, frame: FrameType | None) -> None:
+        """Note, once, that ``frame``, or the first frame around it that is not ours, runs compiled code."""
+        if self._is_noted:
+            return
+        while frame is not None and frame.f_code is not self._known:
+            if not frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+                break
+            frame = frame.f_back
+        if frame is None or frame.f_code is self._known:
+            return
+        self._known = frame.f_code
+        if compat.is_compiled(frame.f_code):
+            self._is_noted = True
+            self._problems.note(
+                "capture.compiled_step",
+                "warning",
+                "step() is called in a function that torch.compile compiles: every call splits its graph in two.",
+                "Call it outside of that function, at the end of the loop's body.",
+            )

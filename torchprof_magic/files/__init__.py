@@ -1,0 +1,1 @@
+"""Writing, locking and fetching files, and keeping credentials out of messages."""

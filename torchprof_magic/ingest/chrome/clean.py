@@ -1,0 +1,155 @@
+"""Which times can be believed? Events without one are left out, impossible durations closed; all are counted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from torchprof_magic.ingest.json.schema import MAX_TIME_NS
+
+if TYPE_CHECKING:
+    from torchprof_magic.ingest.chrome.spans import Columns
+    from torchprof_magic.ingest.findings import Findings
+
+# No profile lasts a month: what claims to comes from a broken clock, and one such event would ruin every scale.
+LONGEST_NS = 30 * 24 * 3600 * 10**9
+# No machine has a petabyte; what claims to be larger comes from a broken writer.
+LARGEST_BYTES = 2**50
+# int64 holds all that is ever added up as long as the values of a column stay below this together.
+MAX_SUM = 2**62
+_CAN_LAST = pl.col("dur_ns").is_between(0, LONGEST_NS)
+_ESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_CONTROL = r"[\x08\x0c\n\r\t]"
+
+
+def cleaned(columns: Columns, findings: Findings) -> Columns:
+    """Return the columns of one file without what cannot be believed, its B and E events paired into spans."""
+    middle_ns = _middle_ns(columns)
+    spans = _believable(columns.spans, "start_ns", middle_ns, findings)
+    bounds = _believable(columns.bounds, "start_ns", middle_ns, findings)
+    memory = _believable(columns.memory, "time_ns", middle_ns, findings)
+    if bounds.height:
+        spans = pl.concat([spans, _closed(bounds, columns.places, _last_ns(spans), findings).select(spans.columns)])
+    spans = _with_sizes(_with_durations(spans, findings), ("bytes",), findings)
+    memory = _with_sizes(memory, ("delta_bytes", "allocated_bytes", "reserved_bytes"), findings)
+    return columns._replace(
+        spans=_with_backslashes(spans, findings),
+        bounds=bounds.clear(),
+        memory=_kept(memory, pl.col("delta_bytes").is_not_null(), "memory.no_size", findings),
+    )
+
+
+def _middle_ns(columns: Columns) -> int | None:
+    """Return a time near which the others should lie: of the events if there are any, else of the allocations."""
+    starts = pl.concat([columns.spans["start_ns"], columns.bounds["start_ns"]])
+    times = columns.memory["time_ns"] if starts.null_count() == len(starts) else starts
+    # A time that occurs, and no mean of two: of two halves far apart, one must stay.
+    middle = times.filter(times.is_between(-MAX_TIME_NS, MAX_TIME_NS)).quantile(0.5, interpolation="lower")
+    return int(middle) if isinstance(middle, float) else None
+
+
+def _last_ns(spans: pl.DataFrame) -> int:
+    """Return the last moment of the events, as far as their durations can be believed."""
+    dur = pl.when(_CAN_LAST).then("dur_ns").otherwise(0)
+    return spans.select((pl.col("start_ns") + dur).max()).item() or 0
+
+
+def _closed(bounds: pl.DataFrame, places: pl.DataFrame, last_ns: int, findings: Findings) -> pl.DataFrame:
+    """Return the B and E events paired into spans: each E ends the last open B of its thread.
+
+    What stays open ends at ``last_ns``, the last moment of the file; an E without a B is left out.
+    """
+    threads = places.select(pl.struct("pid", "tid").rank("dense").alias("thread")).with_row_index("place")
+    threads = threads.with_columns(pl.col("place").cast(pl.Int32))
+    ordered = bounds.join(threads, on="place", how="left").sort("start_ns", "position")
+    open_rows: dict[tuple[object, object], list[int]] = {}
+    ends: dict[int, int] = {}
+    strays = 0
+    rows = ordered.select("ph", "thread", "start_ns").iter_rows()
+    for row, (phase, thread, time_ns) in enumerate(rows):
+        stack = open_rows.setdefault((thread, None), [])
+        if phase == "B":
+            stack.append(row)
+        elif stack:
+            ends[stack.pop()] = time_ns
+        else:
+            strays += 1
+    begun = ordered["ph"] == "B"
+    unclosed = int(begun.sum()) - len(ends)
+    findings.add("chrome.end_without_begin", strays)
+    findings.add("chrome.unclosed_event", unclosed)
+    last_ns = max(last_ns, ordered["start_ns"].max() or 0)  # type: ignore[assignment]
+    end_ns = pl.Series("end_ns", [ends.get(row, last_ns) for row in range(ordered.height)], dtype=pl.Int64)
+    spans = ordered.with_columns(end_ns).filter(begun)
+    return spans.with_columns((pl.col("end_ns") - pl.col("start_ns")).alias("dur_ns"))
+
+
+def _with_backslashes(spans: pl.DataFrame, findings: Findings) -> pl.DataFrame:
+    r"""Return the spans with ``torch\nn`` for what unescaped backslashes made of it: a name with a line feed.
+
+    Only in files of which other names prove that their writer escaped nothing.
+    """
+    if "json.bad_escape" not in findings.counts:
+        return spans
+    names = spans["name"].unique()
+    broken = names.filter(names.cast(pl.String).str.contains(_CONTROL))
+    if len(broken) == 0:
+        return spans
+    text = broken.cast(pl.String)
+    for letter, control in _ESCAPED.items():
+        text = text.str.replace_all(control, f"\\{letter}", literal=True)
+    findings.add("json.bad_escape", len(broken))
+    return spans.with_columns(pl.col("name").replace(broken, text.cast(broken.dtype)))
+
+
+def _believable(frame: pl.DataFrame, column: str, middle_ns: int | None, findings: Findings) -> pl.DataFrame:
+    """Return the rows whose time is known and near that of the others."""
+    time = pl.col(column)
+    timed = _kept(frame, time.is_between(-MAX_TIME_NS, MAX_TIME_NS).fill_null(value=False), "chrome.no_time", findings)
+    if middle_ns is None:
+        return timed
+    return _kept(timed, (time - middle_ns).abs() <= LONGEST_NS, "chrome.stray_time", findings)
+
+
+def _with_durations(spans: pl.DataFrame, findings: Findings) -> pl.DataFrame:
+    """Return the events with durations that can be."""
+    dur = pl.col("dur_ns")
+    longest_ns = _largest(spans["dur_ns"], LONGEST_NS)
+    counts = spans.select(
+        dur.is_null().sum().alias("chrome.no_duration"),
+        (dur < 0).sum().alias("chrome.negative_duration"),
+        (dur > longest_ns).sum().alias("chrome.absurd_duration"),
+    ).row(0, named=True)
+    for code, count in counts.items():
+        findings.add(code, count)
+    if not any(counts.values()):
+        return spans
+    return spans.with_columns(pl.when(dur.is_between(0, longest_ns)).then(dur).otherwise(0).alias("dur_ns"))
+
+
+def _with_sizes(frame: pl.DataFrame, columns: tuple[str, ...], findings: Findings) -> pl.DataFrame:
+    """Return the rows with null for sizes that cannot be."""
+    for name in columns:
+        size = frame[name]
+        largest = _largest(size, LARGEST_BYTES)
+        is_absurd = (size > largest) | (size < -largest)  # the least int64 has no absolute value
+        if is_absurd.any():
+            findings.add("chrome.odd_value", int(is_absurd.sum()))
+            frame = frame.with_columns(size.set(is_absurd, None))
+    return frame
+
+
+def _largest(values: pl.Series, usual: int) -> int:
+    """Return the largest value to believe: the usual one, or less when so many are so large that no sum holds them."""
+    believed = values.cast(pl.Float64).abs()
+    total = believed.filter(believed <= usual).sum()
+    return usual if total < MAX_SUM else MAX_SUM // len(values)
+
+
+def _kept(frame: pl.DataFrame, is_good: pl.Expr, code: str, findings: Findings) -> pl.DataFrame:
+    good = frame.select(is_good.alias("good"))["good"]
+    if good.all():
+        return frame
+    findings.add(code, int((~good).sum()))
+    return frame.filter(good)

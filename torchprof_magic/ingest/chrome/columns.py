@@ -1,0 +1,125 @@
+"""How do lists of JSON values become exact columns?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import polars as pl
+from msgspec import Raw
+
+from torchprof_magic.model.trace import TEXT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torchprof_magic.ingest.findings import Findings
+
+_ENCODER = msgspec.json.Encoder()
+_MICROS = pl.Decimal(38, 3)
+EXACT_MICROS = 2.0**43
+# What writers put where they know no number.
+_ABSENT = ("", "null", "None", "N/A", "nan", "NaN", "inf", "-inf")
+LAST_MICROS = 2**63 // 1000 - 1  # int64 holds no later moment in ns
+
+
+def fragments(values: Sequence[Raw]) -> pl.Series:
+    """Return JSON fragments as text, empty where absent; bytes that are no UTF-8 become replacement characters."""
+    # Encoded together and split in polars: a Python object for each would cost five times as much.
+    lines = pl.Series([_ENCODER.encode_lines(values).decode(errors="replace")]).str.split("\n").explode()
+    if len(lines) == len(values) + 1:
+        return lines.head(len(values))
+    return pl.Series([bytes(value).decode(errors="replace") for value in values], dtype=pl.String)
+
+
+class InexactError(ValueError):
+    """The times of a file need more digits than float64 has; they have to be read from their text."""
+
+
+def exact_ns(micros: Sequence[object]) -> pl.Series:
+    """Return µs written as JSON numbers (or strings) as int64 ns, exactly; null where it is no number.
+
+    Kineto writes µs with three decimals since 2024. Below 2^43 µs (101 days) float64 tells each ns from the next;
+    beyond, children would outlive parents. Raises ``InexactError`` for such a float.
+    """
+    if micros and isinstance(micros[0], Raw):
+        return _ns_of_text(fragments(micros))  # type: ignore[arg-type]
+    try:
+        floats = pl.Series(micros, dtype=pl.Float64)
+    except (TypeError, OverflowError, pl.exceptions.PolarsError):
+        return _ns_of_text(plain_text(micros))
+    largest = floats.abs().max()
+    if largest is None or largest < EXACT_MICROS:  # type: ignore[operator]
+        whole = floats.floor()  # times 1000 at once would round twice
+        return whole.cast(pl.Int64) * 1000 + ((floats - whole) * 1000).round().cast(pl.Int64)
+    if any(isinstance(value, float) for value in micros):
+        raise InexactError
+    whole = pl.Series(micros, dtype=pl.Int64, strict=False)
+    return whole.set(~whole.is_between(-LAST_MICROS, LAST_MICROS), None) * 1000
+
+
+def _ns_of_text(text: pl.Series) -> pl.Series:
+    ns = text.cast(_MICROS, strict=False).to_physical().cast(pl.Int64, strict=False)
+    if ns.null_count():
+        text = text.str.strip_chars('"').str.strip_chars()
+        ns = text.cast(_MICROS, strict=False).to_physical().cast(pl.Int64, strict=False)
+    return ns
+
+
+def integers(values: Sequence[object], findings: Findings, dtype: type[pl.DataType] = pl.Int64) -> pl.Series:
+    """Return ids and sizes as integers; null where the value is absent, no integer (which is counted), or too large."""
+    try:
+        return pl.Series(values, dtype=dtype)
+    except (TypeError, OverflowError, pl.exceptions.PolarsError):
+        # One string among the numbers (some vendors do that): go through text, slower.
+        text = pl.Series([_whole(value) for value in values], dtype=pl.String)
+        numbers = text.cast(dtype, strict=False)
+        findings.add("chrome.odd_value", numbers.null_count() - int(text.is_in(_ABSENT).fill_null(value=True).sum()))
+        return numbers
+
+
+def _whole(value: object) -> str | None:
+    """Return a number as text; some vendors write ids as floats (``5.0``)."""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return None if value is None else str(value)
+
+
+def identities(values: Sequence[object]) -> pl.Series:
+    """Return ids as integers that are equal where the ids are; texts become hashes."""
+    try:
+        return pl.Series(values, dtype=pl.Int64)
+    except (TypeError, OverflowError, pl.exceptions.PolarsError):
+        return _as_text(values).hash().reinterpret(signed=True)
+
+
+def plain_text(values: Sequence[object]) -> pl.Series:
+    """Return pids, tids and names as text, empty where absent; ``25738`` and ``"25738"`` are the same."""
+    return _as_text(values).fill_null("")
+
+
+def labels(values: Sequence[object]) -> pl.Series:
+    """Return texts that repeat a lot as categories, empty where absent."""
+    return plain_text(values).cast(TEXT)
+
+
+def _as_text(values: Sequence[object]) -> pl.Series:
+    # Nearly every file writes one of the two throughout, and trying the wrong one first costs an exception.
+    order = (pl.Int64, pl.String) if values and isinstance(values[0], int) else (pl.String, pl.Int64)
+    for dtype in order:
+        try:
+            return pl.Series(values, dtype=dtype).cast(pl.String)
+        except (TypeError, OverflowError, pl.exceptions.PolarsError):
+            continue
+    return pl.Series([_whole(value) for value in values], dtype=pl.String)
+
+
+def optional_text(values: Sequence[object]) -> pl.Series:
+    """Return texts that repeat a lot as categories, null where absent."""
+    return _as_text(values).cast(TEXT)
+
+
+def raw_text(values: Sequence[Raw]) -> pl.Series:
+    """Return JSON fragments as text, null where absent. They repeat a lot, so they are kept as categories."""
+    text = fragments(values)
+    return text.set(text == "", None).cast(TEXT)

@@ -1,0 +1,165 @@
+"""Which event caused which: launches, backward ops, steps, and the op around an allocation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.model.intervals import innermost_at
+from torchprof_magic.model.trace import (
+    ARROWS_SCHEMA,
+    DEVICE_CATEGORIES,
+    FLOWS_SCHEMA,
+    MEMORY_SCHEMA,
+    STEP_PATTERN,
+    STEPS_SCHEMA,
+)
+
+if TYPE_CHECKING:
+    from torchprof_magic.ingest.findings import Findings
+
+
+def launch_flows(events: pl.DataFrame, findings: Findings) -> pl.DataFrame:
+    """Return runtime call -> device event links by correlation.
+
+    One call can start many kernels (graph replay). ``External id`` is not used: in many traces it equals the
+    correlation and matches a wrong op.
+    """
+    rows = events.select("category", "cycle", "correlation").with_row_index("row")
+    on_device = rows.filter(pl.col("category").is_in(DEVICE_CATEGORIES))
+    calls = rows.filter((pl.col("category") == "runtime") & pl.col("correlation").is_not_null())
+    key = ["cycle", "correlation"]
+    first = calls.unique(key, keep="first", maintain_order=True)
+    joined = on_device.join(first, on=key, suffix="_call", maintain_order="left")
+    if first.height < calls.height:
+        repeated = calls.filter(~calls["row"].is_in(first["row"].implode())).join(on_device, on=key, how="semi")
+        findings.add("chrome.repeated_launch", repeated.height)
+    findings.add("chrome.no_launch", on_device.height - joined.height)
+    return _flows("launch", joined["row_call"], joined["row"])
+
+
+def annotation_flows(events: pl.DataFrame) -> pl.DataFrame:
+    """Return range -> span on a device links: torch repeats each range on every stream that worked for it."""
+    rows = events.select("category", "cycle", "correlation", "name").with_row_index("row")
+    spans = rows.filter((pl.col("category") == "gpu_user_annotation") & pl.col("correlation").is_not_null())
+    ranges = rows.filter((pl.col("category") == "user_annotation") & pl.col("correlation").is_not_null())
+    key = ["cycle", "correlation", "name"]
+    pairs = spans.join(ranges.unique(key, keep="first", maintain_order=True), on=key, maintain_order="left")
+    return _flows("annotation", pairs["row_right"], pairs["row"])
+
+
+def backward_flows(events: pl.DataFrame, lanes: pl.DataFrame, arrows: pl.DataFrame) -> pl.DataFrame:
+    """Return forward op -> backward op links: the ``fwdbwd`` arrows with both ends, and the sequence numbers.
+
+    A number belongs to one node of autograd. Of several ops that share it, one inside the other, the last to begin is
+    chosen on either side: in the forward pass that op makes the node, in the backward pass it is the node itself.
+    torch draws its arrows by the same rule, so they agree; older files and cut off ones have only the numbers.
+    """
+    columns = ("category", "cycle", "lane", "start_ns", "sequence", "fwd_thread")
+    ops = events.select(columns).with_row_index("row")
+    ops = ops.filter((pl.col("category") == "cpu_op") & (pl.col("sequence") >= 0))
+    if not (ops["fwd_thread"] > 0).any():
+        return _flows("backward", pl.Series([], dtype=pl.Int32), pl.Series([], dtype=pl.Int32))
+    pointed, numbered = _pointed(ops, lanes, arrows), _numbered(ops)
+    numbered = numbered.join(pointed, on="row_target", how="anti")
+    return _flows("backward", *pl.concat([pointed, numbered]).get_columns())
+
+
+def _numbered(ops: pl.DataFrame) -> pl.DataFrame:
+    """Return the pairs of ops by sequence number."""
+    is_backward = pl.col("fwd_thread").fill_null(0) > 0
+    by_time = ops.sort("start_ns", "row")
+    nodes = by_time.filter(is_backward).unique(["cycle", "fwd_thread", "sequence"], keep="last", maintain_order=True)
+    pairs = nodes.rename({"row": "row_target"}).join_asof(
+        by_time.filter(~is_backward),
+        on="start_ns",
+        by=["cycle", "sequence"],
+        strategy="backward",
+        check_sortedness=False,  # it was sorted just now
+    )
+    return pairs.select("row", "row_target").drop_nulls()
+
+
+def _pointed(ops: pl.DataFrame, lanes: pl.DataFrame, arrows: pl.DataFrame) -> pl.DataFrame:
+    """Return the pairs of ops by the arrows that the file draws between them."""
+    threads = lanes.with_row_index("lane").with_columns(pl.col("lane").cast(pl.Int32)).select("lane", "pid", "tid")
+    # Of ops that start in the same ns the innermost launches the backward op; rows are in nesting order.
+    ops = (
+        ops.join(threads, on="lane")
+        .sort("row")
+        .unique(["cycle", "pid", "tid", "start_ns"], keep="last", maintain_order=True)
+    )
+    at = {"left_on": ["cycle", "pid", "tid", "time_ns"], "right_on": ["cycle", "pid", "tid", "start_ns"]}
+    ends = arrows.join(ops.select("cycle", "pid", "tid", "start_ns", "row"), **at)  # type: ignore[arg-type]
+    sources = ends.filter(pl.col("is_start")).unique(["cycle", "id"], keep="last", maintain_order=True)
+    targets = ends.filter(~pl.col("is_start")).unique(["cycle", "id"], keep="last", maintain_order=True)
+    pairs = sources.join(targets, on=["cycle", "id"], suffix="_target", maintain_order="left")
+    return pairs.select("row", "row_target")
+
+
+def _flows(kind: str, source: pl.Series, target: pl.Series) -> pl.DataFrame:
+    frame = pl.DataFrame({"source": source, "target": target})
+    return frame.select(pl.lit(kind).alias("kind"), "source", "target").cast(FLOWS_SCHEMA)  # type: ignore[arg-type]
+
+
+def count_arrows(*arrows: pl.DataFrame) -> pl.DataFrame:
+    """Return how many arrows of each category begin, end, and have both ends, by their ids within a cycle."""
+    ends = pl.concat([some.select("cat", "cycle", "id", "is_start") for some in arrows])
+    by_id = ends.group_by("cat", "cycle", "id").agg(
+        pl.col("is_start").sum().alias("starts"), (~pl.col("is_start")).sum().alias("ends")
+    )
+    has_both = (pl.col("starts") > 0) & (pl.col("ends") > 0)
+    counted = by_id.group_by(pl.col("cat").cast(pl.String).alias("category")).agg(
+        pl.col("starts", "ends").sum(), pl.len().alias("ids"), has_both.sum().alias("paired")
+    )
+    return counted.select(ARROWS_SCHEMA.keys()).cast(ARROWS_SCHEMA).sort("category")  # type: ignore[arg-type]
+
+
+def find_steps(events: pl.DataFrame, findings: Findings) -> pl.DataFrame:
+    """Return the ``ProfilerStep#N`` spans in order of time; every one counts as complete until someone knows better."""
+    found = events.filter(pl.col("category") == "user_annotation")
+    found = found.filter(pl.col("name").cast(pl.String).str.contains(STEP_PATTERN))
+    steps = found.select(
+        pl.col("name").cast(pl.String).str.extract(STEP_PATTERN).cast(pl.Int32).alias("number"),
+        "cycle",
+        "start_ns",
+        (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns"),
+        pl.lit(value=True).alias("complete"),
+    )
+    first = steps.sort("start_ns").unique(["cycle", "number"], keep="first", maintain_order=True)
+    findings.add("chrome.repeated_step", steps.height - first.height)
+    return first.cast(STEPS_SCHEMA)  # type: ignore[arg-type]
+
+
+def with_steps(events: pl.DataFrame, steps: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
+    """Return the events with the step they started in; device events belong to the step that launched them."""
+    step = _step_at(events["start_ns"].to_numpy(), steps)
+    source, target = launches["source"].to_numpy(), launches["target"].to_numpy()
+    step[target] = step[source]
+    series = pl.Series("step", step, dtype=pl.Int32)
+    return events.with_columns(pl.when(series >= 0).then(series).alias("step"))
+
+
+def _step_at(time_ns: np.ndarray, steps: pl.DataFrame) -> np.ndarray:
+    """Return the number of the step that holds each time, or -1."""
+    if steps.height == 0:
+        return np.full(len(time_ns), -1, np.int64)
+    starts, ends = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
+    index = np.searchsorted(starts, time_ns, side="right") - 1
+    is_inside = (index >= 0) & (time_ns < ends[np.maximum(index, 0)])
+    return np.where(is_inside, steps["number"].to_numpy()[np.maximum(index, 0)], -1)
+
+
+def attribute_memory(memory: pl.DataFrame, events: pl.DataFrame, lanes: pl.DataFrame) -> pl.DataFrame:
+    """Return the allocations in order of time, each with the innermost event of its own thread around it."""
+    threads = lanes.with_row_index("lane").filter(pl.col("kind") == "thread").select("lane", "pid", "tid")
+    memory = memory.with_columns(pl.col("pid", "tid").cast(pl.String))
+    memory = memory.join(threads, on=["pid", "tid"], how="left", maintain_order="left").with_columns(
+        pl.col("lane").fill_null(-1).cast(pl.Int64)
+    )
+    lane, start, dur = (events[name].to_numpy().astype(np.int64) for name in ("lane", "start_ns", "dur_ns"))
+    event = innermost_at(lane, start, dur, memory["lane"].to_numpy(), memory["time_ns"].to_numpy())
+    memory = memory.with_columns(pl.Series("event", event)).sort("time_ns", maintain_order=True)
+    return memory.select(MEMORY_SCHEMA.keys()).cast(MEMORY_SCHEMA)  # type: ignore[arg-type]

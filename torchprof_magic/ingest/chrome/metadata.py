@@ -1,0 +1,48 @@
+"""What else does a file say about its run, besides what the reader itself needs?"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from torchprof_magic.model.meta import KINETO_KEYS
+
+MAX_FACTS = 100
+MAX_TEXT = 300
+_MORE = "…"
+# Kineto's own log, and what its other writers put beside the events.
+_NO_FACTS = {*KINETO_KEYS, "INFO", "WARNING", "ERROR", "STATUS", "VERBOSE", "metadata", "schema", "otherData"}
+# A report is passed on more easily than a trace, so what names people, machines and accounts stays in the file.
+_PRIVATE = re.compile(
+    r"user|host|mail|account|owner|author|attribution|entitlement|token|secret|passw|credential|key|^tw_|^mast_|job"
+    r"|cluster|workflow|task|server|path",
+    re.IGNORECASE,
+)
+_FACTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def facts_of(text: bytes) -> dict[str, str]:
+    """Return the further top-level entries of a JSON object as text, at most 100 of at most 300 characters.
+
+    Objects and lists are given as JSON. Empty when the object cannot be read as a whole.
+    """
+    try:
+        entries = _FACTS.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    wanted = [key for key in entries if key and key not in _NO_FACTS and not _PRIVATE.search(key)]
+    return {_shortened(key): _text_of(bytes(entries[key])) for key in wanted[:MAX_FACTS]}
+
+
+def _text_of(value: bytes) -> str:
+    if value.startswith(b'"'):
+        try:
+            return _shortened(msgspec.json.decode(value, type=str))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            pass
+    return _shortened(value.decode(errors="replace"))
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}{_MORE}"

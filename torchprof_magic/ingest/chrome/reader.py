@@ -1,0 +1,165 @@
+"""What happened, according to one or several Kineto chrome traces?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import polars as pl
+
+from torchprof_magic.ingest.chrome import links
+from torchprof_magic.ingest.chrome.clean import cleaned
+from torchprof_magic.ingest.chrome.columns import InexactError
+from torchprof_magic.ingest.chrome.lanes import assign_lanes
+from torchprof_magic.ingest.chrome.metadata import MAX_TEXT
+from torchprof_magic.ingest.chrome.nesting import nested_events, with_step_annotations
+from torchprof_magic.ingest.chrome.spans import ColumnBuilder, Columns
+from torchprof_magic.ingest.chrome.stacks import find_stacks
+from torchprof_magic.ingest.findings import Findings
+from torchprof_magic.ingest.json.batches import EventText
+from torchprof_magic.ingest.json.blocks import read_blocks, size_of
+from torchprof_magic.ingest.json.schema import DeviceProperties, DistributedInfo, Head
+from torchprof_magic.model.meta import Meta
+from torchprof_magic.model.trace import EVENTS_SCHEMA, Trace
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Sequence
+
+    Source = str | os.PathLike[str] | bytes
+    Progress = Callable[[int, int], None]
+
+
+class _Part(NamedTuple):
+    """One file: its columns, and the facts around its events."""
+
+    columns: Columns
+    head: Head
+    facts: dict[str, str]
+
+
+def read_chrome(
+    sources: Sequence[Source],
+    meta: Meta | None = None,
+    cycles: Sequence[int] | None = None,
+    progress: Progress | None = None,
+) -> Trace:
+    """Return the trace in one file (or JSON text) a cycle; ``cycles`` numbers them (0, 1, ... by default).
+
+    Whatever can be read is read; damage and oddities are counted in ``Trace.problems``. ``progress`` is called now and
+    then with the bytes read and the bytes there are; what it raises stops the reading. Raises ``IngestError`` when a
+    file cannot be opened or holds nothing, and ``NotATraceError`` when it is something else.
+    """
+    findings = Findings()
+    numbers = range(len(sources)) if cycles is None else cycles
+    total = sum(size_of(source) for source in sources)
+    parts, done = [], 0
+    for source in sources:
+        parts.append(_read_part(source, findings, _shifted(progress, done, total)))
+        done += size_of(source)
+    return _assembled(parts, list(numbers), meta or Meta(), findings)
+
+
+def _shifted(progress: Progress | None, done: int, total: int) -> Callable[[int], None]:
+    def report(read_bytes: int) -> None:
+        if progress is not None:
+            progress(done + read_bytes, total)
+
+    return report
+
+
+def _read_part(source: Source, findings: Findings, report: Callable[[int], None]) -> _Part:
+    text = EventText(read_blocks(source, findings), findings, report)
+    builder = ColumnBuilder(findings)
+    for events in text:
+        try:
+            builder.add(events)
+        except InexactError:
+            builder.add(text.exactly())
+    return _Part(cleaned(builder.finish(), findings), text.head, text.facts)
+
+
+def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Findings) -> Trace:
+    spans, places = _joined_spans(parts, cycles)
+    memory = _joined("memory", parts, cycles)
+    start_ns = _earliest(spans, memory)
+    memory = memory.with_columns(pl.col("time_ns") - start_ns)
+    places, lanes = assign_lanes(spans, places, pl.concat([part.columns.thread_names for part in parts]))
+    arrows = _joined("arrows", parts, cycles).with_columns(pl.col("time_ns") - start_ns)
+    counted = links.count_arrows(arrows, _joined("other_arrows", parts, cycles))
+    heads, facts = (
+        [part.head for part in parts],
+        {key: text for part in reversed(parts) for key, text in part.facts.items()},
+    )
+    parts.clear()  # the columns in them would double what follows
+    spans = spans.with_columns(pl.col("start_ns") - start_ns)
+    events = with_step_annotations(nested_events(spans, places))
+    launch = links.launch_flows(events, findings)
+    backward = links.backward_flows(events, lanes, arrows)
+    annotations = links.annotation_flows(events)
+    steps = links.find_steps(events, findings)
+    stack, stacks = find_stacks(events, launch)
+    events = links.with_steps(events, steps, launch).with_columns(stack)
+    findings.add("chrome.partial_overlap", int(events["overlaps"].sum()))
+    return Trace(
+        events=events.select(EVENTS_SCHEMA.keys()),
+        lanes=lanes,
+        flows=pl.concat([launch, backward, annotations]),
+        memory=links.attribute_memory(memory, events, lanes),
+        steps=steps,
+        stacks=stacks,
+        arrows=counted,
+        meta=_described(meta, heads, facts, start_ns, events, has_memory=memory.height > 0),
+        problems=findings.problems(),
+    )
+
+
+def _joined_spans(parts: list[_Part], cycles: list[int]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the spans of all files on one clock, and the places that they lie at."""
+    spans, places, known = [], [], 0
+    for (columns, head, _), cycle in zip(parts, cycles, strict=True):
+        base = pl.lit(head.base_time_ns, pl.Int64)
+        spans.append(
+            columns.spans.with_columns(
+                pl.col("start_ns") + base, pl.col("place") + known, pl.lit(cycle, pl.Int32).alias("cycle")
+            )
+        )
+        places.append(columns.places)
+        known += columns.places.height
+    return pl.concat(spans), pl.concat(places)
+
+
+def _joined(name: str, parts: list[_Part], cycles: list[int]) -> pl.DataFrame:
+    frames = []
+    for part, cycle in zip(parts, cycles, strict=True):
+        base = pl.lit(part.head.base_time_ns, pl.Int64)
+        frame: pl.DataFrame = getattr(part.columns, name)
+        frame = frame.with_columns(pl.lit(cycle, pl.Int32).alias("cycle"))
+        frames.append(frame.with_columns(pl.col("time_ns") + base) if "time_ns" in frame.columns else frame)
+    return pl.concat(frames)
+
+
+def _earliest(spans: pl.DataFrame, memory: pl.DataFrame) -> int:
+    times = [time for time in (spans["start_ns"].min(), memory["time_ns"].min()) if isinstance(time, int)]
+    return min(times, default=0)
+
+
+def _described(
+    meta: Meta, heads: list[Head], facts: dict[str, str], start_ns: int, events: pl.DataFrame, *, has_memory: bool
+) -> Meta:
+    head = heads[0]
+    devices = head.side_table("devices", list[DeviceProperties]) or []
+    distributed = head.side_table("distributed", DistributedInfo) or DistributedInfo()
+    names = dict.fromkeys(device.name for device in devices if device.name)
+    return replace(
+        meta,
+        start_unix_ns=start_ns,
+        device_names=meta.device_names or tuple(names),
+        rank=distributed.rank,
+        world_size=distributed.world_size,
+        backend=distributed.backend[:MAX_TEXT] if isinstance(distributed.backend, str) else "",
+        has_shapes=any(head.says("record_shapes") for head in heads) or events["shapes"].null_count() < events.height,
+        has_stacks=any(head.says("with_stack") for head in heads),
+        has_memory=has_memory,
+        extra=tuple(sorted(facts.items())),  # torch writes them in no order
+    )

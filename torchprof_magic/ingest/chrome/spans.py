@@ -1,0 +1,254 @@
+"""Which columns does a batch of events become? Compact ones: a row holds numbers, and where it lay as one of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+import polars as pl
+
+from torchprof_magic.ingest.chrome.categories import OWN_SPAN, category_of
+from torchprof_magic.ingest.chrome.columns import (
+    exact_ns,
+    identities,
+    integers,
+    labels,
+    optional_text,
+    plain_text,
+    raw_text,
+)
+from torchprof_magic.ingest.findings import Findings
+from torchprof_magic.ingest.json.schema import NO_ARGS, Args, Event
+from torchprof_magic.model.trace import CATEGORY, MEMORY_SCHEMA, TEXT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+# c10::DeviceType, as written in "Device Type".
+_DEVICE_TYPES = {0: "cpu", 1: "cuda", 6: "hip", 12: "xpu", 13: "mps", 15: "hpu", 19: "mtia", 20: "privateuse1"}
+# The arrows that are followed from end to end; launches are found by correlation, which is more reliable.
+FOLLOWED_ARROW = "fwdbwd"
+_SPAN_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+    "name": TEXT,
+    "place": pl.Int32,
+    "start_ns": pl.Int64,
+    "dur_ns": pl.Int64,
+    "correlation": pl.Int64,
+    "sequence": pl.Int64,
+    "fwd_thread": pl.Int64,
+    "shapes": TEXT,
+    "dtypes": TEXT,
+    "bytes": pl.Int64,
+    "call_stack": TEXT,
+}
+_ARROW_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+    "cat": TEXT,
+    "is_start": pl.Boolean,
+    "id": pl.Int64,
+}
+_END_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {"pid": pl.String, "tid": pl.String, "time_ns": pl.Int64}
+# What may stand in the arguments of an event, by category: looking for the rest would take half of the reading time.
+_READERS: dict[str, Callable[[list[Args], Findings], pl.Series]] = {
+    "correlation": lambda args, findings: integers([arg.correlation for arg in args], findings),
+    "sequence": lambda args, findings: integers([arg.sequence for arg in args], findings),
+    "fwd_thread": lambda args, findings: integers([arg.fwd_thread for arg in args], findings),
+    "shapes": lambda args, _: raw_text([arg.input_dims for arg in args]),
+    "dtypes": lambda args, _: raw_text([arg.input_types for arg in args]),
+    "bytes": lambda args, findings: integers([arg.copy_bytes for arg in args], findings),
+    "call_stack": lambda args, _: optional_text([arg.call_stack for arg in args]),
+}
+_READ_OF_OPS = ("sequence", "fwd_thread", "shapes", "dtypes", "call_stack")
+# The only events whose "External id" can be trusted: on kernels it often is the correlation under another name.
+_ANNOTATIONS = ("user_annotation", "gpu_user_annotation")
+_READ: dict[str, tuple[str, ...]] = {
+    "python_function": (),
+    "runtime": ("correlation",),
+    "cpu_op": _READ_OF_OPS,
+    "user_annotation": _READ_OF_OPS,
+}
+_HAVE_STREAMS = ("kernel", "memcpy", "memset", "gpu_user_annotation", "other")
+
+
+def _external_ids(args: list[Args], findings: Findings) -> pl.Series:
+    return integers([arg.external_id for arg in args], findings)
+
+
+class Columns(NamedTuple):
+    """The columns of one file; times are ns as the file counts them, without its base.
+
+    ``spans.place`` is a row of ``places``: category, process, thread, device and stream as the file spells them.
+    ``bounds`` are the B and E events, not yet paired. ``arrows`` are those from forward to backward; of
+    ``other_arrows`` it is only counted which have both ends.
+    """
+
+    spans: pl.DataFrame
+    bounds: pl.DataFrame
+    memory: pl.DataFrame
+    arrows: pl.DataFrame
+    other_arrows: pl.DataFrame
+    thread_names: pl.DataFrame
+    places: pl.DataFrame
+
+
+class ColumnBuilder:
+    """Collects batches of events as columns; a batch's own objects can be forgotten after each ``add``."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._found = findings  # in one batch
+        self._places: dict[tuple[object, ...], int] = {}
+        self._frames: dict[str, list[pl.DataFrame]] = defaultdict(list)
+        self._batch: list[Event] = []
+        self._event_count = 0  # of the batches before
+
+    def add(self, events: list[Event]) -> None:
+        """Add the columns of one batch, or none of them when it raises ``InexactError``."""
+        by_cat: dict[object, list[Event]] = defaultdict(list)
+        for event in events:
+            by_cat[event.cat].append(event)
+        groups: dict[str, list[Event]] = defaultdict(list)
+        for cat, group in by_cat.items():
+            groups[category_of(cat)] += group
+        self._batch = events
+        self._found = Findings()
+        added = [
+            columns
+            for category, group in groups.items()
+            for phase in dict.fromkeys(event.ph for event in group)
+            for columns in self._columns_of(phase, category, group)
+        ]
+        for name, frame in added:
+            self._frames[name].append(frame)
+        self._event_count += len(events)
+        self._findings.update(self._found)
+
+    def _columns_of(self, phase: str, category: str, events: list[Event]) -> Iterator[tuple[str, pl.DataFrame]]:
+        group = [event for event in events if event.ph == phase]
+        if phase == "X" and category != OWN_SPAN:
+            yield "spans", self._span_columns(group, category)
+        elif phase in ("B", "E"):
+            columns = self._span_columns(group, category)
+            yield "bounds", columns.with_columns(pl.lit(phase).alias("ph"), self._positions(group))
+        elif phase in ("s", "f"):
+            is_start = phase == "s"
+            followed = [event for event in group if event.cat == FOLLOWED_ARROW]
+            others = [event for event in group if event.cat != FOLLOWED_ARROW]
+            yield "arrows", _followed_columns(followed, is_start=is_start)
+            yield "other_arrows", pl.DataFrame(_arrow_columns(others, is_start=is_start))
+        elif phase in ("i", "I"):
+            yield "memory", _memory_columns([event for event in group if event.name == "[memory]"], self._found)
+        elif phase == "M":
+            yield "thread_names", _name_columns([event for event in group if event.name == "thread_name"])
+        elif phase not in ("X", "t"):  # the middle of an arrow says nothing that its ends do not
+            self._found.add("chrome.other_kind" if phase else "chrome.not_an_event", len(group))
+
+    def _positions(self, group: list[Event]) -> pl.Series:
+        """Return where events stand in the file: of a B and an E at the same moment the first comes first."""
+        positions = {id(event): position for position, event in enumerate(self._batch, self._event_count)}
+        return pl.Series("position", [positions[id(event)] for event in group], dtype=pl.Int64)
+
+    def finish(self) -> Columns:
+        """Return the columns of all batches."""
+        category, pid, tid, device, stream = zip(*self._places, strict=True) if self._places else [()] * 5
+        frames = self._frames
+        return Columns(
+            spans=_joined(frames.pop("spans", []), _SPAN_SCHEMA),
+            bounds=_joined(frames.pop("bounds", []), _SPAN_SCHEMA | {"ph": pl.String, "position": pl.Int64}),
+            memory=pl.concat(frames.pop("memory", []) or [_memory_columns([], self._findings)]),
+            arrows=_joined(frames.pop("arrows", []), _ARROW_SCHEMA | _END_SCHEMA),
+            other_arrows=_joined(frames.pop("other_arrows", []), _ARROW_SCHEMA),
+            thread_names=pl.concat(frames.pop("thread_names", []) or [_name_columns([])]),
+            places=pl.DataFrame(
+                {
+                    "category": pl.Series(category, dtype=CATEGORY),
+                    "pid": plain_text(pid),
+                    "tid": plain_text(tid),
+                    "device": integers(device, self._findings, pl.Int32),
+                    "stream": integers(stream, self._findings, pl.Int32),
+                }
+            ),
+        )
+
+    def _span_columns(self, events: list[Event], category: str) -> pl.DataFrame:
+        args = [event.args or NO_ARGS for event in events]
+        readers = {name: _READERS[name] for name in _READ.get(category, _READERS)}
+        if category in _ANNOTATIONS:
+            readers["correlation"] = _external_ids
+        return pl.DataFrame(
+            {
+                "name": labels([event.name for event in events]),
+                "place": self._places_of(events, args, category),
+                "start_ns": exact_ns([event.ts for event in events]),
+                "dur_ns": exact_ns([event.dur for event in events]),
+                **{name: read(args, self._found) for name, read in readers.items()},
+            }
+        )
+
+    def _places_of(self, events: list[Event], args: list[Args], category: str) -> pl.Series:
+        pids, tids = [event.pid for event in events], [event.tid for event in events]
+        if category not in _HAVE_STREAMS and len(set(pids)) == len(set(tids)) == 1:
+            row = self._places.setdefault((category, pids[0], tids[0], None, None), len(self._places))
+            return pl.Series([row], dtype=pl.Int32).new_from_index(0, len(events))
+        if category in _HAVE_STREAMS:
+            keys = list(zip(pids, tids, [arg.device for arg in args], [arg.stream for arg in args], strict=True))
+        else:
+            keys = [(pid, tid, None, None) for pid, tid in zip(pids, tids, strict=True)]
+        rows = {key: self._places.setdefault((category, *key), len(self._places)) for key in dict.fromkeys(keys)}
+        return pl.Series([rows[key] for key in keys], dtype=pl.Int32)
+
+
+def _joined(frames: list[pl.DataFrame], schema: dict[str, pl.DataType | type[pl.DataType]]) -> pl.DataFrame:
+    """Return the frames below each other; what one of them does not have is null."""
+    return pl.concat([pl.DataFrame(schema=schema), *frames], how="diagonal")
+
+
+def _arrow_columns(events: list[Event], *, is_start: bool) -> dict[str, pl.Series]:
+    return {
+        "cat": labels([event.cat for event in events]),
+        "is_start": pl.Series([is_start]).new_from_index(0, len(events)),
+        "id": identities([event.id for event in events]),
+    }
+
+
+def _followed_columns(events: list[Event], *, is_start: bool) -> pl.DataFrame:
+    ends = {
+        "pid": plain_text([event.pid for event in events]),
+        "tid": plain_text([event.tid for event in events]),
+        "time_ns": exact_ns([event.ts for event in events]),
+    }
+    return pl.DataFrame(_arrow_columns(events, is_start=is_start) | ends)
+
+
+def _memory_columns(events: Sequence[Event], findings: Findings) -> pl.DataFrame:
+    args = [event.args or NO_ARGS for event in events]
+    kinds = integers([arg.device_type for arg in args], findings).replace_strict(
+        _DEVICE_TYPES, default="device", return_dtype=pl.String
+    )
+    ids = integers([arg.device_id for arg in args], findings).cast(pl.String).fill_null("0")
+    frame = pl.DataFrame(
+        {
+            "time_ns": exact_ns([event.ts for event in events]),
+            "kind": kinds,
+            "id": ids,
+            "delta_bytes": integers([arg.delta_bytes for arg in args], findings),
+            "allocated_bytes": integers([arg.allocated_bytes for arg in args], findings),
+            "reserved_bytes": integers([arg.reserved_bytes for arg in args], findings),
+            "address": integers([arg.address for arg in args], findings, pl.UInt64),
+            "pid": labels([event.pid for event in events]),
+            "tid": labels([event.tid for event in events]),
+        }
+    )
+    device = pl.when(pl.col("kind") == "cpu").then(pl.lit("cpu")).otherwise(pl.col("kind") + ":" + pl.col("id"))
+    return frame.with_columns(
+        device.cast(TEXT).alias("device"), pl.lit(-1, MEMORY_SCHEMA["event"]).alias("event")
+    ).drop("kind", "id")
+
+
+def _name_columns(events: Sequence[Event]) -> pl.DataFrame:
+    return pl.DataFrame(
+        {
+            "pid": plain_text([event.pid for event in events]),
+            "tid": plain_text([event.tid for event in events]),
+            "name": plain_text([(event.args or NO_ARGS).name for event in events]),
+        }
+    )

@@ -1,0 +1,76 @@
+"""From which Python frames was each event called? Equal frames under equal callers are one row of a prefix tree."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.model.intervals import NO_PARENT, IntArray, levels, merge_paths
+from torchprof_magic.model.trace import STACKS_SCHEMA
+
+# What torch writes: "train.py(12): step", and "nn.Module: Linear_0" or "<built-in function sum>" without a place.
+_PLACE = r"^(?<file>.*)\((?<line>\d+)\): (?<function>.*)$"
+
+
+def find_stacks(events: pl.DataFrame, launches: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:
+    """Return the innermost frame around each event as a row of the stacks, null where none is, and the stacks.
+
+    torch 2.13 leaves its own ``stack`` fields empty, so stacks are rebuilt from the ``python_function`` events; the
+    torch of 2021 has none of those, but wrote a text at each op.
+    Device events have the stack of the call that launched them.
+    """
+    is_frame = (events["category"] == "python_function").to_numpy()
+    if not is_frame.any():
+        return _stacks_of_texts(events["call_stack"])
+    inner_frame = _innermost_frames(events["parent"].to_numpy().astype(np.int64), events["depth"].to_numpy(), is_frame)
+    frames = np.flatnonzero(is_frame)
+    index_of = np.full(events.height + 1, NO_PARENT, np.int64)
+    index_of[frames] = np.arange(len(frames))
+    above = events["parent"].to_numpy()[frames].astype(np.int64)
+    caller = index_of[np.where(above >= 0, inner_frame[above], NO_PARENT)]
+    label = events["name"].to_physical().to_numpy()[frames].astype(np.int64)
+    path, first = merge_paths(caller, label)
+    stack = np.where(inner_frame >= 0, path[index_of[inner_frame]], NO_PARENT)
+    source, target = launches["source"].to_numpy(), launches["target"].to_numpy()
+    stack[target] = stack[source]
+    series = pl.Series("stack", stack, dtype=pl.Int32)
+    parent = np.where(caller[first] >= 0, path[caller[first]], NO_PARENT)
+    return series.set(series < 0, None), _with_places(events["name"][frames[first]], parent)
+
+
+def _innermost_frames(parent: IntArray, depth: IntArray, is_frame: np.ndarray) -> IntArray:
+    """Return for each event the row of the frame that it is, or that stands closest around it, or -1."""
+    found = np.where(is_frame, np.arange(len(parent)), NO_PARENT)
+    for rows in levels(depth)[1:]:
+        open_rows = rows[found[rows] < 0]
+        found[open_rows] = found[parent[open_rows]]
+    return found
+
+
+def _with_places(name: pl.Series, parent: IntArray) -> pl.DataFrame:
+    text = name.cast(pl.String)
+    place = text.str.extract_groups(_PLACE).struct
+    return pl.DataFrame(
+        {
+            "parent": parent,
+            "name": name,
+            "file": place.field("file"),
+            "line": place.field("line").cast(pl.Int32, strict=False),
+            "function": place.field("function").fill_null(text),
+        }
+    ).cast(STACKS_SCHEMA)  # type: ignore[arg-type]
+
+
+def _stacks_of_texts(call_stack: pl.Series) -> tuple[pl.Series, pl.DataFrame]:
+    """Return the stacks that stand as texts at the ops: ``place;place;place``, the innermost first."""
+    texts = call_stack.drop_nulls().unique()
+    nodes: dict[tuple[int, str], int] = {}
+    innermost = []
+    for text in texts.cast(pl.String):
+        node = NO_PARENT
+        for name in reversed(text.split(";")):
+            node = nodes.setdefault((node, name), len(nodes))
+        innermost.append(node)
+    series = call_stack.replace_strict(texts, innermost, default=None, return_dtype=pl.Int32).alias("stack")
+    names = pl.Series("name", [name for _, name in nodes], dtype=pl.String).cast(STACKS_SCHEMA["name"])
+    return series, _with_places(names, np.array([parent for parent, _ in nodes], np.int64))

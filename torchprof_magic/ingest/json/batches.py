@@ -1,0 +1,341 @@
+"""Where in the text do the events lie? Text blocks in; events in batches, and the JSON around them, out.
+
+No JSON is ever held whole: a file of gigabytes passes through a buffer of a few blocks.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from torchprof_magic.errors import IngestError, NotATraceError
+from torchprof_magic.ingest.chrome.metadata import facts_of
+from torchprof_magic.ingest.findings import KINDS
+from torchprof_magic.ingest.json.repair import MORE_EVENTS, PERHAPS_MORE_EVENTS
+from torchprof_magic.ingest.json.salvage import Commas, Salvager, salvaged
+from torchprof_magic.ingest.json.schema import NO_RAW, Event, ExactEvent, Head
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from torchprof_magic.ingest.findings import Findings
+    from torchprof_magic.ingest.json.blocks import Block
+
+_LIST_KEY = re.compile(rb'"traceEvents"\s*:\s*(\[|null\b)')
+_BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{)")
+_TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
+# Before the events stand a few lines; after them too. More is not read.
+MAX_AROUND_BYTES = 64 << 20
+_WINDOW_BYTES = 128 << 10
+_MAX_CUTS = 8
+_OPEN_HEAD = b'{"":0'  # what stood before the list, as far as JSON is concerned
+_MAX_LIST_KEYS = 100
+_LONGEST_KEY_BYTES = 64
+
+_EVENTS = msgspec.json.Decoder(list[Event])
+_EXACT_EVENTS = msgspec.json.Decoder(list[ExactEvent])
+_HEAD = msgspec.json.Decoder(Head)
+
+
+class _Tail(Head, gc=False):
+    """What stands behind the events; a second list of events is not read."""
+
+    events: msgspec.Raw = msgspec.field(name="traceEvents", default=NO_RAW)
+
+
+_TAIL = msgspec.json.Decoder(_Tail)
+
+
+class EventText:
+    """The text of one file: iterating yields its events in batches; ``head`` and ``facts`` are known after that.
+
+    The batches are lists of ``Event``, a few tens of thousands each. Damage is repaired or left out, and counted in
+    ``findings``. Raises ``IngestError`` for a file without text and ``NotATraceError`` for JSON that is no trace.
+    """
+
+    def __init__(self, blocks: Iterator[Block], findings: Findings, report: Callable[[int], None]) -> None:
+        self.head = Head()
+        self.facts: dict[str, str] = {}
+        self._blocks = blocks
+        self._findings = findings
+        self._report = report
+        self._buffer = b""
+        self._offset = 0  # of the buffer within the text
+        self._is_end = False
+        self._kind: type[Event] = Event
+        self._batch = b""
+        self._commas = Commas(findings)
+        self._salvager = Salvager(findings, self._commas)
+
+    def __iter__(self) -> Iterator[list[Event]]:
+        is_bare = self._enter_list()
+        with _without_gc():
+            while (batch := self._next_batch()) is not None:
+                yield batch
+        self._leave_list(is_bare=is_bare)
+        self._findings.add("chrome.odd_value", int(self.head.is_base_time_odd))
+
+    def exactly(self) -> list[Event]:
+        """Return the last batch again, and all that follow, as events whose times are text."""
+        self._kind = ExactEvent
+        return self._decoded(self._batch)
+
+    def _decoded(self, text: bytes) -> list[Event]:
+        self._batch = text
+        decoder = _EVENTS if self._kind is Event else _EXACT_EVENTS
+        return decoder.decode(text)  # type: ignore[return-value]
+
+    def _listed(self, end: int) -> bytes:
+        """Return the buffer up to ``end`` as a list."""
+        return b"".join((b"[", memoryview(self._buffer)[:end], b"]"))
+
+    def _fill(self) -> bool:
+        """Read one more block into the buffer; False at the end of the file."""
+        block = next(self._blocks, None)
+        if block is None:
+            self._is_end = True
+            return False
+        self._buffer = self._buffer + block.text if self._buffer else block.text
+        self._report(block.read_bytes)
+        return True
+
+    def _drop(self, size: int) -> None:
+        self._buffer = self._buffer[size:]
+        self._offset += size
+
+    # Before the events.
+
+    def _enter_list(self) -> bool:
+        """Skip to the first event and keep what stands before it; True when the file is a bare list."""
+        while not self._buffer.strip() and self._fill():
+            pass
+        start = len(self._buffer) - len(self._buffer.lstrip())
+        if start == len(self._buffer):
+            raise self._no_text()
+        if self._buffer.startswith(b"[", start):
+            self._drop(start + 1)
+            return True
+        if not self._buffer.startswith(b"{", start):
+            raise NotATraceError("this is no JSON, so it is no profiler trace (.json or .json.gz)")
+        found = self._find_list()
+        before = self._buffer[: found.start()]
+        self._read_head(before + b'"traceEvents":[]}')
+        if found[1] == b"[":
+            self._drop(found.end())
+        else:  # null instead of a list
+            self._drop(found.end())
+            self._buffer = b"]" + self._buffer
+        return False
+
+    def _find_list(self) -> re.Match[bytes]:
+        """Return the key and the bracket of the list: the first that stand in the outermost object."""
+        first = None
+        for found in itertools.islice(self._list_keys(), _MAX_LIST_KEYS):
+            if _is_json(self._buffer[: found.start()] + b'"":0}'):
+                return found
+            first = first or found
+        if first is None:
+            raise self._no_list()
+        return first
+
+    def _list_keys(self) -> Iterator[re.Match[bytes]]:
+        """Yield what looks like the key of the list; reads on as far as facts may reach."""
+        searched = 0
+        while True:
+            for found in _LIST_KEY.finditer(self._buffer, searched):
+                yield found
+                searched = found.end()
+            searched = max(searched, len(self._buffer) - _LONGEST_KEY_BYTES)
+            if len(self._buffer) > MAX_AROUND_BYTES or not self._fill():
+                return
+
+    def _no_text(self) -> IngestError:
+        for code in self._findings.counts:
+            if code.startswith("file."):  # packed data that gave no text
+                return IngestError(f"{KINDS[code].message} {KINDS[code].fix}")
+        return IngestError("the file is empty; the program that wrote it may have been stopped")
+
+    def _no_list(self) -> IngestError:
+        try:
+            head = msgspec.json.decode(self._buffer, type=Head)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+            return IngestError(
+                f"the JSON is damaged or cut off before its first event ({exc}); copy or export it again"
+            )
+        if bytes(head.nodes):
+            return NotATraceError("this is a PyTorch execution trace (nodes, no times), not a profiler trace")
+        return NotATraceError('this is JSON without a list "traceEvents", so it is no profiler trace')
+
+    def _read_head(self, text: bytes) -> None:
+        try:
+            self.head = _HEAD.decode(text)
+            self.facts |= facts_of(text)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            self._findings.add("json.head", at=0)
+            self.head = salvaged(text, Head, self._findings) or Head()
+
+    # The events.
+
+    def _next_batch(self) -> list[Event] | None:
+        while True:
+            if not self._is_end:
+                self._fill()
+            if not self._salvager.is_lost:
+                self._drop(self._commas.skip(self._buffer, 0))
+                if self._is_list_over():
+                    return None
+            size = len(self._buffer)
+            batch = self._batch_of_list()
+            if batch:
+                return batch
+            if self._is_end and len(self._buffer) == size:  # the end of the text cuts off what is left
+                return None
+
+    def _batch_of_list(self) -> list[Event]:
+        if self._salvager.is_lost:
+            return self._salvaged()
+        return self._last_batch() if self._is_end else self._inner_batch()
+
+    def _is_list_over(self) -> bool:
+        """Tell if the list ends here; a bracket behind which more events follow is passed over."""
+        while self._buffer.startswith(b"]") and not self._is_end and PERHAPS_MORE_EVENTS.match(self._buffer):
+            self._fill()
+        if MORE_EVENTS.match(self._buffer):
+            self._findings.add("json.structure", at=self._offset)
+            self._drop(1)
+            self._drop(self._commas.skip(self._buffer, 0))
+            return self._is_list_over()
+        return self._buffer.startswith(b"]") or (self._is_end and not self._buffer)
+
+    def _inner_batch(self) -> list[Event]:
+        """Return the events up to a boundary between two; what follows waits for the next block."""
+        for cut in self._boundaries():
+            try:
+                events = self._decoded(self._listed(cut))
+            except msgspec.DecodeError as exc:
+                if "truncated" in str(exc):  # not a boundary between events, but within one
+                    continue
+                return self._until_end_of_list(exc)
+            except (UnicodeDecodeError, RecursionError):
+                break
+            return self._whole(events, cut)
+        return self._salvaged()
+
+    def _whole(self, events: list[Event], end: int) -> list[Event]:
+        """Return events that were read as they stand, up to ``end``."""
+        if events:
+            self._commas.begin_entry()
+        self._drop(end)
+        return events
+
+    def _boundaries(self) -> Iterator[int]:
+        """Yield where the last events may end, the last one first."""
+        cuts: list[int] = []
+        window = _WINDOW_BYTES
+        while not cuts:
+            low = max(len(self._buffer) - window, 0)
+            cuts = [found.start() + 1 for found in _BOUNDARY.finditer(self._buffer, low)]
+            if low == 0:
+                break
+            window *= 8
+        yield from reversed(cuts[-_MAX_CUTS:])
+
+    def _until_end_of_list(self, exc: msgspec.DecodeError) -> list[Event]:
+        """Return the rest of the events when the list ends within the buffer; else what can be salvaged."""
+        found = _TRAILING.search(str(exc))
+        if found is None:
+            return self._salvaged()
+        end = self._buffer.rfind(b"]", 0, int(found[1]) - 1)  # the message counts the bracket put before
+        try:
+            events = self._decoded(self._listed(end))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return self._salvaged()
+        return self._whole(events, end)
+
+    def _last_batch(self) -> list[Event]:
+        """Return the rest of the events; the buffer then begins with the end of their list, or is empty."""
+        low = max(len(self._buffer) - _WINDOW_BYTES, 0)
+        end = self._buffer.rfind(b"]", low)
+        rest = self._buffer[end + 1 :]
+        if end >= 0 and (not rest.strip() or _is_json(_OPEN_HEAD + rest)):
+            try:
+                events = self._decoded(self._listed(end))
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                return self._salvaged()
+            return self._whole(events, end)
+        try:
+            events = self._decoded(b"[" + self._buffer)
+        except msgspec.DecodeError as exc:
+            return self._until_end_of_list(exc)
+        except (UnicodeDecodeError, RecursionError):
+            return self._salvaged()
+        return self._whole(events, len(self._buffer))
+
+    def _salvaged(self) -> list[Event]:
+        self._batch = b"[]"
+        events, used = self._salvager.events(self._buffer, self._offset, is_last=self._is_end)
+        self._drop(used)
+        return events
+
+    # After the events.
+
+    def _leave_list(self, *, is_bare: bool) -> None:
+        """Read the facts after the events."""
+        while not self._is_end and len(self._buffer) <= MAX_AROUND_BYTES:
+            self._fill()
+        has_end = self._buffer.startswith(b"]")
+        rest = self._buffer[has_end:].strip()
+        if has_end:
+            self._commas.end_list()
+        if not has_end and (rest or not is_bare):  # the format allows a bare list to lack its end
+            self._findings.add("json.cut_off", at=self._offset)
+        elif is_bare:
+            self._findings.add(_behind(rest), int(bool(rest)), at=self._offset)
+        else:
+            self._read_tail(rest)
+
+    def _read_tail(self, text: bytes) -> None:
+        try:
+            tail = _TAIL.decode(_OPEN_HEAD + text)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+            found = _TRAILING.search(str(exc))
+            behind = text[int(found[1]) - 1 - len(_OPEN_HEAD) :] if found else b""
+            code = "json.cut_off" if "truncated" in str(exc) else _behind(behind)
+            self._findings.add(code, at=self._offset)
+            return
+        if bytes(tail.events) not in (b"", b"null", b"[]"):
+            self._findings.add("json.second_list", at=self._offset)
+        self.facts |= facts_of(_OPEN_HEAD + text)
+        for name in Head.__struct_fields__:
+            if bytes(getattr(tail, name)):
+                setattr(self.head, name, getattr(tail, name))
+
+
+def _behind(text: bytes) -> str:
+    """Return what to call the text behind the end of the trace."""
+    return "json.second_list" if text.lstrip(b", \t\r\n").startswith((b"{", b"[")) else "json.head"
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+@contextmanager
+def _without_gc() -> Iterator[None]:
+    """Keep the collector from walking fresh structs again and again (3x slower otherwise)."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

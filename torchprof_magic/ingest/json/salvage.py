@@ -1,0 +1,210 @@
+"""What can still be read of damaged JSON? Event by event, repaired where the meaning is plain."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from torchprof_magic.ingest.json.repair import Repairer
+from torchprof_magic.ingest.json.schema import Args, Event, ExactEvent
+
+if TYPE_CHECKING:
+    from torchprof_magic.ingest.findings import Findings
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+MAX_EVENT_BYTES = 8 << 20
+# Where a damaged text ends is told by what follows it; a repaired event is believed when that much is there.
+LOOKAHEAD_BYTES = 512
+_NEXT_EVENT = re.compile(rb'(?:[},]\s*)(?=\{\s*"(?:ph|cat|name|pid|tid|ts|dur|id|args)"\s*:)|(?=\{\s*"ph"\s*:)')
+_BETWEEN = re.compile(rb"[\s,]*")
+_TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
+
+_ANYTHING = msgspec.json.Decoder(Raw)
+_FIELDS = msgspec.json.Decoder(dict[str, Raw])
+_EVENT = msgspec.json.Decoder(ExactEvent)
+_LIST_END = rb"]"
+
+
+class Commas:
+    """Counts the commas between the entries of a list: one is due between two, none before the first."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._due: int | None = 0  # None behind a lost piece, of which the commas may have been a part
+        self._found = 0
+
+    def skip(self, text: bytes, at: int) -> int:
+        """Return where the next entry begins, or the end of the text."""
+        end = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]
+        self._found += text.count(b",", at, end)
+        return end
+
+    def begin_entry(self) -> None:
+        """Compare the commas found with those due."""
+        if self._due is not None:
+            self._findings.add("json.comma", abs(self._found - self._due))
+        self._due, self._found = 1, 0
+
+    def end_list(self) -> None:
+        """Count what stands before the bracket that ends the list."""
+        self._findings.add("json.comma", self._found if self._due is not None else 0)
+
+    def lose_entry(self) -> None:
+        """Expect nothing behind a lost piece."""
+        self._due, self._found = None, 0
+
+
+class Salvager:
+    """Reads the entries of a damaged list one by one, over several calls with more and more text."""
+
+    def __init__(self, findings: Findings, commas: Commas) -> None:
+        self.is_lost = False  # an entry could not be read; the next one that begins is waited for
+        self._findings = findings
+        self._commas = commas
+
+    def events(self, text: bytes, offset: int, *, is_last: bool) -> tuple[list[Event], int]:
+        """Return the events in ``text`` (``{...}, {...}`` of a list) and how many of its bytes are used up.
+
+        The rest is for the next call, with more text behind it: an event that is not whole, or the ``]`` that ends
+        the list and what follows. When ``is_last``, no more text comes, and an event that is not whole is cut off.
+        ``offset`` is that of the text within the file, for messages.
+        """
+        found: list[Event] = []
+        at = 0
+        while True:
+            if self.is_lost:
+                at = self._next_event(text, at, is_last=is_last)
+            at = self._commas.skip(text, at)
+            if self.is_lost or at >= len(text) or text.startswith(_LIST_END, at):
+                return found, at
+            event, end = self._entry(text, at, offset, is_last=is_last)
+            if end is None:
+                return found, at
+            if event is not None:
+                found.append(event)
+            at = end
+
+    def _entry(self, text: bytes, at: int, offset: int, *, is_last: bool) -> tuple[Event | None, int | None]:
+        """Return the event at ``at`` (``None`` when it is none) and where it ends (``None``: not in this text)."""
+        end = _end_of_json(text, at, is_last=is_last)
+        if end is None:
+            return self._repaired(text, at, offset, is_last=is_last)
+        if not text.startswith(b"{", at):
+            self._pass_other(offset + at)
+            return None, end
+        read = _typed(text[at:end], _EVENT)
+        if read is None:
+            return self._repaired(text, at, offset, is_last=is_last)
+        self._commas.begin_entry()
+        self._findings.add("chrome.odd_value", read[1], at=offset + at)
+        return read[0], end
+
+    def _repaired(self, text: bytes, at: int, offset: int, *, is_last: bool) -> tuple[Event | None, int | None]:
+        repairer = Repairer(text, at, min(len(text), at + MAX_EVENT_BYTES))
+        clean, end = repairer.value(), repairer.at
+        is_final = is_last or len(text) - at >= MAX_EVENT_BYTES
+        if repairer.is_broken or (repairer.is_cut and is_final):
+            return None, self._lost(text, at, offset, is_cut=is_last and not repairer.is_broken)
+        if not is_final and (repairer.is_cut or len(text) - end < LOOKAHEAD_BYTES):
+            return None, None
+        if not text.startswith(b"{", at):
+            self._pass_other(offset + at)
+            return None, max(end, at + 1)
+        self._commas.begin_entry()
+        return _counted(clean, _EVENT, repairer, self._findings, offset + at), end
+
+    def _pass_other(self, at: int) -> None:
+        """Count an entry that is no event; there is no saying which commas belong to it."""
+        self._findings.add("chrome.not_an_event", at=at)
+        self._commas.lose_entry()
+
+    def _lost(self, text: bytes, at: int, offset: int, *, is_cut: bool) -> int | None:
+        """Give up the entry at ``at``. One that the end of the text cuts off is left for whoever looks at the end."""
+        if is_cut and _NEXT_EVENT.search(text, at + 1) is None:
+            return None
+        self._findings.add("json.lost", at=offset + at)
+        self._commas.lose_entry()
+        self.is_lost = True
+        return at + 1
+
+    def _next_event(self, text: bytes, at: int, *, is_last: bool) -> int:
+        """Return where the next event begins behind a lost one; until it is found, all text but its end is used up."""
+        found = _NEXT_EVENT.search(text, at)
+        if found is not None:
+            self.is_lost = False
+            return found.end()
+        return len(text) if is_last else max(len(text) - LOOKAHEAD_BYTES, at)
+
+
+def salvaged(text: bytes, kind: type[T], findings: Findings) -> T | None:
+    """Return what can be read of one damaged object that stands alone."""
+    repairer = Repairer(text, 0, len(text))
+    clean = repairer.value()
+    if repairer.is_cut or repairer.is_broken:
+        return None
+    return _counted(clean, msgspec.json.Decoder(kind), repairer, findings, 0)
+
+
+def _counted(
+    clean: bytes, decoder: msgspec.json.Decoder[T], repairer: Repairer, findings: Findings, at: int
+) -> T | None:
+    """Return the object that was repaired, and count all that was done to it."""
+    for code, count in repairer.counts.items():
+        findings.add(code, count, at=at)
+    read = _typed(clean, decoder)
+    findings.add("json.lost" if read is None else "chrome.odd_value", 1 if read is None else read[1], at=at)
+    return None if read is None else read[0]
+
+
+def _end_of_json(text: bytes, at: int, *, is_last: bool) -> int | None:
+    """Return where the value at ``at`` ends, ``None`` when it is no JSON or not whole."""
+    try:
+        _ANYTHING.decode(memoryview(text)[at:])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        found = _TRAILING.search(str(exc))
+        return at + int(found[1]) - 1 if found else None
+    return len(text) if is_last or text.startswith(b"{", at) else None
+
+
+def _typed(piece: bytes, decoder: msgspec.json.Decoder[T]) -> tuple[T, int] | None:
+    """Return an object, without the values that have other types than they should, and how many those are.
+
+    ``None`` when there is no telling: it is not JSON, or its bytes are no UTF-8.
+    """
+    try:
+        return decoder.decode(piece), 0
+    except UnicodeDecodeError:
+        return None
+    except (msgspec.DecodeError, RecursionError):
+        pass
+    try:
+        kept, odd = _valid_fields(_FIELDS.decode(piece), decoder.type)
+        return decoder.decode(msgspec.json.encode(kept)), odd
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _valid_fields(fields: dict[str, Raw], kind: type[msgspec.Struct]) -> tuple[dict[str, object], int]:
+    kept: dict[str, object] = {}
+    odd = 0
+    types = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+    for name, value in fields.items():
+        if name not in types:
+            continue
+        try:
+            msgspec.json.decode(value, type=types[name])
+        except msgspec.ValidationError:
+            if issubclass(kind, Event) and name == "args" and bytes(value).startswith(b"{"):
+                kept[name], odd_args = _valid_fields(_FIELDS.decode(value), Args)
+                odd += odd_args
+            else:
+                odd += 1
+        except (msgspec.DecodeError, RecursionError):
+            odd += 1
+        else:
+            kept[name] = value
+    return kept, odd

@@ -1,0 +1,1 @@
+"""A saved run (``.torchprof``) becomes a ``Trace``."""

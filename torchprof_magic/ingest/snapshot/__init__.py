@@ -1,0 +1,1 @@
+"""A memory snapshot of torch becomes a ``Trace``, without unpickling it."""

@@ -1,0 +1,320 @@
+"""How did the memory of a device fill, according to a snapshot of torch's caching allocator?
+
+The sizes in a snapshot's history are changes. What was in use at its end stands in the segments, so the curve is worked
+out backwards from there: what was allocated before the history began is in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.errors import IngestError, NotATraceError
+from torchprof_magic.ingest.snapshot.pickle_reader import read_plain
+from torchprof_magic.model.meta import Meta, Problem
+from torchprof_magic.model.trace import FRAME_SCHEMAS, STEP_PATTERN, Trace
+from torchprof_magic.units import counted, format_bytes
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from torchprof_magic.model.intervals import IntArray
+
+    Entry = dict[str, Any]
+
+_MAGIC = tuple(bytes((0x80, protocol)) for protocol in range(2, 6))
+MAX_FILE_BYTES = 256 << 20  # two minutes of reading
+# How much an entry adds to what is in use, and to what the allocator holds from the device. Blocks that were released
+# count until they can be used again, because until then nobody else can have them.
+_IN_USE = {"alloc": 1, "free_completed": -1}
+_HELD = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
+_MAX_TIME_US = 1 << 53
+_MAX_SIZE_BYTES = 1 << 53
+_MAX_SUM_BYTES = float(1 << 62)
+_UNTIMED = -1
+_MAX_DEVICES = 1024
+_TOP_PLACES = 3
+_NO_FRAMES = "code that ran before the history began"
+_NO_PYTHON = "code without Python frames, such as a backward pass"
+
+
+def is_snapshot(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file is a pickle, as memory snapshots are; its content decides, not its name."""
+    source = Path(path)
+    try:
+        if not source.is_file():  # a pipe or a device may have no end
+            return False
+        with source.open("rb") as file:
+            return file.read(2) in _MAGIC
+    except (OSError, ValueError):
+        return False
+
+
+def read_snapshot(path: str | os.PathLike[str], meta: Meta | None = None) -> Trace:
+    """Return a trace that has memory alone, from what ``torch.cuda.memory._dump_snapshot`` writes.
+
+    The file is read without unpickling: nothing in it can run. Raises ``IngestError`` when it is damaged, too large or
+    holds more than plain values, and ``NotATraceError`` when it is a pickle of something else.
+    """
+    try:
+        size = Path(path).stat().st_size
+        if size > MAX_FILE_BYTES:
+            raise IngestError(
+                f"the snapshot has {format_bytes(size)}, more than can be read here; record it with fewer max_entries, "
+                "or open it in https://pytorch.org/memory_viz"
+            )
+        data = Path(path).read_bytes()
+    except OSError as exc:
+        raise IngestError(f"the file cannot be read ({exc.strerror or exc})") from exc
+    return snapshot_trace(read_plain(data), meta or Meta(), most_entries=len(data))
+
+
+def snapshot_trace(snapshot: object, meta: Meta, *, most_entries: int) -> Trace:
+    """Return the trace of a snapshot that was read. A list named twice is walked twice: up to ``most_entries``."""
+    if not isinstance(snapshot, dict) or not {"segments", "device_traces"} & snapshot.keys():
+        raise NotATraceError("this is a pickle, but not a memory snapshot of torch")
+    traces = _lists(snapshot.get("device_traces"))
+    segments = _dicts(snapshot.get("segments"))
+    walked = [*traces, *(_dicts(segment.get("blocks")) for segment in segments)]
+    if sum(map(len, walked)) > most_entries:
+        raise IngestError("the snapshot names the same entries again and again, which none does, so it was not opened")
+    kind = "xpu" if "XPU" in " ".join(_texts(snapshot.get("allocator_settings"))) else "cuda"
+    numbers = sorted({*range(len(traces)), *(_device(segment) for segment in segments)})
+    devices = [
+        _read_device(f"{kind}:{number}", traces[number] if number < len(traces) else [], segments, number)
+        for number in numbers
+    ]
+    devices = [device for device in devices if device.has_history or len(device.time_us)]
+    marks = [mark for mark in _dicts(snapshot.get("external_annotations")) if _is_count(mark.get("time_us"))]
+    begin_us = _earliest_us(devices, marks)
+    frames = {name: pl.DataFrame(schema=schema) for name, schema in FRAME_SCHEMAS.items()}
+    frames |= {"memory": _memory(devices, begin_us), "steps": _steps(marks, begin_us)}
+    names = meta.device_names or tuple(device.name for device in devices)
+    meta = replace(meta, start_unix_ns=begin_us * 1000, device_names=names, has_memory=True)
+    return Trace(**frames, meta=meta, problems=tuple(_problems(devices)))
+
+
+def _earliest_us(devices: Sequence[_Device], marks: Sequence[Entry]) -> int:
+    times = np.concatenate([_ints(mark["time_us"] for mark in marks), *(device.time_us for device in devices)])
+    known = times[times != _UNTIMED]
+    return int(known.min()) if len(known) else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Device:
+    """The history of one device in order of time, a row an entry that changed anything.
+
+    Without one there is one row at time ``_UNTIMED``: what was in use when the snapshot was taken.
+    """
+
+    name: str
+    time_us: IntArray
+    delta_bytes: IntArray
+    in_use_bytes: IntArray
+    held_bytes: IntArray
+    address: npt.NDArray[np.uint64]
+    blocks: Sequence[Entry]
+    failed: Sequence[Entry]
+    damaged: int
+    has_history: bool
+    has_times: bool
+
+
+def _read_device(name: str, trace: Sequence[Entry], segments: Sequence[Entry], number: int) -> _Device:
+    own = [segment for segment in segments if _device(segment) == number]
+    blocks = [block for segment in own for block in _dicts(segment.get("blocks")) if block.get("state") != "inactive"]
+    has_times = any("time_us" in entry for entry in trace)
+    timed = [entry if has_times else {**entry, "time_us": place} for place, entry in enumerate(trace)]
+    sound = [entry for entry in timed if _is_sound(entry)]
+    changes = [entry for entry in sound if entry["action"] in _IN_USE or entry["action"] in _HELD]
+    size = _ints(entry["size"] for entry in changes)
+    delta = size * _ints(_IN_USE.get(entry["action"], 0) for entry in changes)
+    held_delta = size * _ints(_HELD.get(entry["action"], 0) for entry in changes)
+    rows = len(changes) or int(bool(own))
+    return _Device(
+        name=name,
+        time_us=_ints(entry["time_us"] for entry in changes) if changes else np.full(rows, _UNTIMED, np.int64),
+        delta_bytes=delta if changes else np.zeros(rows, np.int64),
+        in_use_bytes=_backwards(delta, sum(_block_size(block) for block in blocks), rows),
+        held_bytes=_backwards(held_delta, sum(_size(segment.get("total_size")) for segment in own), rows),
+        address=np.array([_address(entry) for entry in changes] or [0] * rows, np.uint64),
+        blocks=blocks,
+        failed=[entry for entry in sound if entry["action"] == "oom"],
+        damaged=len(trace) - len(sound),
+        has_history=bool(trace),
+        has_times=has_times,
+    )
+
+
+def _backwards(delta: IntArray, end: int, rows: int) -> IntArray:
+    """Return the level after each change, such that the last is ``end``, or as much more as keeps all above 0."""
+    if float(np.abs(delta).sum(dtype=np.float64)) + end > _MAX_SUM_BYTES:
+        raise IngestError("the snapshot holds sizes that no device has; copy or write it again")
+    if len(delta) == 0:
+        return np.full(rows, end, np.int64)
+    level = np.cumsum(delta)
+    level += end - level[-1]
+    return level - min(int(level.min()), int(level[0] - delta[0]), 0)
+
+
+def _memory(devices: Sequence[_Device], begin_us: int) -> pl.DataFrame:
+    schema = FRAME_SCHEMAS["memory"]
+    frames = [
+        pl.DataFrame(
+            {
+                "time_ns": np.maximum(device.time_us - begin_us, 0) * 1000,
+                "device": [device.name] * len(device.time_us),
+                "delta_bytes": device.delta_bytes,
+                "allocated_bytes": device.in_use_bytes,
+                "reserved_bytes": device.held_bytes,
+                "address": device.address,
+                "event": np.full(len(device.time_us), -1, np.int32),
+                "cycle": np.zeros(len(device.time_us), np.int32),
+            },
+            schema=schema,
+        )
+        for device in devices
+    ]
+    return pl.concat([pl.DataFrame(schema=schema), *frames]).sort("time_ns", maintain_order=True)
+
+
+def _steps(marks: Sequence[Entry], begin_us: int) -> pl.DataFrame:
+    """Return the steps whose range was open while the history was recorded; one without an end is incomplete."""
+    begun: dict[int, int] = {}
+    ended: dict[int, int] = {}
+    for mark in marks:
+        found = re.match(STEP_PATTERN, str(mark.get("name")))
+        if found:
+            (ended if mark.get("stage") == "END" else begun).setdefault(int(found[1]), mark["time_us"] - begin_us)
+    last_us = max((mark["time_us"] - begin_us for mark in marks), default=0)
+    rows = [
+        (number, 0, start_us * 1000, max(ended.get(number, last_us), start_us) * 1000, number in ended)
+        for number, start_us in sorted(begun.items(), key=lambda pair: pair[1])
+    ]
+    return pl.DataFrame(rows, schema=FRAME_SCHEMAS["steps"], orient="row")
+
+
+def _problems(devices: Sequence[_Device]) -> Iterator[Problem]:
+    for device in devices:
+        yield from _failures(device)
+        yield from _holders(device)
+        if device.damaged:
+            yield Problem(
+                code="snapshot.damaged_entries",
+                severity="data_loss",
+                count=device.damaged,
+                message=f"Entries of the history of {device.name} have no action, size or time; they were left out.",
+                fix="Copy the snapshot again, or write it again.",
+            )
+        if not device.has_history:
+            message = f"{device.name} has no history, only what was in use when the snapshot was taken."
+            fix = "Record one with %%torchprof --snapshot."
+            yield Problem(code="snapshot.no_history", severity="info", count=1, message=message, fix=fix)
+        elif not device.has_times:
+            message = "This snapshot has no times: entries are shown one microsecond apart."
+            yield Problem(code="snapshot.no_times", severity="info", count=1, message=message, fix="A newer torch has.")
+
+
+def _failures(device: _Device) -> Iterator[Problem]:
+    if not device.failed:
+        return
+    last = device.failed[-1]
+    free = f" while the device had {format_bytes(_size(last['device_free']))} free" if "device_free" in last else ""
+    asked = format_bytes(last["size"])
+    yield Problem(
+        code="snapshot.out_of_memory",
+        severity="warning",
+        count=len(device.failed),
+        message=f"Out of memory on {device.name}: {asked} were asked for{free}, by {_place(last)}.",
+        fix="The memory view shows what led there.",
+    )
+
+
+def _holders(device: _Device) -> Iterator[Problem]:
+    """Say which lines of code allocated most of what is still in use at the end."""
+    by_place: Counter[str] = Counter()
+    blocks: Counter[str] = Counter()
+    for block in device.blocks:
+        by_place[_place(block)] += _block_size(block)
+        blocks[_place(block)] += 1
+    if not by_place:
+        return
+    whole = format_bytes(sum(by_place.values()))
+    top = by_place.most_common(_TOP_PLACES)
+    parts = [f"{format_bytes(size)} by {place} ({counted(blocks[place], 'block')})" for place, size in top]
+    rest = f", and the rest by {counted(len(by_place) - len(top), 'other place')}" if len(by_place) > len(top) else ""
+    yield Problem(
+        code="snapshot.in_use",
+        severity="info",
+        count=len(device.blocks),
+        message=f"In use on {device.name} at the end: {whole}, allocated {', '.join(parts)}{rest}.",
+        fix="https://pytorch.org/memory_viz draws every block with its whole stack.",
+    )
+
+
+def _place(entry: Entry) -> str:
+    """Return the innermost line of the user's own Python code, or of a library's where there is none."""
+    frames = [frame for frame in _dicts(entry.get("frames")) if _is_python(frame.get("filename"))]
+    if not frames:
+        return _NO_PYTHON if entry.get("frames") else _NO_FRAMES
+    own = (frame for frame in frames if "/torch/" not in frame["filename"].replace("\\", "/"))
+    frame = next(own, frames[0])
+    file = frame["filename"].replace("\\", "/").rpartition("/")[2]
+    return f"{file}:{_size(frame.get('line'))} {str(frame.get('name', ''))[:80]}".rstrip()
+
+
+def _is_python(filename: object) -> bool:
+    return isinstance(filename, str) and (filename.endswith(".py") or filename.startswith("<"))
+
+
+def _block_size(block: Entry) -> int:
+    """Return what was asked for, as the history has it; the block itself is rounded up."""
+    return _size(block.get("requested_size", block.get("size")))
+
+
+def _device(segment: Entry) -> int:
+    number = segment.get("device", 0)
+    return number if isinstance(number, int) and _is_count(number, _MAX_DEVICES) else 0
+
+
+def _is_sound(entry: Entry) -> bool:
+    is_named = isinstance(entry.get("action"), str)
+    return is_named and _is_count(entry.get("size"), _MAX_SIZE_BYTES) and _is_count(entry.get("time_us"))
+
+
+def _address(entry: Entry) -> int:
+    address = entry.get("addr")
+    return address if isinstance(address, int) and _is_count(address, 1 << 64) else 0
+
+
+def _size(value: object) -> int:
+    return value if isinstance(value, int) and _is_count(value, _MAX_SIZE_BYTES) else 0
+
+
+def _is_count(value: object, below: int = _MAX_TIME_US) -> bool:
+    return type(value) is int and 0 <= value < below
+
+
+def _ints(values: Iterable[int]) -> IntArray:
+    return np.fromiter(values, np.int64)
+
+
+def _lists(value: object) -> list[list[Entry]]:
+    return [_dicts(item) for item in value] if isinstance(value, (list, tuple)) else []
+
+
+def _dicts(value: object) -> list[Entry]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, (list, tuple)) else []
+
+
+def _texts(value: object) -> list[str]:
+    return list(value) if isinstance(value, dict) else []

@@ -1,0 +1,1 @@
+"""A cycle of times and a cycle of details become one recording."""

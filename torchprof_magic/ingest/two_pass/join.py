@@ -1,0 +1,205 @@
+"""How do a cycle of times and a cycle of details of the same steps become one recording?
+
+Recording shapes, memory and stacks makes every op longer, by a factor that is not the same for all. So one cycle is
+recorded without, and another with; here each op of the first gets what the second knows of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.ingest.two_pass.matching import Matches, Ops, matched, ops_of
+from torchprof_magic.model.cycle_filter import of_cycle
+from torchprof_magic.model.intervals import NO_PARENT, IntArray, innermost_at, nearest_marked
+from torchprof_magic.model.meta import Problem
+from torchprof_magic.model.trace import MEMORY_SCHEMA, Trace
+from torchprof_magic.units import format_ratio
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.meta import Meta, TwoPass
+
+# Below this share of common ops the details are rather those of other work.
+LEAST_COMMON = 0.9
+# A share that is not the whole must not be shown as the whole.
+ALMOST_ALL = 0.999
+
+
+def join_passes(trace: Trace) -> Trace:
+    """Return the trace with the events, steps and links of the times, and what the details know of each op.
+
+    Steps are paired in their order, the first of one cycle with the first of the other. An op without a counterpart
+    keeps its times and has no details. Memory is moved to the clock of the times, and belongs to the innermost op
+    around it that has a counterpart. A trace that is not of two passes stays as it is; where one pass is missing, the
+    other is all there is.
+    """
+    passes = trace.meta.two_pass
+    if passes is None:
+        return trace
+    times, details = (
+        trace.steps.filter(pl.col("cycle") == cycle) for cycle in (passes.times_cycle, passes.details_cycle)
+    )
+    if not times.height or not details.height:
+        return _of_one_pass(trace, passes, has_times=bool(times.height))
+    first, second = ops_of(trace, (passes.times_cycle, passes.details_cycle))
+    pairs = matched(first, second)
+    steps = _StepPairs(times, details, min(times.height, details.height))
+    detailed = _with_details(trace, first, second, pairs)
+    memory = _moved_memory(trace, first, second, pairs, steps)
+    numbers = tuple(steps.details["number"].head(steps.paired).to_list())
+    meta = replace(trace.meta, two_pass=replace(passes, detail_steps=numbers), has_memory=memory.height > 0)
+    problem = _told(meta, steps, _common_share(first, second, pairs, steps))
+    kept = of_cycle(replace(trace, events=detailed, memory=memory, meta=meta), passes.times_cycle)
+    return replace(kept, problems=(problem, *kept.problems))
+
+
+class _StepPairs(NamedTuple):
+    """The steps of both cycles; the first ``paired`` of either belong together."""
+
+    times: pl.DataFrame
+    details: pl.DataFrame
+    paired: int
+
+
+def _with_details(trace: Trace, first: Ops, second: Ops, pairs: Matches) -> pl.DataFrame:
+    """Return all events, those of the times with what is known of their counterparts.
+
+    Calls of the runtime have the stack of the op around them, and device events that of their launch.
+    """
+    events = trace.events
+    source = np.full(events.height, NO_PARENT)
+    source[first.row[pairs.first]] = second.row[pairs.second]
+    is_op = np.zeros(events.height, np.bool_)
+    is_op[first.row] = True
+    op_around = nearest_marked(events["parent"].to_numpy(), events["depth"].to_numpy(), is_op)
+    stack_source = np.append(source, NO_PARENT)[op_around[:-1]]
+    launches = trace.flows.filter(pl.col("kind") == "launch")
+    stack_source[launches["target"].to_numpy()] = stack_source[launches["source"].to_numpy()]
+    return events.with_columns(
+        *(_taken(events[name], source) for name in ("shapes", "dtypes")), _taken(events["stack"], stack_source)
+    )
+
+
+def _taken(column: pl.Series, source: IntArray) -> pl.Series:
+    """Return for each row the value of another, or null for -1."""
+    rows = pl.Series(source, dtype=pl.Int64)
+    return column.gather(rows.set(rows < 0, None)).alias(column.name)
+
+
+def _moved_memory(trace: Trace, first: Ops, second: Ops, pairs: Matches, steps: _StepPairs) -> pl.DataFrame:
+    """Return the allocations of the details, each within the op of the times that made it, in their order.
+
+    Those of steps without a counterpart are left out.
+    """
+    memory = trace.memory.filter(pl.col("cycle") == steps.details["cycle"][0])
+    memory = memory.filter(_has_counterpart(memory["time_ns"], steps))
+    time, event = memory["time_ns"].to_numpy(), memory["event"].to_numpy()
+    lane = np.where(event >= 0, trace.events["lane"].to_numpy()[event], NO_PARENT).astype(np.int64)
+    dur = second.end_ns - second.start_ns
+    inside = innermost_at(second.lane, second.start_ns, dur, lane, time, parent=second.parent)
+    has_counterpart = np.zeros(len(second.row), np.bool_)
+    has_counterpart[pairs.second] = True
+    op = nearest_marked(second.parent, second.depth, has_counterpart)[inside]
+    counterpart = np.full(len(second.row) + 1, NO_PARENT)
+    counterpart[pairs.second] = pairs.first
+    target = counterpart[op]
+    moved = np.empty(len(time), np.int64)
+    for number in np.unique(lane):
+        here, of_lane = np.flatnonzero(lane == number), second.lane[pairs.second] == number
+        clock = _Clock(first, second, Matches(pairs.first[of_lane], pairs.second[of_lane]), steps)
+        moved[here] = clock.moved(time[here])
+    has_op = target >= 0
+    moved[has_op] = np.clip(moved[has_op], first.start_ns[target[has_op]], first.end_ns[target[has_op]])
+    # Threads that did not run in the same order must not turn the order of the allocator's totals around.
+    moved = np.maximum.accumulate(np.maximum(moved, 0)) if len(moved) else moved
+    row = np.where(has_op, first.row[target] if len(first.row) else NO_PARENT, NO_PARENT)
+    cycle = pl.lit(steps.times["cycle"][0]).alias("cycle")
+    return memory.with_columns(pl.Series("time_ns", moved), pl.Series("event", row), cycle).cast(MEMORY_SCHEMA)  # type: ignore[arg-type]
+
+
+def _has_counterpart(time_ns: pl.Series, steps: _StepPairs) -> pl.Series:
+    """Return False from where steps begin that the times do not have."""
+    if steps.details.height == steps.paired:
+        return time_ns.is_not_null()
+    return time_ns < steps.details["start_ns"][steps.paired]
+
+
+class _Clock:
+    """Moves moments of the details to the times: in equal parts between the beginnings and ends of what matches."""
+
+    def __init__(self, first: Ops, second: Ops, pairs: Matches, steps: _StepPairs) -> None:
+        borders = [
+            [found[name].head(steps.paired).to_numpy() for name in ("start_ns", "end_ns")]
+            for found in (steps.details, steps.times)
+        ]
+        second_ns = np.concatenate((second.start_ns[pairs.second], second.end_ns[pairs.second], *borders[0]))
+        first_ns = np.concatenate((first.start_ns[pairs.first], first.end_ns[pairs.first], *borders[1]))
+        order = np.lexsort((first_ns, second_ns))
+        self._from = second_ns[order]
+        self._to = np.maximum.accumulate(first_ns[order])
+
+    def moved(self, time_ns: IntArray) -> IntArray:
+        """Return where the moments are on the other clock; what lies between two ops stays between them."""
+        at = np.searchsorted(self._from, time_ns, side="right") - 1
+        left, right = np.maximum(at, 0), np.minimum(at + 1, len(self._from) - 1)
+        past, width = time_ns - self._from[left], self._from[right] - self._from[left]
+        low, high = self._to[left], self._to[right]
+        inner = low + np.floor(past * ((high - low) / np.maximum(width, 1))).astype(np.int64)
+        is_between = (at >= 0) & (at + 1 < len(self._from)) & (past > 0)
+        has_room = is_between & (high - low > 1)
+        inner = np.where(has_room, np.clip(inner, low + 1, np.maximum(high - 1, low + 1)), inner)
+        return np.where(is_between, inner, low + past)
+
+
+def _of_one_pass(trace: Trace, passes: TwoPass, *, has_times: bool) -> Trace:
+    """Return a trace of which one pass is missing, with a word about that."""
+    if trace.steps.height == 0:
+        return trace
+    if has_times and trace.meta.stepping is not None and trace.meta.stepping.how == "cell":
+        message = "Times alone were recorded: all was one step, and there was none for the second pass."
+        fix = "Record without --two-pass, or give it steps: a loop in the cell, or tp.step()."
+    elif has_times:
+        message = "Times alone were recorded: the second pass, that of the details, has no step."
+        fix = "Give the loop more steps, or ask for fewer with --active."
+    else:
+        message = "Details alone were recorded, so times are longer than they should be: the pass of the times is lost."
+        fix = "Run the cell again."
+    kept = of_cycle(trace, passes.times_cycle if has_times else passes.details_cycle)
+    problem = Problem(code="run.two_pass", severity="warning", count=1, message=message, fix=fix)
+    return replace(kept, problems=(problem, *kept.problems))
+
+
+def _common_share(first: Ops, second: Ops, pairs: Matches, steps: _StepPairs) -> float:
+    """Return which part of the ops in paired steps was found in both, of whichever pass has more."""
+    inside = [int(((ops.place >= 0) & (ops.place < steps.paired)).sum()) for ops in (first, second)]
+    return len(pairs.first) / max(*inside, 1)
+
+
+def _told(meta: Meta, steps: _StepPairs, share: float) -> Problem:
+    """Return what a reader has to know of where the numbers come from."""
+    kinds = {"shapes": meta.has_shapes, "memory": meta.has_memory, "stacks": meta.has_stacks}
+    names = [name for name, is_there in kinds.items() if is_there] or ["details"]
+    what = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    origin = f"Times are from {_steps(steps.times)}, {what} from {_steps(steps.details.head(steps.paired))}"
+    found = "all" if share == 1 else format_ratio(min(share, ALMOST_ALL)) + " of the"
+    missing = steps.times.height - steps.paired
+    rest = f" {_steps(steps.times.tail(missing)).capitalize()} found no counterpart." if missing else ""
+    if share >= LEAST_COMMON:
+        message = f"{origin}; {found} ops were found in both.{rest}"
+        return Problem(code="run.two_pass", severity="info", count=1, message=message)
+    return Problem(
+        code="run.two_pass",
+        severity="warning",
+        count=1,
+        message=f"{origin}, but only {found} ops were found in both: the steps did different work.{rest}",
+        fix="The others have no details. Choose steps that do the same, or record in one pass, without --two-pass.",
+    )
+
+
+def _steps(steps: pl.DataFrame) -> str:
+    """Return ``step 4`` or ``steps 2–4``; the steps of a cycle follow each other."""
+    numbers = steps["number"].to_list()
+    return f"step {numbers[0]}" if len(numbers) == 1 else f"steps {numbers[0]}–{numbers[-1]}"

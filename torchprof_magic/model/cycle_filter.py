@@ -1,0 +1,57 @@
+"""What is in one recording cycle of a trace that holds several?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.model.intervals import NO_PARENT, depth_of, nearest_marked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torchprof_magic.model.meta import Problem
+    from torchprof_magic.model.trace import Trace
+
+
+def of_cycle(trace: Trace, cycle: int) -> Trace:
+    """Return the trace without the events, steps and links of other cycles; stacks stay, for they are no moments."""
+    is_kept = (trace.events["cycle"] == cycle).to_numpy()
+    number = np.full(len(is_kept) + 1, NO_PARENT)
+    number[:-1][is_kept] = np.arange(is_kept.sum())
+    above = nearest_marked(trace.events["parent"].to_numpy(), trace.events["depth"].to_numpy(), is_kept)
+    parent = number[above[trace.events["parent"].to_numpy()[is_kept]]]
+    events = trace.events.filter(pl.Series(is_kept)).with_columns(
+        pl.Series("parent", parent, dtype=pl.Int32), pl.Series("depth", depth_of(parent), dtype=pl.Int32)
+    )
+    lanes = events["lane"].unique().sort()
+    places = {lane: place for place, lane in enumerate(lanes.to_list())}
+    source, target = (number[trace.flows[name].to_numpy()] for name in ("source", "target"))
+    flows = trace.flows.with_columns(
+        pl.Series("source", source, dtype=pl.Int32), pl.Series("target", target, dtype=pl.Int32)
+    )
+    memory = trace.memory.filter(pl.col("cycle") == cycle)
+    steps = trace.steps.filter(pl.col("cycle") == cycle)
+    marks = tuple(mark for mark in trace.meta.recorded_steps if mark.cycle == cycle)
+    return replace(
+        trace,
+        events=events.with_columns(pl.col("lane").replace_strict(places, return_dtype=pl.Int32)),
+        lanes=trace.lanes[lanes.to_list()],
+        flows=flows.filter((pl.col("source") >= 0) & (pl.col("target") >= 0)),
+        memory=memory.with_columns(pl.Series("event", number[memory["event"].to_numpy()], dtype=pl.Int32)),
+        steps=steps,
+        meta=replace(trace.meta, recorded_steps=marks, is_partial=not steps["complete"].all()),
+        problems=tuple(_with_overlaps(trace.problems, int(events["overlaps"].sum()))),
+    )
+
+
+def _with_overlaps(problems: tuple[Problem, ...], count: int) -> Iterator[Problem]:
+    """Yield the problems with as many overlapping events as are left; Python frames often are the only ones."""
+    for problem in problems:
+        if problem.code != "chrome.partial_overlap":
+            yield problem
+        elif count:
+            yield replace(problem, count=count)

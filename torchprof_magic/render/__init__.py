@@ -1,0 +1,1 @@
+"""Shapes become what a person sees: the page, its widget, text, figures and HTML."""

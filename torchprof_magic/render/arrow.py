@@ -1,0 +1,118 @@
+"""How does a shape become bytes for the page? Arrow IPC streams, one a view, in one container."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from torchprof_magic.model.shapes import Column, Mark, Series, Shape, Table, Tree, Weight
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+ALIGNMENT = 8  # bytes; typed arrays over the buffer need aligned starts
+EMBEDDED_BYTES = 4_000_000  # larger views are pulled by the page in chunks of this size
+MAX_SERIES_ROWS = 20_000  # per lane; a screen has a tenth of that in pixels
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """All views of a report: what the page gets at once, where each view lies, and what it must ask for.
+
+    ``places`` gives ``(offset, length)`` per view; offset -1 means that the bytes are in ``pulled``.
+    """
+
+    data: bytes
+    places: Mapping[str, tuple[int, int]]
+    pulled: Mapping[str, bytes]
+
+
+def pack(shapes: Mapping[str, Shape], *, embed_all: bool = False) -> Packed:
+    """Return the bytes of all shapes that hold rows; ``embed_all`` leaves nothing to be pulled."""
+    data, places, pulled = bytearray(), {}, {}
+    for name, shape in shapes.items():
+        encoded = encode(shape) if shape.frame.height else b""
+        if not encoded:
+            places[name] = (0, 0)
+        elif embed_all or len(data) + len(encoded) <= EMBEDDED_BYTES:
+            data.extend(b"\0" * (-len(data) % ALIGNMENT))
+            places[name] = (len(data), len(encoded))
+            data.extend(encoded)
+        else:
+            places[name], pulled[name] = (-1, len(encoded)), encoded
+    return Packed(data=bytes(data), places=places, pulled=pulled)
+
+
+def encode(shape: Shape) -> bytes:
+    """Return one shape as an Arrow IPC stream: names dictionary-encoded, times and sizes as float64."""
+    frame = _thinned(shape.frame) if isinstance(shape, Series) else shape.frame
+    buffer = io.BytesIO()
+    frame.select(_narrow(name, dtype) for name, dtype in frame.schema.items()).write_ipc_stream(
+        buffer, compat_level=pl.CompatLevel.oldest()
+    )
+    return buffer.getvalue()
+
+
+def describe(shape: Shape) -> dict[str, object]:
+    """Return the part of a view's header that its shape decides."""
+    columns: Sequence[Column] = ()
+    weights: Sequence[Weight] = ()
+    bands: Sequence[Column] = ()
+    marks: Sequence[Mark] = ()
+    sort = None
+    match shape:
+        case Table():
+            columns, sort = shape.columns, shape.sort_by
+        case Tree():
+            weights = shape.weights
+        case Series():
+            columns, bands, marks = shape.bands, shape.bands, shape.marks
+    return {
+        "rows": shape.frame.height,
+        "columns": [_column_header(column) for column in columns],
+        "sort": sort,
+        "weights": [{"name": w.name, "title": w.title, "unit": w.unit} for w in weights],
+        "bands": [{"name": band.name, "title": band.title} for band in bands],
+        "marks": [{"lane": m.lane, "time_ns": m.time_ns, "label": m.label, "kind": m.kind} for m in marks],
+    }
+
+
+def _column_header(column: Column) -> dict[str, object]:
+    return {
+        "name": column.name,
+        "title": column.title,
+        "unit": column.unit,
+        "definition": column.definition,
+        "minor": column.is_minor,
+        "bar": column.has_bar,
+    }
+
+
+def _narrow(name: str, dtype: pl.DataType) -> pl.Expr:
+    """Return a column in a type that a browser reads without copying: float64 is exact up to 104 days of ns."""
+    column = pl.col(name)
+    if isinstance(dtype, (pl.String, pl.Enum)):
+        return column.cast(pl.String).cast(pl.Categorical)
+    if dtype == pl.Boolean:
+        return column.cast(pl.UInt8)
+    if dtype in (pl.Int64, pl.UInt64):
+        return column.cast(pl.Float64).fill_null(float("nan"))
+    return column
+
+
+def _thinned(frame: pl.DataFrame) -> pl.DataFrame:
+    """Keep the highest and the last row of each of many equal slots of time, so that no peak is lost."""
+    if frame.height <= MAX_SERIES_ROWS:
+        return frame
+    value = next(name for name in frame.columns if name not in ("lane", "time_ns"))
+    slots = MAX_SERIES_ROWS // 2
+    time = pl.col("time_ns")
+    slot = ((time - time.min()) * slots // (time.max() - time.min() + 1)).over("lane").alias("slot")
+    frame = frame.with_columns(slot).with_row_index("row")
+    highest = frame.group_by("lane", "slot").agg(pl.col("row").get(pl.col(value).arg_max()))
+    last = frame.group_by("lane", "slot").agg(pl.col("row").max())
+    keep = pl.concat([highest["row"], last["row"]]).unique()
+    return frame.filter(pl.col("row").is_in(keep.implode())).drop("row", "slot")

@@ -1,0 +1,174 @@
+"""How does a report look on paper? Matplotlib figures with the colours of the live views."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from typing import TYPE_CHECKING
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from torchprof_magic.analysis.memory import memory_peaks
+from torchprof_magic.analysis.phases import PHASES
+from torchprof_magic.model.shapes import Series, Shape, Table, Tree
+from torchprof_magic.render.palette import band_colour, phase_colour, phase_title
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from matplotlib.axes import Axes
+
+WIDTH_IN = 9.0
+DPI = 100
+BAR_IN = 0.26  # height of one row of bars
+TOP_OPS = 12
+MAX_STEPS = 24
+MAX_LANES = 8  # devices with a plot of their own; the rest is named below
+MIN_BOX_RATIO = 0.002  # boxes narrower than this share of the graph are left out on paper
+LABEL_RATIO = 0.045  # boxes wider than this carry their name
+MAX_DEPTH = 14
+GREY = "#6b737c"
+
+
+def draw_steps(shape: Shape) -> Figure:
+    """Return the steps as stacked bars on one scale."""
+    assert isinstance(shape, Table)
+    steps = shape.frame.head(MAX_STEPS)
+    figure, axes = _canvas(max(steps.height, 1) * BAR_IN + 0.9)
+    left = [0.0] * steps.height
+    for phase in PHASES:
+        width = [value / 1e6 for value in steps[f"{phase}_ns"].to_list()]
+        if any(width):
+            axes.barh(range(steps.height), width, left=left, color=phase_colour(phase), label=phase_title(phase))
+        left = [a + b for a, b in zip(left, width, strict=True)]
+    axes.set_yticks(range(steps.height), [f"step {number}" for number in steps["number"].to_list()])
+    axes.invert_yaxis()
+    axes.set_xlabel("ms")
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False, fontsize=8, ncols=len(PHASES), loc="lower left", bbox_to_anchor=(0, 1))
+    return figure
+
+
+def draw_ops(shape: Shape) -> Figure:
+    """Return the ops with the most time as bars, coloured by phase."""
+    assert isinstance(shape, Table)
+    by = shape.sort_by or "self_cpu_ns"
+    title = next(column.title for column in shape.columns if column.name == by)
+    ops = shape.frame.head(TOP_OPS)
+    figure, axes = _canvas(max(ops.height, 1) * BAR_IN + 0.6)
+    colours = [phase_colour(str(phase)) for phase in ops["phase"].to_list()]
+    bars = axes.barh(range(ops.height), [value / 1e6 for value in ops[by].to_list()], color=colours)
+    axes.bar_label(bars, fmt=" {:.2f}", fontsize=8, color=GREY)
+    axes.set_yticks(range(ops.height), [_plain(name, 42) for name in ops["name"].to_list()], family="monospace")
+    axes.invert_yaxis()
+    axes.set_xlabel(f"{title}, ms")
+    return figure
+
+
+def draw_flame(shape: Shape) -> Figure:
+    """Return the merged call tree as an icicle, root on top, by host time."""
+    assert isinstance(shape, Tree)
+    boxes = _boxes(shape)
+    depth = max((box[2] for box in boxes), default=0) + 1
+    figure, axes = _canvas(depth * 0.22 + 0.4)
+    for left, width, level, name, colour in boxes:
+        axes.barh(level, width, left=left, height=0.94, color=colour, edgecolor="white", linewidth=0.4)
+        if width > LABEL_RATIO:
+            text = _plain(name, int(width * 150))
+            ink = "white" if _is_dark(colour) else "#1f2328"
+            axes.text(left + 0.003, level, text, va="center", fontsize=7, family="monospace", color=ink)
+    axes.set_xlim(0, 1)
+    axes.invert_yaxis()
+    axes.set_axis_off()
+    return figure
+
+
+def draw_memory(shape: Shape) -> Figure:
+    """Return the memory of each device over time, with its peak."""
+    assert isinstance(shape, Series)
+    every_lane = shape.frame["lane"].unique(maintain_order=True).to_list()
+    lanes = every_lane[:MAX_LANES]
+    figure = Figure(figsize=(WIDTH_IN, 1.9 * max(len(lanes), 1)), dpi=DPI, layout="constrained")
+    FigureCanvasAgg(figure)
+    for row, lane in enumerate(lanes):
+        axes = figure.add_subplot(len(lanes), 1, row + 1)
+        rows = shape.frame.filter(shape.frame["lane"] == lane)
+        time_ms = [value / 1e6 for value in rows["time_ns"].to_list()]
+        for band in shape.bands:
+            size = [float("nan") if value is None else value / 1e6 for value in rows[band.name].to_list()]
+            axes.plot(
+                time_ms, size, drawstyle="steps-post", color=band_colour(band.name), label=band.title, linewidth=1
+            )
+        _dress(axes)
+        axes.set_ylabel(f"{lane}, MB")
+        for mark in (mark for mark in memory_peaks(shape) if mark.lane == lane):
+            axes.axvline(mark.time_ns / 1e6, color=GREY, linestyle=":", linewidth=1)
+            axes.set_title(mark.label, fontsize=9, loc="right", color=GREY)
+        axes.set_xlabel("ms")
+        axes.legend(frameon=False, fontsize=8, loc="lower right")
+    if len(every_lane) > len(lanes):
+        text = f"{len(every_lane) - len(lanes)} more devices are not shown."
+        figure.supxlabel(text, fontsize=8, color=GREY, x=0.99, ha="right")
+    return figure
+
+
+FIGURES: Mapping[str, Callable[[Shape], Figure]] = {
+    "steps": draw_steps,
+    "ops": draw_ops,
+    "flame": draw_flame,
+    "memory": draw_memory,
+}
+
+
+def to_png(figure: Figure) -> bytes:
+    """Return a figure as PNG bytes, without touching the user's pyplot state."""
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # letters that the font lacks become boxes; the cell's output stays clean
+        figure.savefig(buffer, format="png", dpi=DPI)
+    return buffer.getvalue()
+
+
+def _canvas(height_in: float) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(WIDTH_IN, height_in), dpi=DPI, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    _dress(axes)
+    return figure, axes
+
+
+def _dress(axes: Axes) -> None:
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(length=0, labelsize=8)
+    axes.xaxis.label.set_fontsize(8)
+    axes.yaxis.label.set_fontsize(8)
+
+
+def _plain(name: str, width: int) -> str:
+    """Return a name that fits and that matplotlib does not read as mathematics."""
+    short = name if len(name) <= width else f"{name[: max(width - 1, 1)]}…"
+    return "".join(char if char.isprintable() else "�" for char in short).replace("$", r"\$")
+
+
+def _is_dark(colour: str) -> bool:
+    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    return 0.299 * red + 0.587 * green + 0.114 * blue < 128  # noqa: PLR2004 - half of 0..255
+
+
+def _boxes(shape: Tree) -> list[tuple[float, float, int, str, str]]:
+    """Return ``(left, width, level, name, colour)`` of every box wide enough to print; rows are in preorder."""
+    frame = shape.frame
+    whole = max(float(frame["total_cpu_ns"][0]), 1.0)
+    names, parents = frame["name"].cast(str).to_list(), frame["parent"].to_list()
+    totals, phases = frame["total_cpu_ns"].to_list(), frame["phase"].cast(str).to_list()
+    filled, level, boxes = {0: 0.0}, {0: -1}, []
+    for row in range(1, len(names)):  # bounded: a skipped box skips everything inside
+        above, width = parents[row], totals[row] / whole
+        if above not in filled or width < MIN_BOX_RATIO or level[above] + 1 >= MAX_DEPTH:
+            continue
+        left = filled[above]
+        filled[above] += width
+        filled[row], level[row] = left, level[above] + 1
+        boxes.append((left, width, level[row], names[row], phase_colour(phases[row])))
+    return boxes

@@ -1,0 +1,84 @@
+"""What is the page told about a report? One JSON header, one container of columns."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torchprof_magic.analysis.diagnosis import all_problems
+from torchprof_magic.render import arrow
+from torchprof_magic.render.text import machine_sentence, steps_sentence
+from torchprof_magic.views import VIEWS, View
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torchprof_magic.analysis.verdict import Verdict
+    from torchprof_magic.model.meta import Problem
+    from torchprof_magic.model.shapes import Shape
+    from torchprof_magic.model.trace import Trace
+
+HEADER_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A header as JSON text, the embedded bytes, and the views that the page has to ask for."""
+
+    header: str
+    data: bytes
+    pulled: Mapping[str, bytes]
+
+
+def build_page(
+    trace: Trace, shapes: Mapping[str, Shape], verdict: Verdict, run_id: str, *, is_standalone: bool = False
+) -> Page:
+    """Return all that the front end needs; a standalone page has no kernel to ask, so everything is embedded."""
+    packed = arrow.pack(shapes, embed_all=is_standalone)
+    meta = trace.meta
+    header = {
+        "version": HEADER_VERSION,
+        "runId": run_id,
+        "title": meta.title,
+        "subtitle": steps_sentence(meta, trace.steps),
+        "code": meta.stepping.code if meta.stepping else "",
+        "machine": machine_sentence(meta, trace.events.height, has_device=trace.has_device),
+        "notice": _notice(trace),
+        "verdict": {"title": verdict.title, "text": [{"text": s.text, "style": s.style} for s in verdict.text]},
+        "views": [_view_header(view, shapes[view.name], packed.places[view.name]) for view in VIEWS],
+        "exports": [] if is_standalone else [_HTML_EXPORT | {"filename": f"torchprof-{run_id}.html"}],
+    }
+    return Page(header=json.dumps(header), data=packed.data, pulled=packed.pulled)
+
+
+_HTML_EXPORT = {"name": "html", "title": "Interactive HTML file", "mime": "text/html"}
+
+
+def _view_header(view: View, shape: Shape, place: tuple[int, int]) -> dict[str, object]:
+    is_empty = place[1] == 0
+    return {
+        "name": view.name,
+        "title": view.title,
+        "shape": view.shape,
+        "count": shape.frame.height if view.is_counted else None,
+        "empty": view.empty if is_empty else None,
+        "offset": place[0],
+        "length": place[1],
+        **arrow.describe(shape),
+    }
+
+
+def _notice(trace: Trace) -> str:
+    """Return the worst that happened as one sentence, or nothing when no data was lost."""
+    if lost := [problem for problem in all_problems(trace) if problem.severity == "data_loss"]:
+        return _sentence(lost[0])
+    if trace.meta.is_partial:
+        cut = trace.steps.filter(~trace.steps["complete"]).height
+        return f"Partial result: {cut} step{'s were' if cut != 1 else ' was'} cut before the end."
+    return ""
+
+
+def _sentence(problem: Problem) -> str:
+    text = problem.message[:1].upper() + problem.message[1:]
+    return f"{text.rstrip('.')}. {problem.fix}".strip()

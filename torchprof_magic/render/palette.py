@@ -1,0 +1,24 @@
+"""Which colour stands for which phase? Read from the same file that the front end builds from."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from typing import Literal
+
+_PALETTE = json.loads(files("torchprof_magic.render").joinpath("palette.json").read_text(encoding="utf-8"))
+
+
+def phase_colour(phase: str, theme: Literal["light", "dark"] = "light") -> str:
+    """Return the colour of a phase as ``#rrggbb``."""
+    return str(_PALETTE["phases"][phase][theme])
+
+
+def phase_title(phase: str) -> str:
+    """Return what a phase is called in the report."""
+    return str(_PALETTE["phases"][phase]["title"])
+
+
+def band_colour(band: str, theme: Literal["light", "dark"] = "light") -> str:
+    """Return the colour of a band of a series as ``#rrggbb``."""
+    return str(_PALETTE["bands"][band][theme])

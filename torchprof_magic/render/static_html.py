@@ -1,0 +1,78 @@
+"""What does a saved notebook show where the live view cannot run? Plain HTML: verdict, figures, top ops."""
+
+from __future__ import annotations
+
+import base64
+import html
+from typing import TYPE_CHECKING
+
+from torchprof_magic.render.figures import to_png
+from torchprof_magic.render.text import machine_sentence, steps_sentence
+from torchprof_magic.units import counted, format_bytes, format_count, format_ns, format_ratio
+
+if TYPE_CHECKING:
+    from torchprof_magic.analysis.verdict import Span
+    from torchprof_magic.model.shapes import Column
+    from torchprof_magic.report import Report
+
+TOP_ROWS = 10
+_SHOWN_FIGURES = ("steps", "flame", "memory")
+_FORMAT = {"ns": format_ns, "bytes": format_bytes, "count": format_count, "ratio": format_ratio}
+_CELL = 'style="text-align:right;padding:1px 10px"'
+_NAME = 'style="text-align:left;padding:1px 10px;font-family:monospace"'
+
+
+def static_html(report: Report) -> str:
+    """Return the report as HTML without scripts, styles or links; every name in it is escaped.
+
+    The live view hides it by its ``data-tp-static`` attribute.
+    """
+    meta, steps = report.trace.meta, report.trace.steps
+    machine = machine_sentence(meta, report.trace.events.height, has_device=report.trace.has_device)
+    head = " · ".join(part for part in (meta.title, steps_sentence(meta, steps)) if part)
+    parts = [
+        f"<details open data-tp-static={report.run_id}>",
+        f"<summary><b>{_text(head)}</b></summary>",
+        f"<p><b>{_text(report.verdict.title)}.</b> {''.join(_span(span) for span in report.verdict.text)}<br>",
+        f"<small>{_text(machine)}</small></p>",
+        *(_problem_lines(report)),
+        _ops_rows(report),
+        *(_image(report, view) for view in _SHOWN_FIGURES if report.shape(view).frame.height),
+        "</details>",
+    ]
+    return "".join(parts)
+
+
+def _text(text: str) -> str:
+    return html.escape(text, quote=True)
+
+
+def _span(span: Span) -> str:
+    tag = {"strong": "b", "code": "code"}.get(span.style)
+    # A name with right-to-left marks must not turn the sentence around it.
+    return f"<{tag}><bdi>{_text(span.text)}</bdi></{tag}>" if tag else _text(span.text)
+
+
+def _problem_lines(report: Report) -> list[str]:
+    shown = [problem for problem in report.problems if problem.severity != "info"]
+    return [f"<p>⚠ {_text(problem.message)} {_text(problem.fix)}</p>" for problem in shown]
+
+
+def _ops_rows(report: Report) -> str:
+    table = report.shape("ops")
+    columns = [column for column in table.columns if not column.is_minor and column.unit in _FORMAT]  # type: ignore[union-attr]
+    heads = "".join(f"<th {_CELL}>{_text(column.title)}</th>" for column in columns)
+    rows = "".join(_op_row(row, columns) for row in report.ops.head(TOP_ROWS).to_dicts())
+    hidden = report.ops.height - TOP_ROWS
+    more = f"<p><small>and {counted(hidden, 'more op')}</small></p>" if hidden > 0 else ""
+    return f"<table><tr><th {_NAME}>Op</th>{heads}</tr>{rows}</table>{more}" if rows else ""
+
+
+def _op_row(row: dict[str, float], columns: list[Column]) -> str:
+    cells = "".join(f"<td {_CELL}>{_FORMAT[column.unit](row[column.name])}</td>" for column in columns)
+    return f"<tr><td {_NAME}><bdi>{_text(str(row['name']))}</bdi></td>{cells}</tr>"
+
+
+def _image(report: Report, view: str) -> str:
+    data = base64.b64encode(to_png(report.figure(view))).decode("ascii")
+    return f'<p><img alt="{view}" src="data:image/png;base64,{data}"></p>'

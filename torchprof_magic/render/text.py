@@ -1,0 +1,118 @@
+"""What does a report say in plain text, for terminals and saved notebooks?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torchprof_magic.analysis.memory import memory_peaks
+from torchprof_magic.analysis.phases import PHASES
+from torchprof_magic.analysis.steps import complete_steps
+from torchprof_magic.units import counted, format_bytes, format_count, format_ns, format_ratio, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import polars as pl
+
+    from torchprof_magic.analysis.verdict import Verdict
+    from torchprof_magic.model.meta import Meta, Problem
+    from torchprof_magic.model.shapes import Series, Table
+
+TOP_ROWS = 10
+NAME_WIDTH = 44
+
+
+def steps_sentence(meta: Meta, steps: pl.DataFrame) -> str:
+    """Return which steps were recorded and what ended each of them: ``steps 4–6 recorded, stepped by line 3``.
+
+    The steps that only details came from follow: ``steps 2–4 recorded, details from 7–9``.
+    """
+    if steps.height == 0:
+        return "no steps recorded"
+    if meta.stepping and meta.stepping.how == "cell":
+        return "recorded as one step"
+    numbers = steps["number"].to_list()
+    which = f"step {numbers[0]}" if len(numbers) == 1 else f"steps {_ranges(numbers)}"
+    details = meta.two_pass.detail_steps if meta.two_pass is not None else ()
+    others = f", details from {_ranges(list(details))}" if details else ""
+    return f"{which} recorded{others}{_stepped_by(meta)}"
+
+
+def machine_sentence(meta: Meta, events: int, *, has_device: bool) -> str:
+    """Return the machine, torch and size of the recording, such as ``A100 · torch 2.13.0 · 40,573 events``."""
+    device = ", ".join(meta.device_names) or ("unnamed accelerator" if has_device else "CPU")
+    torch = f"torch {meta.torch_version}" if meta.torch_version else ""
+    rank = f"rank {meta.rank} of {meta.world_size}" if meta.rank is not None and (meta.world_size or 0) > 1 else ""
+    return " · ".join(part for part in (device, rank, torch, counted(events, "event")) if part)
+
+
+def text_summary(
+    meta: Meta, verdict: Verdict, ops: Table, steps: Table, memory: Series, problems: Sequence[Problem], machine: str
+) -> str:
+    """Return the report on one screen: verdict, steps, top ops, memory peaks, problems."""
+    title = " — ".join(part for part in (meta.title, steps_sentence(meta, steps.frame)) if part)
+    parts = [printable(title), printable(machine), "", printable(str(verdict))]
+    parts += _phase_lines(steps.frame)
+    parts += _op_lines(ops)
+    parts += [f"Memory on {mark.lane}: {mark.label} at {format_ns(mark.time_ns)}" for mark in memory_peaks(memory)]
+    parts += [_problem_line(problem) for problem in problems]
+    return "\n".join(parts)
+
+
+def _problem_line(problem: Problem) -> str:
+    word = {"info": "Note", "warning": "Warning", "data_loss": "Data lost"}[problem.severity]
+    count = f" ({format_count(problem.count)} times)" if problem.count > 1 else ""
+    return printable(f"{word}: {problem.message}{count} {problem.fix}".rstrip())
+
+
+def _stepped_by(meta: Meta) -> str:
+    stepping = meta.stepping
+    if stepping is None:
+        return ""
+    if stepping.how == "loop":
+        return f", stepped by line {stepping.line}"
+    return {"manual": ", stepped by step()", "optimizer": ", one a call of optimizer.step()"}.get(stepping.how, "")
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Return ``2–4, 8`` for ``[2, 3, 4, 8]``."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
+
+
+def _phase_lines(steps: pl.DataFrame) -> list[str]:
+    if steps.height == 0:
+        return []
+    steps = complete_steps(steps)
+    mean = float(steps["dur_ns"].mean() or 0)  # type: ignore[arg-type]
+    shares = [(phase, float(steps[f"{phase}_ns"].mean() or 0) / max(mean, 1)) for phase in PHASES]  # type: ignore[arg-type]
+    split = ", ".join(f"{phase} {format_ratio(share)}" for phase, share in shares if share >= 0.0005)  # noqa: PLR2004 - shown as 0.1 %
+    return [f"Mean step {format_ns(mean)}: {split}"]
+
+
+def _op_lines(ops: Table) -> list[str]:
+    if ops.frame.height == 0:
+        return []
+    shown = [column for column in ops.columns if column.unit in ("count", "ns", "bytes") and not column.is_minor]
+    header = "".join(f"{column.title:>18}" for column in shown)
+    lines = ["", f"{'Op':<{NAME_WIDTH}}{header}"]
+    for row in ops.frame.head(TOP_ROWS).to_dicts():
+        cells = "".join(f"{_cell(row[column.name], column.unit):>18}" for column in shown)
+        lines.append(f"{_shortened(row['name']):<{NAME_WIDTH}}{cells}")
+    hidden = ops.frame.height - TOP_ROWS
+    lines.append(f"and {counted(hidden, 'more op')}" if hidden > 0 else "")
+    return lines
+
+
+def _cell(value: float, unit: str) -> str:
+    return {"ns": format_ns, "bytes": format_bytes, "count": format_count}[unit](value)
+
+
+def _shortened(name: str) -> str:
+    name = printable(name)
+    return name if len(name) < NAME_WIDTH else f"{name[: NAME_WIDTH - 14]}…{name[-11:]}"

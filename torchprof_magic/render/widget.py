@@ -1,0 +1,136 @@
+"""How does the page talk to a report? One anywidget: a header, embedded columns, and a pull for the rest."""
+
+from __future__ import annotations
+
+import tempfile
+import weakref
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anywidget
+import msgspec
+from traitlets import Bytes, Unicode
+
+from torchprof_magic.errors import TorchProfError
+from torchprof_magic.render.arrow import EMBEDDED_BYTES
+from torchprof_magic.render.standalone_html import front_end
+
+if TYPE_CHECKING:
+    from torchprof_magic.report import Report
+
+CHUNK_BYTES = EMBEDDED_BYTES
+
+
+class _Request(msgspec.Struct, forbid_unknown_fields=True):
+    """What a page may ask for. Anything else that arrives is answered with an error."""
+
+    kind: str
+    id: int | str
+    name: str
+    chunk: int = 0
+
+
+# Live views that stay open; the static copy takes the place of an older one. A kernel keeps every widget that it ever
+# showed, and is not told when a cell is run again and its old output is gone.
+OPEN_WIDGETS = 32
+# Reports that stay for their views, though nobody else holds them: so much of their frames, and the newest in any case.
+KEPT_REPORT_BYTES = 512 << 20
+_open: deque[ReportWidget] = deque()
+_kept: deque[Report] = deque()
+
+
+class ReportWidget(anywidget.AnyWidget):
+    """The live view of one report. All its tabs live in this single widget, so the bundle is sent once."""
+
+    _esm = Unicode().tag(sync=True)
+    _css = Unicode().tag(sync=True)
+    _header = Unicode().tag(sync=True)
+    _data = Bytes().tag(sync=True)
+
+    def __init__(self, report: Report) -> None:
+        bundle, css = front_end()
+        super().__init__(_esm=bundle, _css=css, _header=report.page.header, _data=report.page.data)
+        # The widget stays with the kernel; the report, and its files, must not stay with the widget.
+        self._shown = weakref.ref(report)
+        self._title = report.trace.meta.title
+        self._exports: dict[str, bytes] = {}
+        self.on_msg(self._answer)
+        _open.append(self)
+        _kept.append(report)
+        _make_room()
+
+    def close(self) -> None:
+        """Take the view out of the page; the report makes another if it is shown again."""
+        report = self._shown()
+        if report is not None and report.__dict__.get("widget") is self:
+            del report.__dict__["widget"]
+        _forget(self)
+        super().close()
+
+    def _answer(self, _widget: object, content: object, _buffers: object) -> None:
+        """Answer one request of the page with one chunk, or say why not."""
+        try:
+            request = msgspec.convert(content, _Request)
+        except msgspec.ValidationError as exc:
+            self.send({"kind": "error", "id": None, "message": f"not a request: {exc}"})
+            return
+        try:
+            data = self._resource(request.name)
+        except TorchProfError as exc:
+            self.send({"kind": "error", "id": request.id, "message": str(exc)})
+            return
+        chunks = max(1, -(-len(data) // CHUNK_BYTES))
+        if request.kind != "get" or not 0 <= request.chunk < chunks:
+            self.send({"kind": "error", "id": request.id, "message": "there is no such part"})
+            return
+        part = data[request.chunk * CHUNK_BYTES : (request.chunk + 1) * CHUNK_BYTES]
+        head = {"kind": "chunk", "id": request.id, "name": request.name, "chunk": request.chunk, "chunks": chunks}
+        self.send(head, [part])
+
+    def _resource(self, name: str) -> bytes:
+        report = self._shown()
+        if report is None:
+            raise TorchProfError("The kernel no longer holds this run. Run the cell again.")
+        if name in report.page.pulled:
+            return report.page.pulled[name]
+        if name == "export:html":
+            if name not in self._exports:
+                self._exports[name] = _html_of(report)
+            return self._exports[name]
+        raise TorchProfError("this report has nothing of that name")
+
+    def __repr__(self) -> str:
+        """Return what is shown where widgets are not: the static output beside it holds the numbers."""
+        return f"torchprof report {self._title} (the live view needs a running kernel)"
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        bundle: Any = super()._repr_mimebundle_(**kwargs)
+        data = bundle[0] if isinstance(bundle, tuple) else bundle  # older anywidget returns the data alone
+        data["text/plain"] = repr(self)
+        return bundle
+
+
+def _forget(widget: ReportWidget) -> None:
+    """Close what belongs to a widget that is closed: ipywidgets leaves that open."""
+    if widget in _open:
+        _open.remove(widget)
+    if widget.layout is not None:
+        widget.layout.close()
+
+
+def _make_room() -> None:
+    """Close the oldest views, and let go of the oldest reports, beyond what may stay."""
+    while len(_open) > OPEN_WIDGETS:
+        _open[0].close()
+    while len(_kept) > OPEN_WIDGETS or (len(_kept) > 1 and sum(map(_bytes_of, _kept)) > KEPT_REPORT_BYTES):
+        _kept.popleft()
+
+
+def _bytes_of(report: Report) -> int:
+    return int(report.trace.events.estimated_size() + report.trace.memory.estimated_size())
+
+
+def _html_of(report: Report) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="torchprof-") as folder:
+        return report.to_html(Path(folder) / "report.html").read_bytes()

@@ -1,0 +1,419 @@
+"""Which loop of a cell makes the steps, and how is the cell told to report them?
+
+Works on syntax trees alone. The cell is never re-indented and no line moves, so tracebacks and ``inspect.getsource``
+stay right; only the loop's iterable is wrapped, or calls that share the loop's line number are put around it.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import operator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from torchprof_magic.errors import OptionsError
+from torchprof_magic.model.meta import Stepping
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+
+    class SteppedSession(Protocol):
+        """What the stepping needs of a capture session."""
+
+        def start(self, length: int | None = None) -> None:
+            """Begin step 0; does nothing when it has begun already."""
+
+        def step(self) -> None:
+            """End a step."""
+
+        def cut(self) -> None:
+            """End a step that was left early."""
+
+        def finish(self, *, is_between: bool = False) -> None:
+            """End the recording; ``is_between``: no new step has begun."""
+
+
+Item = TypeVar("Item")
+Loop = ast.For | ast.AsyncFor | ast.While
+# Code in these runs when it is called, not where it stands.
+DEFERRED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+OUR_MODULE = __name__.partition(".")[0]
+WAYS = ("auto", "loop", "optimizer", "cell", "manual")
+OPTIMIZER_WORDS = ("opt", "adam", "sgd", "scaler")
+# Schedulers have a step() too, once per epoch, and are made by calls such as torch.optim.lr_scheduler.StepLR.
+SCHEDULER_WORD = "sched"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPlan:
+    """What ends a step. ``loop`` is stepped; ``nest`` is the outermost loop around it, after which nothing can step.
+
+    ``starts_late``: the recording begins when the loop is entered, so that code before it is not in the trace.
+    """
+
+    how: str
+    line: int | None = None
+    code: str = ""
+    loop: Loop | None = None
+    nest: Loop | None = None
+    starts_late: bool = False
+
+    @property
+    def stepping(self) -> Stepping:
+        """The plan in words, for the report."""
+        return Stepping(how=self.how, line=self.line, code=self.code)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A loop that runs where it stands, with the outermost loop around it (itself if there is none)."""
+
+    loop: Loop
+    nest: Loop
+
+
+def plan_steps(
+    tree: ast.Module, source_lines: Sequence[str], namespace: Mapping[str, object], wanted: str = "auto"
+) -> StepPlan:
+    """Choose what ends a step, in the order manual, optimizer's loop, backward's loop, first loop, hook, whole cell.
+
+    ``wanted`` is the value of ``--step``: ``auto``, ``manual``, ``loop``, ``optimizer``, ``cell`` or ``line:N``.
+    Line numbers count as in ``tree``; ``source_lines`` are the lines that it was parsed from, from line 1.
+    """
+    loops = list(_loops(tree.body, None))
+    if wanted.startswith("line:"):
+        return _loop_plan(_loop_at(loops, wanted), source_lines)
+    if wanted not in WAYS:
+        raise OptionsError(f"--step {wanted}: choose from {', '.join(WAYS)} or line:N")
+    if wanted in ("cell", "optimizer"):
+        return StepPlan(how=wanted)
+    calls = _our_calls(tree, namespace)
+    if calls if wanted == "auto" else wanted == "manual":
+        return StepPlan(how="manual", starts_late="steps" in calls)
+    if loops:
+        return _loop_plan(_best_loop(loops, tree, namespace), source_lines)
+    if wanted == "loop":
+        raise OptionsError("--step loop: the cell has no loop of its own; use --step optimizer or --step cell")
+    has_calls = any(isinstance(node, ast.Call) for node in ast.walk(tree))
+    return StepPlan(how="optimizer" if has_calls else "cell")
+
+
+def instrument(tree: ast.Module, plan: StepPlan, name: str) -> ast.Module:
+    """Make the chosen loop report its steps to the ``Stepper`` that will be called ``name``; changes ``tree``."""
+    if plan.loop is not None:
+        tree = _Instrumenter(plan, name).visit(tree)
+    return tree
+
+
+def count_ahead(iterable: object) -> int | None:
+    """Return how many items are coming, if the iterable says so; ``enumerate`` and ``zip`` are looked into."""
+    try:
+        if isinstance(iterable, (enumerate, zip)):
+            parts = iterable.__reduce__()[1]
+            inner = parts[:1] if isinstance(iterable, enumerate) else parts
+            lengths = [length for part in inner if (length := count_ahead(part)) is not None]
+            return min(lengths, default=None)
+        length = operator.length_hint(iterable, -1)
+    except Exception:  # noqa: BLE001 - the user's __len__ may raise anything; a loop without a length is normal
+        return None
+    return length if length >= 0 else None
+
+
+class Stepper:
+    """What an instrumented loop talks to. A step is one run of the loop's body and the fetching of the next item.
+
+    ``break`` cuts its step: the step is listed as incomplete, because nothing tells a break at the end of a body from
+    one at its beginning. ``continue`` and the loop's ``else`` mean what they always mean.
+    """
+
+    def __init__(self, session: SteppedSession) -> None:
+        self._session = session
+        self._is_inside = False
+
+    def steps(self, iterable: Iterable[Item]) -> Iterator[Item]:
+        """Iterate and step; entered again (next epoch), it goes on counting."""
+        __tracebackhide__ = True
+        self.enter(count_ahead(iterable))
+        return _Stepped(iter(iterable), self)
+
+    def async_steps(self, iterable: AsyncIterable[Item]) -> AsyncIterable[Item]:
+        """Iterate and step as ``steps`` does, for ``async for``."""
+        __tracebackhide__ = True
+        self.enter(count_ahead(iterable))
+        if not hasattr(type(iterable), "__aiter__"):
+            return iterable  # Python says best what is wrong with it
+        return _AsyncStepped(iterable.__aiter__(), self)
+
+    def enter(self, length: int | None = None) -> None:
+        """Come to the loop, for the first time or again after a ``break``."""
+        __tracebackhide__ = True
+        if self._is_inside:
+            self._is_inside = False
+            self._session.cut()
+        self._session.start(length)
+
+    def begin(self) -> None:
+        """Begin one iteration, ending the one before."""
+        __tracebackhide__ = True
+        self.through()
+        self._is_inside = True
+
+    def through(self) -> None:
+        """End the iteration that is under way, if one is."""
+        __tracebackhide__ = True
+        if self._is_inside:
+            self._is_inside = False
+            self._session.step()
+
+    def end(self) -> None:
+        """Leave the outermost loop: no more steps can come, so the recording ends here."""
+        __tracebackhide__ = True
+        self._session.finish(is_between=not self._is_inside)
+
+
+class _Stepped(Generic[Item]):
+    """Iterator that steps. Not a generator: that would keep each item alive while the next one is fetched."""
+
+    __slots__ = ("_fetch", "_stepper")
+
+    def __init__(self, iterator: Iterator[Item], stepper: Stepper) -> None:
+        self._fetch = iterator.__next__
+        self._stepper = stepper
+
+    def __iter__(self) -> Iterator[Item]:
+        return self
+
+    def __next__(self) -> Item:
+        __tracebackhide__ = True
+        stepper = self._stepper
+        stepper.through()
+        item = self._fetch()
+        stepper._is_inside = True  # noqa: SLF001 - one class in two halves, on a hot path
+        return item
+
+
+class _AsyncStepped(Generic[Item]):
+    """Asynchronous iterator that steps. While it waits for the next item, the step is that of the loop's body."""
+
+    __slots__ = ("_fetch", "_stepper")
+
+    def __init__(self, iterator: AsyncIterator[Item], stepper: Stepper) -> None:
+        self._fetch = iterator.__anext__
+        self._stepper = stepper
+
+    def __aiter__(self) -> AsyncIterator[Item]:
+        return self
+
+    async def __anext__(self) -> Item:
+        __tracebackhide__ = True
+        stepper = self._stepper
+        stepper.through()
+        item = await self._fetch()
+        stepper._is_inside = True  # noqa: SLF001 - one class in two halves, on a hot path
+        return item
+
+
+class _Instrumenter(ast.NodeTransformer):
+    """Wraps the iterable of a ``for`` or ``async for``, or puts calls around and into a ``while``."""
+
+    def __init__(self, plan: StepPlan, name: str) -> None:
+        self._plan = plan
+        self._name = name
+
+    def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
+        return self._with_steps(node, "steps")
+
+    def visit_AsyncFor(self, node: ast.AsyncFor) -> ast.AST | list[ast.stmt]:
+        return self._with_steps(node, "async_steps")
+
+    def visit_While(self, node: ast.While) -> ast.AST | list[ast.stmt]:
+        self.generic_visit(node)
+        if node is not self._plan.loop:
+            return self._with_end(node, [node])
+        node.body.insert(0, self._statement("begin", node))
+        node.orelse.insert(0, self._statement("through", node))
+        return self._with_end(node, [self._statement("enter", node), node])
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return node
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        return node
+
+    def _with_steps(self, node: ast.For | ast.AsyncFor, method: str) -> list[ast.stmt]:
+        self.generic_visit(node)
+        if node is self._plan.loop:
+            node.iter = ast.copy_location(self._call(method, node.iter, node.iter), node.iter)
+        return self._with_end(node, [node])
+
+    def _with_end(self, node: Loop, statements: list[ast.stmt]) -> list[ast.stmt]:
+        return [*statements, self._statement("end", node)] if node is self._plan.nest else statements
+
+    def _call(self, method: str, at: ast.AST, *arguments: ast.expr) -> ast.Call:
+        helper = ast.Attribute(ast.Name(self._name, ast.Load()), method, ast.Load())
+        call = ast.Call(helper, list(arguments), [])
+        for node in (call, helper, helper.value):
+            ast.copy_location(node, at)
+        return call
+
+    def _statement(self, method: str, loop: Loop) -> ast.stmt:
+        statement = ast.Expr(self._call(method, loop))
+        ast.copy_location(statement, loop)
+        for node in ast.walk(statement):
+            if hasattr(node, "end_lineno"):
+                node.end_lineno = loop.lineno
+                node.end_col_offset = loop.col_offset  # type: ignore[attr-defined]
+        return statement
+
+
+def _loops(body: Sequence[ast.AST], nest: Loop | None) -> Iterator[_Found]:
+    """Yield the loops that run where they stand, in source order."""
+    for node in body:
+        if isinstance(node, DEFERRED):
+            continue
+        if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
+            yield _Found(node, nest or node)
+            yield from _loops(list(ast.iter_child_nodes(node)), nest or node)
+        else:
+            yield from _loops(list(ast.iter_child_nodes(node)), nest)
+
+
+def _loop_at(loops: Sequence[_Found], wanted: str) -> _Found:
+    number = wanted.removeprefix("line:")
+    for found in loops:
+        if str(found.loop.lineno) == number:
+            return found
+    lines = ", ".join(str(found.loop.lineno) for found in loops) or "none"
+    raise OptionsError(
+        f"--step {wanted}: no for or while loop of the cell begins on that line (loops begin on: {lines})"
+    )
+
+
+def _loop_plan(found: _Found, source_lines: Sequence[str]) -> StepPlan:
+    line = found.loop.lineno
+    code = source_lines[line - 1].strip() if line <= len(source_lines) else ""
+    return StepPlan(how="loop", line=line, code=code, loop=found.loop, nest=found.nest, starts_late=True)
+
+
+def _best_loop(loops: Sequence[_Found], tree: ast.Module, namespace: Mapping[str, object]) -> _Found:
+    made_here = _made_optimizers(tree)
+    for found in loops:
+        if any(_is_optimizer_step(call, made_here, namespace) for call in _direct_calls(found.loop)):
+            return found
+    for found in loops:
+        if any(
+            isinstance(call.func, ast.Attribute) and call.func.attr == "backward" for call in _direct_calls(found.loop)
+        ):
+            return found
+    return _innermost(loops)
+
+
+def _innermost(loops: Sequence[_Found]) -> _Found:
+    """Return the innermost loop of the first nest, following the first loop at each level."""
+    best = loops[0]
+    for found in loops[1:]:
+        if found.loop in set(ast.walk(best.loop)):
+            best = found
+    return best
+
+
+def _direct_calls(loop: Loop) -> Iterator[ast.Call]:
+    """Yield the calls in the body of ``loop`` that are in no loop or function further in."""
+    for statement in loop.body:
+        for node in _walk_here(statement, (ast.For, ast.While, ast.AsyncFor)):
+            if isinstance(node, ast.Call):
+                yield node
+
+
+def _walk_here(node: ast.AST, barriers: tuple[type[ast.AST], ...] = ()) -> Iterator[ast.AST]:
+    """Yield ``node`` and what is in it, except inside functions, classes and ``barriers``."""
+    if isinstance(node, (*DEFERRED, *barriers)):
+        return
+    yield node
+    for child in ast.iter_child_nodes(node):
+        yield from _walk_here(child, barriers)
+
+
+def _is_optimizer_step(call: ast.Call, made_here: set[str], namespace: Mapping[str, object]) -> bool:
+    if not (isinstance(call.func, ast.Attribute) and call.func.attr == "step"):
+        return False
+    receiver = _dotted(call.func.value)
+    last = receiver.rpartition(".")[2].lower()
+    if SCHEDULER_WORD in last:
+        return False
+    value = namespace.get(receiver)
+    if value is not None and receiver not in made_here:
+        return (_has(value, "param_groups") and _has(value, "zero_grad")) or "scaler" in last
+    return receiver in made_here or any(word in last for word in OPTIMIZER_WORDS)
+
+
+def _has(value: object, name: str) -> bool:
+    """Return whether ``value`` has the attribute, without running a property or ``__getattr__`` of the user's."""
+    return inspect.getattr_static(value, name, None) is not None
+
+
+def _made_optimizers(tree: ast.Module) -> set[str]:
+    """Return the names that the cell assigns from a call with ``optim`` in it, such as ``torch.optim.AdamW(...)``."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            maker = _dotted(node.value.func).lower()
+            if "optim" in maker and SCHEDULER_WORD not in maker:
+                names.update(_dotted(target) for target in node.targets)
+    return names - {""}
+
+
+def _our_calls(tree: ast.Module, namespace: Mapping[str, object]) -> set[str]:
+    """Return which of our ``step`` and ``steps`` the cell calls."""
+    modules, functions = _our_imports(tree)
+    calls: set[str] = set()
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("step", "steps"):
+            receiver = _dotted(node.func.value)
+            if receiver in modules or _is_ours(namespace.get(receiver)):
+                calls.add(node.func.attr)
+        elif isinstance(node.func, ast.Name):
+            name = node.func.id
+            known = namespace.get(name)
+            if name in functions or (callable(known) and _is_ours(known) and name in ("step", "steps")):
+                calls.add(functions.get(name, name))
+    return calls
+
+
+def _our_imports(tree: ast.Module) -> tuple[set[str], dict[str, str]]:
+    """Return the names under which the cell imports our module, and our ``step``/``steps`` functions."""
+    modules: set[str] = set()
+    functions: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules.update(alias.asname or alias.name for alias in node.names if alias.name == OUR_MODULE)
+        elif isinstance(node, ast.ImportFrom) and node.module == OUR_MODULE:
+            functions.update(
+                {alias.asname or alias.name: alias.name for alias in node.names if alias.name in ("step", "steps")}
+            )
+    return modules, functions
+
+
+def _is_ours(value: object) -> bool:
+    if isinstance(value, ModuleType):
+        return value.__name__ == OUR_MODULE
+    module = getattr(value, "__module__", "") if inspect.isfunction(value) else type(value).__module__
+    return str(module).partition(".")[0] == OUR_MODULE
+
+
+def _dotted(node: ast.AST) -> str:
+    """Return ``a.b.c`` for an attribute chain, or an empty string."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ".".join(reversed(parts))
+    return ".".join([node.id, *reversed(parts)])
