@@ -1,17 +1,18 @@
-"""How is a recording made outside the magic? ``profile()`` around any code, ``step()`` or ``steps()`` within."""
+"""``profile()`` records any code, in a notebook or a script; ``step()`` and ``steps()`` end its steps."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import os
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from torchprof_magic.capture import CaptureSession, Pause, live_session, protected
+from torchprof_magic.capture import Pause, live_session, protected
 from torchprof_magic.errors import CaptureError
-from torchprof_magic.ingest.fork_check import NO_REPORTS, can_report
 from torchprof_magic.model.meta import Problem, Stepping
 from torchprof_magic.options import (
     EVERY_STEP,
@@ -24,24 +25,21 @@ from torchprof_magic.options import (
     metadata_of,
     preset_switches,
 )
-from torchprof_magic.run import history
-from torchprof_magic.run.archive import Keeper
-from torchprof_magic.run.cleanup import keep_raw, sweep
-from torchprof_magic.run.messages import say_unread, say_waiting
-from torchprof_magic.run.reading import read_recording
+from torchprof_magic.run.run import Run
 from torchprof_magic.run.stepping import Stepper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import FrameType, TracebackType
 
-    from torchprof_magic.capture import Recording
+    from torchprof_magic.capture import CaptureSession
     from torchprof_magic.report import Report
 
 T = TypeVar("T")
+Function = TypeVar("Function", bound="Callable[..., Any]")
 
 # Without a schedule torch records until it is told to stop.
-_EVERYTHING = ScheduleOptions(wait=0, warmup=0, active=EVERY_STEP, repeat=0)
+_EVERYTHING = ScheduleOptions(wait=0, warmup=0, active=EVERY_STEP, repeat=1)
 
 _ONE_PASS = Problem(
     code="capture.one_pass",
@@ -53,12 +51,13 @@ _ONE_PASS = Problem(
 
 
 class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands in for
-    """Record the code of a ``with`` block, and analyse it.
+    """Record the code of a ``with`` block, each call of a function (``@tp.profile()``), or from ``start`` to ``stop``.
 
     Without schedule arguments everything in the block is recorded, unless a loop inside is stepped by
     ``p.steps(iterable)`` (or ``tp.steps``): then the schedule follows the length of that loop, as in the magic. With
     schedule arguments, call ``p.step()`` after every step. ``p.report`` is there after the block, also when the block
-    raised; the exception goes on unchanged.
+    raised; the exception goes on unchanged. Of a function that is called several times it is the report of the last
+    call.
 
     Args:
         schedule: What happens in each step, as ``torch.profiler.schedule(...)`` returns it, or any function from step
@@ -95,8 +94,8 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         post_processing_timeout_s: Passed on as it is.
         on_trace_ready: Called with torch's profiler after each cycle, as ``torch.profiler.profile`` does, when the
             cycle is saved. Its ``export_chrome_trace`` copies the saved file. What it raises becomes a note.
-        folder: Where raw traces go; they are then kept. By default they live as long as the report.
-        trace_dir: Folder where a copy of every trace is kept; see docs/traces.md for this and what follows.
+        trace_dir: Folder where a copy of every trace is kept; by default they live as long as the report. See
+            docs/traces.md for this and what follows.
         filename: Template of the copy's name, such as ``{run_name}-{cycle}.pt.trace.json``.
         run_name: What ``{run_name}`` stands for.
         gzip: Pack the copies.
@@ -141,7 +140,6 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         custom_trace_id_callback: Callable[[], str] | None = None,
         post_processing_timeout_s: float | None = None,
         on_trace_ready: Callable[[Any], object] | None = None,
-        folder: str | os.PathLike[str] | None = None,
         trace_dir: str | os.PathLike[str] = "",
         filename: str = "",
         run_name: str = "",
@@ -190,7 +188,7 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
             on_trace_ready=on_trace_ready,
             **{name: bool(is_on) for name, is_on in details.items()},
         )
-        kept = KeepOptions(
+        self._kept = KeepOptions(
             trace_dir=os.fspath(trace_dir),
             filename=filename,
             run_name=run_name,
@@ -200,52 +198,119 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
             remote=remote,
             tensorboard=tensorboard,
         )
-        self._keeper = Keeper(kept, cycles=self._options.cycles) if kept.trace_dir else None
-        self._folder = Path(folder) if folder is not None else None
-        self._title = ""
-        self._session: CaptureSession | None = None
-        self._report: Report | None = None
+        self._run: Run | None = None
         self._has_stepped = False
         self._is_everything = False
 
     @protected
     def __enter__(self) -> profile:  # noqa: PYI034 - Self needs Python 3.11
         """Start the recording. Raises ``CaptureError`` where that cannot be, and nothing was run then."""
-        if self._session is not None:
-            raise CaptureError("a profile() can be used once; make a new one for the next block")
-        if not can_report():
-            raise CaptureError(f"{NO_REPORTS}; nothing was run")
-        self._title = _place(sys._getframe(1))  # noqa: SLF001 - the documented way to the caller
-        sweep()  # what is not needed any more must not fill the disk that this recording needs
-        if self._keeper is not None:
-            self._keeper.prepare()
-        # Without a schedule the whole block is recorded, and it is one step unless step() is called.
-        schedule = _EVERYTHING if self._options.is_adaptive else self._options.schedule
-        how = "cell" if self._options.is_adaptive else "manual"
-        self._is_everything = self._options.is_adaptive
-        has_passes = self._options.two_pass and not self._is_everything
-        self._session = self._new_session(replace(self._options, schedule=schedule, two_pass=has_passes), how)
-        _open.append(self)
-        try:
-            self._session.start()
-        except BaseException:
-            _open.remove(self)
-            raise
+        self._begin(_place(sys._getframe(1)))  # noqa: SLF001 - the documented way to the caller
         return self
 
+    @protected
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """End the recording and read it; the block's exception goes on."""
-        session = self._session
-        if session is None:
-            return
-        has_exception = value is not None
+        """End the recording and make the report; the block's exception goes on."""
+        __tracebackhide__ = True
+        if self._run is not None:
+            try:
+                self._end(self._run.session, has_exception=value is not None)
+            finally:
+                self._run.finish(stepping=Stepping(how="manual") if self._has_stepped else None)
+
+    @protected
+    def start(self) -> None:
+        """Start the recording, where a ``with`` block does not fit; raises what entering one raises."""
+        self._begin(_place(sys._getframe(1)))  # noqa: SLF001 - the documented way to the caller
+
+    @protected
+    def stop(self) -> None:
+        """End the recording and make the report; does nothing when it has ended already."""
+        __tracebackhide__ = True
+        if self._run is None:
+            raise CaptureError("stop() needs a recording: call start() first")
+        if self in _recording():
+            self.__exit__(*sys.exc_info())
+
+    def __call__(self, function: Function) -> Function:
+        """Return ``function`` so that each call of it is recorded; the report is ``tp.last`` and ``self.report``.
+
+        Its own value, exceptions and signature stay. A call within a call is part of the outer one's recording. Takes
+        functions and ``async`` functions; raises ``TypeError`` for generators, which run in pieces.
+        """
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            name = getattr(function, "__qualname__", function)
+            raise TypeError(f"{name} is a generator function, which profile() cannot record as one call; use `with`")
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def recorded_async(*args: object, **kwargs: object) -> object:
+                __tracebackhide__ = True
+                with self._call_of(function):
+                    return await function(*args, **kwargs)
+
+            return recorded_async  # type: ignore[return-value]
+
+        @functools.wraps(function)
+        def recorded(*args: object, **kwargs: object) -> object:
+            __tracebackhide__ = True
+            with self._call_of(function):
+                return function(*args, **kwargs)
+
+        return recorded  # type: ignore[return-value]
+
+    @protected
+    def step(self) -> None:
+        """End the current step. Call it at the end of each iteration."""
+        if self._run is not None:
+            self._has_stepped = True
+            self._run.session.step()
+
+    def steps(self, iterable: Iterable[T]) -> Iterator[T]:
+        """Return an iterator over ``iterable`` that ends a step whenever the next item is asked for.
+
+        Without schedule arguments the recording begins anew here, and its schedule follows the length of the loop.
+        """
+        if self._run is not None and self._run.session.is_forked:
+            return iter(iterable)  # a child's steps are not those of the recording
+        if self._run is None or self not in _recording():
+            raise CaptureError("steps() needs a running recording: use it inside `with tp.profile() as p:`")
+        if self._options.is_adaptive and not self._has_stepped:
+            # What ran before the loop is not wanted, and the schedule follows the loop's length.
+            self._run.restart(self._options, Stepping(how="manual"))
+            self._is_everything = False
+        self._has_stepped = True
+        return Stepper(self._run.session).steps(iterable)
+
+    @property
+    def report(self) -> Report:
+        """The result, once the block has ended. Raises ``CaptureError`` before that, or if there is none."""
+        run = self._run
+        if run is not None and run.report is not None:
+            return run.report
+        if run is not None and run.failure:
+            raise CaptureError(run.failure)
+        raise CaptureError("the report is ready when the `with` block has ended")
+
+    def _begin(self, title: str) -> None:
+        if self._run is not None:
+            raise CaptureError("a profile() can be used once; make a new one for the next block")
+        # Without a schedule the whole block is recorded, and it is one step unless step() is called.
+        options = self._options
+        self._is_everything = options.is_adaptive
+        if options.is_adaptive:
+            options = replace(options, schedule=_EVERYTHING, two_pass=False)
+        how = "cell" if self._is_everything else "manual"
+        self._run = Run(options, self._kept, stepping=Stepping(how=how), title=title)
+        _open.append(self)
         try:
-            self._end(session, has_exception=has_exception)
-        finally:
-            if session.recording is not None:
-                self._finish(session, session.recording, has_exception=has_exception)
+            self._run.prepare()
+            self._run.session.start()
+        except BaseException:
+            _open.remove(self)
+            raise
 
     @protected
     def _end(self, session: CaptureSession, *, has_exception: bool) -> None:
@@ -255,96 +320,24 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
                 session.finish(is_between=True)
         finally:
             session.stop(is_held=True)
+            if self._options.two_pass and self._is_everything and self._run is not None:
+                self._run.note(_ONE_PASS)
             if self in _open:
                 _open.remove(self)
 
-    @protected
-    def step(self) -> None:
-        """End the current step. Call it at the end of each iteration."""
-        if self._session is not None:
-            self._has_stepped = True
-            self._session.step()
-
-    def steps(self, iterable: Iterable[T]) -> Iterator[T]:
-        """Return an iterator over ``iterable`` that ends a step whenever the next item is asked for.
-
-        Without schedule arguments the recording begins anew here, and its schedule follows the length of the loop.
-        """
-        if self._session is not None and self._session.is_forked:
-            return iter(iterable)  # a child's steps are not those of the recording
-        if self._session is None or self not in _recording():
-            raise CaptureError("steps() needs a running recording: use it inside `with tp.profile() as p:`")
-        if self._options.is_adaptive and not self._has_stepped:
-            self._begin_anew(self._session)
-        self._has_stepped = True
-        return Stepper(self._session).steps(iterable)
-
-    @property
-    def report(self) -> Report:
-        """The result, once the block has ended. Raises ``CaptureError`` before that."""
-        if self._report is None:
-            raise CaptureError("the report is ready when the `with` block has ended")
-        return self._report
-
-    @protected
-    def _begin_anew(self, session: CaptureSession) -> None:
-        """Throw away what ran before the loop, and let the schedule follow the loop's length."""
-        session.discard()
-        fresh = self._new_session(self._options, "manual")
-        fresh.open()
-        self._session = fresh
-        self._is_everything = False
-
-    def _new_session(self, options: ProfileOptions, how: str) -> CaptureSession:
-        return CaptureSession(
-            options,
-            stepping=Stepping(how=how),
-            folder=self._folder,
-            spare=self._keeper.folder if self._keeper is not None else None,
-            on_wait=say_waiting,
-            title=self._title,
-        )
-
-    def _finish(self, session: CaptureSession, recording: Recording, *, has_exception: bool) -> None:
-        """Read the recording, and let through what had to wait until then."""
+    @contextlib.contextmanager
+    def _call_of(self, function: Callable[..., Any]) -> Iterator[None]:
+        """Record one call of a decorated function, unless one of its own calls is being recorded."""
+        if self in _recording():
+            yield
+            return
+        self._run = None
+        self._has_stepped = False
+        self._begin(function.__qualname__)
         try:
-            session.guard.uninstall()  # an interrupt that comes from here on ends the analysis
-            if session.is_unwanted:
-                self._say_unread(session)
-            elif not session.is_forked:
-                self._report = self._read(session, recording)
-                sweep()  # the report that this one takes the place of has gone
-        except KeyboardInterrupt:
-            has_exception = True  # one is enough
-            self._say_unread(session)
-            raise
+            yield
         finally:
-            if has_exception:
-                session.guard.drop_pending()
-            session.release()
-
-    def _say_unread(self, session: CaptureSession) -> None:
-        session.settle()
-        assert session.recording is not None
-        recording = session.recording
-        is_remembered = self._report is not None
-        if not is_remembered:
-            keep_raw(recording)
-        say_unread(recording, is_remembered=is_remembered, is_magic=False)
-
-    def _read(self, session: CaptureSession, recording: Recording) -> Report:
-        if self._keeper is not None:
-            recording = self._keeper.keep(session.checked() or recording)
-        if self._options.two_pass and self._is_everything:
-            recording = replace(recording, problems=(*recording.problems, _ONE_PASS))
-        if self._has_stepped:
-            recording = replace(recording, stepping=Stepping(how="manual"))
-        report = read_recording(
-            recording, title=self._title, keep_files=self._folder is not None, check=session.checked
-        )
-        session.skip_check()
-        history.remember(report)
-        return report
+            self.__exit__(*sys.exc_info())
 
 
 # The with-blocks that are being recorded now, the innermost last; torch allows one, so there is at most one.
@@ -367,7 +360,7 @@ def _details(preset: str, given: Mapping[str, bool | None], *, with_modules: boo
 
 def _recording() -> list[profile]:
     """Return the blocks that are still being recorded; one whose session was ended from outside is forgotten."""
-    _open[:] = [block for block in _open if block._session is not None and block._session.is_active]  # noqa: SLF001
+    _open[:] = [block for block in _open if block._run is not None and block._run.session.is_active]  # noqa: SLF001
     return _open
 
 
@@ -398,7 +391,7 @@ def paused(*activities: str) -> Iterator[None]:
     """
     names, _ = activities_of(activities or ("cpu",))
     ProfileOptions(activities=names)  # raises for what is none
-    session = _open[-1]._session if _recording() else live_session()  # noqa: SLF001 - of the same module
+    session = live_session()
     if session is None:
         yield
         return

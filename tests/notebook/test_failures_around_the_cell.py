@@ -234,8 +234,8 @@ def test_a_trace_that_is_too_large_to_analyse_is_kept_and_the_kernel_lives(kerne
     assert "It is kept at " in said
     path = said.partition("It is kept at ")[2].partition(";")[0]
     dropped = kernel.run(
-        "from torchprof_magic import history, rawfiles\nimport gc\n"
-        "del run, p; history._reports.clear(); gc.collect(); rawfiles.sweep(); print(tp.last)"
+        "from torchprof_magic.run import cleanup, history\nimport gc\n"
+        "del run, p; history._reports.clear(); gc.collect(); cleanup.sweep(); print(tp.last)"
     )
     assert dropped.text == "None\n"
     opened = kernel.run(f"found = tp.load({path!r})\nprint({{n: c for n, c in found.ops[['name', 'calls']].rows()}})")

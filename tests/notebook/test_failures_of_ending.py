@@ -104,8 +104,8 @@ def test_row_5_an_interrupt_in_a_handler_of_the_users(kernel: Kernel) -> None:
 
 # -- interrupts afterwards ----------------------------------------------------------------------------------------
 
-FINISHING = "torchprof: the recording is being finished; interrupt again to do without its report\n"
-SKIPPED = "torchprof: there will be no report; interrupt again to give up the recording, too\n"
+FINISHING = "torchprof: Saving the recording. Interrupt again to skip the report.\n"
+SKIPPED = "torchprof: Report skipped. Interrupt again to discard the recording.\n"
 
 
 def test_row_6_one_interrupt_while_the_recording_is_finished(kernel: Kernel) -> None:
@@ -132,13 +132,13 @@ def test_row_6_a_third_interrupt_gives_the_recording_up(kernel: Kernel) -> None:
     cell = kernel.run(f"%%torchprof --step cell\n{armed}y = torch.ones(16).mul(2)")
     assert outcome(cell) == "KeyboardInterrupt"
     given_up = "cycle-0.pt.trace.json was not saved: it was given up, because of repeated interrupts."
-    assert cell.text == f"{FINISHING}{SKIPPED}torchprof: the analysis was stopped, and there is no trace. {given_up}\n"
+    assert cell.text == f"{FINISHING}{SKIPPED}torchprof: No trace was saved. {given_up}\n"
     assert_recovered(kernel)
 
 
 def assert_opens(kernel: Kernel, cell: Cell) -> None:
     """Assert that the line a cell ended with names a command that opens its trace."""
-    found = re.search(r"the raw trace is in (\S+) and opens with: (%torchprof load .*)\n", cell.text)
+    found = re.search(r"The trace is kept in (\S+); open it with: (%torchprof load .*)\n", cell.text)
     assert found is not None
     assert Path(found[1]).is_dir()
     opened = kernel.run(found[2])
@@ -150,14 +150,14 @@ def assert_opens(kernel: Kernel, cell: Cell) -> None:
     ("owner", "name"),
     [
         ("torchprof_magic.run.reading", "read_chrome"),
-        ("torchprof_magic.ipython.magics.TorchProfMagics", "_keep"),  # the report is made, and nobody has it yet
+        ("torchprof_magic.run.run.Run", "_remember"),  # the report is made, and nobody has it yet
     ],
 )
 def test_row_7_an_interrupt_while_the_trace_is_read(kernel: Kernel, owner: str, name: str) -> None:
-    kernel.run(f"import torchprof_magic.run.reading, torchprof_magic.ipython.magics\ninterrupt_in({owner}, '{name}')")
+    kernel.run(f"import torchprof_magic.run.reading, torchprof_magic.run.run\ninterrupt_in({owner}, '{name}')")
     cell = kernel.run(f"%%torchprof\n{LOOP}")
     assert (outcome(cell), cell.static) == ("KeyboardInterrupt", [])
-    assert cell.text.startswith("torchprof: the analysis was stopped; the raw trace is in ")
+    assert cell.text.startswith("torchprof: Analysis interrupted. The trace is kept in ")
     assert_recovered(kernel)
     assert_opens(kernel, cell)
 
@@ -166,7 +166,7 @@ def test_row_7_an_interrupt_while_the_report_is_shown(kernel: Kernel) -> None:
     kernel.run("import torchprof_magic.ipython.display\ninterrupt_in(torchprof_magic.ipython.display, 'static_html')")
     cell = kernel.run(f"%%torchprof\n{LOOP}")
     assert (outcome(cell), cell.static) == ("KeyboardInterrupt", [])
-    assert cell.text == "torchprof: the report is not shown; see it with: %torchprof last\n"
+    assert cell.text == "torchprof: Interrupted before the report was shown. Show it with: %torchprof last\n"
     assert len(kernel.run("%torchprof last").static) == 1
     assert_recovered(kernel)
 
@@ -214,8 +214,8 @@ def test_row_9_a_kernel_that_is_killed_in_a_recorded_step(tmp_path: Path) -> Non
     with started(FIRST.replace("%load_ext torchprof_magic\n", ""), TMPDIR=str(runs)) as kernel:
         told = kernel.run("%load_ext torchprof_magic").text
         found = re.fullmatch(
-            r"torchprof: the run In \[3\] of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d did not finish, because its process ended; "
-            r"2 cycles of it were saved, and the first opens with: (%torchprof load .*)\n",
+            r"torchprof: The run In \[3\] of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d did not finish: its process ended. "
+            r"2 cycles were saved; open the first with: (%torchprof load .*)\n",
             told,
         )
         assert found is not None, told

@@ -101,7 +101,7 @@ def test_a_full_disk_under_the_recording_is_said_with_what_is_needed_and_free(ke
     said = problems(kernel)
     assert "capture.not_saved cycle-0.pt.trace.json was not saved: " in said
     assert "it needs about " in said
-    assert "Tried as well: " in said
+    assert "No other place has room." in said
     assert "Make room or choose another folder" in said
     assert "was not saved" in cell.static[0]
     folder = re.search(r"free in (\S+)\)", said)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 PACKAGE = str(Path(torchprof_magic.__file__).parent)
 # What runs once or a few times a cell; the steps between are the business of tests/stress/interrupts.py.
 FUNCTIONS = {
-    "torchprof", "_record", "run_cell", "_present", "_show", "_keep", "remember", "read_recording", "sweep", "open",
-    "start", "stop", "release", "finish", "cell_labels",
+    "torchprof", "_record", "run_cell", "_finish", "_read", "_remember", "assign", "remember", "read_recording",
+    "sweep", "open", "prepare", "start", "stop", "release", "finish", "cell_labels",
 }  # fmt: skip
 EVERY = 11
 MOST_LINES = 1000
@@ -105,5 +105,5 @@ def test_an_interrupt_at_any_line_ends_the_cell_and_loses_no_step(
         ended = set(begun if shell.user_ns["over"] else begun[:-1])
         report = history.last()
         kept = set() if report is before or report is None else set(report.steps.filter("complete")["number"])
-        assert (ended & RECORDED[kind]) <= kept or "the raw trace is in" in said, where
+        assert (ended & RECORDED[kind]) <= kept or "The trace is kept in" in said, where
     assert number > 60

@@ -1,6 +1,10 @@
+"""``profile()`` around blocks, functions and between start and stop."""
+
 from __future__ import annotations
 
+import asyncio
 import gc
+import inspect
 import json
 import operator
 import os
@@ -11,7 +15,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 import torch
@@ -19,12 +23,14 @@ from torch.profiler import ProfilerAction
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchprof_magic as tp
-from torchprof_magic import profiling
-from torchprof_magic.capture.output import export, finished_cycles
 from torchprof_magic.capture.torch_api import compat
 from torchprof_magic.errors import CaptureError, OptionsError, ProfilerBusyError
 from torchprof_magic.run import reading
+from torchprof_magic.run import run as conductor
 from torchprof_magic.run.cleanup import sweep
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MODEL = torch.nn.Linear(8, 8)
 
@@ -61,14 +67,6 @@ def test_names_that_torch_cannot_write_are_in_the_report_and_in_its_files(name: 
         assert name in [event["name"] for event in json.loads(path.read_bytes())["traceEvents"]]
 
 
-def test_a_file_that_reads_as_it_should_is_not_checked_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (export, finished_cycles):
-        monkeypatch.setattr(module, "flaw_of", lambda *_: pytest.fail("checked"))
-    with tp.profile(preset="full") as p:
-        work()
-    assert "aten::addmm" in p.report.ops["name"].to_list()
-
-
 @pytest.mark.skipif(not compat.HAS_PYTHON_EXPORT, reason="this torch has no export that escapes names")
 def test_a_copy_that_is_kept_has_the_right_names(tmp_path: Path) -> None:
     with tp.profile(trace_dir=tmp_path) as p, torch.profiler.record_function("\u00e9"):
@@ -86,9 +84,9 @@ def test_the_file_that_an_unread_recording_is_told_to_be_in_has_the_right_names(
         raise KeyboardInterrupt
 
     told: list[bytes] = []
-    monkeypatch.setattr(profiling, "read_recording", stop)
+    monkeypatch.setattr(conductor, "read_recording", stop)
     monkeypatch.setattr(
-        profiling, "say_unread", lambda recording, **_: told.append(recording.cycles[0].path.read_bytes())
+        conductor, "say_unread", lambda recording, **_: told.append(recording.cycles[0].path.read_bytes())
     )
     with pytest.raises(KeyboardInterrupt), tp.profile(), torch.profiler.record_function("\u00e9"):
         work()
@@ -249,12 +247,12 @@ def test_the_last_report_is_kept() -> None:
     assert tp.last is p.report
 
 
-def test_raw_files_live_as_long_as_the_report_unless_a_folder_was_named(tmp_path: Path) -> None:
+def test_raw_files_live_as_long_as_the_report_unless_copies_are_kept(tmp_path: Path) -> None:
     with tp.profile() as p:
         work()
     (path,) = p.report.trace_paths
     assert path.exists()
-    with tp.profile(folder=tmp_path) as kept:
+    with tp.profile(trace_dir=tmp_path) as kept:
         work()
     (other,) = kept.report.trace_paths
     del p, kept
@@ -345,7 +343,7 @@ def test_an_interrupt_while_reading_names_the_trace_and_the_trace_stays(
     with pytest.raises(KeyboardInterrupt), tp.profile() as p:
         torch.ones(3).sum()
     monkeypatch.undo()
-    path = re.search(r"opens with: torchprof_magic.load\('(.*)'\)\n", capsys.readouterr().out)
+    path = re.search(r"open it with: torchprof_magic.load\('(.*)'\)\n", capsys.readouterr().out)
     assert path is not None
     gc.collect()
     sweep()
@@ -371,13 +369,15 @@ def test_interrupts_while_the_recording_ends_come_out_once_and_the_second_does_w
     with pytest.raises(KeyboardInterrupt), tp.profile() as p:
         torch.ones(3).sum()
     said = capsys.readouterr().out.splitlines()
-    assert ["interrupt again" in line for line in said] == ([True] if interrupts == 1 else [True, True, False])
+    assert ["Interrupt again" in line for line in said] == ([True] if interrupts == 1 else [True, True, False])
     if interrupts == 1:
         assert "aten::sum" in p.report.ops["name"].to_list()
     else:
-        assert p._session is not None
-        assert p._session.recording is not None
-        shutil.rmtree(p._session.recording.folder)
+        with pytest.raises(CaptureError, match="there is no report: the analysis was interrupted"):
+            _ = p.report
+        assert p._run is not None
+        assert p._run.session.recording is not None
+        shutil.rmtree(p._run.session.recording.folder)
 
 
 def test_an_interrupt_while_the_last_step_is_saved_comes_out_after_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -402,7 +402,7 @@ def _run_steps(p: tp.profile, count: int) -> None:
             torch.ones(3).sum()
 
 
-def test_modes_of_the_users_see_no_blocks_of_ours() -> None:
+def test_modes_of_the_users_see_no_op_of_ours() -> None:
     class Seen(TorchDispatchMode):
         names: ClassVar[list[str]] = []
 
@@ -435,3 +435,98 @@ def test_a_block_that_is_one_long_cycle_ends_at_its_budget_and_leaves_nothing_ou
 def test_what_is_no_budget_is_refused_before_anything_runs(budget: Any) -> None:
     with pytest.raises(OptionsError, match="a time such as 30s"):
         tp.profile(budget=budget)
+
+
+class Recorded:
+    """A function and a coroutine that are recorded whenever they are called."""
+
+    profiler = tp.profile()
+
+    @staticmethod
+    @profiler
+    def twice(count: int, *, fails: bool = False) -> int:
+        """Work as often as asked."""
+        for _ in range(count):
+            work()
+        if fails:
+            raise ValueError("mine")
+        return 2 * count
+
+    @staticmethod
+    @tp.profile()
+    async def later(count: int) -> int:
+        await asyncio.sleep(0)
+        work()
+        return count
+
+
+def calls(report: tp.Report | None) -> int:
+    assert report is not None
+    return int(report.ops.filter(report.ops["name"] == "aten::addmm")["calls"].item())
+
+
+def test_a_decorated_function_is_recorded_at_each_call_and_stays_what_it_is() -> None:
+    assert Recorded.twice(2) == 4
+    assert calls(tp.last) == 2
+    assert Recorded.twice(count=3) == 6
+    assert calls(Recorded.profiler.report) == calls(tp.last) == 3
+    assert Recorded.profiler.report.trace.meta.title == "Recorded.twice"
+    assert Recorded.twice.__doc__ == "Work as often as asked."
+    assert list(inspect.signature(Recorded.twice).parameters) == ["count", "fails"]
+
+
+def test_the_exception_of_a_decorated_function_goes_on_and_its_call_is_in_the_report() -> None:
+    with pytest.raises(ValueError, match="mine"):
+        Recorded.twice(1, fails=True)
+    assert calls(Recorded.profiler.report) == 1
+
+
+def test_a_decorated_coroutine_function_is_recorded_while_it_is_awaited() -> None:
+    assert asyncio.run(Recorded.later(7)) == 7
+    assert calls(tp.last) == 1
+
+
+def test_a_decorated_function_that_calls_itself_is_one_recording() -> None:
+    profiler = tp.profile()
+
+    @profiler
+    def down(count: int) -> int:
+        work()
+        return 1 + down(count - 1) if count else 0
+
+    assert down(3) == 3
+    assert calls(profiler.report) == 4
+
+
+def test_generator_functions_cannot_be_decorated() -> None:
+    def batches() -> Iterator[int]:
+        yield 1
+
+    with pytest.raises(TypeError, match="batches is a generator function"):
+        tp.profile()(batches)
+
+
+def test_start_and_stop_record_what_is_between_them() -> None:
+    p = tp.profile()
+    with pytest.raises(CaptureError, match="call start"):
+        p.stop()
+    p.start()
+    work()
+    p.stop()
+    work()
+    p.stop()  # a second time does nothing
+    assert calls(p.report) == 1
+    with pytest.raises(CaptureError, match="used once"):
+        p.start()
+
+
+def test_a_block_that_catches_an_exception_around_it_is_whole() -> None:
+    try:
+        int("no number")
+    except ValueError:
+        with tp.profile(wait=0, warmup=0, active=2) as p:
+            for _ in range(2):
+                work()
+                p.step()
+    assert numbers(p.report) == [(0, 0, True), (0, 1, True)]
+    assert p.report.problems == []

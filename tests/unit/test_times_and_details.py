@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,7 +73,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[tp.Report, list[Any]]
     profilers: list[Any] = []
     step = training()
     folder = tmp_path_factory.mktemp("run")
-    with tp.profile(two_pass=True, folder=folder, on_trace_ready=profilers.append) as p:
+    with tp.profile(two_pass=True, trace_dir=folder, on_trace_ready=profilers.append) as p:
         for number in p.steps(range(12)):
             step(number)
     return p.report, profilers[-2:]
@@ -189,7 +190,7 @@ def test_switches_say_what_the_second_pass_records() -> None:
 
 
 def test_the_pass_of_times_has_no_details_in_its_file(tmp_path: Path) -> None:
-    with tp.profile(two_pass=True, folder=tmp_path, execution_trace=tmp_path / "graph.json") as p:
+    with tp.profile(two_pass=True, trace_dir=tmp_path, execution_trace=tmp_path / "graph.json") as p:
         for _ in p.steps(range(10)):
             torch.ones(3).sum()
     first, second = (tp.load(path) for path in p.report.trace_paths)
@@ -316,13 +317,14 @@ def test_an_exception_in_the_second_pass_leaves_the_first_whole() -> None:
     assert p.report.trace.meta.two_pass == TwoPass(times_cycle=0, details_cycle=1, detail_steps=(7, 8))
 
 
-def test_a_second_pass_that_cannot_be_read_is_lost_alone(tmp_path: Path) -> None:
+def test_a_second_pass_that_cannot_be_read_is_lost_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def break_it(profiler: Any) -> None:
         del profiler
-        if (path := tmp_path / "cycle-1.pt.trace.json").exists():
+        for path in tmp_path.glob("torchprof-*/cycle-1.pt.trace.json"):
             path.write_bytes(b"no json at all")
 
-    with tp.profile(two_pass=True, folder=tmp_path, on_trace_ready=break_it) as p:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with tp.profile(two_pass=True, on_trace_ready=break_it) as p:
         for _ in p.steps(range(12)):
             torch.ones(3).sum()
     assert {"run.unreadable_cycle", "run.two_pass"} <= set(codes(p.report))

@@ -2,9 +2,9 @@
 
 from torchprof_magic.capture.doctor import Check, examine
 from torchprof_magic.capture.interrupts.guard import open_to_interrupts, protected
+from torchprof_magic.capture.memory import lacks_memory_for
 from torchprof_magic.capture.output.crash_marker import FOLDER_PREFIX, Unfinished, take_unfinished
 from torchprof_magic.capture.recording import Cycle, Progress, Recording
-from torchprof_magic.capture.room import lacks_room_for
 from torchprof_magic.capture.schedule import Action, Schedule, resolve_schedule
 from torchprof_magic.capture.session import CaptureSession, live_session
 from torchprof_magic.capture.switch import switch_off
@@ -26,7 +26,7 @@ __all__ = [
     "available_activities",
     "busy_profiler",
     "examine",
-    "lacks_room_for",
+    "lacks_memory_for",
     "live_session",
     "open_to_interrupts",
     "prime",

@@ -1,6 +1,6 @@
-"""What may a recording take of memory, disk and time, and what gives way when it has taken that?
+"""What a recording may take of memory, disk and time, and what is left out when it has taken that.
 
-torch tells no count of events while it records, so events are bounded through the memory that they take.
+torch reports no count of events while it records, so events are bounded by the memory that they take.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from torchprof_magic.capture.room import Room
+from torchprof_magic.capture.memory import FREE_PART, Growth, free_bytes
 from torchprof_magic.units import format_bytes, format_ns, format_ratio
 
 if TYPE_CHECKING:
@@ -30,14 +30,16 @@ _NS_PER_S = 1e9
 class Budget:
     """Watches what a recording takes, cycle by cycle, and notes what it took and what gives way.
 
-    Memory is counted in each cycle anew, for an ended one gives it back; files and time of all cycles are summed.
+    Memory is counted for each cycle alone, because an ended one frees it; files and time of all cycles are summed.
+    ``file_bytes`` is the size of the files that were saved.
     """
 
     def __init__(self, options: ProfileOptions, problems: ProblemLog) -> None:
-        self.room = Room(options.budget_bytes)
+        self.file_bytes = 0
+        self._growth = Growth()
         self._problems = problems
-        limit_bytes = self.room.memory_limit_bytes
-        self._limit_bytes = math.inf if limit_bytes is None else limit_bytes
+        self._file_limit_bytes = options.budget_bytes
+        self._limit_bytes = free_bytes() // FREE_PART if options.budget_bytes is None else options.budget_bytes
         self._limit_ns = math.inf if options.budget_s is None else options.budget_s * _NS_PER_S
         self._ended_ns = 0
         self._begin_ns = 0
@@ -48,7 +50,7 @@ class Budget:
 
     def begin(self) -> None:
         """Count memory and time from here, just before a cycle's first recorded step, until ``end``."""
-        self.room.begin()
+        self._growth.begin()
         self._begin_ns = perf_counter_ns()
         self._deadline_ns = self._begin_ns + self._limit_ns - self._ended_ns
         self._is_reached = False
@@ -62,11 +64,15 @@ class Budget:
         self._deadline_ns = math.inf
         if not self._is_reached and not self._is_noted:
             self._note_part(step)
-        self.room.end()
+        self._growth.end()
 
     def is_reached(self) -> bool:
-        """Return whether memory or time are spent; asked at the end of each recorded step."""
-        return self.room.is_memory_full() or perf_counter_ns() > self._deadline_ns
+        """Return whether memory or time are used up; called at the end of each recorded step."""
+        return self._growth.grown_bytes() > self._limit_bytes or perf_counter_ns() > self._deadline_ns
+
+    def is_disk_full(self) -> bool:
+        """Return whether the files together are larger than the limit."""
+        return self._file_limit_bytes is not None and self.file_bytes > self._file_limit_bytes
 
     def lighter(self, options: ProfileOptions, cycle: int, step: int) -> ProfileOptions | None:
         """Return what later cycles record because this one has taken all the memory it may, and note it.
@@ -92,15 +98,15 @@ class Budget:
             lasted = format_ns(self._ended_ns + now_ns - self._begin_ns)
             self._note_stop(step, f"recording has lasted {lasted}", format_ns(self._limit_ns))
         else:
-            self._note_stop(step, self._growth(), format_bytes(self._limit_bytes))
+            self._note_stop(step, self._growth_text(), format_bytes(self._limit_bytes))
 
     def note_files(self, step: int) -> None:
         """Note that nothing is recorded after this step, because of the files of the cycles so far."""
-        files = f"its files have {format_bytes(self.room.file_bytes)}"
-        self._note_stop(step, files, format_bytes(self.room.file_limit_bytes or 0))
+        files = f"its files have {format_bytes(self.file_bytes)}"
+        self._note_stop(step, files, format_bytes(self._file_limit_bytes or 0))
 
-    def _growth(self) -> str:
-        return f"the process grew by {format_bytes(self.room.grown_bytes())} meanwhile"
+    def _growth_text(self) -> str:
+        return f"the process grew by {format_bytes(self._growth.grown_bytes())} meanwhile"
 
     def _note_stop(self, step: int, how: str, limit: str) -> None:
         self._problems.note(
@@ -116,13 +122,13 @@ class Budget:
         self._problems.note(
             "capture.degraded",
             "warning",
-            f"Cycle {cycle} was ended after step {step}: {self._growth()} (budget {limit}). "
+            f"Cycle {cycle} was ended after step {step}: {self._growth_text()} (budget {limit}). "
             f"The cycles after it leave out {' and '.join(self._left_out)}.",
             "To have all of it in every cycle, record fewer steps with --active, or raise --budget.",
         )
 
     def _note_part(self, step: int) -> None:
-        grown_bytes = self.room.grown_bytes()
+        grown_bytes = self._growth.grown_bytes()
         if grown_bytes <= self._limit_bytes * _NOTED_RATIO:
             return
         self._is_noted = True

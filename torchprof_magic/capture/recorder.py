@@ -1,4 +1,4 @@
-"""What happens at each step boundary?
+"""What happens at each step boundary.
 
 Knows the schedule, the engine of the current cycle and the cycles waiting for the disk. Knows nothing of signals and
 threads: the session calls it only on the right thread, with interrupts held back.
@@ -6,7 +6,6 @@ threads: the session calls it only on the right thread, with interrupts held bac
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from time import perf_counter_ns
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.capture.budget import Budget
 from torchprof_magic.capture.output.export import discard
-from torchprof_magic.capture.output.finished_cycles import Finished, Shelf, options_of_cycle
+from torchprof_magic.capture.output.finished_cycles import Finished, FinishedCycles, options_of_cycle
 from torchprof_magic.capture.schedule import Action, Schedule
 from torchprof_magic.capture.torch_api import compat
 from torchprof_magic.capture.torch_api.cuda_graphs import note_capture
@@ -22,7 +21,7 @@ from torchprof_magic.capture.torch_api.engine import Engine, Stage
 from torchprof_magic.capture.torch_api.warnings_filter import warnings_to
 from torchprof_magic.capture.watch.open_ranges import OpenRanges
 from torchprof_magic.capture.watch.pauses import Pauses
-from torchprof_magic.capture.watch.threads import Bystanders
+from torchprof_magic.capture.watch.threads import OtherThreads
 from torchprof_magic.model.meta import StepMark, TwoPass
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from torchprof_magic.capture.interrupts.guard import InterruptGuard
-    from torchprof_magic.capture.output.fallback_folders import Elsewhere
+    from torchprof_magic.capture.output.fallback_folders import FallbackFolders
     from torchprof_magic.capture.problems import ProblemLog
     from torchprof_magic.capture.recording import Cycle
     from torchprof_magic.capture.schedule import AnySchedule
@@ -40,11 +39,6 @@ if TYPE_CHECKING:
 
 # Enough for a stable median; a loop of a million steps must not keep a million numbers.
 MAX_PLAIN_STEPS = 1000
-# c10/core/CPUAllocator.cpp logs the first and then every 1,000th release of an unknown block. A few of ours are known:
-# they lie where an earlier recording had seen a block.
-SPARE_BLOCKS = 1000 + 50
-# Released together, they leave as many fewer silent ones; one by one they would be hundreds of calls in the trace.
-BLOCKS_AT_ONCE = 100
 # Back-to-back cycles (no idle or warm-up step between them) are saved during a recorded step only beyond this many.
 MAX_UNSAVED = 8
 
@@ -62,7 +56,7 @@ class Recorder:
         folder: Path,
         problems: ProblemLog,
         quiet: StderrFilter,
-        elsewhere: Elsewhere,
+        fallbacks: FallbackFolders,
     ) -> None:
         self.schedule = schedule
         self.plain_step_ns: list[int] = []
@@ -70,12 +64,11 @@ class Recorder:
         self.pauses = Pauses()
         self.is_over = False
         self.ended_in = ""
-        self._spare_blocks: list[object] = []
         self._passes = passes
         self._folder = folder
         self._problems = problems
         self._quiet = quiet
-        self._shelf = Shelf(passes, folder, problems, quiet, elsewhere)
+        self._finished = FinishedCycles(passes, folder, problems, quiet, fallbacks)
         self._action = Action.NONE
         self._next_action = Action.NONE
         self._engine: Engine | None = None
@@ -84,14 +77,14 @@ class Recorder:
         self._step_start_ns = 0
         self._epoch = self._epoch_start = 0
         self._ranges = OpenRanges()
-        self._bystanders = Bystanders()
+        self._others = OtherThreads()
         self._budget = Budget(passes[-1], problems)
         self._is_full = False
 
     @property
     def cycles(self) -> list[Cycle]:
         """The cycles that are on disk."""
-        return self._shelf.cycles
+        return self._finished.cycles
 
     @property
     def two_pass(self) -> TwoPass | None:
@@ -125,8 +118,7 @@ class Recorder:
     def watch(self) -> Callable[[], None]:
         """Look out for threads and ranges that begin in a recorded step; return what ends all watching."""
         with ExitStack() as watches:
-            watches.callback(self._budget.room.end)
-            watches.callback(self._bystanders.watch(lambda: self.is_recording))
+            watches.callback(self._others.watch(lambda: self.is_recording))
             watches.callback(self._ranges.watch())
             return watches.pop_all().close
 
@@ -203,27 +195,14 @@ class Recorder:
             engine.abandon()
         if was_recording and engine.has_data:
             marks = self._marks or [self._mark(is_complete=False)]
-            self._shelf.put(Finished(self.schedule.cycle(self.step), engine, tuple(marks)))
+            self._finished.put(Finished(self.schedule.cycle(self.step), engine, tuple(marks)))
         else:
             self._throw_away(engine)
 
     def save_finished(self, guard: InterruptGuard) -> None:
         """Write every finished cycle to disk; a failure becomes a problem and does not touch the others."""
-        self._shelf.save(guard)
-        self._budget.room.file_bytes = self._shelf.file_bytes
-
-    @property
-    def is_keeping(self) -> bool:
-        """Whether torch still holds the last cycle, although it is saved."""
-        return self._shelf.is_keeping
-
-    def skip_check(self) -> None:
-        """Let the last file be as it is: its reader has found it right, or nobody wants it."""
-        self._shelf.skip_check()
-
-    def settle(self, guard: InterruptGuard) -> bool:
-        """Check and mend the last file, and free what torch still holds of its cycle; True if it had a flaw."""
-        return self._shelf.settle(guard)
+        self._finished.save(guard)
+        self._budget.file_bytes = self._finished.file_bytes
 
     def pause(self, pause: Pause) -> None:
         """Collect no records of some activities until ``resume``, or until the step ends, if one is being recorded.
@@ -275,8 +254,8 @@ class Recorder:
         mark = self._mark(is_complete=is_complete)
         self._marks.append(mark)
         self._engine.close_step()
-        if self._bystanders.may_have_begun():
-            self._note_bystanders()
+        if self._others.may_have_begun():
+            self._note_others()
         if self._action is Action.RECORD_AND_SAVE or self._absorbed_cycle == mark.cycle or self._is_full:
             self._end_cycle()
 
@@ -318,9 +297,9 @@ class Recorder:
         action = self.schedule.action(step)
         return Action.NONE if self.schedule.cycle(step) == self._absorbed_cycle else action
 
-    def _note_bystanders(self) -> None:
+    def _note_others(self) -> None:
         if self._engine is not None and not self._engine.is_of_all_threads:
-            self._bystanders.note_threads(self._problems)
+            self._others.note_threads(self._problems)
 
     def _enter(self, action: Action, guard: InterruptGuard) -> None:
         if self._is_full or self.is_over:
@@ -334,24 +313,23 @@ class Recorder:
         self._action = action
         following = self.step + 1
         self._next_action = self.schedule.action(following) if self._absorbed_cycle < 0 else self._action_at(following)
-        if not action.is_recording or self._shelf.waiting > MAX_UNSAVED:
+        if not action.is_recording or self._finished.waiting > MAX_UNSAVED:
             self.save_finished(guard)
         if self.schedule.is_over(self.step):
             self.is_over = True
-        elif self._budget.room.is_disk_full():
+        elif self._budget.is_disk_full():
             self._is_full = True
             self._budget.note_files(self.step - 1)
             self._close()
         elif action is not Action.NONE:
-            self._bring_up(action, guard)
+            self._bring_up(action)
 
-    def _bring_up(self, action: Action, guard: InterruptGuard) -> None:
+    def _bring_up(self, action: Action) -> None:
         engine = self._engine
         if engine is None or (action.is_recording and engine.stage is not Stage.RUNNING):
             if self._is_taken_over():
                 return
             note_capture(self._problems, self.step)
-            self._shelf.settle(guard)
             with self._torch_call():
                 engine = self._engine = engine or self._new_engine()
                 if action is Action.WARMUP:
@@ -362,40 +340,27 @@ class Recorder:
             engine.open_step(self.step)
 
     def _start(self, engine: Engine) -> None:
-        """Begin to record, and let torch say now what it would say in the user's code.
-
-        With memory on, torch logs every 1,000th release of a block from before the recording. Releasing blocks of our
-        own until it has logged leaves 900 silent ones, which is more than the few steps of a usual recording need.
-        """
-        # Those left from the cycle before come first: released all at once, they would use up the silence.
-        blocks = self._spare_blocks
-        if self._options(self.schedule.cycle(self.step)).profile_memory:
-            blocks += compat.small_blocks(SPARE_BLOCKS - len(blocks))
-        sink_fd = self._quiet.sink_fd()
         if engine.stage is Stage.NEW:
-            engine.prepare()  # setting a device up takes time and memory that are none of the first step's
-        # With stacks each call from the start on is in the trace.
+            engine.prepare()  # setting up a device takes time and memory that are not part of the first step
+        # With stacks, every call from the start on is in the trace.
         self._budget.begin()
         self._ranges.begin()
         engine.start()
-        before = os.fstat(sink_fd).st_size
-        while blocks and os.fstat(sink_fd).st_size == before:
-            del blocks[-BLOCKS_AT_ONCE:]
 
     def _end_cycle(self) -> None:
         engine, marks = self._engine, tuple(self._marks)
         if engine is None:
             return
         self._budget.end(marks[-1].number if marks else self.step)
-        self._note_bystanders()  # before torch takes seconds to stop: who is at work now may be idle then
+        self._note_others()  # before torch takes seconds to stop: who is at work now may be idle then
         self._ranges.end()
         with self._quiet.held():
             engine.stop()
-        self._bystanders.note_processes(self._problems)
+        self._others.note_processes(self._problems)
         self._engine = None
         self._marks = []
         if engine.has_data and marks:
-            self._shelf.put(Finished(marks[0].cycle, engine, marks))
+            self._finished.put(Finished(marks[0].cycle, engine, marks))
         else:
             self._throw_away(engine)
 

@@ -1,4 +1,4 @@
-"""Which session of this process is live, and is it still in use?"""
+"""The one live session of this process, and whether it is still in use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from torchprof_magic.capture.watch.frames import current_frames
 from torchprof_magic.errors import ProfilerBusyError
 
 if TYPE_CHECKING:
@@ -52,12 +51,14 @@ class Owner:
         return os.getpid() != self.pid
 
     def is_running(self) -> bool:
-        """Return whether the code that opened the session is still on its way. Suspended code counts as running."""
-        top = current_frames().get(self.thread_id)
-        while top is not None:
-            if top is self.frame:
+        """Return whether the code that opened the session still runs. Suspended code, and a live thread's, counts."""
+        if threading.get_ident() != self.thread_id:
+            return any(thread.ident == self.thread_id for thread in threading.enumerate())
+        frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to the caller
+        while frame is not None:
+            if frame is self.frame:
                 return True
-            top = top.f_back
+            frame = frame.f_back
         return self.frame is not None and bool(self.frame.f_code.co_flags & SUSPENDABLE)
 
 

@@ -21,11 +21,10 @@ from torchprof_magic.capture.interrupts.guard import InterruptGuard, protected, 
 from torchprof_magic.capture.missing_steps import note_ending
 from torchprof_magic.capture.output.crash_marker import Mark
 from torchprof_magic.capture.output.export import discard
-from torchprof_magic.capture.output.fallback_folders import Elsewhere
+from torchprof_magic.capture.output.fallback_folders import FallbackFolders
 from torchprof_magic.capture.problems import ProblemLog
 from torchprof_magic.capture.recorder import Recorder
 from torchprof_magic.capture.recording import Progress, Recording
-from torchprof_magic.capture.room import give_back
 from torchprof_magic.capture.schedule import AnySchedule, FunctionSchedule, resolve_schedule, resolve_two_passes
 from torchprof_magic.capture.torch_api import compat
 from torchprof_magic.capture.torch_api.allocator_history import AllocatorHistory, begin_history, note_out_of_memory
@@ -84,7 +83,7 @@ class CaptureSession:
         self._options = options
         self._stepping = stepping
         self._folder = folder
-        self._elsewhere = Elsewhere(spare, self._mark_too)
+        self._fallbacks = FallbackFolders(spare, self._mark_too)
         self._on_progress = on_progress
         self._state = State.NEW
         self._recorder: Recorder | None = None
@@ -121,7 +120,6 @@ class CaptureSession:
             registry.claim(self)
             self._folder = preflight.check(self._options, self._folder)
             self._mark = Mark(self._folder, self._title)
-            give_back()
             self.guard.install()  # after another session's is gone; an interrupt until here ends in the lines below
             compat.keep_out_of_graphs()
             self._history = begin_history(self._options, self._folder, self._problems)
@@ -203,9 +201,7 @@ class CaptureSession:
 
         Never raises for reasons of torch or the disk: those are problems in the recording. An interrupt that arrived
         meanwhile is raised at the end, unless the user's own exception is already on its way. ``is_held``: it waits
-        for ``release``, for the caller has still to bring the recording to safety. Until then the last file may not
-        have been checked: that is done by ``checked``, or by ``release``, unless its reader says
-        ``skip_check``.
+        for ``release``, because the caller still has to store the recording.
         """
         __tracebackhide__ = True
         if self.recording is None:
@@ -225,50 +221,9 @@ class CaptureSession:
             self.release()
         return self.recording
 
-    def skip_check(self) -> None:
-        """Let the last file be as it is: its reader has found it right, or nobody wants it."""
-        if self._recorder is not None:
-            self._recorder.skip_check()
-
-    @protected
-    def settle(self) -> bool:
-        """Free the events of the last cycle when its file was checked, if need be; return whether it had a flaw.
-
-        It was then written anew, in another place perhaps, or the flaw is noted: ``recording`` says which. An interrupt
-        that comes meanwhile waits for ``release``.
-        """
-        recorder = self._recorder
-        is_over = self._state is State.STOPPED and self.owner is None  # a forked child's still has one
-        if not is_over or recorder is None or not recorder.is_keeping:
-            return False
-        was_open = not self.guard.is_installed
-        self.guard.install()
-        try:
-            with self.guard.shield():
-                had_flaw = recorder.settle(self.guard)
-        finally:
-            self._quiet.close()
-            if was_open:
-                self.guard.uninstall()
-        if had_flaw:
-            self.recording = self._make_recording()
-        return had_flaw
-
-    def checked(self) -> Recording | None:
-        """Check the last file for its reader; return the recording anew if the file had a flaw.
-
-        Raises the interrupts that came meanwhile if they were so many that no report is wanted any more.
-        """
-        __tracebackhide__ = True
-        had_flaw = self.settle()
-        if self.guard.pending > 1:
-            self.guard.raise_pending()
-        return self.recording if had_flaw else None
-
     def release(self) -> None:
         """Let interrupts through again, and raise one that waited; the run is over, for later kernels too."""
         __tracebackhide__ = True
-        self.settle()
         self._unmark()
         self.guard.uninstall()  # last: until here an interrupt would lose the recording
         self.guard.raise_pending()
@@ -286,11 +241,10 @@ class CaptureSession:
             return
         self._drop_history()
         recording = self.stop(is_held=True)
-        self.skip_check()
         self.release()
         for cycle in recording.cycles:
             discard(cycle.path)
-        self._elsewhere.remove_empty()
+        self._fallbacks.remove_empty()
         if self._folder is not None:
             with suppress(OSError):  # it is gone, or what the user has in it stays
                 self._folder.rmdir()
@@ -313,8 +267,6 @@ class CaptureSession:
                     self._state = State.STOPPED
                     self._let_go()
                     compat.switch_off()
-                self.skip_check()
-                self.settle()
                 self._unmark()
         finally:
             self.guard.uninstall()
@@ -329,7 +281,7 @@ class CaptureSession:
             return
         schedule, passes = self._planned(length)
         self._recorder = Recorder(
-            passes, schedule, self._existing_folder(), self._problems, self._quiet, self._elsewhere
+            passes, schedule, self._existing_folder(), self._problems, self._quiet, self._fallbacks
         )
         self._undo.append(self._recorder.watch())
         self._state = State.RUNNING

@@ -1,4 +1,4 @@
-"""What is the user told in a line of text, because there is no report to tell it?"""
+"""Messages in a line of text, for when there is no report to show them."""
 
 from __future__ import annotations
 
@@ -18,45 +18,50 @@ if TYPE_CHECKING:
 def say_waiting(interrupts: int) -> None:
     """Answer an interrupt that has to wait until the recording is safe; ``interrupts`` counts them."""
     if interrupts == 1:
-        _say("the recording is being finished; interrupt again to do without its report")
+        say("Saving the recording. Interrupt again to skip the report.")
     else:
-        _say("there will be no report; interrupt again to give up the recording, too")
+        say("Report skipped. Interrupt again to discard the recording.")
 
 
-def say_unread(recording: Recording, *, is_remembered: bool, is_magic: bool) -> None:
-    """Say where the recording is when an interrupt ended its analysis. ``is_remembered``: the report was ready."""
-    lost = [problem.message for problem in recording.problems if problem.severity == "data_loss"]
+def say_unread(recording: Recording, *, is_remembered: bool, is_magic: bool, failure: str = "") -> None:
+    """Say where the recording is when an interrupt, or ``failure``, came before its report was shown.
+
+    ``is_remembered``: the report was made.
+    """
     paths = [cycle.path for cycle in recording.cycles]
     if not paths:
-        _say(f"the analysis was stopped, and there is no trace. {' '.join(lost)}".rstrip())
-        return
-    if is_remembered:
-        again = "%torchprof last" if is_magic else "torchprof_magic.last"
-        _say(f"the report is not shown; see it with: {again}")
-        return
-    more = f" (the first of {counted(len(paths), 'cycle')})" if len(paths) > 1 else ""
-    how = _opening(paths[0], is_magic=is_magic)
-    _say(f"the analysis was stopped; the raw trace is in {paths[0].parent} and opens with: {how}{more}")
+        lost = [problem.message for problem in recording.problems if problem.severity == "data_loss"]
+        say(" ".join(["No trace was saved.", *lost]))
+    elif is_remembered:
+        what = f"The report could not be shown ({failure})." if failure else "Interrupted before the report was shown."
+        say(f"{what} Show it with: {'%torchprof last' if is_magic else 'torchprof_magic.last'}")
+    else:
+        what = f"The report could not be made ({failure})." if failure else "Analysis interrupted."
+        more = f" (the first of {counted(len(paths), 'cycle')})" if len(paths) > 1 else ""
+        how = _opening(paths[0], is_magic=is_magic)
+        say(f"{what} The trace is kept in {paths[0].parent}; open it with: {how}{more}")
 
 
 def say_unfinished(runs: Sequence[Unfinished]) -> None:
     """Name the runs that ended with their kernel, and what is left of them."""
     for run in runs:
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.began_unix_s))
-        left = _saved(run.paths) if run.paths else "nothing of it was saved"
-        _say(f"the run {printable(run.title)} of {at} did not finish, because its process ended; {left}")
+        say(f"The run {printable(run.title)} of {at} did not finish: its process ended. {_left_of(run.paths)}")
 
 
-def _saved(paths: Sequence[Path]) -> str:
+def _left_of(paths: Sequence[Path]) -> str:
+    if not paths:
+        return "Nothing of it was saved."
     how = _opening(paths[0], is_magic=True)
     if len(paths) == 1:
-        return f"one cycle of it was saved, and opens with: {how}"
-    return f"{len(paths)} cycles of it were saved, and the first opens with: {how}"
+        return f"Open the cycle that was saved with: {how}"
+    return f"{len(paths)} cycles were saved; open the first with: {how}"
 
 
 def _opening(path: Path, *, is_magic: bool) -> str:
     return f"%torchprof load {shlex.quote(str(path))}" if is_magic else f"torchprof_magic.load({str(path)!r})"
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Print one line under the name of the extension."""
     print(f"torchprof: {text}")  # noqa: T201 - this is the output

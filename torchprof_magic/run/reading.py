@@ -1,4 +1,4 @@
-"""How does a recording on disk become a report, whatever state it is in?"""
+"""A recording on disk becomes a report, whatever state it is in."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from torchprof_magic.capture import lacks_room_for
+from torchprof_magic.capture import lacks_memory_for
 from torchprof_magic.errors import IngestError
 from torchprof_magic.ingest import join_passes, read_chrome
 from torchprof_magic.model.meta import CellSource, Meta, Problem, StepMark
@@ -16,14 +16,12 @@ from torchprof_magic.run.cleanup import delete_with
 from torchprof_magic.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from torchprof_magic.capture.recording import Cycle, Recording
     from torchprof_magic.model.trace import Trace
 
-# It comes from how threads and Python calls were recorded, not from how they were written.
-_HARMLESS = ("chrome.partial_overlap",)
 _NO_EVENTS = b'{"traceEvents": []}'
 
 
@@ -33,16 +31,11 @@ def read_recording(
     title: str = "",
     cell: CellSource | None = None,
     cell_labels: tuple[tuple[str, str], ...] = (),
-    keep_files: bool = False,
-    check: Callable[[], Recording | None] | None = None,
 ) -> Report:
     """Return the report of a live run.
 
-    ``check`` is called where what was read may not be what was recorded; if something was wrong with a file it returns
-    the recording as it is after that, which is read instead.
-
     A cycle whose file cannot be read becomes a counted problem that names the file, and the file is then kept. The raw
-    files of a run are deleted soon after its report has gone, unless ``keep_files``.
+    files of a run are deleted soon after its report has gone.
     """
     marks = tuple(mark for cycle in recording.cycles for mark in cycle.steps)
     meta = Meta(
@@ -58,38 +51,14 @@ def read_recording(
         two_pass=recording.two_pass,
     )
     trace, problems = _read_cycles(recording, meta)
-    if check is not None and (problems or _is_doubtful(trace)) and (checked := check()) is not None:
-        mended = _with_files_of(checked, recording)
-        return read_recording(mended, title=title, cell=cell, cell_labels=cell_labels, keep_files=keep_files)
     trace = join_passes(replace(trace, steps=_with_marks(trace.steps, marks)))
     found = replace(trace.meta, cell_labels=_labels_in(trace))
     trace = replace(trace, meta=found, problems=(*recording.problems, *problems, *trace.problems))
     report = Report(trace, trace_paths=tuple(cycle.stored or cycle.path for cycle in recording.cycles))
     is_only_copy = any(problem.code == "store.not_stored" for problem in recording.problems)
-    if not (keep_files or is_only_copy or problems):
+    if not (is_only_copy or problems):
         delete_with(report, recording)
     return report
-
-
-def _is_doubtful(trace: Trace) -> bool:
-    """Return whether torch may have written something else than it recorded: no valid JSON, or names it cannot write.
-
-    In a file without damage, ``unknown`` may stand for the name of an event, and a slash in one of an annotation for a
-    backslash.
-    """
-    if any(problem.code not in _HARMLESS for problem in trace.problems):
-        return True
-    if "unknown" in trace.events["name"].unique():
-        return True
-    annotations = trace.events.filter(pl.col("category") == "user_annotation")["name"].unique()
-    return any("/" in name for name in annotations)
-
-
-def _with_files_of(checked: Recording, recording: Recording) -> Recording:
-    """Return the recording with the files that the check has left, and with what it found."""
-    known = {(problem.code, problem.message) for problem in recording.problems}
-    found = tuple(problem for problem in checked.problems if (problem.code, problem.message) not in known)
-    return replace(recording, cycles=checked.cycles, problems=(*recording.problems, *found))
 
 
 def _labels_in(trace: Trace) -> tuple[tuple[str, str], ...]:
@@ -128,7 +97,7 @@ def _readable_here(cycles: Sequence[Cycle]) -> tuple[list[Cycle], list[Problem]]
     taken_bytes = 0
     for cycle in cycles:
         size_bytes = _size_bytes(cycle.path)
-        lacking = lacks_room_for(taken_bytes + size_bytes)
+        lacking = lacks_memory_for(taken_bytes + size_bytes)
         if lacking is None:
             taken_bytes += size_bytes
             readable.append(cycle)

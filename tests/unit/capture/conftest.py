@@ -32,7 +32,7 @@ def _profiler_is_off_afterwards() -> Iterator[None]:
 def other_places(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Return the places where a trace may go that its folder does not take; none, until a test adds one."""
     places: list[Path] = []
-    monkeypatch.setattr(fallback_folders, "_candidates", lambda spare: iter([*([spare] if spare else []), *places]))
+    monkeypatch.setattr(fallback_folders, "_candidates", lambda named: iter([*([named] if named else []), *places]))
     return places
 
 

@@ -1,4 +1,4 @@
-"""What gives way when a recording has taken what it may: Python calls, then shapes, then the recording itself?"""
+"""What gives way when a recording has taken its budget: Python calls, then shapes, then the recording itself."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from torch.profiler import ProfilerAction
 
 from torchprof_magic.capture import CaptureSession, budget, recorder
 from torchprof_magic.capture.budget import Budget
-from torchprof_magic.capture.output.finished_cycles import Shelf
+from torchprof_magic.capture.memory import Growth
+from torchprof_magic.capture.output.finished_cycles import FinishedCycles
 from torchprof_magic.capture.problems import ProblemLog
-from torchprof_magic.capture.room import Room
 from torchprof_magic.capture.torch_api.engine import Engine
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import EVERY_STEP, ProfileOptions, ScheduleOptions
@@ -46,13 +46,13 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made = World()
     begun: dict[int, int] = {}
 
-    def begin(room: Room) -> None:
-        begun[id(room)] = made.resident_bytes
+    def begin(growth: Growth) -> None:
+        begun[id(growth)] = made.resident_bytes
 
-    monkeypatch.setattr(Room, "begin", begin)
-    monkeypatch.setattr(Room, "end", lambda room: begun.pop(id(room), None))
+    monkeypatch.setattr(Growth, "begin", begin)
+    monkeypatch.setattr(Growth, "end", lambda growth: begun.pop(id(growth), None))
     monkeypatch.setattr(
-        Room, "grown_bytes", lambda room: made.resident_bytes - begun.get(id(room), made.resident_bytes)
+        Growth, "grown_bytes", lambda growth: made.resident_bytes - begun.get(id(growth), made.resident_bytes)
     )
     monkeypatch.setattr(budget, "perf_counter_ns", lambda: made.now_ns)
     return made
@@ -210,13 +210,13 @@ def test_where_nothing_can_be_left_out_the_recording_stops(
 def test_steps_after_a_recording_that_was_stopped_early_are_timed_from_where_they_begin(
     tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save = Shelf.save
+    save = FinishedCycles.save
 
-    def save_slowly(shelf: Shelf, guard: InterruptGuard) -> None:
+    def save_slowly(cycles: FinishedCycles, guard: InterruptGuard) -> None:
         world.now_ns += 500
-        save(shelf, guard)
+        save(cycles, guard)
 
-    monkeypatch.setattr(Shelf, "save", save_slowly)
+    monkeypatch.setattr(FinishedCycles, "save", save_slowly)
     monkeypatch.setattr(recorder, "perf_counter_ns", lambda: world.now_ns)
     options = ProfileOptions(schedule=ScheduleOptions(wait=0, warmup=0, active=9), budget_bytes=MB)
     session = CaptureSession(options, stepping=Stepping(how="manual"), folder=tmp_path)

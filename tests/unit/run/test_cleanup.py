@@ -146,7 +146,7 @@ def test_files_go_at_the_end_of_the_process() -> None:
     script = (
         "import torch, torchprof_magic as tp\n"
         "with tp.profile() as p: torch.ones(3).sum()\n"
-        "print(p._session.recording.folder, p._session.recording.folder.exists())"
+        "print(p._run.session.recording.folder, p._run.session.recording.folder.exists())"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     folder, is_there = done.stdout.split()

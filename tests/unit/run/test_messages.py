@@ -1,4 +1,4 @@
-"""Does a line of text say where the recording is, when no report says it?"""
+"""A line of text says where the recording is when no report says it."""
 
 from __future__ import annotations
 
@@ -25,22 +25,24 @@ def run(cycles: int, *problems: Problem) -> Recording:
 @pytest.mark.parametrize(
     ("cycles", "is_magic", "said"),
     [
-        (1, True, "opens with: %torchprof load '/t/torchprof a/cycle-0.pt.trace.json'"),
-        (1, False, "opens with: torchprof_magic.load('/t/torchprof a/cycle-0.pt.trace.json')"),
-        (3, True, "opens with: %torchprof load '/t/torchprof a/cycle-0.pt.trace.json' (the first of 3 cycles)"),
+        (1, True, "open it with: %torchprof load '/t/torchprof a/cycle-0.pt.trace.json'"),
+        (1, False, "open it with: torchprof_magic.load('/t/torchprof a/cycle-0.pt.trace.json')"),
+        (3, True, "open it with: %torchprof load '/t/torchprof a/cycle-0.pt.trace.json' (the first of 3 cycles)"),
     ],
 )
 def test_a_trace_that_was_not_read_is_named_with_the_way_to_open_it(
     capsys: pytest.CaptureFixture[str], cycles: int, said: str, *, is_magic: bool
 ) -> None:
     say_unread(run(cycles), is_remembered=False, is_magic=is_magic)
-    expected = f"torchprof: the analysis was stopped; the raw trace is in /t/torchprof a and {said}\n"
+    expected = f"torchprof: Analysis interrupted. The trace is kept in /t/torchprof a; {said}\n"
     assert capsys.readouterr().out == expected
 
 
 def test_a_report_that_was_ready_is_named_instead(capsys: pytest.CaptureFixture[str]) -> None:
     say_unread(run(1), is_remembered=True, is_magic=True)
-    assert capsys.readouterr().out == "torchprof: the report is not shown; see it with: %torchprof last\n"
+    assert (
+        capsys.readouterr().out == "torchprof: Interrupted before the report was shown. Show it with: %torchprof last\n"
+    )
 
 
 def test_no_trace_comes_with_the_losses_that_explain_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,15 +50,15 @@ def test_no_trace_comes_with_the_losses_that_explain_it(capsys: pytest.CaptureFi
     info = Problem(code="b", severity="info", count=1, message="Something else.")
     say_unread(run(0, info, lost), is_remembered=True, is_magic=True)
     said = capsys.readouterr().out
-    assert said == "torchprof: the analysis was stopped, and there is no trace. It was given up.\n"
+    assert said == "torchprof: No trace was saved. It was given up.\n"
 
 
 @pytest.mark.parametrize(
     ("paths", "left"),
     [
-        ((), "nothing of it was saved"),
-        (("/a/cycle-0.json",), "one cycle of it was saved, and opens with: %torchprof load /a/cycle-0.json"),
-        (("/a/0", "/a/1"), "2 cycles of it were saved, and the first opens with: %torchprof load /a/0"),
+        ((), "Nothing of it was saved."),
+        (("/a/cycle-0.json",), "Open the cycle that was saved with: %torchprof load /a/cycle-0.json"),
+        (("/a/0", "/a/1"), "2 cycles were saved; open the first with: %torchprof load /a/0"),
     ],
 )
 def test_a_run_that_did_not_finish_is_named_with_what_is_left(
@@ -65,7 +67,7 @@ def test_a_run_that_did_not_finish_is_named_with_what_is_left(
     monkeypatch.setattr(time, "localtime", time.gmtime)
     run = Unfinished(title="In [5]\x1b[31m", began_unix_s=86400.0, paths=tuple(map(Path, paths)))
     say_unfinished([run])
-    expected = f"the run In [5]\\x1b[31m of 1970-01-02 00:00:00 did not finish, because its process ended; {left}\n"
+    expected = f"The run In [5]\\x1b[31m of 1970-01-02 00:00:00 did not finish: its process ended. {left}\n"
     assert capsys.readouterr().out == f"torchprof: {expected}"
 
 
@@ -73,5 +75,5 @@ def test_each_interrupt_that_waits_is_told_what_the_next_one_does(capsys: pytest
     say_waiting(1)
     say_waiting(2)
     first, second = capsys.readouterr().out.splitlines()
-    assert first.endswith("interrupt again to do without its report")
-    assert second.endswith("interrupt again to give up the recording, too")
+    assert first == "torchprof: Saving the recording. Interrupt again to skip the report."
+    assert second == "torchprof: Report skipped. Interrupt again to discard the recording."

@@ -1,28 +1,23 @@
-"""How does a finished cycle become a file that is complete, valid, and has the right names in it?
+"""A finished cycle becomes a file that is complete, valid and has the right names in it.
 
-torch's C++ export tells nobody when it fails: no space, no permission and a bad name all return ``None``. It works
-once per cycle. So: export into a temporary file in the target folder, check it, fsync, rename. A disk that is full is
-no reason to lose a recording, so where that fails other places are tried.
-
-To know that the JSON is valid and the names are right, every byte has to be looked at. Whoever reads the file does that
-too, so a file that is whole may wait for it, as long as torch's events are there to write it anew.
+torch's C++ export does not report failures: no space, no permission and a bad name all return ``None``, and it works
+once per cycle. So each cycle is exported to a temporary file in its folder, checked, synced and renamed. If the disk is
+full, another folder is tried.
 """
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import pickle
 import shutil
-import sys
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from torchprof_magic.capture.output.fallback_folders import MEMORY_DISK, free_bytes, told_room
-from torchprof_magic.capture.output.validate import NO_FILE, find_flaw, is_whole
+from torchprof_magic.capture.output.fallback_folders import free_bytes, told_room
+from torchprof_magic.capture.output.validate import NO_FILE, find_flaw
 from torchprof_magic.capture.torch_api import compat
 from torchprof_magic.units import format_bytes
 
@@ -31,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from torchprof_magic.capture.interrupts.guard import InterruptGuard
-    from torchprof_magic.capture.output.fallback_folders import Elsewhere
+    from torchprof_magic.capture.output.fallback_folders import FallbackFolders
     from torchprof_magic.capture.problems import ProblemLog
     from torchprof_magic.capture.torch_api.engine import Engine
 
@@ -42,40 +37,28 @@ EVENT_BYTES = 400
 FILE_BYTES = 10_000
 # With less free than this it is worth knowing the need before torch's only fast export; with more it would cost time.
 SCARCE_BYTES = 1_000_000_000
-SYNC_FILE_RANGE_WRITE = 2  # linux/fs.h: write what is not on the disk yet, and wait for nothing
 _NO_ROOM = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}  # Windows has no quotas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """Where a cycle is. ``why`` is the reason why it is not where it should be, if so.
-
-    ``is_checked`` is False where no more is known of the file than that it is whole.
-    """
+    """Where a cycle is, and ``why`` it is not in its own folder, if so."""
 
     path: Path
     why: str = ""
-    is_checked: bool = True
 
 
 def save_cycle(
-    engine: Engine,
-    path: Path,
-    guard: InterruptGuard,
-    problems: ProblemLog,
-    elsewhere: Elsewhere,
-    *,
-    may_wait: bool = False,
+    engine: Engine, path: Path, guard: InterruptGuard, problems: ProblemLog, fallbacks: FallbackFolders
 ) -> Saved | None:
-    """Write the cycle to ``path``, or to another place if its disk does not take it; what was lost is noted.
+    """Write the cycle to ``path``, or to a fallback folder if its disk does not take it, and note what was lost.
 
     Never raises for disk reasons. A file that was there before stays as it was when the cycle cannot be saved there.
-    ``may_wait``: a whole file need not be checked now; somebody does it, with ``flaw_of``, before the engine goes.
     """
-    writer = _Writer(engine, guard, may_wait=may_wait)
+    writer = _Writer(engine, guard)
     try:
         if guard.pending <= SAVE_PATIENCE:
-            return _save(writer, path, problems, elsewhere)
+            return _save(writer, path, problems, fallbacks)
         _note_given_up(path, problems)
     except Exception as exc:  # noqa: BLE001 - one cycle that cannot be saved must not lose the others
         _note_not_saved(writer, path, {path.parent: exc}, problems)
@@ -83,60 +66,33 @@ def save_cycle(
         _note_given_up(path, problems)
     finally:
         writer.close()
-        elsewhere.remove_empty()
-    return None
-
-
-def save_again(
-    engine: Engine, path: Path, flaw: str, guard: InterruptGuard, problems: ProblemLog, elsewhere: Elsewhere
-) -> Saved | None:
-    """Write a cycle that is at ``path``, with a flaw, once more without it, there or in another place.
-
-    Never raises for disk reasons. Where that cannot be, the file stays as it is, and the flaw is noted.
-    """
-    writer = _Writer(engine, guard, is_again=True)
-    failures: dict[Path, Exception] = {}
-    target = None
-    if guard.pending <= SAVE_PATIENCE and compat.HAS_PYTHON_EXPORT:
-        with suppress(Exception, KeyboardInterrupt):
-            target = _first_written(writer, path, failures, elsewhere)
-    elsewhere.remove_empty()
-    if target is not None:
-        if target != path:
-            discard(path)
-        return _saved_as(writer, target, path, failures, problems)
-    if os.path.isfile(path):  # noqa: PTH113 - a disk that does not answer is no error here
-        _note_flaw(path, flaw, problems)
-        return Saved(path=path)
-    _note_not_saved(writer, path, {path.parent: OSError(NO_FILE)} | failures, problems)
+        fallbacks.remove_empty()
     return None
 
 
 def flaw_of(path: Path, engine: Engine) -> str | None:
-    """Return the flaw of a file. One that cannot be checked is kept all the same: there is no other of this cycle."""
+    """Return what is wrong with a file. One that cannot be checked is kept: it is the only one of its cycle."""
     try:
         return find_flaw(path, engine)
     except Exception as exc:  # noqa: BLE001 - the disk, or names that torch itself cannot read
         return f"it could not be checked ({_reason(exc)})"
 
 
-def note_elsewhere(saved: Saved, path: Path, problems: ProblemLog) -> None:
-    """Note that the file of a cycle is not where it should be, and that it is the user's now."""
-    if not saved.why:
-        return
-    in_memory = ", or the machine is switched off: it is in memory" if MEMORY_DISK in saved.path.parents else ""
-    problems.note(
-        "capture.saved_elsewhere",
-        "warning",
-        f"{path.name} could not be written to {path.parent} ({saved.why}), so it is in {saved.path.parent}.",
-        f"It stays there until you delete it{in_memory}. Make room or choose another folder for the next run.",
-    )
+def note_fallback(saved: Saved, path: Path, problems: ProblemLog) -> None:
+    """Note that a cycle was saved in a fallback folder, where its file stays until the user deletes it."""
+    if saved.why:
+        problems.note(
+            "capture.saved_elsewhere",
+            "warning",
+            f"{path.name} could not be written to {path.parent} ({saved.why}), so it is in {saved.path.parent}.",
+            "It stays there until you delete it. Make room or choose another folder for the next run.",
+        )
 
 
-def _save(writer: _Writer, path: Path, problems: ProblemLog, elsewhere: Elsewhere) -> Saved | None:
+def _save(writer: _Writer, path: Path, problems: ProblemLog, fallbacks: FallbackFolders) -> Saved | None:
     failures: dict[Path, Exception] = {}
     try:
-        target = _first_written(writer, path, failures, elsewhere)
+        target = _first_written(writer, path, failures, fallbacks)
     except (Exception, KeyboardInterrupt):
         target = writer.rescue()
         if target is None:
@@ -147,23 +103,18 @@ def _save(writer: _Writer, path: Path, problems: ProblemLog, elsewhere: Elsewher
         return None
     if writer.flaw is not None:
         _note_flaw(path, writer.flaw, problems)
-    return _saved_as(writer, target, path, failures, problems)
-
-
-def _saved_as(
-    writer: _Writer, target: Path, path: Path, failures: Mapping[Path, Exception], problems: ProblemLog
-) -> Saved:
     if writer.doubt:
         _note_doubt(target, writer.doubt, problems)
-    why = _why_not(path.parent, failures, target) if target != path else ""
-    return Saved(path=target, why=why, is_checked=writer.is_checked)
+    return Saved(path=target, why=_why_not(path.parent, failures, target) if target != path else "")
 
 
-def _first_written(writer: _Writer, path: Path, failures: dict[Path, Exception], elsewhere: Elsewhere) -> Path | None:
+def _first_written(
+    writer: _Writer, path: Path, failures: dict[Path, Exception], fallbacks: FallbackFolders
+) -> Path | None:
     """Write to the first place that takes the file, and return it; the others are added to ``failures``."""
-    for place in _places(writer, path.parent, elsewhere):
+    for place in _places(writer, path.parent, fallbacks):
         try:
-            target = path if place == path.parent else elsewhere.folder_in(place) / path.name
+            target = path if place == path.parent else fallbacks.folder_in(place) / path.name
             writer.write(target)
         except OSError as exc:
             failures[place] = exc
@@ -172,20 +123,18 @@ def _first_written(writer: _Writer, path: Path, failures: dict[Path, Exception],
     return None
 
 
-def _places(writer: _Writer, here: Path, elsewhere: Elsewhere) -> Iterator[Path]:
-    """Yield the folders to try: ``here`` is the first of them, unless it has too little room and another has not."""
-    is_hopeful = not _is_short(here, writer)
-    if is_hopeful:
+def _places(writer: _Writer, here: Path, fallbacks: FallbackFolders) -> Iterator[Path]:
+    """Yield the folders to try: ``here`` is the last one if it is known to have too little room."""
+    is_short = _is_short(here, writer)
+    if not is_short:
         yield here
-    roomy, others = elsewhere.places(here, writer.need_bytes)
-    yield from roomy
-    if not is_hopeful:
+    yield from fallbacks.places(here)
+    if is_short:
         yield here
-    yield from others
 
 
 def _is_short(here: Path, writer: _Writer) -> bool:
-    """Return whether it is known beforehand that ``here`` will not take the file."""
+    """Return whether ``here`` is known to have too little room for the file."""
     if not os.path.isdir(here):  # noqa: PTH112 - a disk that does not answer is no error here
         return True
     free = free_bytes(here)
@@ -195,22 +144,16 @@ def _is_short(here: Path, writer: _Writer) -> bool:
 class _Writer:
     """Writes one cycle to one file after another until one can be written, and deletes what is left of the others.
 
-    torch's fast export works once. What it wrote is the draft of all that follows, until the cycle is somewhere.
-    ``flaw`` is what is known to be wrong with the file that was written, if anything is; ``doubt`` why it may not last.
-    ``is_checked`` is False when no more was looked at than its end. ``is_again``: torch's fast export was done before,
-    and what is written now must have no flaw.
+    torch's fast export works once. Its file is the draft of all that follows, until the cycle is saved somewhere.
+    ``flaw`` is what is known to be wrong with the file that was written; ``doubt`` is why it may not last.
     """
 
-    def __init__(
-        self, engine: Engine, guard: InterruptGuard, *, may_wait: bool = False, is_again: bool = False
-    ) -> None:
+    def __init__(self, engine: Engine, guard: InterruptGuard) -> None:
         self.flaw: str | None = None
         self.doubt = ""
-        self.is_checked = True
-        self._may_wait = may_wait
         self._engine = engine
         self._guard = guard
-        self._is_exported = self._is_again = is_again
+        self._is_exported = False
         self._draft: _Draft | None = None
 
     @cached_property
@@ -224,8 +167,6 @@ class _Writer:
         try:
             with self._guard.patience(SAVE_PATIENCE):
                 flaw = self._fill(part) if self._is_exported else self._export(part, path)
-            if self._is_again and flaw is not None:
-                raise ValueError(flaw)
             try:
                 _publish(part, path)
             except OSError as exc:
@@ -261,9 +202,7 @@ class _Writer:
         """
         self._is_exported = True
         self._engine.profiler.export_chrome_trace(str(part))
-        _begin_writing(part)
-        self.is_checked = not (self._may_wait and is_whole(part))
-        flaw = flaw_of(part, self._engine) if self.is_checked else None
+        flaw = flaw_of(part, self._engine)
         if flaw != NO_FILE:
             self._draft = _Draft(part=part, target=path, flaw=flaw)
         if flaw is not None and compat.HAS_PYTHON_EXPORT:
@@ -397,14 +336,6 @@ def _why_not(here: Path, failures: Mapping[Path, Exception], target: Path) -> st
         return f"{reason}; it takes {format_bytes(target.stat().st_size)}, {told_room(here)}"
     except OSError:
         return f"{reason}; {told_room(here)}"
-
-
-def _begin_writing(path: Path) -> None:
-    """Let the disk begin, where the system can be told to, so that checking the file and writing it take one time."""
-    if sys.platform == "linux":
-        whole = ctypes.c_int64(0), ctypes.c_int64(0)
-        with suppress(OSError, AttributeError), path.open("rb") as file:
-            ctypes.CDLL(None).sync_file_range(file.fileno(), *whole, SYNC_FILE_RANGE_WRITE)
 
 
 def _publish(temporary: Path, path: Path) -> None:

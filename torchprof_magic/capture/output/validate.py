@@ -25,24 +25,8 @@ LOST_NAME = b'"name": "unknown"'
 ANNOTATION = b'"cat": "user_annotation"'
 SLASHED_NAME = re.compile(rb'"cat": "user_annotation",\s*"name": "([^"\n]*/[^"\n]*)"')
 OWN_NAME = b'"traceName"'
-# What it writes last; a path in it is no longer than the system allows.
-END = re.compile(rb'"traceName": "[^"]*"\s*\}\s*\Z')
-LONGEST_END_BYTES = 8192
 # Either exporter's spelling; the search ends at the first operation, so it costs nothing on a file that has one.
 FIRST_OP = re.compile(rb'"cat": ?"(?:cpu_op|kernel|gpu_memcpy|gpu_memset)"')
-
-
-def is_whole(path: Path) -> bool:
-    """Return whether the C++ export got to its end: where a disk is full, or fails, torch just writes nothing more.
-
-    Whether what it wrote is right, ``find_flaw`` says, and takes longer.
-    """
-    try:
-        with path.open("rb") as file:
-            file.seek(max(path.stat().st_size - LONGEST_END_BYTES, 0))
-            return END.search(file.read()) is not None
-    except OSError:
-        return False
 
 
 def find_flaw(path: Path, engine: Engine | None) -> str | None:

@@ -358,7 +358,7 @@ def touch_device() -> None:
     torch.cuda.synchronize()
 
 
-def small_blocks(count: int) -> list[object]:
-    """Return ``count`` blocks of host memory as small as torch allocates them."""
-    # No tensors: modes of the user's, which see every op, must not see these.
-    return [torch.UntypedStorage(4) for _ in range(count)]  # type: ignore[no-untyped-call]
+def small_block() -> object:
+    """Return a block of host memory, as small as torch allocates them."""
+    # Not a tensor: the user's dispatch modes, which see every op, must not see this one.
+    return torch.UntypedStorage(4)  # type: ignore[no-untyped-call]

@@ -74,7 +74,9 @@ class Engine:
     def start(self) -> None:
         """Begin to record; only when prepared."""
         self.stage = Stage.STARTING
+        block = compat.small_block() if self.profiler.profile_memory else None
         self.profiler.start_trace()
+        del block  # torch warns at the first release of a block that is older than the recording: here, not in a step
         for key, text in self.metadata:
             self.profiler.add_metadata_json(key, text)
         self.is_of_all_threads = not compat.is_profiler_on()  # such a one does not show on its own thread

@@ -64,10 +64,6 @@ class StderrFilter:
                 return None, -1
             return self._file, -1  # closed: the trace file itself could be opened as it, so it must be occupied
 
-    def sink_fd(self) -> int:
-        """Return the descriptor of the file that takes what is written to descriptor 2 while it is held."""
-        return self._sink().fileno()
-
     def close(self) -> None:
         """Release the buffer file."""
         if self._file is not None:

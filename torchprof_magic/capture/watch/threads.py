@@ -1,12 +1,11 @@
-"""Which other threads and processes are at work while one thread is recorded?
+"""Threads and processes that begin while one thread is recorded.
 
-torch records the thread that started the profiler and what autograd runs for it. A thread or a process of the user's
-own is not seen at all, and nothing in the trace tells.
+torch records the thread that started the profiler and what autograd runs for it. Other threads and processes are not
+recorded, and nothing in the trace says so.
 """
 
 from __future__ import annotations
 
-import sys
 import threading
 from contextlib import ExitStack
 from functools import wraps
@@ -14,11 +13,9 @@ from multiprocessing import process as processes
 from typing import TYPE_CHECKING
 
 from torchprof_magic.capture.torch_api.patching import stand_in
-from torchprof_magic.capture.watch.frames import current_frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType
 
     from torchprof_magic.capture.problems import ProblemLog
 
@@ -37,8 +34,8 @@ _NAMES = (
 )
 
 
-class Bystanders:
-    """The threads, and the processes begun by this one, that may run ops besides the recorded thread."""
+class OtherThreads:
+    """The threads and processes that began in recorded steps, or that belong to a pool of this process."""
 
     def __init__(self) -> None:
         self._before = {thread.ident for thread in threading.enumerate()}
@@ -74,10 +71,10 @@ class Bystanders:
     def processes_seen(self) -> list[str]:
         """Return the names of processes that began in recorded steps, or belong to a pool or an executor.
 
-        Of others that were there before nobody knows what they do: workers of a DataLoader show by the waiting for
-        them, and some are managers.
+        Others that were there before are left out: what they do is unknown, and workers of a DataLoader show by the
+        time that the loop waits for them.
         """
-        # Asking for them by the public name would end those that are done: that is the user's to do.
+        # The public active_children() would join those that are done, which is for the user to do.
         children = [str(child.name) for child in list(getattr(processes, "_children", ()))]
         pools = [name for name in children if _POOL_WORKER in name]
         managers = [thread for thread in threading.enumerate() if type(thread).__name__ == _EXECUTOR]
@@ -91,7 +88,7 @@ class Bystanders:
         _note_once(
             problems,
             "capture.other_threads",
-            self.seen_now,
+            self.threads_seen,
             "Other threads were at work too ({}); their ops are not in the recording.",
             "Record them with --all-threads, in a run without --memory.",
         )
@@ -107,27 +104,17 @@ class Bystanders:
         )
 
     def may_have_begun(self) -> bool:
-        """Tell in a microsecond whether it is worth asking who is there: looking at every thread takes twenty."""
+        """Return, within a microsecond, whether listing the threads (twenty microseconds) is worthwhile."""
         return bool(self._begun) or threading.active_count() > len(self._before)
 
-    def seen_now(self) -> list[str]:
-        """Return the names of threads that began since, or that are at work at this moment and not waiting."""
-        return list(dict.fromkeys([*self._begun, *self._alive()]))
-
-    def _alive(self) -> list[str]:
-        threads = threading.enumerate()
-        if len(threads) == 1:
-            return []
-        here = threading.get_ident()
-        # Our own frame would hold itself, and all around it: the user's iterator, and the batch of this step.
-        frames = {ident: frame for ident, frame in current_frames().items() if ident != here}
-        return [
+    def threads_seen(self) -> list[str]:
+        """Return the names of the threads that began since this object was made."""
+        alive = [
             thread.name
-            for thread in threads
-            if thread.ident != here
-            and not _is_known(thread)
-            and (thread.ident not in self._before or _is_at_work(frames.get(thread.ident or 0)))
+            for thread in threading.enumerate()
+            if thread.ident not in self._before and not _is_known(thread)
         ]
+        return list(dict.fromkeys([*self._begun, *alive]))
 
 
 def _note_once(problems: ProblemLog, code: str, look: Callable[[], list[str]], message: str, fix: str) -> None:
@@ -145,11 +132,3 @@ def _is_loader(process: processes.BaseProcess) -> bool:
 def _is_known(thread: threading.Thread) -> bool:
     module = type(thread).__module__.partition(".")[0]
     return module in _MODULES or any(name in thread.name for name in _NAMES)
-
-
-def _is_at_work(frame: FrameType | None) -> bool:
-    """Tell a thread in the user's code, or a library's, from one that waits in the standard library for work."""
-    if frame is None:
-        return False
-    module = frame.f_globals.get("__name__", "").partition(".")[0]
-    return module == "__main__" or (module not in sys.stdlib_module_names and module not in _MODULES)

@@ -105,8 +105,7 @@ def injected(faults: Faults) -> Iterator[None]:
         for owner, name in CALLS:
             patch.setattr(owner, name, faults.wrap(name, getattr(owner, name)))
         patch.setattr(_KinetoProfile, "export_chrome_trace", faults.export(_KinetoProfile.export_chrome_trace))
-        for name in ("save_finished", "settle"):
-            patch.setattr(Recorder, name, faults.saving(getattr(Recorder, name)))
+        patch.setattr(Recorder, "save_finished", faults.saving(Recorder.save_finished))
         yield
 
 

@@ -21,7 +21,7 @@ from torch.profiler.profiler import _KinetoProfile
 
 import torchprof_magic as tp
 from torchprof_magic.capture import CaptureSession
-from torchprof_magic.capture.output import export, fallback_folders
+from torchprof_magic.capture.output import export
 from torchprof_magic.capture.output.crash_marker import Mark, take_unfinished
 from torchprof_magic.capture.torch_api import compat
 from torchprof_magic.run import history
@@ -174,18 +174,6 @@ def test_a_torch_that_exports_once_has_nothing_left_for_another_disk(
     assert list(place.iterdir()) == []
 
 
-def test_with_too_little_room_everywhere_the_own_disk_is_tried_first_and_last(
-    make_session: Make, small_disk: Path, place: Path, exports: Exports, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fallback_folders, "free_bytes", lambda _folder: 1000)
-    monkeypatch.setattr(export, "free_bytes", lambda _folder: 1000)
-    recording = record(make_session, "plain")
-    assert codes(recording) == []
-    assert [cycle.path for cycle in recording.cycles] == [small_disk / FILE]
-    assert exports.calls == [("fast", small_disk)]
-    assert list(place.iterdir()) == []
-
-
 @needs_python_export
 def test_the_places_are_tried_in_order_and_listed_when_none_has_room(
     make_session: Make, tmp_path: Path, other_places: list[Path], exports: Exports
@@ -331,40 +319,6 @@ def test_a_place_that_cannot_be_written_is_passed_over(
     exports.full.append(tmp_path / "run")
     recording = record(make_session, *names(20))
     assert [cycle.path for cycle in recording.cycles] == [only_file(tmp_path / "second")]
-
-
-def test_places_with_room_come_before_other_disks_with_little_and_the_full_disk_itself_is_left_out(
-    tmp_path: Path, other_places: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    room = {"full": 10, "same disk": 10, "other disk": 10, "roomy": 5000, "spare": 5000}
-    for name in room:
-        (tmp_path / name).mkdir()
-    monkeypatch.setattr(fallback_folders, "free_bytes", lambda folder: room[folder.name])
-    monkeypatch.setattr(fallback_folders, "_device", lambda folder: 2 if folder.name == "other disk" else 1)
-    other_places += [tmp_path / name for name in ("other disk", "same disk", "roomy", "full", "roomy")]
-    found = fallback_folders.Elsewhere(tmp_path / "spare").places(tmp_path / "full", 1000)
-    assert found == ([tmp_path / "spare", tmp_path / "roomy"], [tmp_path / "other disk"])
-
-
-def test_the_places_are_those_where_a_user_may_have_room(tmp_path: Path) -> None:
-    script = """
-    import os, sys, tempfile
-    from pathlib import Path
-    from torchprof_magic.capture import elsewhere
-    tempfile.tempdir = "/tmp/x"
-    print(*fallback_folders._candidates(Path("/spare")), sep="\\n")
-    """
-    environ = {**os.environ, "XDG_CACHE_HOME": "/cache"}
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)],
-        cwd=tmp_path,
-        env=environ,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    memory = ["/dev/shm"] if sys.platform == "linux" else []  # noqa: S108 - named, not used
-    assert done.stdout.splitlines() == ["/spare", "/tmp/x", str(tmp_path), "/cache", *memory]  # noqa: S108 - the same
 
 
 @needs_python_export

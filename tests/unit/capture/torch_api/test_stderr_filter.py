@@ -74,12 +74,9 @@ def test_what_is_written_while_nothing_is_held_is_left_alone(
     assert capfd.readouterr().err == STARTED.decode() + "second\n"
 
 
-@pytest.mark.parametrize("has_sink", [True, False])
 def test_where_no_descriptor_is_left_every_line_passes_and_descriptor_2_stays(
-    filter_: StderrFilter, capfd: pytest.CaptureFixture[str], *, has_sink: bool
+    filter_: StderrFilter, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    if has_sink:
-        filter_.sink_fd()
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     last = os.open(os.devnull, os.O_RDONLY)
     os.close(last)

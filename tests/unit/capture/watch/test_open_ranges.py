@@ -44,7 +44,7 @@ with tp.profile(wait={wait}, warmup=0, active=1, repeat=0) as p:
             outer.__exit__(None, None, None)
 """
 HOOK = """
-from torchprof_magic.capture import CaptureSession, compat
+from torchprof_magic.capture import CaptureSession
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import ProfileOptions, ScheduleOptions
 schedule = ScheduleOptions(wait=0, warmup=0, active=1, repeat=0)

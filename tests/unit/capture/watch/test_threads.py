@@ -1,9 +1,9 @@
+"""Threads and processes that begin while one thread is recorded are named in the report."""
+
 from __future__ import annotations
 
-import gc
 import multiprocessing
 import threading
-import weakref
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ import pytest
 import torch
 from capturing import codes, work
 
-from torchprof_magic.capture.watch.threads import Bystanders
+from torchprof_magic.capture.watch.threads import OtherThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,41 +30,22 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 
 def test_nobody_else_is_seen_when_nobody_else_is_there(run: Run) -> None:
-    assert Bystanders().seen_now() == []
+    assert OtherThreads().threads_seen() == []
     assert codes(run(6)) == []
 
 
 def test_a_thread_that_began_since_is_seen_and_one_that_was_there_is_not(pool: ThreadPoolExecutor) -> None:
-    before = Bystanders()
+    before = OtherThreads()
     pool.submit(int).result()
-    assert before.seen_now() == ["mine_0"]
-    assert Bystanders().seen_now() == []
+    assert before.threads_seen() == ["mine_0"]
+    assert OtherThreads().threads_seen() == []
 
 
-def test_a_thread_that_was_there_is_seen_while_it_is_at_work(pool: ThreadPoolExecutor) -> None:
-    pool.submit(int).result()
-    bystanders = Bystanders()
-    is_inside, may_go = threading.Event(), threading.Event()
-
-    def compute() -> None:
-        is_inside.set()
-        while not may_go.is_set():
-            torch.ones(3)
-
-    done = pool.submit(compute)
-    assert is_inside.wait(30)
-    seen = [names for _ in range(200) if (names := bystanders.seen_now())]
-    assert seen[0] == ["mine_0"]
-    may_go.set()
-    done.result()
-    assert bystanders.seen_now() == []
-
-
-def test_who_is_at_work_is_asked_before_torch_takes_its_time_to_stop(
+def test_other_threads_are_looked_for_before_torch_takes_its_time_to_stop(
     make_session: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[bool] = []
-    monkeypatch.setattr(Bystanders, "seen_now", lambda _: asked.append(torch.autograd._profiler_enabled()) or [])
+    monkeypatch.setattr(OtherThreads, "threads_seen", lambda _: asked.append(torch.autograd._profiler_enabled()) or [])
     session = make_session("cell")
     session.start()
     work()
@@ -73,10 +54,10 @@ def test_who_is_at_work_is_asked_before_torch_takes_its_time_to_stop(
 
 
 def test_threads_that_loaders_and_bars_keep_for_themselves_are_not_meant() -> None:
-    bystanders, may_go = Bystanders(), threading.Event()
+    others, may_go = OtherThreads(), threading.Event()
     feeder = threading.Thread(target=may_go.wait, name="QueueFeederThread", args=(30,))
     feeder.start()
-    assert bystanders.seen_now() == []
+    assert others.threads_seen() == []
     may_go.set()
     feeder.join()
 
@@ -193,24 +174,3 @@ def test_threads_begin_as_ever_when_the_recording_is_over(run: Run) -> None:
     before = threading.Thread.start
     run(6)
     assert threading.Thread.start is before
-
-
-def test_looking_at_the_threads_keeps_nothing_of_the_caller_alive() -> None:
-    class Batch:
-        pass
-
-    def look() -> weakref.ref[Batch]:
-        batch = Batch()
-        Bystanders().seen_now()
-        return weakref.ref(batch)
-
-    busy = threading.Event()
-    other = threading.Thread(target=busy.wait)
-    other.start()
-    gc.disable()
-    try:
-        assert look()() is None
-    finally:
-        gc.enable()
-        busy.set()
-        other.join()

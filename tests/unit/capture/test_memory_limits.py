@@ -1,0 +1,97 @@
+"""A recording stops before it takes more than it may, and says so."""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+from capturing import codes, work
+
+from torchprof_magic.capture import CaptureSession, lacks_memory_for, memory
+from torchprof_magic.capture.budget import Budget
+from torchprof_magic.capture.memory import Growth
+from torchprof_magic.capture.problems import ProblemLog
+from torchprof_magic.model.meta import Stepping
+from torchprof_magic.options import ProfileOptions, ScheduleOptions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torchprof_magic.capture import Recording
+
+
+def recorded(
+    folder: Path, budget_bytes: int | None, *, steps: int, active: int, repeat: int = 1, wait: int = 0
+) -> Recording:
+    schedule = ScheduleOptions(wait=wait, warmup=0, active=active, repeat=repeat)
+    options = ProfileOptions(schedule=schedule, budget_bytes=budget_bytes, activities=("cpu",))
+    session = CaptureSession(options, stepping=Stepping(how="manual"), folder=folder / "run")
+    session.start()
+    for _ in range(steps):
+        work()
+        session.step()
+    return session.stop()
+
+
+def steps_of(recording: Recording) -> list[tuple[int, bool]]:
+    return [(mark.number, mark.is_complete) for cycle in recording.cycles for mark in cycle.steps]
+
+
+def test_growth_is_that_of_the_process_since_the_beginning() -> None:
+    growth = Growth()
+    assert growth.grown_bytes() == 0
+    growth.begin()
+    ballast = bytearray(os.urandom(1)) * 80_000_000
+    assert 70_000_000 < growth.grown_bytes() < 200_000_000
+    del ballast
+    growth.end()
+    assert growth.grown_bytes() == 0
+
+
+def test_by_default_half_of_the_free_memory_may_be_taken_and_any_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: SimpleNamespace(available=2_000))
+    budget = Budget(ProfileOptions(), ProblemLog())
+    for grown, is_reached in ((1_000, False), (1_001, True)):
+        monkeypatch.setattr(Growth, "grown_bytes", lambda _self, grown=grown: grown)
+        assert budget.is_reached() is is_reached
+    budget.file_bytes = 1 << 60
+    assert not budget.is_disk_full()
+
+
+def test_the_step_that_takes_too_much_is_the_last_and_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    grown = iter([0, 10, 10_001, *[10_002] * 99])  # what is asked for: once a step, and for the message
+    monkeypatch.setattr(Growth, "grown_bytes", lambda _self: next(grown))
+    recording = recorded(tmp_path, 10_000, steps=9, active=8)
+    assert steps_of(recording) == [(0, True), (1, True), (2, True)]
+    assert codes(recording) == ["capture.budget", "capture.partial"]
+    assert recording.problems[0].message.startswith("Recording stopped after step 2: the process grew by 10 kB meanwh")
+
+
+def test_cycles_end_when_their_files_are_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Growth, "grown_bytes", lambda _self: 0)
+    size = recorded(tmp_path / "one", None, steps=1, active=1).cycles[0].path.stat().st_size
+    recording = recorded(tmp_path / "many", size * 2 + size // 2, steps=18, wait=1, active=1, repeat=9)
+    assert steps_of(recording) == [(1, True), (3, True), (5, True)]
+    assert codes(recording) == ["capture.budget", "capture.partial"]
+    assert recording.problems[0].message.startswith("Recording stopped after step 5: its files have ")
+
+
+def test_a_recording_within_its_budget_is_whole(tmp_path: Path) -> None:
+    recording = recorded(tmp_path, 10_000_000_000, steps=6, active=3, repeat=2)
+    assert codes(recording) == []
+    assert len(steps_of(recording)) == 6
+
+
+def test_a_trace_needs_twice_its_size_in_memory_and_four_times_in_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: SimpleNamespace(available=1_024_000))
+    assert lacks_memory_for(512_000) is None
+    assert lacks_memory_for(512_001) == (1_024_002, 1_024_000)
+    process = SimpleNamespace(memory_info=lambda: SimpleNamespace(vms=409_600))
+    monkeypatch.setattr(memory.psutil, "Process", lambda: process)
+    monkeypatch.setattr("resource.getrlimit", lambda _: (1_409_600, -1))
+    assert lacks_memory_for(250_000) is None
+    assert lacks_memory_for(250_001) == (1_000_004, 1_000_000)
+    monkeypatch.setattr(memory, "resource", None)
+    assert lacks_memory_for(250_001) is None

@@ -1,0 +1,165 @@
+"""One run from start to report, for the magic, the line magic and ``profile()`` alike.
+
+Open what records, and when the user's code has ended: store copies, read the trace, remember the report, delete what is
+no longer needed, and say what was lost. What records while the user's code runs is ``capture.CaptureSession``.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from torchprof_magic.capture import CaptureSession, protected
+from torchprof_magic.errors import CaptureError, TorchProfError
+from torchprof_magic.ingest.fork_check import NO_REPORTS, can_report
+from torchprof_magic.run import history
+from torchprof_magic.run.archive import Keeper
+from torchprof_magic.run.cleanup import keep_raw, sweep
+from torchprof_magic.run.interrupts import interrupts_raise
+from torchprof_magic.run.messages import say, say_unread, say_waiting
+from torchprof_magic.run.reading import read_recording
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torchprof_magic.capture import Progress, Recording
+    from torchprof_magic.model.meta import CellSource, Problem, Stepping
+    from torchprof_magic.options import KeepOptions, ProfileOptions
+    from torchprof_magic.report import Report
+
+
+class Run:
+    """One run of the profiler. Raises ``OptionsError`` when its traces cannot be kept as asked.
+
+    ``title`` names the run in messages and in its report; ``cell`` is the notebook cell that it records, if it is one.
+    ``is_magic`` chooses the words of messages: what the user can type next. ``on_progress`` is called as the recording
+    advances. ``session`` records; ``report`` is there after ``finish``, unless ``failure`` says why not.
+    """
+
+    def __init__(
+        self,
+        options: ProfileOptions,
+        keep: KeepOptions,
+        *,
+        stepping: Stepping,
+        title: str = "",
+        cell: CellSource | None = None,
+        cell_number: int = 0,
+        is_magic: bool = False,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> None:
+        self.title = title
+        self.report: Report | None = None
+        self.failure = ""
+        self._cell = cell
+        self._is_magic = is_magic
+        self._on_progress = on_progress
+        self._archive = Keeper(keep, cycles=options.cycles, cell=cell_number) if keep.trace_dir else None
+        self._notes: list[Problem] = []
+        self.session = self._new_session(options, stepping)
+
+    def prepare(self) -> None:
+        """Check what can be checked before anything is recorded. Raises ``TorchProfError``; nothing has run then."""
+        if not can_report():
+            raise CaptureError(f"{NO_REPORTS}; nothing was run")
+        sweep()  # files that are no longer needed must not fill the disk
+        if self._archive is not None:
+            self._archive.prepare()
+
+    def open(self) -> None:
+        """Prepare, and let the session check the rest. Raises ``TorchProfError``; nothing has run then."""
+        self.prepare()
+        self.session.open()
+
+    @protected
+    def restart(self, options: ProfileOptions, stepping: Stepping) -> None:
+        """Discard what was recorded so far, and open a session with other options."""
+        self.session.discard()
+        fresh = self._new_session(options, stepping)
+        fresh.open()
+        self.session = fresh
+
+    def note(self, problem: Problem) -> None:
+        """Add a problem to the report."""
+        self._notes.append(problem)
+
+    def finish(
+        self,
+        *,
+        assign: Callable[[Report], None] | None = None,
+        show: Callable[[Report], None] | None = None,
+        labels: Callable[[], tuple[tuple[str, str], ...]] = tuple,
+        stepping: Stepping | None = None,
+        is_awaiting: bool = False,
+    ) -> None:
+        """Make the report of what was recorded; call it in ``finally``, when the session has stopped.
+
+        ``assign`` gets the report as soon as it is made; ``show`` shows it. ``labels`` returns the file names and
+        labels of the notebook's cells. ``stepping`` replaces what ended each step, if it is
+        known better by now. Errors become a message and ``failure``; the user's own exception goes on. The only
+        exception raised here is an interrupt, and only if no other is on its way.
+        """
+        __tracebackhide__ = True
+        session = self.session
+        if session.recording is None or session.is_forked:
+            session.release()
+            return
+        has_exception = sys.exc_info()[0] is not None
+        try:
+            session.guard.uninstall()  # an interrupt from here on ends the analysis
+            if session.is_unwanted:
+                self._say_unread()
+            else:
+                with interrupts_raise(is_awaiting=is_awaiting):
+                    recording = session.recording
+                    if stepping is not None:
+                        recording = replace(recording, stepping=stepping)
+                    self._remember(self._read(recording, labels), assign)
+                    if show is not None and self.report is not None:
+                        show(self.report)
+                    sweep()  # the report that this one replaces is gone
+        except KeyboardInterrupt:
+            self._say_unread()
+            if not has_exception:
+                session.guard.drop_pending()  # one is enough
+                raise
+        except TorchProfError as exc:
+            self.failure = str(exc)
+            say(self.failure)
+        except Exception as exc:  # noqa: BLE001 - whatever fails here, the user's code has its own result
+            self._say_unread(f"{type(exc).__name__}: {exc}")
+        finally:
+            if has_exception:
+                session.guard.drop_pending()
+            session.release()
+
+    def _new_session(self, options: ProfileOptions, stepping: Stepping) -> CaptureSession:
+        return CaptureSession(
+            options,
+            stepping=stepping,
+            spare=self._archive.folder if self._archive is not None else None,
+            on_progress=self._on_progress,
+            on_wait=say_waiting,
+            title=self.title,
+        )
+
+    def _read(self, recording: Recording, labels: Callable[[], tuple[tuple[str, str], ...]]) -> Report:
+        if self._archive is not None:
+            recording = self._archive.keep(recording)
+        recording = replace(recording, problems=(*recording.problems, *self._notes))
+        return read_recording(recording, title=self.title, cell=self._cell, cell_labels=labels())
+
+    def _remember(self, report: Report, assign: Callable[[Report], None] | None) -> None:
+        history.remember(report)
+        self.report = report  # last of the two: from here on, messages say that it is in the history
+        if assign is not None:
+            assign(report)
+
+    def _say_unread(self, failure: str = "") -> None:
+        recording = self.session.recording
+        assert recording is not None
+        if self.report is None:
+            self.failure = f"there is no report: {failure or 'the analysis was interrupted'}"
+            keep_raw(recording)
+        say_unread(recording, is_remembered=self.report is not None, is_magic=self._is_magic, failure=failure)
