@@ -4,7 +4,7 @@ import { existsSync } from "node:fs";
 import { playwright } from "@vitest/browser-playwright";
 import { defineConfig } from "vitest/config";
 
-// Debian's place for it; a browser that playwright would download is not needed.
+// `make test` sets CHROMIUM; the default is where Debian installs it.
 const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
 const FLAGS = [
   "--no-sandbox",
