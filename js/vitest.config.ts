@@ -1,4 +1,4 @@
-/** Which tests run where? Logic and DOM in jsdom; painting in a real browser, where there is one. */
+/** Tests of logic and DOM run in jsdom. Tests of painting run in Chromium, and are left out where there is none. */
 
 import { existsSync } from "node:fs";
 import { playwright } from "@vitest/browser-playwright";
