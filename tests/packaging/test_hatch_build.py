@@ -1,4 +1,4 @@
-"""The build hook: when it needs npm, where it takes it from, and what it says where there is none."""
+"""The build hook: when it needs npm, where npm comes from, and the message where there is none."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""The browser of the end-to-end tests: which Chromium is taken, in which order, and what is said about it.
+"""Which Chromium the end-to-end tests take, in which order, and what is printed about it.
 
-Nothing is downloaded: the package manager is a script, and playwright's own installer asks a server of this test.
+Nothing leaves the machine: the package manager is a script, and playwright downloads from a server of this test.
 """
 
 from __future__ import annotations
 
 import io
 import os
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -54,13 +53,19 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def add_package_manager(machine: Machine, package: Path) -> None:
-    """Let apt-get put ``package`` on PATH as chromium; who is not root needs a sudo."""
-    machine.add(
-        "apt-get", f'#!/bin/sh\n[ "$1" = update ] || {shutil.which("ln")} -s {package} {machine.bin}/chromium\n'
-    )
+def add_package_manager(machine: Machine, package: str) -> None:
+    """Let apt-get put ``package`` on PATH as chromium; users other than root need a sudo."""
+    script = f"""\
+#!{sys.executable}
+import pathlib, sys
+if sys.argv[1] == "install":
+    command = pathlib.Path({str(machine.bin / "chromium")!r})
+    command.write_text({package!r})
+    command.chmod(0o755)
+"""
+    machine.add("apt-get", script)
     machine.add("sudo", '#!/bin/sh\nshift\nexec "$@"\n')
-    (machine.bin / "env").symlink_to(str(shutil.which("env")))
+    (machine.bin / "env").symlink_to("/usr/bin/env")
 
 
 @contextmanager
@@ -110,9 +115,8 @@ def test_the_environment_variable_goes_before_path(machine: Machine) -> None:
     assert machine.install_chromium(CHROMIUM="/opt/chromium").stdout == "/opt/chromium\n"
 
 
-def test_the_systems_package_goes_before_playwrights_download(machine: Machine, tmp_path: Path) -> None:
-    package = Path(shutil.copy(machine.add("packaged", BROWSER), tmp_path / "packaged"))
-    add_package_manager(machine, package)
+def test_the_systems_package_goes_before_playwrights_download(machine: Machine) -> None:
+    add_package_manager(machine, BROWSER)
     done = machine.install_chromium()
     assert done.stdout == f"{machine.bin}/chromium\n"
     assert done.stderr.endswith(f"Chromium: {machine.bin}/chromium (installed by apt-get)\n")
@@ -120,10 +124,9 @@ def test_the_systems_package_goes_before_playwrights_download(machine: Machine, 
 
 
 def test_playwright_downloads_where_the_systems_package_does_not_start(
-    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    package = Path(shutil.copy(machine.add("packaged", STUB), tmp_path / "packaged"))
-    add_package_manager(machine, package)
+    add_package_manager(machine, STUB)
     with downloads(machine, monkeypatch) as address:
         done = machine.install_chromium(PLAYWRIGHT_DOWNLOAD_HOST=address)
     assert done.returncode == 0, done.stderr
