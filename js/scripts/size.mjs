@@ -1,4 +1,4 @@
-/** Is the bundle small enough for a notebook? Every saved widget carries it. */
+/** Fail if the bundle is over its size budget: every saved notebook contains a copy of it. */
 
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -17,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import install_chromium
 import nbformat
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -51,12 +51,12 @@ START_S = 60
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Yield the system's Chromium; the test is skipped where there is none."""
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    if path is None:
-        pytest.skip("no Chromium on this machine: install it from the system's packages, or set CHROMIUM")
+    """Yield the Chromium that scripts/install_chromium.py finds; skip the test where there is none."""
+    found = install_chromium.find()
+    if found is None:
+        pytest.skip("no Chromium on this machine: run `make chromium`, or set CHROMIUM to the path of one")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM_FLAGS)
+        browser = playwright.chromium.launch(executable_path=found.path, args=CHROMIUM_FLAGS)
         yield browser
         browser.close()
 

@@ -1,9 +1,8 @@
-"""What a user gets from an install: a wheel with the front end in it, and a build that explains itself."""
+"""What a user gets from an install: a wheel with the front end in it."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -96,21 +95,3 @@ def test_an_editable_install_gives_a_working_widget(fresh: Path, tmp_path: Path)
     shown = run(fresh, "-c", SHOW, cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr[-3000:]
     assert str(ROOT) in shown.stdout
-
-
-def test_a_build_without_npm_and_without_a_bundle_says_what_to_install(tmp_path: Path) -> None:
-    copy = tmp_path / "checkout"
-    ignored = shutil.ignore_patterns("node_modules", "static", ".git", ".venv", "build", "tests")
-    shutil.copytree(ROOT, copy, ignore=ignored)
-    hook = (
-        "import importlib.util as u; s = u.spec_from_file_location('h', 'js/hatch_build.py');"
-        "m = u.module_from_spec(s); s.loader.exec_module(m);"
-        "m.FrontEndBuildHook('.', {}, None, None, '.', 'wheel').initialize('standard', {})"
-    )
-    done = run(sys.executable, "-c", hook, cwd=copy, PATH="")
-    assert done.returncode != 0
-    assert "npm was not found" in done.stderr
-    assert "Install Node.js 20 or newer" in done.stderr
-    (copy / "torchprof_magic" / "static").mkdir()
-    (copy / "torchprof_magic" / "static" / "report.js").write_text("built")
-    assert run(sys.executable, "-c", hook, cwd=copy, PATH="").returncode == 0
