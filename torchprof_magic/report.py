@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
     from torchprof_magic.render.widget import ReportWidget
 
-EXPORTED_TABLES = ("ops", "kernels", "devices", "steps", "events", "flows", "memory", "lanes", "stacks")
+EXPORTED_TABLES = ("ops", "kernels", "devices", "steps", "events", "flows", "allocations", "memory", "lanes", "stacks")
 
 
 class Report:
@@ -76,8 +76,17 @@ class Report:
         return self._table("steps").frame
 
     @property
+    def allocations(self) -> pl.DataFrame:
+        """One row per allocation (positive ``delta_bytes``) or release (negative), in order of time.
+
+        Times are ns from the start of the run; ``event`` is the row of the innermost event around it, or -1. Empty when
+        memory was not recorded.
+        """
+        return self.trace.memory
+
+    @property
     def memory(self) -> pl.DataFrame:
-        """One row per allocation (positive) or release (negative ``delta_bytes``), in order of time."""
+        """The same as ``allocations``."""
         return self.trace.memory
 
     @property
@@ -270,6 +279,7 @@ class Report:
             "kernels": lambda: self.kernels,
             "steps": lambda: self.steps,
             "flows": lambda: self.flows,
+            "allocations": lambda: self.allocations,
             "memory": lambda: self.memory,
             "lanes": lambda: self.lanes,
             "stacks": lambda: self.stacks,
