@@ -27,6 +27,7 @@ bench: $(VENV)/.tested $(BUNDLE)
 	$(BIN)/python benchmarks/ingest.py --events 150000 850000 $(if $(HTA),--hta $(HTA))
 	$(BIN)/python benchmarks/large.py
 	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/first_load.py
 	cd js && npm run --silent bench
 
 # N inputs, each broken from its own seed; a failure leaves its input in build/fuzz.
