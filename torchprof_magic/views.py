@@ -1,50 +1,71 @@
-"""What does a report show, in which order?"""
+"""The tabs of a report, in display order, one entry each. A new tab is a new entry of ``VIEWS`` and its function."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from torchprof_magic.analysis import kernels, memory, notes, ops, overview, steps
 from torchprof_magic.analysis.flame import flame_tree
-from torchprof_magic.analysis.kernels import kernels_table
-from torchprof_magic.analysis.memory import memory_series
-from torchprof_magic.analysis.notes import notes_table
-from torchprof_magic.analysis.ops import ops_table
-from torchprof_magic.analysis.overview import overview_table
-from torchprof_magic.analysis.steps import steps_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torchprof_magic.model.shapes import Shape
+    from torchprof_magic.model.shapes import Column, Shape
     from torchprof_magic.model.trace import Trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """One tab: its name, its title, the shape it shows, and the sentence for when there is nothing to show."""
+    """One tab of a report.
+
+    Attributes:
+        name: Stable name, as in ``report.figure(name)``.
+        title: What the tab is called.
+        description: What it shows, in Markdown for the documentation.
+        shape: The shape that ``build`` returns.
+        build: Returns what the tab shows of a trace.
+        empty: The sentence that stands there when there is nothing to show.
+        columns: Its columns or bands with their definitions, for the documentation.
+        is_counted: Whether the tab carries its number of rows.
+    """
 
     name: str
     title: str
+    description: str
     shape: Literal["table", "tree", "series"]
     build: Callable[[Trace], Shape]
     empty: str
+    columns: tuple[Column, ...] = ()
     is_counted: bool = False
 
 
 VIEWS = (
-    View(name="overview", title="Overview", shape="table", build=overview_table, empty="Nothing was recorded."),
+    View(
+        name="overview",
+        title="Overview",
+        description="The headline numbers: steps, phases, devices, top ops, memory, and what the recording was.",
+        shape="table",
+        build=overview.overview_table,
+        empty="Nothing was recorded.",
+    ),
     View(
         name="ops",
         title="Ops",
+        description="`report.ops`: one row per op or annotation, summed over the recorded steps. Columns of what was "
+        "not recorded are absent: device time without an accelerator, memory without `profile_memory`, device memory "
+        "when only the host allocated. In `report.key_averages()` the same holds for memory.",
         shape="table",
-        build=ops_table,
-        is_counted=True,
+        build=ops.ops_table,
         empty="No torch op ran while the recording was on.",
+        columns=ops.COLUMNS,
+        is_counted=True,
     ),
     View(
         name="flame",
         title="Flame",
+        description="The call tree of all threads from Python down to kernels, with equal paths merged. Boxes are as "
+        "wide as their host time, their device time or their calls.",
         shape="tree",
         build=flame_tree,
         empty="No torch op ran while the recording was on, so there is no call tree.",
@@ -52,25 +73,40 @@ VIEWS = (
     View(
         name="memory",
         title="Memory",
+        description="Memory over time: one row per change, per device.",
         shape="series",
-        build=memory_series,
+        build=memory.memory_series,
         empty="Memory was not recorded. Add --memory to %%torchprof, or profile_memory=True to profile().",
+        columns=memory.BANDS,
     ),
     View(
         name="kernels",
         title="Kernels",
+        description="`report.kernels`: one row per name of a kernel, copy or fill.",
         shape="table",
-        build=kernels_table,
-        is_counted=True,
+        build=kernels.kernels_table,
         empty="No work on an accelerator was recorded: the program ran on the CPU, or the device was not traced.",
+        columns=kernels.COLUMNS,
+        is_counted=True,
     ),
     View(
         name="steps",
         title="Steps",
+        description="`report.steps`: one row per recorded step.",
         shape="table",
-        build=steps_table,
+        build=steps.steps_table,
+        empty="The recording has no steps. Put a training loop into the cell, or call step() in it.",
+        columns=steps.COLUMNS,
         is_counted=True,
-        empty="The recording has no steps. Let the cell hold a training loop, or call step() in it.",
     ),
-    View(name="notes", title="Notes", shape="table", build=notes_table, is_counted=True, empty="Nothing odd was met."),
+    View(
+        name="notes",
+        title="Notes",
+        description="`report.problems`: one row per kind of problem that recording and reading met.",
+        shape="table",
+        build=notes.notes_table,
+        empty="No problems were found.",
+        columns=notes.COLUMNS,
+        is_counted=True,
+    ),
 )

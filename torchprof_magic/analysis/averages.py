@@ -11,6 +11,7 @@ from torchprof_magic.analysis.shared import ask_names
 from torchprof_magic.analysis.sums import LARGEST, running_sum
 from torchprof_magic.model.intervals import IntArray, levels, nest, self_time
 from torchprof_magic.model.shapes import Column, Table
+from torchprof_magic.model.vendors import DEVICE_MEMORY
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -28,8 +29,6 @@ _HIDDEN = (
 )
 _NESTED = ("cpu_op", "user_annotation", "runtime", "python_function")
 
-# Device types whose bytes torch counts as device memory (torch/autograd/profiler.py, _device_memory_usage).
-_DEVICE_MEMORY = r"^(cuda|hip|xpu|privateuse1):"
 # A list of tensors among the input dimensions; torch's own table shows it as an empty list.
 _TENSOR_LIST = r"\[\[[^\[\]]*\](?:,\s*\[[^\[\]]*\])*\]"
 
@@ -121,7 +120,7 @@ def _absent(trace: Trace) -> set[str]:
     of_device = {"self_device_bytes", "total_device_bytes"}
     if trace.memory.height == 0:
         return {"self_cpu_bytes", "total_cpu_bytes", *of_device}
-    return set() if trace.memory["device"].str.contains(_DEVICE_MEMORY).any() else of_device
+    return set() if trace.memory["device"].str.contains(DEVICE_MEMORY).any() else of_device
 
 
 def _calls(trace: Trace) -> pl.DataFrame:
@@ -183,7 +182,7 @@ def _bytes_between(trace: Trace, start_ns: IntArray, end_ns: IntArray) -> dict[s
 def _deltas(trace: Trace) -> dict[str, IntArray]:
     memory = trace.memory
     on_host = (memory["device"] == "cpu").to_numpy()
-    on_device = memory["device"].str.contains(_DEVICE_MEMORY).to_numpy()
+    on_device = memory["device"].str.contains(DEVICE_MEMORY).to_numpy()
     delta = memory["delta_bytes"].to_numpy()
     return {"cpu_bytes": np.where(on_host, delta, 0), "device_bytes": np.where(on_device, delta, 0)}
 

@@ -9,8 +9,7 @@ from torchprof_magic.analysis.shared import ask_names, launch_sources, once_per_
 from torchprof_magic.model.intervals import BoolArray, IntArray, covered_ns, merge, union_ns
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace
-
-COMMUNICATION_KERNEL = r"(?i)^(void )?(\w+::)*(nccl|rccl|msccl)"
+from torchprof_magic.model.vendors import COLLECTIVE_KERNEL, COLLECTIVE_LIBRARIES
 
 COLUMNS = (
     Column(name="device", title="Device", unit="text", definition="Number of the device, as the trace has it."),
@@ -62,7 +61,7 @@ COLUMNS = (
         name="comm_kernels",
         title="Collectives",
         unit="count",
-        definition="Kernels of a communication library (NCCL, RCCL, MSCCL).",
+        definition=f"Kernels of a communication library ({', '.join(COLLECTIVE_LIBRARIES)}).",
         is_minor=True,
     ),
     Column(
@@ -93,7 +92,7 @@ def devices_table(trace: Trace) -> Table:
     parts = {
         "is_launched": launch_sources(trace)[work["row"].to_numpy()] >= 0,
         "is_kernel": (work["category"] == "kernel").to_numpy(),
-        "is_comm": ask_names(work["name"], pl.col("name").str.contains(COMMUNICATION_KERNEL)).astype(np.bool_),
+        "is_comm": ask_names(work["name"], pl.col("name").str.contains(COLLECTIVE_KERNEL)).astype(np.bool_),
     }
     work = work.select(
         pl.col("device").fill_null(0),

@@ -15,6 +15,7 @@ from torchprof_magic.analysis.shared import ask_names, once_per_trace
 from torchprof_magic.model.intervals import merge
 from torchprof_magic.model.meta import Problem
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
+from torchprof_magic.model.vendors import GRAPH_LAUNCH, LAUNCH
 from torchprof_magic.units import counted, format_count, format_ns
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 _WORKER_LOADER = r"^enumerate\(DataLoader\)#_MultiProcessingDataLoaderIter"
 # torch.compile puts such ranges around everything it does.
 _COMPILER_RANGE = r"\(dynamo_timed\)$"
-_LAUNCH = r"LaunchKernel|GraphLaunch|LaunchCooperativeKernel"
-_GRAPH_LAUNCH = r"GraphLaunch"
 # One launch that starts at least this many kernels, copies and fills, by its correlation alone, ran a graph.
 _GRAPH_SIZE = 2
 # From here on most device work has no op of its own.
@@ -90,7 +89,7 @@ def _no_kernels(trace: Trace) -> Problem | None:
     if trace.events["category"].is_in(DEVICE_CATEGORIES).any():
         return None
     calls = trace.events.filter(pl.col("category") == "runtime")
-    launches = _matching(trace, _LAUNCH).height if calls.height else 0
+    launches = _matching(trace, LAUNCH).height if calls.height else 0
     if launches == 0:
         return None
     return Problem(
@@ -106,7 +105,7 @@ def _graph_launches(trace: Trace) -> Problem | None:
     """Return a note when most device work was started by launches of graphs, which says what is seen of it."""
     work = int(trace.events["category"].is_in(DEVICE_CATEGORIES).sum())
     names = trace.events["name"]
-    is_graph = ask_names(names, pl.col("name").str.contains(_GRAPH_LAUNCH)).astype(np.bool_)
+    is_graph = ask_names(names, pl.col("name").str.contains(GRAPH_LAUNCH)).astype(np.bool_)
     if not work or not is_graph.any():
         return None
     launches = trace.flows.filter(pl.col("kind") == "launch").group_by("source").len()

@@ -11,6 +11,7 @@ import polars as pl
 from torchprof_magic.analysis.shared import ask_names, once_per_trace
 from torchprof_magic.model.intervals import nearest_marked
 from torchprof_magic.model.trace import STEP_PATTERN
+from torchprof_magic.model.vendors import COLLECTIVE_RANGE
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -20,9 +21,7 @@ PHASE = pl.Enum(PHASES)
 
 # The nearest marked event around (or at) an event decides. Names are those that torch itself writes; an annotation
 # of the user counts when it says backward or optimizer as a word.
-_COMMUNICATION = (
-    r"^(nccl|gloo|mpi|ucc|rccl|xccl):|^(c10d|_c10d_functional)::|^record_param_comms$|^nccl(Dev)?Kernel|^nccl"
-)
+_COMMUNICATION = rf"{COLLECTIVE_RANGE}|^(c10d|_c10d_functional)::|^record_param_comms$"
 _OPTIMIZER = r"^Optimizer\.(step|zero_grad)#"
 _DATA = r"^enumerate\(DataLoader\)#"
 # Before 2022 the engine's own ranges are absent: the nodes (MulBackward0) and the *_backward ops tell.

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import polars as pl
 
-from torchprof_magic.analysis.devices import COMMUNICATION_KERNEL, devices_table
+from torchprof_magic.analysis.devices import devices_table
 from torchprof_magic.analysis.kernels import kernels_table
 from torchprof_magic.analysis.memory import memory_peaks, memory_series
 from torchprof_magic.analysis.ops import ops_table
 from torchprof_magic.analysis.steps import complete_steps, steps_table
 from torchprof_magic.model.intervals import IntArray, covered_ns
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
+from torchprof_magic.model.vendors import COLLECTIVE_KERNEL
 from torchprof_magic.units import counted, format_count, format_ns, format_ratio
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def _exposed_communication_ns(trace: Trace, steps: pl.DataFrame) -> int:
     start = steps["start_ns"].to_numpy()
     end = start + steps["dur_ns"].to_numpy()
     work = trace.events.filter(pl.col("category").is_in(DEVICE_CATEGORIES)).with_columns(pl.col("device").fill_null(0))
-    is_comm = pl.col("name").cast(pl.String).str.contains(COMMUNICATION_KERNEL)
+    is_comm = pl.col("name").cast(pl.String).str.contains(COLLECTIVE_KERNEL)
     exposed = [np.zeros(steps.height, np.int64)]
     for _, rows in work.group_by("device"):
         exposed.append(_covered(rows, start, end) - _covered(rows.filter(~is_comm), start, end))

@@ -14,6 +14,7 @@ import polars as pl
 from torchprof_magic.exporters.exact_text import json_text, json_value, micros, translated
 from torchprof_magic.exporters.tracks import UNUSED_NUMBER, lay_tracks
 from torchprof_magic.files.atomic import write_text
+from torchprof_magic.model.vendors import DEVICE_TYPES, RUNTIME_CATEGORIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,12 +26,11 @@ if TYPE_CHECKING:
 
 CHUNK_ROWS = 200_000  # lines made at once; a line is some 300 bytes
 FIRST_DEVICE_SORT_INDEX = 5_000_000  # where Kineto puts devices: below all processes of the host
-# As Kineto names them; what the vendor called its runtime is not known any more.
-_CATS = {"runtime": "cuda_runtime", "memcpy": "gpu_memcpy", "memset": "gpu_memset"}
+# As Kineto names them. A trace does not keep which vendor's runtime was called, so all calls get the first name.
+_CATS = {"runtime": RUNTIME_CATEGORIES[0], "memcpy": "gpu_memcpy", "memset": "gpu_memset"}
 _ARROW_CATS = {"launch": "ac2g", "backward": "fwdbwd"}
-# c10::DeviceType by name; one that is not known gets a number that torch does not use.
-_DEVICE_TYPES = {"cpu": 0, "cuda": 1, "hip": 6, "xpu": 12, "mps": 13, "hpu": 15, "mtia": 19, "privateuse1": 20}
-_UNKNOWN_DEVICE_TYPE = 99
+_TYPE_OF_DEVICE = {device: number for number, device in DEVICE_TYPES.items()}
+_UNKNOWN_DEVICE_TYPE = 99  # a number that torch does not use
 _ARGS = (
     ("correlation", "correlation"),
     ("external_id", "External id"),
@@ -259,7 +259,7 @@ def _memory_lines(memory: pl.DataFrame, events: pl.DataFrame, outside_pid: int) 
     frame = memory.join(places, on="event", how="left", maintain_order="left").with_columns(
         pl.col("pid").fill_null(outside_pid),
         pl.col("tid").fill_null(OUTSIDE_TID),
-        kind.replace_strict(_DEVICE_TYPES, default=_UNKNOWN_DEVICE_TYPE, return_dtype=pl.Int64).alias("device_type"),
+        kind.replace_strict(_TYPE_OF_DEVICE, default=_UNKNOWN_DEVICE_TYPE, return_dtype=pl.Int64).alias("device_type"),
         index.fill_null("-1").alias("device_id"),
     )
     line = pl.concat_str(

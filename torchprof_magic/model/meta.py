@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from torchprof_magic.model.vendors import METADATA_KEYS
+
 # What Kineto writes at the top of a trace itself.
 KINETO_KEYS = (
     "schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds", "displayTimeUnit", "traceEvents",
     "traceName", "trace_id", "host_name", "record_shapes", "profile_memory", "with_stack", "with_modules", "with_flops",
-    "cuda_runtime_version", "cuda_driver_version", "hip_runtime_version", "hip_driver_version",
-    "DISABLE_CUPTI_LAZY_REINIT", "nodes",
+    "nodes", *METADATA_KEYS,
 )  # fmt: skip
 
 Severity = Literal["info", "warning", "data_loss"]

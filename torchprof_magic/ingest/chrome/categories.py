@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from torchprof_magic.model.vendors import RUNTIME_CATEGORIES
+
 _BY_CAT = {
     "cpu_op": "cpu_op",
     "operator": "cpu_op",  # 2021
@@ -9,14 +11,7 @@ _BY_CAT = {
     "python_function": "python_function",
     "python_func": "python_function",
     "runtime": "runtime",
-    "cuda_runtime": "runtime",
-    "cuda_driver": "runtime",
-    "hip_runtime": "runtime",
-    "xpu_runtime": "runtime",
-    "mtia_runtime": "runtime",
-    "glow_runtime": "runtime",
-    "privateuse1_runtime": "runtime",
-    "privateuse1_driver": "runtime",
+    **dict.fromkeys(RUNTIME_CATEGORIES, "runtime"),
     "kernel": "kernel",
     "gpu_memcpy": "memcpy",
     "memcpy": "memcpy",

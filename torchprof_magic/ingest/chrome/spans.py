@@ -20,12 +20,11 @@ from torchprof_magic.ingest.chrome.columns import (
 from torchprof_magic.ingest.findings import Findings
 from torchprof_magic.ingest.json.schema import NO_ARGS, Args, Event
 from torchprof_magic.model.trace import CATEGORY, MEMORY_SCHEMA, TEXT
+from torchprof_magic.model.vendors import DEVICE_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-# c10::DeviceType, as written in "Device Type".
-_DEVICE_TYPES = {0: "cpu", 1: "cuda", 6: "hip", 12: "xpu", 13: "mps", 15: "hpu", 19: "mtia", 20: "privateuse1"}
 # The arrows that are followed from end to end; launches are found by correlation, which is more reliable.
 FOLLOWED_ARROW = "fwdbwd"
 _SPAN_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
@@ -222,7 +221,7 @@ def _followed_columns(events: list[Event], *, is_start: bool) -> pl.DataFrame:
 def _memory_columns(events: Sequence[Event], findings: Findings) -> pl.DataFrame:
     args = [event.args or NO_ARGS for event in events]
     kinds = integers([arg.device_type for arg in args], findings).replace_strict(
-        _DEVICE_TYPES, default="device", return_dtype=pl.String
+        DEVICE_TYPES, default="device", return_dtype=pl.String
     )
     ids = integers([arg.device_id for arg in args], findings).cast(pl.String).fill_null("0")
     frame = pl.DataFrame(

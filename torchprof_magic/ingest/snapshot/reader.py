@@ -19,6 +19,7 @@ from torchprof_magic.errors import IngestError, NotATraceError
 from torchprof_magic.ingest.snapshot.pickle_reader import read_plain
 from torchprof_magic.model.meta import Meta, Problem
 from torchprof_magic.model.trace import FRAME_SCHEMAS, STEP_PATTERN, Trace
+from torchprof_magic.model.vendors import device_of_allocator
 from torchprof_magic.units import counted, format_bytes
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def snapshot_trace(snapshot: object, meta: Meta, *, most_entries: int) -> Trace:
     walked = [*traces, *(_dicts(segment.get("blocks")) for segment in segments)]
     if sum(map(len, walked)) > most_entries:
         raise IngestError("the snapshot names the same entries again and again, which none does, so it was not opened")
-    kind = "xpu" if "XPU" in " ".join(_texts(snapshot.get("allocator_settings"))) else "cuda"
+    kind = device_of_allocator(" ".join(_texts(snapshot.get("allocator_settings"))))
     numbers = sorted({*range(len(traces)), *(_device(segment) for segment in segments)})
     devices = [
         _read_device(f"{kind}:{number}", traces[number] if number < len(traces) else [], segments, number)

@@ -15,7 +15,8 @@ from support import allocation, annotation, frame, kernel, launch, make_trace, s
 
 from torchprof_magic.errors import IngestError, NotATraceError
 from torchprof_magic.exporters.saved import write_saved
-from torchprof_magic.ingest import is_saved, read_chrome
+from torchprof_magic.ingest import read_chrome
+from torchprof_magic.ingest.saved.reader import is_saved
 from torchprof_magic.loading import load
 from torchprof_magic.model.meta import CellSource, Meta, Problem, StepMark, Stepping
 from torchprof_magic.model.trace import FRAME_SCHEMAS, SAVED_VERSION, Trace
