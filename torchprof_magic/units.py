@@ -1,4 +1,4 @@
-"""How are nanoseconds, bytes and counts written for people? Three significant digits, decimal units."""
+"""Formats times, sizes and counts for people, with three significant digits and decimal units."""
 
 from __future__ import annotations
 

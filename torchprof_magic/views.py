@@ -57,7 +57,7 @@ VIEWS = (
         "when only the host allocated. In `report.key_averages()` the same holds for memory.",
         shape="table",
         build=ops.ops_table,
-        empty="No torch op ran while the recording was on.",
+        empty="No torch op ran during the recording.",
         columns=ops.COLUMNS,
         is_counted=True,
     ),
@@ -68,7 +68,7 @@ VIEWS = (
         "wide as their host time, their device time or their calls.",
         shape="tree",
         build=flame_tree,
-        empty="No torch op ran while the recording was on, so there is no call tree.",
+        empty="No torch op ran during the recording, so there is no call tree.",
     ),
     View(
         name="memory",

@@ -1,4 +1,4 @@
-"""How much memory does each op allocate and free, and how high does it rise inside?"""
+"""Memory that each op allocates and frees, and its peak inside the op."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would torch's own ``key_averages()`` say of this trace?"""
+"""The table that torch's own ``key_averages()`` would return for a trace."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _NESTED = ("cpu_op", "user_annotation", "runtime", "python_function")
 _TENSOR_LIST = r"\[\[[^\[\]]*\](?:,\s*\[[^\[\]]*\])*\]"
 
 COLUMNS = (
-    Column(name="key", title="Name", unit="code", definition="Name of the op; all steps are one row, ProfilerStep*."),
+    Column(name="key", title="Name", unit="code", definition="Name of the op. All steps are one row, ProfilerStep*."),
     Column(name="kind", title="Kind", unit="text", definition="Category of the event.", is_minor=True),
     Column(
         name="count",
         title="Calls",
         unit="count",
-        definition="How often the op ran. As in torch, an only child with its parent's name is merged into it.",
+        definition="How often the op ran. As in torch, an only child with the name of its parent is merged into it.",
     ),
     Column(
         name="self_cpu_ns",
@@ -52,7 +52,7 @@ COLUMNS = (
         name="total_cpu_ns",
         title="Total CPU",
         unit="ns",
-        definition="Summed durations. As in torch, a recursive op is counted at every level.",
+        definition="Summed duration. As in torch, a recursive op counts at every level.",
     ),
     Column(
         name="self_cpu_bytes",

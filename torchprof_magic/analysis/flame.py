@@ -1,4 +1,4 @@
-"""Which call paths does the time go through, from Python down to kernels?"""
+"""The merged call tree, from Python down to kernels."""
 
 from __future__ import annotations
 

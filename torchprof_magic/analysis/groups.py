@@ -1,4 +1,4 @@
-"""By what can ops be grouped besides their name?"""
+"""The keys by which ops can be grouped besides their name."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ KEYS = {
         name="shapes",
         title="Input shapes",
         unit="code",
-        definition="Dimensions of the input tensors, as torch wrote them.",
+        definition="Dimensions of the input tensors, as recorded by torch.",
     ),
     "dtypes": Column(
-        name="dtypes", title="Input types", unit="code", definition="Types of the inputs, as torch wrote them."
+        name="dtypes", title="Input types", unit="code", definition="Types of the inputs, as recorded by torch."
     ),
     "stack": Column(
         name="stack",

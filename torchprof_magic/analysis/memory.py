@@ -1,4 +1,4 @@
-"""How much memory was in use on each device, when, and what was the peak?"""
+"""Memory in use on each device over time, with its peak."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ BANDS = (
         name="allocated_bytes",
         title="Allocated",
         unit="bytes",
-        definition="Bytes that live tensors hold, as the allocator reports them. The CPU is counted from the start of "
-        "the recording; where a file has no totals, allocations are summed up from there.",
+        definition="Bytes held by live tensors, as reported by the allocator. CPU memory counts from the start of the "
+        "recording; if a file has no totals, the allocations since then are summed up.",
     ),
     Column(
         name="reserved_bytes",
         title="Reserved",
         unit="bytes",
-        definition="Bytes that the caching allocator holds from the device, used or not.",
+        definition="Bytes that the caching allocator has reserved on the device, in use or not.",
     ),
 )
 

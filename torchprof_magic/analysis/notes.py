@@ -1,4 +1,4 @@
-"""What went wrong or was odd, and what can be done about it?"""
+"""The problems of a report as a table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WORST_FIRST = {"data_loss": 0, "warning": 1, "info": 2}
 
 
 def notes_table(trace: Trace) -> Table:
-    """Return every kind of oddity met while recording and reading, the worst first."""
+    """Return every kind of problem of recording and reading, the most severe first."""
     ordered: Sequence[Problem] = sorted(all_problems(trace), key=lambda problem: _WORST_FIRST[problem.severity])
     schema = {"severity": pl.String, "message": pl.String, "count": pl.Int64, "fix": pl.String, "code": pl.String}
     rows = [{name: getattr(problem, name) for name in schema} for problem in ordered]

@@ -1,4 +1,4 @@
-"""Where do host and device time go, op by op?"""
+"""Host and device time by op."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ COLUMNS = (
         title="Self CPU",
         unit="ns",
         definition="Host time in the op itself: the part of its duration that no op or annotation directly inside it "
-        "covers. Never negative, also where those overlap each other.",
+        "covers. Never negative, even if they overlap each other.",
         has_bar=True,
     ),
     Column(

@@ -1,4 +1,4 @@
-"""What are the few numbers that everybody asks for first?"""
+"""The headline numbers of a recording."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace
 from torchprof_magic.units import counted
 
 COLUMNS = (
-    Column(name="section", title="Section", unit="text", definition="What the fact is about."),
+    Column(name="section", title="Section", unit="text", definition="Group of the fact."),
     Column(name="label", title="Fact", unit="text", definition="Name of the fact."),
     Column(name="value", title="Value", unit="count", definition="The number, in the unit of its row."),
     Column(name="unit", title="Unit", unit="text", definition="What the value is measured in."),
@@ -74,14 +74,16 @@ def _device(trace: Trace) -> list[_Fact]:
         section, window = f"Device {row['device']}", max(row["window_ns"], 1)
         facts.append(_Fact(section, "Busy", row["busy_ns"], "ns", "at least one kernel, copy or fill running"))
         if row["launched_busy_ns"] != row["busy_ns"]:
-            note = "without work queued before the recording began"
+            note = "without work that was queued before the recording began"
             facts.append(_Fact(section, "Busy, launched in the recording", row["launched_busy_ns"], "ns", note))
-        facts.append(_Fact(section, "Busy share", row["busy_ns"] / window, "ratio", "of first start to last end"))
-        facts.append(_Fact(section, "Summed work", row["sum_ns"], "ns", "streams added up"))
+        facts.append(
+            _Fact(section, "Busy share", row["busy_ns"] / window, "ratio", "of the time from first start to last end")
+        )
+        facts.append(_Fact(section, "Summed work", row["sum_ns"], "ns", "sum over streams"))
         if row["comm_kernels"]:
-            note = f"{counted(row['comm_kernels'], 'collective')}, streams united"
+            note = f"{counted(row['comm_kernels'], 'collective')}, union over streams"
             facts.append(_Fact(section, "Communication", row["comm_ns"], "ns", note))
-            note = "no computation ran meanwhile"
+            note = "no computation ran at the same time"
             facts.append(_Fact(section, "Exposed communication", row["exposed_comm_ns"], "ns", note))
     return facts
 
@@ -121,13 +123,13 @@ def _recording(trace: Trace) -> list[_Fact]:
         facts.append(_Fact("Recording", "Kernels, copies and fills", float(work), "count"))
     if (found := find_distortion(trace)) is not None:
         facts.append(_Fact("Recording", "Step without profiler", found.plain_ns, "ns", "median"))
-        way = "Longer" if found.ratio >= 1 else "Shorter"  # by chance, or because the first steps do more
+        way = "Longer" if found.ratio >= 1 else "Shorter"  # shorter by chance, or because the first steps do more
         facts.append(_Fact("Recording", f"{way} when recorded", abs(found.ratio - 1), "ratio", found.basis))
     return facts
 
 
 def _metadata(trace: Trace) -> list[_Fact]:
-    """Return what the file says about its run in words; the words stand where other facts have a note."""
+    """Return the metadata of the file as facts: the text is in ``note``, and ``value`` is NaN."""
     meta = trace.meta
     facts = list(meta.extra)
     if meta.rank is not None:

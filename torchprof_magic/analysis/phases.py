@@ -1,4 +1,4 @@
-"""To which part of a training step does each event belong?"""
+"""The part of a training step that each event belongs to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which results do several analyses need, and how are they computed once a trace?"""
+"""Results that several analyses need, computed once per trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How are counts of bytes and ns added up so that they stay exact, and stay sane when a file lies?"""
+"""Sums of bytes and ns that are exact, and bounded for damaged values."""
 
 from __future__ import annotations
 

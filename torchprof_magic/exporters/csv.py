@@ -1,4 +1,4 @@
-"""How does a frame become a CSV file that no spreadsheet takes for formulas?"""
+"""Writes a data frame to a CSV file in which no spreadsheet finds formulas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do columns become exact text? JSON that every parser takes, and times without rounding."""
+"""Turns columns into exact text: strictly valid JSON, and times without rounding."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def translated(column: pl.Series, translate: Callable[[str], str]) -> pl.Series:
 
 
 def _refuse(constant: str) -> float:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not valid JSON")
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key occurs twice")
     return found

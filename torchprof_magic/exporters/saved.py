@@ -1,4 +1,4 @@
-"""How does a recording become one compact file that reads back exactly?
+"""Writes a recording to one compact file that reads back exactly.
 
 A zip: ``torchprof.json`` with version, meta and problems, and an Arrow file for each frame. The Arrow files themselves
 are not compressed, so that the sizes that the zip declares bound the memory that reading takes.

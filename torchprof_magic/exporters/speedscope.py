@@ -1,4 +1,4 @@
-"""How does a trace become a speedscope file? One evented profile a thread or stream; every opened frame is closed.
+"""Writes a speedscope file with one evented profile per thread or stream. Every opened frame is closed.
 
 Format: https://www.speedscope.app/file-format-schema.json
 """

@@ -1,4 +1,4 @@
-"""On which track of an exported file does each event lie, so that no two on one track partly overlap?"""
+"""Lays events out on the tracks of an exported file, so that no two on one track partly overlap."""
 
 from __future__ import annotations
 

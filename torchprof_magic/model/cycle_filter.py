@@ -1,4 +1,4 @@
-"""What is in one recording cycle of a trace that holds several?"""
+"""One recording cycle of a trace that holds several."""
 
 from __future__ import annotations
 

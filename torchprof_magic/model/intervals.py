@@ -1,4 +1,4 @@
-"""How do intervals nest, unite and cover? Arrays in, arrays out; all times int64 ns."""
+"""Nesting, union and coverage of intervals, on arrays of int64 ns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known about a run besides its events: where it came from, and what went wrong."""
+"""Facts about a run besides its events: where it came from, how it was recorded, and its problems."""
 
 from __future__ import annotations
 

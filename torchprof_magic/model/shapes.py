@@ -1,4 +1,4 @@
-"""What can be shown: four shapes, each a frame with its columns explained.
+"""The shapes that can be shown. Each is a data frame with documented columns.
 
 Analyses return one of them and know no renderer; renderers draw one of them and know no analysis.
 """

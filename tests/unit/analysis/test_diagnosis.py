@@ -77,7 +77,7 @@ def test_recorded_steps_are_compared_with_those_that_ran_without_profiler() -> N
     facts = {row["label"]: (row["value"], row["note"]) for row in overview_table(trace).frame.to_dicts()}
     assert facts["Step without profiler"] == (100_000, "median")
     value, basis = facts["Longer when recorded"]
-    assert (round(value, 9), basis) == (0.2, "median of 3 recorded steps against 3 without profiler")
+    assert (round(value, 9), basis) == (0.2, "median of 3 recorded steps against 3 without the profiler")
     assert codes(trace) == {}
 
 
@@ -90,7 +90,7 @@ def test_recorded_steps_that_were_shorter_by_chance_are_called_that() -> None:
 def test_a_recording_that_slows_steps_down_a_lot_says_so() -> None:
     (problem,) = diagnose(distorted((100_000,), 250))
     assert problem.code == "run.distorted"
-    assert "took 2.5 times as long as others" in problem.message
+    assert "took 2.5 times as long as steps without the profiler" in problem.message
 
 
 def test_cut_steps_and_none_at_all_are_no_measure() -> None:
@@ -124,7 +124,7 @@ def test_device_work_that_graphs_started_is_said_to_have_no_ops_of_its_own(name:
     (problem,) = diagnose(make_trace(*own, *graph(20, 6, 4, name), *graph(60, 7, 3, name)))
     assert (problem.code, problem.severity, problem.count) == ("run.graph_launches", "info", 2)
     assert problem.message.startswith("7 kernels of 8 ran in CUDA graphs, each started by one launch.")
-    assert "the ops that they come from are not" in problem.message
+    assert "but not the ops they come from" in problem.message
 
 
 def test_a_graph_among_much_other_work_is_not_worth_a_note() -> None:

@@ -96,14 +96,14 @@ def test_of_two_parts_that_are_too_large_the_larger_one_is_named() -> None:
 def test_kernels_without_any_op_ask_for_the_cpu_side() -> None:
     verdict = find_verdict(make_trace(kernel("gemm", 0, 10, correlation=1)))
     assert verdict.title == "Only device work"
-    assert "record the cpu activity" in str(verdict)
+    assert "Record the cpu activity" in str(verdict)
 
 
 def test_python_frames_without_any_op_are_not_called_nothing() -> None:
     verdict = find_verdict(make_trace(frame("train.py(3): step", 0, 10)))
     assert (verdict.title, str(verdict)) == (
         "No ops",
-        "No ops. No torch op was recorded on the threads that were watched.",
+        "No ops. No torch op was recorded on the profiled threads.",
     )
 
 
@@ -119,14 +119,14 @@ def test_a_kernel_is_named_where_most_device_work_belongs_to_no_op() -> None:
     graph = launch(8, 1, correlation=2), kernel("fused", 20, 30, correlation=2), kernel("fused", 50, 5, correlation=2)
     verdict = find_verdict(make_trace(*small, *graph))
     assert str(verdict) == (
-        "Compute-bound. fused takes 77.8 % of device time (35 µs in 2 runs); most device work is in no op."
+        "Compute-bound. fused takes 77.8 % of device time (35 µs in 2 runs); most work belongs to no op."
     )
 
 
 @pytest.mark.parametrize(
     ("paused_us", "title"),
     # Of 100 us ops take 30: without the pause others take 12 of 42 us (29 %), or 28 of 58 us (48 %).
-    [(58, "Paused in part"), (42, "Python-bound")],
+    [(58, "Partly paused"), (42, "Python-bound")],
 )
 def test_time_in_which_the_recording_was_paused_is_not_blamed_on_python(paused_us: int, title: str) -> None:
     trace = make_trace(STEP, span("aten::mm", 0, 30))
@@ -137,7 +137,7 @@ def test_time_in_which_the_recording_was_paused_is_not_blamed_on_python(paused_u
     verdict = find_verdict(replace(trace, meta=replace(trace.meta, recorded_steps=marks)))
     assert verdict.title == title
     assert "70 µs of 100 µs a step" in str(verdict)
-    assert ("the recording was paused for 58 µs of it" in str(verdict)) == (title == "Paused in part")
+    assert ("the recording was paused for 58 µs of it" in str(verdict)) == (title == "Partly paused")
 
 
 def test_collectives_of_a_step_that_was_cut_are_left_out() -> None:

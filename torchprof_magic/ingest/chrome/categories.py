@@ -1,4 +1,4 @@
-"""What kind of event is this, whatever year and vendor wrote it?"""
+"""The category of an event, whatever torch version or vendor wrote it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which times can be believed? Events without one are left out, impossible durations closed; all are counted."""
+"""Drops events without a plausible time and corrects impossible durations; every case is counted."""
 
 from __future__ import annotations
 

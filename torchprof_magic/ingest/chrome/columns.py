@@ -1,4 +1,4 @@
-"""How do lists of JSON values become exact columns?"""
+"""Turns lists of JSON values into exact columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On which thread or stream did each event happen?"""
+"""Assigns each event to its lane: a thread or a stream."""
 
 from __future__ import annotations
 

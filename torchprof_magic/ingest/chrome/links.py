@@ -1,4 +1,4 @@
-"""Which event caused which: launches, backward ops, steps, and the op around an allocation."""
+"""Links between events: launches, backward ops, steps, and the op around an allocation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What else does a file say about its run, besides what the reader itself needs?"""
+"""Metadata at the top of a trace that the reader itself does not need."""
 
 from __future__ import annotations
 

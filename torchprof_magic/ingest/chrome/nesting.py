@@ -1,4 +1,4 @@
-"""Which event lies within which? The spans become events, sorted so that each stands after what encloses it."""
+"""Nests the spans of a trace into events, each sorted after the events that enclose it."""
 
 from __future__ import annotations
 

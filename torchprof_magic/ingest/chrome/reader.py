@@ -1,4 +1,4 @@
-"""What happened, according to one or several Kineto chrome traces?"""
+"""Reads one or several Kineto Chrome traces into a ``Trace``."""
 
 from __future__ import annotations
 

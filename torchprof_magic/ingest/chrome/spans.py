@@ -1,4 +1,4 @@
-"""Which columns does a batch of events become? Compact ones: a row holds numbers, and where it lay as one of them."""
+"""Turns batches of events into compact columns, in which one number says where an event took place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From which Python frames was each event called? Equal frames under equal callers are one row of a prefix tree."""
+"""The Python stacks of events, as a prefix tree: equal frames under equal callers are one row."""
 
 from __future__ import annotations
 

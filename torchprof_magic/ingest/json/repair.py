@@ -1,4 +1,4 @@
-"""What did the writer of this broken JSON mean? One value is read leniently and written again as strict JSON."""
+"""Repairs one value of broken JSON: reads it leniently and writes it again as strict JSON."""
 
 from __future__ import annotations
 

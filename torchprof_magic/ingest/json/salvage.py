@@ -1,4 +1,4 @@
-"""What can still be read of damaged JSON? Event by event, repaired where the meaning is plain."""
+"""Reads damaged JSON event by event, and repairs events whose meaning is clear."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which parts of a Kineto chrome trace are read, and what types may they have?"""
+"""The parts of a Kineto Chrome trace that are read, with their types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are the columns in an Arrow file as large as the file, or compressed to unpack to anything?
+"""Checks whether an Arrow file is compressed, and could therefore unpack to any size.
 
 Format: https://arrow.apache.org/docs/format/Columnar.html#ipc-file-format; its headers are flatbuffers.
 """

@@ -1,7 +1,7 @@
-"""What plain values does a pickle hold? Read byte by byte here, so that nothing is ever imported, called or built.
+"""Reads the plain values in a pickle without unpickling it: nothing is imported, called or constructed.
 
-``pickle.load`` runs whatever the file says. A memory snapshot needs none of that: it is made of dicts, lists, tuples,
-texts and numbers, so those are all that this reader knows.
+``pickle.load`` can run any code that a file contains. Memory snapshots consist of dicts, lists, tuples, strings and
+numbers, so this reader supports only these.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def read_plain(data: bytes) -> Any:
 
 
 class _PlainReader:
-    """The machine that a pickle is a program for, without every instruction that reaches out of it."""
+    """A pickle machine without the instructions that import or call anything."""
 
     def __init__(self, data: bytes) -> None:
         self.at = 0
@@ -72,8 +72,8 @@ class _PlainReader:
         if name is None:
             return _damaged(self.at - 1)
         return IngestError(
-            f"this pickle holds more than plain values ({name} at byte {self.at - 1:,}), which no memory snapshot "
-            "does; it was not opened, and nothing in it was run"
+            f"this pickle contains more than plain values ({name} at byte {self.at - 1:,}), unlike any memory "
+            "snapshot; it was not opened, and none of its code was run"
         )
 
     def _take(self, count: int) -> bytes:
@@ -117,7 +117,7 @@ class _PlainReader:
 
     def _proto(self) -> None:
         if self._take(1)[0] > LAST_PROTOCOL:
-            raise IngestError("this pickle is of a protocol that did not exist when this version was made; update it")
+            raise IngestError("this pickle uses a newer protocol than this version knows; update torchprof-magic")
 
     def _frame(self) -> None:
         self._take(8)
@@ -245,7 +245,7 @@ _KNOWN = {
 
 
 def _check_depth(value: object) -> None:
-    """Refuse what is nested so deeply that printing or comparing it would end in a RecursionError."""
+    """Refuse values nested so deeply that printing or comparing them would raise RecursionError."""
     level: list[Any] = [value]
     seen: set[int] = set()
     for _ in range(MAX_DEPTH):
@@ -261,16 +261,18 @@ def _check_depth(value: object) -> None:
 
 
 def _cut_off(at: int) -> IngestError:
-    return IngestError(f"the pickle is cut off at byte {at:,}; copy or write it again")
+    return IngestError(f"the pickle is cut off at byte {at:,}; copy it or write it again")
 
 
 def _damaged(at: int) -> IngestError:
-    return IngestError(f"the pickle is damaged near byte {at:,}; copy or write it again")
+    return IngestError(f"the pickle is damaged near byte {at:,}; copy it or write it again")
 
 
 def _too_many() -> IngestError:
-    return IngestError("the pickle would become far more than any snapshot of its size does, so it was not opened")
+    return IngestError("the pickle would expand far more than any snapshot of its size, so it was not opened")
 
 
 def _too_deep() -> IngestError:
-    return IngestError(f"the pickle is nested more than {MAX_DEPTH} deep, which no snapshot is, so it was not opened")
+    return IngestError(
+        f"the pickle is nested more than {MAX_DEPTH} levels deep, unlike any snapshot, so it was not opened"
+    )

@@ -1,4 +1,4 @@
-"""Which items of two sequences belong together, where the sequences are long and mostly alike?
+"""Aligns two long sequences that are mostly alike.
 
 Myers' greedy search (An O(ND) difference algorithm and its variations, 1986), whose work grows with the differences.
 That of ``difflib`` grows with the pairs of equal items, which are billions where 100,000 ops have a few dozen names.

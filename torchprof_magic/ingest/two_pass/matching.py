@@ -1,4 +1,4 @@
-"""Which op of one cycle is which op of another that ran the same steps?"""
+"""Matches the ops of two cycles that ran the same steps."""
 
 from __future__ import annotations
 

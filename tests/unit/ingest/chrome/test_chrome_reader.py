@@ -155,7 +155,7 @@ def test_python_frames_on_the_device_pid_stay_host_events() -> None:
         (b'{"schemaVersion": 1, "tra', IngestError, "damaged or cut off before its first event"),
         (b'{"nodes": []}', NotATraceError, "execution trace"),
         (b'{"hello": 1}', NotATraceError, "no profiler trace"),
-        (b"hello", NotATraceError, "no JSON"),
+        (b"hello", NotATraceError, "not JSON"),
     ],
 )
 def test_what_is_no_trace_is_named(text: bytes, error: type[Exception], says: str) -> None:
@@ -175,8 +175,8 @@ def test_a_trace_without_events_is_an_empty_trace() -> None:
         (b"", "empty"),
         (gzip.compress(b"{}" * 500, mtime=0)[:12], "damaged or cut off"),
         (b"PK\x03\x04..", "zip archive"),
-        (gzip.compress(b" " * (80 << 20)), "grows far more than any trace does"),
-        (gzip.compress(b"{}", mtime=0)[:11], "gzip data ends in the middle"),
+        (gzip.compress(b" " * (80 << 20)), "expands far more than any trace does"),
+        (gzip.compress(b"{}", mtime=0)[:11], "gzip data is cut off"),
         (b"\x80\x04]", "pickle"),
     ],
 )
@@ -201,7 +201,7 @@ def test_a_folder_and_a_device_are_refused(tmp_path: Path) -> None:
         load("/dev/null")
     with pytest.raises(IngestError, match="no such file"):
         load(tmp_path / "missing.json")
-    with pytest.raises(IngestError, match="no name of a file"):
+    with pytest.raises(IngestError, match="not a valid file name"):
         load("a\0b.json")
 
 

@@ -141,7 +141,9 @@ class Touches:
 def test_a_pickle_that_calls_something_is_refused_and_calls_nothing(tmp_path: Path, protocol: int) -> None:
     target = tmp_path / "made"
     data = pickle.dumps({"segments": [Touches(target)]}, protocol)
-    with pytest.raises(IngestError, match=r"more than plain values \((GLOBAL|STACK_GLOBAL) at byte .* nothing in it"):
+    with pytest.raises(
+        IngestError, match=r"more than plain values \((GLOBAL|STACK_GLOBAL) at byte .* none of its code"
+    ):
         read_plain(data)
     assert not target.exists()
     pickle.loads(data)  # noqa: S301 - it would have worked, so the test can fail
@@ -211,7 +213,7 @@ def test_a_program_that_makes_no_sense_is_an_error_of_ours(program: bytes) -> No
     ],
 )
 def test_what_is_nested_too_deeply_is_refused(deep: bytes) -> None:
-    with pytest.raises(IngestError, match=f"nested more than {MAX_DEPTH} deep"):
+    with pytest.raises(IngestError, match=f"nested more than {MAX_DEPTH} levels deep"):
         read_plain(b"\x80\x04" + deep + b".")
 
 

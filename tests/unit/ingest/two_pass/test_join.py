@@ -123,7 +123,7 @@ def test_an_op_that_only_one_pass_has_gets_nothing_and_its_memory_goes_to_the_op
     # 3 of 4 ops on either side.
     assert told(trace).severity == "warning"
     assert told(trace).message == (
-        "Times are from step 2, shapes and memory from step 5, but only 75 % of the ops were found in both: "
+        "Times are from step 2, shapes and memory from step 5, but only 75 % of the ops were found in both passes: "
         "the steps did different work."
     )
 
@@ -213,8 +213,8 @@ def test_one_pass_alone_is_shown_and_said_to_be_alone() -> None:
     first, second = (
         join_passes(replace(trace, meta=replace(trace.meta, two_pass=PASSES))) for trace in (times, details)
     )
-    assert told(first).message.startswith("Times alone were recorded")
-    assert told(second).message.startswith("Details alone were recorded")
+    assert told(first).message.startswith("Only times were recorded")
+    assert told(second).message.startswith("The pass that records the times was lost")
     assert first.events.height == 3
     assert second.events.height == 4
     assert second.memory.height == 2
@@ -357,4 +357,4 @@ def test_where_functions_spend_time_is_not_said_to_be_in_the_flame_graph() -> No
         return str(find_verdict(replace(trace, meta=replace(trace.meta, has_stacks=True))))
 
     assert verdict(joined(TIMES, DETAILS)).endswith("report.ops_by('stack') shows which functions call the ops.")
-    assert verdict(read_chrome([chrome(*TIMES)])).endswith("The flame graph shows in which functions.")
+    assert verdict(read_chrome([chrome(*TIMES)])).endswith("The flame graph shows which functions take it.")
