@@ -149,6 +149,13 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Run more steps, or record times alone, without --two-pass.",
         "`--two-pass` needs a loop with enough steps to record twice.",
     ),
+    "capture.one_pass_block": Kind(
+        "warning",
+        "Only one pass was recorded, because everything in the block is one step. Recording details makes its times "
+        "longer.",
+        "For two passes, step the loop with p.steps(iterable), or give schedule arguments and call p.step().",
+        "`profile(two_pass=True)` was used without steps.",
+    ),
     "capture.step_outside": Kind(
         "info",
         "step() was called while nothing was being recorded.",
@@ -201,7 +208,7 @@ PROBLEMS: Final[dict[str, Kind]] = {
     ),
     "capture.budget_half": Kind(
         "info",
-        "Recording up to step {step} used {share} of its memory budget: {reason} (budget {limit}).",
+        "Recording up to step {step} used {share} of its memory budget: memory use grew by {grown} (budget {limit}).",
         "Raise --budget before you record more steps, or more per step.",
         "A recording came close to its budget of memory.",
     ),

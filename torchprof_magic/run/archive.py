@@ -1,4 +1,4 @@
-"""Where do the traces of a run go that are to outlive its report?"""
+"""Copies of a run's traces in the folder for kept traces, and their uploads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchprof_magic.errors import TorchProfError
-from torchprof_magic.model.meta import Problem
+from torchprof_magic.model.problems import problem
 from torchprof_magic.store import (
     StoredTrace,
     StoreError,
@@ -27,6 +27,7 @@ from torchprof_magic.store import (
 
 if TYPE_CHECKING:
     from torchprof_magic.capture import Cycle, Recording
+    from torchprof_magic.model.meta import Problem
     from torchprof_magic.options import KeepOptions
     from torchprof_magic.store import SavedTrace, TraceValues, UploadStatus
 
@@ -38,7 +39,7 @@ MAX_NUMBER = 1000
 SNAPSHOT_SUFFIX = ".snapshot.pickle"
 _TRACE_SUFFIX = re.compile(r"(\.pt\.trace)?\.json(\.gz)?$|\.gz$", re.IGNORECASE)
 # The notes that name the file of the snapshot.
-_NAMES_SNAPSHOT = ("capture.snapshot", "capture.out_of_memory")
+_NAMES_SNAPSHOT = ("capture.snapshot", "capture.out_of_memory_snapshot")
 
 # One queue for each address, for the life of the kernel.
 _uploads: dict[str, Uploads] = {}
@@ -95,9 +96,9 @@ class Keeper:
             stored = self._put_snapshot(source, recording.cycles)
         except Exception as exc:  # noqa: BLE001 - a copy that fails must not take the report with it
             what = str(exc) if isinstance(exc, TorchProfError) else f"{source}: {type(exc).__name__}: {exc}"
-            problems.append(_problem("snapshot_not_stored", "warning", f"{what}.", "That file is not deleted."))
+            problems.append(problem("store.snapshot_not_stored", reason=what))
             return recording
-        told = tuple(_told_anew(problem, source, stored) for problem in recording.problems)
+        told = tuple(_with_path(found, source, stored) for found in recording.problems)
         return replace(recording, snapshot=stored, problems=told)
 
     def _put_snapshot(self, source: Path, cycles: tuple[Cycle, ...]) -> Path:
@@ -115,10 +116,7 @@ class Keeper:
         flaw = rank_flaw()
         if not flaw:
             return []
-        what = f"The rank of this process is unknown: {flaw}. Its traces count as those of rank {self._values.rank}."
-        return [
-            _problem("rank_unknown", "warning", what, "Start the kernel with its RANK, or put {pid} into --filename.")
-        ]
+        return [problem("store.rank_unknown", reason=flaw, rank=self._values.rank)]
 
     def _kept(self, cycle: Cycle, problems: list[Problem]) -> Cycle:
         values = replace(self._values, cycle=cycle.number)
@@ -129,13 +127,9 @@ class Keeper:
             stored = self._put(cycle.path, values)
         except Exception as exc:  # noqa: BLE001 - a copy that fails must not take the report with it
             what = str(exc) if isinstance(exc, TorchProfError) else f"{cycle.path}: {type(exc).__name__}: {exc}"
-            problems.append(
-                _problem("not_stored", "data_loss", f"{what}.", "Save the report, or copy that file elsewhere.")
-            )
+            problems.append(problem("store.not_stored", reason=what))
             return cycle
-        problems += [
-            _problem("note", "warning", f"{stored.path.name} was stored, but {note}.", "") for note in stored.notes
-        ]
+        problems += [problem("store.note", file=stored.path.name, note=note) for note in stored.notes]
         if self._options.remote:
             self._upload(stored.path, problems)
         return replace(cycle, stored=stored.path)
@@ -159,7 +153,7 @@ class Keeper:
         try:
             self._queue().submit(path)
         except StoreError as exc:
-            problems.append(_problem("not_uploaded", "data_loss", f"It is not uploaded: {exc}.", f"It is at {path}."))
+            problems.append(problem("store.not_uploaded", error=exc, path=path))
 
     def _queue(self) -> Uploads:
         remote = self._options.remote
@@ -168,12 +162,12 @@ class Keeper:
         return _uploads[remote]
 
 
-def _told_anew(problem: Problem, source: Path, stored: Path) -> Problem:
-    """Return a note about the snapshot with the name of its copy, which is what stays."""
-    if problem.code not in _NAMES_SNAPSHOT:
-        return problem
-    message, fix = (text.replace(str(source), str(stored)) for text in (problem.message, problem.fix))
-    return replace(problem, message=message, fix=fix)
+def _with_path(found: Problem, source: Path, stored: Path) -> Problem:
+    """Return a problem about the snapshot with the path of its copy, which is the file that stays."""
+    if found.code not in _NAMES_SNAPSHOT:
+        return found
+    message, fix = (text.replace(str(source), str(stored)) for text in (found.message, found.fix))
+    return replace(found, message=message, fix=fix)
 
 
 def kept_traces(folder: str) -> tuple[SavedTrace, ...]:
@@ -189,7 +183,3 @@ def upload_statuses() -> list[UploadStatus]:
 def retry_uploads() -> int:
     """Try the failed uploads again, and return how many there are."""
     return sum(uploads.retry() for uploads in _uploads.values())
-
-
-def _problem(code: str, severity: str, message: str, fix: str) -> Problem:
-    return Problem(code=f"store.{code}", severity=severity, count=1, message=message, fix=fix)  # type: ignore[arg-type]
