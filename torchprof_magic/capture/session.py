@@ -113,7 +113,7 @@ class CaptureSession:
         Raises ``ProfilerBusyError`` or ``CaptureError``; nothing has been started then.
         """
         if self._state is not State.NEW:
-            raise CaptureError("a session can be started only once. Create a new one")
+            raise CaptureError("a session can be started only once. Create a new one.")
         is_named = self._folder is not None
         try:
             self.owner = registry.Owner()

@@ -108,8 +108,8 @@ def messages(recording: Recording, code: str) -> list[str]:
 
 def degraded(cycle: int, step: int, grown: str, what: str) -> str:
     return (
-        f"Cycle {cycle} was ended after step {step}: the process grew by {grown} meanwhile (budget 10 MB). "
-        f"The cycles after it leave out {what}."
+        f"Cycle {cycle} ended early, after step {step}: memory use grew by {grown} (budget 10 MB). "
+        f"Later cycles leave out {what}."
     )
 
 
@@ -123,7 +123,7 @@ def test_cycles_leave_out_python_calls_then_shapes_and_then_recording_stops(run:
         degraded(1, 6, "11 MB", f"{PYTHON_CALLS} and {SHAPES}"),
     ]
     assert messages(recording, "capture.budget") == [
-        "Recording stopped after step 10: the process grew by 11 MB meanwhile (budget 10 MB)."
+        "Recording stopped after step 10: memory use grew by 11 MB (budget 10 MB)."
     ]
     assert [(problem.severity, problem.count) for problem in recording.problems] == [("warning", 1)] * 3
     assert (recording.ended_in, recording.steps_seen) == ("active", 11)
@@ -279,9 +279,9 @@ def test_a_recording_of_more_than_half_of_its_budget_says_so_once(run: Callable[
     (problem,) = recording.problems  # 5 of 10 MB are not more than half
     assert (problem.code, problem.severity, problem.count) == ("capture.budget_half", "info", 1)
     assert problem.message == (
-        "Recording until step 5 took 60 % of the memory that it may: the process grew by 6 MB meanwhile (budget 10 MB)."
+        "Recording up to step 5 used 60 % of its memory budget: memory use grew by 6 MB (budget 10 MB)."
     )
-    assert "raise --budget" in problem.fix
+    assert "Raise --budget" in problem.fix
 
 
 def test_what_torch_takes_to_end_a_recording_does_not_count(
@@ -303,7 +303,7 @@ def test_a_recording_that_ends_with_the_step_that_took_too_much_was_not_stopped(
     recording = run(asked(0, 0, 2, 1, budget_s=1.0, with_stack=True), grown=[0, 12 * MB], lasted_s=[0, 9])
     assert steps_by_cycle(recording) == [[0, 1]]
     assert codes(recording) == ["capture.budget_half"]
-    assert "took 120 % of the memory that it may" in recording.problems[0].message
+    assert "used 120 % of its memory budget" in recording.problems[0].message
 
 
 def test_recorded_steps_of_all_cycles_together_may_last_so_long(run: Callable[..., Recording]) -> None:
@@ -313,7 +313,7 @@ def test_recorded_steps_of_all_cycles_together_may_last_so_long(run: Callable[..
     )
     assert steps_by_cycle(recording) == [[2, 3], [6]]
     assert messages(recording, "capture.budget") == [
-        "Recording stopped after step 6: recording has lasted 31 s (budget 30 s)."
+        "Recording stopped after step 6: recording took 31 s (budget 30 s)."
     ]
     assert codes(recording) == ["capture.budget"]
 
@@ -326,7 +326,7 @@ def test_a_recording_may_last_as_long_as_its_budget(run: Callable[..., Recording
 def test_time_that_is_spent_is_not_answered_by_recording_less(run: Callable[..., Recording]) -> None:
     recording = run(asked(0, 1, 3, 2, with_stack=True, budget_s=1.0), grown=[0, 11 * MB, 0, 0], lasted_s=[0, 2, 0, 0])
     assert codes(recording) == ["capture.budget", "capture.partial"]
-    assert "recording has lasted 2 s (budget 1 s)" in recording.problems[0].message
+    assert "recording took 2 s (budget 1 s)" in recording.problems[0].message
 
 
 @pytest.mark.parametrize(("grown_bytes", "lasted_ns", "is_over"), [(10, 1000, False), (11, 0, True), (0, 1001, True)])

@@ -66,7 +66,7 @@ def test_the_step_that_takes_too_much_is_the_last_and_is_whole(tmp_path: Path, m
     recording = recorded(tmp_path, 10_000, steps=9, active=8)
     assert steps_of(recording) == [(0, True), (1, True), (2, True)]
     assert codes(recording) == ["capture.budget", "capture.partial"]
-    assert recording.problems[0].message.startswith("Recording stopped after step 2: the process grew by 10 kB meanwh")
+    assert recording.problems[0].message.startswith("Recording stopped after step 2: memory use grew by 10 kB")
 
 
 def test_cycles_end_when_their_files_are_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,7 @@ def test_cycles_end_when_their_files_are_too_large(tmp_path: Path, monkeypatch: 
     recording = recorded(tmp_path / "many", size * 2 + size // 2, steps=18, wait=1, active=1, repeat=9)
     assert steps_of(recording) == [(1, True), (3, True), (5, True)]
     assert codes(recording) == ["capture.budget", "capture.partial"]
-    assert recording.problems[0].message.startswith("Recording stopped after step 5: its files have ")
+    assert recording.problems[0].message.startswith("Recording stopped after step 5: the trace files take up ")
 
 
 def test_a_recording_within_its_budget_is_whole(tmp_path: Path) -> None:

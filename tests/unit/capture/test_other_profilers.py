@@ -122,7 +122,7 @@ def test_a_recording_that_something_else_has_ended_is_over_and_what_was_saved_be
     recording = session.stop()
     assert [names_in(cycle.path).count("first") for cycle in recording.cycles] == [1]
     assert codes(recording) == ["capture.taken_over"]
-    assert "the cycle that was being recorded is lost" in recording.problems[0].message
+    assert "the current cycle is lost" in recording.problems[0].message
     assert len(recording.plain_step_ns) == 2
     assert "again" in names_in(record(make_session, "again").cycles[0].path)
 

@@ -111,8 +111,8 @@ def test_cycle_counts_periods_after_the_skipped_steps() -> None:
     assert [schedule.is_over(step) for step in (10, 11)] == [False, True]
 
 
-def never_fails(text: str) -> None:
-    pytest.fail(text)
+def never_fails(step: int, reason: str) -> None:
+    pytest.fail(f"step {step}: {reason}")
 
 
 def test_a_schedule_of_torchs_own_does_what_ours_does() -> None:
@@ -140,7 +140,7 @@ def test_a_recording_that_the_function_forgets_to_save_is_saved() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason"), [("raises", "ZeroDivisionError: division by zero"), (7, "it returned 7, which is no Prof")]
+    ("answer", "reason"), [("raises", "ZeroDivisionError: division by zero"), (7, "it returned 7 instead of a ProfilerAction")]
 )
 def test_a_function_that_fails_ends_the_recording_before_that_step_and_says_why(answer: object, reason: str) -> None:
     def plan(step: int) -> object:
@@ -148,19 +148,18 @@ def test_a_function_that_fails_ends_the_recording_before_that_step_and_says_why(
             return ProfilerAction.RECORD
         return 1 / 0 if answer == "raises" else answer
 
-    said: list[str] = []
-    schedule = FunctionSchedule(plan, said.append)
+    failures: list[tuple[int, str]] = []
+    schedule = FunctionSchedule(plan, lambda *failure: failures.append(failure))
     assert [schedule.action(step).name for step in range(5)] == ["RECORD", "RECORD_AND_SAVE", "NONE", "NONE", "NONE"]
     assert [schedule.is_over(step) for step in range(4)] == [False, False, True, True]
-    assert len(said) == 1
-    assert reason in said[0]
+    assert failures == [(2, reason)]
 
 
 def test_another_cycle_may_follow_unless_it_is_the_last_or_one_is_everything() -> None:
     assert [Schedule(repeat=3).may_follow(cycle) for cycle in range(3)] == [True, True, False]
     assert Schedule(repeat=0).may_follow(10**6)
     assert not Schedule(active=EVERY_STEP, repeat=0).may_follow(0)
-    schedule = FunctionSchedule(lambda step: ProfilerAction.RECORD if step < 2 else None, lambda _text: None)
+    schedule = FunctionSchedule(lambda step: ProfilerAction.RECORD if step < 2 else None, lambda _step, _reason: None)
     schedule.action(0)
     assert schedule.may_follow(0)
     schedule.action(1)  # asks for the second step after it, too

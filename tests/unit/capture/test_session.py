@@ -67,9 +67,9 @@ def test_cycles_are_on_disk_while_the_code_still_runs(make_session: Make, tmp_pa
     session.stop()
 
 
-@pytest.mark.parametrize(("steps", "phase"), [(0, "wait"), (1, "warmup")])
+@pytest.mark.parametrize(("steps", "phase"), [(1, "wait"), (2, "warmup")])
 def test_ending_before_the_first_active_step_says_where_it_ended(run: Run, steps: int, phase: str) -> None:
-    recording = run(steps)
+    recording = run(steps, schedule=(2, 1, 2, 1))
     assert recording.ended_in == phase
     assert recording.cycles == ()
     assert codes(recording) == ["capture.nothing_recorded"]
@@ -79,13 +79,14 @@ def test_ending_before_the_first_active_step_says_where_it_ended(run: Run, steps
 
 def test_a_run_that_ended_early_says_what_to_do_and_which_loop_was_stepped(run: Run, tmp_path: Path) -> None:
     (partial,) = run(3, schedule=(1, 1, 3, 1)).problems
-    assert partial.code == "capture.partial"
-    assert partial.fix == "Run more steps, or ask for fewer with --wait, --warmup and --active."
+    assert partial.code == "capture.too_few_steps"
+    assert partial.fix == "Run more steps, or request fewer with --wait, --warmup and --active."
     session = CaptureSession(ProfileOptions(), stepping=Stepping(how="loop", line=2), folder=tmp_path / "other")
     session.start()
     session.step()
     (nothing,) = session.stop().problems
-    assert nothing.fix.endswith("Line 2 was stepped: for another loop, use --step line:N.")
+    assert nothing.code == "capture.loop_too_short"
+    assert nothing.fix.endswith("The loop on line 2 was profiled; choose another one with --step line:N.")
 
 
 def stop_by_exception(session: CaptureSession) -> Recording:
@@ -104,7 +105,7 @@ def test_a_cell_that_fails_before_an_optimizer_steps_is_one_incomplete_step(make
     assert recording.stepping.how == "cell"
     assert [(mark.number, mark.is_complete) for cycle in recording.cycles for mark in cycle.steps] == [(0, False)]
     (problem,) = recording.problems
-    assert problem.message == "Partial: 0 of 1 steps are complete; the run ended while recording, after 0 of 1 step."
+    assert problem.message == "Partial: 0 of 1 steps are complete. The run ended while recording, after 0 of 1 step."
     assert (problem.code, problem.fix) == ("capture.partial", "")
 
 
@@ -133,8 +134,8 @@ def test_a_failure_before_the_first_recorded_step_says_how_to_see_it(make_sessio
     session.start()
     session.step()
     (problem,) = stop_by_exception(session).problems
-    assert problem.code == "capture.nothing_recorded"
-    assert problem.fix == "Mend what ended it, or record from its first step on with --wait 0 --warmup 0."
+    assert problem.code == "capture.stopped_too_soon"
+    assert problem.fix.endswith("or record from the first step with --wait 0 --warmup 0.")
 
 
 def test_a_cell_that_fails_between_steps_of_an_optimizer_is_partial(make_session: Make) -> None:
@@ -148,11 +149,13 @@ def test_a_cell_that_fails_between_steps_of_an_optimizer_is_partial(make_session
     recording = stop_by_exception(session)
     assert recording.stepping.how == "optimizer"
     assert codes(recording) == ["capture.partial"]
-    assert recording.problems[0].message.startswith("Partial: 2 of 3 steps are complete; the run ended while recording")
+    assert recording.problems[0].message.startswith("Partial: 2 of 3 steps are complete. The run ended while recording")
 
 
 def test_step_never_called_says_so(run: Run) -> None:
-    assert "never called" in run(0).problems[0].fix
+    (problem,) = run(0).problems
+    assert problem.code == "capture.step_not_called"
+    assert "step() was never called" in problem.message
 
 
 def test_exception_in_an_active_step_leaves_a_partial_trace(make_session: Make) -> None:

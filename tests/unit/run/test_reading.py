@@ -41,7 +41,7 @@ def test_cycles_that_there_is_no_memory_for_stay_files_and_the_others_are_read(
     (problem,) = report.problems
     assert (problem.code, problem.severity) == ("run.too_large", "data_loss")
     assert problem.message == (
-        "cycle-2.json was saved, and is too large to analyse here: that takes about 6 kB of memory, and 5 kB are free."
+        "cycle-2.json was saved, but is too large to analyse here: that takes about 6 kB of memory, and 5 kB are free."
     )
     assert str(folder / "cycle-2.json") in problem.fix
     del report

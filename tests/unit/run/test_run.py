@@ -148,7 +148,7 @@ def test_where_no_report_can_be_made_nothing_is_run(door: Door, monkeypatch: pyt
     with monkeypatch.context() as patch:
         patch.setattr(conductor, "can_report", lambda: False)
         run = door.record()
-    refused(run, "nothing was run")
+    refused(run, "Nothing was run")
 
 
 def test_beside_another_profiler_nothing_is_run(door: Door) -> None:

@@ -177,7 +177,7 @@ def test_a_line_without_a_loop_names_the_lines_with_one() -> None:
 
 
 def test_asking_for_a_loop_that_is_not_there_is_an_error() -> None:
-    with pytest.raises(OptionsError, match="no loop of its own"):
+    with pytest.raises(OptionsError, match="the cell contains no loop"):
         plan("f()", "loop")
 
 

@@ -100,14 +100,14 @@ def test_no_space_is_said_and_leaves_nothing_behind(make_session: Make) -> None:
         recording = record(make_session, *"abcdefgh")
     assert codes(recording) == ["capture.not_saved"]
     assert "free in" in recording.problems[0].message
-    assert recording.problems[0].message.endswith(" No other place has room.")
+    assert recording.problems[0].message.endswith(" No other folder has space.")
     assert list(recording.folder.iterdir()) == []
     assert recording.cycles == ()
 
 
 def test_unwritable_folder_is_an_error_before_anything_runs() -> None:
     session = CaptureSession(ProfileOptions(), stepping=Stepping(how="cell"), folder=Path("/proc/torchprof"))
-    with pytest.raises(CaptureError, match="cannot be written"):
+    with pytest.raises(CaptureError, match="cannot write traces to"):
         session.start()
     assert not session.is_active
 
@@ -115,7 +115,7 @@ def test_unwritable_folder_is_an_error_before_anything_runs() -> None:
 def test_folder_that_is_a_file_is_an_error_before_anything_runs(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("")
     session = CaptureSession(ProfileOptions(), stepping=Stepping(how="cell"), folder=tmp_path / "run")
-    with pytest.raises(CaptureError, match="cannot be written"):
+    with pytest.raises(CaptureError, match="cannot write traces to"):
         session.start()
 
 

@@ -126,9 +126,9 @@ def test_a_disk_with_too_little_room_is_not_even_tried(
     assert exports.calls == [("fast", path.parent)]
     (problem,) = recording.problems
     assert (problem.code, problem.severity) == ("capture.saved_elsewhere", "warning")
-    assert problem.message.startswith(f"{FILE} could not be written to {small_disk} (too little room; it takes ")
-    assert f" free in {small_disk}), so it is in {path.parent}." in problem.message
-    assert problem.fix.startswith("It stays there until you delete it.")
+    assert problem.message.startswith(f"{FILE} could not be written to {small_disk} (not enough space; the file takes ")
+    assert f" free in {small_disk}). It was saved to {path.parent} instead." in problem.message
+    assert problem.fix.startswith("The file stays there until you delete it.")
     assert list(small_disk.iterdir()) == []
 
 
@@ -149,7 +149,7 @@ def test_a_disk_that_turns_out_to_be_full_leaves_the_slow_export_for_another(
     assert [cycle.path for cycle in recording.cycles] == [path]
     assert names_in(path).count("aten::ones") == 400
     assert exports.kinds == ["fast", "python", "python"]
-    assert f"could not be written to {small_disk} (No space left on device; it takes " in recording.problems[0].message
+    assert f"could not be written to {small_disk} (No space left on device; the file takes " in recording.problems[0].message
     assert list(small_disk.iterdir()) == []
 
 
@@ -170,7 +170,7 @@ def test_a_torch_that_exports_once_has_nothing_left_for_another_disk(
     exports.full.append(tmp_path / "run")
     recording = record(make_session, *names(20))
     assert (recording.cycles, codes(recording)) == ((), ["capture.not_saved"])
-    assert f"Tried as well: {place} (torch wrote no file)." in recording.problems[0].message
+    assert f"Also tried: {place} (torch wrote no file)." in recording.problems[0].message
     assert list(place.iterdir()) == []
 
 
@@ -191,7 +191,7 @@ def test_the_places_are_tried_in_order_and_listed_when_none_has_room(
     assert f"{FILE} was not saved: File too large; it needs about " in problem.message
     assert f"free in {tmp_path / 'run'})" in problem.message
     tried = f"{tmp_path / 'a'} (File too large), {tmp_path / 'b'} (File too large)."
-    assert problem.message.endswith(f" Tried as well: {tried}")
+    assert problem.message.endswith(f" Also tried: {tried}")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "run"]
     assert [*(tmp_path / "a").iterdir(), *(tmp_path / "b").iterdir()] == []
@@ -234,7 +234,7 @@ def test_a_file_that_cannot_be_synced_is_copied_and_not_exported_again(
     assert [cycle.path for cycle in recording.cycles] == [path]
     assert "plain" in names_in(path)
     assert exports.kinds == ["fast"]
-    assert "(Disk quota exceeded; it takes " in recording.problems[0].message
+    assert "(Disk quota exceeded; the file takes " in recording.problems[0].message
     assert list((tmp_path / "run").iterdir()) == []
 
 
@@ -253,7 +253,7 @@ def test_a_file_that_the_disk_confirms_only_when_asked_twice_is_kept_with_a_warn
     recording = record(make_session, "plain")
     assert codes(recording) == ["capture.not_confirmed"]
     path = tmp_path / "run" / FILE
-    assert f"{path} is there, but at first the disk did not confirm it: " in recording.problems[0].message
+    assert f"{path} was saved, but the disk reported an error first: " in recording.problems[0].message
     assert "plain" in names_in(path)
 
 
@@ -270,8 +270,8 @@ def test_a_folder_that_is_gone_is_no_reason_to_lose_the_recording(
     assert "plain" in names_in(path)
     assert exports.calls == [("fast", path.parent)]
     message = recording.problems[0].message
-    assert f"could not be written to {recording.folder} (there is no such folder; it takes " in message
-    assert f"{recording.folder} is gone), so it is in {path.parent}." in message
+    assert f"could not be written to {recording.folder} (the folder does not exist; the file takes " in message
+    assert f"{recording.folder} is not available). It was saved to {path.parent} instead." in message
 
 
 @needs_python_export

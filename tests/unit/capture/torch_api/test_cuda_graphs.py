@@ -114,11 +114,11 @@ def test_priming_that_fails_leaves_the_profiler_off_and_can_be_tried_again(monke
 @pytest.mark.usefixtures("touched")
 def test_the_doctor_says_when_graphs_need_priming_and_when_it_was_done() -> None:
     (check,) = [check for check in examine() if "CUDA graph" in check.what]
-    assert check.fix == "Run %torchprof prime before a graph is captured."
+    assert check.fix == "Run %torchprof prime before you capture a graph."
     assert "12.4" in check.what
     tp.prime()
     checks = [check for check in examine() if "CUDA" in check.what or "CUPTI" in check.what]
-    assert "CUDA 12.4 was made ready for recording CUDA graphs." in [check.what for check in checks if check.is_good]
+    assert "CUDA 12.4 is ready for recording CUDA graphs." in [check.what for check in checks if check.is_good]
     assert any("TEARDOWN_CUPTI=0 is set" in check.what for check in checks)
 
 
@@ -136,7 +136,7 @@ def test_a_cycle_that_starts_in_a_capture_is_noted_with_its_step(
         session.step()
     recording = session.stop()
     assert codes(recording) == ["capture.during_graph_capture"]
-    assert recording.problems[0].message.startswith("At step 3 the profiler started while a CUDA graph")
+    assert recording.problems[0].message.startswith("The profiler started at step 3 while a CUDA graph")
     assert len(recording.cycles) == 2
 
 

@@ -91,7 +91,7 @@ def test_pauses_are_counted_and_their_time_is_told(monkeypatch: pytest.MonkeyPat
             pass
     told = [problem.message for problem in p.report.problems if problem.code == "capture.paused"]
     assert len(told) == 1
-    assert told[0].startswith("The recording of cpu was paused 1 time, for 1.50 ms in all: ops that ran then are not")
+    assert told[0].startswith("Recording of cpu events was paused 1 time, for 1.50 ms in total. What ran during that")
 
 
 def test_a_pause_ends_with_an_error_in_it_and_is_nothing_outside_of_a_recording() -> None:

@@ -91,8 +91,8 @@ def test_processes_at_work_in_recorded_steps_are_told_once(make_session: Make, w
     told = process_notes(recording)
     assert len(told) == 1
     name = {"process": "SpawnProcess-", "pool": "SpawnPoolWorker-", "executor": "SpawnProcess-"}[way]
-    assert told[0].message.startswith(f"Other processes were there too ({name}")
-    assert told[0].fix == "Record a few steps that do the work in this process."
+    assert told[0].message.startswith(f"Other processes were active during the recording ({name}")
+    assert told[0].fix == "To record their work, run a few steps that do it in this process."
     assert "capture.other_threads" not in codes(recording)  # what a pool keeps for itself runs no op
 
 
@@ -138,7 +138,7 @@ def test_any_process_of_the_users_begins_as_it_would_without_us(make_session: Ma
     recording = session.stop()
     assert ended == [0, 0]
     (told,) = process_notes(recording)
-    assert ", 5); what they do is not in the recording." in told.message
+    assert ", 5). Their ops were not recorded." in told.message
 
 
 @pytest.mark.parametrize("all_threads", [False, True])
