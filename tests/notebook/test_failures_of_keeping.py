@@ -112,7 +112,9 @@ def test_a_full_disk_under_the_recording_is_said_with_what_is_needed_and_free(ke
 
 def take_elsewhere(said: str) -> Path:
     """Return the trace that a message says is elsewhere."""
-    found = re.search(r"capture.saved_elsewhere (\S+) could not be written to .*\. It was saved to (\S+) instead\.", said)
+    found = re.search(
+        r"capture.saved_elsewhere (\S+) could not be written to .*\. It was saved to (\S+) instead\.", said
+    )
     assert found is not None, said
     assert "The file stays there until you delete it" in said
     return Path(found[2]) / found[1]

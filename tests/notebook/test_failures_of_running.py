@@ -111,7 +111,9 @@ def test_row_12_the_cell_uses_a_profiler_of_its_own(kernel: Kernel) -> None:
     own = "    if i == 3:\n        with torch.profiler.profile() as own: torch.ones(3).cos()\n"
     cell = kernel.run(f"%%torchprof\n{LOOP}{own}")
     assert outcome(cell) == "ok"
-    assert warned(cell, "Another profiler started at step 3 and ended this recording: what was recorded before is kept.")
+    assert warned(
+        cell, "Another profiler started at step 3 and ended this recording: what was recorded before is kept."
+    )
     let_torch_finish_talking(kernel)
     assert steps(kernel) == "[(2, True), (3, False)]"
     assert "aten::mul" in ops(kernel)

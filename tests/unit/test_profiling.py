@@ -220,7 +220,7 @@ def test_a_forked_child_neither_steps_nor_deletes() -> None:
 def test_an_activity_that_the_machine_lacks_is_named_with_those_it_has() -> None:
     if torch.cuda.is_available():
         pytest.skip("this machine has CUDA")
-    with pytest.raises(CaptureError, match="cannot record cuda. It can record cpu"), tp.profile(activities="cuda"):
+    with pytest.raises(CaptureError, match=r"cannot record cuda\. It can record cpu"), tp.profile(activities="cuda"):
         pass
 
 

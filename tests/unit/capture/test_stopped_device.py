@@ -1,4 +1,4 @@
-"""Does a recording end well when the device stops before it: with its event buffers full?
+"""A recording whose device stops early, because its event buffers are full.
 
 No machine without a device has one that stops, so torch's word for it is stood in for.
 """

@@ -1,4 +1,4 @@
-"""A line of text says where the recording is when no report says it."""
+"""One-line messages say where the recording is when there is no report."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def test_a_trace_that_was_not_read_is_named_with_the_way_to_open_it(
     assert capsys.readouterr().out == expected
 
 
-def test_a_report_that_was_ready_is_named_instead(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_that_was_made_but_not_shown_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     say_unread(run(1), is_remembered=True, is_magic=True)
     assert (
         capsys.readouterr().out == "torchprof: Interrupted before the report was shown. Show it with: %torchprof last\n"
     )
 
 
-def test_no_trace_comes_with_the_losses_that_explain_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_trace_is_explained_by_the_problems(capsys: pytest.CaptureFixture[str]) -> None:
     lost = Problem(code="a", severity="data_loss", count=1, message="It was given up.")
     info = Problem(code="b", severity="info", count=1, message="Something else.")
     say_unread(run(0, info, lost), is_remembered=True, is_magic=True)
@@ -71,7 +71,7 @@ def test_a_run_that_did_not_finish_is_named_with_what_is_left(
     assert capsys.readouterr().out == f"torchprof: {expected}"
 
 
-def test_each_interrupt_that_waits_is_told_what_the_next_one_does(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_waiting_interrupt_prints_what_the_next_one_does(capsys: pytest.CaptureFixture[str]) -> None:
     say_waiting(1)
     say_waiting(2)
     first, second = capsys.readouterr().out.splitlines()

@@ -1,4 +1,4 @@
-"""Are CUDA graphs made ready for a recording where that is needed, and is a capture under way noticed?"""
+"""Priming makes CUDA graphs recordable where that is needed, and a capture in progress is noticed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_priming_runs_the_profiler_once_and_leaves_it_off(touched: list[bool]) -
 
 
 @pytest.mark.usefixtures("touched")
-def test_priming_keeps_cupti_as_torch_does_for_its_own_graphs() -> None:
+def test_priming_keeps_cupti_loaded_as_torch_does_for_its_own_graphs() -> None:
     tp.prime()
     assert [os.environ[name] for name in SETTINGS] == ["1", "0"]
 
@@ -68,7 +68,7 @@ def test_priming_leaves_what_the_user_has_set(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("version", ["12.6", "12.8", "13.0", None])
-def test_nothing_is_done_where_nothing_is_needed(
+def test_priming_does_nothing_where_it_is_not_needed(
     touched: list[bool], monkeypatch: pytest.MonkeyPatch, version: str | None
 ) -> None:
     monkeypatch.setattr(torch.version, "cuda", version)
@@ -79,7 +79,7 @@ def test_nothing_is_done_where_nothing_is_needed(
 
 @pytest.mark.usefixtures("touched")
 @pytest.mark.parametrize("version", ["11.8", "12.1", "12.4"])
-def test_versions_before_the_repair_are_known(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+def test_versions_of_cuda_before_the_fix_are_known(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     monkeypatch.setattr(torch.version, "cuda", version)
     assert compat.cuda_before_graph_safe() == version
 
@@ -122,7 +122,7 @@ def test_the_doctor_says_when_graphs_need_priming_and_when_it_was_done() -> None
     assert any("TEARDOWN_CUPTI=0 is set" in check.what for check in checks)
 
 
-def test_a_cycle_that_starts_in_a_capture_is_noted_with_its_step(
+def test_a_cycle_that_starts_in_a_capture_is_reported_with_its_step(
     make_session: Callable[..., CaptureSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     capturing = [False]
@@ -140,7 +140,7 @@ def test_a_cycle_that_starts_in_a_capture_is_noted_with_its_step(
     assert len(recording.cycles) == 2
 
 
-def test_a_machine_without_cuda_is_not_asked_for_captures(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_captures_are_not_queried_without_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> bool:
         raise AssertionError("torch without CUDA raises here")
 
