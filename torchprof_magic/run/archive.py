@@ -48,7 +48,7 @@ _uploads: dict[str, Uploads] = {}
 class Keeper:
     """Copies each cycle of one run to where it is kept. Raises ``OptionsError`` for a template that cannot be.
 
-    ``cycles`` is how many there will be, ``None`` when nobody knows; ``cell`` is the number of the notebook's cell.
+    ``cycles`` is how many there will be, ``None`` if that is unknown; ``cell`` is the number of the notebook's cell.
     """
 
     def __init__(self, options: KeepOptions, *, cycles: int | None, cell: int = 0) -> None:

@@ -132,7 +132,7 @@ def is_set_in(config: Any, name: str) -> bool:
 
 
 def rank_and_size() -> tuple[int, int] | None:
-    """Return rank and world size if torch.distributed is initialized."""
+    """Return which process of how many this is, once torch.distributed knows; ``None`` before, and without it."""
     distributed = torch.distributed
     if not distributed.is_available() or not distributed.is_initialized():
         return None
