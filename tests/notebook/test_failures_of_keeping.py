@@ -146,8 +146,8 @@ def test_a_full_disk_under_the_recording_alone_leaves_the_report_and_a_trace_els
 
 @needs_limits
 def test_a_full_disk_under_the_kept_traces_leaves_the_older_ones_and_the_report(kernel: Kernel, tmp_path: Path) -> None:
-    """Row 33: no room for a copy. The report is shown, the raw trace stays, --keep 1 deletes nothing."""
-    flags = f"--trace-dir {tmp_path} --filename {{cell}}.json --keep 1"
+    """Row 33: no room for a copy. The report is shown, the raw trace stays, --keep-last 1 deletes nothing."""
+    flags = f"--trace-dir {tmp_path} --filename {{cell}}.json --keep-last 1"
     assert_ended_well(kernel.run(f"%%torchprof {flags}\n{LOOP}"))
     (older,) = kept(tmp_path)
     kernel.run("undo = full_disk(files, 'write_verified', 2048)")
@@ -277,7 +277,7 @@ def test_two_kernels_that_save_under_one_name_keep_every_trace(kernel: Kernel, o
     assert sorted(names) == sorted(["same.json", *(f"same-{number}.json" for number in range(2, 12))])
     for name in names[:-1]:
         assert_is_trace(tmp_path / name)
-    assert_ended_well(kernel.run(f"%%torchprof --trace-dir {tmp_path} --filename same.json --keep 1\n{LOOP}"))
+    assert_ended_well(kernel.run(f"%%torchprof --trace-dir {tmp_path} --filename same.json --keep-last 1\n{LOOP}"))
     assert kept(tmp_path) == ["same-12.json", "same.json"]
     assert (tmp_path / "same.json").read_text() == "mine"
     assert_off_and_usable(kernel)
@@ -359,7 +359,7 @@ def test_a_clock_that_stands_still_or_jumps_back_gives_every_trace_a_name_of_its
     for name in names:
         assert_is_trace(tmp_path / name)
     # The one that was written last is the newest, whatever the clock said.
-    assert kernel.run(f"%%torchprof {flags} --keep 1\n{LOOP}").reply["status"] == "ok"
+    assert kernel.run(f"%%torchprof {flags} --keep-last 1\n{LOOP}").reply["status"] == "ok"
     assert kept(tmp_path) == ["run-20261025-005959-4.pt.trace.json"]
     kernel.run("template.datetime = real_datetime")
     assert_off_and_usable(kernel)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from torchprof_magic.report import Report
 
-MODES = ("both", "widget", "static", "text", "none")
-
 
 def show(report: Report, shell: InteractiveShell, mode: str = "both") -> None:
     """Show the live view with a static copy for saved notebooks; a terminal gets text.

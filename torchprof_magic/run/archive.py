@@ -59,7 +59,7 @@ class Keeper:
             filename=template.told_apart(cycles=cycles, world_size=self._values.world_size),
             gzip=options.gzip,
             overwrite=options.overwrite,
-            keep=options.keep,
+            keep=options.keep_last,
         )
 
     @property

@@ -92,7 +92,7 @@ def test_a_name_that_is_taken_gets_a_number_unless_it_may_be_replaced(tmp_path: 
 def test_only_the_newest_copies_stay(tmp_path: Path) -> None:
     (tmp_path / "0.json").write_text("mine")
     for number in range(1, 5):
-        run(tmp_path, filename=f"{number}.json", keep=2)
+        run(tmp_path, filename=f"{number}.json", keep_last=2)
     assert names(tmp_path) == ["0.json", "3.json", "4.json"]
     assert [trace.state for trace in archive.kept_traces(str(tmp_path))] == ["deleted", "deleted", "kept", "kept"]
 
@@ -119,7 +119,7 @@ def test_ranks_do_not_share_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ({"filename": "{run_name.__class__}"}, "attributes and indexes are not allowed"),
         ({"filename": "{step:>999999999}"}, "can only be padded with zeros"),
         ({"run_name": "../../etc"}, "contains a slash"),
-        ({"keep": 0}, "--keep must be at least 1"),
+        ({"keep_last": 0}, "--keep-last must be at least 1"),
         ({"filename": "a.json", "tensorboard": True}, "exclude each other"),
     ],
 )
@@ -133,7 +133,7 @@ def test_what_cannot_be_kept_is_refused_before_anything_runs(
     assert names(tmp_path) == []
 
 
-@pytest.mark.parametrize("option", [{"keep": 3}, {"gzip": True}, {"remote": "s3://a"}, {"filename": "a.json"}])
+@pytest.mark.parametrize("option", [{"keep_last": 3}, {"gzip": True}, {"remote": "s3://a"}, {"filename": "a.json"}])
 def test_words_about_kept_traces_need_a_folder(option: dict[str, Any]) -> None:
     with pytest.raises(OptionsError, match="needs --trace-dir"):
         KeepOptions(**option)
@@ -278,7 +278,7 @@ def test_a_snapshot_of_that_name_is_left_alone_or_replaced_when_asked(tmp_path: 
 @pytest.mark.usefixtures("temporary")
 def test_snapshots_are_neither_counted_nor_deleted_with_the_oldest_traces(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        run(tmp_path / "kept", snapshot=True, filename=f"{name}.json", keep=1)
+        run(tmp_path / "kept", snapshot=True, filename=f"{name}.json", keep_last=1)
     assert names(tmp_path / "kept") == ["a.snapshot.pickle", "b.json", "b.snapshot.pickle"]
     states = [(trace.path.name, trace.state) for trace in archive.kept_traces(str(tmp_path / "kept"))]
     assert states == [("a.json", "deleted"), ("b.json", "kept")]
