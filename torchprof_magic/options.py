@@ -192,7 +192,7 @@ class ProfileOptions:
 class KeepOptions:
     """Where the traces of a run are kept; nowhere but with its report when ``trace_dir`` is empty.
 
-    ``trace_dir`` and ``filename`` are templates (see docs/traces.md). ``keep`` is how many traces of each rank stay.
+    ``trace_dir`` and ``filename`` are templates (see docs/traces.md). ``keep_last`` is how many of each rank stay.
     ``remote`` is an address that fsspec knows; traces go there from ``trace_dir``, in the background.
     """
 
@@ -201,7 +201,7 @@ class KeepOptions:
     run_name: str = ""
     gzip: bool = False
     overwrite: bool = False
-    keep: int | None = None
+    keep_last: int | None = None
     remote: str = ""
     tensorboard: bool = False
 
@@ -209,8 +209,8 @@ class KeepOptions:
         for name in ("trace_dir", "filename", "run_name", "remote"):
             if not isinstance(getattr(self, name), str):
                 raise OptionsError(f"--{name.replace('_', '-')} must be a text (got {getattr(self, name)!r})")
-        if self.keep is not None:
-            _check_count("keep", self.keep, 1)
+        if self.keep_last is not None:
+            _check_count("keep_last", self.keep_last, 1)
         given = [field.name for field in fields(self) if getattr(self, field.name) not in ("", None, False)]
         if given and not self.trace_dir:
             raise OptionsError(f"--{given[0].replace('_', '-')} needs --trace-dir: a folder where traces are kept")

@@ -101,7 +101,7 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         run_name: What ``{run_name}`` stands for.
         gzip: Pack the copies.
         overwrite: Replace a copy of the same name; otherwise the new one gets a number.
-        keep: How many copies of each rank stay.
+        keep_last: How many copies of each rank stay.
         remote: Address that the copies go to in the background, any that fsspec knows.
         tensorboard: Name the copies as TensorBoard's profiler plugin wants.
 
@@ -147,7 +147,7 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
         run_name: str = "",
         gzip: bool = False,
         overwrite: bool = False,
-        keep: int | None = None,
+        keep_last: int | None = None,
         remote: str = "",
         tensorboard: bool = False,
     ) -> None:
@@ -196,7 +196,7 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
             run_name=run_name,
             gzip=gzip,
             overwrite=overwrite,
-            keep=keep,
+            keep_last=keep_last,
             remote=remote,
             tensorboard=tensorboard,
         )

@@ -65,7 +65,7 @@ TEXTS = ("activities", "step", "display", "budget", "execution_trace")
 KEPT_TEXTS = {"trace_dir": "DIR", "filename": "TEMPLATE", "run_name": "NAME", "remote": "URL"}
 KEPT_SWITCHES = ("gzip", "overwrite", "tensorboard")
 _KEPT: dict[str, object] = {
-    "keep": None,
+    "keep_last": None,
     **dict.fromkeys(KEPT_SWITCHES, False),
     **{name: "" for name in KEPT_TEXTS if name != "trace_dir"},
 }
@@ -143,7 +143,7 @@ class FlagDefaults(HasTraits):
     filename = _text("Name of a kept trace, such as {run_name}-{cycle}.pt.trace.json.")
     run_name = _text("What {run_name} stands for.")
     remote = _text("Address that kept traces go to in the background, any that fsspec knows.")
-    keep = _count("Kept traces of each rank; the oldest beyond so many are deleted.")
+    keep_last = _count("Kept traces of each rank; the oldest beyond so many are deleted.")
     gzip = _yes_or_no("Pack kept traces.")
     overwrite = _yes_or_no("Replace a kept trace of the same name; otherwise the new one gets a number.")
     tensorboard = _yes_or_no("Name kept traces as TensorBoard's profiler plugin wants.")
@@ -171,7 +171,7 @@ def flagged(function: Any) -> Any:
         argument("--no-snapshot", dest="snapshot", action="store_const", const=False, help="Record none."),
         argument("--step", type=_unquoted, metavar="HOW", help=_HELP["step"]),
         *(argument(_flag(name), type=_unquoted, metavar=what, help=_HELP[name]) for name, what in KEPT_TEXTS.items()),
-        argument("--keep", type=int, metavar="N", help=_HELP["keep"]),
+        argument("--keep-last", type=int, metavar="N", help=_HELP["keep_last"]),
         *(_switch(name) for name in KEPT_SWITCHES),
         argument(
             "--metadata",
@@ -274,7 +274,7 @@ def _activities_of(text: str, variables: Mapping[str, object]) -> object:
 
 def keep_of(args: Namespace) -> KeepOptions:
     """Return where completed flags ask traces to be kept; raises ``OptionsError``."""
-    return KeepOptions(**{name: getattr(args, name) for name in (*KEPT_TEXTS, *KEPT_SWITCHES, "keep")})
+    return KeepOptions(**{name: getattr(args, name) for name in (*KEPT_TEXTS, *KEPT_SWITCHES, "keep_last")})
 
 
 def _metadata_of(texts: list[str]) -> dict[str, object]:
