@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "analysis": {"model", "units"},
     "ingest": {"model", "units", "errors"},
     "store": {"files", "units", "errors"},
-    "capture": {"distributed", "model", "options", "units", "errors"},
+    "capture": {"distributed", "files", "model", "options", "units", "errors"},
     "files": {"errors"},
     "distributed": set(),
     "options": {"model", "errors"},

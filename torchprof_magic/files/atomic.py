@@ -139,6 +139,13 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         sync_folder(path.parent)
 
 
+def publish(written: Path, target: Path) -> None:
+    """Let a finished file that another library wrote take the place of the target; raises ``OSError``."""
+    with written.open("rb+") as file:
+        os.fsync(file.fileno())
+    written.replace(target)
+
+
 def read_own(path: Path, limit_bytes: int) -> tuple[bytes, os.stat_result]:
     """Return the content and the status of a small file that ``replacing`` wrote; a link is not followed.
 

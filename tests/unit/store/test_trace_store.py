@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -17,7 +16,6 @@ import pytest
 from torchprof_magic.errors import OptionsError, StoreError
 from torchprof_magic.files import atomic, locks
 from torchprof_magic.store import index, journal
-from torchprof_magic.store.copying import read_content
 from torchprof_magic.store.template import TraceValues
 from torchprof_magic.store.trace_store import NameTakenError, StoredFile, TraceStore, saved_traces
 
@@ -153,31 +151,16 @@ def test_a_disk_that_changes_what_was_written_is_detected(
         os.pwrite(handle, b"?", os.fstat(handle).st_size // 2)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    with pytest.raises(StoreError, match=r"gave other data|cannot be unpacked"):
+    with pytest.raises(StoreError, match="gave other data"):
         put(TraceStore(folder=folder, overwrite=True), source, 0, name=name)
     assert (folder / name).read_text() == "old"
 
 
-@pytest.mark.parametrize("cut", [1, 4, 8, 20])
-def test_a_packed_file_that_is_cut_or_longer_does_not_read_back(tmp_path: Path, cut: int) -> None:
-    data = gzip.compress(RAW)
-    (tmp_path / "cut.gz").write_bytes(data[:-cut])
-    (tmp_path / "long.gz").write_bytes(data + b"x" * cut)
-    for name in ("cut.gz", "long.gz"):
-        with pytest.raises(StoreError):
-            read_content(tmp_path / name, is_packed=True)
-
-
-def test_only_the_newest_are_kept(source: Path, folder: Path) -> None:
-    put(TraceStore(folder=folder, keep_last=2), source, 0, 1, 2, 3)
+def test_only_the_newest_are_kept_whichever_run_wrote_them(source: Path, folder: Path) -> None:
+    for cycle in range(4):
+        put(TraceStore(folder=folder, keep_last=2), source, cycle)
     assert names_in(folder) == ["2.json", "3.json"]
     assert states(folder) == {"0.json": "deleted", "1.json": "deleted", "2.json": "kept", "3.json": "kept"}
-
-
-def test_a_later_run_counts_the_traces_of_the_one_before(source: Path, folder: Path) -> None:
-    for cycle in range(3):
-        put(TraceStore(folder=folder, keep_last=2), source, cycle)
-    assert names_in(folder) == ["1.json", "2.json"]
 
 
 def test_every_rank_keeps_its_own(source: Path, folder: Path) -> None:
@@ -198,19 +181,12 @@ def test_only_files_of_this_store_are_counted_and_deleted(source: Path, folder: 
     (tmp_path / "outside.json").write_bytes(RAW)
     (folder / "2.json").unlink()
     (folder / "2.json").symlink_to(tmp_path / "outside.json")
+    os.utime(folder / "3.json", ns=(1, 1))  # of the same size, and touched
     put(store, source, 4)
-    assert names_in(folder) == ["0.json", "2.json", "4.json", "foreign.json"]
+    assert names_in(folder) == ["0.json", "2.json", "3.json", "4.json", "foreign.json"]
     assert (tmp_path / "outside.json").read_bytes() == RAW
-    expected = ["changed", "missing", "changed", "deleted", "kept"]
+    expected = ["changed", "missing", "changed", "changed", "kept"]
     assert list(states(folder).values()) == expected
-
-
-def test_a_file_of_the_same_size_that_was_touched_is_not_deleted(source: Path, folder: Path) -> None:
-    store = TraceStore(folder=folder, keep_last=1)
-    put(store, source, 0)
-    os.utime(folder / "0.json", ns=(1, 1))
-    put(store, source, 1)
-    assert names_in(folder) == ["0.json", "1.json"]
 
 
 def test_a_trace_that_has_still_to_be_uploaded_is_not_deleted(source: Path, folder: Path) -> None:
@@ -322,18 +298,6 @@ def test_a_folder_that_others_lock_for_too_long_still_gets_the_trace(
     assert names_in(folder) == ["1.json", "2.json"]
 
 
-def test_threads_that_store_at_once_lose_nothing(source: Path, folder: Path) -> None:
-    store = TraceStore(folder=folder, keep_last=2)
-    options = [{"rank": rank, "name": "{rank}-{cycle}.json"} for rank in range(4)]
-    threads = [threading.Thread(target=put, args=(store, source, 0, 1, 2, 3), kwargs=each) for each in options]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert names_in(folder) == [f"{rank}-{cycle}.json" for rank in range(4) for cycle in (2, 3)]
-    assert len(saved_traces(folder)) == 16
-
-
 RANK = """
 import sys
 from pathlib import Path
@@ -383,24 +347,3 @@ def test_a_folder_stays_the_same_when_the_current_one_changes(
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
     assert put(store, source, 0)[0].path == tmp_path / "here" / "0.json"
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="limits the size of files")
-def test_a_disk_that_is_really_full_leaves_the_old_file(source: Path, folder: Path) -> None:
-    import resource  # noqa: PLC0415 - only there is it needed, and only on these systems is it there
-    import signal  # noqa: PLC0415
-
-    store = TraceStore(folder=folder, overwrite=True)
-    put(store, source, 0)
-    source.write_bytes(RAW * 2)
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(RAW) + 10, before[1]))
-    try:
-        with pytest.raises(StoreError, match="File too large"):
-            put(store, source, 0)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, handler)
-    assert (folder / "0.json").read_bytes() == RAW
-    assert not list(folder.glob("*.part"))

@@ -460,14 +460,6 @@ def test_a_local_folder_can_stand_for_a_remote_one(trace: Path, tmp_path: Path) 
     assert [path.name for path in (tmp_path / "far" / "away").iterdir()] == ["0.json"]
 
 
-def test_a_place_in_memory_can_stand_for_a_remote_one(trace: Path) -> None:
-    import fsspec  # noqa: PLC0415 - is only there with the extra
-
-    assert sent(Uploads("memory://far/away"), trace).state == "done"
-    assert fsspec.filesystem("memory").find("/far") == ["/far/away/0.json"]
-    fsspec.filesystem("memory").store.clear()
-
-
 def test_a_rename_that_loses_half_of_the_file_is_detected(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from fsspec.implementations.memory import MemoryFileSystem  # noqa: PLC0415 - is only there with the extra
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from torchprof_magic.capture.output.fallback_folders import MEMORY_DISK, free_bytes, told_room
 from torchprof_magic.capture.output.validate import NO_FILE, find_flaw, is_whole
 from torchprof_magic.capture.torch_api import compat
+from torchprof_magic.files.atomic import publish as _publish
 from torchprof_magic.units import format_bytes
 
 if TYPE_CHECKING:
@@ -405,12 +406,6 @@ def _begin_writing(path: Path) -> None:
         whole = ctypes.c_int64(0), ctypes.c_int64(0)
         with suppress(OSError, AttributeError), path.open("rb") as file:
             ctypes.CDLL(None).sync_file_range(file.fileno(), *whole, SYNC_FILE_RANGE_WRITE)
-
-
-def _publish(temporary: Path, path: Path) -> None:
-    with temporary.open("rb+") as file:
-        os.fsync(file.fileno())
-    temporary.replace(path)
 
 
 def _note_flaw(path: Path, flaw: str, problems: ProblemLog) -> None:
