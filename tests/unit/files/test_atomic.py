@@ -78,7 +78,7 @@ def test_folders_and_devices_are_never_replaced(tmp_path: Path) -> None:
         write_text(tmp_path / "pipe", ("text",))
 
 
-def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match=r"No such file or directory.*choose another path"):
         report().export(tmp_path / "no" / "such.csv")
 
@@ -94,7 +94,7 @@ def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
         (5, "not a valid file name"),
     ],
 )
-def test_what_can_be_no_file_is_said(write: Callable[[Report, object], Path], path: object, says: str) -> None:
+def test_an_invalid_path_is_refused(write: Callable[[Report, object], Path], path: object, says: str) -> None:
     with pytest.raises(ExportError, match=says):
         write(report(), path)
 
@@ -151,7 +151,7 @@ def test_csv_of_every_table_has_the_columns_and_rows_of_its_frame(tmp_path: Path
     assert cells(found.export(tmp_path / "memory.csv", table="memory"))[1][2] == "-512"
 
 
-def test_the_op_table_is_what_csv_means_without_a_word(tmp_path: Path) -> None:
+def test_a_csv_export_holds_the_op_table_by_default(tmp_path: Path) -> None:
     rows = cells(report().export(tmp_path / "run.csv"))
     assert rows[0][0] == "name"
     assert rows[1][0] == "'=HYPERLINK(1)"

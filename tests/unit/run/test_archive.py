@@ -63,7 +63,7 @@ def test_a_name_can_tell_the_epoch_and_the_batch_of_its_last_step(tmp_path: Path
     ]  # fmt: skip
 
 
-def test_a_name_without_cycle_gets_one_and_without_a_name_there_is_the_time(tmp_path: Path) -> None:
+def test_a_cycle_number_is_added_and_the_default_name_holds_the_time(tmp_path: Path) -> None:
     run(tmp_path / "a", 2, filename="run.pt.trace.json")
     assert names(tmp_path / "a") == ["run-cycle0.pt.trace.json", "run-cycle1.pt.trace.json"]
     run(tmp_path / "b")
@@ -151,12 +151,12 @@ def test_what_cannot_be_kept_is_refused_before_anything_runs(
 
 
 @pytest.mark.parametrize("option", [{"keep_last": 3}, {"gzip": True}, {"remote": "s3://a"}, {"filename": "a.json"}])
-def test_words_about_kept_traces_need_a_folder(option: dict[str, Any]) -> None:
+def test_options_for_kept_traces_need_a_folder(option: dict[str, Any]) -> None:
     with pytest.raises(OptionsError, match="needs --trace-dir"):
         KeepOptions(**option)
 
 
-def test_a_folder_that_cannot_be_is_refused_before_anything_runs(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_refused_before_anything_runs(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     ran = []
     with (
@@ -190,7 +190,7 @@ def test_a_trace_that_cannot_be_stored_is_not_lost(tmp_path: Path, monkeypatch: 
     raw.parent.rmdir()
 
 
-def test_copies_go_to_another_place_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_are_uploaded_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive, "_uploads", {})
     here, there = tmp_path / "here", tmp_path / "there"
     there.mkdir()
@@ -355,7 +355,7 @@ def test_a_disk_that_does_not_confirm_the_copy_leaves_both_snapshots(
 
 
 @pytest.mark.usefixtures("temporary")
-def test_what_held_the_memory_is_said_to_be_beside_the_traces(tmp_path: Path) -> None:
+def test_an_out_of_memory_note_names_the_copy_of_the_snapshot(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     block = tp.profile(trace_dir=kept, filename="net.json", snapshot=True)
     with contextlib.suppress(torch.cuda.OutOfMemoryError), block:

@@ -221,7 +221,7 @@ def test_a_trace_that_has_still_to_be_uploaded_is_not_deleted(source: Path, fold
         b'{"version": 1, "traces": [1, null, {}, {"name": "0.json"}]}',
     ],
 )
-def test_a_damaged_index_is_no_reason_to_delete_anything(source: Path, folder: Path, damage: bytes) -> None:
+def test_a_damaged_index_deletes_nothing(source: Path, folder: Path, damage: bytes) -> None:
     store = TraceStore(folder=folder, keep_last=1)
     put(TraceStore(folder=folder), source, 0, 1)
     (folder / index.INDEX).write_bytes(damage)
@@ -247,7 +247,7 @@ def test_a_damaged_index_is_no_reason_to_delete_anything(source: Path, folder: P
         {"more": 1},
     ],
 )
-def test_an_entry_that_makes_no_sense_is_left_out(source: Path, folder: Path, change: dict[str, Any]) -> None:
+def test_an_invalid_entry_is_ignored(source: Path, folder: Path, change: dict[str, Any]) -> None:
     put(TraceStore(folder=folder), source, 0, 1)
     found = json.loads((folder / index.INDEX).read_bytes())
     found["traces"][0] |= change
@@ -277,7 +277,7 @@ def test_only_so_many_deleted_traces_are_remembered(folder: Path, monkeypatch: p
     assert [entry.name for entry in index.read_index(folder)] == ["c", "d", "e"]
 
 
-def test_saved_traces_tell_when_and_where_each_was_taken(source: Path, folder: Path) -> None:
+def test_saved_traces_have_time_step_cycle_and_rank(source: Path, folder: Path) -> None:
     put(TraceStore(folder=folder), source, 3, rank=2)
     (saved,) = saved_traces(folder)
     assert (saved.timestamp, saved.step, saved.cycle, saved.rank, saved.size_bytes) == (NOON, 30, 3, 2, len(RAW))

@@ -141,7 +141,7 @@ FAULTS = [
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("kind", ["stub", "flat", "gs"])
 @pytest.mark.parametrize(("method", "fault"), FAULTS)
-def test_a_place_that_misbehaves_once_gets_the_file_in_the_end(
+def test_a_server_that_fails_once_gets_the_file_in_the_end(
     server: stub.Store, trace: Path, kind: str, method: str, fault: str
 ) -> None:
     server.faults[method] = [fault]
@@ -160,7 +160,7 @@ def test_a_lie_about_the_size_is_not_believed(server: stub.Store, trace: Path, k
 
 
 @pytest.mark.parametrize("fault", [fault for method, fault in FAULTS if method == "PUT" and fault != "stall"])
-def test_a_place_that_keeps_misbehaving_is_tried_five_times(server: stub.Store, trace: Path, fault: str) -> None:
+def test_a_server_that_keeps_failing_is_tried_five_times(server: stub.Store, trace: Path, fault: str) -> None:
     server.faults["PUT"] = [fault] * 5
     status = sent(Uploads(remote_of(server, "flat")), trace)
     if fault == "keep and drop":  # the file has arrived, although the server did not say so
@@ -254,7 +254,7 @@ sys.stdin.readline()
 
 @pytest.mark.parametrize("is_killed", [False, True])
 @pytest.mark.parametrize("fault", ["stall", "drop half-way"])
-def test_the_next_kernel_goes_on_with_what_the_last_one_left(
+def test_the_next_kernel_continues_the_uploads_of_the_last(
     server: stub.Store, trace: Path, fault: str, *, is_killed: bool
 ) -> None:
     server.faults["PUT"] = ["drop half-way", "stall"] if fault == "drop half-way" else ["stall"]
@@ -277,7 +277,7 @@ def test_the_next_kernel_goes_on_with_what_the_last_one_left(
     assert left_in(trace.parent) == []
 
 
-def test_a_local_file_that_is_gone_or_a_link_is_not_sent(server: stub.Store, trace: Path, tmp_path: Path) -> None:
+def test_a_local_file_that_is_missing_or_a_link_is_not_sent(server: stub.Store, trace: Path, tmp_path: Path) -> None:
     (tmp_path / "private").write_text(SECRET)
     trace.unlink()
     uploads = Uploads(remote_of(server))
@@ -323,7 +323,7 @@ class MuteError(Exception):
         raise RuntimeError
 
 
-def test_an_exception_that_cannot_even_be_shown_is_told_by_its_kind() -> None:
+def test_an_exception_whose_message_fails_is_shown_by_its_type() -> None:
     assert told(MuteError(), frozenset()) == "MuteError"
 
 
@@ -340,7 +340,7 @@ def test_no_exception_ends_the_thread_and_nothing_is_printed(
     assert capfd.readouterr() == ("", "")
 
 
-def test_what_cannot_be_written_to_is_tried_once(server: stub.Store, trace: Path) -> None:
+def test_a_read_only_remote_is_tried_once(server: stub.Store, trace: Path) -> None:
     status = sent(Uploads(remote_of(server, "readonly")), trace)
     assert (status.state, status.attempt) == ("failed", 1)
     assert "read-only" in status.error
@@ -360,9 +360,7 @@ def test_without_fsspec_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
         Uploads("s3://bucket/x")
 
 
-def test_no_room_for_the_journal_does_not_stop_an_upload(
-    server: stub.Store, trace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_does_not_stop_an_upload(server: stub.Store, trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def write(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
@@ -370,7 +368,7 @@ def test_no_room_for_the_journal_does_not_stop_an_upload(
     assert sent(Uploads(remote_of(server)), trace).state == "done"
 
 
-def test_no_thread_is_left_when_nothing_is_to_be_sent_and_the_next_file_is_sent_all_the_same(
+def test_the_thread_ends_with_the_last_upload_and_starts_again_with_the_next(
     server: stub.Store, trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[threading.Thread] = []
@@ -448,9 +446,7 @@ def test_a_journal_of_another_user_is_not_obeyed(trace: Path, monkeypatch: pytes
     assert journal.read_all(trace.parent) == ()
 
 
-def test_a_file_system_without_locks_uploads_all_the_same(
-    server: stub.Store, trace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_uploads_work_without_file_locks(server: stub.Store, trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks, "take", lambda _: locks.Lock.NONE)
     assert sent(Uploads(remote_of(server)), trace).state == "done"
 
@@ -479,7 +475,7 @@ def test_a_rename_that_loses_half_of_the_file_is_detected(trace: Path, monkeypat
 
 
 @pytest.mark.parametrize("remote", ["memory://far/a[1]", "memory://far/away?token=1", "memory://far/*"])
-def test_names_that_fsspec_would_take_for_patterns_arrive(trace: Path, remote: str) -> None:
+def test_names_with_special_characters_arrive(trace: Path, remote: str) -> None:
     import fsspec  # noqa: PLC0415 - is only there with the extra
 
     memory = fsspec.filesystem("memory")
