@@ -15,7 +15,7 @@ PACKAGE = ROOT / "torchprof_magic"
 MAY_IMPORT = {
     "ipython": {"profiling", "loading", "run", "report", "render", "capture", "model", "options", "units", "errors"},
     "profiling": {"run", "report", "ingest", "capture", "model", "options", "errors"},
-    "run": {"report", "ingest", "store", "capture", "model", "options", "units", "errors"},
+    "run": {"report", "ingest", "store", "capture", "distributed", "model", "options", "units", "errors"},
     "loading": {"report", "ingest", "files", "model", "errors"},
     "report": {"views", "render", "exporters", "analysis", "sql", "files", "model", "units", "ipython"},
     "sql": set(),
@@ -24,8 +24,8 @@ MAY_IMPORT = {
     "exporters": {"files", "model"},
     "analysis": {"model", "units"},
     "ingest": {"model", "units", "errors"},
-    "store": {"files", "distributed", "units", "errors"},
-    "capture": {"distributed", "model", "options", "units", "errors"},
+    "store": {"files", "units", "errors"},
+    "capture": {"distributed", "files", "model", "options", "units", "errors"},
     "files": {"errors"},
     "distributed": set(),
     "options": {"model", "errors"},
@@ -44,7 +44,7 @@ OWNERS = {
     "tqdm": {"ipython"},
     "matplotlib": {"render"},
     "fsspec": {"files", "store"},
-    "msgspec": {"ingest", "capture", "render"},
+    "msgspec": {"ingest", "capture", "render", "store"},
 }
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 

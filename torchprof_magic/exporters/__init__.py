@@ -1,4 +1,4 @@
-"""A trace or a page becomes a file for someone else."""
+"""Files that other tools and people can open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a trace become a Chrome trace that every viewer takes whole?
+"""Chrome traces that every viewer can open.
 
 Times are µs with exactly three decimals, names are ASCII JSON, no two events of a thread partly overlap, and arrows
 come in pairs. An arrow's ends stand right behind their events, so that viewers bind them to these and to no other.

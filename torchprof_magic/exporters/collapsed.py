@@ -1,4 +1,4 @@
-"""How does a trace become collapsed stacks, one line a stack, for flame graphs made elsewhere?"""
+"""Collapsed stacks, one line each, for other flame graph tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a frame become a CSV file that no spreadsheet takes for formulas?"""
+"""CSV files whose text no spreadsheet runs as a formula."""
 
 from __future__ import annotations
 

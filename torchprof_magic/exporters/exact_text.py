@@ -1,4 +1,4 @@
-"""How do columns become exact text? JSON that every parser takes, and times without rounding."""
+"""Columns as exact text: JSON that every parser accepts, and times without rounding."""
 
 from __future__ import annotations
 

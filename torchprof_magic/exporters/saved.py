@@ -1,4 +1,4 @@
-"""How does a recording become one compact file that reads back exactly?
+"""One compact file that holds a whole trace and reads back exactly.
 
 A zip: ``torchprof.json`` with version, meta and problems, and an Arrow file for each frame. The Arrow files themselves
 are not compressed, so that the sizes that the zip declares bound the memory that reading takes.
@@ -12,7 +12,7 @@ import zipfile
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from torchprof_magic.files.atomic import replacing
+from torchprof_magic.files.atomic import exporting
 from torchprof_magic.model.trace import FRAME_SCHEMAS, SAVED_HEAD, SAVED_VERSION
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def write_saved(trace: Trace, path: Path) -> Path:
         "meta": asdict(trace.meta),
         "problems": [asdict(problem) for problem in trace.problems],
     }
-    with replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
+    with exporting(path) as file, zipfile.ZipFile(file, "w") as archive:
         _add(archive, SAVED_HEAD, json.dumps(head).encode())
         for name in FRAME_SCHEMAS:
             buffer = io.BytesIO()

@@ -1,4 +1,4 @@
-"""How does a trace become a speedscope file? One evented profile a thread or stream; every opened frame is closed.
+"""speedscope files: one evented profile for each thread or stream, in which every opened frame is closed.
 
 Format: https://www.speedscope.app/file-format-schema.json
 """

@@ -1,4 +1,4 @@
-"""On which track of an exported file does each event lie, so that no two on one track partly overlap?"""
+"""The tracks of an exported file, chosen so that no two events on one track overlap partly."""
 
 from __future__ import annotations
 

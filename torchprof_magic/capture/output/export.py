@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from torchprof_magic.capture.output.fallback_folders import free_bytes, told_room
 from torchprof_magic.capture.output.validate import NO_FILE, find_flaw
 from torchprof_magic.capture.torch_api import compat
+from torchprof_magic.files.atomic import publish as _publish
 from torchprof_magic.units import format_bytes
 
 if TYPE_CHECKING:
@@ -336,12 +337,6 @@ def _why_not(here: Path, failures: Mapping[Path, Exception], target: Path) -> st
         return f"{reason}; it takes {format_bytes(target.stat().st_size)}, {told_room(here)}"
     except OSError:
         return f"{reason}; {told_room(here)}"
-
-
-def _publish(temporary: Path, path: Path) -> None:
-    with temporary.open("rb+") as file:
-        os.fsync(file.fileno())
-    temporary.replace(path)
 
 
 def _note_flaw(path: Path, flaw: str, problems: ProblemLog) -> None:
