@@ -11,7 +11,7 @@ import {
   tableFeatures,
 } from "@tanstack/table-core";
 import { assert } from "../src/base/assert";
-import { createGridTable, type GridTable } from "../src/views/grid-table";
+import { createGridTable, type GridTable } from "../src/views/table/grid-table";
 import { columnHeader, viewHeader } from "../src/views/test-report";
 import type { Column, Frame } from "../src/wire/frame";
 

@@ -3,7 +3,7 @@
 import { encodeFrame, packViews, type Values } from "../wire/encode";
 import type { ColumnHeader, ReportHeader, ViewHeader } from "../wire/header";
 import type { Host, HostListener } from "../wire/host";
-import { mountReport } from "./report";
+import { mountReport } from "./shell/report";
 
 export class FakeHost implements Host {
   readonly traits = new Map<string, unknown>();
