@@ -21,7 +21,7 @@ const logic = {
     environment: "jsdom",
     include: ["src/**/*.test.{ts,tsx}", "../widgets/**/*.test.ts"],
     exclude: ["**/*.browser.test.ts"],
-    setupFiles: ["test-setup.ts"],
+    setupFiles: ["test/setup.ts"],
   },
 };
 

@@ -12,8 +12,8 @@ import {
 } from "@tanstack/table-core";
 import { assert } from "../src/base/assert";
 import { createGridTable, type GridTable } from "../src/views/table/grid-table";
-import { columnHeader, viewHeader } from "../src/views/test-report";
 import type { Column, Frame } from "../src/wire/frame";
+import { columnHeader, viewHeader } from "../test/report";
 
 declare const gc: () => void;
 declare const process: { memoryUsage(): { readonly heapUsed: number } };

@@ -1,7 +1,7 @@
 /** What would a run of a small ResNet look like? A made-up report, the same at every load. */
 
-import { encodeFrame, packViews } from "../../js/src/wire/encode";
 import type { ColumnHeader, ReportHeader, ViewHeader } from "../../js/src/wire/header";
+import { encodeFrame, packViews } from "../../js/test/encode";
 
 export interface DemoReport {
   readonly header: ReportHeader;

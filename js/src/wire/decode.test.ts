@@ -1,8 +1,8 @@
 import { float64, int32, tableFromArrays, tableToIPC, utf8 } from "@uwdata/flechette";
 import { describe, expect, it } from "vitest";
+import { encodeFrame } from "../../test/encode";
 import { defined } from "../base/assert";
 import { decodeFrame, viewBytes } from "./decode";
-import { encodeFrame } from "./encode";
 import { keyOf, numberAt, numbersOf, stringAt, textOf } from "./frame";
 import { parseHeader, type ViewHeader } from "./header";
 

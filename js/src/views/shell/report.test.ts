@@ -1,6 +1,6 @@
 import axe from "axe-core";
 import { afterEach, describe, expect, it } from "vitest";
-import { encodeFrame } from "../../wire/encode";
+import { encodeFrame } from "../../../test/encode";
 import {
   find,
   HOSTILE,
@@ -11,7 +11,7 @@ import {
   openTab,
   press,
   settle,
-} from "../test-report";
+} from "../../../test/report";
 
 const mounted: Mounted[] = [];
 

@@ -1,10 +1,7 @@
 import { signal } from "@preact/signals";
 import type { SortingState } from "@tanstack/table-core";
 import { afterEach, describe, expect, it } from "vitest";
-import { decodeFrame } from "../../wire/decode";
-import { encodeFrame } from "../../wire/encode";
-import type { Column } from "../../wire/frame";
-import type { ReportHeader } from "../../wire/header";
+import { encodeFrame } from "../../../test/encode";
 import {
   columnHeader,
   find,
@@ -15,7 +12,10 @@ import {
   press,
   settle,
   viewHeader,
-} from "../test-report";
+} from "../../../test/report";
+import { decodeFrame } from "../../wire/decode";
+import type { Column } from "../../wire/frame";
+import type { ReportHeader } from "../../wire/header";
 import { fittingColumns, gridColumns } from "./grid-columns";
 import { createGridTable, type GridTable } from "./grid-table";
 

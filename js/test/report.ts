@@ -1,9 +1,9 @@
 /** What is the smallest report that has one view of each shape? For tests only. */
 
-import { encodeFrame, packViews, type Values } from "../wire/encode";
-import type { ColumnHeader, ReportHeader, ViewHeader } from "../wire/header";
-import type { Host, HostListener } from "../wire/host";
-import { mountReport } from "./shell/report";
+import { mountReport } from "../src/views/shell/report";
+import type { ColumnHeader, ReportHeader, ViewHeader } from "../src/wire/header";
+import type { Host, HostListener } from "../src/wire/host";
+import { encodeFrame, packViews, type Values } from "./encode";
 
 export class FakeHost implements Host {
   readonly traits = new Map<string, unknown>();

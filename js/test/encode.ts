@@ -1,8 +1,8 @@
 /** How are the bytes of a report made where no Python is? For the demo page and the tests only. */
 
 import { dictionary, float64, int32, tableFromArrays, tableToIPC, utf8 } from "@uwdata/flechette";
-import { defined } from "../base/assert";
-import type { ViewHeader } from "./header";
+import { defined } from "../src/base/assert";
+import type { ViewHeader } from "../src/wire/header";
 
 // Views start on multiples of this, as in the kernel's container.
 const ALIGNMENT = 8;
