@@ -1,4 +1,4 @@
-/** Which tests run where? Logic and DOM in jsdom; painting in a real browser, where there is one. */
+/** Logic and DOM are tested in jsdom; painting is tested in a real browser, where there is one. */
 
 import { existsSync } from "node:fs";
 import { playwright } from "@vitest/browser-playwright";

@@ -1,4 +1,4 @@
-/** How long does a large table take to open, sort and filter, beside the library's own row models? */
+/** Measures how long a large table takes to open, sort and filter, beside the library's own row models. */
 
 import { signal } from "@preact/signals";
 import {

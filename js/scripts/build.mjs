@@ -1,4 +1,4 @@
-/** How does the page become one module and one style sheet? `--watch` keeps building, `--demo` builds the demo page. */
+/** Builds the page into one module and one style sheet. `--watch` keeps building, `--demo` builds the demo page. */
 
 import { copyFile, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";

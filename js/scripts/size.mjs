@@ -1,4 +1,4 @@
-/** Is the bundle small enough for a notebook? Every saved widget carries it. */
+/** Checks that the bundle is small enough for a notebook: every saved widget carries it. */
 
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";

@@ -1,4 +1,4 @@
-/** How are the bytes of a report made where no Python is? For the demo page and the tests only. */
+/** Makes the bytes of a report where there is no Python: in tests, the benchmark and the demo page. */
 
 import { dictionary, float64, int32, tableFromArrays, tableToIPC, utf8 } from "@uwdata/flechette";
 import { defined } from "../src/base/assert";

@@ -1,4 +1,4 @@
-/** What is the smallest report that has one view of each shape? For tests only. */
+/** The smallest report that has one view of each shape. */
 
 import { mountReport } from "../src/views/shell/report";
 import type { ColumnHeader, ReportHeader, ViewHeader } from "../src/wire/header";

@@ -1,4 +1,4 @@
-/** What does jsdom lack that a report asks for? Sizes, observers of sizes, and a canvas. */
+/** Stand-ins for what jsdom lacks and a report asks for: sizes, observers of sizes, and a canvas. */
 
 class StillResizeObserver implements ResizeObserver {
   observe(): void {}

@@ -1,4 +1,4 @@
-/** What would a run of a small ResNet look like? A made-up report, the same at every load. */
+/** A made-up report of a small ResNet, the same at every load. */
 
 import type { ColumnHeader, ReportHeader, ViewHeader } from "../../js/src/wire/header";
 import { encodeFrame, packViews } from "../../js/test/encode";

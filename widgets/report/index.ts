@@ -1,4 +1,4 @@
-/** What does anywidget load? One report in one cell output. */
+/** The module that anywidget loads: one report in one cell output. */
 
 import { mountReport } from "../../js/src/views/shell/report";
 import type { RenderProps } from "./model";

@@ -1,4 +1,4 @@
-/** Which colour has a phase or a band? One file for the page and for the static figures. */
+/** The colours of phases and bands, from one file for the page and for the static figures. */
 
 import palette from "../../../torchprof_magic/render/palette.json";
 

@@ -1,4 +1,4 @@
-/** How does a quantity over time look? uPlot with our axes, marks and colours. */
+/** A chart of values over time: uPlot with our axes, marks and colours. */
 
 import uPlot from "uplot";
 import { cssColor } from "../base/color";

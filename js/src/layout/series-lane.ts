@@ -1,4 +1,4 @@
-/** Which points of a series belong to one lane? */
+/** The points of a series that belong to one lane. */
 
 import { type Frame, keyOf, numbersOf, rowsOf, textOf } from "../wire/frame";
 import type { ViewHeader } from "../wire/header";

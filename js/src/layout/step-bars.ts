@@ -1,4 +1,4 @@
-/** How long is each step, and which phases is it made of? All bars on one scale. */
+/** The duration of each step and the phases it is made of. All bars share one scale. */
 
 import { phases } from "../base/palette";
 import { type Frame, numberAt, rowsOf } from "../wire/frame";

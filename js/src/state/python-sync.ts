@@ -1,4 +1,4 @@
-/** What comes from Python? The header, and one frame a view, decoded when it is first asked for. */
+/** What comes from Python: the header, and one frame per view, decoded when it is first asked for. */
 
 import { type ReadonlySignal, type Signal, signal } from "@preact/signals";
 import { failure, type Result, success } from "../base/result";

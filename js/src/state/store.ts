@@ -1,4 +1,4 @@
-/** What does the reader look at now? State of the page that Python never sees. */
+/** What the reader looks at now. Python never sees this state. */
 
 import { type Signal, signal } from "@preact/signals";
 import type { SortingState } from "@tanstack/table-core";

@@ -1,4 +1,4 @@
-/** How does an Arrow stream become columns? */
+/** Decodes an Arrow stream into columns. */
 
 import { type Column as ArrowColumn, tableFromIPC } from "@uwdata/flechette";
 import { failure, messageOf, type Result, success } from "../base/result";

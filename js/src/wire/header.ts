@@ -1,4 +1,4 @@
-/** What does the report say about itself before any data is decoded? */
+/** What a report says about itself before any data is decoded. */
 
 import type { Unit } from "../base/format";
 import { failure, messageOf, type Result, success } from "../base/result";

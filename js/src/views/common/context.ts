@@ -1,4 +1,4 @@
-/** What does every part of one shown report know? */
+/** What every part of one shown report may use. */
 
 import type { ReadonlySignal } from "@preact/signals";
 import type { FunctionComponent } from "preact";

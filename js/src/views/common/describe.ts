@@ -1,4 +1,4 @@
-/** What does the footer say about a row of a table? */
+/** A table row in words, as the footer shows it. */
 
 import { formatValue, isNumeric } from "../../base/format";
 import type { FooterItem } from "../../state/store";

@@ -1,4 +1,4 @@
-/** How do keys stay inside the report? Every focusable element takes these props. */
+/** Props for focusable elements that keep their keys from reaching the notebook. */
 
 export interface KeyProps {
   readonly "data-lm-suppress-shortcuts": "true";
@@ -19,12 +19,12 @@ export function focusable(onKey?: (event: KeyboardEvent) => void): KeyProps {
   };
 }
 
-/** Is this key pressed without a modifier that would make it a command of the browser? */
+/** Whether a key is pressed without a modifier that would make it a command of the browser. */
 export function isPlain(event: KeyboardEvent): boolean {
   return !event.ctrlKey && !event.metaKey && !event.altKey;
 }
 
-/** Does the element take typed text, so that letters are not ours? */
+/** Whether the element takes typed text, so that letters are not ours. */
 export function isTyping(target: EventTarget | null): boolean {
   return target instanceof HTMLInputElement || target instanceof HTMLTextAreaElement;
 }

@@ -1,4 +1,4 @@
-/** Which small parts do several views share? */
+/** Small parts that several views share. */
 
 import type { Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";

@@ -1,4 +1,4 @@
-/** Is the page around us light or dark, and when does it change? */
+/** Tells whether the page around a report is light or dark, and when that changes. */
 
 import { type ReadonlySignal, signal } from "@preact/signals";
 import { luminance, parseColor } from "../../base/color";

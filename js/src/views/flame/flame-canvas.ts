@@ -1,4 +1,4 @@
-/** How does the flame graph meet its canvas and the pointer? */
+/** Connects the flame graph to its canvas and the pointer. */
 
 import { effect, type ReadonlySignal } from "@preact/signals";
 import { MERGED_ROW } from "../../base/boxes";

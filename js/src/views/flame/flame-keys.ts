@@ -1,4 +1,4 @@
-/** Which move does a key make in the flame graph? */
+/** The keys of the flame graph. */
 
 import type { Weight } from "../../base/units";
 import type { Direction } from "../../layout/flame-place";

@@ -1,4 +1,4 @@
-/** What does a flame graph need from a decoded tree, worked out once? */
+/** What a flame graph needs from a decoded tree, worked out once. */
 
 import { assert } from "../../base/assert";
 import { formatRatio, formatValue, plural } from "../../base/format";

@@ -1,4 +1,4 @@
-/** How does the window glide to its place? Under 120 ms, and not at all for those who want none. */
+/** Animates the window to its new place: under 120 ms, and not at all where reduced motion is preferred. */
 
 import type { Span } from "../../base/scale";
 import { type Weight, weight } from "../../base/units";

@@ -1,4 +1,4 @@
-/** How does the reader move through a flame graph? Changes of its state, and nothing drawn. */
+/** The moves of a reader through a flame graph. They change its state and draw nothing. */
 
 import { panSpan, type Span } from "../../base/scale";
 import { type Weight, weight } from "../../base/units";

@@ -1,4 +1,4 @@
-/** How is a tree shown? A flame graph with its search, its path and its colours. */
+/** A tree as a flame graph, with search, path and colours. */
 
 import { type ReadonlySignal, useComputed, useSignalEffect } from "@preact/signals";
 import type { RefObject } from "preact";

@@ -1,4 +1,4 @@
-/** What went wrong or was lost, and what to do about it? */
+/** The problems of a recording, the worst first, each with what to do about it. */
 
 import { formatCount } from "../../base/format";
 import { type Frame, numberAt, rowsOf, stringAt } from "../../wire/frame";

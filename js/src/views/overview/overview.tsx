@@ -1,4 +1,4 @@
-/** What are the main facts of a run, by section? */
+/** The main facts of a run, by section. */
 
 import { formatRatio, formatValue, type Unit } from "../../base/format";
 import { isPhase, phaseTitle } from "../../base/palette";

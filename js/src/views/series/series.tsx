@@ -1,4 +1,4 @@
-/** How is a series shown? Bands over time, one lane at a time. */
+/** A series as a chart: its bands over time, one lane at a time. */
 
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { formatBytes, formatNs, plural } from "../../base/format";

@@ -1,4 +1,4 @@
-/** How do bytes become a file on the reader's disk? */
+/** Offers bytes as a file to download. */
 
 // Long enough for the browser to open the file before its address is taken back.
 const RELEASE_MS = 10_000;

@@ -1,4 +1,4 @@
-/** What is under the pointer or selected, in full, and which keys work here? */
+/** The footer: the keys that work here, and the full text of what is under the pointer or selected. */
 
 import type { FooterItem } from "../../state/store";
 import { revealIn } from "../../state/store";

@@ -1,4 +1,4 @@
-/** Which cell, which steps, which machine? The first row of a report, and the way out of it. */
+/** The first row of a report: its cell, steps and machine, and the export menu. */
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";

@@ -1,4 +1,4 @@
-/** What is under the active tab: the view, or a sentence why there is none? */
+/** The panel under the active tab: the view, or a sentence that says why there is none. */
 
 import { Component, type ComponentChildren } from "preact";
 import { messageOf } from "../../base/result";

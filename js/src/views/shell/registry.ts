@@ -1,4 +1,4 @@
-/** Which component shows a view? First by its name, else by its shape. */
+/** Chooses the component that shows a view. */
 
 import { assertNever } from "../../base/assert";
 import type { Shape, ViewHeader } from "../../wire/header";

@@ -1,4 +1,4 @@
-/** How does a report come into an element of the page, and how does it leave? */
+/** Mounts a report into an element of the page, and takes it out again. */
 
 import { render } from "preact";
 import { useLayoutEffect } from "preact/hooks";

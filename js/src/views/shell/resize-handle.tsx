@@ -1,4 +1,4 @@
-/** How does the reader make the report higher? */
+/** The handle that makes a report higher. */
 
 import { focusable } from "../common/focusable";
 

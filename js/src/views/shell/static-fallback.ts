@@ -1,4 +1,4 @@
-/** When is the static picture of a run hidden? While a live report of the same run is shown. */
+/** Hides the static picture of a run while a live report of the same run is shown. */
 
 const HIDDEN = "tpHidden";
 

@@ -1,4 +1,4 @@
-/** Which view is shown? A row of tabs with counts. */
+/** The row of tabs, with counts. */
 
 import { formatCount } from "../../base/format";
 import type { ViewHeader } from "../../wire/header";

@@ -1,4 +1,4 @@
-/** Which columns does a table show, how wide, and how are their numbers written? */
+/** The columns of a table: which are shown, how wide, and how their numbers are written. */
 
 import { type ColumnFormat, columnFormat, isNumeric, isText } from "../../base/format";
 import {

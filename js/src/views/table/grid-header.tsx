@@ -1,4 +1,4 @@
-/** What do the columns mean, and which one orders the rows? */
+/** The header row: what each column means, and which one orders the rows. */
 
 import type { SortDirection } from "@tanstack/table-core";
 import { focusable } from "../common/focusable";

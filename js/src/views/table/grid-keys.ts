@@ -1,4 +1,4 @@
-/** Which row does a key lead to? */
+/** The row that a key leads to. */
 
 import { isPlain } from "../common/focusable";
 

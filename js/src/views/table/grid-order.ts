@@ -1,4 +1,4 @@
-/** In which order do the rows of a column stand? Row numbers are sorted, cells stay in their arrays. */
+/** The order of a column's rows. Row numbers are sorted; cells stay in their arrays. */
 
 import { firstWhere } from "../../base/search";
 import type { Column, TextColumn } from "../../wire/frame";

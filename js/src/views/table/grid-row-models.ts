@@ -1,4 +1,4 @@
-/** Which rows does TanStack's table show, in which order? Its row models, worked out on a frame's columns. */
+/** TanStack's row models, worked out on a frame's columns: the rows to show, in order. */
 
 import {
   type Column,

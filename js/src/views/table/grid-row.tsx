@@ -1,4 +1,4 @@
-/** How does one row of a table look? */
+/** One row of a table. */
 
 import { shortenName } from "../../base/names";
 import { phaseTitle } from "../../base/palette";

@@ -1,4 +1,4 @@
-/** What does a table know while it is shown: its rows, its columns, its active row? */
+/** The state of a table while it is shown: its rows, its columns, its active row. */
 
 import { type Signal, useSignal } from "@preact/signals";
 import type { RefObject } from "preact";

@@ -1,4 +1,4 @@
-/** What does TanStack's table know of a view? Its columns, its state, and which rows it shows in which order. */
+/** A view as TanStack's table: its columns, its state, and the rows it shows, in order. */
 
 import type { Signal } from "@preact/signals";
 import {

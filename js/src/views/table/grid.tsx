@@ -1,4 +1,4 @@
-/** How is a table shown? A real grid: sorted, filtered, only visible rows in the page. */
+/** A table as a grid: sorted, filtered, with only the visible rows in the page. */
 
 import { formatCount, plural } from "../../base/format";
 import type { ViewHeader } from "../../wire/header";

@@ -1,4 +1,4 @@
-/** Which rows of a long list are in the page? TanStack's virtualizer as a hook. */
+/** The rows of a long list that are in the page: TanStack's virtualizer as a hook. */
 
 import { type Signal, useSignal } from "@preact/signals";
 import {

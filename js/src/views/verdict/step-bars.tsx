@@ -1,4 +1,4 @@
-/** How do the steps compare? One bar a step, stacked by phase, all on one scale. */
+/** The steps side by side: one bar per step, stacked by phase, all on one scale. */
 
 import { columnFormat, formatNs } from "../../base/format";
 import { phaseColor, phaseTitle, type Theme } from "../../base/palette";

@@ -1,4 +1,4 @@
-/** Where did the time go, in words? */
+/** The verdict in words, with the bars of the steps beside it and a notice above it when data was lost. */
 
 import type { Span } from "../../wire/header";
 import { type ReportContext, viewNamed } from "../common/context";
