@@ -13,14 +13,14 @@ import {
 import { assert } from "../src/base/assert";
 import { createGridTable, type GridTable } from "../src/views/table/grid-table";
 import type { Column, Frame } from "../src/wire/frame";
-import { columnHeader, viewHeader } from "../test/report";
+import { columnHeader, tableHeader } from "../test/headers";
 
 declare const gc: () => void;
 declare const process: { memoryUsage(): { readonly heapUsed: number } };
 
 const ROWS = [10_000, 100_000];
 const RUNS = 9;
-const view = viewHeader("ops", "table", {
+const view = tableHeader("ops", {
   columns: [columnHeader("name", "code"), columnHeader("self_ns", "ns")],
 });
 

@@ -38,7 +38,7 @@ export function packViews(
   let size = 0;
   const placed = views.map((view, index) => {
     const stream = streams[index];
-    if (stream === null || stream === undefined) return view;
+    if (stream === null || stream === undefined || !("offset" in view)) return view;
     const offset = size;
     size += Math.ceil(stream.byteLength / ALIGNMENT) * ALIGNMENT;
     return { ...view, offset, length: stream.byteLength };
@@ -46,7 +46,7 @@ export function packViews(
   const whole = new Uint8Array(size);
   placed.forEach((view, index) => {
     const stream = streams[index];
-    if (stream) whole.set(stream, view.offset);
+    if (stream && "offset" in view) whole.set(stream, view.offset);
   });
   return { views: placed, data: new DataView(whole.buffer) };
 }

@@ -1,9 +1,10 @@
 /** The smallest report that has one view of each shape. */
 
 import { mountReport } from "../src/views/shell/report";
-import type { ColumnHeader, ReportHeader, ViewHeader } from "../src/wire/header";
+import type { Problem, ReportHeader } from "../src/wire/header";
 import type { Host, HostListener } from "../src/wire/host";
 import { encodeFrame, packViews, type Values } from "./encode";
+import { columnHeader, problemsHeader, seriesHeader, tableHeader, treeHeader } from "./headers";
 
 export class FakeHost implements Host {
   readonly traits = new Map<string, unknown>();
@@ -30,25 +31,6 @@ export class FakeHost implements Host {
     const heard = this.listeners.filter((each) => each.event === event);
     for (const { listener } of heard) listener(...values);
   }
-}
-
-export function columnHeader(
-  name: string,
-  unit: ColumnHeader["unit"],
-  more: Partial<ColumnHeader> = {},
-): ColumnHeader {
-  return { name, title: name, unit, definition: "", minor: false, bar: false, ...more };
-}
-
-export function viewHeader(
-  name: string,
-  shape: ViewHeader["shape"],
-  more: Partial<ViewHeader> = {},
-): ViewHeader {
-  const lists = { columns: [], weights: [], bands: [], marks: [] };
-  const rest = { count: null, empty: null, offset: 0, length: 0, rows: 0, sort: null };
-  const title = name.charAt(0).toUpperCase() + name.slice(1);
-  return { name, title, shape, ...lists, ...rest, ...more };
 }
 
 export const HOSTILE = [
@@ -83,29 +65,26 @@ const FLAME: readonly (readonly [string, Values])[] = [
   ["total_cpu", Float64Array.of(100, 60, 20, 40)],
 ];
 
-const NOTES: readonly (readonly [string, Values])[] = [
-  ["severity", ["info", "data_loss"]],
-  ["code", ["a", "b"]],
-  ["message", ["Only a remark.", HOSTILE[0]]],
-  ["count", Int32Array.of(1, 7)],
-  ["fix", ["", "Use --stack."]],
+const PROBLEMS: readonly Problem[] = [
+  { severity: "data_loss", code: "b", message: HOSTILE[0], count: 7, fix: "Use --stack." },
+  { severity: "info", code: "a", message: "Only a remark.", count: 1, fix: "" },
 ];
 
 const VIEWS = [
-  viewHeader("ops", "table", { columns: OP_COLUMNS, sort: "self_ns", count: 6 }),
-  viewHeader("flame", "tree", { weights: [{ name: "cpu", title: "CPU", unit: "ns" }] }),
-  viewHeader("notes", "table", { count: 2 }),
-  viewHeader("memory", "series", { empty: "No memory was recorded. Add --memory." }),
-  viewHeader("pulled", "table", { offset: -1, columns: OP_COLUMNS }),
-  viewHeader("broken", "tree"),
+  tableHeader("ops", { columns: OP_COLUMNS, sort: "self_ns", count: 6 }),
+  treeHeader("flame", { weights: [{ name: "cpu", title: "CPU", unit: "ns" }] }),
+  problemsHeader("notes", { count: 2, problems: PROBLEMS }),
+  seriesHeader("memory", { empty: "No memory was recorded. Add --memory." }),
+  tableHeader("pulled", { offset: -1, columns: OP_COLUMNS }),
+  treeHeader("broken"),
 ];
 
 /** A host that holds the small report. */
 export function hostOf(more: Partial<ReportHeader> = {}): FakeHost {
   const ops = encodeFrame(OPS);
-  const packed = packViews(VIEWS, [ops, encodeFrame(FLAME), encodeFrame(NOTES), null, null, ops]);
+  const packed = packViews(VIEWS, [ops, encodeFrame(FLAME), null, null, null, ops]);
   const header: ReportHeader = {
-    version: 1,
+    version: 2,
     runId: "run-1",
     title: "In [4]",
     subtitle: "",

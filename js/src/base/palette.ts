@@ -28,10 +28,6 @@ export function phaseColor(name: string, theme: Theme): string {
   return (PHASES.get(name) ?? OTHER)[theme];
 }
 
-export function isPhase(name: string): boolean {
-  return PHASES.has(name);
-}
-
 export function phaseTitle(name: string): string {
   return PHASES.get(name)?.title ?? name;
 }

@@ -3,7 +3,7 @@
 import { type Column as ArrowColumn, tableFromIPC } from "@uwdata/flechette";
 import { failure, messageOf, type Result, success } from "../base/result";
 import type { Column, Frame, Numbers, TextColumn } from "./frame";
-import type { ViewHeader } from "./header";
+import type { FramedHeader } from "./header";
 
 /** A dictionary batch of flechette: its values are keys into the dictionary. */
 interface DictionaryBatch {
@@ -17,7 +17,7 @@ interface DictionaryBatch {
 const EMPTY = "";
 
 /** The bytes of one view, copied so that they start aligned; empty when the container is too short. */
-export function viewBytes(container: unknown, view: ViewHeader): Uint8Array {
+export function viewBytes(container: unknown, view: FramedHeader): Uint8Array {
   if (!(container instanceof DataView) || view.offset < 0) return new Uint8Array(0);
   const start = container.byteOffset + view.offset;
   const stop = Math.min(start + view.length, container.byteOffset + container.byteLength);

@@ -1,11 +1,16 @@
 /** What every part of one shown report may use. */
 
 import type { ReadonlySignal } from "@preact/signals";
-import type { FunctionComponent } from "preact";
 import type { ReportSource } from "../../state/python-sync";
 import type { Store } from "../../state/store";
 import type { Frame } from "../../wire/frame";
-import type { ViewHeader } from "../../wire/header";
+import type {
+  FramedHeader,
+  SeriesHeader,
+  TableHeader,
+  TreeHeader,
+  ViewHeader,
+} from "../../wire/header";
 import type { Look } from "./theme-watch";
 
 export interface ReportContext {
@@ -16,14 +21,9 @@ export interface ReportContext {
   readonly look: ReadonlySignal<Look>;
 }
 
-/** A view of the report by its name. */
-export function viewNamed({ source }: ReportContext, name: string): ViewHeader | undefined {
-  return source.header.views.find((view) => view.name === name);
-}
-
 /** The view under the active tab. */
-export function shownView(report: ReportContext): ViewHeader | undefined {
-  return viewNamed(report, report.store.view.value);
+export function shownView({ source, store }: ReportContext): ViewHeader | undefined {
+  return source.header.views.find((view) => view.name === store.view.value);
 }
 
 /** The view in which a name is found as a box of a flame graph. */
@@ -31,10 +31,12 @@ export function firstTree({ source }: ReportContext): ViewHeader | undefined {
   return source.header.views.find((view) => view.shape === "tree" && !view.empty);
 }
 
-export interface ViewProps {
+interface FramedProps<V extends FramedHeader> {
   readonly report: ReportContext;
-  readonly view: ViewHeader;
+  readonly view: V;
   readonly frame: Frame;
 }
 
-export type ViewComponent = FunctionComponent<ViewProps>;
+export type TableProps = FramedProps<TableHeader>;
+export type TreeProps = FramedProps<TreeHeader>;
+export type SeriesProps = FramedProps<SeriesHeader>;

@@ -3,14 +3,14 @@
 import { formatValue, isNumeric } from "../../base/format";
 import type { FooterItem } from "../../state/store";
 import { type Frame, keyOf, numberAt, stringAt } from "../../wire/frame";
-import type { ColumnHeader, ViewHeader } from "../../wire/header";
+import type { ColumnHeader, TableHeader } from "../../wire/header";
 import type { ReportContext } from "./context";
 
 // More facts than this do not fit beside a name.
 const MOST_FACTS = 5;
 
 /** The name of a row, its phase and its main numbers in prose. */
-export function describeRow(view: ViewHeader, frame: Frame, row: number): FooterItem {
+export function describeRow(view: TableHeader, frame: Frame, row: number): FooterItem {
   const lead = leadColumn(view.columns);
   const phase = view.columns.find((column) => column.unit === "phase");
   return {
@@ -36,7 +36,7 @@ function cellText(column: ColumnHeader, frame: Frame, row: number): string {
   return `${column.title} ${formatValue(number, column.unit)}`;
 }
 
-function factsOf(view: ViewHeader, frame: Frame, row: number): readonly string[] {
+function factsOf(view: TableHeader, frame: Frame, row: number): readonly string[] {
   const numeric = view.columns.filter((column) => isNumeric(column.unit) && !column.minor);
   const known = numeric.filter((column) => numberAt(frame, column.name, row));
   return known.slice(0, MOST_FACTS).map((column) => {
@@ -54,7 +54,7 @@ function titled(column: ColumnHeader, text: string): string {
 export function findName(
   report: ReportContext,
   name: string,
-): { readonly view: ViewHeader; readonly item: FooterItem } | null {
+): { readonly view: TableHeader; readonly item: FooterItem } | null {
   for (const view of tablesByNearness(report)) {
     const state = report.source.frame(view).value;
     if (state.kind !== "ready") continue;
@@ -65,16 +65,16 @@ export function findName(
 }
 
 /** Embedded tables with names; the shown one first. What must be pulled is not asked for here. */
-function tablesByNearness(report: ReportContext): readonly ViewHeader[] {
+function tablesByNearness(report: ReportContext): readonly TableHeader[] {
   const shown = report.store.view.value;
-  const tables = report.source.header.views.filter(
-    (view) => view.shape === "table" && view.offset >= 0 && nameColumn(view) !== undefined,
-  );
+  const tables = report.source.header.views
+    .filter((view) => view.shape === "table")
+    .filter((view) => view.offset >= 0 && nameColumn(view) !== undefined);
   return tables.toSorted((a, b) => Number(b.name === shown) - Number(a.name === shown));
 }
 
 /** The column whose words are selected and searched for in other views. */
-export function nameColumn(view: ViewHeader): ColumnHeader | undefined {
+export function nameColumn(view: TableHeader): ColumnHeader | undefined {
   return view.columns.find((column) => column.name === "name" && column.unit === "code");
 }
 

@@ -5,7 +5,7 @@ import { formatRatio, formatValue, plural } from "../../base/format";
 import { buildExtent, buildTree, type FlameExtent, type FlameTree } from "../../layout/flame-tree";
 import type { FooterItem } from "../../state/store";
 import { type Frame, numberAt, numbersOf, type TextColumn, textOf, wordAt } from "../../wire/frame";
-import type { ViewHeader, WeightHeader } from "../../wire/header";
+import type { TreeHeader, WeightHeader } from "../../wire/header";
 
 export interface FlameModel {
   readonly frame: Frame;
@@ -19,7 +19,7 @@ export interface FlameModel {
 }
 
 /** The model of a tree view. */
-export function createFlameModel(view: ViewHeader, frame: Frame): FlameModel {
+export function createFlameModel(view: TreeHeader, frame: Frame): FlameModel {
   assert(view.weights.length > 0, "the tree has no weight");
   const tree = buildTree(numbersOf(frame, "parent"));
   const extents = new Map<string, FlameExtent>();

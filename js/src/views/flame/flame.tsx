@@ -11,8 +11,8 @@ import { kernelColor } from "../../draw/flame-painter";
 import { type FlameMatches, heaviestRow, searchFlame } from "../../layout/flame-search";
 import { pathTo } from "../../layout/flame-tree";
 import { wordAt } from "../../wire/frame";
-import type { ViewHeader, WeightHeader } from "../../wire/header";
-import type { ReportContext, ViewProps } from "../common/context";
+import type { TreeHeader, WeightHeader } from "../../wire/header";
+import type { ReportContext, TreeProps } from "../common/context";
 import { focusable } from "../common/focusable";
 import { Legend, SearchBox, Segmented, Sentence, Tools } from "../common/parts";
 import { FlameCanvas } from "./flame-canvas";
@@ -23,7 +23,7 @@ import { FlameMoves } from "./flame-moves";
 const CRUMB_CHARS = 40;
 
 /** Any tree of a report. */
-export function FlameView({ report, view, frame }: ViewProps) {
+export function FlameView({ report, view, frame }: TreeProps) {
   const { store, look } = report;
   const state = store.flame(view);
   const query = store.search(view);
@@ -96,7 +96,7 @@ interface StageViewProps {
   readonly moves: FlameMoves;
   readonly stage: Stage;
   readonly report: ReportContext;
-  readonly view: ViewHeader;
+  readonly view: TreeHeader;
   readonly matches: FlameMatches | null;
 }
 

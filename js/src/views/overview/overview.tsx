@@ -1,79 +1,52 @@
 /** The main facts of a run, by section. */
 
-import { formatRatio, formatValue, type Unit } from "../../base/format";
-import { isPhase, phaseTitle } from "../../base/palette";
+import { formatRatio, formatValue } from "../../base/format";
+import { phaseTitle } from "../../base/palette";
 import { select } from "../../state/store";
-import { type Frame, numberAt, stringAt } from "../../wire/frame";
-import type { ReportContext, ViewProps } from "../common/context";
+import type { Fact, FactsHeader, Section } from "../../wire/header";
+import type { ReportContext } from "../common/context";
 import { findName } from "../common/describe";
 import { focusable } from "../common/focusable";
 import { PhaseDot, percent } from "../common/parts";
 
-interface Fact {
-  readonly label: string;
-  readonly number: number;
-  readonly value: string;
-  readonly note: string;
-  readonly op: string;
-}
-
 interface SectionProps {
   readonly report: ReportContext;
-  readonly title: string;
-  readonly facts: readonly Fact[];
+  readonly section: Section;
 }
 
-export function OverviewView({ report, frame }: ViewProps) {
-  const sections = sectionsOf(frame);
+interface FactsProps {
+  readonly report: ReportContext;
+  readonly view: FactsHeader;
+}
+
+export function FactsView({ report, view }: FactsProps) {
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: the page of facts scrolls, so keys must reach it.
     <div class="tp-overview" tabIndex={0} {...focusable()}>
       <div class="tp-columns">
-        {Array.from(sections, ([title, facts]) => (
-          <Section key={title} report={report} title={title} facts={facts} />
-        ))}
+        {view.sections.map((section) =>
+          section.byPhase ? (
+            <PhaseSection key={section.title} report={report} section={section} />
+          ) : (
+            <FactSection key={section.title} report={report} section={section} />
+          ),
+        )}
       </div>
     </div>
   );
 }
 
-function Section(props: SectionProps) {
-  if (props.facts.every((fact) => isPhase(fact.label))) return <PhaseSection {...props} />;
+function FactSection({ report, section }: SectionProps) {
   return (
     <section class="tp-facts">
-      <h3>{props.title}</h3>
+      <h3>{section.title}</h3>
       <dl>
-        {props.facts.map((fact, index) => (
-          <FactRow key={`${index}-${fact.label}`} report={props.report} fact={fact} />
+        {section.facts.map((fact, index) => (
+          <FactRow key={`${index}-${fact.label}`} report={report} fact={fact} />
         ))}
       </dl>
     </section>
   );
-}
-
-/** Facts by section, in the order in which sections first appear. */
-function sectionsOf(frame: Frame): ReadonlyMap<string, readonly Fact[]> {
-  const sections = new Map<string, Fact[]>();
-  for (let row = 0; row < frame.rows; row += 1) {
-    const title = stringAt(frame, "section", row);
-    const facts = sections.get(title) ?? [];
-    sections.set(title, facts);
-    facts.push(factOf(frame, row));
-  }
-  return sections;
-}
-
-function factOf(frame: Frame, row: number): Fact {
-  const value = numberAt(frame, "value", row);
-  const unit = stringAt(frame, "unit", row) as Unit;
-  return {
-    label: stringAt(frame, "label", row),
-    number: value,
-    // A fact in words has no number; its note is the fact.
-    value: Number.isNaN(value) ? "" : formatValue(value, unit),
-    note: stringAt(frame, "note", row),
-    op: stringAt(frame, "op", row),
-  };
 }
 
 function FactRow({ report, fact }: { readonly report: ReportContext; readonly fact: Fact }) {
@@ -83,7 +56,7 @@ function FactRow({ report, fact }: { readonly report: ReportContext; readonly fa
         {fact.op === "" ? fact.label : <OpLink report={report} fact={fact} />}
       </dt>
       <dd>
-        {fact.value !== "" && <span class="tp-fact-value">{fact.value}</span>}
+        <FactValue fact={fact} />
         {fact.note !== "" && (
           <span class="tp-fact-note" title={fact.note}>
             {fact.note}
@@ -91,6 +64,19 @@ function FactRow({ report, fact }: { readonly report: ReportContext; readonly fa
         )}
       </dd>
     </div>
+  );
+}
+
+function FactValue({ fact }: { readonly fact: Fact }) {
+  const { value, unit } = fact;
+  if (value === null) return null;
+  if (typeof value === "number") {
+    return <span class="tp-fact-value">{formatValue(value, unit)}</span>;
+  }
+  return (
+    <span class="tp-fact-text" title={value}>
+      {value}
+    </span>
   );
 }
 
@@ -117,19 +103,23 @@ function OpLink({ report, fact }: { readonly report: ReportContext; readonly fac
   );
 }
 
-/** A section of one fact a phase, as bars on the scale of the whole step. */
-function PhaseSection({ report, title, facts }: SectionProps) {
-  const whole = facts.reduce((sum, fact) => sum + fact.number, 0);
+/** One fact a phase, as bars on the scale of the whole step. */
+function PhaseSection({ report, section }: SectionProps) {
+  const whole = section.facts.reduce((sum, fact) => sum + numberOf(fact), 0);
   return (
     <section class="tp-facts tp-breakdown">
-      <h3>{title}</h3>
+      <h3>{section.title}</h3>
       <ul>
-        {facts.map((fact) => (
+        {section.facts.map((fact) => (
           <PhaseRow key={fact.label} report={report} fact={fact} whole={whole} />
         ))}
       </ul>
     </section>
   );
+}
+
+function numberOf({ value }: Fact): number {
+  return typeof value === "number" ? value : 0;
 }
 
 interface PhaseRowProps {
@@ -139,7 +129,7 @@ interface PhaseRowProps {
 }
 
 function PhaseRow({ report, fact, whole }: PhaseRowProps) {
-  const ratio = whole > 0 ? fact.number / whole : 0;
+  const ratio = whole > 0 ? numberOf(fact) / whole : 0;
   return (
     <li class="tp-phase-row">
       <span class="tp-phase-name">
@@ -151,7 +141,7 @@ function PhaseRow({ report, fact, whole }: PhaseRowProps) {
           <PhaseDot report={report} phase={fact.label} />
         </span>
       </span>
-      <span class="tp-phase-number">{fact.value}</span>
+      <span class="tp-phase-number">{formatValue(numberOf(fact), fact.unit)}</span>
       <span class="tp-phase-ratio">{formatRatio(ratio)}</span>
     </li>
   );

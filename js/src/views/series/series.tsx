@@ -1,17 +1,17 @@
 /** A series as a chart: its bands over time, one lane at a time. */
 
 import { useEffect, useMemo, useRef } from "preact/hooks";
-import { formatBytes, formatNs, plural } from "../../base/format";
+import { formatNs, formatValue, plural } from "../../base/format";
 import { bandColor } from "../../base/palette";
 import { readColors } from "../../draw/colors";
 import { mountSeriesChart } from "../../draw/series-chart";
 import { type LaneSeries, laneSeries, lanesOf } from "../../layout/series-lane";
 import type { FooterItem } from "../../state/store";
 import type { MarkHeader } from "../../wire/header";
-import type { ViewProps } from "../common/context";
+import type { SeriesProps } from "../common/context";
 import { Legend, Segmented, Tools } from "../common/parts";
 
-export function SeriesView({ report, view, frame }: ViewProps) {
+export function SeriesView({ report, view, frame }: SeriesProps) {
   const lanes = useMemo(() => lanesOf(frame), [frame]);
   const choice = report.store.choice(view);
   const lane = lanes.find((name) => name === choice.value) ?? lanes[0] ?? "";
@@ -60,7 +60,7 @@ function laneNote(lane: string, marks: readonly MarkHeader[], series: LaneSeries
 /** Keeps a chart in the box: made anew with other data or another look, resized with the box. */
 function useChart(
   plot: { readonly current: HTMLDivElement | null },
-  { store, look }: ViewProps["report"],
+  { store, look }: SeriesProps["report"],
   lane: string,
   series: LaneSeries,
   marks: readonly MarkHeader[],
@@ -70,8 +70,9 @@ function useChart(
     const box = plot.current;
     if (box === null) return;
     const colors = readColors(box, now.theme);
-    const bands = series.bands.map(({ name, title, values }, index) => ({
+    const bands = series.bands.map(({ name, title, unit, values }, index) => ({
       title,
+      unit,
       values,
       color: bandColor(name, index, now.theme),
       // The first band is what is used; the others are limits above it.
@@ -92,9 +93,9 @@ function useChart(
 }
 
 function describePoint(lane: string, series: LaneSeries, index: number): FooterItem {
-  const values = series.bands.flatMap(({ title, values }) => {
+  const values = series.bands.flatMap(({ title, unit, values }) => {
     const value = values[index];
-    return typeof value === "number" ? [`${title} ${formatBytes(value)}`] : [];
+    return typeof value === "number" ? [`${title} ${formatValue(value, unit)}`] : [];
   });
   const at = formatNs(series.time_ns[index] ?? 0);
   return { name: lane, isCode: false, phase: "", facts: [`at ${at}`, ...values] };

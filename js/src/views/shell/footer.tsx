@@ -26,6 +26,9 @@ const HINTS: Readonly<Record<Shape, readonly Hint[]>> = {
     [["drag"], "zoom in"],
     [["double click"], "whole run"],
   ],
+  // These are read, not driven.
+  facts: [],
+  problems: [],
 };
 
 export function Footer({ report }: { readonly report: ReportContext }) {
@@ -39,7 +42,7 @@ export function Footer({ report }: { readonly report: ReportContext }) {
 
 function Hints({ report }: { readonly report: ReportContext }) {
   const view = shownView(report);
-  const hints = view === undefined || !hasKeys(view) ? [] : hintsOf(view);
+  const hints = view === undefined || view.empty !== null ? [] : hintsOf(view);
   return (
     <div class="tp-hints" aria-hidden="true">
       {hints.map(([keys, what]) => (
@@ -59,11 +62,6 @@ function hintsOf(view: ViewHeader): readonly Hint[] {
   const hints = HINTS[view.shape];
   const isNameless = view.shape === "table" && nameColumn(view) === undefined;
   return isNameless ? hints.filter(([, what]) => what === "move") : hints;
-}
-
-/** Notes and overview are read, not driven. */
-function hasKeys(view: ViewHeader): boolean {
-  return view.empty === null && view.name !== "notes" && view.name !== "overview";
 }
 
 function Detail({ report }: { readonly report: ReportContext }) {

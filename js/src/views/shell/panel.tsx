@@ -2,12 +2,9 @@
 
 import { Component, type ComponentChildren } from "preact";
 import { messageOf } from "../../base/result";
-import type { FrameState } from "../../state/python-sync";
-import type { ViewHeader } from "../../wire/header";
 import { type ReportContext, shownView } from "../common/context";
-import { focusable } from "../common/focusable";
 import { Sentence } from "../common/parts";
-import { componentFor } from "./registry";
+import { View } from "./registry";
 import { panelId, tabId } from "./tabs";
 
 interface PanelProps {
@@ -25,51 +22,13 @@ export function Panel({ report }: PanelProps) {
       aria-labelledby={tabId(report, view.name)}
     >
       <Boundary key={view.name}>
-        <ViewBody report={report} view={view} />
+        {view.empty === null ? (
+          <View report={report} view={view} />
+        ) : (
+          <Sentence>{view.empty}</Sentence>
+        )}
       </Boundary>
     </div>
-  );
-}
-
-interface ViewBodyProps {
-  readonly report: ReportContext;
-  readonly view: ViewHeader;
-}
-
-function ViewBody({ report, view }: ViewBodyProps) {
-  const state: FrameState = report.source.frame(view).value;
-  // In a saved file there is nobody to ask again.
-  const retry = report.source.canAnswer ? () => report.source.retry(view) : null;
-  switch (state.kind) {
-    case "empty":
-      return <Sentence>{state.sentence}</Sentence>;
-    case "loading":
-      return <Sentence>Loading…</Sentence>;
-    case "failed":
-      return <Failure message={state.message} onRetry={retry} />;
-    case "ready": {
-      const View = componentFor(view);
-      return <View report={report} view={view} frame={state.frame} />;
-    }
-  }
-}
-
-function Failure({
-  message,
-  onRetry,
-}: {
-  readonly message: string;
-  readonly onRetry: (() => void) | null;
-}) {
-  return (
-    <Sentence>
-      <p role="alert">{message}</p>
-      {onRetry !== null && (
-        <button type="button" class="tp-button" onClick={onRetry} {...focusable()}>
-          Retry
-        </button>
-      )}
-    </Sentence>
   );
 }
 

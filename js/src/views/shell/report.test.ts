@@ -78,7 +78,7 @@ describe("a report", () => {
     expect(root.dataset.tpView).toBe("notes");
   });
 
-  it("lists the worst notes first", async () => {
+  it("lists problems in the order given", async () => {
     const { root } = await show();
     await openTab(root, "notes");
     const codes = Array.from(root.querySelectorAll<HTMLElement>("[data-tp-note]"));

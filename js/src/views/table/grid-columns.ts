@@ -9,7 +9,7 @@ import {
   type TextColumn,
   wordAt,
 } from "../../wire/frame";
-import type { ColumnHeader, ViewHeader } from "../../wire/header";
+import type { ColumnHeader, TableHeader } from "../../wire/header";
 import { leadColumn } from "../common/describe";
 
 export interface GridColumn {
@@ -43,7 +43,7 @@ const BAR_MIN_PX = 112;
 const MEASURED_ROWS = 200;
 
 /** All columns of a table. The phase is a dot at the name, not a column, where there is a name. */
-export function gridColumns(view: ViewHeader, frame: Frame): readonly GridColumn[] {
+export function gridColumns(view: TableHeader, frame: Frame): readonly GridColumn[] {
   const lead = leadColumn(view.columns);
   return view.columns.flatMap((header) => {
     const cells = frame.columns.get(header.name);

@@ -3,7 +3,7 @@
 import { shortenName } from "../../base/names";
 import { phaseTitle } from "../../base/palette";
 import { type Frame, stringAt } from "../../wire/frame";
-import type { ViewHeader } from "../../wire/header";
+import type { TableHeader } from "../../wire/header";
 import type { ReportContext } from "../common/context";
 import { PhaseDot, percent } from "../common/parts";
 import { barRatio, type GridColumn } from "./grid-columns";
@@ -19,7 +19,7 @@ const FIRST_ROW_INDEX = 2;
 interface GridRowProps {
   readonly id: string;
   readonly report: ReportContext;
-  readonly view: ViewHeader;
+  readonly view: TableHeader;
   readonly frame: Frame;
   readonly row: GridTableRow;
   readonly position: number;

@@ -5,8 +5,8 @@ import type { RefObject } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { revealIn, select } from "../../state/store";
 import { stringAt } from "../../wire/frame";
-import type { ViewHeader } from "../../wire/header";
-import { firstTree, type ReportContext, type ViewProps } from "../common/context";
+import type { TableHeader } from "../../wire/header";
+import { firstTree, type ReportContext, type TableProps } from "../common/context";
 import { nameColumn, rowOfName } from "../common/describe";
 import { moveFor } from "./grid-keys";
 import {
@@ -35,7 +35,7 @@ export interface GridState {
 }
 
 /** The state of one table. Sort, filter and scroll outlive it in the store. */
-export function useGrid(props: ViewProps): GridState {
+export function useGrid(props: TableProps): GridState {
   const { report, view, frame } = props;
   const query = report.store.search(view);
   const kept = report.store.table(view);
@@ -93,7 +93,7 @@ function useFittingColumns(table: GridTable, scroller: RefObject<HTMLDivElement 
 
 /** Goes to the row that another view asked for; a filter must not hide it. */
 function useRevealed(
-  props: ViewProps,
+  props: TableProps,
   table: GridTable,
   query: Signal<string>,
   virtual: VirtualRows,
@@ -113,7 +113,7 @@ function useRevealed(
 }
 
 /** The active row while it is of the selected name; else the first row of that name. */
-function currentPlace(table: GridTable, props: ViewProps, activeRow: number): number {
+function currentPlace(table: GridTable, props: TableProps, activeRow: number): number {
   const { report, view, frame } = props;
   const column = nameColumn(view);
   if (column === undefined) return placeOfRow(table, activeRow);
@@ -127,7 +127,7 @@ function currentPlace(table: GridTable, props: ViewProps, activeRow: number): nu
 /** The place of a name among the rows shown, -1 when it is not there. */
 function placeOfName(
   table: GridTable,
-  { view, frame }: ViewProps,
+  { view, frame }: TableProps,
   name: string | undefined,
 ): number {
   if (name === undefined || nameColumn(view) === undefined) return -1;
@@ -138,7 +138,7 @@ function placeOfRow(table: GridTable, row: number): number {
   return table.getCoreRowModel().rows[row]?.getDisplayIndex() ?? -1;
 }
 
-function selectRow({ report, view, frame }: ViewProps, row: number): void {
+function selectRow({ report, view, frame }: TableProps, row: number): void {
   const column = nameColumn(view);
   if (column === undefined) return;
   select(report.store, stringAt(frame, column.name, row), stringAt(frame, "kind", row));
@@ -146,7 +146,7 @@ function selectRow({ report, view, frame }: ViewProps, row: number): void {
 
 /** All rows of the selected name are marked; in a table without names only the active one. */
 export function isSelected(
-  { report, view, frame }: ViewProps,
+  { report, view, frame }: TableProps,
   row: number,
   isCurrent: boolean,
 ): boolean {
@@ -156,7 +156,7 @@ export function isSelected(
 }
 
 /** Shows the selected name in the first flame graph of the report. */
-export function findInTree(report: ReportContext, view: ViewHeader): void {
+export function findInTree(report: ReportContext, view: TableHeader): void {
   const name = report.store.selection.value?.name;
   const tree = firstTree(report);
   if (name === undefined || tree === undefined || nameColumn(view) === undefined) return;

@@ -18,7 +18,7 @@ import {
 import { assert } from "../../base/assert";
 import { atomOf, signalReactivity } from "../../state/signal-atoms";
 import { type Frame, wordAt } from "../../wire/frame";
-import type { ViewHeader } from "../../wire/header";
+import type { TableHeader } from "../../wire/header";
 import { fittingColumns, type GridColumn, gridColumns, isSearched } from "./grid-columns";
 import { filteredRowModel, sortedRowModel } from "./grid-row-models";
 
@@ -49,7 +49,7 @@ export interface GridTableState {
 }
 
 /** The table of a view. Its rows are places in the frame, so all have the frame as their data. */
-export function createGridTable(view: ViewHeader, frame: Frame, state: GridTableState): GridTable {
+export function createGridTable(view: TableHeader, frame: Frame, state: GridTableState): GridTable {
   const columns = gridColumns(view, frame);
   return constructTable({
     features,

@@ -2,17 +2,8 @@ import { signal } from "@preact/signals";
 import type { SortingState } from "@tanstack/table-core";
 import { afterEach, describe, expect, it } from "vitest";
 import { encodeFrame } from "../../../test/encode";
-import {
-  columnHeader,
-  find,
-  hostOf,
-  type Mounted,
-  mount,
-  openTab,
-  press,
-  settle,
-  viewHeader,
-} from "../../../test/report";
+import { columnHeader, tableHeader } from "../../../test/headers";
+import { find, hostOf, type Mounted, mount, openTab, press, settle } from "../../../test/report";
 import { decodeFrame } from "../../wire/decode";
 import type { Column } from "../../wire/frame";
 import type { ReportHeader } from "../../wire/header";
@@ -215,7 +206,7 @@ describe("the flame graph", () => {
 });
 
 describe("columns", () => {
-  const view = viewHeader("ops", "table", {
+  const view = tableHeader("ops", {
     columns: [
       columnHeader("name", "code"),
       columnHeader("calls", "count", { minor: true }),
@@ -307,7 +298,7 @@ describe("the filter of a table", () => {
 
 /** A table of words and numbers, each row's word in the order given. */
 function tableOf(values: Float64Array, words: readonly string[] = ["a"]): GridTable {
-  const view = viewHeader("ops", "table", {
+  const view = tableHeader("ops", {
     columns: [columnHeader("name", "code"), columnHeader("v", "count")],
   });
   const keys = Int32Array.from(values, (_, row) => row % words.length);

@@ -1,8 +1,8 @@
 /** A table as a grid: sorted, filtered, with only the visible rows in the page. */
 
 import { formatCount, plural } from "../../base/format";
-import type { ViewHeader } from "../../wire/header";
-import type { ViewProps } from "../common/context";
+import type { TableHeader } from "../../wire/header";
+import type { TableProps } from "../common/context";
 import { describeRow } from "../common/describe";
 import { focusable } from "../common/focusable";
 import { SearchBox, Sentence, Tools } from "../common/parts";
@@ -13,12 +13,12 @@ import { findInTree, type GridState, isSelected, useGrid } from "./grid-state";
 import { gridColumnOf } from "./grid-table";
 import { ROW_PX } from "./virtual-rows";
 
-interface PartProps extends ViewProps {
+interface PartProps extends TableProps {
   readonly grid: GridState;
 }
 
 /** Any table of a report. */
-export function TableView(props: ViewProps) {
+export function TableView(props: TableProps) {
   const grid = useGrid(props);
   const { rows, query } = grid;
   const parts = { ...props, grid };
@@ -103,7 +103,7 @@ function GridBody(props: PartProps) {
   );
 }
 
-function rowId({ report }: ViewProps, row: number): string {
+function rowId({ report }: TableProps, row: number): string {
   return `${report.id}-row-${row}`;
 }
 
@@ -116,7 +116,7 @@ function activeId(props: PartProps): string | undefined {
 }
 
 /** "op" for Ops: the title in the singular, as far as an s at its end tells. */
-function nounOf(view: ViewHeader): string {
+function nounOf(view: TableHeader): string {
   return view.title.toLowerCase().replace(/s$/, "");
 }
 

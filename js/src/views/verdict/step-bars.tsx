@@ -4,8 +4,7 @@ import { columnFormat, formatNs } from "../../base/format";
 import { phaseColor, phaseTitle, type Theme } from "../../base/palette";
 import { phasesIn, type StepBar, type StepPart, stepBars } from "../../layout/step-bars";
 import type { FooterItem } from "../../state/store";
-import type { Frame } from "../../wire/frame";
-import { type ReportContext, viewNamed } from "../common/context";
+import type { ReportContext } from "../common/context";
 import { focusable } from "../common/focusable";
 import { Legend, type LegendEntry, percent } from "../common/parts";
 
@@ -14,7 +13,7 @@ const VISIBLE_BARS = 6;
 // What scrolls must be reached by keys.
 const SCROLLABLE = { tabIndex: 0, ...focusable() };
 
-/** The bars of the `steps` view, or nothing when no step was recorded. */
+/** The bars of the table that can be drawn as such, or nothing when it has no rows. */
 export function StepBars({ report }: { readonly report: ReportContext }) {
   const bars = stepsOf(report);
   if (bars.length === 0) return null;
@@ -49,17 +48,13 @@ function legendOf(bars: readonly StepBar[], theme: Theme): readonly LegendEntry[
   return hasDevice ? [...parts, device] : parts;
 }
 
-/** Bars of the embedded `steps` view; it is never pulled for the header. */
-export function stepsOf(report: ReportContext): readonly StepBar[] {
-  const frame = stepsFrame(report);
-  return frame === null ? [] : stepBars(frame);
-}
-
-function stepsFrame(report: ReportContext): Frame | null {
-  const view = viewNamed(report, "steps");
-  if (view === undefined || view.offset < 0) return null;
-  const state = report.source.frame(view).value;
-  return state.kind === "ready" ? state.frame : null;
+/** Bars of the first embedded table that has any; it is never pulled for the header. */
+function stepsOf({ source }: ReportContext): readonly StepBar[] {
+  const tables = source.header.views.filter((view) => view.shape === "table");
+  const view = tables.find(({ bars, offset }) => bars !== null && offset >= 0);
+  if (!view?.bars) return [];
+  const state = source.frame(view).value;
+  return state.kind === "ready" ? stepBars(state.frame, view.bars) : [];
 }
 
 interface BarRowProps {

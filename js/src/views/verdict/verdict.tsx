@@ -1,7 +1,7 @@
 /** The verdict in words, with the bars of the steps beside it and a notice above it when data was lost. */
 
 import type { Span } from "../../wire/header";
-import { type ReportContext, viewNamed } from "../common/context";
+import type { ReportContext } from "../common/context";
 import { focusable } from "../common/focusable";
 import { StepBars } from "./step-bars";
 
@@ -33,10 +33,11 @@ function renderSpan(span: Span, index: number) {
   }
 }
 
-/** One line when data was lost; leads to the notes. */
+/** One line when data was lost; leads to the view that lists the problems. */
 function Notice({ report }: { readonly report: ReportContext }) {
   const open = () => {
-    if (viewNamed(report, "notes") !== undefined) report.store.view.value = "notes";
+    const list = report.source.header.views.find((view) => view.shape === "problems");
+    if (list !== undefined) report.store.view.value = list.name;
   };
   return (
     <button type="button" class="tp-notice" onClick={open} {...focusable()}>
