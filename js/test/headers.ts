@@ -15,7 +15,7 @@ function tab(name: string) {
 }
 
 function framed(name: string) {
-  return { ...tab(name), rows: 0, offset: 0, length: 0 };
+  return { ...tab(name), offset: 0, length: 0 };
 }
 
 export function columnHeader(

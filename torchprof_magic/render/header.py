@@ -24,8 +24,7 @@ def describe(shape: Shape, place: tuple[int, int]) -> Header:
         case Problems():
             return {"shape": "problems", "problems": [asdict(problem) for problem in shape.problems]}
         case _:
-            where = {"rows": shape.frame.height, "offset": place[0], "length": place[1]}
-            return {**_framed(shape), **where}
+            return {**_framed(shape), "offset": place[0], "length": place[1]}
 
 
 def _framed(shape: FramedShape) -> Header:

@@ -89,7 +89,6 @@ const tab = {
 /** What a view has whose data are columns. */
 const framed = {
   ...tab,
-  rows: number,
   /** First byte in the container; -1 when the view must be pulled. */
   offset: number,
   length: number,
@@ -111,7 +110,7 @@ const VIEWS = {
 
 export type Shape = keyof typeof VIEWS;
 
-const shaped = record({ shape: oneOf("table", "tree", "series", "facts", "problems") });
+const shaped = record({ shape: oneOf(...(Object.keys(VIEWS) as readonly Shape[])) });
 const view: Check<ViewHeader> = (value, at) => VIEWS[shaped(value, at).shape](value, at);
 
 const span = record({ text, style: oneOf("", "strong", "code") });

@@ -1,7 +1,8 @@
 /** Chooses the component that shows a view, by its shape. */
 
 import { assertNever } from "../../base/assert";
-import type { ViewHeader } from "../../wire/header";
+import type { Frame } from "../../wire/frame";
+import type { FramedHeader, ViewHeader } from "../../wire/header";
 import type { ReportContext } from "../common/context";
 import { FlameView } from "../flame/flame";
 import { ProblemsView } from "../notes/notes";
@@ -22,24 +23,28 @@ export function View({ report, view }: ViewProps) {
       return <FactsView report={report} view={view} />;
     case "problems":
       return <ProblemsView view={view} />;
+    default:
+      return (
+        <WithFrame report={report} view={view}>
+          {(frame) => framedView(view, { report, frame })}
+        </WithFrame>
+      );
+  }
+}
+
+interface Rest {
+  readonly report: ReportContext;
+  readonly frame: Frame;
+}
+
+function framedView(view: FramedHeader, rest: Rest) {
+  switch (view.shape) {
     case "table":
-      return (
-        <WithFrame report={report} view={view}>
-          {(frame) => <TableView report={report} view={view} frame={frame} />}
-        </WithFrame>
-      );
+      return <TableView view={view} {...rest} />;
     case "tree":
-      return (
-        <WithFrame report={report} view={view}>
-          {(frame) => <FlameView report={report} view={view} frame={frame} />}
-        </WithFrame>
-      );
+      return <FlameView view={view} {...rest} />;
     case "series":
-      return (
-        <WithFrame report={report} view={view}>
-          {(frame) => <SeriesView report={report} view={view} frame={frame} />}
-        </WithFrame>
-      );
+      return <SeriesView view={view} {...rest} />;
     default:
       return assertNever(view);
   }

@@ -1,6 +1,7 @@
 import axe from "axe-core";
 import { afterEach, describe, expect, it } from "vitest";
 import { encodeFrame } from "../../../test/encode";
+import { goldenHost } from "../../../test/golden";
 import {
   find,
   HOSTILE,
@@ -94,6 +95,62 @@ describe("a report", () => {
       const { violations } = await axe.run(root, { rules });
       expect(violations.map(({ id, nodes }) => [view, id, nodes[0]?.html])).toEqual([]);
     }
+  });
+});
+
+describe("the report that Python made", () => {
+  // Memory needs a canvas, which jsdom has not: report.browser.test.ts shows it.
+  const VIEWS = ["overview", "ops", "flame", "kernels", "steps", "notes"];
+
+  it("shows every view, and axe sees no violation", async () => {
+    const { root } = await show(goldenHost());
+    for (const view of VIEWS) {
+      await openTab(root, view);
+      expect(root.querySelector(".tp-panel .tp-sentence")).toBeNull();
+      const { violations } = await axe.run(root, {
+        rules: { "color-contrast": { enabled: false } },
+      });
+      expect(violations.map(({ id, nodes }) => [view, id, nodes[0]?.html])).toEqual([]);
+    }
+  });
+
+  it("has a bar for every step, on one scale and with the line of the device", async () => {
+    const { root } = await show(goldenHost());
+    const bars = Array.from(root.querySelectorAll(".tp-bar-row"), (bar) => bar.textContent);
+    expect(bars).toEqual(["2100.00 µs", "3120.00 µs"]);
+    const lines = Array.from(root.querySelectorAll<HTMLElement>(".tp-device"));
+    // 70 of 120 us in both steps.
+    expect(lines.map((line) => line.style.width)).toEqual(["58.333%", "58.333%"]);
+  });
+
+  it("writes a fact as a number in its unit, or as the text that it is", async () => {
+    const { root } = await show(goldenHost());
+    const facts = Array.from(root.querySelectorAll(".tp-fact"), (fact) => fact.textContent);
+    expect(facts).toContain("Mean step110 µsover 2 steps");
+    expect(facts).toContain("Rank1 of 2, nccl");
+    const phases = Array.from(root.querySelectorAll(".tp-phase-row"), (row) => row.textContent);
+    expect(phases).toEqual(["forward72.5 µs65.9 %", "Python and idle37.5 µs34.1 %"]);
+  });
+
+  it("leads from a fact about an op to its row", async () => {
+    const { root } = await show(goldenHost());
+    find(root, ".tp-link").click();
+    await settle();
+    expect(root.dataset.tpView).toBe("ops");
+    expect(find(root, '.tp-rows [aria-selected="true"] .tp-name').textContent).toBe("aten::mm");
+  });
+
+  it("tells the keys of what is driven, and none for what is read", async () => {
+    const { root } = await show(goldenHost());
+    const hints: [string, number][] = [];
+    for (const view of VIEWS) {
+      await openTab(root, view);
+      hints.push([view, root.querySelectorAll(".tp-hint").length]);
+    }
+    expect(hints.filter(([, count]) => count === 0).map(([view]) => view)).toEqual([
+      "overview",
+      "notes",
+    ]);
   });
 });
 
