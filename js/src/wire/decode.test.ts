@@ -1,4 +1,4 @@
-import { float64, int32, tableFromArrays, tableToIPC, utf8 } from "@uwdata/flechette";
+import { float64, int32, tableFromArrays, tableToIPC } from "@uwdata/flechette";
 import { describe, expect, it } from "vitest";
 import { encodeFrame } from "../../test/encode";
 import { tableHeader } from "../../test/headers";
@@ -25,12 +25,6 @@ describe("decodeFrame", () => {
     const names = textOf(frame, "name");
     expect(names.words).toEqual(["aten::mm", "aten::add"]);
     expect(Array.from(names.keys)).toEqual([0, 1, 0]);
-  });
-
-  it("interns plain strings", () => {
-    const table = tableFromArrays([["name", ["b", "a", "b"]]], { types: { name: utf8() } });
-    const frame = frameOf(defined(tableToIPC(table, { format: "stream" }), "bytes"));
-    expect(Array.from(textOf(frame, "name").keys)).toEqual([0, 1, 0]);
   });
 
   it("reads an unknown number as NaN", () => {

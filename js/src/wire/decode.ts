@@ -47,26 +47,13 @@ function readColumn(column: ArrowColumn<unknown>): Column {
   if (first !== undefined && "dictionary" in first) return readDictionary(column);
   const values = column.toArray();
   if (ArrayBuffer.isView(values)) return { kind: "number", values: values as Numbers };
+  // Text comes as a dictionary; what is left are numbers, some of them unknown.
   const list = Array.from(values as ArrayLike<unknown>);
-  return list.some((value) => typeof value === "string")
-    ? internWords(list)
-    : { kind: "number", values: Float64Array.from(list, numberOrNaN) };
+  return { kind: "number", values: Float64Array.from(list, numberOrNaN) };
 }
 
 function numberOrNaN(value: unknown): number {
   return value === null || value === undefined ? Number.NaN : Number(value);
-}
-
-/** Plain strings get keys of their own, each word once. */
-function internWords(list: readonly unknown[]): TextColumn {
-  const keyByWord = new Map<string, number>();
-  const keys = Int32Array.from(list, (value) => {
-    const word = value === null || value === undefined ? EMPTY : String(value);
-    const key = keyByWord.get(word) ?? keyByWord.size;
-    keyByWord.set(word, key);
-    return key;
-  });
-  return { kind: "text", keys, words: Array.from(keyByWord.keys()) };
 }
 
 /** Keys of all batches in one array. flechette shares one dictionary among the batches of a stream. */
