@@ -1,4 +1,4 @@
-"""What does a report show, in which order?"""
+"""The views of a report, in the order of its tabs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a saved notebook show where the live view cannot run? Plain HTML: verdict, figures, top ops."""
+"""A report as plain HTML, for saved notebooks where the live view cannot run: verdict, figures, top ops."""
 
 from __future__ import annotations
 
