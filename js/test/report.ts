@@ -1,4 +1,4 @@
-/** The smallest report that has one view of each shape. */
+/** A small made-up report: views that show something, and one each that is empty, to be pulled, and broken. */
 
 import { mountReport } from "../src/views/shell/report";
 import type { Problem, ReportHeader } from "../src/wire/header";
