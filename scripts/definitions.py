@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchprof_magic.analysis import averages, devices, groups, kernels, memory, notes, ops, steps
+from torchprof_magic.analysis import averages, devices, groups, kernels, memory, ops, steps
 from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.ingest.findings import KINDS
 from torchprof_magic.model import trace
@@ -31,7 +31,6 @@ SECTIONS: tuple[tuple[str, str, tuple[Column, ...]], ...] = (
     ("`report.kernels`", "One row per kernel, copy or fill.", kernels.COLUMNS),
     ("`report.devices`", "One row per device.", devices.COLUMNS),
     ("Memory over time", "One row per change, per device.", memory.BANDS),
-    ("Notes", "One row per kind of oddity.", notes.COLUMNS),
     ("`report.key_averages()`", "torch's own definitions, to check against its table.", averages.COLUMNS),
 )
 FRAMES: tuple[tuple[str, str, tuple[FrameColumn, ...]], ...] = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import uuid
 from dataclasses import replace
 from functools import cached_property
@@ -22,7 +21,7 @@ from torchprof_magic.exporters.saved import write_saved
 from torchprof_magic.exporters.speedscope import write_speedscope
 from torchprof_magic.files.atomic import target_of
 from torchprof_magic.model.cycle_filter import of_cycle
-from torchprof_magic.model.shapes import Series, Shape, Table
+from torchprof_magic.model.shapes import Facts, Series, Shape, Table, count_rows
 from torchprof_magic.render.figures import FIGURES
 from torchprof_magic.render.page import Page, build_page
 from torchprof_magic.render.standalone_html import write_html
@@ -174,7 +173,7 @@ class Report:
         if view not in FIGURES:
             raise ValueError(f"no figure of {view!r}; choose from {', '.join(FIGURES)}")
         shape = self.shape(view)
-        if shape.frame.height == 0:
+        if count_rows(shape) == 0:
             raise ValueError(next(known.empty for known in VIEWS if known.name == view))
         return FIGURES[view](shape)
 
@@ -278,8 +277,19 @@ class Report:
         }
 
     def _json_summary(self) -> str:
-        facts = self._table("overview").frame.select("section", "label", "value", "unit", "note").to_dicts()
-        facts = [fact | {"value": None} if math.isnan(fact["value"]) else fact for fact in facts]  # JSON has no NaN
+        overview = self.shape("overview")
+        assert isinstance(overview, Facts)
+        facts = [
+            {
+                "section": section.title,
+                "label": fact.label,
+                "value": fact.value,
+                "unit": fact.unit,
+                "note": fact.note,
+            }
+            for section in overview.sections
+            for fact in section.facts
+        ]
         ops = self.ops.head(20).to_dicts()
         problems = [{"code": p.code, "severity": p.severity, "count": p.count} for p in self.problems]
         verdict = {"title": self.verdict.title, "text": "".join(span.text for span in self.verdict.text)}

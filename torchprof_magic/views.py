@@ -1,16 +1,16 @@
-"""What does a report show, in which order?"""
+"""The views of a report, in the order of its tabs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from torchprof_magic.analysis.flame import flame_tree
 from torchprof_magic.analysis.kernels import kernels_table
 from torchprof_magic.analysis.memory import memory_series
-from torchprof_magic.analysis.notes import notes_table
+from torchprof_magic.analysis.notes import problem_list
 from torchprof_magic.analysis.ops import ops_table
-from torchprof_magic.analysis.overview import overview_table
+from torchprof_magic.analysis.overview import overview_facts
 from torchprof_magic.analysis.steps import steps_table
 
 if TYPE_CHECKING:
@@ -22,22 +22,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """One tab: its name, its title, the shape it shows, and the sentence for when there is nothing to show."""
+    """One tab: its name, its title, the shape that it shows, and the sentence for when there is nothing to show."""
 
     name: str
     title: str
-    shape: Literal["table", "tree", "series"]
     build: Callable[[Trace], Shape]
     empty: str
     is_counted: bool = False
 
 
 VIEWS = (
-    View(name="overview", title="Overview", shape="table", build=overview_table, empty="Nothing was recorded."),
+    View(name="overview", title="Overview", build=overview_facts, empty="Nothing was recorded."),
     View(
         name="ops",
         title="Ops",
-        shape="table",
         build=ops_table,
         is_counted=True,
         empty="No torch op ran while the recording was on.",
@@ -45,21 +43,18 @@ VIEWS = (
     View(
         name="flame",
         title="Flame",
-        shape="tree",
         build=flame_tree,
         empty="No torch op ran while the recording was on, so there is no call tree.",
     ),
     View(
         name="memory",
         title="Memory",
-        shape="series",
         build=memory_series,
         empty="Memory was not recorded. Add --memory to %%torchprof, or profile_memory=True to profile().",
     ),
     View(
         name="kernels",
         title="Kernels",
-        shape="table",
         build=kernels_table,
         is_counted=True,
         empty="No work on an accelerator was recorded: the program ran on the CPU, or the device was not traced.",
@@ -67,10 +62,9 @@ VIEWS = (
     View(
         name="steps",
         title="Steps",
-        shape="table",
         build=steps_table,
         is_counted=True,
         empty="The recording has no steps. Let the cell hold a training loop, or call step() in it.",
     ),
-    View(name="notes", title="Notes", shape="table", build=notes_table, is_counted=True, empty="Nothing odd was met."),
+    View(name="notes", title="Notes", build=problem_list, is_counted=True, empty="Nothing odd was met."),
 )

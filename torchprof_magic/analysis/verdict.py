@@ -1,4 +1,4 @@
-"""In one sentence: what limits this program, and by which evidence?"""
+"""What limits a program, in one sentence with its evidence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be shown: four shapes, each a frame with its columns explained.
+"""What can be shown: a handful of shapes, each with its units and definitions.
 
 Analyses return one of them and know no renderer; renderers draw one of them and know no analysis.
 """
@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import polars as pl
+
+    from torchprof_magic.model.meta import Problem
 
 Unit = Literal["text", "code", "count", "ns", "bytes", "ratio", "phase", "step", "bool"]
 
@@ -30,12 +34,31 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Bars:
+    """The columns that draw each row of a table as a bar, stacked by phase, all on one scale.
+
+    ``number`` labels a bar, ``total`` is its length, and ``parts`` gives the column of each phase. ``complete`` is
+    false for a bar that was cut. ``line`` is drawn below the parts on the same scale.
+    """
+
+    number: str
+    total: str
+    complete: str
+    parts: Mapping[str, str]
+    line: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Rows with typed, documented columns. ``sort_by`` names the column that is sorted at first, falling."""
+    """Rows with typed, documented columns.
+
+    ``sort_by`` names the column that is sorted at first, falling. A table with ``bars`` can be drawn as such, too.
+    """
 
     frame: pl.DataFrame
     columns: tuple[Column, ...]
     sort_by: str | None = None
+    bars: Bars | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,4 +100,54 @@ class Series:
     marks: tuple[Mark, ...] = ()
 
 
-Shape: TypeAlias = Table | Tree | Series
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """One number or one text with its label.
+
+    ``value`` is in ``unit``, which is ``text`` for a text; None means unknown. ``note`` says how the number is defined
+    or what it is compared with, and ``op`` names the op that the fact is about.
+    """
+
+    label: str
+    value: float | str | None
+    unit: Unit
+    note: str = ""
+    op: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """Facts under one title. With ``is_by_phase`` the labels are phases, and the values add up to a whole."""
+
+    title: str
+    facts: tuple[Fact, ...]
+    is_by_phase: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """The headline facts of a recording by section, in reading order."""
+
+    sections: tuple[Section, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problems:
+    """What went wrong or was odd, the worst first."""
+
+    problems: tuple[Problem, ...]
+
+
+FramedShape: TypeAlias = Table | Tree | Series
+Shape: TypeAlias = FramedShape | Facts | Problems
+
+
+def count_rows(shape: Shape) -> int:
+    """Return how many rows, facts or problems a shape holds; 0 means that there is nothing to show."""
+    match shape:
+        case Facts():
+            return sum(len(section.facts) for section in shape.sections)
+        case Problems():
+            return len(shape.problems)
+        case _:
+            return shape.frame.height

@@ -1,4 +1,4 @@
-"""How does a report look on paper? Matplotlib figures with the colours of the live views."""
+"""A report on paper: Matplotlib figures with the colours of the live views."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which colour stands for which phase? Read from the same file that the front end builds from."""
+"""The colours of phases and bands, read from the same file that the front end builds from."""
 
 from __future__ import annotations
 

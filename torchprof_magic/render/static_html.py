@@ -1,4 +1,4 @@
-"""What does a saved notebook show where the live view cannot run? Plain HTML: verdict, figures, top ops."""
+"""A report as plain HTML, for saved notebooks where the live view cannot run: verdict, figures, top ops."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import base64
 import html
 from typing import TYPE_CHECKING
 
+from torchprof_magic.model.shapes import count_rows
 from torchprof_magic.render.figures import to_png
 from torchprof_magic.render.text import machine_sentence, steps_sentence
 from torchprof_magic.units import counted, format_bytes, format_count, format_ns, format_ratio
@@ -37,7 +38,7 @@ def static_html(report: Report) -> str:
         f"<small>{_text(machine)}</small></p>",
         *(_problem_lines(report)),
         _ops_rows(report),
-        *(_image(report, view) for view in _SHOWN_FIGURES if report.shape(view).frame.height),
+        *(_image(report, view) for view in _SHOWN_FIGURES if count_rows(report.shape(view))),
         "</details>",
     ]
     return "".join(parts)

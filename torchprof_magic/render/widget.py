@@ -1,4 +1,4 @@
-"""How does the page talk to a report? One anywidget: a header, embedded columns, and a pull for the rest."""
+"""The live view as one anywidget: a header, embedded columns, and a pull for the rest."""
 
 from __future__ import annotations
 

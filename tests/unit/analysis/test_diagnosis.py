@@ -10,12 +10,14 @@ from support import annotation, kernel, launch, make_trace, span
 import torchprof_magic as tp
 from torchprof_magic.analysis.diagnosis import diagnose
 from torchprof_magic.analysis.distortion import find_distortion
-from torchprof_magic.analysis.overview import overview_table
+from torchprof_magic.analysis.overview import overview_facts
 from torchprof_magic.model.meta import TwoPass
 from torchprof_magic.model.trace import Trace
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from torchprof_magic.model.shapes import Fact
 
 
 def codes(trace: Trace) -> dict[str, int]:
@@ -68,22 +70,27 @@ def distorted(plain_ns: tuple[int, ...], *recorded_us: float) -> Trace:
     return replace(trace, meta=replace(trace.meta, plain_step_ns=plain_ns))
 
 
+def facts_of(trace: Trace) -> dict[str, Fact]:
+    return {fact.label: fact for section in overview_facts(trace).sections for fact in section.facts}
+
+
 def test_recorded_steps_are_compared_with_those_that_ran_without_profiler() -> None:
     # Medians: 100 us of 90, 100, 400; 120 us of 110, 120, 500.
     trace = distorted((90_000, 400_000, 100_000), 110, 120, 500)
     found = find_distortion(trace)
     assert found is not None
     assert found.ratio == pytest.approx(1.2)
-    facts = {row["label"]: (row["value"], row["note"]) for row in overview_table(trace).frame.to_dicts()}
-    assert facts["Step without profiler"] == (100_000, "median")
-    value, basis = facts["Longer when recorded"]
-    assert (round(value, 9), basis) == (0.2, "median of 3 recorded steps against 3 without profiler")
+    facts = facts_of(trace)
+    plain, longer = facts["Step without profiler"], facts["Longer when recorded"]
+    assert (plain.value, plain.note) == (100_000, "median")
+    assert longer.value == pytest.approx(0.2)
+    assert longer.note == "median of 3 recorded steps against 3 without profiler"
     assert codes(trace) == {}
 
 
 def test_recorded_steps_that_were_shorter_by_chance_are_called_that() -> None:
-    facts = {row["label"]: row["value"] for row in overview_table(distorted((100_000,), 80)).frame.to_dicts()}
-    assert facts["Shorter when recorded"] == pytest.approx(0.2)
+    facts = facts_of(distorted((100_000,), 80))
+    assert facts["Shorter when recorded"].value == pytest.approx(0.2)
     assert "Longer when recorded" not in facts
 
 

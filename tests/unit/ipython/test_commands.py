@@ -184,7 +184,7 @@ def test_a_file_is_opened_and_kept_under_a_name(shell: InteractiveShell, say: Sa
         ("history 5", "%torchprof history takes nothing"),
         ("--shapes", "a statement is missing"),
         ("--keep-last 3 x", "--keep-last needs --trace-dir"),
-        ("--trace-dir /proc/nowhere x", "traces cannot be stored here"),
+        ("--trace-dir /proc/nowhere x", "cannot store traces in /proc/nowhere"),
         ("traces", "%torchprof traces takes DIR"),
         ("--wat x", "unrecognized arguments: --wat"),
         ("dance", "neither a command nor a statement"),

@@ -1,4 +1,4 @@
-"""How many live views, and their reports, does a long session keep?"""
+"""How many live views, and their reports, a long session keeps."""
 
 from __future__ import annotations
 
