@@ -64,7 +64,7 @@ def nest(lane: IntArray, start_ns: IntArray, dur_ns: IntArray) -> tuple[IntArray
 
 
 def _separate_pieces(lane: IntArray, start_ns: IntArray, dur_ns: IntArray) -> Iterator[tuple[int, int]]:
-    """Yield row ranges of at least ``PIECE_ROWS`` between which nothing nests: what follows needs memory by piece."""
+    """Yield row ranges of at least ``PIECE_ROWS`` that nest independently, to bound the memory that nesting needs."""
     count = len(start_ns)
     first = 0
     while count - first > 2 * PIECE_ROWS:
@@ -136,7 +136,7 @@ def _depths_if_nested(start: IntArray, end: IntArray) -> IntArray:
 
 
 def _zero_length_corrections(start: IntArray, end: IntArray) -> IntArray:
-    """Return for each event how many zero-length events of its own instant were counted as closed before it."""
+    """Return for each event how many zero-length events of the same instant were counted as closed before it."""
     is_zero = end == start
     if not is_zero.any():
         return np.zeros(len(start), np.int64)
@@ -160,7 +160,7 @@ def _parents_from_depths(depth: IntArray) -> IntArray:
 def _nest_lanes_in_turn(
     lane: IntArray, start: IntArray, end: IntArray, parent: IntArray, depth: IntArray, broken: BoolArray
 ) -> tuple[IntArray, IntArray, BoolArray]:
-    """Nest lanes that cannot stand on one axis event by event."""
+    """Nest lanes that do not fit on a common axis event by event."""
     parent, depth, overlaps = parent.copy(), depth.copy(), np.zeros(len(lane), np.bool_)
     for bad_lane in np.unique(lane[broken]):
         first, last = np.searchsorted(lane, [bad_lane, bad_lane + 1])  # lanes stand one after the other
@@ -171,7 +171,7 @@ def _nest_lanes_in_turn(
 def _with_regions_nested_again(
     start: IntArray, end: IntArray, parent: IntArray, depth: IntArray, broken: BoolArray
 ) -> tuple[IntArray, IntArray, BoolArray]:
-    """Nest event by event what lies around partial overlaps, and nothing else."""
+    """Nest the events around partial overlaps event by event, and nothing else."""
     overlaps = np.zeros(len(start), np.bool_)
     reach = np.maximum.accumulate(end)
     gaps = np.concatenate(([0], np.flatnonzero(start[1:] > reach[:-1]) + 1, [len(start)]))
@@ -235,7 +235,7 @@ def _nest_with_stack(starts: list[int], ends: list[int]) -> tuple[list[int], lis
 
 
 def depth_of(parent: IntArray) -> IntArray:
-    """Return how many ancestors each row has. The steps double, so a chain of a million takes twenty turns."""
+    """Return how many ancestors each row has. Distances double, so a chain of a million takes twenty iterations."""
     depth, ancestor = (parent >= 0).astype(np.int64), parent.astype(np.int64)
     while (has_one := ancestor >= 0).any():
         depth += np.where(has_one, depth[ancestor], 0)
@@ -258,7 +258,7 @@ def stable_order(keys: IntArray, size: int) -> IntArray:
 
 
 def nearest_marked(parent: npt.NDArray[np.integer], depth: IntArray, is_marked: BoolArray) -> npt.NDArray[np.int32]:
-    """Return for each row the marked row at or closest above it, or -1; one turn a level of nesting.
+    """Return for each row the marked row at or closest above it, or -1; one iteration per level of nesting.
 
     One entry more, the last, answers for row -1.
     """
@@ -273,7 +273,7 @@ def nearest_marked(parent: npt.NDArray[np.integer], depth: IntArray, is_marked: 
 
 
 def merge_paths(parent: IntArray, label: IntArray) -> tuple[IntArray, IntArray]:
-    """Return each row's path number and the first row of each path; one turn a level of nesting.
+    """Return each row's path number and the first row of each path; one iteration per level of nesting.
 
     Two rows share a path when their labels (>= 0) are equal and their parents share a path. Numbers grow with depth,
     so a path's parent has a smaller one.
@@ -303,7 +303,7 @@ def rolled_up(
 
 
 def self_time(parent: IntArray, dur_ns: IntArray) -> IntArray:
-    """Return each event's duration minus that of its direct children, in ns, as torch has it.
+    """Return each event's duration minus that of its direct children, in ns, as torch computes it.
 
     Children that overlap each other are subtracted twice, so the result can be negative; see ``own_time``.
     """
@@ -361,7 +361,7 @@ def _first_of_each(group: IntArray, values: IntArray) -> IntArray:
 
 
 def _reach_group_by_group(group: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
-    """Do the same where the groups fit on no common axis, as with broken clocks; one turn a group."""
+    """Do the same for groups that do not fit on a common axis, as with wrong clocks; one iteration per group."""
     reach = np.empty(len(group), np.int64)
     for rows in np.split(np.arange(len(group)), np.flatnonzero(group[1:] != group[:-1]) + 1):
         reach[rows[0]] = start_ns[rows[0]]

@@ -39,7 +39,7 @@ DType: TypeAlias = pl.DataType | type[pl.DataType]
 
 
 class FrameColumn(NamedTuple):
-    """One column of a frame: its name and type, what it is measured in, and exactly what it means."""
+    """One column of a frame: its name, type and unit, and an exact definition."""
 
     name: str
     dtype: DType

@@ -41,7 +41,7 @@ def launch_flows(events: pl.DataFrame, findings: Findings) -> pl.DataFrame:
 
 
 def annotation_flows(events: pl.DataFrame) -> pl.DataFrame:
-    """Return range -> span on a device links: torch repeats each range on every stream that worked for it."""
+    """Return range -> span on a device links: torch repeats each range on every stream that it launched work on."""
     rows = events.select("category", "cycle", "correlation", "name").with_row_index("row")
     spans = rows.filter((pl.col("category") == "gpu_user_annotation") & pl.col("correlation").is_not_null())
     ranges = rows.filter((pl.col("category") == "user_annotation") & pl.col("correlation").is_not_null())
@@ -77,7 +77,7 @@ def _numbered(ops: pl.DataFrame) -> pl.DataFrame:
         on="start_ns",
         by=["cycle", "sequence"],
         strategy="backward",
-        check_sortedness=False,  # it was sorted just now
+        check_sortedness=False,  # sorted above
     )
     return pairs.select("row", "row_target").drop_nulls()
 
@@ -85,7 +85,7 @@ def _numbered(ops: pl.DataFrame) -> pl.DataFrame:
 def _pointed(ops: pl.DataFrame, lanes: pl.DataFrame, arrows: pl.DataFrame) -> pl.DataFrame:
     """Return the pairs of ops by the arrows that the file draws between them."""
     threads = lanes.with_row_index("lane").with_columns(pl.col("lane").cast(pl.Int32)).select("lane", "pid", "tid")
-    # Of ops that start in the same ns the innermost launches the backward op; rows are in nesting order.
+    # Of ops that start in the same ns, the innermost launched the backward op; rows are in nesting order.
     ops = (
         ops.join(threads, on="lane")
         .sort("row")

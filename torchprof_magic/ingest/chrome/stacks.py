@@ -8,7 +8,7 @@ import polars as pl
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, levels, merge_paths
 from torchprof_magic.model.trace import STACKS_SCHEMA
 
-# What torch writes: "train.py(12): step", and "nn.Module: Linear_0" or "<built-in function sum>" without a place.
+# Names are "train.py(12): step", or "nn.Module: Linear_0" and "<built-in function sum>" without a file.
 _PLACE = r"^(?<file>.*)\((?<line>\d+)\): (?<function>.*)$"
 
 
@@ -39,7 +39,7 @@ def find_stacks(events: pl.DataFrame, launches: pl.DataFrame) -> tuple[pl.Series
 
 
 def _innermost_frames(parent: IntArray, depth: IntArray, is_frame: np.ndarray) -> IntArray:
-    """Return for each event the row of the frame that it is, or that stands closest around it, or -1."""
+    """Return for each event the row of the innermost frame at or around it, or -1."""
     found = np.where(is_frame, np.arange(len(parent)), NO_PARENT)
     for rows in levels(depth)[1:]:
         open_rows = rows[found[rows] < 0]

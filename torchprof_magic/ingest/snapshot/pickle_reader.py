@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_DEPTH = 200  # a snapshot has eight levels
-# Real snapshots spend 90 bytes on a container and 57 on a memo. What makes more than this of its bytes fills memory.
+# Real snapshots use 90 bytes per container and 57 per memo. More per byte is an attempt to exhaust memory.
 BYTES_PER_VALUE = 8
 FREE_VALUES = 100_000
 LAST_PROTOCOL = 5
@@ -110,7 +110,7 @@ class _PlainReader:
 
     def _fill(self, target: dict[str, Any], items: list[Any]) -> None:
         keys = items[::2]
-        # Texts hash differently in every process; numbers could be chosen to meet in one place of the table.
+        # Strings hash differently in every process; numbers could be chosen to collide in a dict.
         if len(items) % 2 or not all(type(key) is str for key in keys):
             raise _damaged(self.at)
         target.update(zip(keys, items[1::2], strict=True))

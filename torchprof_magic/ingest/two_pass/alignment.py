@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 # Differences that are searched through before the way that came furthest is taken.
 MAX_DIFFERENCES = 64
-# How often that is done, about 2 ms each; what then is left of the sequences has little in common.
+# How often this is done, about 2 ms each. If some of the sequences is left then, it has little in common.
 MAX_TURNS = 400
-# Items that are compared one by one before whole arrays are.
+# Number of items that are compared one by one before comparing whole arrays.
 SHORT_RUN = 16
 
 Run = tuple[int, int, int]
@@ -32,7 +32,7 @@ def align(first: IntArray, second: IntArray) -> tuple[IntArray, IntArray]:
     shorter = min(len(first), len(second))
     head = _equal_length(first[:shorter], second[:shorter])
     tail = _equal_length(first[::-1][: shorter - head], second[::-1][: shorter - head])
-    # What only one of them has cannot belong to anything.
+    # Items that only one sequence has cannot match.
     left = head + np.flatnonzero(np.isin(first[head : len(first) - tail], second[head : len(second) - tail]))
     right = head + np.flatnonzero(np.isin(second[head : len(second) - tail], first[head : len(first) - tail]))
     inner_left, inner_right = _places(_Search(first[left], second[right]).runs())
@@ -44,14 +44,14 @@ def align(first: IntArray, second: IntArray) -> tuple[IntArray, IntArray]:
 
 
 class _Search:
-    """Walks through two sequences from their beginnings; x and y count the items behind it."""
+    """Walks through two sequences from their beginnings; x and y count the items passed."""
 
     def __init__(self, first: IntArray, second: IntArray) -> None:
         self._arrays = first, second
         self._lists = first.tolist(), second.tolist()
 
     def runs(self) -> list[Run]:
-        """Return stretches of equal items: where each begins in both, and its length."""
+        """Return runs of equal items: their beginnings in both sequences, and their length."""
         found: list[Run] = []
         x = y = 0
         for _ in range(MAX_TURNS):
