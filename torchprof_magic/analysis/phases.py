@@ -41,10 +41,10 @@ _RULES = (
 
 @once_per_trace
 def phase_of_events(trace: Trace) -> npt.NDArray[np.int8]:
-    """Return the index into ``PHASES`` of every event; read-only, computed once a trace.
+    """Return the index into ``PHASES`` of every event. Computed once per trace, and read-only.
 
-    Ops outside every mark count as forward, Python frames and calls outside as other. Device events belong to the
-    phase of the op that launched them.
+    Ops outside of all marked events count as forward, Python frames and runtime calls as other. Device events belong
+    to the phase of the op that launched them.
     """
     events = trace.events
     marks = _marks(events)

@@ -62,7 +62,7 @@ def steps_table(trace: Trace) -> Table:
 
 
 def complete_steps(steps: pl.DataFrame) -> pl.DataFrame:
-    """Return the steps that ended, or all of them when none did; averages are taken over these."""
+    """Return the complete steps, or all of them if none is complete; averages are taken over these."""
     complete = steps.filter("complete")
     return complete if complete.height else steps
 

@@ -16,7 +16,7 @@ LARGEST = 2**62  # sums of damaged values stop here instead of wrapping around i
 
 
 def sum_by(group: npt.NDArray[np.integer], values: npt.NDArray[np.integer], count: int) -> IntArray:
-    """Return the sum of the values of each group ``0..count-1``; rows with group -1 count nowhere."""
+    """Return the sum of the values of each group ``0..count-1``; rows with group -1 are ignored."""
     if len(group) and int(group.min()) < 0:
         values, group = values[group >= 0], group[group >= 0]
     highest = _highest_sum(values)

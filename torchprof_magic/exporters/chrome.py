@@ -95,7 +95,7 @@ def _head(meta: Meta, base_unix_ns: int) -> dict[str, object]:
 
 
 def _value_of(text: str) -> object:
-    """Return the JSON value that metadata was, or the text that it is."""
+    """Return a metadata text as the JSON value it holds, or unchanged if it is not JSON."""
     try:
         return json.loads(text, parse_constant=lambda _: text)
     except (ValueError, RecursionError):
@@ -128,7 +128,7 @@ def _with_tracks(events: pl.DataFrame, tracks: Tracks) -> pl.DataFrame:
 
 
 def _unique_correlations(events: pl.DataFrame) -> pl.Series:
-    """Return the correlations, later cycles moved up where one number stands for two launches."""
+    """Return the correlation numbers, shifted in later cycles if a number would occur in two cycles."""
     key = events.select("cycle", "correlation").filter(pl.col("correlation").is_not_null())
     cycles = key["cycle"].unique().sort().to_list()
     correlation = events["correlation"]
@@ -167,7 +167,7 @@ def _metadata_lines(tracks: Tracks, *, has_outside: bool) -> list[str]:
 
 
 def _profiler_lines(trace: Trace, first_ns: int) -> list[str]:
-    """Return the profiler's own span, as Kineto has it, when the recording began before its first event."""
+    """Return the profiler's own span, as Kineto writes it, if the recording began before its first event."""
     earliest = [time for time in (trace.events["start_ns"].min(), trace.memory["time_ns"].min()) if time is not None]
     if not earliest or min(earliest) == first_ns:
         return []
@@ -218,7 +218,7 @@ def _place() -> pl.Expr:
 
 
 def _arguments(keys: tuple[tuple[str, str], ...]) -> pl.Expr:
-    """Return the members of an object; a column that is null leaves its key out."""
+    """Return the members of an object; null values are left out."""
     each = [pl.concat_str(pl.lit(f', "{key}": '), pl.col(column).cast(pl.String)).fill_null("") for column, key in keys]
     return pl.concat_str(each).str.strip_prefix(", ")
 

@@ -24,10 +24,10 @@ MAX_DIGITS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tracks:
-    """Where events go. ``track`` holds for each event a row of ``frame``; tracks of one lane stand together.
+    """The tracks of all events. ``track`` holds for each event a row of ``frame``; tracks of one lane are adjacent.
 
-    ``parent`` and ``depth`` are those within the track: -1 and 0 for what was moved to a spill track. ``frame`` has
-    ``lane``, ``kind``, ``name``, ``process``, ``pid`` and ``tid``; a pair of the last two belongs to one track.
+    ``parent`` and ``depth`` are within the track: -1 and 0 for events moved to a spill track. ``frame`` has
+    ``lane``, ``kind``, ``name``, ``process``, ``pid`` and ``tid``; the pair of the last two is unique.
     """
 
     track: IntArray

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vendor:
-    """What a trace calls one type of device, and the software that drives it.
+    """The names that traces use for one type of device and its software.
 
     Attributes:
         device: Name of the device type, as in ``torch.device("cuda")``.

@@ -39,8 +39,8 @@ class InexactError(ValueError):
 def exact_ns(micros: Sequence[object]) -> pl.Series:
     """Return µs written as JSON numbers (or strings) as int64 ns, exactly; null if it is not a number.
 
-    Kineto writes µs with three decimals since 2024. Below 2^43 µs (101 days) float64 tells each ns from the next;
-    beyond, children would outlive parents. Raises ``InexactError`` for such a float.
+    Kineto writes µs with three decimals since 2024. Below 2^43 µs (101 days) float64 represents every ns
+    exactly; beyond it, rounding would make children outlive parents. Raises ``InexactError`` for such a float.
     """
     if micros and isinstance(micros[0], Raw):
         return _ns_of_text(fragments(micros))  # type: ignore[arg-type]

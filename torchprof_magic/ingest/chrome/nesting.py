@@ -15,8 +15,8 @@ _OUTER_FIRST = {"user_annotation": 0, "python_function": 1, "cpu_op": 2, "overhe
 def nested_events(spans: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
     """Return the spans in nesting order, with lane, category, device and stream of their place, parent and depth.
 
-    ``spans`` is used up: each column is dropped as soon as its sorted copy exists, for at ten million events there is
-    no room for two of all.
+    ``spans`` is consumed: each column is dropped as soon as its sorted copy exists, because ten million events do not
+    fit into memory twice.
     """
     lane = places["lane"].gather(spans["place"])
     ranks = places["category"].cast(pl.String).replace_strict(_OUTER_FIRST, default=len(_OUTER_FIRST))

@@ -116,7 +116,7 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
 
 
 def _joined_spans(parts: list[_Part], cycles: list[int]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the spans of all files on one clock, and the places that they lie at."""
+    """Return the spans of all files on one clock, and their places."""
     spans, places, known = [], [], 0
     for (columns, head, _), cycle in zip(parts, cycles, strict=True):
         base = pl.lit(head.base_time_ns, pl.Int64)

@@ -197,7 +197,7 @@ class ColumnBuilder:
 
 
 def _joined(frames: list[pl.DataFrame], schema: dict[str, pl.DataType | type[pl.DataType]]) -> pl.DataFrame:
-    """Return the frames below each other; what one of them does not have is null."""
+    """Return the frames concatenated vertically; missing columns are null."""
     return pl.concat([pl.DataFrame(schema=schema), *frames], how="diagonal")
 
 

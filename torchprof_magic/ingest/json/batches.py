@@ -55,7 +55,7 @@ class EventText:
     """The text of one file. Iterating yields its events in batches; ``head`` and ``facts`` are known afterwards.
 
     The batches are lists of ``Event``, a few tens of thousands each. Damage is repaired or left out, and counted in
-    ``findings``. Raises ``IngestError`` for a file without text and ``NotATraceError`` for JSON that is no trace.
+    ``findings``. Raises ``IngestError`` for a file without text and ``NotATraceError`` for JSON that is not a trace.
     """
 
     def __init__(self, blocks: Iterator[Block], findings: Findings, report: Callable[[int], None]) -> None:

@@ -88,7 +88,7 @@ def read_blocks(source: str | os.PathLike[str] | bytes, findings: Findings) -> I
 
 
 def size_of(source: str | os.PathLike[str] | bytes) -> int:
-    """Return the size in bytes on disk, 0 when it is not known."""
+    """Return the size in bytes on disk, 0 if unknown."""
     try:
         return len(source) if isinstance(source, bytes) else Path(source).stat().st_size
     except (OSError, ValueError):

@@ -36,9 +36,9 @@ PERHAPS_MORE_EVENTS = re.compile(rb"\][\s\]}]{0,64}(?:,\s{0,64})?$")
 class Repairer:
     """Reads one value of ``text`` that begins at ``at``, and writes it as strict JSON.
 
-    After ``value()``, ``at`` is where the value ends, ``is_cut`` tells that the text ended within it, ``is_broken``
-    that it cannot be told from the events behind it, and ``counts`` holds what was repaired, by code. Texts end at the
-    first quote behind which JSON can go on.
+    After ``value()``, ``at`` is where the value ends. ``is_cut`` is set if the text ended within it, ``is_broken`` if
+    it cannot be separated from the events after it, and ``counts`` holds the repairs by code. A string ends at the
+    first quote after which JSON can continue.
     """
 
     def __init__(self, text: bytes, at: int, limit: int) -> None:
@@ -227,7 +227,7 @@ class Repairer:
         return b"null"
 
     def _string(self, after: re.Pattern[bytes]) -> bytes:
-        """Return the text that begins at the quote, escaped as it should be."""
+        """Return the string that begins at the quote, correctly escaped."""
         start = self.at + 1
         end = self._end_of_string(start, after)
         if end < 0:

@@ -69,9 +69,9 @@ class Salvager:
     def events(self, text: bytes, offset: int, *, is_last: bool) -> tuple[list[Event], int]:
         """Return the events in ``text`` (``{...}, {...}`` of a list) and how many of its bytes were consumed.
 
-        The rest is for the next call, with more text behind it: an event that is not whole, or the ``]`` that ends
-        the list and what follows. When ``is_last``, no more text comes, and an event that is not whole is cut off.
-        ``offset`` is that of the text within the file, for messages.
+        The rest is for the next call, with more text appended: an incomplete event, or the ``]`` that ends the list
+        and what follows. With ``is_last`` there is no more text, and an incomplete event is cut off. ``offset`` is the
+        position of the text in the file, for messages.
         """
         found: list[Event] = []
         at = 0
@@ -89,7 +89,7 @@ class Salvager:
             at = end
 
     def _entry(self, text: bytes, at: int, offset: int, *, is_last: bool) -> tuple[Event | None, int | None]:
-        """Return the event at ``at`` (``None`` when it is none) and where it ends (``None``: not in this text)."""
+        """Return the event at ``at`` (``None`` if it is none) and where it ends (``None`` if not in this text)."""
         end = _end_of_json(text, at, is_last=is_last)
         if end is None:
             return self._repaired(text, at, offset, is_last=is_last)
@@ -173,7 +173,7 @@ def _end_of_json(text: bytes, at: int, *, is_last: bool) -> int | None:
 def _typed(piece: bytes, decoder: msgspec.json.Decoder[T]) -> tuple[T, int] | None:
     """Return an object without the values of a wrong type, and the number of those.
 
-    ``None`` when there is no telling: it is not JSON, or its bytes are no UTF-8.
+    ``None`` if it is not JSON, or not UTF-8.
     """
     try:
         return decoder.decode(piece), 0

@@ -25,9 +25,9 @@ _NAMES = {ord(known.code): known.name for known in pickletools.opcodes}
 
 
 def read_plain(data: bytes) -> Any:
-    """Return the value in a pickle of protocol 2 to 5 that is made of plain values, and of texts as keys.
+    """Return the value in a pickle of protocol 2 to 5 that consists of plain values, with strings as keys.
 
-    Raises ``IngestError`` when it holds anything else, is cut off or damaged, or is made to fill memory.
+    Raises ``IngestError`` if it holds anything else, is cut off or damaged, or would exhaust memory.
     """
     reader = _PlainReader(data)
     try:
@@ -53,7 +53,7 @@ class _PlainReader:
         self._most = FREE_VALUES + len(data) // BYTES_PER_VALUE
 
     def read(self) -> Any:
-        """Return the one value that is left at the end."""
+        """Return the value of the whole pickle."""
         known: dict[int, Callable[[], None]] = {ord(code): getattr(self, name) for code, name in _KNOWN.items()}
         data, end = self._data, len(self._data)
         while self.at < end:
