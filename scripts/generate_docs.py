@@ -41,7 +41,7 @@ FRAMES: tuple[tuple[str, str, tuple[FrameColumn, ...]], ...] = (
 DEFINITIONS_HEAD = f"""# What every number means
 
 The definitions below are also shown in the column headers. In Python, times are int64 ns from the start of the run, and
-sizes are bytes. Sizes are shown in decimal units (1 kB = 1000 B), and ratios, which are between 0 and 1, as percentages.
+sizes are bytes. Sizes are shown in decimal units (1 kB = 1000 B), and ratios (between 0 and 1) as percentages.
 
 **Nesting.** An op is inside another if its interval is inside the other's on the same thread. Ops and annotations are
 nested among themselves, as in torch: Python frames and runtime calls do not reduce the self time of an op. An event
