@@ -33,6 +33,7 @@ bench: $(VENV)/.tested $(BUNDLE)
 	$(BIN)/python benchmarks/ingest.py --events 150000 850000 $(if $(HTA),--hta $(HTA))
 	$(BIN)/python benchmarks/large.py
 	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/first_load.py
 	cd js && npm run --silent bench
 
 # Read N broken inputs, each made from its own seed. An input that fails is kept in build/fuzz.

@@ -1,4 +1,4 @@
-"""How does somebody's trace file, saved run or memory snapshot become a report?"""
+"""``load``: the report of a trace file, a saved run or a memory snapshot."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.errors import IngestError
 from torchprof_magic.files.urls import fetched, is_url, name_of, public_url
-from torchprof_magic.ingest import is_saved, is_snapshot, read_chrome, read_saved, read_snapshot
+from torchprof_magic.ingest import read_file
 from torchprof_magic.ingest.fork_check import NO_REPORTS, can_report
 from torchprof_magic.model.meta import Meta
 from torchprof_magic.report import Report
@@ -22,14 +22,19 @@ if TYPE_CHECKING:
 
 
 def load(path: str | os.PathLike[str], *, progress: Progress | None = None) -> Report:
-    """Return a report of a Kineto trace (``.json`` or ``.json.gz``), a saved run or a memory snapshot (``.pickle``).
+    """Return a report of a trace (``.json`` or ``.json.gz``), a saved run or a memory snapshot (``.pickle``).
 
-    It may come from any machine; a snapshot is read without unpickling it, so nothing in it can run.
+    The file may come from any machine. Its content decides how it is read, not its name; docs/formats.md lists the
+    formats. Snapshots are read without unpickling, so nothing in them can run.
 
-    What a file is is told by its content. A URL that fsspec knows (``s3://``, ``https://``) is copied here, read, and
-    the copy deleted. ``progress`` is called now and then with the bytes read and the bytes there are. Damage is
-    repaired or left out and counted in ``Report.problems``. Raises ``IngestError`` when the file cannot be read, or
-    in a forked process in which polars would wait for ever, and ``NotATraceError`` when it is something else.
+    Args:
+        path: A path, or a URL that fsspec supports (``s3://``, ``https://``). A URL is downloaded to a temporary
+            file, which is deleted afterwards.
+        progress: Called from time to time with the number of bytes read and the total.
+
+    Damaged parts of a file are repaired or left out, and counted in ``Report.problems``. Raises ``IngestError`` when
+    the file cannot be read, or when this is a forked process in which polars would hang, and ``NotATraceError`` when
+    the file holds something else.
     """
     __tracebackhide__ = True
     if not can_report():
@@ -43,12 +48,8 @@ def load(path: str | os.PathLike[str], *, progress: Progress | None = None) -> R
 
 
 def _read(file: Path, shown: str, title: str, progress: Progress | None) -> Trace:
-    __tracebackhide__ = True  # a notebook then shows the line of the cell and what is wrong with the file
+    __tracebackhide__ = True  # a notebook then shows the user's line and what is wrong with the file
     try:
-        if is_saved(file):
-            return read_saved(file)
-        if is_snapshot(file):
-            return read_snapshot(file, Meta(title=title))
-        return read_chrome([file], Meta(title=title), progress=progress)
+        return read_file(file, Meta(title=title), progress)
     except IngestError as exc:
         raise type(exc)(f"{shown}: {exc}") from None

@@ -13,12 +13,9 @@ from torchprof_magic.analysis.devices import devices_table
 from torchprof_magic.analysis.diagnosis import all_problems
 from torchprof_magic.analysis.ops import ops_by
 from torchprof_magic.analysis.verdict import Verdict, find_verdict
-from torchprof_magic.exporters import choose_format
-from torchprof_magic.exporters.chrome import write_chrome
-from torchprof_magic.exporters.collapsed import METRICS, write_collapsed
-from torchprof_magic.exporters.csv import write_csv
+from torchprof_magic.exporters import Source, choose_exporter
+from torchprof_magic.exporters.collapsed import METRICS
 from torchprof_magic.exporters.saved import write_saved
-from torchprof_magic.exporters.speedscope import write_speedscope
 from torchprof_magic.files.atomic import target_of
 from torchprof_magic.model.cycle_filter import of_cycle
 from torchprof_magic.model.shapes import Facts, Series, Shape, Table, count_rows
@@ -42,7 +39,7 @@ if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
     from torchprof_magic.render.widget import ReportWidget
 
-EXPORTED_TABLES = ("ops", "kernels", "devices", "steps", "events", "flows", "memory", "lanes", "stacks")
+EXPORTED_TABLES = ("ops", "kernels", "devices", "steps", "events", "flows", "allocations", "memory", "lanes", "stacks")
 
 
 class Report:
@@ -78,8 +75,17 @@ class Report:
         return self._table("steps").frame
 
     @property
+    def allocations(self) -> pl.DataFrame:
+        """One row per allocation (positive ``delta_bytes``) or release (negative), in order of time.
+
+        Times are ns from the start of the run; ``event`` is the row of the innermost event around it, or -1. Empty when
+        memory was not recorded.
+        """
+        return self.trace.memory
+
+    @property
     def memory(self) -> pl.DataFrame:
-        """One row per allocation (positive) or release (negative ``delta_bytes``), in order of time."""
+        """The same as ``allocations``."""
         return self.trace.memory
 
     @property
@@ -191,37 +197,39 @@ class Report:
         table: str = "ops",
         safe: bool = True,
     ) -> Path:
-        """Write the recording for another program, and return the path. The end of the path decides unless named.
+        """Write the report for another program, and return the path of the file.
 
-        ``chrome`` (.json, .json.gz) is a repaired trace for Perfetto; ``speedscope`` (.speedscope.json); ``collapsed``
-        (.collapsed, .folded, .txt) has one line a stack with its µs of ``metric``: ``self_cpu_time`` or
-        ``self_device_time``; ``csv`` (.csv) has a ``table``, any of the frames that ``sql`` knows, text that a
-        spreadsheet would run made harmless unless ``safe`` is False; ``html`` and ``torchprof`` are ``to_html`` and
-        ``save``. Raises ``ValueError`` for a word that none of these is, and ``ExportError`` when the file cannot be
-        written; a file that was there is then untouched.
+        Args:
+            path: Where to write. Its ending chooses the format: ``.json`` or ``.json.gz`` for Perfetto,
+                ``.speedscope.json``, ``.collapsed``, ``.csv``, ``.html``, ``.torchprof``. docs/formats.md lists all.
+            format: Name of the format, if the ending should not decide: ``chrome``, ``speedscope``, ``collapsed``,
+                ``csv``, ``html`` or ``torchprof``.
+            metric: For ``collapsed``: ``self_cpu_time`` or ``self_device_time``.
+            table: For ``csv``: the table to write, any that ``sql`` knows.
+            safe: For ``csv``: put an apostrophe in front of text that a spreadsheet would run as a formula.
+
+        Raises ``ValueError`` for an unknown format, metric or table, and ``ExportError`` when the file cannot be
+        written; a file that was there before then stays as it was.
         """
         target = target_of(path)
-        kind = choose_format(target, format)
+        exporter = choose_exporter(target, format)
         if table not in EXPORTED_TABLES:
-            raise ValueError(f"no table {table!r}; choose from {', '.join(EXPORTED_TABLES)}")
+            raise ValueError(f"unknown table {table!r}; choose from {', '.join(EXPORTED_TABLES)}")
         if metric not in METRICS:
-            raise ValueError(f"no metric {metric!r}; choose from {', '.join(METRICS)}")
-        if kind == "csv":
-            return write_csv(self._frames()[table](), target, safe=safe)
-        if kind == "collapsed":
-            return write_collapsed(self.trace, target, metric)
-        if kind == "html":
-            return self.to_html(target)
-        return {"chrome": write_chrome, "speedscope": write_speedscope, "torchprof": write_saved}[kind](
-            self.trace, target
+            raise ValueError(f"unknown metric {metric!r}; choose from {', '.join(METRICS)}")
+        source = Source(
+            trace=self.trace, table=self._frames()[table], write_html=self.to_html, metric=metric, is_safe=safe
         )
+        return exporter.write(source, target)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write everything that was recorded into one compact file that ``load`` opens, and return its path."""
         return write_saved(self.trace, target_of(path))
 
     def sql(self, query: str) -> pl.DataFrame:
-        """Return the result of a SQL query over events, ops, kernels, devices, steps, flows, memory, lanes, stacks.
+        """Return the result of a SQL query over the frames of the report.
+
+        The tables are events, ops, kernels, devices, steps, flows, allocations, memory (the same), lanes and stacks.
 
         Events, lanes and stacks have their number in ``row``; that is what ``parent``, ``lane``, ``stack``, ``source``,
         ``target`` and ``event`` speak of. Raises ``ValueError`` with the tables and columns when the query is wrong.
@@ -270,6 +278,7 @@ class Report:
             "kernels": lambda: self.kernels,
             "steps": lambda: self.steps,
             "flows": lambda: self.flows,
+            "allocations": lambda: self.allocations,
             "memory": lambda: self.memory,
             "lanes": lambda: self.lanes,
             "stacks": lambda: self.stacks,

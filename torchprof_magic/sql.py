@@ -1,4 +1,4 @@
-"""What does a SQL query say of a report's frames?"""
+"""SQL queries over the frames of a report."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ if TYPE_CHECKING:
 _READING = re.compile(
     r"^(\s|\(|--[^\n]*\n|/\*.*?\*/)*(select|with|show|explain|values|from)\b", re.IGNORECASE | re.DOTALL
 )
-# Functions of polars that read files and URLs, which a query over a report has no business with.
+# Functions of polars that read files and URLs. Queries over a report do not need them.
 _FILE_FUNCTION = re.compile(r"""\bread_\w+["`\]]?(\s|--[^\n]*\n|/\*.*?\*/)*\(""", re.IGNORECASE | re.DOTALL)
-# Frames whose rows others speak of by number; SQL has no other way to the number of a row.
+# Frames whose rows other frames refer to by number. SQL has no other way to get the number of a row.
 NUMBERED = ("events", "lanes", "stacks")
 
 
 def run_sql(query: str, tables: Mapping[str, Callable[[], pl.DataFrame]]) -> pl.DataFrame:
-    """Return the result of a query over the tables; only those that it names are computed.
+    """Return the result of a query over the tables. Only the tables that it names are computed.
 
-    Categories are strings in it, so that ``LIKE`` works. Raises ``ValueError`` when the query is wrong, with what there
-    is to ask for, and when it would do anything but read.
+    Categories are converted to strings, so that ``LIKE`` works. Raises ``ValueError`` if the query is wrong, with the
+    available tables and columns, or if it would do anything but read.
     """
     if not _READING.match(query):
-        raise ValueError("a query can only read; begin it with SELECT or WITH")
+        raise ValueError("queries can only read; begin with SELECT or WITH")
     if _FILE_FUNCTION.search(query):
-        raise ValueError("a query sees the report alone; it cannot read files")
+        raise ValueError("queries can only use the tables of the report, and cannot read files")
     words = {word.lower() for word in re.findall(r"\w+", query)}
     named = {name: _queried(name, build()) for name, build in tables.items() if name in words or "show" in words}
     try:
         with pl.SQLContext(frames=named) as context:
             return context.execute(query, eager=True)
-    except Exception as exc:  # polars passes on whatever its functions meet
+    except Exception as exc:  # polars raises many kinds of exceptions
         raise ValueError(f"{exc}\n{_known(named, tables)}") from exc
 
 

@@ -1,70 +1,102 @@
-"""The views of a report, in the order of its tabs."""
+"""The tabs of a report, in display order, one entry each. A new tab is a new entry of ``VIEWS`` and its function."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from torchprof_magic.analysis import kernels, memory, notes, ops, overview, steps
 from torchprof_magic.analysis.flame import flame_tree
-from torchprof_magic.analysis.kernels import kernels_table
-from torchprof_magic.analysis.memory import memory_series
-from torchprof_magic.analysis.notes import problem_list
-from torchprof_magic.analysis.ops import ops_table
-from torchprof_magic.analysis.overview import overview_facts
-from torchprof_magic.analysis.steps import steps_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torchprof_magic.model.shapes import Shape
+    from torchprof_magic.model.shapes import Column, Shape
     from torchprof_magic.model.trace import Trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """One tab: its name, its title, the shape that it shows, and the sentence for when there is nothing to show."""
+    """One tab of a report.
+
+    Attributes:
+        name: Stable name, as in ``report.figure(name)``.
+        title: What the tab is called.
+        description: What it shows, in Markdown for the documentation.
+        build: Returns what the tab shows of a trace.
+        empty: The sentence that stands there when there is nothing to show.
+        columns: Its columns or bands with their definitions, for the documentation.
+        is_counted: Whether the tab carries its number of rows.
+    """
 
     name: str
     title: str
+    description: str
     build: Callable[[Trace], Shape]
     empty: str
+    columns: tuple[Column, ...] = ()
     is_counted: bool = False
 
 
 VIEWS = (
-    View(name="overview", title="Overview", build=overview_facts, empty="Nothing was recorded."),
+    View(
+        name="overview",
+        title="Overview",
+        description="The headline numbers: steps, phases, devices, top ops, memory, and what the recording was.",
+        build=overview.overview_facts,
+        empty="Nothing was recorded.",
+    ),
     View(
         name="ops",
         title="Ops",
-        build=ops_table,
+        description="`report.ops`: one row per op or annotation, summed over the recorded steps. Columns of what was "
+        "not recorded are absent: device time without an accelerator, memory without `profile_memory`, device memory "
+        "when only the host allocated. In `report.key_averages()` the same holds for memory.",
+        build=ops.ops_table,
+        empty="No torch op ran during the recording.",
+        columns=ops.COLUMNS,
         is_counted=True,
-        empty="No torch op ran while the recording was on.",
     ),
     View(
         name="flame",
         title="Flame",
+        description="The call tree of all threads from Python down to kernels, with equal paths merged. Boxes are as "
+        "wide as their host time, their device time or their calls.",
         build=flame_tree,
-        empty="No torch op ran while the recording was on, so there is no call tree.",
+        empty="No torch op ran during the recording, so there is no call tree.",
     ),
     View(
         name="memory",
         title="Memory",
-        build=memory_series,
+        description="Memory over time: one row per change, per device.",
+        build=memory.memory_series,
         empty="Memory was not recorded. Add --memory to %%torchprof, or profile_memory=True to profile().",
+        columns=memory.BANDS,
     ),
     View(
         name="kernels",
         title="Kernels",
-        build=kernels_table,
-        is_counted=True,
+        description="`report.kernels`: one row per name of a kernel, copy or fill.",
+        build=kernels.kernels_table,
         empty="No work on an accelerator was recorded: the program ran on the CPU, or the device was not traced.",
+        columns=kernels.COLUMNS,
+        is_counted=True,
     ),
     View(
         name="steps",
         title="Steps",
-        build=steps_table,
+        description="`report.steps`: one row per recorded step.",
+        build=steps.steps_table,
+        empty="The recording has no steps. Put a training loop into the cell, or call step() in it.",
+        columns=steps.COLUMNS,
         is_counted=True,
-        empty="The recording has no steps. Let the cell hold a training loop, or call step() in it.",
     ),
-    View(name="notes", title="Notes", build=problem_list, is_counted=True, empty="Nothing odd was met."),
+    View(
+        name="notes",
+        title="Notes",
+        description="`report.problems`: one row per kind of problem that recording and reading met.",
+        build=notes.problem_list,
+        empty="No problems were found.",
+        is_counted=True,
+    ),
 )

@@ -61,8 +61,8 @@ GZIP: tuple[BadFile, ...] = (
     kept("gzip cut in an event", STORED[:AT_OP30], 30, CUT | {"file.cut_off_gzip": 1}),
     kept("gzip cut before its trailer", PACKED[:-TRAILER_BYTES], "a b c", {"file.cut_off_gzip": 1}),
     kept("gzip cut in its trailer", PACKED[:-3], "a b c", {"file.cut_off_gzip": 1}),
-    unreadable("gzip cut in its header", PACKED[: HEADER_BYTES - 4], "gzip data ends in the middle"),
-    unreadable("gzip cut behind its header", PACKED[:HEADER_BYTES], "gzip data ends in the middle"),
+    unreadable("gzip cut in its header", PACKED[: HEADER_BYTES - 4], "gzip data is cut off"),
+    unreadable("gzip cut behind its header", PACKED[:HEADER_BYTES], "gzip data is cut off"),
     unreadable("gzip of nothing", gzip.compress(b""), "the file is empty"),
     kept(
         "gzip of a text that was cut before it was packed",

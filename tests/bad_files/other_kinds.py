@@ -52,7 +52,7 @@ FILES: tuple[BadFile, ...] = (
         refused(f"a pickle of protocol {number}", pickle.dumps({"segments": []}, number), "a pickle")
         for number in range(2, 6)
     ),
-    refused("a pickle that would run a command", b"cos\nsystem\n(S'exit'\ntR.", "no JSON"),
+    refused("a pickle that would run a command", b"cos\nsystem\n(S'exit'\ntR.", "not JSON"),
     refused("a program", b"\x7fELF\x02\x01\x01\0", "a program"),
     refused("an HTML page", b"<!DOCTYPE html><html>", "an HTML or XML page"),
     refused("a Perfetto trace", PERFETTO, "a Perfetto protobuf trace"),
@@ -60,10 +60,10 @@ FILES: tuple[BadFile, ...] = (
     refused("an SQLite database", b"SQLite format 3\0", "an SQLite database"),
     refused("a Parquet file", b"PAR1\x15\x04", "a Parquet file"),
     refused("an Arrow file", b"ARROW1\0\0", "an Arrow file"),
-    refused("plain text", b"hello, world", "no JSON"),
-    refused("a number alone", b"42", "no JSON"),
-    refused("a JSON text alone", b'"traceEvents"', "no JSON"),
+    refused("plain text", b"hello, world", "not JSON"),
+    refused("a number alone", b"42", "not JSON"),
+    refused("a JSON text alone", b'"traceEvents"', "not JSON"),
     refused("an execution trace", b'{"schema": "1.1.0", "pid": 7, "nodes": [{"id": 1}]}', "execution trace"),
-    refused("bytes at random", bytes((i * 197 + 31) % 256 for i in range(999)), "no JSON"),
-    refused("a pointer of Git LFS", b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\n", "no JSON"),
+    refused("bytes at random", bytes((i * 197 + 31) % 256 for i in range(999)), "not JSON"),
+    refused("a pointer of Git LFS", b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\n", "not JSON"),
 )

@@ -65,7 +65,7 @@ await asyncio.gather(first(), second())
     cell = kernel.run(f"%%torchprof --step cell -o run\n{body}")
     assert_ended_well(cell)
     said = problems(kernel)
-    assert "chrome.partial_overlap Events partly overlap another on the same thread" in said
+    assert "chrome.partial_overlap Events partly overlap another event on the same thread" in said
     assert "the time they share is in the self time of both" in said
     picked = "run.ops.filter(run.ops['kind'] == 'user_annotation').sort('name')[['name', 'calls', 'overlapping_calls']]"
     assert kernel.run(f"print({picked}.rows())").text == "[('first', 1, 0), ('second', 1, 1)]\n"
@@ -103,9 +103,9 @@ def test_compilation_in_a_recorded_step_is_said_with_how_long_it_took(kernel: Ke
     assert_ended_well(cell)
     assert cell.values == ["64.0"]
     said = problems(kernel)
-    assert "run.compiled torch.compile was at work while steps were recorded, for " in said
-    assert "give it steps with --warmup or --skip-first" in said
-    assert "torch.compile was at work" in cell.static[0]
+    assert "run.compiled torch.compile was compiling for " in said
+    assert "add steps with --warmup or --skip-first" in said
+    assert "torch.compile was compiling" in cell.static[0]
     assert "'aten::mm': " in kernel.run(COUNTS).text
     assert_off_and_usable(kernel)
 
@@ -117,7 +117,7 @@ def test_compilation_with_stacks_is_not_lost(kernel: Kernel) -> None:
     cell = kernel.run(f"%%torchprof --stack --wait 0 --warmup 0 --active 2 -o run\n{body}")
     assert_ended_well(cell)
     said = problems(kernel)
-    assert "run.compiled torch.compile was at work while steps were recorded" in said
+    assert "run.compiled torch.compile was compiling for " in said
     assert "capture.not_saved" not in said
     assert "'aten::sin': " in kernel.run(COUNTS).text
     assert_off_and_usable(kernel)

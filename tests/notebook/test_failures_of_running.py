@@ -163,7 +163,7 @@ def test_row_15_no_torch_op_runs(kernel: Kernel, body: str, kept: str) -> None:
     assert (outcome(cell), cell.text) == ("ok", "")
     assert "No torch operation ran in the recorded steps." in notes(kernel)
     (static,) = cell.static
-    assert "No torch op ran while the recording was on." in html.unescape(static)
+    assert "No torch op ran during the recording." in html.unescape(static)
     assert steps(kernel) == kept
     assert_recovered(kernel)
 
@@ -230,7 +230,7 @@ def test_row_19_workers_of_a_data_loader(kernel: Kernel) -> None:
     cell = kernel.run(f"%%torchprof\nfor batch in {loader}:\n    batch.mul(2)")
     assert outcome(cell) == "ok"
     assert (
-        "A DataLoader fetched from worker processes. What they do is not recorded, only the waiting for them."
+        "A DataLoader used worker processes. Their work is not recorded, only the time spent waiting for them."
         in notes(kernel)
     )
     assert "aten::mul" in ops(kernel)

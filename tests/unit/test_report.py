@@ -6,11 +6,13 @@ import io
 import json
 import re
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import polars as pl
 import pytest
-from support import allocation, annotation, kernel, launch, make_trace, span
+from support import allocation, annotation, chrome, kernel, launch, make_trace, span
 
 import torchprof_magic
 from torchprof_magic.errors import TorchProfError
@@ -131,6 +133,7 @@ def test_frames_have_the_names_that_the_documentation_promises() -> None:
     assert found.ops.columns[:5] == ["name", "kind", "phase", "calls", "self_cpu_ns"]
     assert found.kernels["name"].to_list() == ["gemm"]
     assert found.steps["device_busy_ns"].to_list() == [70_000]
+    assert found.allocations["delta_bytes"].to_list() == [512]
     assert found.memory["delta_bytes"].to_list() == [512]
     assert found.problems == []
 
@@ -148,3 +151,15 @@ def test_the_public_names_are_exactly_those_listed() -> None:
         getattr(torchprof_magic, name)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         torchprof_magic.nonsense  # noqa: B018
+
+
+def test_opening_a_trace_imports_no_library_that_only_recording_or_drawing_needs(tmp_path: Path) -> None:
+    path = tmp_path / "small.json"
+    path.write_bytes(chrome(span("aten::mm", 5, 60)))
+    code = f"""
+import sys, torchprof_magic
+torchprof_magic.load({str(path)!r})
+print(*sorted({{"torch", "matplotlib", "IPython", "ipywidgets", "anywidget", "fsspec"}} & sys.modules.keys()))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

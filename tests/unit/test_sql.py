@@ -52,7 +52,8 @@ def test_a_wrong_query_names_the_tables_and_columns(report: Report) -> None:
     with pytest.raises(ValueError, match=r"(?s)wrong_column.*kernels: name, .*other tables: events, ops"):
         report.sql("SELECT wrong_column FROM kernels")
     with pytest.raises(
-        ValueError, match=r"(?s)pies.*tables: events, ops, kernels, steps, flows, memory, lanes, stacks, devices"
+        ValueError,
+        match=r"(?s)pies.*tables: events, ops, kernels, steps, flows, allocations, memory, lanes, stacks, devices",
     ):
         report.sql("SELECT * FROM pies")
     with pytest.raises(ValueError, match="tables: events"):

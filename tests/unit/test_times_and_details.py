@@ -275,7 +275,7 @@ def test_a_loop_that_ends_before_the_second_pass_has_its_times() -> None:
             torch.ones(3).sum()
             p.step()
     assert numbers(p.report) == [(0, 0), (0, 1)]
-    assert told(p.report).message.startswith("Times alone were recorded")
+    assert told(p.report).message.startswith("Only times were recorded")
     assert "aten::sum" in p.report.ops["name"].to_list()
 
 

@@ -1,1 +1,1 @@
-"""A trace goes in, one shape comes out; pure functions, one question a file."""
+"""Analyses: pure functions from a trace to a shape, one analysis per file."""

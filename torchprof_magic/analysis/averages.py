@@ -1,4 +1,4 @@
-"""What would torch's own ``key_averages()`` say of this trace?"""
+"""The table that torch's own ``key_averages()`` would return for a trace."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torchprof_magic.analysis.shared import ask_names
 from torchprof_magic.analysis.sums import LARGEST, running_sum
 from torchprof_magic.model.intervals import IntArray, levels, nest, self_time
 from torchprof_magic.model.shapes import Column, Table
+from torchprof_magic.model.vendors import DEVICE_MEMORY
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -28,19 +29,17 @@ _HIDDEN = (
 )
 _NESTED = ("cpu_op", "user_annotation", "runtime", "python_function")
 
-# Device types whose bytes torch counts as device memory (torch/autograd/profiler.py, _device_memory_usage).
-_DEVICE_MEMORY = r"^(cuda|hip|xpu|privateuse1):"
-# A list of tensors among the input dimensions; torch's own table shows it as an empty list.
+# A list of tensors among the input dimensions, which torch's own table shows as an empty list.
 _TENSOR_LIST = r"\[\[[^\[\]]*\](?:,\s*\[[^\[\]]*\])*\]"
 
 COLUMNS = (
-    Column(name="key", title="Name", unit="code", definition="Name of the op; all steps are one row, ProfilerStep*."),
+    Column(name="key", title="Name", unit="code", definition="Name of the op. All steps are one row, ProfilerStep*."),
     Column(name="kind", title="Kind", unit="text", definition="Category of the event.", is_minor=True),
     Column(
         name="count",
         title="Calls",
         unit="count",
-        definition="How often the op ran. As in torch, an only child with its parent's name is merged into it.",
+        definition="How often the op ran. As in torch, an only child with the name of its parent is merged into it.",
     ),
     Column(
         name="self_cpu_ns",
@@ -53,7 +52,7 @@ COLUMNS = (
         name="total_cpu_ns",
         title="Total CPU",
         unit="ns",
-        definition="Summed durations. As in torch, a recursive op is counted at every level.",
+        definition="Summed duration. As in torch, a recursive op counts at every level.",
     ),
     Column(
         name="self_cpu_bytes",
@@ -121,7 +120,7 @@ def _absent(trace: Trace) -> set[str]:
     of_device = {"self_device_bytes", "total_device_bytes"}
     if trace.memory.height == 0:
         return {"self_cpu_bytes", "total_cpu_bytes", *of_device}
-    return set() if trace.memory["device"].str.contains(_DEVICE_MEMORY).any() else of_device
+    return set() if trace.memory["device"].str.contains(DEVICE_MEMORY).any() else of_device
 
 
 def _calls(trace: Trace) -> pl.DataFrame:
@@ -163,7 +162,7 @@ def _torch_events(trace: Trace) -> pl.DataFrame:
 
 
 def _torch_names(names: pl.Series) -> pl.Series:
-    """Return names as torch writes them: all steps are one."""
+    """Return names as in torch's table, where all steps are one row."""
     return names.cast(pl.String).str.replace(r"^ProfilerStep#.*$", "ProfilerStep*")
 
 
@@ -183,7 +182,7 @@ def _bytes_between(trace: Trace, start_ns: IntArray, end_ns: IntArray) -> dict[s
 def _deltas(trace: Trace) -> dict[str, IntArray]:
     memory = trace.memory
     on_host = (memory["device"] == "cpu").to_numpy()
-    on_device = memory["device"].str.contains(_DEVICE_MEMORY).to_numpy()
+    on_device = memory["device"].str.contains(DEVICE_MEMORY).to_numpy()
     delta = memory["delta_bytes"].to_numpy()
     return {"cpu_bytes": np.where(on_host, delta, 0), "device_bytes": np.where(on_device, delta, 0)}
 
@@ -206,7 +205,7 @@ def _loose_memory(trace: Trace) -> pl.DataFrame:
 
 
 def _merged_into_parent(name: pl.Series, parent: IntArray) -> np.ndarray:
-    """Return True for only children that carry their parent's name; torch drops those nodes."""
+    """Return True for only children with the name of their parent; torch drops those nodes."""
     code = name.cast(pl.Categorical).to_physical().to_numpy()
     children = np.bincount(parent[parent >= 0], minlength=len(parent))
     has_parent = parent >= 0

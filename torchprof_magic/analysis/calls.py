@@ -1,4 +1,4 @@
-"""What did every single op do: around which others, for how long, with how much work on the device?"""
+"""Each single call of an op: its nesting, its times, and the device work that it launched."""
 
 from __future__ import annotations
 

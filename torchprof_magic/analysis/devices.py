@@ -1,4 +1,4 @@
-"""How busy is each device, and how much of its communication runs alone?"""
+"""Busy and idle time of each device, and the part of its communication that runs alone."""
 
 from __future__ import annotations
 
@@ -9,23 +9,22 @@ from torchprof_magic.analysis.shared import ask_names, launch_sources, once_per_
 from torchprof_magic.model.intervals import BoolArray, IntArray, covered_ns, merge, union_ns
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace
-
-COMMUNICATION_KERNEL = r"(?i)^(void )?(\w+::)*(nccl|rccl|msccl)"
+from torchprof_magic.model.vendors import COLLECTIVE_KERNEL, COLLECTIVE_LIBRARIES
 
 COLUMNS = (
-    Column(name="device", title="Device", unit="text", definition="Number of the device, as the trace has it."),
+    Column(name="device", title="Device", unit="text", definition="Number of the device in the trace."),
     Column(
         name="busy_ns",
         title="Busy",
         unit="ns",
-        definition="Time in which at least one kernel, copy or fill ran, on any stream of the device.",
+        definition="Time during which at least one kernel, copy or fill ran, on any stream of the device.",
         has_bar=True,
     ),
     Column(
         name="launched_busy_ns",
         title="Busy, launched in the recording",
         unit="ns",
-        definition="The same for work whose launch is in the file; the rest was queued before the recording began.",
+        definition="Busy time of work whose launch is in the file; the rest was queued before the recording began.",
     ),
     Column(
         name="window_ns",
@@ -37,7 +36,7 @@ COLUMNS = (
         name="launched_window_ns",
         title="First to last launched",
         unit="ns",
-        definition="The same for work whose launch is in the file.",
+        definition="First to last, for work whose launch is in the file.",
         is_minor=True,
     ),
     Column(name="idle_ns", title="Idle between", unit="ns", definition="First to last, minus busy."),
@@ -45,55 +44,57 @@ COLUMNS = (
         name="sum_ns",
         title="Summed work",
         unit="ns",
-        definition="Summed duration of all work; streams add up.",
+        definition="Summed duration of all work; concurrent streams add up.",
         is_minor=True,
     ),
-    Column(name="streams", title="Streams", unit="count", definition="Streams on which anything ran."),
-    Column(name="events", title="Kernels, copies, fills", unit="count", definition="How many ran."),
+    Column(name="streams", title="Streams", unit="count", definition="Number of streams that were used."),
+    Column(
+        name="events", title="Kernels, copies, fills", unit="count", definition="Number of kernels, copies and fills."
+    ),
     Column(
         name="launched_events",
         title="Launched in the recording",
         unit="count",
-        definition="Kernels, copies and fills whose launch is in the file.",
+        definition="Number of kernels, copies and fills whose launch is in the file.",
         is_minor=True,
     ),
-    Column(name="kernels", title="Kernels", unit="count", definition="Kernels alone, without copies and fills."),
+    Column(name="kernels", title="Kernels", unit="count", definition="Number of kernels, without copies and fills."),
     Column(
         name="comm_kernels",
         title="Collectives",
         unit="count",
-        definition="Kernels of a communication library (NCCL, RCCL, MSCCL).",
+        definition=f"Kernels of a communication library ({', '.join(COLLECTIVE_LIBRARIES)}).",
         is_minor=True,
     ),
     Column(
         name="comm_ns",
         title="Communication",
         unit="ns",
-        definition="Time in which at least one collective kernel ran; one that waits for other ranks runs too.",
+        definition="Time during which at least one collective kernel ran, including the time it waits for other ranks.",
     ),
     Column(
         name="hidden_comm_ns",
         title="Hidden communication",
         unit="ns",
-        definition="Part of the communication time in which a kernel of computation ran too.",
+        definition="Part of the communication time during which a computation kernel ran as well.",
     ),
     Column(
         name="exposed_comm_ns",
         title="Exposed communication",
         unit="ns",
-        definition="Communication minus its hidden part: no computation ran meanwhile.",
+        definition="Communication time during which no computation ran.",
     ),
 )
 
 
 @once_per_trace
 def devices_table(trace: Trace) -> Table:
-    """Return one row per device, by number: how long it worked, with and without what was queued before."""
+    """Return one row per device, sorted by number: its busy time, with and without work queued before the recording."""
     work = trace.events.with_row_index("row").filter(pl.col("category").is_in(DEVICE_CATEGORIES))
     parts = {
         "is_launched": launch_sources(trace)[work["row"].to_numpy()] >= 0,
         "is_kernel": (work["category"] == "kernel").to_numpy(),
-        "is_comm": ask_names(work["name"], pl.col("name").str.contains(COMMUNICATION_KERNEL)).astype(np.bool_),
+        "is_comm": ask_names(work["name"], pl.col("name").str.contains(COLLECTIVE_KERNEL)).astype(np.bool_),
     }
     work = work.select(
         pl.col("device").fill_null(0),
@@ -137,6 +138,6 @@ def _window_ns(start: IntArray, end: IntArray) -> int:
 
 
 def _together_ns(start: IntArray, end: IntArray, one: BoolArray, other: BoolArray) -> int:
-    """Return how long work of both kinds ran at the same time."""
+    """Return for how many ns work of both kinds ran at the same time."""
     window_start, window_end = merge(start[one], end[one])
     return int(covered_ns(start[other], end[other], window_start, window_end).sum())

@@ -1,6 +1,6 @@
-"""What did the recording not see, or see too much of, and what is to be done about it?
+"""Problems of a recording: work that it missed, or overhead that it contains, and what to do about it.
 
-Looks at a trace alone, so it says the same of a live run and of a stranger's file.
+Only the trace is examined, so the result is the same for a live run and for a file.
 """
 
 from __future__ import annotations
@@ -15,33 +15,32 @@ from torchprof_magic.analysis.shared import ask_names, once_per_trace
 from torchprof_magic.model.intervals import merge
 from torchprof_magic.model.meta import Problem
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
+from torchprof_magic.model.vendors import GRAPH_LAUNCH, LAUNCH
 from torchprof_magic.units import counted, format_count, format_ns
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
-# The iterator of a DataLoader with num_workers > 0; torch wraps each fetch in a range of that name.
+# The iterator of a DataLoader with num_workers > 0. torch wraps each fetch in a range of this name.
 _WORKER_LOADER = r"^enumerate\(DataLoader\)#_MultiProcessingDataLoaderIter"
-# torch.compile puts such ranges around everything it does.
+# torch.compile puts such ranges around all of its work.
 _COMPILER_RANGE = r"\(dynamo_timed\)$"
-_LAUNCH = r"LaunchKernel|GraphLaunch|LaunchCooperativeKernel"
-_GRAPH_LAUNCH = r"GraphLaunch"
-# One launch that starts at least this many kernels, copies and fills, by its correlation alone, ran a graph.
+# A launch that starts at least this many kernels, copies and fills ran a graph.
 _GRAPH_SIZE = 2
-# From here on most device work has no op of its own.
+# From this share on, the note about graphs is shown.
 GRAPH_SHARE = 0.5
-# From here on the times of a report are rather those of the profiler.
+# From this ratio on, the overhead of the profiler dominates the times of a report.
 LOUD_RATIO = 1.5
 
 
 @once_per_trace
 def all_problems(trace: Trace) -> tuple[Problem, ...]:
-    """Return what recording and reading found odd, and what the trace itself shows to be."""
+    """Return the problems of recording and reading, and those found in the trace itself."""
     return (*trace.problems, *diagnose(trace))
 
 
 def diagnose(trace: Trace) -> tuple[Problem, ...]:
-    """Return a problem for everything that makes the recording less, or more, than what the program usually does."""
+    """Return a problem for everything in which the recording differs from what the program usually does."""
     found = (
         _unseen_workers(trace),
         _compilation(trace),
@@ -65,8 +64,8 @@ def _unseen_workers(trace: Trace) -> Problem | None:
         code="run.workers_unseen",
         severity="info",
         count=fetches,
-        message="A DataLoader fetched from worker processes. What they do is not recorded, only the waiting for them.",
-        fix="To see their work, record a few steps with num_workers=0.",
+        message="A DataLoader used worker processes. Their work is not recorded, only the time spent waiting for them.",
+        fix="To record their work, run a few steps with num_workers=0.",
     )
 
 
@@ -81,8 +80,8 @@ def _compilation(trace: Trace) -> Problem | None:
         code="run.compiled",
         severity="warning",
         count=len(start_ns),
-        message=f"torch.compile was at work while steps were recorded, for {whole}.",
-        fix="Let it finish before: run the cell once more, or give it steps with --warmup or --skip-first.",
+        message=f"torch.compile was compiling for {whole} while steps were recorded.",
+        fix="Let it finish first: run the cell again, or add steps with --warmup or --skip-first.",
     )
 
 
@@ -90,23 +89,23 @@ def _no_kernels(trace: Trace) -> Problem | None:
     if trace.events["category"].is_in(DEVICE_CATEGORIES).any():
         return None
     calls = trace.events.filter(pl.col("category") == "runtime")
-    launches = _matching(trace, _LAUNCH).height if calls.height else 0
+    launches = _matching(trace, LAUNCH).height if calls.height else 0
     if launches == 0:
         return None
     return Problem(
         code="run.no_kernels",
         severity="data_loss",
         count=launches,
-        message="Device work was launched, and none of it was recorded.",
-        fix="Another tool may hold the device's profiling interface (Nsight, DCGM), or it is not allowed here.",
+        message="Device work was launched, but none of it was recorded.",
+        fix="Another tool (Nsight, DCGM) may be using the profiling interface of the device, or access is denied.",
     )
 
 
 def _graph_launches(trace: Trace) -> Problem | None:
-    """Return a note when most device work was started by launches of graphs, which says what is seen of it."""
+    """Return a note if most device work was started by graph launches: its ops are unknown."""
     work = int(trace.events["category"].is_in(DEVICE_CATEGORIES).sum())
     names = trace.events["name"]
-    is_graph = ask_names(names, pl.col("name").str.contains(_GRAPH_LAUNCH)).astype(np.bool_)
+    is_graph = ask_names(names, pl.col("name").str.contains(GRAPH_LAUNCH)).astype(np.bool_)
     if not work or not is_graph.any():
         return None
     launches = trace.flows.filter(pl.col("kind") == "launch").group_by("source").len()
@@ -119,14 +118,14 @@ def _graph_launches(trace: Trace) -> Problem | None:
         severity="info",
         count=graphs.height,
         message=f"{counted(inside, 'kernel')} of {format_count(work)} ran in CUDA graphs, each started by one launch. "
-        "Their names, times and streams are seen; the ops that they come from are not, so their time counts for "
-        "whatever stands around the launch.",
-        fix="To see it op by op, record a step without the graph: call the model itself, or compile it without them.",
+        "Their names, times and streams are known, but not the ops they come from, so their time is assigned to the "
+        "op around the launch.",
+        fix="To see the time by op, record a step without CUDA graphs: call or compile the model without them.",
     )
 
 
 def _less(trace: Trace) -> str:
-    """Say what could be left out, if anything was recorded that can be."""
+    """Return advice on which recorded details to leave out, if there are any."""
     meta = trace.meta
     if meta.two_pass is not None and meta.two_pass.detail_steps:
         return ""  # these are the steps that were recorded without
@@ -143,6 +142,6 @@ def _distorted(trace: Trace) -> Problem | None:
         code="run.distorted",
         severity="warning",
         count=1,
-        message=f"Recorded steps took {found.ratio:.1f} times as long as others ({found.basis}).",
-        fix=f"Trust shares more than times{_less(trace)}; or the recorded steps do more than the others.",
+        message=f"Recorded steps took {found.ratio:.1f} times as long as steps without the profiler ({found.basis}).",
+        fix=f"Rely on shares rather than on times{_less(trace)}. The recorded steps may also do more work.",
     )

@@ -1,4 +1,4 @@
-"""How much longer do steps take because they are recorded?"""
+"""How much longer steps take because they are recorded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Distortion(NamedTuple):
-    """Medians of the steps that ran without the profiler and of those that were recorded whole, in ns."""
+    """Median durations of the steps without the profiler and of those that were recorded completely, in ns."""
 
     plain_ns: float
     recorded_ns: float
@@ -21,17 +21,19 @@ class Distortion(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Recorded over plain; below 1 when chance is larger than what recording costs."""
+        """Recorded over plain; it can be below 1 by chance, when recording costs little."""
         return self.recorded_ns / self.plain_ns
 
     @property
     def basis(self) -> str:
-        """What was compared."""
-        return f"median of {counted(self.recorded_steps, 'recorded step')} against {self.plain_steps} without profiler"
+        """What was compared, for messages."""
+        return (
+            f"median of {counted(self.recorded_steps, 'recorded step')} against {self.plain_steps} without the profiler"
+        )
 
 
 def find_distortion(trace: Trace) -> Distortion | None:
-    """Return the comparison, or ``None`` when no step (but the first, which is no measure) ran without the profiler."""
+    """Return the comparison, or ``None`` if no step ran without the profiler. The first step does not count."""
     plain = trace.meta.plain_step_ns
     whole = trace.steps.filter("complete")
     recorded = (whole["end_ns"] - whole["start_ns"]).to_list()

@@ -1,4 +1,4 @@
-"""Which kernels, copies and fills keep the device busy?"""
+"""The kernels, copies and fills that keep the device busy."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ COLUMNS = (
         has_bar=True,
     ),
     Column(name="sum_ratio", title="Time %", unit="ratio", definition="Share of the summed time of all device work."),
-    Column(name="mean_ns", title="Mean", unit="ns", definition="Average duration of one run."),
-    Column(name="max_ns", title="Longest", unit="ns", definition="Longest duration of one run.", is_minor=True),
+    Column(name="mean_ns", title="Mean", unit="ns", definition="Average duration of a single run."),
+    Column(name="max_ns", title="Longest", unit="ns", definition="Longest duration of a single run.", is_minor=True),
 )
 
 

@@ -1,4 +1,4 @@
-"""Where do host and device time go, op by op?"""
+"""Host and device time by op."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ COLUMNS = (
         title="Self CPU",
         unit="ns",
         definition="Host time in the op itself: the part of its duration that no op or annotation directly inside it "
-        "covers. Never negative, also where those overlap each other.",
+        "covers. Never negative, even if they overlap each other.",
         has_bar=True,
     ),
     Column(
@@ -234,7 +234,7 @@ def _sums(trace: Trace, ops: OpRows, groups: Groups) -> dict[str, IntArray | npt
 
 def _is_recursive(trace: Trace, ops: OpRows, group: IntArray, count: int) -> BoolArray:
     """Return True for ops inside another of their group on their thread."""
-    # Few ops both hold others and lie in others; only those can be recursive.
+    # Only ops that contain ops and are inside ops can be recursive, and those are few.
     lies_inside, holds = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
     is_child = ops.parent >= 0
     lies_inside[group[is_child]] = True

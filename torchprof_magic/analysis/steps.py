@@ -13,24 +13,30 @@ from torchprof_magic.model.intervals import covered_ns
 from torchprof_magic.model.shapes import Bars, Column, Table
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace
 
-# Where phases overlap (two threads), the time goes to the first of these; what nothing covers is "other".
+# Where phases overlap (two threads), the time counts for the first of these; uncovered time is "other".
 PRIORITY = ("communication", "optimizer", "backward", "data", "forward")
 
 _PHASE_TEXT = {
     "forward": "Host time in ops and annotations that belong to no other phase.",
-    "backward": "Host time in autograd nodes and annotations that say backward.",
+    "backward": "Host time in autograd nodes and in annotations whose name contains backward.",
     "optimizer": "Host time in Optimizer.step and Optimizer.zero_grad.",
     "communication": "Host time in collectives.",
     "data": "Host time in the iterator of a DataLoader.",
-    "other": "The rest of the step: Python between ops, and waiting. All phases add up to the step.",
+    "other": "The rest of the step: Python code between ops, and waiting. All phases add up to the step.",
 }
 COLUMNS = (
-    Column(
-        name="number", title="Step", unit="step", definition="The step's number, counted from the start of stepping."
-    ),
+    Column(name="number", title="Step", unit="step", definition="Number of the step, counted from the first step()."),
     Column(name="cycle", title="Cycle", unit="step", definition="Recording cycle of the schedule.", is_minor=True),
-    Column(name="complete", title="Complete", unit="bool", definition="False when the step was cut.", is_minor=True),
-    Column(name="start_ns", title="Start", unit="ns", definition="Start, from the start of the run.", is_minor=True),
+    Column(
+        name="complete", title="Complete", unit="bool", definition="False if the step was interrupted.", is_minor=True
+    ),
+    Column(
+        name="start_ns",
+        title="Start",
+        unit="ns",
+        definition="Start time, relative to the start of the run.",
+        is_minor=True,
+    ),
     Column(name="dur_ns", title="Duration", unit="ns", definition="Wall time from the step's start to its end."),
     *(Column(name=f"{p}_ns", title=p.capitalize(), unit="ns", definition=_PHASE_TEXT[p]) for p in PHASES),
     Column(
@@ -59,7 +65,7 @@ def steps_table(trace: Trace) -> Table:
 
 
 def complete_steps(steps: pl.DataFrame) -> pl.DataFrame:
-    """Return the steps that ended, or all of them when none did; averages are taken over these."""
+    """Return the complete steps, or all of them if none is complete; averages are taken over these."""
     complete = steps.filter("complete")
     return complete if complete.height else steps
 

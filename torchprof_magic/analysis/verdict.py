@@ -1,4 +1,4 @@
-"""What limits a program, in one sentence with its evidence."""
+"""The verdict: what limits the program, in one sentence with its evidence."""
 
 from __future__ import annotations
 
@@ -8,34 +8,35 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import polars as pl
 
-from torchprof_magic.analysis.devices import COMMUNICATION_KERNEL, devices_table
+from torchprof_magic.analysis.devices import devices_table
 from torchprof_magic.analysis.kernels import kernels_table
 from torchprof_magic.analysis.memory import memory_peaks, memory_series
 from torchprof_magic.analysis.ops import ops_table
 from torchprof_magic.analysis.steps import complete_steps, steps_table
 from torchprof_magic.model.intervals import IntArray, covered_ns
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
+from torchprof_magic.model.vendors import COLLECTIVE_KERNEL
 from torchprof_magic.units import counted, format_count, format_ns, format_ratio
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
-# A share of a step below which something is not called the limit.
-STARVED_DEVICE = 0.6  # the device is busy for less than this: it waits for the host
+# Shares of a step that make something the limit.
+STARVED_DEVICE = 0.6  # a device that is busy for less than this waits for the host
 LOUD_COMMUNICATION = 0.25
 LOUD_DATA = 0.25
 LOUD_PYTHON = 0.4
 LOUD_OPTIMIZER = 0.35
-# Where ops have less than this share of the device time, a kernel is named.
+# If ops have less than this share of the device time, the verdict names a kernel instead.
 MOSTLY_UNDER_OPS = 0.5
 
-# Title, and the words around the time.
+# The title, and the text before and after the time.
 _PHASE_TEXTS = {
     "communication": ("Communication-bound", "Collectives take ", "."),
     "data": (
         "Data-bound",
         "Loading data takes ",
-        "; look at what the dataset does for each item, or use more DataLoader workers.",
+        ". Check what the dataset does for each item, or use more DataLoader workers.",
     ),
     "optimizer": ("Optimizer-bound", "The optimizer takes ", "."),
 }
@@ -43,7 +44,7 @@ _PHASE_TEXTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A piece of running text; ``code`` pieces are names and are shown as such."""
+    """A piece of text. Pieces with the style ``code`` are names."""
 
     text: str
     style: Literal["", "strong", "code"] = ""
@@ -61,7 +62,7 @@ class Verdict:
 
 
 def find_verdict(trace: Trace) -> Verdict:
-    """Return what limits the recorded steps, or what is missing to tell."""
+    """Return what limits the recorded steps, or what was not recorded to tell."""
     ops = ops_table(trace).frame
     if ops.height == 0:
         return _nothing(trace)
@@ -80,18 +81,19 @@ def _nothing(trace: Trace) -> Verdict:
         return _say("Nothing recorded", lost[0])
     if trace.has_device:
         return _say(
-            "Only device work", "Kernels were recorded but no op; record the cpu activity too to see which ops."
+            "Only device work",
+            "Kernels were recorded, but no ops. Record the cpu activity too, to see which ops launched them.",
         )
     if trace.events.filter(~pl.col("name").cast(pl.String).str.contains(STEP_PATTERN)).height:
-        return _say("No ops", "No torch op was recorded on the threads that were watched.")
+        return _say("No ops", "No torch op was recorded on the profiled threads.")
     if peaks := memory_peaks(memory_series(trace)):
         found = ", ".join(f"{mark.label} on {mark.lane}" for mark in peaks)
-        return _say("Memory alone", f"No op is in it, only what was allocated when: {found}.")
-    return _say("Nothing recorded", "No torch op ran while the recording was on.")
+        return _say("Memory only", f"No ops were recorded, only allocations: {found}.")
+    return _say("Nothing recorded", "No torch op ran during the recording.")
 
 
 def _on_host(trace: Trace, ops: pl.DataFrame, steps: pl.DataFrame, whole: float) -> Verdict:
-    """Name the largest part of the steps that is more than it should be; ops themselves otherwise."""
+    """Return the largest part of the steps above its threshold, or else the ops themselves."""
     limits = {
         "communication": LOUD_COMMUNICATION,
         "data": LOUD_DATA,
@@ -119,7 +121,7 @@ def _with_device(trace: Trace, ops: pl.DataFrame, steps: pl.DataFrame, whole: fl
             text=(
                 Span(text="Collectives run alone on the device for "),
                 Span(text=f"{mean} of {_mean(steps, 'dur_ns')}", style="strong"),
-                Span(text=f" a step ({format_ratio(exposed)}), with no other work to hide them."),
+                Span(text=f" a step ({format_ratio(exposed)}), with no other work to overlap with."),
             ),
         )
     data = float(steps["data_ns"].sum()) / whole
@@ -143,12 +145,12 @@ def _with_device(trace: Trace, ops: pl.DataFrame, steps: pl.DataFrame, whole: fl
 def _exposed_communication_ns(trace: Trace, steps: pl.DataFrame) -> int:
     """Return the device time within ``steps`` in which collectives ran and nothing else did.
 
-    In each step the device with most of it counts; devices are never added up, or it would outlast the step.
+    In each step only the device with the most of it counts: the sum over devices could exceed the step.
     """
     start = steps["start_ns"].to_numpy()
     end = start + steps["dur_ns"].to_numpy()
     work = trace.events.filter(pl.col("category").is_in(DEVICE_CATEGORIES)).with_columns(pl.col("device").fill_null(0))
-    is_comm = pl.col("name").cast(pl.String).str.contains(COMMUNICATION_KERNEL)
+    is_comm = pl.col("name").cast(pl.String).str.contains(COLLECTIVE_KERNEL)
     exposed = [np.zeros(steps.height, np.int64)]
     for _, rows in work.group_by("device"):
         exposed.append(_covered(rows, start, end) - _covered(rows.filter(~is_comm), start, end))
@@ -161,7 +163,7 @@ def _covered(rows: pl.DataFrame, start: IntArray, end: IntArray) -> IntArray:
 
 
 def _device_bound(ops: pl.DataFrame, trace: Trace) -> Verdict:
-    """Name the op with most device time; the kernel, if most device work belongs to no op, as in a CUDA graph."""
+    """Return the op with the most device time, or the kernel if most work belongs to no op, as in CUDA graphs."""
     kernels = kernels_table(trace).frame
     under_ops = float(ops.filter(pl.col("kind") == "cpu_op")["self_device_ns"].sum() or 0)
     if kernels.height == 0 or under_ops >= MOSTLY_UNDER_OPS * float(kernels["sum_ns"].sum()):
@@ -173,16 +175,14 @@ def _device_bound(ops: pl.DataFrame, trace: Trace) -> Verdict:
             Span(text=top["name"], style="code"),
             Span(text=" takes "),
             Span(text=f"{format_ratio(top['sum_ratio'])} of device time", style="strong"),
-            Span(
-                text=f" ({format_ns(top['sum_ns'])} in {counted(top['calls'], 'run')}); most device work is in no op."
-            ),
+            Span(text=f" ({format_ns(top['sum_ns'])} in {counted(top['calls'], 'run')}); most work belongs to no op."),
         ),
     )
 
 
 def _compute_bound(ops: pl.DataFrame, by: str, where: str) -> Verdict:
     total = float(ops[by].sum() or 1)
-    # The self time of an annotation is Python or waiting; only if there is nothing else is it named.
+    # The self time of an annotation is Python or waiting, so it is named only if there is nothing else.
     own = ops.filter(pl.col("kind") == "cpu_op")
     ops = own if own.height and float(own[by].sum() or 0) > 0 else ops
     top = ops.sort(by, descending=True).row(0, named=True)
@@ -216,14 +216,14 @@ def _python_bound(trace: Trace, steps: pl.DataFrame, share: float) -> Verdict:
         other, whole = float(steps["other_ns"].sum()) - paused_ns, float(steps["dur_ns"].sum()) - paused_ns
         if other <= LOUD_PYTHON * whole:
             mean = format_ns(paused_ns / steps.height)
-            left_out = f": the recording was paused for {mean} of it; record without paused() to see what limits it."
-            return Verdict(title="Paused in part", text=(*found, Span(text=left_out)))
-    where = Span(text=f": time goes to Python or waiting between {_per_step(trace, steps, 'cpu_op')} ops. ")
+            left_out = f": the recording was paused for {mean} of it. Record without paused() to see what limits it."
+            return Verdict(title="Partly paused", text=(*found, Span(text=left_out)))
+    where = Span(text=f": the time goes to Python code or waiting between {_per_step(trace, steps, 'cpu_op')} ops. ")
     return Verdict(title="Python-bound", text=(*found, where, *_which_functions(trace)))
 
 
 def _paused_ns(trace: Trace, steps: pl.DataFrame) -> int:
-    """Return for how long ops of these steps were left out."""
+    """Return for how long the recording of these steps was paused, in ns."""
     numbers = set(steps.select("cycle", "number").rows())
     return sum(mark.paused_ns for mark in trace.meta.recorded_steps if (mark.cycle, mark.number) in numbers)
 
@@ -232,8 +232,12 @@ def _which_functions(trace: Trace) -> tuple[Span, ...]:
     if trace.meta.has_stacks and trace.meta.two_pass is not None and trace.meta.two_pass.detail_steps:
         return (Span(text="report.ops_by('stack')", style="code"), Span(text=" shows which functions call the ops."))
     if trace.meta.has_stacks:
-        return (Span(text="The flame graph shows in which functions."),)
-    return (Span(text="Record with "), Span(text="--stack", style="code"), Span(text=" to see in which functions."))
+        return (Span(text="The flame graph shows which functions take it."),)
+    return (
+        Span(text="Record with "),
+        Span(text="--stack", style="code"),
+        Span(text=" to see which functions take it."),
+    )
 
 
 def _phase(title: str, phase: str, share: float, steps: pl.DataFrame, before: str, after: str) -> Verdict:
@@ -285,7 +289,7 @@ def _mean(steps: pl.DataFrame, column: str) -> str:
 
 
 def _per_step(trace: Trace, steps: pl.DataFrame, category: str) -> str:
-    """Return how many events of a category each of ``steps`` has on average; those of other steps do not count."""
+    """Return the average number of events of a category in each of ``steps``."""
     events = trace.events.filter(pl.col("category") == category)
     within = events.join(steps, left_on=["step", "cycle"], right_on=["number", "cycle"], how="semi")
     return format_count(within.height / steps.height)

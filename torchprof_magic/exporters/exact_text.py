@@ -1,4 +1,4 @@
-"""Columns as exact text: JSON that every parser accepts, and times without rounding."""
+"""Turns columns into exact text: strictly valid JSON, and times without rounding."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def micros(ns: pl.Expr) -> pl.Expr:
 
 
 def json_text(text: str) -> str:
-    """Return a name as a JSON string in ASCII, so that no reader stumbles over its letters."""
+    """Return a name as a JSON string in ASCII, which every reader can decode."""
     return json.dumps(text)
 
 
 def json_value(text: str) -> str:
-    """Return a JSON fragment as it is when it is valid by the strictest rules, and else as a string that holds it."""
+    """Return a JSON fragment unchanged if it is strictly valid, or else as a JSON string."""
     try:
         value = json.loads(text, parse_constant=_refuse, object_pairs_hook=_unique)
-        json.dumps(value, ensure_ascii=False).encode()  # a lone surrogate is no text
+        json.dumps(value, ensure_ascii=False).encode()  # raises for lone surrogates
     except (ValueError, RecursionError):
         return json_text(text)
     return text
@@ -39,11 +39,11 @@ def translated(column: pl.Series, translate: Callable[[str], str]) -> pl.Series:
 
 
 def _refuse(constant: str) -> float:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not valid JSON")
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key occurs twice")
     return found

@@ -1,8 +1,7 @@
-"""Bytes from outside become a ``Trace``; nothing in them is trusted, and torch is never imported."""
+"""Readers: bytes of trace files become a ``Trace``. Files are not trusted, and torch is never imported."""
 
 from torchprof_magic.ingest.chrome.reader import read_chrome
-from torchprof_magic.ingest.saved.reader import is_saved, read_saved
-from torchprof_magic.ingest.snapshot.reader import is_snapshot, read_snapshot
+from torchprof_magic.ingest.readers import READERS, read_file
 from torchprof_magic.ingest.two_pass.join import join_passes
 
-__all__ = ["is_saved", "is_snapshot", "join_passes", "read_chrome", "read_saved", "read_snapshot"]
+__all__ = ["READERS", "join_passes", "read_chrome", "read_file"]

@@ -1,4 +1,4 @@
-"""Which oddities were met while reading, how often, and where first?"""
+"""The problems that reading a file can find, and how often each was found."""
 
 from __future__ import annotations
 
@@ -16,107 +16,119 @@ class _Kind(NamedTuple):
 
 _EXPORT_AGAIN = "Copy the file again, or export it again from the program that wrote it."
 _NOTHING = "Nothing to do."
-# Every oddity that reading knows; the part before the dot says where it lies.
+# Every problem that reading can find, by code. The part before the dot says where it is.
 KINDS: dict[str, _Kind] = {
-    "file.damaged_gzip": _Kind("data_loss", "The gzip data is damaged; what follows could not be read.", _EXPORT_AGAIN),
-    "file.cut_off_gzip": _Kind("data_loss", "The gzip data ends in the middle; what is whole is shown.", _EXPORT_AGAIN),
+    "file.damaged_gzip": _Kind(
+        "data_loss", "The gzip data is damaged. Everything after the damage could not be read.", _EXPORT_AGAIN
+    ),
+    "file.cut_off_gzip": _Kind("data_loss", "The gzip data is cut off. All complete events are shown.", _EXPORT_AGAIN),
     "file.gzip_bomb": _Kind(
         "data_loss",
-        "The gzip data grows far more than any trace does; reading stopped there.",
+        "The gzip data expands far more than any trace does. Reading stopped there.",
         "Unpack the file yourself if you trust it, and open the .json.",
     ),
     "file.trailing_bytes": _Kind(
-        "warning", "Bytes that are no gzip stand behind the packed data; they were left out.", _NOTHING
+        "warning", "The compressed data is followed by bytes that are not gzip. They were ignored.", _NOTHING
     ),
-    "text.utf16": _Kind("info", "The file is UTF-16; it was read as such.", _NOTHING),
-    "json.cut_off": _Kind("data_loss", "The JSON ends in the middle; all whole events are shown.", _EXPORT_AGAIN),
+    "text.utf16": _Kind("info", "The file is encoded in UTF-16 and was read as such.", _NOTHING),
+    "json.cut_off": _Kind("data_loss", "The JSON is cut off. All complete events are shown.", _EXPORT_AGAIN),
     "json.bad_utf8": _Kind(
-        "warning", "Texts hold bytes that are no UTF-8; they are shown as replacement characters.", _NOTHING
+        "warning", "Strings contain bytes that are not valid UTF-8. They are shown as replacement characters.", _NOTHING
     ),
-    "json.control_character": _Kind("warning", "Texts hold unescaped control characters; they were kept.", _NOTHING),
+    "json.control_character": _Kind(
+        "warning", "Strings contain unescaped control characters. They were kept.", _NOTHING
+    ),
     "json.bad_escape": _Kind(
         "warning",
-        "Texts hold unescaped backslashes, as file names of Windows do; they were read as backslashes.",
-        "A newer torch escapes them.",
+        "Strings contain unescaped backslashes, as in Windows paths. They were read as backslashes.",
+        "Newer versions of torch escape them.",
     ),
-    "json.inner_quote": _Kind("warning", "Texts hold unescaped quotes; they were read as part of the text.", _NOTHING),
+    "json.inner_quote": _Kind(
+        "warning", "Strings contain unescaped quotes. They were read as part of the string.", _NOTHING
+    ),
     "json.not_a_number": _Kind(
-        "warning", "Values such as NaN, Infinity or N/A are no JSON; they were read as absent.", _NOTHING
+        "warning", "Values such as NaN, Infinity or N/A are not valid JSON. They were read as missing.", _NOTHING
     ),
-    "json.comma": _Kind("info", "Commas are missing or one too many; they were ignored.", _NOTHING),
-    "json.deep_nesting": _Kind("warning", "Values nested hundreds deep were left out of their event.", _NOTHING),
+    "json.comma": _Kind("info", "Commas are missing or superfluous. This was ignored.", _NOTHING),
+    "json.deep_nesting": _Kind(
+        "warning", "Values nested hundreds of levels deep were left out of their events.", _NOTHING
+    ),
     "json.structure": _Kind(
-        "warning", "Brackets or values stand where none can; the events around them were closed there.", _EXPORT_AGAIN
+        "warning", "Brackets or values are in the wrong place. The events around them were ended there.", _EXPORT_AGAIN
     ),
-    "json.lost": _Kind(
-        "data_loss", "Pieces of the text could not be read as an event and were left out.", _EXPORT_AGAIN
-    ),
+    "json.lost": _Kind("data_loss", "Parts of the text could not be read as events and were left out.", _EXPORT_AGAIN),
     "json.head": _Kind(
-        "warning", "The part of the file around the events is damaged; facts in it may miss.", _EXPORT_AGAIN
+        "warning", "The part of the file around the events is damaged. Some metadata may be missing.", _EXPORT_AGAIN
     ),
     "json.second_list": _Kind(
         "data_loss",
-        "A second list of events, or a second document, stands behind the first; it was not read.",
-        "Write each of them to a file of its own.",
+        "The file contains a second list of events, or a second document. It was not read.",
+        "Write each to a separate file.",
     ),
-    "chrome.not_an_event": _Kind("warning", "Entries of the event list are no events; they were left out.", _NOTHING),
+    "chrome.not_an_event": _Kind(
+        "warning", "Some entries of the event list are not events. They were left out.", _NOTHING
+    ),
     "chrome.other_kind": _Kind(
-        "info", "Events of kinds that no view uses, such as counters and async ranges, were left out.", _NOTHING
+        "info", "Events that no view uses, such as counters and async ranges, were left out.", _NOTHING
     ),
-    "chrome.odd_value": _Kind(
-        "warning", "Values have a type or a size that no trace should hold; they were read as absent.", _NOTHING
-    ),
+    "chrome.odd_value": _Kind("warning", "Values have an invalid type or size. They were read as missing.", _NOTHING),
     "chrome.no_time": _Kind("data_loss", "Events without a readable time were left out.", _NOTHING),
     "chrome.stray_time": _Kind(
         "data_loss",
-        "Events lie more than 30 days from all others, as broken clocks write; they were left out.",
+        "Events are more than 30 days away from all others, probably because of a wrong clock. They were left out.",
         _NOTHING,
     ),
-    "chrome.negative_duration": _Kind("warning", "Unfinished events are shown with no duration.", _NOTHING),
-    "chrome.no_duration": _Kind("warning", "Events without a readable duration are shown with none.", _NOTHING),
+    "chrome.negative_duration": _Kind(
+        "warning",
+        "Events have a negative duration, because they were not finished. They are shown with a duration of 0.",
+        _NOTHING,
+    ),
+    "chrome.no_duration": _Kind(
+        "warning", "Events without a readable duration are shown with a duration of 0.", _NOTHING
+    ),
     "chrome.absurd_duration": _Kind(
-        "warning", "Events claim to last more than 30 days; they are shown with no duration.", _NOTHING
+        "warning", "Events have a duration of more than 30 days. They are shown with a duration of 0.", _NOTHING
     ),
     "chrome.unclosed_event": _Kind(
-        "warning", "Events begin and never end in the file; they are shown up to its last moment.", _NOTHING
+        "warning", "Events begin but do not end in the file. They are shown up to the end of the trace.", _NOTHING
     ),
     "chrome.end_without_begin": _Kind(
-        "warning", "Events end without having begun in the file; they were left out.", _NOTHING
+        "warning", "Events end but do not begin in the file. They were left out.", _NOTHING
     ),
     "chrome.partial_overlap": _Kind(
         "info",
-        "Events partly overlap another on the same thread; they are shown beside it, not inside it, and the time they "
-        "share is in the self time of both.",
+        "Events partly overlap another event on the same thread. They are shown beside it, not inside it, and the "
+        "shared time counts as self time of both.",
         _NOTHING,
     ),
     "chrome.repeated_step": _Kind(
         "warning",
-        "Step numbers occur more than once, as in files of several processes; each step is the first of its number.",
-        "Open the file of each process alone.",
+        "Step numbers occur more than once, as in files of several processes. Of each number, the first step is shown.",
+        "Open the trace of each process separately.",
     ),
     "chrome.repeated_launch": _Kind(
         "warning",
-        "Launches share a correlation number; device events belong to the first of them.",
-        "Open the file of each process alone.",
+        "Several launches have the same correlation number. Device events are assigned to the first one.",
+        "Open the trace of each process separately.",
     ),
     "memory.no_size": _Kind("data_loss", "Allocations without a readable size were left out.", _NOTHING),
     "chrome.no_launch": _Kind(
         "info",
-        "Device events have no launch in the file; they belong to no op. Most were queued before the recording.",
-        "Synchronise the device before the recording begins.",
+        "Device events without a launch in the file belong to no op. Most were queued before the recording began.",
+        "Synchronize the device before the recording begins.",
     ),
 }
 
 
 @dataclass
 class Findings:
-    """Counts of oddities by code, each with the byte of the text where it was first met, if known."""
+    """Counts of problems by code, each with the byte of the text where it was first found, if known."""
 
     counts: dict[str, int] = field(default_factory=dict)
     first_at: dict[str, int] = field(default_factory=dict)
 
     def add(self, code: str, count: int = 1, at: int | None = None) -> None:
-        """Count an oddity of ``KINDS``; ``at`` is a byte offset into the unpacked text."""
+        """Count a problem of ``KINDS``; ``at`` is a byte offset into the unpacked text."""
         if count == 0:
             return
         self.counts[code] = self.counts.get(code, 0) + count
@@ -124,12 +136,12 @@ class Findings:
             self.first_at[code] = min(at, self.first_at.get(code, at))
 
     def update(self, others: Findings) -> None:
-        """Count what was counted elsewhere."""
+        """Add the counts of ``others``."""
         for code, count in others.counts.items():
             self.add(code, count, others.first_at.get(code))
 
     def problems(self) -> tuple[Problem, ...]:
-        """Return one counted problem a code."""
+        """Return one problem per code, with its count."""
         return tuple(self._problem(code, count) for code, count in self.counts.items())
 
     def _problem(self, code: str, count: int) -> Problem:

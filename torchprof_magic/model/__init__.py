@@ -1,1 +1,1 @@
-"""What happened (``Trace``) and what can be shown (the shapes). No input or output."""
+"""The data model: what happened (``Trace``) and what can be shown (the shapes). No input or output."""

@@ -20,9 +20,9 @@ Unit = Literal["text", "code", "count", "ns", "bytes", "ratio", "phase", "step",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column of a shape: what it is called, what it is measured in, and exactly what it means.
+    """One column of a shape: its name, title and unit, and an exact definition.
 
-    ``is_minor`` columns leave first when the view is narrow; ``has_bar`` draws a soft bar behind the number.
+    ``is_minor`` columns are hidden first if the view is narrow; ``has_bar`` draws a bar behind the number.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weight:
-    """One way to size a tree: columns ``self_<name>`` and ``total_<name>``."""
+    """One measure for the boxes of a tree: columns ``self_<name>`` and ``total_<name>``."""
 
     name: str
     title: str

@@ -1,4 +1,4 @@
-"""What happened, as columns: the one model that every reader fills and every analysis reads.
+"""The trace model: a recording as columns. Every reader fills it, and every analysis reads it.
 
 All times are int64 ns from ``meta.start_unix_ns``. Frames are never changed after construction.
 """
@@ -32,14 +32,14 @@ CATEGORY = pl.Enum(CATEGORIES)
 LANE_KIND = pl.Enum(("thread", "stream", "stream annotations", "other"))
 FLOW_KIND = pl.Enum(("launch", "backward", "annotation"))
 TEXT = pl.Categorical()
-# The range around a step. Longer numbers do not fit their column, and nobody counts steps that far.
+# The range around a step. Longer numbers would not fit into their column.
 STEP_PATTERN = r"^ProfilerStep#(\d{1,9})$"
 
 DType: TypeAlias = pl.DataType | type[pl.DataType]
 
 
 class FrameColumn(NamedTuple):
-    """One column of a frame: its name and type, what it is measured in, and exactly what it means."""
+    """One column of a frame: its name, type and unit, and an exact definition."""
 
     name: str
     dtype: DType
@@ -49,34 +49,42 @@ class FrameColumn(NamedTuple):
 
 EVENTS_COLUMNS = (
     FrameColumn("name", TEXT, "text", "Name as recorded: of the op, range, Python function, runtime call or kernel."),
-    FrameColumn("category", CATEGORY, "text", f"One of {', '.join(CATEGORIES)}; from the file's own category alone."),
-    FrameColumn("lane", pl.Int32, "row", "Thread or stream that it ran on, a row of `lanes`."),
-    FrameColumn("start_ns", pl.Int64, "ns", "Start, from the start of the run."),
-    FrameColumn("dur_ns", pl.Int64, "ns", "Duration; 0 when it was not finished, or shorter than the file can say."),
-    FrameColumn("parent", pl.Int32, "row", "Innermost event around it on its lane, a row above; -1 for none."),
-    FrameColumn("depth", pl.Int32, "count", "How many events are around it on its lane."),
-    FrameColumn("step", pl.Int32, "step", "Step that it began in, or that launched it; null outside of every step."),
+    FrameColumn(
+        "category", CATEGORY, "text", f"One of {', '.join(CATEGORIES)}; derived from the category in the file."
+    ),
+    FrameColumn("lane", pl.Int32, "row", "Thread or stream it ran on, a row of `lanes`."),
+    FrameColumn("start_ns", pl.Int64, "ns", "Start time, relative to the start of the run."),
+    FrameColumn(
+        "dur_ns", pl.Int64, "ns", "Duration; 0 if it was not finished, or is below the resolution of the file."
+    ),
+    FrameColumn("parent", pl.Int32, "row", "Innermost event around it on its lane, an earlier row; -1 for none."),
+    FrameColumn("depth", pl.Int32, "count", "Number of events around it on its lane."),
+    FrameColumn("step", pl.Int32, "step", "Step in which it began, or was launched; null outside of steps."),
     FrameColumn("cycle", pl.Int32, "count", "Recording cycle of the schedule, from 0."),
     FrameColumn(
         "correlation",
         pl.Int64,
         "id",
-        "Number that joins a runtime call and the device work it launched, or a range and its span on a device.",
+        "Number shared by a runtime call and the device work it launched, or by a range and its span on a device.",
     ),
-    FrameColumn("sequence", pl.Int64, "id", "Number of autograd that a forward op and its backward op share."),
-    FrameColumn("fwd_thread", pl.Int64, "id", "Autograd's number of the thread of the forward op, in backward ops."),
-    FrameColumn("shapes", TEXT, "json", "Dimensions of the inputs; null when they were not recorded."),
-    FrameColumn("dtypes", TEXT, "json", "Types of the inputs; null when they were not recorded."),
+    FrameColumn("sequence", pl.Int64, "id", "Sequence number of autograd, shared by a forward op and its backward op."),
+    FrameColumn(
+        "fwd_thread", pl.Int64, "id", "For backward ops: autograd's number of the thread that ran the forward op."
+    ),
+    FrameColumn("shapes", TEXT, "json", "Dimensions of the inputs; null if not recorded."),
+    FrameColumn("dtypes", TEXT, "json", "Types of the inputs; null if not recorded."),
     FrameColumn("bytes", pl.Int64, "bytes", "Size of a copy or fill."),
-    FrameColumn("stream", pl.Int32, "id", "Stream of device work, as the device numbers it."),
-    FrameColumn("device", pl.Int32, "id", "Device of device work, as the file numbers it."),
+    FrameColumn("stream", pl.Int32, "id", "Stream of device work, as numbered by the device."),
+    FrameColumn("device", pl.Int32, "id", "Device of device work, as numbered in the file."),
     FrameColumn("stack", pl.Int32, "row", "Innermost Python frame around it (around its launch), a row of `stacks`."),
-    FrameColumn("overlaps", pl.Boolean, "bool", "It began inside another event of its lane and outlived it."),
+    FrameColumn(
+        "overlaps", pl.Boolean, "bool", "True if it began inside another event of its lane and ended after it."
+    ),
 )
 LANES_COLUMNS = (
     FrameColumn("kind", LANE_KIND, "text", "thread, stream, stream annotations (ranges seen on a stream), or other."),
-    FrameColumn("pid", pl.String, "id", "Process as the file has it; empty for streams."),
-    FrameColumn("tid", pl.String, "id", "Thread as the file has it; empty for streams."),
+    FrameColumn("pid", pl.String, "id", "Process id in the file; empty for streams."),
+    FrameColumn("tid", pl.String, "id", "Thread id in the file; empty for streams."),
     FrameColumn("device", pl.Int32, "id", "Device of a stream; null for threads."),
     FrameColumn("stream", pl.Int32, "id", "Number of a stream; null for threads."),
     FrameColumn("name", pl.String, "text", "Name of the thread or stream."),
@@ -86,43 +94,52 @@ FLOWS_COLUMNS = (
         "kind",
         FLOW_KIND,
         "text",
-        "launch: runtime call to device work. backward: forward op to backward op; of several ops with one sequence "
-        "number, one inside the other, it is the last to begin on either side. annotation: range to its span on a "
-        "device.",
+        "launch: runtime call to device work. backward: forward op to backward op; if nested ops share a sequence "
+        "number, the innermost ones are linked. annotation: range to its span on a device.",
     ),
-    FrameColumn("source", pl.Int32, "row", "Where it begins, a row of `events`."),
-    FrameColumn("target", pl.Int32, "row", "Where it ends, a row of `events`."),
+    FrameColumn("source", pl.Int32, "row", "Event at which the link begins, a row of `events`."),
+    FrameColumn("target", pl.Int32, "row", "Event at which the link ends, a row of `events`."),
 )
 MEMORY_COLUMNS = (
-    FrameColumn("time_ns", pl.Int64, "ns", "When, from the start of the run; rows are in this order."),
-    FrameColumn("device", pl.String, "text", "cpu, or kind and number of the device: cuda:0."),
+    FrameColumn("time_ns", pl.Int64, "ns", "Time, relative to the start of the run; rows are sorted by it."),
+    FrameColumn("device", pl.String, "text", "cpu, or type and number of the device, such as cuda:0."),
     FrameColumn("delta_bytes", pl.Int64, "bytes", "Allocated (positive) or released (negative)."),
-    FrameColumn("allocated_bytes", pl.Int64, "bytes", "What the allocator had given out afterwards; null if not told."),
-    FrameColumn("reserved_bytes", pl.Int64, "bytes", "What the allocator held from the device; null if not told."),
+    FrameColumn(
+        "allocated_bytes",
+        pl.Int64,
+        "bytes",
+        "Bytes allocated afterwards, as reported by the allocator; null if not recorded.",
+    ),
+    FrameColumn(
+        "reserved_bytes",
+        pl.Int64,
+        "bytes",
+        "Bytes that the allocator has reserved on the device; null if not recorded.",
+    ),
     FrameColumn("address", pl.UInt64, "id", "Address of the block."),
     FrameColumn("event", pl.Int32, "row", "Innermost event around it on its thread, a row of `events`; -1 for none."),
     FrameColumn("cycle", pl.Int32, "count", "Recording cycle of the schedule, from 0."),
 )
 STEPS_COLUMNS = (
-    FrameColumn("number", pl.Int32, "step", "The step's number, counted from the start of stepping."),
+    FrameColumn("number", pl.Int32, "step", "Number of the step, counted from the first step()."),
     FrameColumn("cycle", pl.Int32, "count", "Recording cycle of the schedule, from 0."),
-    FrameColumn("start_ns", pl.Int64, "ns", "Start, from the start of the run."),
-    FrameColumn("end_ns", pl.Int64, "ns", "End, from the start of the run."),
-    FrameColumn("complete", pl.Boolean, "bool", "False when the step was cut."),
+    FrameColumn("start_ns", pl.Int64, "ns", "Start time, relative to the start of the run."),
+    FrameColumn("end_ns", pl.Int64, "ns", "End time, relative to the start of the run."),
+    FrameColumn("complete", pl.Boolean, "bool", "False if the step was interrupted."),
 )
 STACKS_COLUMNS = (
-    FrameColumn("parent", pl.Int32, "row", "The calling frame, a row above; -1 for none."),
+    FrameColumn("parent", pl.Int32, "row", "The calling frame, an earlier row; -1 for none."),
     FrameColumn("name", TEXT, "text", "The frame as torch writes it: file(line): function."),
-    FrameColumn("file", TEXT, "text", "File of the function; null for what has none, such as built-in functions."),
-    FrameColumn("line", pl.Int32, "count", "Line of the function's definition; null where there is no file."),
-    FrameColumn("function", TEXT, "text", "Name of the function, or the whole name where there is no file."),
+    FrameColumn("file", TEXT, "text", "File of the function; null if it has none, as built-in functions."),
+    FrameColumn("line", pl.Int32, "count", "Line of the function's definition; null if there is no file."),
+    FrameColumn("function", TEXT, "text", "Name of the function, or the whole name if there is no file."),
 )
 ARROWS_COLUMNS = (
-    FrameColumn("category", pl.String, "text", "Category of the arrows, as the file has it."),
-    FrameColumn("starts", pl.Int64, "count", "Beginnings of arrows."),
-    FrameColumn("ends", pl.Int64, "count", "Ends of arrows."),
-    FrameColumn("ids", pl.Int64, "count", "Different numbers of arrows."),
-    FrameColumn("paired", pl.Int64, "count", "Numbers that have both a beginning and an end."),
+    FrameColumn("category", pl.String, "text", "Category of the arrows in the file."),
+    FrameColumn("starts", pl.Int64, "count", "Number of arrow starts."),
+    FrameColumn("ends", pl.Int64, "count", "Number of arrow ends."),
+    FrameColumn("ids", pl.Int64, "count", "Number of distinct arrow ids."),
+    FrameColumn("paired", pl.Int64, "count", "Number of ids with both a start and an end."),
 )
 
 
@@ -147,13 +164,13 @@ FRAME_SCHEMAS = {
     "stacks": STACKS_SCHEMA,
     "arrows": ARROWS_SCHEMA,
 }
-# What a saved run calls its first entry, and the version of what is in it; a change of a schema above is a new one.
+# The name of the first entry of a saved run, and the version of its format. Changing a schema above needs a new one.
 SAVED_HEAD = "torchprof.json"
 SAVED_VERSION = 1
 
 
 class _Referable:
-    """Lets results be kept for as long as their trace lives; ``dataclass(weakref_slot=True)`` needs Python 3.11."""
+    """Makes traces weakly referable, for caches of results; ``dataclass(weakref_slot=True)`` needs Python 3.11."""
 
     __slots__ = ("__weakref__",)
 
@@ -162,12 +179,12 @@ class _Referable:
 class Trace(_Referable):
     """One recording, or one file, as frames.
 
-    ``events`` is sorted by lane, start and falling duration, so a row's ``parent`` (-1: none) stands above it;
+    ``events`` is sorted by lane, start and falling duration, so a row's ``parent`` (-1: none) comes before it;
     ``lane`` is a row of ``lanes``. ``flows`` holds rows of ``events``: launch -> device event, forward op -> backward
     op, range -> its span on a device. ``memory.event`` is the innermost host event around the allocation, or -1.
-    ``step`` is null outside every step. ``stacks`` is the prefix tree of Python frames, a frame below its caller;
+    ``step`` is null outside of steps. ``stacks`` is the prefix tree of Python frames, callers first;
     ``events.stack`` is the row of the innermost frame around the event (around its launch, for device events), null
-    where none is known. ``events.overlaps`` marks events that began inside another on their lane and outlived it.
+    if unknown. ``events.overlaps`` marks events that began inside another one of their lane and ended after it.
     ``arrows`` counts the file's own flow arrows by category: how many begin, end, and have both ends.
     """
 
@@ -183,5 +200,5 @@ class Trace(_Referable):
 
     @property
     def has_device(self) -> bool:
-        """True when any kernel, copy or fill on an accelerator was recorded."""
+        """Whether any kernel, copy or fill on an accelerator was recorded."""
         return bool(self.events["category"].is_in(DEVICE_CATEGORIES).any())

@@ -1,13 +1,13 @@
-"""A report on paper: Matplotlib figures with the colours of the live views."""
+"""Matplotlib figures of a report, in the colours of the live views.
+
+matplotlib is imported with the first figure, because importing it takes longer than reading a small trace.
+"""
 
 from __future__ import annotations
 
 import io
 import warnings
 from typing import TYPE_CHECKING
-
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
 from torchprof_magic.analysis.memory import memory_peaks
 from torchprof_magic.analysis.phases import PHASES
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 WIDTH_IN = 9.0
 DPI = 100
 BAR_IN = 0.26  # height of one row of bars
 TOP_OPS = 12
 MAX_STEPS = 24
-MAX_LANES = 8  # devices with a plot of their own; the rest is named below
+MAX_LANES = 8  # devices with a plot; below them is how many are left out
 MIN_BOX_RATIO = 0.002  # boxes narrower than this share of the graph are left out on paper
 LABEL_RATIO = 0.045  # boxes wider than this carry their name
 MAX_DEPTH = 14
@@ -89,8 +90,7 @@ def draw_memory(shape: Shape) -> Figure:
     assert isinstance(shape, Series)
     every_lane = shape.frame["lane"].unique(maintain_order=True).to_list()
     lanes = every_lane[:MAX_LANES]
-    figure = Figure(figsize=(WIDTH_IN, 1.9 * max(len(lanes), 1)), dpi=DPI, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = _figure(1.9 * max(len(lanes), 1))
     for row, lane in enumerate(lanes):
         axes = figure.add_subplot(len(lanes), 1, row + 1)
         rows = shape.frame.filter(shape.frame["lane"] == lane)
@@ -130,9 +130,17 @@ def to_png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def _canvas(height_in: float) -> tuple[Figure, Axes]:
+def _figure(height_in: float) -> Figure:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - the module's docstring says why
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
     figure = Figure(figsize=(WIDTH_IN, height_in), dpi=DPI, layout="constrained")
     FigureCanvasAgg(figure)
+    return figure
+
+
+def _canvas(height_in: float) -> tuple[Figure, Axes]:
+    figure = _figure(height_in)
     axes = figure.add_subplot()
     _dress(axes)
     return figure, axes

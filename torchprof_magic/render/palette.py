@@ -1,4 +1,4 @@
-"""The colours of phases and bands, read from the same file that the front end builds from."""
+"""The colours of phases and bands, read from the same file that the front end is built from."""
 
 from __future__ import annotations
 

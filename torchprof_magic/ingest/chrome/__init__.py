@@ -1,1 +1,1 @@
-"""Events of a Kineto chrome trace become exact columns, and those a ``Trace``."""
+"""Turns the events of a Kineto Chrome trace into a ``Trace``."""

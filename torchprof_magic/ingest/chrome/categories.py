@@ -1,22 +1,17 @@
-"""What kind of event is this, whatever year and vendor wrote it?"""
+"""The category of an event, whatever torch version or vendor wrote it."""
 
 from __future__ import annotations
 
+from torchprof_magic.model.vendors import RUNTIME_CATEGORIES
+
 _BY_CAT = {
     "cpu_op": "cpu_op",
-    "operator": "cpu_op",  # 2021
+    "operator": "cpu_op",  # torch of 2021
     "user_annotation": "user_annotation",
     "python_function": "python_function",
     "python_func": "python_function",
     "runtime": "runtime",
-    "cuda_runtime": "runtime",
-    "cuda_driver": "runtime",
-    "hip_runtime": "runtime",
-    "xpu_runtime": "runtime",
-    "mtia_runtime": "runtime",
-    "glow_runtime": "runtime",
-    "privateuse1_runtime": "runtime",
-    "privateuse1_driver": "runtime",
+    **dict.fromkeys(RUNTIME_CATEGORIES, "runtime"),
     "kernel": "kernel",
     "gpu_memcpy": "memcpy",
     "memcpy": "memcpy",
@@ -25,10 +20,10 @@ _BY_CAT = {
     "gpu_user_annotation": "gpu_user_annotation",
     "overhead": "overhead",
 }
-# The profiler's own span over the whole recording is not something that the program did.
+# The category of the profiler's own span over the whole recording, which is not part of the program.
 OWN_SPAN = "own span"
 
 
 def category_of(cat: object) -> str:
-    """Return the category for a file's ``cat``; pids and tids say nothing reliable."""
+    """Return the category for the ``cat`` in a file. Process and thread ids are not reliable enough to tell."""
     return OWN_SPAN if cat == "Trace" else _BY_CAT.get(str(cat).lower(), "other")

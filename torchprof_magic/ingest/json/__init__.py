@@ -1,1 +1,1 @@
-"""Bytes of a JSON file become typed events, batch by batch; damage is repaired and counted."""
+"""Decodes a JSON file into typed events, batch by batch; damage is repaired and counted."""

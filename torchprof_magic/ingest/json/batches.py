@@ -1,6 +1,6 @@
-"""Where in the text do the events lie? Text blocks in; events in batches, and the JSON around them, out.
+"""Splits the text of a trace into batches of events and the JSON around them.
 
-No JSON is ever held whole: a file of gigabytes passes through a buffer of a few blocks.
+The JSON is never held in memory as a whole: files of gigabytes pass through a buffer of a few blocks.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 _LIST_KEY = re.compile(rb'"traceEvents"\s*:\s*(\[|null\b)')
 _BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{)")
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
-# Before the events stand a few lines; after them too. More is not read.
+# At most this much is read before and after the events, where real files have a few lines.
 MAX_AROUND_BYTES = 64 << 20
 _WINDOW_BYTES = 128 << 10
 _MAX_CUTS = 8
-_OPEN_HEAD = b'{"":0'  # what stood before the list, as far as JSON is concerned
+_OPEN_HEAD = b'{"":0'  # a valid stand-in for what was before the list
 _MAX_LIST_KEYS = 100
 _LONGEST_KEY_BYTES = 64
 
@@ -43,7 +43,7 @@ _HEAD = msgspec.json.Decoder(Head)
 
 
 class _Tail(Head, gc=False):
-    """What stands behind the events; a second list of events is not read."""
+    """The JSON after the events. A second list of events is not read."""
 
     events: msgspec.Raw = msgspec.field(name="traceEvents", default=NO_RAW)
 
@@ -52,10 +52,10 @@ _TAIL = msgspec.json.Decoder(_Tail)
 
 
 class EventText:
-    """The text of one file: iterating yields its events in batches; ``head`` and ``facts`` are known after that.
+    """The text of one file. Iterating yields its events in batches; ``head`` and ``facts`` are known afterwards.
 
     The batches are lists of ``Event``, a few tens of thousands each. Damage is repaired or left out, and counted in
-    ``findings``. Raises ``IngestError`` for a file without text and ``NotATraceError`` for JSON that is no trace.
+    ``findings``. Raises ``IngestError`` for a file without text and ``NotATraceError`` for JSON that is not a trace.
     """
 
     def __init__(self, blocks: Iterator[Block], findings: Findings, report: Callable[[int], None]) -> None:
@@ -81,7 +81,7 @@ class EventText:
         self._findings.add("chrome.odd_value", int(self.head.is_base_time_odd))
 
     def exactly(self) -> list[Event]:
-        """Return the last batch again, and all that follow, as events whose times are text."""
+        """Return the last batch again, and all that follow, with times as text."""
         self._kind = ExactEvent
         return self._decoded(self._batch)
 
@@ -111,7 +111,7 @@ class EventText:
     # Before the events.
 
     def _enter_list(self) -> bool:
-        """Skip to the first event and keep what stands before it; True when the file is a bare list."""
+        """Skip to the first event and keep the text before it; True if the file is a bare list."""
         while not self._buffer.strip() and self._fill():
             pass
         start = len(self._buffer) - len(self._buffer.lstrip())
@@ -121,7 +121,7 @@ class EventText:
             self._drop(start + 1)
             return True
         if not self._buffer.startswith(b"{", start):
-            raise NotATraceError("this is no JSON, so it is no profiler trace (.json or .json.gz)")
+            raise NotATraceError("this is not JSON, so it is not a profiler trace (.json or .json.gz)")
         found = self._find_list()
         before = self._buffer[: found.start()]
         self._read_head(before + b'"traceEvents":[]}')
@@ -133,7 +133,7 @@ class EventText:
         return False
 
     def _find_list(self) -> re.Match[bytes]:
-        """Return the key and the bracket of the list: the first that stand in the outermost object."""
+        """Return the key and the bracket of the event list: the first ones in the outermost object."""
         first = None
         for found in itertools.islice(self._list_keys(), _MAX_LIST_KEYS):
             if _is_json(self._buffer[: found.start()] + b'"":0}'):
@@ -144,7 +144,7 @@ class EventText:
         return first
 
     def _list_keys(self) -> Iterator[re.Match[bytes]]:
-        """Yield what looks like the key of the list; reads on as far as facts may reach."""
+        """Yield what looks like the key of the event list, and read on as far as metadata may reach."""
         searched = 0
         while True:
             for found in _LIST_KEY.finditer(self._buffer, searched):
@@ -156,7 +156,7 @@ class EventText:
 
     def _no_text(self) -> IngestError:
         for code in self._findings.counts:
-            if code.startswith("file."):  # packed data that gave no text
+            if code.startswith("file."):  # compressed data without any text
                 return IngestError(f"{KINDS[code].message} {KINDS[code].fix}")
         return IngestError("the file is empty; the program that wrote it may have been stopped")
 
@@ -193,7 +193,7 @@ class EventText:
             batch = self._batch_of_list()
             if batch:
                 return batch
-            if self._is_end and len(self._buffer) == size:  # the end of the text cuts off what is left
+            if self._is_end and len(self._buffer) == size:  # the rest is cut off by the end of the text
                 return None
 
     def _batch_of_list(self) -> list[Event]:
@@ -202,7 +202,7 @@ class EventText:
         return self._last_batch() if self._is_end else self._inner_batch()
 
     def _is_list_over(self) -> bool:
-        """Tell if the list ends here; a bracket behind which more events follow is passed over."""
+        """Return whether the list ends here; a bracket with more events after it is skipped."""
         while self._buffer.startswith(b"]") and not self._is_end and PERHAPS_MORE_EVENTS.match(self._buffer):
             self._fill()
         if MORE_EVENTS.match(self._buffer):
@@ -218,7 +218,7 @@ class EventText:
             try:
                 events = self._decoded(self._listed(cut))
             except msgspec.DecodeError as exc:
-                if "truncated" in str(exc):  # not a boundary between events, but within one
+                if "truncated" in str(exc):  # the boundary is within an event
                     continue
                 return self._until_end_of_list(exc)
             except (UnicodeDecodeError, RecursionError):
@@ -227,14 +227,14 @@ class EventText:
         return self._salvaged()
 
     def _whole(self, events: list[Event], end: int) -> list[Event]:
-        """Return events that were read as they stand, up to ``end``."""
+        """Return the events up to ``end``, decoded strictly."""
         if events:
             self._commas.begin_entry()
         self._drop(end)
         return events
 
     def _boundaries(self) -> Iterator[int]:
-        """Yield where the last events may end, the last one first."""
+        """Yield the positions where the last events may end, in reverse order."""
         cuts: list[int] = []
         window = _WINDOW_BYTES
         while not cuts:
@@ -250,7 +250,9 @@ class EventText:
         found = _TRAILING.search(str(exc))
         if found is None:
             return self._salvaged()
-        end = self._buffer.rfind(b"]", 0, int(found[1]) - 1)  # the message counts the bracket put before
+        end = self._buffer.rfind(
+            b"]", 0, int(found[1]) - 1
+        )  # the position in the message includes the bracket added in front
         try:
             events = self._decoded(self._listed(end))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -285,14 +287,14 @@ class EventText:
     # After the events.
 
     def _leave_list(self, *, is_bare: bool) -> None:
-        """Read the facts after the events."""
+        """Read the metadata after the events."""
         while not self._is_end and len(self._buffer) <= MAX_AROUND_BYTES:
             self._fill()
         has_end = self._buffer.startswith(b"]")
         rest = self._buffer[has_end:].strip()
         if has_end:
             self._commas.end_list()
-        if not has_end and (rest or not is_bare):  # the format allows a bare list to lack its end
+        if not has_end and (rest or not is_bare):  # the format allows a bare list without its end
             self._findings.add("json.cut_off", at=self._offset)
         elif is_bare:
             self._findings.add(_behind(rest), int(bool(rest)), at=self._offset)
@@ -317,7 +319,7 @@ class EventText:
 
 
 def _behind(text: bytes) -> str:
-    """Return what to call the text behind the end of the trace."""
+    """Return the problem code for the text after the end of the trace."""
     return "json.second_list" if text.lstrip(b", \t\r\n").startswith((b"{", b"[")) else "json.head"
 
 
@@ -331,7 +333,7 @@ def _is_json(text: bytes) -> bool:
 
 @contextmanager
 def _without_gc() -> Iterator[None]:
-    """Keep the collector from walking fresh structs again and again (3x slower otherwise)."""
+    """Keep the garbage collector from visiting new structs again and again, which makes decoding 3x slower."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

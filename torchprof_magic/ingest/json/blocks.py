@@ -1,4 +1,4 @@
-"""What bytes are in this file? Its text, block by block: unpacked, in UTF-8, within a budget."""
+"""The text of a trace file in blocks: unpacked, in UTF-8, and bounded in size."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ BLOCK_BYTES = 4 << 20
 _PACKED_BYTES = 64 << 10
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW = 31  # zlib's code for "gzip header, largest window"
-# Real traces shrink to a thirtieth at most. What grows more than this past the first bytes is made to fill memory.
+# Real traces compress to a thirtieth at most. A file that expands more than this is an attempt to exhaust memory.
 MAX_RATIO = 250
 RATIO_FREE_BYTES = 64 << 20
 MAX_LAYERS = 2
-_STEP_BYTES = 64 << 10  # what is unpacked at once, and lost if the step fails
+_STEP_BYTES = 64 << 10  # how much is unpacked at once, and lost if it fails
 _KEPT_PACKED_BYTES = 16 << 20
 _REPLAY_BYTES = 4 << 10
 _UTF16 = {
@@ -62,16 +62,16 @@ _SNIFFED_BYTES = 512
 
 
 class Block(NamedTuple):
-    """A piece of the text and how far the file has been read, in bytes on disk."""
+    """A piece of the text, and how many bytes of the file have been read so far."""
 
     text: bytes
     read_bytes: int
 
 
 def read_blocks(source: str | os.PathLike[str] | bytes, findings: Findings) -> Iterator[Block]:
-    """Yield the JSON text of a trace file, or of its bytes, in pieces of a few MB; what it is is told by content.
+    """Yield the JSON text of a trace file, or of its bytes, in pieces of a few MB. The content decides how it is read.
 
-    Raises ``IngestError`` when the file cannot be opened and ``NotATraceError`` when it is plainly something else.
+    Raises ``IngestError`` when the file cannot be opened and ``NotATraceError`` when it clearly is something else.
     Damaged gzip ends the text early and is noted in ``findings``.
     """
     if isinstance(source, bytes):
@@ -88,7 +88,7 @@ def read_blocks(source: str | os.PathLike[str] | bytes, findings: Findings) -> I
 
 
 def size_of(source: str | os.PathLike[str] | bytes) -> int:
-    """Return the size in bytes on disk, 0 when it is not known."""
+    """Return the size in bytes on disk, 0 if unknown."""
     try:
         return len(source) if isinstance(source, bytes) else Path(source).stat().st_size
     except (OSError, ValueError):
@@ -99,9 +99,9 @@ def _open_regular(path: Path) -> IO[bytes]:
     try:
         mode = path.stat().st_mode
     except ValueError as exc:
-        raise IngestError(f"this is no name of a file ({exc})") from exc
+        raise IngestError(f"this is not a valid file name ({exc})") from exc
     if stat.S_ISDIR(mode):
-        raise NotATraceError("this is a folder; name one trace file in it")
+        raise NotATraceError("this is a folder; pass one trace file in it")
     if not stat.S_ISREG(mode):
         raise NotATraceError("this is a device or pipe, not a file")
     return path.open("rb")
@@ -116,7 +116,7 @@ def _text_blocks(file: IO[bytes], findings: Findings) -> Iterator[Block]:
 
 
 def _identified(blocks: Iterator[Block], findings: Findings, layer: int = 1) -> Iterator[Block]:
-    """Pass the blocks on, unless their beginning is that of something other than a trace."""
+    """Pass the blocks on, unless they begin like something other than a trace."""
     first = next((block for block in blocks if block.text), None)
     if first is None:
         return
@@ -128,7 +128,7 @@ def _identified(blocks: Iterator[Block], findings: Findings, layer: int = 1) -> 
     head = first.text[:_SNIFFED_BYTES]
     if head[_TAR_MAGIC_AT:].startswith(b"ustar"):
         raise NotATraceError("this is a tar archive; unpack it and open the trace inside")
-    # Only a protobuf begins with a line feed and goes on with bytes that no text has.
+    # A line feed followed by bytes that no text has is the beginning of a protobuf.
     is_text = not head.startswith(b"\x0a") or head.lstrip()[:1] in (b"{", b"[", b"")
     for beginning, what in _KNOWN_BEGINNINGS:
         if head.startswith(beginning) and not (beginning == b"\x0a" and is_text):
@@ -160,7 +160,7 @@ def _in_utf8(blocks: Iterator[Block], findings: Findings) -> Iterator[Block]:
 
 
 def _without_padding(blocks: Iterator[Block]) -> Iterator[Block]:
-    """Drop the zeros that a crash leaves at the end of a file, whose length was written and whose data was not."""
+    """Drop the zeros at the end of a file that a crash can leave, when the length was written before the data."""
     zeros = 0
     for block in blocks:
         text = block.text.rstrip(b"\0")
@@ -173,7 +173,7 @@ def _without_padding(blocks: Iterator[Block]) -> Iterator[Block]:
 
 
 def _unpacked(blocks: Iterator[Block], findings: Findings) -> Iterator[Block]:
-    """Unpack gzip, several members too, and gather what comes out into blocks; other bytes pass through."""
+    """Unpack gzip, also with several members, and gather the text into blocks; other bytes pass through."""
     first = next(blocks, None)
     if first is None:
         return
@@ -203,7 +203,7 @@ def _inflated(blocks: Iterator[Block], findings: Findings) -> Iterator[Block]:
 
 
 class _Members:
-    """The gzip members of a file, one behind the other, until one of them cannot be read: then it ``is_over``."""
+    """The gzip members of a file, one after the other. ``is_over`` is set when one of them cannot be read."""
 
     def __init__(self, findings: Findings) -> None:
         self.is_over = False
@@ -212,10 +212,10 @@ class _Members:
         self._packed_bytes = self._unpacked_bytes = 0
 
     def unpacked(self, packed: bytes) -> Iterator[bytes]:
-        """Yield what comes out of the next bytes."""
+        """Yield what the next bytes unpack to."""
         is_first = self._packed_bytes == 0
         self._packed_bytes += len(packed)
-        while packed := packed if self._member else packed.lstrip(b"\0"):  # tapes and disks pad members with zeros
+        while packed := packed if self._member else packed.lstrip(b"\0"):  # members can be padded with zeros
             if self._member is None and not (is_first or packed.startswith(_GZIP_MAGIC[: len(packed)])):
                 self._stop("file.trailing_bytes")
                 return
@@ -235,7 +235,7 @@ class _Members:
                 self._member = None
 
     def end(self) -> None:
-        """Say that no more bytes come."""
+        """Note that the file has ended."""
         if self._member is not None:
             self._stop("file.cut_off_gzip")
 
@@ -247,9 +247,9 @@ class _Members:
 
 
 class _Member:
-    """One gzip member. ``rest`` is what stands behind it, once it ``is_whole``.
+    """One gzip member. Once it ``is_whole``, ``rest`` holds the bytes after it.
 
-    Its packed bytes are kept while they are few: the fast engine says nothing of what it unpacked just before damage.
+    Small members keep their compressed bytes: the fast engine does not return what it unpacked just before damage.
     """
 
     def __init__(self) -> None:
@@ -260,7 +260,7 @@ class _Member:
         self._unpacked_bytes = 0
 
     def unpacked(self, packed: bytes) -> Iterator[bytes]:
-        """Yield what comes out of the next bytes."""
+        """Yield what the next bytes unpack to."""
         self._keep(packed)
         while not self.is_whole:
             try:
@@ -284,7 +284,7 @@ class _Member:
                 self._kept = None
 
     def _unpacked_before_damage(self) -> Iterator[bytes]:
-        """Unpack all again, slower, and yield what was not yielded yet, up to the very byte that is wrong."""
+        """Unpack everything again with the slower engine, and yield what is new, up to the byte that is damaged."""
         engine, known_bytes = zlib.decompressobj(_GZIP_WINDOW), self._unpacked_bytes
         kept, at, is_sound = bytes(self._kept or b""), 0, True
         while is_sound and at < len(kept):

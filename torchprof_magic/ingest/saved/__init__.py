@@ -1,1 +1,1 @@
-"""A saved run (``.torchprof``) becomes a ``Trace``."""
+"""Reads a saved run (``.torchprof``) into a ``Trace``."""

@@ -1,4 +1,4 @@
-"""What does a saved run hold? A zip of Arrow files that is as little trusted as any other file from outside."""
+"""Reads a saved run: a zip of Arrow files, trusted no more than any other file."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import os
 
 _ZIP_MAGIC = b"PK\x03\x04"
-_NAME_AT = 30  # where a zip's first entry has its name
-# Saved runs shrink to a tenth or twentieth. What declares more than this past the first bytes is made to fill memory.
+_NAME_AT = 30  # offset of the name of the first entry of a zip file
+# Saved runs compress to a tenth or a twentieth. A file that declares a higher ratio is an attempt to exhaust memory.
 MAX_RATIO = 200
 RATIO_FREE_BYTES = 256 << 20
 MAX_HEAD_BYTES = 64 << 20
@@ -42,14 +42,14 @@ _DAMAGE = (
 
 
 class _Head(msgspec.Struct, kw_only=True):
-    """The part of a saved run that is no column."""
+    """The part of a saved run that is not a data frame."""
 
     meta: Meta
     problems: tuple[Problem, ...]
 
 
 def is_saved(path: str | os.PathLike[str]) -> bool:
-    """Return whether a file is a saved run, whole or damaged; its content decides, not its name."""
+    """Return whether a file is a saved run, complete or damaged, by its content."""
     file = Path(path)
     try:
         if not file.is_file():
@@ -69,7 +69,7 @@ def is_saved(path: str | os.PathLike[str]) -> bool:
 def read_saved(path: str | os.PathLike[str]) -> Trace:
     """Return the trace in a saved run, exactly as it was written.
 
-    Raises ``IngestError`` when the file is damaged, written by a newer version, or made to do harm.
+    Raises ``IngestError`` if the file is damaged, written by a newer version, or malicious.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -77,7 +77,7 @@ def read_saved(path: str | os.PathLike[str]) -> Trace:
             head = _read_head(archive)
             frames = {name: _read_frame(archive, name, pl.Schema(schema)) for name, schema in FRAME_SCHEMAS.items()}
     except _DAMAGE as exc:
-        raise IngestError(f"the saved run is damaged or cut off ({exc}); copy or save it again") from exc
+        raise IngestError(f"the saved run is damaged or cut off ({exc}); copy it or save it again") from exc
     _check_references(frames)
     return Trace(**frames, meta=head.meta, problems=head.problems)
 
@@ -85,19 +85,19 @@ def read_saved(path: str | os.PathLike[str]) -> Trace:
 def _check_sizes(archive: zipfile.ZipFile, packed_bytes: int) -> None:
     unpacked_bytes = sum(info.file_size for info in archive.infolist())
     if unpacked_bytes > max(RATIO_FREE_BYTES, MAX_RATIO * packed_bytes):
-        raise IngestError("the saved run would unpack to far more than any run does, so it was not opened")
+        raise IngestError("the saved run would expand far more than any real run, so it was not opened")
 
 
 def _read_head(archive: zipfile.ZipFile) -> _Head:
     if archive.getinfo(SAVED_HEAD).file_size > MAX_HEAD_BYTES:
-        raise IngestError(f"{SAVED_HEAD} in the saved run is far larger than it can be, so the run was not opened")
+        raise IngestError(f"{SAVED_HEAD} in the saved run is too large, so the run was not opened")
     try:
         head: Any = json.loads(archive.read(SAVED_HEAD))
         version = head["version"] if head["format"] == "torchprof" else None
     except (TypeError, RecursionError) as exc:
-        raise IngestError(f"{SAVED_HEAD} in the saved run is not what it should be; save the run again") from exc
+        raise IngestError(f"{SAVED_HEAD} in the saved run is not valid; save the run again") from exc
     if not isinstance(version, int) or version < 1:
-        raise IngestError(f"{SAVED_HEAD} in the saved run names no version; save the run again")
+        raise IngestError(f"{SAVED_HEAD} in the saved run has no version; save the run again")
     if version > SAVED_VERSION:
         raise IngestError(
             f"the run was saved by a newer torchprof-magic (format {version}, this one reads up to {SAVED_VERSION}); "
@@ -106,25 +106,25 @@ def _read_head(archive: zipfile.ZipFile) -> _Head:
     try:
         return msgspec.convert(head, _Head)
     except (msgspec.ValidationError, RecursionError) as exc:
-        raise IngestError(f"{SAVED_HEAD} in the saved run is not what it should be ({exc}); save it again") from exc
+        raise IngestError(f"{SAVED_HEAD} in the saved run is not valid ({exc}); save it again") from exc
 
 
 def _read_frame(archive: zipfile.ZipFile, name: str, schema: pl.Schema) -> pl.DataFrame:
     data = archive.read(f"{name}.arrow")
     if is_compressed(data):
-        raise IngestError(f"the {name} of the saved run are compressed twice, as no run is, so it was not opened")
+        raise IngestError(f"the {name} of the saved run are compressed twice, so it was not opened")
     try:
         frame = pl.read_ipc(io.BytesIO(data))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as exc:
         raise IngestError(f"the {name} of the saved run are damaged ({exc}); save it again") from exc
     if frame.schema != schema:
         odd = sorted(set(frame.schema.items()) ^ set(schema.items()), key=str)[:1]
-        raise IngestError(f"the {name} of the saved run have other columns than they should ({odd}); save it again")
+        raise IngestError(f"the {name} of the saved run have unexpected columns ({odd}); save it again")
     return frame
 
 
 def _check_references(frames: dict[str, pl.DataFrame]) -> None:
-    """Raise unless every row number names a row, and parents stand above their children."""
+    """Raise unless all row numbers exist, and parents come before their children."""
     events, rows = frames["events"], pl.int_range(pl.len())
     heights = {name: frame.height for name, frame in frames.items()}
     within = {
@@ -139,4 +139,4 @@ def _check_references(frames: dict[str, pl.DataFrame]) -> None:
     }
     for name, is_right in within.items():
         if not is_right.fill_null(value=False).all():
-            raise IngestError(f"the saved run is damaged (a {name} that is none); save it again")
+            raise IngestError(f"the saved run is damaged (invalid {name}); save it again")

@@ -1,1 +1,1 @@
-"""A memory snapshot of torch becomes a ``Trace``, without unpickling it."""
+"""Reads a memory snapshot of torch into a ``Trace`` without unpickling it."""

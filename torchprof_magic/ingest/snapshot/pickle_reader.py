@@ -1,7 +1,7 @@
-"""What plain values does a pickle hold? Read byte by byte here, so that nothing is ever imported, called or built.
+"""Reads the plain values in a pickle without unpickling it: nothing is imported, called or constructed.
 
-``pickle.load`` runs whatever the file says. A memory snapshot needs none of that: it is made of dicts, lists, tuples,
-texts and numbers, so those are all that this reader knows.
+``pickle.load`` can run any code that a file contains. Memory snapshots consist of dicts, lists, tuples, strings and
+numbers, so this reader supports only these.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_DEPTH = 200  # a snapshot has eight levels
-# Real snapshots spend 90 bytes on a container and 57 on a memo. What makes more than this of its bytes fills memory.
+# Real snapshots use 90 bytes per container and 57 per memo. More per byte is an attempt to exhaust memory.
 BYTES_PER_VALUE = 8
 FREE_VALUES = 100_000
 LAST_PROTOCOL = 5
@@ -25,9 +25,9 @@ _NAMES = {ord(known.code): known.name for known in pickletools.opcodes}
 
 
 def read_plain(data: bytes) -> Any:
-    """Return the value in a pickle of protocol 2 to 5 that is made of plain values, and of texts as keys.
+    """Return the value in a pickle of protocol 2 to 5 that consists of plain values, with strings as keys.
 
-    Raises ``IngestError`` when it holds anything else, is cut off or damaged, or is made to fill memory.
+    Raises ``IngestError`` if it holds anything else, is cut off or damaged, or would exhaust memory.
     """
     reader = _PlainReader(data)
     try:
@@ -41,7 +41,7 @@ def read_plain(data: bytes) -> Any:
 
 
 class _PlainReader:
-    """The machine that a pickle is a program for, without every instruction that reaches out of it."""
+    """A pickle machine without the instructions that import or call anything."""
 
     def __init__(self, data: bytes) -> None:
         self.at = 0
@@ -53,7 +53,7 @@ class _PlainReader:
         self._most = FREE_VALUES + len(data) // BYTES_PER_VALUE
 
     def read(self) -> Any:
-        """Return the one value that is left at the end."""
+        """Return the value of the whole pickle."""
         known: dict[int, Callable[[], None]] = {ord(code): getattr(self, name) for code, name in _KNOWN.items()}
         data, end = self._data, len(self._data)
         while self.at < end:
@@ -72,8 +72,8 @@ class _PlainReader:
         if name is None:
             return _damaged(self.at - 1)
         return IngestError(
-            f"this pickle holds more than plain values ({name} at byte {self.at - 1:,}), which no memory snapshot "
-            "does; it was not opened, and nothing in it was run"
+            f"this pickle contains more than plain values ({name} at byte {self.at - 1:,}), unlike any memory "
+            "snapshot; it was not opened, and none of its code was run"
         )
 
     def _take(self, count: int) -> bytes:
@@ -110,14 +110,14 @@ class _PlainReader:
 
     def _fill(self, target: dict[str, Any], items: list[Any]) -> None:
         keys = items[::2]
-        # Texts hash differently in every process; numbers could be chosen to meet in one place of the table.
+        # Strings hash differently in every process; numbers could be chosen to collide in a dict.
         if len(items) % 2 or not all(type(key) is str for key in keys):
             raise _damaged(self.at)
         target.update(zip(keys, items[1::2], strict=True))
 
     def _proto(self) -> None:
         if self._take(1)[0] > LAST_PROTOCOL:
-            raise IngestError("this pickle is of a protocol that did not exist when this version was made; update it")
+            raise IngestError("this pickle uses a newer protocol than this version knows; update torchprof-magic")
 
     def _frame(self) -> None:
         self._take(8)
@@ -245,7 +245,7 @@ _KNOWN = {
 
 
 def _check_depth(value: object) -> None:
-    """Refuse what is nested so deeply that printing or comparing it would end in a RecursionError."""
+    """Refuse values nested so deeply that printing or comparing them would raise RecursionError."""
     level: list[Any] = [value]
     seen: set[int] = set()
     for _ in range(MAX_DEPTH):
@@ -261,16 +261,18 @@ def _check_depth(value: object) -> None:
 
 
 def _cut_off(at: int) -> IngestError:
-    return IngestError(f"the pickle is cut off at byte {at:,}; copy or write it again")
+    return IngestError(f"the pickle is cut off at byte {at:,}; copy it or write it again")
 
 
 def _damaged(at: int) -> IngestError:
-    return IngestError(f"the pickle is damaged near byte {at:,}; copy or write it again")
+    return IngestError(f"the pickle is damaged near byte {at:,}; copy it or write it again")
 
 
 def _too_many() -> IngestError:
-    return IngestError("the pickle would become far more than any snapshot of its size does, so it was not opened")
+    return IngestError("the pickle would expand far more than any snapshot of its size, so it was not opened")
 
 
 def _too_deep() -> IngestError:
-    return IngestError(f"the pickle is nested more than {MAX_DEPTH} deep, which no snapshot is, so it was not opened")
+    return IngestError(
+        f"the pickle is nested more than {MAX_DEPTH} levels deep, unlike any snapshot, so it was not opened"
+    )

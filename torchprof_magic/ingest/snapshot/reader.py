@@ -1,7 +1,7 @@
-"""How did the memory of a device fill, according to a snapshot of torch's caching allocator?
+"""The memory of a device over time, from a snapshot of torch's caching allocator.
 
-The sizes in a snapshot's history are changes. What was in use at its end stands in the segments, so the curve is worked
-out backwards from there: what was allocated before the history began is in it.
+The history in a snapshot holds changes, and its segments hold what was in use at its end. So the curve is computed
+backwards from the end, and includes what was allocated before the history began.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torchprof_magic.errors import IngestError, NotATraceError
 from torchprof_magic.ingest.snapshot.pickle_reader import read_plain
 from torchprof_magic.model.meta import Meta, Problem
 from torchprof_magic.model.trace import FRAME_SCHEMAS, STEP_PATTERN, Trace
+from torchprof_magic.model.vendors import device_of_allocator
 from torchprof_magic.units import counted, format_bytes
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 
 _MAGIC = tuple(bytes((0x80, protocol)) for protocol in range(2, 6))
 MAX_FILE_BYTES = 256 << 20  # two minutes of reading
-# How much an entry adds to what is in use, and to what the allocator holds from the device. Blocks that were released
-# count until they can be used again, because until then nobody else can have them.
+# How an entry changes what is in use, and what the allocator has reserved. Freed blocks count as in use until they can
+# be allocated again.
 _IN_USE = {"alloc": 1, "free_completed": -1}
 _HELD = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 _MAX_TIME_US = 1 << 53
@@ -43,12 +44,12 @@ _MAX_SUM_BYTES = float(1 << 62)
 _UNTIMED = -1
 _MAX_DEVICES = 1024
 _TOP_PLACES = 3
-_NO_FRAMES = "code that ran before the history began"
+_NO_FRAMES = "code that ran before the history was recorded"
 _NO_PYTHON = "code without Python frames, such as a backward pass"
 
 
 def is_snapshot(path: str | os.PathLike[str]) -> bool:
-    """Return whether a file is a pickle, as memory snapshots are; its content decides, not its name."""
+    """Return whether a file is a pickle, as memory snapshots are, by its content."""
     source = Path(path)
     try:
         if not source.is_file():  # a pipe or a device may have no end
@@ -60,7 +61,7 @@ def is_snapshot(path: str | os.PathLike[str]) -> bool:
 
 
 def read_snapshot(path: str | os.PathLike[str], meta: Meta | None = None) -> Trace:
-    """Return a trace that has memory alone, from what ``torch.cuda.memory._dump_snapshot`` writes.
+    """Return a trace with memory only, from a file that ``torch.cuda.memory._dump_snapshot`` wrote.
 
     The file is read without unpickling: nothing in it can run. Raises ``IngestError`` when it is damaged, too large or
     holds more than plain values, and ``NotATraceError`` when it is a pickle of something else.
@@ -69,7 +70,7 @@ def read_snapshot(path: str | os.PathLike[str], meta: Meta | None = None) -> Tra
         size = Path(path).stat().st_size
         if size > MAX_FILE_BYTES:
             raise IngestError(
-                f"the snapshot has {format_bytes(size)}, more than can be read here; record it with fewer max_entries, "
+                f"the snapshot has {format_bytes(size)}, which is too large; record it with fewer max_entries, "
                 "or open it in https://pytorch.org/memory_viz"
             )
         data = Path(path).read_bytes()
@@ -79,15 +80,15 @@ def read_snapshot(path: str | os.PathLike[str], meta: Meta | None = None) -> Tra
 
 
 def snapshot_trace(snapshot: object, meta: Meta, *, most_entries: int) -> Trace:
-    """Return the trace of a snapshot that was read. A list named twice is walked twice: up to ``most_entries``."""
+    """Return the trace of a decoded snapshot with at most ``most_entries``; lists that occur twice count twice."""
     if not isinstance(snapshot, dict) or not {"segments", "device_traces"} & snapshot.keys():
         raise NotATraceError("this is a pickle, but not a memory snapshot of torch")
     traces = _lists(snapshot.get("device_traces"))
     segments = _dicts(snapshot.get("segments"))
     walked = [*traces, *(_dicts(segment.get("blocks")) for segment in segments)]
     if sum(map(len, walked)) > most_entries:
-        raise IngestError("the snapshot names the same entries again and again, which none does, so it was not opened")
-    kind = "xpu" if "XPU" in " ".join(_texts(snapshot.get("allocator_settings"))) else "cuda"
+        raise IngestError("the snapshot refers to the same entries again and again, so it was not opened")
+    kind = device_of_allocator(" ".join(_texts(snapshot.get("allocator_settings"))))
     numbers = sorted({*range(len(traces)), *(_device(segment) for segment in segments)})
     devices = [
         _read_device(f"{kind}:{number}", traces[number] if number < len(traces) else [], segments, number)
@@ -111,7 +112,7 @@ def _earliest_us(devices: Sequence[_Device], marks: Sequence[Entry]) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Device:
-    """The history of one device in order of time, a row an entry that changed anything.
+    """The history of one device in order of time, one row per entry that changed anything.
 
     Without one there is one row at time ``_UNTIMED``: what was in use when the snapshot was taken.
     """
@@ -156,9 +157,9 @@ def _read_device(name: str, trace: Sequence[Entry], segments: Sequence[Entry], n
 
 
 def _backwards(delta: IntArray, end: int, rows: int) -> IntArray:
-    """Return the level after each change, such that the last is ``end``, or as much more as keeps all above 0."""
+    """Return the level after each change, ending at ``end``, or higher if needed to keep all of them above 0."""
     if float(np.abs(delta).sum(dtype=np.float64)) + end > _MAX_SUM_BYTES:
-        raise IngestError("the snapshot holds sizes that no device has; copy or write it again")
+        raise IngestError("the snapshot contains impossible sizes; copy it or write it again")
     if len(delta) == 0:
         return np.full(rows, end, np.int64)
     level = np.cumsum(delta)
@@ -188,7 +189,7 @@ def _memory(devices: Sequence[_Device], begin_us: int) -> pl.DataFrame:
 
 
 def _steps(marks: Sequence[Entry], begin_us: int) -> pl.DataFrame:
-    """Return the steps whose range was open while the history was recorded; one without an end is incomplete."""
+    """Return the steps that ran while the history was recorded; a step without an end is incomplete."""
     begun: dict[int, int] = {}
     ended: dict[int, int] = {}
     for mark in marks:
@@ -212,16 +213,22 @@ def _problems(devices: Sequence[_Device]) -> Iterator[Problem]:
                 code="snapshot.damaged_entries",
                 severity="data_loss",
                 count=device.damaged,
-                message=f"Entries of the history of {device.name} have no action, size or time; they were left out.",
-                fix="Copy the snapshot again, or write it again.",
+                message=f"Entries in the history of {device.name} without an action, size or time were left out.",
+                fix="Copy the snapshot again, or record it again.",
             )
         if not device.has_history:
-            message = f"{device.name} has no history, only what was in use when the snapshot was taken."
+            message = f"The snapshot has no history of {device.name}, only what was in use when it was taken."
             fix = "Record one with %%torchprof --snapshot."
             yield Problem(code="snapshot.no_history", severity="info", count=1, message=message, fix=fix)
         elif not device.has_times:
-            message = "This snapshot has no times: entries are shown one microsecond apart."
-            yield Problem(code="snapshot.no_times", severity="info", count=1, message=message, fix="A newer torch has.")
+            message = "The snapshot has no times. Its entries are shown one microsecond apart."
+            yield Problem(
+                code="snapshot.no_times",
+                severity="info",
+                count=1,
+                message=message,
+                fix="Newer versions of torch record times.",
+            )
 
 
 def _failures(device: _Device) -> Iterator[Problem]:
@@ -234,13 +241,13 @@ def _failures(device: _Device) -> Iterator[Problem]:
         code="snapshot.out_of_memory",
         severity="warning",
         count=len(device.failed),
-        message=f"Out of memory on {device.name}: {asked} were asked for{free}, by {_place(last)}.",
-        fix="The memory view shows what led there.",
+        message=f"Out of memory on {device.name}: {_place(last)} requested {asked}{free}.",
+        fix="The memory view shows how the memory filled up.",
     )
 
 
 def _holders(device: _Device) -> Iterator[Problem]:
-    """Say which lines of code allocated most of what is still in use at the end."""
+    """Yield which lines of code allocated most of what is still in use at the end."""
     by_place: Counter[str] = Counter()
     blocks: Counter[str] = Counter()
     for block in device.blocks:
@@ -257,12 +264,12 @@ def _holders(device: _Device) -> Iterator[Problem]:
         severity="info",
         count=len(device.blocks),
         message=f"In use on {device.name} at the end: {whole}, allocated {', '.join(parts)}{rest}.",
-        fix="https://pytorch.org/memory_viz draws every block with its whole stack.",
+        fix="https://pytorch.org/memory_viz shows every block with its full stack.",
     )
 
 
 def _place(entry: Entry) -> str:
-    """Return the innermost line of the user's own Python code, or of a library's where there is none."""
+    """Return the innermost line of the user's Python code, or of a library if there is none."""
     frames = [frame for frame in _dicts(entry.get("frames")) if _is_python(frame.get("filename"))]
     if not frames:
         return _NO_PYTHON if entry.get("frames") else _NO_FRAMES
@@ -277,7 +284,7 @@ def _is_python(filename: object) -> bool:
 
 
 def _block_size(block: Entry) -> int:
-    """Return what was asked for, as the history has it; the block itself is rounded up."""
+    """Return the requested size, as in the history; the size of the block is rounded up."""
     return _size(block.get("requested_size", block.get("size")))
 
 

@@ -1,1 +1,1 @@
-"""A cycle of times and a cycle of details become one recording."""
+"""Joins a cycle recorded for its times and a cycle recorded for its details into one recording."""

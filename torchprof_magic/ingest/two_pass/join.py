@@ -1,7 +1,7 @@
-"""How do a cycle of times and a cycle of details of the same steps become one recording?
+"""Joins a cycle of times and a cycle of details of the same steps into one recording.
 
-Recording shapes, memory and stacks makes every op longer, by a factor that is not the same for all. So one cycle is
-recorded without, and another with; here each op of the first gets what the second knows of it.
+Recording shapes, memory and stacks slows ops down, some more than others. So one cycle is recorded without them and
+another with them. This module adds the details of the second cycle to the ops of the first.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from torchprof_magic.units import format_ratio
 if TYPE_CHECKING:
     from torchprof_magic.model.meta import Meta, TwoPass
 
-# Below this share of common ops the details are rather those of other work.
+# Below this share of common ops, the details probably belong to different work.
 LEAST_COMMON = 0.9
-# A share that is not the whole must not be shown as the whole.
+# A share below 100 % must not be rounded to 100 %.
 ALMOST_ALL = 0.999
 
 
 def join_passes(trace: Trace) -> Trace:
-    """Return the trace with the events, steps and links of the times, and what the details know of each op.
+    """Return the trace with the events, steps and links of the times cycle, and the details of each op.
 
     Steps are paired in their order, the first of one cycle with the first of the other. An op without a counterpart
     keeps its times and has no details. Memory is moved to the clock of the times, and belongs to the innermost op
@@ -65,7 +65,7 @@ class _StepPairs(NamedTuple):
 
 
 def _with_details(trace: Trace, first: Ops, second: Ops, pairs: Matches) -> pl.DataFrame:
-    """Return all events, those of the times with what is known of their counterparts.
+    """Return all events, those of the times with the details of their counterparts.
 
     Calls of the runtime have the stack of the op around them, and device events that of their launch.
     """
@@ -113,7 +113,7 @@ def _moved_memory(trace: Trace, first: Ops, second: Ops, pairs: Matches, steps: 
         moved[here] = clock.moved(time[here])
     has_op = target >= 0
     moved[has_op] = np.clip(moved[has_op], first.start_ns[target[has_op]], first.end_ns[target[has_op]])
-    # Threads that did not run in the same order must not turn the order of the allocator's totals around.
+    # Keep the order of the allocator's totals even if the threads ran in a different order.
     moved = np.maximum.accumulate(np.maximum(moved, 0)) if len(moved) else moved
     row = np.where(has_op, first.row[target] if len(first.row) else NO_PARENT, NO_PARENT)
     cycle = pl.lit(steps.times["cycle"][0]).alias("cycle")
@@ -121,14 +121,14 @@ def _moved_memory(trace: Trace, first: Ops, second: Ops, pairs: Matches, steps: 
 
 
 def _has_counterpart(time_ns: pl.Series, steps: _StepPairs) -> pl.Series:
-    """Return False from where steps begin that the times do not have."""
+    """Return False from the first step on that the times do not have."""
     if steps.details.height == steps.paired:
         return time_ns.is_not_null()
     return time_ns < steps.details["start_ns"][steps.paired]
 
 
 class _Clock:
-    """Moves moments of the details to the times: in equal parts between the beginnings and ends of what matches."""
+    """Maps moments of the details to the times, linearly between the starts and ends of matching ops."""
 
     def __init__(self, first: Ops, second: Ops, pairs: Matches, steps: _StepPairs) -> None:
         borders = [
@@ -142,7 +142,7 @@ class _Clock:
         self._to = np.maximum.accumulate(first_ns[order])
 
     def moved(self, time_ns: IntArray) -> IntArray:
-        """Return where the moments are on the other clock; what lies between two ops stays between them."""
+        """Return the moments on the other clock; a moment between two ops stays between them."""
         at = np.searchsorted(self._from, time_ns, side="right") - 1
         left, right = np.maximum(at, 0), np.minimum(at + 1, len(self._from) - 1)
         past, width = time_ns - self._from[left], self._from[right] - self._from[left]
@@ -155,17 +155,19 @@ class _Clock:
 
 
 def _of_one_pass(trace: Trace, passes: TwoPass, *, has_times: bool) -> Trace:
-    """Return a trace of which one pass is missing, with a word about that."""
+    """Return a trace in which one pass is missing, with a problem that says so."""
     if trace.steps.height == 0:
         return trace
     if has_times and trace.meta.stepping is not None and trace.meta.stepping.how == "cell":
-        message = "Times alone were recorded: all was one step, and there was none for the second pass."
-        fix = "Record without --two-pass, or give it steps: a loop in the cell, or tp.step()."
+        message = "Only times were recorded: everything was one step, so none was left for the second pass."
+        fix = "Record without --two-pass, or add steps: a loop in the cell, or tp.step()."
     elif has_times:
-        message = "Times alone were recorded: the second pass, that of the details, has no step."
-        fix = "Give the loop more steps, or ask for fewer with --active."
+        message = "Only times were recorded: the second pass, which records the details, has no step."
+        fix = "Run the loop for more steps, or record fewer with --active."
     else:
-        message = "Details alone were recorded, so times are longer than they should be: the pass of the times is lost."
+        message = (
+            "The pass that records the times was lost. Times are from the pass with details, so they are too long."
+        )
         fix = "Run the cell again."
     kept = of_cycle(trace, passes.times_cycle if has_times else passes.details_cycle)
     problem = Problem(code="run.two_pass", severity="warning", count=1, message=message, fix=fix)
@@ -173,13 +175,13 @@ def _of_one_pass(trace: Trace, passes: TwoPass, *, has_times: bool) -> Trace:
 
 
 def _common_share(first: Ops, second: Ops, pairs: Matches, steps: _StepPairs) -> float:
-    """Return which part of the ops in paired steps was found in both, of whichever pass has more."""
+    """Return the share of ops in paired steps that was found in both, of the pass that has more ops."""
     inside = [int(((ops.place >= 0) & (ops.place < steps.paired)).sum()) for ops in (first, second)]
     return len(pairs.first) / max(*inside, 1)
 
 
 def _told(meta: Meta, steps: _StepPairs, share: float) -> Problem:
-    """Return what a reader has to know of where the numbers come from."""
+    """Return a problem that says which pass the numbers come from."""
     kinds = {"shapes": meta.has_shapes, "memory": meta.has_memory, "stacks": meta.has_stacks}
     names = [name for name, is_there in kinds.items() if is_there] or ["details"]
     what = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
@@ -194,12 +196,12 @@ def _told(meta: Meta, steps: _StepPairs, share: float) -> Problem:
         code="run.two_pass",
         severity="warning",
         count=1,
-        message=f"{origin}, but only {found} ops were found in both: the steps did different work.{rest}",
-        fix="The others have no details. Choose steps that do the same, or record in one pass, without --two-pass.",
+        message=f"{origin}, but only {found} ops were found in both passes: the steps did different work.{rest}",
+        fix="The other ops have no details. Record steps that do the same work, or record without --two-pass.",
     )
 
 
 def _steps(steps: pl.DataFrame) -> str:
-    """Return ``step 4`` or ``steps 2–4``; the steps of a cycle follow each other."""
+    """Return ``step 4`` or ``steps 2–4``; the steps of a cycle are consecutive."""
     numbers = steps["number"].to_list()
     return f"step {numbers[0]}" if len(numbers) == 1 else f"steps {numbers[0]}–{numbers[-1]}"

@@ -15,7 +15,8 @@ from support import allocation, annotation, frame, kernel, launch, make_trace, s
 
 from torchprof_magic.errors import IngestError, NotATraceError
 from torchprof_magic.exporters.saved import write_saved
-from torchprof_magic.ingest import is_saved, read_chrome
+from torchprof_magic.ingest import read_chrome
+from torchprof_magic.ingest.saved.reader import is_saved
 from torchprof_magic.loading import load
 from torchprof_magic.model.meta import CellSource, Meta, Problem, StepMark, Stepping
 from torchprof_magic.model.trace import FRAME_SCHEMAS, SAVED_VERSION, Trace
@@ -134,7 +135,7 @@ def test_equal_runs_are_equal_files(saved: Path, tmp_path: Path) -> None:
     assert write_saved(full_trace(), tmp_path / "again").read_bytes() == saved.read_bytes()
 
 
-def test_another_zip_is_no_saved_run(tmp_path: Path) -> None:
+def test_another_zip_is_not_a_saved_run(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.torchprof", "w") as archive:
         archive.writestr("readme.txt", "hello")
     with pytest.raises(NotATraceError, match="zip archive, not a PyTorch trace"):
@@ -155,7 +156,7 @@ def test_a_flipped_bit_is_found(saved: Path) -> None:
         load(saved)
 
 
-def test_a_missing_entry_is_named(saved: Path) -> None:
+def test_a_missing_entry_is_reported_by_name(saved: Path) -> None:
     with pytest.raises(IngestError, match=r"flows\.arrow"):
         load(rewritten(saved, flows_arrow=None))
 
@@ -177,24 +178,24 @@ def test_a_newer_version_says_how_to_update(saved: Path) -> None:
         {"problems": None},
     ],
 )
-def test_a_head_of_another_form_is_refused(saved: Path, fields: dict[str, Any]) -> None:
+def test_a_head_of_a_wrong_form_is_refused(saved: Path, fields: dict[str, Any]) -> None:
     with pytest.raises(IngestError, match=r"torchprof\.json in the saved run"):
         load(head_with(saved, **fields))
 
 
 @pytest.mark.parametrize("head", [b"[]", b"3", b"{", b"\xff", b"[" * 100_000])
-def test_a_head_that_is_none_is_refused(saved: Path, head: bytes) -> None:
+def test_an_invalid_head_is_refused(saved: Path, head: bytes) -> None:
     with pytest.raises(IngestError, match="save"):
         load(rewritten(saved, torchprof_json=head))
 
 
 def test_other_columns_are_refused(saved: Path, tmp_path: Path) -> None:
     wrong = full_trace().flows.with_columns(pl.col("source").cast(pl.Int64))
-    with pytest.raises(IngestError, match=r"flows of the saved run have other columns.*source"):
+    with pytest.raises(IngestError, match=r"flows of the saved run have unexpected columns.*source"):
         load(rewritten(saved, flows_arrow=arrow(wrong, tmp_path, compression="uncompressed")))
 
 
-def test_columns_that_are_compressed_once_more_are_refused_before_they_unpack(saved: Path, tmp_path: Path) -> None:
+def test_columns_that_are_compressed_twice_are_refused_before_they_are_unpacked(saved: Path, tmp_path: Path) -> None:
     for compression in ("zstd", "lz4"):
         packed = arrow(full_trace().flows, tmp_path, compression=compression)
         with pytest.raises(IngestError, match="flows of the saved run are compressed twice"):
@@ -202,7 +203,7 @@ def test_columns_that_are_compressed_once_more_are_refused_before_they_unpack(sa
 
 
 @pytest.mark.parametrize("data", [b"", b"PAR1....PAR1", b"ARROW1\0\0ARROW1", b"ARROW1" + b"\xff" * 99 + b"ARROW1"])
-def test_bytes_that_are_no_arrow_file_are_refused(saved: Path, data: bytes) -> None:
+def test_bytes_that_are_not_an_arrow_file_are_refused(saved: Path, data: bytes) -> None:
     with pytest.raises(IngestError, match="damaged"):
         load(rewritten(saved, steps_arrow=data))
 
@@ -234,7 +235,7 @@ def test_a_zip_that_unpacks_to_gigabytes_is_not_unpacked(tmp_path: Path) -> None
             for _ in range(300):
                 entry.write(bytes(1 << 20))
     assert path.stat().st_size < 1 << 20
-    with pytest.raises(IngestError, match="far more than any run"):
+    with pytest.raises(IngestError, match="far more than any real run"):
         load(path)
 
 

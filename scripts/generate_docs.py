@@ -1,0 +1,217 @@
+"""Write the pages of docs/ that list what the package's tables hold. Run it after changing a table.
+
+Each page is one function that returns Markdown, and one entry of ``PAGES``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchprof_magic.analysis import averages, devices, groups
+from torchprof_magic.analysis.phases import PHASES
+from torchprof_magic.exporters import EXPORTERS
+from torchprof_magic.ingest import READERS
+from torchprof_magic.ingest.findings import KINDS
+from torchprof_magic.model import trace
+from torchprof_magic.model.vendors import VENDORS
+from torchprof_magic.options import OPTIONS, PRESET_COSTS_US, PRESETS
+from torchprof_magic.views import VIEWS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from torchprof_magic.model.shapes import Column
+    from torchprof_magic.model.trace import FrameColumn
+
+ROOT = Path(__file__).parents[1]
+OTHER_TABLES: tuple[tuple[str, str, tuple[Column, ...]], ...] = (
+    ("`report.ops_by(...)`", "The columns that split the rows of `report.ops`.", tuple(groups.KEYS.values())),
+    ("`report.devices`", "One row per device.", devices.COLUMNS),
+    ("`report.key_averages()`", "torch's own definitions, to check against its table.", averages.COLUMNS),
+)
+FRAMES: tuple[tuple[str, str, tuple[FrameColumn, ...]], ...] = (
+    ("`report.events`", "One row per event, by lane, start and falling duration.", trace.EVENTS_COLUMNS),
+    ("`report.lanes`", "One row per thread or stream.", trace.LANES_COLUMNS),
+    ("`report.flows`", "One row per link between two events.", trace.FLOWS_COLUMNS),
+    ("`report.allocations`", "One row per allocation or release.", trace.MEMORY_COLUMNS),
+    ("`report.stacks`", "One row per Python frame and way to it, below its caller.", trace.STACKS_COLUMNS),
+    ("`report.trace.steps`", "One row per recorded step, as it was recorded.", trace.STEPS_COLUMNS),
+    ("`report.trace.arrows`", "One row per category of arrows that the file itself draws.", trace.ARROWS_COLUMNS),
+)
+DEFINITIONS_HEAD = f"""# What every number means
+
+The definitions below are also shown in the column headers. In Python, times are int64 ns from the start of the run, and
+sizes are bytes. Sizes are shown in decimal units (1 kB = 1000 B), and ratios (between 0 and 1) as percentages.
+
+**Nesting.** An op is inside another if its interval is inside the other's on the same thread. Ops and annotations are
+nested among themselves, as in torch: Python frames and runtime calls do not reduce the self time of an op. An event
+that only partly overlaps another is not inside it, and is counted in the notes.
+
+**Device time.** A kernel belongs to the innermost op around the runtime call that launched it, which is found by the
+correlation number of the call. One call can launch many kernels. Device events without a launch in the file were queued
+before the recording began. They belong to no op, and are counted in the notes.
+
+**Phases.** {", ".join(PHASES)}. The phase of an event is that of the nearest event at or around it whose name indicates
+one. Autograd nodes, `aten::*_backward` and annotations with the word backward are backward; `Optimizer.step` and
+`Optimizer.zero_grad` are optimizer; collectives are communication; `enumerate(DataLoader)` is data; other ops are
+forward. When a step is split by phase, time in which threads overlap counts for the first of communication, optimizer,
+backward, data and forward. Time that none of them covers is other, so the parts add up to the step exactly.
+
+**Busy and sum.** Busy time is the union over all streams of a device: time during which at least one kernel, copy or
+fill ran. Summed time adds streams up, and can exceed busy time. Work that was queued before the recording began has no
+launch in the file; the busy time without this work is shown separately, and can be much less.
+"""
+FRAMES_HEAD = """## What was recorded
+
+The frames below hold the recording before anything is computed from it. A column with the unit `row` holds row numbers,
+counted from 0, of the frame that its definition names. In `report.sql()` the tables `events`, `lanes` and `stacks` have
+a column `row` with that number.
+"""
+PROBLEMS_HEAD = """## Problems of files
+
+Problems found while reading a file are counted by code in `report.problems`, with the position of the first one as a
+byte of the unpacked text. `data_loss` means that part of the file is missing from the report, `warning` that something
+was read differently from how it is written, and `info` that nothing is wrong.
+"""
+FORMATS_HEAD = """# Formats and devices
+
+This page lists the files that can be opened and written, and the devices whose traces are understood.
+"""
+READERS_HEAD = """## Files that can be opened
+
+`tp.load(path)` and `%torchprof load FILE` decide by the content of a file, not by its name. A file that matches no
+other row is read as the last one, and the error message says what is wrong with it.
+"""
+EXPORTERS_HEAD = """## Files that can be written
+
+`report.export(path)` and `%torchprof export FILE` choose the format by the ending of the path; of several that fit, the
+longest decides. `report.export(path, format=...)` takes the name of the format instead. A file is written whole or not
+at all.
+"""
+OPTIONS_HEAD = """# Options
+
+Every option is a flag of `%%torchprof`, a keyword of `torchprof_magic.profile()`, and a default that
+`%config TorchProfMagics.NAME = VALUE` sets, with the name of the flag. What is given wins over a preset that is given,
+and that over what is configured. A switch is turned off with `--no-` before its name.
+"""
+PRESETS_HEAD = """## Presets
+
+What each preset switches on, and what recording adds to each op (measured on two cores without an accelerator).
+"""
+VENDORS_HEAD = """## Devices
+
+What is known of each type of device. An empty cell means that nothing is known, not that it does not work: kernels,
+copies and fills are recognised by categories that all vendors share.
+"""
+
+
+def definitions() -> str:
+    """Return docs/definitions.md: what every column means."""
+    views = [(view.title, view.description, view.columns) for view in VIEWS]
+    parts = [DEFINITIONS_HEAD]
+    for title, text, columns in (*views, *OTHER_TABLES):
+        parts.append(f"## {title}\n\n{text}\n")
+        if columns:
+            rows = ((f"`{column.name}`", column.title, column.unit, column.definition) for column in columns)
+            parts.append(table(("column", "title", "unit", "definition"), rows))
+    parts.append(FRAMES_HEAD)
+    for title, text, frame_columns in FRAMES:
+        cells = (
+            (f"`{column.name}`", type_name(column.dtype), column.unit, column.definition) for column in frame_columns
+        )
+        parts += [f"### {title}\n\n{text}\n", table(("column", "type", "unit", "definition"), cells)]
+    kinds = ((f"`{code}`", kind.severity, kind.message, kind.fix) for code, kind in KINDS.items())
+    parts += [PROBLEMS_HEAD, table(("code", "severity", "what happened", "what to do"), kinds)]
+    return "\n".join(parts)
+
+
+def options() -> str:
+    """Return docs/options.md: every option of a run."""
+    rows = (
+        (
+            codes(filter(None, (option.short, option.dashed))),
+            "" if option.is_of_cell else f"`{option.name}`",
+            "" if option.default in (None, "", (), {}) else f"`{option.default}`",
+            option.help,
+        )
+        for option in OPTIONS.values()
+    )
+    presets = (
+        (f"`{name}`", codes([OPTIONS[switch].dashed for switch in switches]), f"{PRESET_COSTS_US[name]} us")
+        for name, switches in PRESETS.items()
+    )
+    return "\n".join(
+        [
+            OPTIONS_HEAD,
+            table(("flag", "keyword", "default", "meaning"), rows),
+            PRESETS_HEAD,
+            table(("preset", "switches", "adds per op"), presets),
+        ]
+    )
+
+
+def formats() -> str:
+    """Return docs/formats.md: what can be opened and written, and which devices are known."""
+    readers = ((f"`{reader.name}`", codes(reader.endings), reader.description) for reader in READERS)
+    exporters = ((f"`{exporter.name}`", codes(exporter.endings), exporter.description) for exporter in EXPORTERS)
+    vendors = (
+        (
+            vendor.title,
+            f"`{vendor.device}`",
+            "" if vendor.device_type is None else str(vendor.device_type),
+            codes(vendor.runtime_categories),
+            codes((*vendor.launch_calls, *vendor.graph_launch_calls)),
+            ", ".join(vendor.collective_libraries),
+            codes(vendor.collective_ranges),
+        )
+        for vendor in VENDORS
+    )
+    columns = (
+        "platform",
+        "device",
+        "`DeviceType`",
+        "category of runtime calls",
+        "names of launches contain",
+        "collective libraries",
+        "ranges of collectives begin with",
+    )
+    return "\n".join(
+        (
+            FORMATS_HEAD,
+            READERS_HEAD,
+            table(("name", "usual endings", "what it is"), readers),
+            EXPORTERS_HEAD,
+            table(("name", "endings", "what it is"), exporters),
+            VENDORS_HEAD,
+            table(columns, vendors),
+        )
+    )
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/definitions.md": definitions,
+    "docs/formats.md": formats,
+    "docs/options.md": options,
+}
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def codes(names: Iterable[str]) -> str:
+    """Return names as code, separated by commas."""
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def type_name(dtype: trace.DType) -> str:
+    """Return what polars calls a type."""
+    return dtype.__name__ if isinstance(dtype, type) else type(dtype).__name__
+
+
+if __name__ == "__main__":
+    for path, page in PAGES.items():
+        (ROOT / path).write_text(page(), encoding="utf-8")

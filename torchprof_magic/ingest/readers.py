@@ -1,0 +1,72 @@
+"""The input formats, one entry each. A new format is a new entry of ``READERS`` and its function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torchprof_magic.ingest.chrome.reader import read_chrome
+from torchprof_magic.ingest.saved.reader import is_saved, read_saved
+from torchprof_magic.ingest.snapshot.reader import is_snapshot, read_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from torchprof_magic.model.meta import Meta
+    from torchprof_magic.model.trace import Trace
+
+    Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """One input format.
+
+    Attributes:
+        name: Short name of the format.
+        endings: How file names of this format usually end. The content decides, so these are for people only.
+        description: One line of Markdown for the documentation.
+        recognises: Returns whether a file has this format, and never raises for a file that cannot be read.
+        read: Returns the trace of a file. Gets what is known of it beforehand, and a callback for the bytes read so
+            far and in all. Raises ``IngestError`` for a file that cannot be read.
+    """
+
+    name: str
+    endings: tuple[str, ...]
+    description: str
+    recognises: Callable[[Path], bool]
+    read: Callable[[Path, Meta, Progress | None], Trace]
+
+
+# The first entry that recognises a file reads it. The last one takes every file, and says what is wrong with it.
+READERS = (
+    Reader(
+        name="torchprof",
+        endings=(".torchprof",),
+        description="A saved run, written by `report.save()`. It reads back exactly, with its problems.",
+        recognises=is_saved,
+        read=lambda file, _meta, _progress: read_saved(file),
+    ),
+    Reader(
+        name="snapshot",
+        endings=(".pickle", ".pkl"),
+        description="A memory snapshot of `torch.cuda.memory._dump_snapshot()`. It is parsed without unpickling.",
+        recognises=is_snapshot,
+        read=lambda file, meta, _progress: read_snapshot(file, meta),
+    ),
+    Reader(
+        name="chrome",
+        endings=(".json", ".json.gz"),
+        description="A trace of `torch.profiler` in the Chrome trace format, plain or gzipped. Damage is repaired.",
+        recognises=lambda _file: True,
+        read=lambda file, meta, progress: read_chrome([file], meta, progress=progress),
+    ),
+)
+
+
+def read_file(file: Path, meta: Meta, progress: Progress | None = None) -> Trace:
+    """Return the trace of a file of any known format; raises ``IngestError`` when it cannot be read."""
+    __tracebackhide__ = True
+    reader = next(reader for reader in READERS if reader.recognises(file))
+    return reader.read(file, meta, progress)

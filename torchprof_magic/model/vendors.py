@@ -1,0 +1,117 @@
+"""The device vendors whose traces are understood, one entry each.
+
+Readers, analyses and exporters ask the values derived below the table, never a vendor by name. A new vendor is a new
+entry of ``VENDORS``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vendor:
+    """The names that traces use for one type of device and its software.
+
+    Attributes:
+        device: Name of the device type, as in ``torch.device("cuda")``.
+        title: Name of the platform for users.
+        device_type: Its number in ``c10::DeviceType``, which allocations carry; ``None`` if torch has none.
+        runtime_categories: Values of ``cat`` that mark calls of its runtime or driver, in lower case.
+        launch_calls: Parts of the names of runtime calls that start one kernel.
+        graph_launch_calls: Parts of the names of runtime calls that start a recorded graph of kernels.
+        collective_libraries: Its communication libraries. Their kernels begin with these names, in any case.
+        collective_ranges: How the names of host events around collectives begin.
+        metadata_keys: Keys that Kineto writes at the top of a trace for this vendor.
+        has_device_memory: Whether torch counts allocations of this type as device memory.
+        allocator_word: A word in the allocator settings of a memory snapshot that names this type.
+    """
+
+    device: str
+    title: str
+    device_type: int | None = None
+    runtime_categories: tuple[str, ...] = ()
+    launch_calls: tuple[str, ...] = ()
+    graph_launch_calls: tuple[str, ...] = ()
+    collective_libraries: tuple[str, ...] = ()
+    collective_ranges: tuple[str, ...] = ()
+    metadata_keys: tuple[str, ...] = ()
+    has_device_memory: bool = False
+    allocator_word: str = ""
+
+
+VENDORS = (
+    Vendor(
+        device="cpu",
+        title="Host",
+        device_type=0,
+        collective_ranges=("gloo:", "mpi:", "ucc:"),
+    ),
+    Vendor(
+        device="cuda",  # torch built for ROCm also calls its devices so
+        title="NVIDIA CUDA",
+        device_type=1,
+        runtime_categories=("cuda_runtime", "cuda_driver"),
+        launch_calls=("LaunchKernel", "LaunchCooperativeKernel"),
+        graph_launch_calls=("GraphLaunch",),
+        collective_libraries=("NCCL",),
+        collective_ranges=("nccl",),
+        metadata_keys=("cuda_runtime_version", "cuda_driver_version", "DISABLE_CUPTI_LAZY_REINIT"),
+        has_device_memory=True,
+    ),
+    Vendor(
+        device="hip",
+        title="AMD ROCm",
+        device_type=6,
+        runtime_categories=("hip_runtime",),
+        launch_calls=("LaunchKernel", "LaunchCooperativeKernel"),
+        graph_launch_calls=("GraphLaunch",),
+        collective_libraries=("RCCL", "MSCCL"),
+        collective_ranges=("rccl:",),
+        metadata_keys=("hip_runtime_version", "hip_driver_version"),
+        has_device_memory=True,
+    ),
+    Vendor(
+        device="xpu",
+        title="Intel GPU",
+        device_type=12,
+        runtime_categories=("xpu_runtime",),
+        collective_ranges=("xccl:",),
+        has_device_memory=True,
+        allocator_word="XPU",
+    ),
+    Vendor(device="mps", title="Apple Metal", device_type=13),
+    Vendor(device="mtia", title="Meta MTIA", device_type=19, runtime_categories=("mtia_runtime",)),
+    Vendor(device="hpu", title="Intel Gaudi", device_type=15),
+    Vendor(
+        device="privateuse1",
+        title="Out-of-tree backends",
+        device_type=20,
+        runtime_categories=("privateuse1_runtime", "privateuse1_driver"),
+        has_device_memory=True,
+    ),
+    Vendor(device="glow", title="Glow", runtime_categories=("glow_runtime",)),
+)
+
+
+def _any_of(parts: tuple[str, ...]) -> str:
+    return f"({'|'.join(re.escape(part) for part in dict.fromkeys(parts))})"
+
+
+DEVICE_TYPES = {vendor.device_type: vendor.device for vendor in VENDORS if vendor.device_type is not None}
+RUNTIME_CATEGORIES = tuple(category for vendor in VENDORS for category in vendor.runtime_categories)
+METADATA_KEYS = tuple(key for vendor in VENDORS for key in vendor.metadata_keys)
+COLLECTIVE_LIBRARIES = tuple(library for vendor in VENDORS for library in vendor.collective_libraries)
+# Regular expressions of names. Kernels of C++ templates carry their return type and namespaces in front.
+COLLECTIVE_KERNEL = rf"(?i)^(void )?(\w+::)*{_any_of(COLLECTIVE_LIBRARIES)}"
+COLLECTIVE_RANGE = f"^{_any_of(tuple(start for vendor in VENDORS for start in vendor.collective_ranges))}"
+GRAPH_LAUNCH = _any_of(tuple(call for vendor in VENDORS for call in vendor.graph_launch_calls))
+LAUNCH = _any_of(tuple(call for vendor in VENDORS for call in (*vendor.launch_calls, *vendor.graph_launch_calls)))
+DEVICE_MEMORY = f"^{_any_of(tuple(vendor.device for vendor in VENDORS if vendor.has_device_memory))}:"
+
+
+def device_of_allocator(settings: str) -> str:
+    """Return the device type that the allocator settings of a memory snapshot name, ``cuda`` if none is named."""
+    named = (vendor.device for vendor in VENDORS if vendor.allocator_word and vendor.allocator_word in settings)
+    return next(named, "cuda")
