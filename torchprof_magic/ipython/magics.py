@@ -23,10 +23,10 @@ from torchprof_magic.errors import TorchProfError
 from torchprof_magic.ipython.awaiting import InterruptCancels
 from torchprof_magic.ipython.cell import CompiledCell, await_cell, cell_labels, compile_cell, run_cell
 from torchprof_magic.ipython.commands import Commands
-from torchprof_magic.ipython.display import can_be_asked, has_front_end, show
 from torchprof_magic.ipython.flags import FlagDefaults, check_variable, flagged, split_flags, values_of
 from torchprof_magic.ipython.progress import ProgressBar
 from torchprof_magic.options import keep_options, profile_options
+from torchprof_magic.render.display import can_be_asked, has_front_end, show
 from torchprof_magic.run.run import Run
 
 if TYPE_CHECKING:

@@ -115,9 +115,9 @@ def test_the_curve_is_that_of_an_allocator_whose_history_keeps_only_the_newest_e
 def test_every_view_export_and_saved_copy_of_a_snapshot_can_be_made(load: Any, tmp_path: Path) -> None:
     report = load(snapshot([entry("alloc", 0, 5)], segments=(segment(9, block(5)),)))
     assert "peak 5 B on cuda:0" in str(report.verdict)
-    assert set(report.shapes) == {"overview", "ops", "flame", "memory", "kernels", "steps", "notes"}
+    assert set(report._shapes) == {"overview", "ops", "flame", "memory", "kernels", "steps", "notes"}
     assert "Memory on cuda:0: peak 5 B at 0 ns" in report.summary()
-    assert '"memory"' in report.page.header
+    assert '"memory"' in report._page.header
     report.to_html(tmp_path / "page.html")
     report.figure("memory")
     for name in ("a.json", "a.speedscope.json", "a.collapsed", "a.csv"):
@@ -202,7 +202,7 @@ def test_ranges_of_steps_become_the_steps(load: Any) -> None:
         (4, 12_000, 15_000, False),
     ]
     assert report.memory["time_ns"].to_list() == [1000]
-    labels = [mark.label for mark in report.shape("memory").marks]
+    labels = [mark.label for mark in report._shape("memory").marks]
     assert "step 3" in labels
     assert report.summary()
 

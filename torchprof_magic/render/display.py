@@ -1,22 +1,32 @@
-"""How is a report shown in whatever front end this shell has?"""
+"""Shows a report in whatever front end a shell has."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from IPython import get_ipython
 from IPython.display import display
 
 from torchprof_magic.errors import TorchProfError
-from torchprof_magic.render.static_html import static_html
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from torchprof_magic.report import Report
+
+class Showable(Protocol):
+    """A report, as text, as HTML without scripts, and as a live view."""
+
+    @property
+    def widget(self) -> object:
+        """The live view. Raises ``TorchProfError`` when the front end is not built."""
+
+    def summary(self) -> str:
+        """Return the text."""
+
+    def _repr_html_(self) -> str: ...
 
 
-def show(report: Report, shell: InteractiveShell, mode: str = "both") -> None:
+def show(report: Showable, shell: InteractiveShell, mode: str = "both") -> None:
     """Show the live view with a static copy for saved notebooks; a terminal gets text.
 
     The live view hides the static copy, so that a reader sees one of the two.
@@ -29,12 +39,12 @@ def show(report: Report, shell: InteractiveShell, mode: str = "both") -> None:
     if mode in ("both", "widget") and not (can_be_asked(shell) and _show_widget(report)):
         mode = "static"
     if mode in ("both", "static"):
-        display({"text/html": static_html(report), "text/plain": report.summary()}, raw=True)  # type: ignore[no-untyped-call]
+        display({"text/html": report._repr_html_(), "text/plain": report.summary()}, raw=True)  # type: ignore[no-untyped-call]
 
 
-def show_here(report: Report) -> None:
+def show_here(report: Showable) -> None:
     """Show it in the shell that runs this: what a report does that is the last line of a cell."""
-    shell = get_ipython()  # type: ignore[no-untyped-call]
+    shell = get_ipython()
     if not has_front_end(shell):
         print()  # noqa: T201 - a terminal has written ``Out[1]: ``, and what follows has columns
     show(report, shell)
@@ -53,7 +63,7 @@ def can_be_asked(shell: InteractiveShell) -> bool:
     return not type(shell.kernel).__module__.startswith("ipyparallel")  # type: ignore[attr-defined]
 
 
-def _show_widget(report: Report) -> bool:
+def _show_widget(report: Showable) -> bool:
     try:
         display(report.widget)  # type: ignore[no-untyped-call]
     except TorchProfError as exc:
