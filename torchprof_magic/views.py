@@ -26,7 +26,7 @@ class View:
         build: Returns what the tab shows of a trace.
         empty: The sentence that stands there when there is nothing to show.
         columns: Its columns or bands with their definitions, for the documentation.
-        is_counted: Whether the tab carries its number of rows.
+        is_counted: Whether the tab carries its number of entries.
     """
 
     name: str
@@ -94,7 +94,7 @@ VIEWS = (
     View(
         name="notes",
         title="Notes",
-        description="`report.problems`: one row per kind of problem that recording and reading met.",
+        description="`report.problems`: the kinds of problems of recording and reading, the most severe first.",
         build=notes.problem_list,
         empty="No problems were found.",
         is_counted=True,

@@ -1,4 +1,4 @@
-"""What went wrong or was odd, and what can be done about it."""
+"""The problems of a report, the most severe first."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ _WORST_FIRST = {"data_loss": 0, "warning": 1, "info": 2}
 
 
 def problem_list(trace: Trace) -> Problems:
-    """Return every kind of oddity met while recording and reading, the worst first."""
+    """Return every kind of problem of recording and reading, the most severe first."""
     return Problems(problems=tuple(sorted(all_problems(trace), key=lambda problem: _WORST_FIRST[problem.severity])))

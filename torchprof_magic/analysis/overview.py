@@ -1,4 +1,4 @@
-"""The few numbers that everybody asks for first."""
+"""The headline numbers of a recording."""
 
 from __future__ import annotations
 
@@ -72,15 +72,17 @@ def _devices(trace: Trace) -> list[Section]:
 def _device(row: dict[str, int]) -> tuple[Fact, ...]:
     facts = [_number("Busy", row["busy_ns"], "ns", "at least one kernel, copy or fill running")]
     if row["launched_busy_ns"] != row["busy_ns"]:
-        note = "without work queued before the recording began"
+        note = "without work that was queued before the recording began"
         facts.append(_number("Busy, launched in the recording", row["launched_busy_ns"], "ns", note))
     share = row["busy_ns"] / max(row["window_ns"], 1)
-    facts.append(_number("Busy share", share, "ratio", "of first start to last end"))
-    facts.append(_number("Summed work", row["sum_ns"], "ns", "streams added up"))
+    facts.append(_number("Busy share", share, "ratio", "of the time from first start to last end"))
+    facts.append(_number("Summed work", row["sum_ns"], "ns", "sum over streams"))
     if row["comm_kernels"]:
-        note = f"{counted(row['comm_kernels'], 'collective')}, streams united"
+        note = f"{counted(row['comm_kernels'], 'collective')}, union over streams"
         facts.append(_number("Communication", row["comm_ns"], "ns", note))
-        facts.append(_number("Exposed communication", row["exposed_comm_ns"], "ns", "no computation ran meanwhile"))
+        facts.append(
+            _number("Exposed communication", row["exposed_comm_ns"], "ns", "no computation ran at the same time")
+        )
     return tuple(facts)
 
 
@@ -115,13 +117,13 @@ def _recording(trace: Trace) -> tuple[Fact, ...]:
         facts.append(_number("Kernels, copies and fills", work, "count"))
     if (found := find_distortion(trace)) is not None:
         facts.append(_number("Step without profiler", found.plain_ns, "ns", "median"))
-        way = "Longer" if found.ratio >= 1 else "Shorter"  # by chance, or because the first steps do more
+        way = "Longer" if found.ratio >= 1 else "Shorter"  # shorter by chance, or because the first steps do more
         facts.append(_number(f"{way} when recorded", abs(found.ratio - 1), "ratio", found.basis))
     return tuple(facts)
 
 
 def _metadata(trace: Trace) -> tuple[Fact, ...]:
-    """Return what the file says about its run, in words."""
+    """Return the metadata of the file, as texts."""
     meta = trace.meta
     facts = list(meta.extra)
     if meta.rank is not None:

@@ -1,4 +1,4 @@
-"""The duration of each step, and the phases of training that filled it."""
+"""The duration of each step and its split by training phase."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be shown: a handful of shapes, each with its units and definitions.
+"""The shapes that can be shown, each with its units and definitions.
 
 Analyses return one of them and know no renderer; renderers draw one of them and know no analysis.
 """
@@ -52,7 +52,7 @@ class Bars:
 class Table:
     """Rows with typed, documented columns.
 
-    ``sort_by`` names the column that is sorted at first, falling. A table with ``bars`` can be drawn as such, too.
+    ``sort_by`` is the column of the initial sort order, descending. A table with ``bars`` can also be drawn as bars.
     """
 
     frame: pl.DataFrame
@@ -133,7 +133,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problems:
-    """What went wrong or was odd, the worst first."""
+    """The problems of a recording, the most severe first."""
 
     problems: tuple[Problem, ...]
 

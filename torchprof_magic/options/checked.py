@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.errors import OptionsError
+from torchprof_magic.model import vendors
 from torchprof_magic.options.presets import DETAILS
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 # Schedules count steps; this many stand for "all of them", in a single cycle.
 EVERY_STEP = 1_000_000_000
-ACTIVITIES = ("cpu", "cuda", "xpu", "mtia", "hpu", "privateuse1")
+ACTIVITIES = vendors.ACTIVITIES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -88,7 +88,7 @@ def test_recorded_steps_are_compared_with_those_that_ran_without_profiler() -> N
     assert codes(trace) == {}
 
 
-def test_recorded_steps_that_were_shorter_by_chance_are_called_that() -> None:
+def test_recorded_steps_that_were_shorter_by_chance_are_shown_as_shorter() -> None:
     facts = facts_of(distorted((100_000,), 80))
     assert facts["Shorter when recorded"].value == pytest.approx(0.2)
     assert "Longer when recorded" not in facts
