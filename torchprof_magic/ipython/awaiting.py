@@ -10,12 +10,12 @@ import ast
 import asyncio
 import signal
 import sys
-import threading
 import warnings
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.interactiveshell import InteractiveShell
 
+from torchprof_magic.capture import is_main_thread
 from torchprof_magic.ipython.cell import is_coroutine
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class InterruptCancels:
     def __enter__(self) -> None:
         """Take the place of the handler that is there."""
         previous = signal.getsignal(signal.SIGINT)
-        if _is_main_thread() and callable(previous):
+        if is_main_thread() and callable(previous):
             self._task = _current_task()
         if self._task is not None:
             self._previous = previous
@@ -145,7 +145,3 @@ def _current_task() -> asyncio.Task[Any] | None:
         return asyncio.current_task()
     except RuntimeError:  # no loop of asyncio's: trio, for one, minds its interrupts itself
         return None
-
-
-def _is_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()
