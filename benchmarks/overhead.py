@@ -312,10 +312,7 @@ def main() -> int:
     warnings.simplefilter("ignore")
     own = resolve_schedule(ScheduleOptions(), how="loop", length=arguments.steps)
     numbers = arguments.schedule or (own.wait, own.warmup, own.active, own.repeat)
-    plans = [
-        Plan(*numbers, steps=arguments.steps, width=arguments.width, preset=preset)
-        for preset in arguments.preset
-    ]
+    plans = [Plan(*numbers, steps=arguments.steps, width=arguments.width, preset=preset) for preset in arguments.preset]
     if arguments.worker:
         work(arguments.worker, *plans, arguments.runs)
         return 0

@@ -21,7 +21,7 @@ const logic = {
     environment: "jsdom",
     include: ["src/**/*.test.{ts,tsx}", "../widgets/**/*.test.ts"],
     exclude: ["**/*.browser.test.ts"],
-    setupFiles: ["test-setup.ts"],
+    setupFiles: ["test/setup.ts"],
   },
 };
 
@@ -44,5 +44,8 @@ const canvas = {
 const MOST_MS = 30_000;
 
 export default defineConfig({
+  // The golden page lies in ../tests, where Python reads it too.
+  server: { fs: { allow: [".."] } },
+  assetsInclude: ["**/*.bin"],
   test: { testTimeout: MOST_MS, projects: existsSync(CHROMIUM) ? [logic, canvas] : [logic] },
 });

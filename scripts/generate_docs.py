@@ -16,6 +16,7 @@ from torchprof_magic.ingest import READERS
 from torchprof_magic.model import trace
 from torchprof_magic.model.problems import PROBLEMS
 from torchprof_magic.model.vendors import VENDORS
+from torchprof_magic.options import OPTIONS, PRESET_COSTS_US, PRESETS
 from torchprof_magic.views import VIEWS
 
 if TYPE_CHECKING:
@@ -41,29 +42,27 @@ FRAMES: tuple[tuple[str, str, tuple[FrameColumn, ...]], ...] = (
 )
 DEFINITIONS_HEAD = f"""# What every number means
 
-The texts below are the ones that the column headers show. Times are int64 ns from the start of the run in Python;
-sizes are bytes, written in decimal units (1 kB = 1000 B). A ratio is between 0 and 1 and shown as a percentage.
+The definitions below are also shown in the column headers. In Python, times are int64 ns from the start of the run, and
+sizes are bytes. Sizes are shown in decimal units (1 kB = 1000 B), and ratios (between 0 and 1) as percentages.
 
-**Nesting.** An op lies inside another when its interval lies inside the other's on the same thread. Ops and annotations
-are nested among themselves, as torch nests them; Python frames and runtime calls do not cut into an op's self time.
-An event that only partly overlaps another is not inside it and is counted in the notes.
+**Nesting.** An op is inside another if its interval is inside the other's on the same thread. Ops and annotations are
+nested among themselves, as in torch: Python frames and runtime calls do not reduce the self time of an op. An event
+that only partly overlaps another is not inside it, and is counted in the notes.
 
-**Device time.** A kernel belongs to the innermost op around the runtime call that launched it, found by the correlation
-number of the call. One call can launch many kernels. Device events without a launch in the file were queued before the
-recording; they belong to no op and are counted in the notes.
+**Device time.** A kernel belongs to the innermost op around the runtime call that launched it, which is found by the
+correlation number of the call. One call can launch many kernels. Device events without a launch in the file were queued
+before the recording began. They belong to no op, and are counted in the notes.
 
-**Phases.** {", ".join(PHASES)}: the nearest event at or around an op whose name says so decides. Autograd's nodes,
-`aten::*_backward` and annotations with the word backward are backward; `Optimizer.step` and `Optimizer.zero_grad` are
-optimizer; collectives are communication; `enumerate(DataLoader)` is data; other ops are forward. In a step's split the
-time in which threads overlap goes to the first of communication, optimizer, backward, data, forward; what none of them
-covers is other, so the parts add up to the step exactly.
+**Phases.** {", ".join(PHASES)}. The phase of an event is that of the nearest event at or around it whose name indicates
+one. Autograd nodes, `aten::*_backward` and annotations with the word backward are backward; `Optimizer.step` and
+`Optimizer.zero_grad` are optimizer; collectives are communication; `enumerate(DataLoader)` is data; other ops are
+forward. When a step is split by phase, time in which threads overlap counts for the first of communication, optimizer,
+backward, data and forward. Time that none of them covers is other, so the parts add up to the step exactly.
 
-**Busy and sum.** Busy time is the union over all streams of a device: time in which at least one kernel, copy or fill
-ran. Summed time adds streams up and can exceed it. Work that was queued before the recording began has no launch in the
-file; how long the device was busy without it is shown apart, and can be far less.
+**Busy and sum.** Busy time is the union over all streams of a device: time during which at least one kernel, copy or
+fill ran. Summed time adds streams up, and can exceed busy time. Work that was queued before the recording began has no
+launch in the file; the busy time without this work is shown separately, and can be much less.
 """
-
-
 FRAMES_HEAD = """## What was recorded
 
 The frames below hold the recording before anything is computed from it. A column with the unit `row` holds row numbers,
@@ -106,6 +105,16 @@ EXPORTERS_HEAD = """## Files that can be written
 longest decides. `report.export(path, format=...)` takes the name of the format instead. A file is written whole or not
 at all.
 """
+OPTIONS_HEAD = """# Options
+
+Every option is a flag of `%%torchprof`, a keyword of `torchprof_magic.profile()`, and a default that
+`%config TorchProfMagics.NAME = VALUE` sets, with the name of the flag. What is given wins over a preset that is given,
+and that over what is configured. A switch is turned off with `--no-` before its name.
+"""
+PRESETS_HEAD = """## Presets
+
+What each preset switches on, and what recording adds to each op (measured on two cores without an accelerator).
+"""
 VENDORS_HEAD = """## Devices
 
 What is known of each type of device. An empty cell means that nothing is known, not that it does not work: kernels,
@@ -129,6 +138,31 @@ def definitions() -> str:
         )
         parts += [f"### {title}\n\n{text}\n", table(("column", "type", "unit", "definition"), cells)]
     return "\n".join(parts)
+
+
+def options() -> str:
+    """Return docs/options.md: every option of a run."""
+    rows = (
+        (
+            codes(filter(None, (option.short, option.dashed))),
+            "" if option.is_of_cell else f"`{option.name}`",
+            "" if option.default in (None, "", (), {}) else f"`{option.default}`",
+            option.help,
+        )
+        for option in OPTIONS.values()
+    )
+    presets = (
+        (f"`{name}`", codes([OPTIONS[switch].dashed for switch in switches]), f"{PRESET_COSTS_US[name]} us")
+        for name, switches in PRESETS.items()
+    )
+    return "\n".join(
+        [
+            OPTIONS_HEAD,
+            table(("flag", "keyword", "default", "meaning"), rows),
+            PRESETS_HEAD,
+            table(("preset", "switches", "adds per op"), presets),
+        ]
+    )
 
 
 def formats() -> str:
@@ -186,6 +220,7 @@ def problems() -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "docs/definitions.md": definitions,
     "docs/formats.md": formats,
+    "docs/options.md": options,
     "docs/problems.md": problems,
 }
 

@@ -12,15 +12,43 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from torchprof_magic.capture import prime
+    from torchprof_magic.errors import (
+        CaptureError,
+        ExportError,
+        IngestError,
+        NotATraceError,
+        OptionsError,
+        ProfilerBusyError,
+        StoreError,
+        TorchProfError,
+    )
     from torchprof_magic.loading import load
     from torchprof_magic.profiling import paused, profile, step, steps
     from torchprof_magic.report import Report
 
 __version__ = "0.1.0"
 
-__all__ = ["Report", "__version__", "last", "load", "paused", "prime", "profile", "step", "steps"]
+__all__ = [
+    "CaptureError",
+    "ExportError",
+    "IngestError",
+    "NotATraceError",
+    "OptionsError",
+    "ProfilerBusyError",
+    "Report",
+    "StoreError",
+    "TorchProfError",
+    "__version__",
+    "last",
+    "load",
+    "paused",
+    "prime",
+    "profile",
+    "step",
+    "steps",
+]
 
-# Where each public name lives. Loaded on first use, because torch alone takes more than a second to import.
+# Where each public name is defined. Loaded on first use, because torch alone takes more than a second to import.
 _HOMES = {
     "Report": "torchprof_magic.report",
     "load": "torchprof_magic.loading",
@@ -29,6 +57,7 @@ _HOMES = {
     "profile": "torchprof_magic.profiling",
     "step": "torchprof_magic.profiling",
     "steps": "torchprof_magic.profiling",
+    **{name: "torchprof_magic.errors" for name in __all__ if name.endswith("Error")},
 }
 last: Report | None
 
@@ -44,7 +73,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import os
 import sys
+import textwrap
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,23 +17,25 @@ from torchprof_magic.model.meta import Stepping
 from torchprof_magic.model.problems import problem
 from torchprof_magic.options import (
     EVERY_STEP,
-    KeepOptions,
+    KEYWORDS,
     ProfileOptions,
     ScheduleOptions,
     activities_of,
-    budget_of,
-    detail_switches,
-    metadata_of,
-    preset_switches,
+    keep_options,
+    profile_options,
+    resolved,
 )
 from torchprof_magic.run.run import Run
 from torchprof_magic.run.stepping import Stepper
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
     from types import FrameType, TracebackType
 
+    from typing_extensions import Unpack
+
     from torchprof_magic.capture import CaptureSession
+    from torchprof_magic.options import Keywords
     from torchprof_magic.report import Report
 
 T = TypeVar("T")
@@ -45,6 +47,30 @@ _EVERYTHING = ScheduleOptions(wait=0, warmup=0, active=EVERY_STEP, repeat=1)
 _ONE_PASS = problem("capture.one_pass_block")
 
 
+_SIGNATURE = inspect.Signature(
+    [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=option.type)
+        for name, option in KEYWORDS.items()
+    ]
+)
+
+
+def _with_options(documented: type[profile]) -> type[profile]:
+    """Give the class the signature and the documentation of its options, from the table."""
+    lines = [
+        textwrap.fill(f"{name}: {option.help}", 110, initial_indent=" " * 8, subsequent_indent=" " * 12)
+        for name, option in KEYWORDS.items()
+    ]
+    doc = documented.__doc__ or ""
+    documented.__doc__ = doc.replace(_OPTIONS_LINE, "\n".join(lines))
+    documented.__signature__ = _SIGNATURE  # type: ignore[attr-defined]
+    return documented
+
+
+_OPTIONS_LINE = "        **options: See docs/options.md, or ``help(profile)``."
+
+
+@_with_options
 class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands in for
     """Record the code of a ``with`` block, each call of a function (``@tp.profile()``), or from ``start`` to ``stop``.
 
@@ -55,49 +81,7 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
     call.
 
     Args:
-        schedule: What happens in each step, as ``torch.profiler.schedule(...)`` returns it, or any function from step
-            number to ``ProfilerAction``; takes the place of the six arguments below.
-        wait: Steps to leave out at the start of each cycle.
-        warmup: Steps with the profiler on whose events are thrown away.
-        active: Steps to record in each cycle.
-        repeat: Cycles to record; 0 means until the block ends.
-        skip_first: Steps to leave out before the first cycle.
-        skip_first_wait: Leave the idle steps of the first cycle out.
-        activities: Any of ``cpu``, ``cuda``, ``xpu``, ``mtia``, ``hpu``, ``privateuse1``, or torch's own
-            ``ProfilerActivity``, or dicts from one of them to the types of its records; empty means all there are.
-        preset: ``quick``, ``memory`` or ``full``: switches that go together; each can be given as well and then wins.
-        record_shapes: Record the shapes and types of op inputs.
-        profile_memory: Record every allocation and release.
-        with_stack: Record Python calls; costs the most.
-        with_flops: Let torch count the operations of matrix products and convolutions.
-        with_modules: Record the modules of TorchScript models.
-        all_threads: Record every thread of this process, and no memory.
-        sync_events: Record when CUDA streams and events wait for each other.
-        trace_only: Skip torch's event tree. Stopping takes half the time; names that torch cannot export are lost.
-        two_pass: Record times in a pass of their own, then shapes, memory and stacks (or what the switches ask for) of
-            as many steps again. Needs ``steps()`` or schedule arguments; without, one pass records everything.
-        budget: What recording may take, checked at the end of each step: a size (``"2GB"``, or bytes) bounds how much
-            the process grows in a cycle, and all files together; a time (``"30s"``, ``"5min"``) bounds the recorded
-            steps together; ``"2GB,5min"`` both. Half of the free memory by default, and any time. A cycle that takes
-            more memory ends, and later ones leave out Python calls, then shapes; otherwise all recording ends.
-        execution_trace: File for torch's execution trace of the same steps; each further cycle, and each of
-            several ranks, has its number in it.
-        snapshot: True, or a file: record the history of the GPU's allocator, for ``load`` and torch's memory_viz.
-        metadata: What else to write into the trace, by key; any value that JSON can hold.
-        experimental_config: torch's ``_ExperimentalConfig``, passed on as it is.
-        custom_trace_id_callback: Returns the id of each cycle's trace, passed on as it is.
-        post_processing_timeout_s: Passed on as it is.
-        on_trace_ready: Called with torch's profiler after each cycle, as ``torch.profiler.profile`` does, when the
-            cycle is saved. Its ``export_chrome_trace`` copies the saved file. What it raises becomes a note.
-        trace_dir: Folder where a copy of every trace is kept; by default they live as long as the report. See
-            docs/traces.md for this and what follows.
-        filename: Template of the copy's name, such as ``{run_name}-{cycle}.pt.trace.json``.
-        run_name: What ``{run_name}`` stands for.
-        gzip: Pack the copies.
-        overwrite: Replace a copy of the same name; otherwise the new one gets a number.
-        keep: How many copies of each rank stay.
-        remote: Address that the copies go to in the background, any that fsspec knows.
-        tensorboard: Name the copies as TensorBoard's profiler plugin wants.
+        **options: See docs/options.md, or ``help(profile)``.
 
     Raises:
         ProfilerBusyError: Another profiler is running; nothing was started.
@@ -106,93 +90,11 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
 
     """
 
-    def __init__(
-        self,
-        *,
-        schedule: Callable[[int], Any] | None = None,
-        wait: int | None = None,
-        warmup: int | None = None,
-        active: int | None = None,
-        repeat: int | None = None,
-        skip_first: int | None = None,
-        skip_first_wait: bool = False,
-        activities: Iterable[object] = (),
-        preset: str = "quick",
-        record_shapes: bool | None = None,
-        profile_memory: bool | None = None,
-        with_stack: bool | None = None,
-        with_flops: bool | None = None,
-        with_modules: bool = False,
-        all_threads: bool = False,
-        sync_events: bool = False,
-        trace_only: bool = False,
-        two_pass: bool = False,
-        budget: str | int | None = None,
-        execution_trace: str | os.PathLike[str] = "",
-        snapshot: bool | str | os.PathLike[str] = False,
-        metadata: Mapping[str, object] | None = None,
-        experimental_config: object = None,
-        custom_trace_id_callback: Callable[[], str] | None = None,
-        post_processing_timeout_s: float | None = None,
-        on_trace_ready: Callable[[Any], object] | None = None,
-        trace_dir: str | os.PathLike[str] = "",
-        filename: str = "",
-        run_name: str = "",
-        gzip: bool = False,
-        overwrite: bool = False,
-        keep: int | None = None,
-        remote: str = "",
-        tensorboard: bool = False,
-    ) -> None:
-        budget_bytes, budget_s = budget_of(budget)
-        counts = ScheduleOptions(
-            wait=wait,
-            warmup=warmup,
-            active=active,
-            repeat=repeat,
-            skip_first=skip_first,
-            skip_first_wait=skip_first_wait,
-        )
-        names, types = activities_of(activities)
-        switches = {
-            "record_shapes": record_shapes,
-            "profile_memory": profile_memory,
-            "with_stack": with_stack,
-            "with_flops": with_flops,
-        }
-        details = _details(preset, switches, with_modules=with_modules)
-        if two_pass:
-            details |= detail_switches(details, all_threads=all_threads, trace_only=trace_only)
-        self._options = ProfileOptions(
-            schedule=counts,
-            schedule_function=schedule,
-            activities=names,
-            activity_types=types or None,
-            all_threads=all_threads,
-            sync_events=sync_events,
-            trace_only=trace_only,
-            two_pass=two_pass,
-            budget_bytes=budget_bytes,
-            budget_s=budget_s,
-            execution_trace=os.fspath(execution_trace),
-            snapshot=os.fspath(snapshot) if isinstance(snapshot, os.PathLike) else snapshot,
-            metadata=metadata_of(metadata or {}),
-            experimental_config=experimental_config,
-            custom_trace_id_callback=custom_trace_id_callback,
-            post_processing_timeout_s=post_processing_timeout_s,
-            on_trace_ready=on_trace_ready,
-            **{name: bool(is_on) for name, is_on in details.items()},
-        )
-        self._kept = KeepOptions(
-            trace_dir=os.fspath(trace_dir),
-            filename=filename,
-            run_name=run_name,
-            gzip=gzip,
-            overwrite=overwrite,
-            keep=keep,
-            remote=remote,
-            tensorboard=tensorboard,
-        )
+    def __init__(self, **options: Unpack[Keywords]) -> None:
+        _SIGNATURE.bind(**options)  # raises TypeError for an option that does not exist
+        values = resolved(options)
+        self._options = profile_options(values)
+        self._kept = keep_options(values)
         self._run: Run | None = None
         self._has_stepped = False
         self._is_everything = False
@@ -345,12 +247,6 @@ def _place(caller: FrameType) -> str:
     if "get_ipython" in caller.f_globals and isinstance(cells, list):
         return f"In [{len(cells) - 1}]"
     return f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}"
-
-
-def _details(preset: str, given: Mapping[str, bool | None], *, with_modules: bool) -> dict[str, bool | None]:
-    """Return each switch as it was given, or else as the preset has it; ``None`` stands for what nobody said."""
-    chosen = preset_switches(preset) | {name: is_on for name, is_on in given.items() if is_on is not None}
-    return {name: chosen.get(name) for name in given} | {"with_modules": with_modules or None}
 
 
 def _recording() -> list[profile]:

@@ -1,12 +1,11 @@
-"""What does a user hold in hand after a run? A report: frames, text, figures, the widget, one HTML file."""
+"""``Report``: a recording, analysed, as frames, text, figures, a live view and files."""
 
 from __future__ import annotations
 
 import json
-import math
 import uuid
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Literal
 
 from torchprof_magic.analysis.averages import averages_table
@@ -19,10 +18,11 @@ from torchprof_magic.exporters.collapsed import METRICS
 from torchprof_magic.exporters.saved import write_saved
 from torchprof_magic.files.atomic import target_of
 from torchprof_magic.model.cycle_filter import of_cycle
-from torchprof_magic.model.shapes import Series, Shape, Table
+from torchprof_magic.model.shapes import Facts, Series, Shape, Table, count_rows
 from torchprof_magic.render.figures import FIGURES
 from torchprof_magic.render.page import Page, build_page
 from torchprof_magic.render.standalone_html import write_html
+from torchprof_magic.render.static_html import static_html
 from torchprof_magic.render.text import machine_sentence, text_summary
 from torchprof_magic.sql import run_sql
 from torchprof_magic.units import counted, printable
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from torchprof_magic.model.meta import Problem
     from torchprof_magic.model.trace import Trace
-    from torchprof_magic.render.widget import ReportWidget
+    from torchprof_magic.render.widget import ReportWidget, Shown
 
 EXPORTED_TABLES = ("ops", "kernels", "devices", "steps", "events", "flows", "allocations", "memory", "lanes", "stacks")
 
@@ -53,7 +53,9 @@ class Report:
         self.trace = trace
         self.run_id = run_id or uuid.uuid4().hex[:12]
         self._trace_paths = trace_paths
-        self._shapes: dict[str, Shape] = {}
+        self._computed: dict[str, Shape] = {}
+        self._widget: ReportWidget | None = None
+        self._shown: Shown | None = None
 
     @property
     def ops(self) -> pl.DataFrame:
@@ -167,7 +169,7 @@ class Report:
             return self._json_summary()
         if format != "text":
             raise ValueError(f"summary format must be 'text' or 'json' (got {format!r})")
-        steps, ops, memory = self._table("steps"), self._table("ops"), self.shape("memory")
+        steps, ops, memory = self._table("steps"), self._table("ops"), self._shape("memory")
         assert isinstance(memory, Series)
         machine = machine_sentence(self.trace.meta, self.trace.events.height, has_device=self.trace.has_device)
         return text_summary(self.trace.meta, self.verdict, ops, steps, memory, self.problems, machine)
@@ -179,15 +181,14 @@ class Report:
         """
         if view not in FIGURES:
             raise ValueError(f"no figure of {view!r}; choose from {', '.join(FIGURES)}")
-        shape = self.shape(view)
-        if shape.frame.height == 0:
+        shape = self._shape(view)
+        if count_rows(shape) == 0:
             raise ValueError(next(known.empty for known in VIEWS if known.name == view))
         return FIGURES[view](shape)
 
     def to_html(self, path: str | os.PathLike[str]) -> Path:
         """Write one self-contained interactive file that opens from disk without a network, and return its path."""
-        page = build_page(self.trace, self.shapes, self.verdict, self.run_id, is_standalone=True)
-        return write_html(page, target_of(path), title=self.trace.meta.title)
+        return _write_html(self.trace, self._shapes, self._verdict, self.run_id, target_of(path))
 
     def export(
         self,
@@ -237,37 +238,42 @@ class Report:
         """
         return run_sql(query, self._frames())
 
-    @cached_property
+    @property
     def widget(self) -> ReportWidget:
-        """The live view, an anywidget; one for the life of the report."""
-        # anywidget is needed to show a report, not to compute one; and only what shows it imports upward.
-        from torchprof_magic.render.widget import ReportWidget  # noqa: PLC0415
+        """The live view, an anywidget; the same one until it is closed."""
+        # anywidget is needed to show a report, not to compute one.
+        from torchprof_magic.render.widget import ReportWidget, Shown  # noqa: PLC0415
 
-        return ReportWidget(self)
+        if self._widget is None or self._widget.is_closed:
+            write = partial(_write_html, self.trace, self._shapes, self._verdict, self.run_id)
+            frame_bytes = self.trace.events.estimated_size() + self.trace.memory.estimated_size()
+            self._shown = Shown(self._page, title=self.trace.meta.title, frame_bytes=int(frame_bytes), write_html=write)
+            self._widget = ReportWidget(self._shown)
+        return self._widget
 
     @property
-    def shapes(self) -> Mapping[str, Shape]:
+    def _shapes(self) -> Mapping[str, Shape]:
         """Every view's shape by name."""
-        return {view.name: self.shape(view.name) for view in VIEWS}
+        return {view.name: self._shape(view.name) for view in VIEWS}
 
-    def shape(self, name: str) -> Shape:
+    def _shape(self, name: str) -> Shape:
         """Return what one view shows, computed once; raises ``KeyError`` for an unknown view."""
-        if name not in self._shapes:
+        if name not in self._computed:
             build = {view.name: view.build for view in VIEWS}[name]
-            self._shapes[name] = build(self.trace)
-        return self._shapes[name]
+            self._computed[name] = build(self.trace)
+        return self._computed[name]
 
     @cached_property
-    def page(self) -> Page:
-        """What the live view is told: header, embedded columns, and columns to be pulled."""
-        return build_page(self.trace, self.shapes, self.verdict, self.run_id)
+    def _page(self) -> Page:
+        """What the live view receives: header, embedded columns, and columns to be pulled."""
+        return build_page(self.trace, self._shapes, self._verdict, self.run_id)
 
     @cached_property
     def _verdict(self) -> Verdict:
         return find_verdict(self.trace)
 
     def _table(self, name: str) -> Table:
-        table = self.shape(name)
+        table = self._shape(name)
         assert isinstance(table, Table)
         return table
 
@@ -287,20 +293,43 @@ class Report:
         }
 
     def _json_summary(self) -> str:
-        facts = self._table("overview").frame.select("section", "label", "value", "unit", "note").to_dicts()
-        facts = [fact | {"value": None} if math.isnan(fact["value"]) else fact for fact in facts]  # JSON has no NaN
+        overview = self._shape("overview")
+        assert isinstance(overview, Facts)
+        facts = [
+            {
+                "section": section.title,
+                "label": fact.label,
+                "value": fact.value,
+                "unit": fact.unit,
+                "note": fact.note,
+            }
+            for section in overview.sections
+            for fact in section.facts
+        ]
         ops = self.ops.head(20).to_dicts()
         problems = [{"code": p.code, "severity": p.severity, "count": p.count} for p in self.problems]
         verdict = {"title": self.verdict.title, "text": "".join(span.text for span in self.verdict.text)}
         return json.dumps({"verdict": verdict, "facts": facts, "ops": ops, "problems": problems}, default=str)
 
+    def _repr_html_(self) -> str:
+        return static_html(self.trace, self._shapes, self._verdict, self.run_id)
+
     def _ipython_display_(self) -> None:
-        """Show the report where it is the last line of a cell, as the magic does."""
-        from torchprof_magic.ipython.display import show_here  # noqa: PLC0415 - IPython asks, so it is there
+        """Show the report where it is the last line of a cell, as the magic does, also without ``%load_ext``."""
+        from torchprof_magic.render.display import show_here  # noqa: PLC0415 - IPython asks, so it is there
 
         show_here(self)
+
+    def _display_(self) -> object:
+        """Return what marimo shows where the report is the last line of a cell."""
+        return self.widget
 
     def __repr__(self) -> str:
         meta = self.trace.meta
         events, steps = counted(self.trace.events.height, "event"), counted(self.trace.steps.height, "step")
         return printable(f"<Report {meta.title}: {events}, {steps}>")
+
+
+def _write_html(trace: Trace, shapes: Mapping[str, Shape], verdict: Verdict, run_id: str, path: Path) -> Path:
+    page = build_page(trace, shapes, verdict, run_id, is_standalone=True)
+    return write_html(page, path, title=trace.meta.title)

@@ -22,7 +22,7 @@ def format_count(value: float) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text that a terminal shows as it is: what steers it, or turns the line around, is written out."""
+    """Return a text with control and bidirectional characters escaped, for terminals."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from torchprof_magic.analysis import kernels, memory, notes, ops, overview, steps
 from torchprof_magic.analysis.flame import flame_tree
@@ -23,17 +23,15 @@ class View:
         name: Stable name, as in ``report.figure(name)``.
         title: What the tab is called.
         description: What it shows, in Markdown for the documentation.
-        shape: The shape that ``build`` returns.
         build: Returns what the tab shows of a trace.
         empty: The sentence that stands there when there is nothing to show.
         columns: Its columns or bands with their definitions, for the documentation.
-        is_counted: Whether the tab carries its number of rows.
+        is_counted: Whether the tab carries its number of entries.
     """
 
     name: str
     title: str
     description: str
-    shape: Literal["table", "tree", "series"]
     build: Callable[[Trace], Shape]
     empty: str
     columns: tuple[Column, ...] = ()
@@ -45,8 +43,7 @@ VIEWS = (
         name="overview",
         title="Overview",
         description="The headline numbers: steps, phases, devices, top ops, memory, and what the recording was.",
-        shape="table",
-        build=overview.overview_table,
+        build=overview.overview_facts,
         empty="Nothing was recorded.",
     ),
     View(
@@ -55,7 +52,6 @@ VIEWS = (
         description="`report.ops`: one row per op or annotation, summed over the recorded steps. Columns of what was "
         "not recorded are absent: device time without an accelerator, memory without `profile_memory`, device memory "
         "when only the host allocated. In `report.key_averages()` the same holds for memory.",
-        shape="table",
         build=ops.ops_table,
         empty="No torch op ran during the recording.",
         columns=ops.COLUMNS,
@@ -66,7 +62,6 @@ VIEWS = (
         title="Flame",
         description="The call tree of all threads from Python down to kernels, with equal paths merged. Boxes are as "
         "wide as their host time, their device time or their calls.",
-        shape="tree",
         build=flame_tree,
         empty="No torch op ran during the recording, so there is no call tree.",
     ),
@@ -74,7 +69,6 @@ VIEWS = (
         name="memory",
         title="Memory",
         description="Memory over time: one row per change, per device.",
-        shape="series",
         build=memory.memory_series,
         empty="Memory was not recorded. Add --memory to %%torchprof, or profile_memory=True to profile().",
         columns=memory.BANDS,
@@ -83,7 +77,6 @@ VIEWS = (
         name="kernels",
         title="Kernels",
         description="`report.kernels`: one row per name of a kernel, copy or fill.",
-        shape="table",
         build=kernels.kernels_table,
         empty="No work on an accelerator was recorded: the program ran on the CPU, or the device was not traced.",
         columns=kernels.COLUMNS,
@@ -93,7 +86,6 @@ VIEWS = (
         name="steps",
         title="Steps",
         description="`report.steps`: one row per recorded step.",
-        shape="table",
         build=steps.steps_table,
         empty="The recording has no steps. Put a training loop into the cell, or call step() in it.",
         columns=steps.COLUMNS,
@@ -102,11 +94,9 @@ VIEWS = (
     View(
         name="notes",
         title="Notes",
-        description="`report.problems`: one row per kind of problem that recording and reading met.",
-        shape="table",
-        build=notes.notes_table,
+        description="`report.problems`: the kinds of problems of recording and reading, the most severe first.",
+        build=notes.problem_list,
         empty="No problems were found.",
-        columns=notes.COLUMNS,
         is_counted=True,
     ),
 )

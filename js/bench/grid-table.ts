@@ -1,4 +1,4 @@
-/** How long does a large table take to open, sort and filter, beside the library's own row models? */
+/** Measures how long a large table takes to open, sort and filter, beside the library's own row models. */
 
 import { signal } from "@preact/signals";
 import {
@@ -11,16 +11,16 @@ import {
   tableFeatures,
 } from "@tanstack/table-core";
 import { assert } from "../src/base/assert";
-import { createGridTable, type GridTable } from "../src/views/grid-table";
-import { columnHeader, viewHeader } from "../src/views/test-report";
+import { createGridTable, type GridTable } from "../src/views/table/grid-table";
 import type { Column, Frame } from "../src/wire/frame";
+import { columnHeader, tableHeader } from "../test/headers";
 
 declare const gc: () => void;
 declare const process: { memoryUsage(): { readonly heapUsed: number } };
 
 const ROWS = [10_000, 100_000];
 const RUNS = 9;
-const view = viewHeader("ops", "table", {
+const view = tableHeader("ops", {
   columns: [columnHeader("name", "code"), columnHeader("self_ns", "ns")],
 });
 

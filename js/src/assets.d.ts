@@ -1,2 +1,2 @@
-/** Lets a module name the style sheet it needs; esbuild gathers them into report.css. */
+/** Style sheets that a module imports; esbuild gathers them into report.css. */
 declare module "*.css";

@@ -12,7 +12,6 @@ from playwright.sync_api import Browser, Page, expect
 from torch.profiler import record_function
 
 import torchprof_magic as tp
-from torchprof_magic.render.static_html import static_html
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -90,7 +89,7 @@ def test_hostile_names_are_text_in_the_file(report: tp.Report, page: Page, tmp_p
 
 def test_hostile_names_are_text_in_the_static_copy(report: tp.Report, page: Page, tmp_path: Path) -> None:
     file = tmp_path / "static.html"
-    file.write_text(f"<!DOCTYPE html><meta charset=utf-8>{static_html(report)}", encoding="utf-8")
+    file.write_text(f"<!DOCTYPE html><meta charset=utf-8>{report._repr_html_()}", encoding="utf-8")
     page.goto(file.as_uri())
     assert page.evaluate("window.__pwned") is None
     assert page.locator("script").count() == 0

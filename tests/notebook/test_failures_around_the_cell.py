@@ -66,7 +66,7 @@ await asyncio.gather(first(), second())
     assert_ended_well(cell)
     said = problems(kernel)
     assert "chrome.partial_overlap Events partly overlap another event on the same thread" in said
-    assert "the time they share is in the self time of both" in said
+    assert "the shared time counts as self time of both" in said
     picked = "run.ops.filter(run.ops['kind'] == 'user_annotation').sort('name')[['name', 'calls', 'overlapping_calls']]"
     assert kernel.run(f"print({picked}.rows())").text == "[('first', 1, 0), ('second', 1, 1)]\n"
     assert "'aten::mul': 4" in kernel.run(COUNTS).text
@@ -231,8 +231,8 @@ def test_a_trace_that_is_too_large_to_analyse_is_kept_and_the_kernel_lives(kerne
     assert (cell.reply["status"], cell.of("error")) == ("ok", [])
     said = problems(kernel)
     assert "run.too_large cycle-0.pt.trace.json was saved, but is too large to analyse here: that takes about " in said
-    assert "It is kept at " in said
-    path = said.partition("It is kept at ")[2].partition(";")[0]
+    assert "The trace is kept at " in said
+    path = said.partition("The trace is kept at ")[2].partition(". Open it")[0]
     dropped = kernel.run(
         "from torchprof_magic.run import cleanup, history\nimport gc\n"
         "del run, p; history._reports.clear(); gc.collect(); cleanup.sweep(); print(tp.last)"
@@ -259,7 +259,7 @@ def fail(*_, **__): raise MemoryError
     assert cell.values == ["'mine'"]
     said = problems(kernel)
     assert "too large to analyse here: memory ran out" in said
-    path = said.partition("It is kept at ")[2].partition(";")[0]
+    path = said.partition("The trace is kept at ")[2].partition(". Open it")[0]
     assert kernel.run(f"print(tp.load({path!r}).steps.height)").text == "3\n"
     assert_off_and_usable(kernel)
 

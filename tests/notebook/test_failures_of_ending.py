@@ -163,7 +163,7 @@ def test_row_7_an_interrupt_while_the_trace_is_read(kernel: Kernel, owner: str, 
 
 
 def test_row_7_an_interrupt_while_the_report_is_shown(kernel: Kernel) -> None:
-    kernel.run("import torchprof_magic.ipython.display\ninterrupt_in(torchprof_magic.ipython.display, 'static_html')")
+    kernel.run("import torchprof_magic.report\ninterrupt_in(torchprof_magic.report, 'static_html')")
     cell = kernel.run(f"%%torchprof\n{LOOP}")
     assert (outcome(cell), cell.static) == ("KeyboardInterrupt", [])
     assert cell.text == "torchprof: Interrupted before the report was shown. Show it with: %torchprof last\n"

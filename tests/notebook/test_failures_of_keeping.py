@@ -55,7 +55,6 @@ def full_folder(name):
 from torchprof_magic.capture import live_session
 import torchprof_magic.capture.output.finished_cycles as shelf
 import torchprof_magic.store.trace_store as files
-import torchprof_magic.files.part_files as writing
 import torchprof_magic.store.template as template
 """
 needs_limits = pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot limit the size of files")
@@ -85,7 +84,7 @@ def parts(folder: Path) -> list[str]:
 
 def raw_path(said: str) -> Path:
     """Return the raw trace that a message says is still there."""
-    found = re.search(r"the trace is still in (.*?)\)", said)
+    found = re.search(r"the original is still in (.*?)\)", said)
     assert found is not None, said
     return Path(found[1])
 
@@ -148,18 +147,18 @@ def test_a_full_disk_under_the_recording_alone_leaves_the_report_and_a_trace_els
 
 @needs_limits
 def test_a_full_disk_under_the_kept_traces_leaves_the_older_ones_and_the_report(kernel: Kernel, tmp_path: Path) -> None:
-    """Row 33: no room for a copy. The report is shown, the raw trace stays, --keep 1 deletes nothing."""
-    flags = f"--trace-dir {tmp_path} --filename {{cell}}.json --keep 1"
+    """Row 33: no room for a copy. The report is shown, the raw trace stays, --keep-last 1 deletes nothing."""
+    flags = f"--trace-dir {tmp_path} --filename {{cell}}.json --keep-last 1"
     assert_ended_well(kernel.run(f"%%torchprof {flags}\n{LOOP}"))
     (older,) = kept(tmp_path)
-    kernel.run("undo = full_disk(files, 'write_verified', 2048)")
+    kernel.run("undo = full_disk(files, 'copy_verified', 2048)")
     cell = kernel.run(f"%%torchprof {flags} -o run\n{LOOP}'mine'")
     kernel.run("undo()")
     assert_ended_well(cell)
     assert cell.values == ["'mine'"]
     said = problems(kernel)
     assert "store.not_stored " in said
-    assert re.search(r"File too large \(.* free\); make room or choose another folder", said)
+    assert re.search(r"File too large \(.* free\); free space or choose another folder", said)
     assert "aten::mul" in cell.static[0]
     assert kept(tmp_path) == [older]
     assert_is_trace(tmp_path / older)
@@ -171,10 +170,10 @@ def test_a_full_disk_under_the_kept_traces_leaves_the_older_ones_and_the_report(
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        ("--trace-dir /proc/nowhere", "/proc/nowhere: traces cannot be stored here"),
-        ("--trace-dir {file}/traces", "{file}/traces: traces cannot be stored here"),
+        ("--trace-dir /proc/nowhere", "cannot store traces in /proc/nowhere"),
+        ("--trace-dir {file}/traces", "cannot store traces in {file}/traces"),
         ("--execution-trace /proc/nowhere/graph.json", "cannot write traces to /proc/nowhere"),
-        ("--trace-dir {locked}", "{locked}: traces cannot be stored here"),
+        ("--trace-dir {locked}", "cannot store traces in {locked}"),
     ],
 )
 def test_a_folder_that_cannot_be_written_is_refused_before_the_cell_runs(
@@ -201,7 +200,7 @@ def test_a_missing_temporary_folder_is_refused_before_the_cell_runs(kernel: Kern
     cell = kernel.run(f"%%torchprof\nran = True\n{LOOP}")
     kernel.run("tempfile.tempdir = None")
     assert cell.reply["ename"] == "UsageError"
-    assert "no folder for the recording could be made" in cell.reply["evalue"]
+    assert "cannot create a temporary folder for the trace" in cell.reply["evalue"]
     assert kernel.run("print(ran)").text == "False\n"
     assert_off_and_usable(kernel)
 
@@ -229,18 +228,18 @@ def test_a_folder_that_vanishes_while_the_cell_runs_is_said(kernel: Kernel, tmp_
 @pytest.mark.parametrize(
     ("flag", "template", "says"),
     [
-        ("--filename", "../x.json", "this is more than a name"),
-        ("--filename", "/etc/x.json", "this is more than a name"),
-        ("--filename", "..", "this leads to another folder"),
+        ("--filename", "../x.json", "cannot contain '/'"),
+        ("--filename", "/etc/x.json", "--trace-dir sets the folder"),
+        ("--filename", "..", "cannot end in a dot"),
         ("--filename", "{nobody}.json", "choose from run_name, rank, local_rank"),
-        ("--filename", "{cycle.__class__}.json", "attributes and indexes are not allowed"),
-        ("--filename", "{cycle[0]}.json", "attributes and indexes are not allowed"),
-        ("--filename", "{cycle!r}.json", "conversions are not allowed"),
-        ("--filename", "{cycle:>999999999}.json", "a number can only be padded with zeros"),
-        ("--filename", "{cycle:099d}.json", "padded to 20 digits at most"),
-        ("--filename", "a\\x00b.json", "names of files cannot have"),
-        ("--filename", ".torchprof-mine.json", "kept for the store itself"),
-        ("--run-name", "../../x", "contains a slash"),
+        ("--filename", "{cycle.__class__}.json", "there is no field {cycle.__class__}"),
+        ("--filename", "{cycle[0]}.json", "there is no field {cycle[0]}"),
+        ("--filename", "{cycle!r}.json", "this field has no other format"),
+        ("--filename", "{cycle:>999999999}.json", "write {cycle}, or {cycle:04d} for leading zeros"),
+        ("--filename", "{cycle:099d}.json", "up to 20 digits"),
+        ("--filename", "a\\x00b.json", "a file name cannot contain"),
+        ("--filename", ".torchprof-mine.json", "names beginning with .torchprof are reserved"),
+        ("--run-name", "../../x", "cannot contain '/'"),
         ("--trace-dir", "{folder}/../x", "leads to another folder"),
         ("--trace-dir", "{folder}/{cycle}", "changes during the run"),
     ],
@@ -266,7 +265,7 @@ def test_a_template_that_leaves_the_folder_or_asks_for_gigabytes_is_refused_befo
 
 
 def test_two_kernels_that_save_under_one_name_keep_every_trace(kernel: Kernel, other: Kernel, tmp_path: Path) -> None:
-    """Row 36: the name is taken again and again, by both; nothing is overwritten, and --keep counts only our own."""
+    """Row 36: the name is taken again and again, by both; no file is overwritten; --keep-last counts only ours."""
     flags = f"-q --trace-dir {tmp_path} --filename same.json"
     many = f"for _n in range(5):\n    get_ipython().run_cell_magic('torchprof', {flags!r}, {LOOP!r})"
     (tmp_path / "same.json").write_text("mine")
@@ -279,7 +278,7 @@ def test_two_kernels_that_save_under_one_name_keep_every_trace(kernel: Kernel, o
     assert sorted(names) == sorted(["same.json", *(f"same-{number}.json" for number in range(2, 12))])
     for name in names[:-1]:
         assert_is_trace(tmp_path / name)
-    assert_ended_well(kernel.run(f"%%torchprof --trace-dir {tmp_path} --filename same.json --keep 1\n{LOOP}"))
+    assert_ended_well(kernel.run(f"%%torchprof --trace-dir {tmp_path} --filename same.json --keep-last 1\n{LOOP}"))
     assert kept(tmp_path) == ["same-12.json", "same.json"]
     assert (tmp_path / "same.json").read_text() == "mine"
     assert_off_and_usable(kernel)
@@ -287,11 +286,11 @@ def test_two_kernels_that_save_under_one_name_keep_every_trace(kernel: Kernel, o
 
 DEADLY = """
 import signal
-real = files.write_verified
+real = files.copy_verified
 def armed(*args, **kwargs):
     os.CALL = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
     return real(*args, **kwargs)
-files.write_verified = armed
+files.copy_verified = armed
 """
 
 
@@ -320,7 +319,7 @@ def test_a_kernel_that_dies_while_it_saves_leaves_the_file_that_was_there(
 def test_packing_that_fails_half_way_leaves_no_packed_file_and_the_raw_one(kernel: Kernel, tmp_path: Path) -> None:
     """Row 38: no room within --gzip. No .gz of 0 or 30 bytes appears, and the trace is still there unpacked."""
     flags = f"--trace-dir {tmp_path} --filename run.json --gzip"
-    kernel.run("undo = full_disk(files, 'write_verified', 300)")
+    kernel.run("undo = full_disk(files, 'copy_verified', 300)")
     cell = kernel.run(f"%%torchprof {flags}\n{LOOP}")
     kernel.run("undo()")
     assert_ended_well(cell)
@@ -361,7 +360,7 @@ def test_a_clock_that_stands_still_or_jumps_back_gives_every_trace_a_name_of_its
     for name in names:
         assert_is_trace(tmp_path / name)
     # The one that was written last is the newest, whatever the clock said.
-    assert kernel.run(f"%%torchprof {flags} --keep 1\n{LOOP}").reply["status"] == "ok"
+    assert kernel.run(f"%%torchprof {flags} --keep-last 1\n{LOOP}").reply["status"] == "ok"
     assert kept(tmp_path) == ["run-20261025-005959-4.pt.trace.json"]
     kernel.run("template.datetime = real_datetime")
     assert_off_and_usable(kernel)

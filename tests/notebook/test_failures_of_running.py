@@ -178,7 +178,7 @@ def test_row_16_every_cycle_is_kept(kernel: Kernel) -> None:
 
 # -- threads and processes ----------------------------------------------------------------------------------------
 
-UNSEEN = "their ops are not in the recording."
+UNSEEN = "Their ops were not recorded."
 
 
 @pytest.mark.parametrize("cell", ["{pool}", "for i in range(8):\n    {pool}"], ids=["whole cell", "each step"])

@@ -15,7 +15,7 @@ FLAGS = (
     "--preset", "--wait", "--warmup", "--active", "--repeat", "--skip-first", "--skip-first-wait", "--shapes",
     "--memory", "--stack", "--flops", "--modules", "--all-threads", "--sync-events", "--trace-only", "--two-pass",
     "--activities", "--budget", "--execution-trace", "--snapshot", "--no-snapshot", "--trace-dir", "--filename",
-    "--run-name", "--remote", "--keep", "--gzip", "--overwrite", "--tensorboard", "--metadata", "--step", "--out",
+    "--run-name", "--remote", "--keep-last", "--gzip", "--overwrite", "--tensorboard", "--metadata", "--step", "--out",
     "--display", "--quiet", "--schedule", "--on-trace-ready", "--experimental-config", "--custom-trace-id-callback",
     "--post-processing-timeout-s",
 )  # fmt: skip

@@ -1,7 +1,7 @@
-"""Does a trace store survive being killed? At every call of the system that ``put`` makes, and at random moments.
+"""SIGKILL while a trace is stored: at every call of the system that ``put`` makes, and at random moments.
 
-Every run stores traces in a process of its own that dies by SIGKILL. Afterwards every file in the folder must be whole,
-nothing older may be missing, and the next ``put`` must clean up. See ``--help``.
+Each run stores traces in a process of its own, which is killed. Then every file in the folder must be whole, no older
+one may be missing, and the next ``put`` must clean up. See ``--help``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 from itertools import count
 from pathlib import Path
 
-from torchprof_magic.store.template import TraceValues, parse_filename
+from torchprof_magic.store.template import TraceValues
 from torchprof_magic.store.trace_store import TraceStore
 
 CALLS = (
@@ -31,6 +31,7 @@ CALLS = (
     "unlink",
     "close",
     "fstat",
+    "fchmod",
     "lstat",
     "listdir",
     "makedirs",
@@ -40,25 +41,21 @@ BLOCKS = 2
 
 
 def content(cycle: int) -> bytes:
-    """Return a trace that says which cycle it is, and does not pack away to nothing."""
+    """Return a trace that holds the number of its cycle and does not compress well."""
     return b"%d " % cycle + random.Random(cycle).randbytes(50_000) * BLOCKS  # noqa: S311
-
-
-def store_in(folder: Path) -> TraceStore:
-    return TraceStore(folder=folder / "traces", filename=parse_filename("{cycle}.json"), gzip=True, keep=KEEP)
 
 
 def put(folder: Path, cycle: int) -> None:
     source = folder / "raw.json"
     source.write_bytes(content(cycle))
-    store_in(folder).put(source, TraceValues(cycle=cycle))
+    TraceStore(folder=folder / "traces", keep_last=KEEP).put(source, f"{cycle}.json.gz", TraceValues(cycle=cycle))
 
 
 def killing_at(number: int) -> None:
-    """Make this process die just before the n-th call of the system from here on."""
+    """Kill this process just before its n-th call of the system from here on."""
     calls = count()
 
-    def killer(real):  # noqa: ANN001, ANN202 - it stands for any function of os
+    def killer(real):  # noqa: ANN001, ANN202 - it wraps any function of os
         def call(*args, **kwargs):  # noqa: ANN002, ANN003, ANN202
             if next(calls) == number:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -71,7 +68,7 @@ def killing_at(number: int) -> None:
 
 
 def flaws_of(folder: Path, least: int) -> list[str]:
-    """Return what is wrong in a folder in which every trace up to ``least`` was stored before the kill."""
+    """Return what is wrong in a folder where every trace up to ``least`` was stored before the kill."""
     flaws = []
     there = sorted(int(path.name.partition(".")[0]) for path in (folder / "traces").glob("[0-9]*"))
     for cycle in there:
@@ -87,7 +84,7 @@ def flaws_of(folder: Path, least: int) -> list[str]:
 
 
 def flaws_after_next(folder: Path, cycle: int) -> list[str]:
-    """Store one more, and return what is left over then."""
+    """Store one more trace and return what should not be in the folder then."""
     put(folder, cycle)
     left = [path.name for path in (folder / "traces").iterdir() if path.suffix == ".part"]
     there = list((folder / "traces").glob("[0-9]*"))
@@ -95,7 +92,7 @@ def flaws_after_next(folder: Path, cycle: int) -> list[str]:
 
 
 def every_call() -> tuple[int, list[str]]:
-    """Kill a forked child at its first call, then another one at its second, until one gets through."""
+    """Kill a forked child at its first call, another one at its second, and so on until one finishes."""
     flaws: list[str] = []
     is_killed = True
     calls = -1
@@ -118,7 +115,7 @@ def every_call() -> tuple[int, list[str]]:
 
 
 def random_moments(runs: int, seed: int) -> list[str]:
-    """Kill a process that stores one trace after the other, again and again in the same folder."""
+    """Kill processes that store one trace after the other, all in the same folder."""
     chance = random.Random(seed)  # noqa: S311
     flaws: list[str] = []
     with tempfile.TemporaryDirectory() as name:
@@ -132,7 +129,7 @@ def random_moments(runs: int, seed: int) -> list[str]:
 
 
 def last_stored_before_kill(folder: Path, cycle: int, delay_seconds: float) -> int:
-    """Return the last cycle that a child said it had stored when it was killed, or -1."""
+    """Return the last cycle that a child reported as stored before it was killed, or -1."""
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:
         for following in count(cycle):
@@ -148,9 +145,11 @@ def last_stored_before_kill(folder: Path, cycle: int, delay_seconds: float) -> i
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=200, help="how many kills at random moments")
+    parser.add_argument("--runs", type=int, default=200, help="number of kills at random moments")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--no-sync", action="store_true", help="skip fsync, which only matters when the machine dies")
+    parser.add_argument(
+        "--no-sync", action="store_true", help="skip fsync, which only matters when the machine crashes"
+    )
     options = parser.parse_args()
     if options.no_sync:
         os.fsync = lambda _: None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import re
 from pathlib import Path
 
@@ -13,19 +14,20 @@ PACKAGE = ROOT / "torchprof_magic"
 
 # Who may import whom, from the pixels down to the data. A module sees only what stands below it.
 MAY_IMPORT = {
-    "ipython": {"profiling", "loading", "run", "report", "render", "capture", "model", "options", "units", "errors"},
-    "profiling": {"run", "report", "ingest", "capture", "model", "options", "errors"},
-    "run": {"report", "ingest", "store", "capture", "model", "options", "units", "errors"},
+    "__main__": {"loading", "report", "errors"},
+    "ipython": {"run", "loading", "render", "capture", "options", "model", "units", "errors"},
+    "profiling": {"run", "capture", "options", "model", "errors"},
+    "run": {"report", "ingest", "store", "capture", "distributed", "files", "options", "model", "units", "errors"},
     "loading": {"report", "ingest", "files", "model", "errors"},
-    "report": {"views", "render", "exporters", "analysis", "sql", "files", "model", "units", "ipython"},
+    "report": {"views", "render", "exporters", "analysis", "sql", "files", "model", "units"},
     "sql": set(),
     "render": {"views", "analysis", "files", "model", "units", "errors"},
     "views": {"analysis", "model"},
     "exporters": {"files", "model"},
     "analysis": {"model", "units"},
     "ingest": {"model", "units", "errors"},
-    "store": {"files", "distributed", "units", "errors"},
-    "capture": {"distributed", "model", "options", "units", "errors"},
+    "store": {"files", "units", "errors"},
+    "capture": {"distributed", "files", "options", "model", "units", "errors"},
     "files": {"errors"},
     "distributed": set(),
     "options": {"model", "errors"},
@@ -33,18 +35,16 @@ MAY_IMPORT = {
     "units": set(),
     "errors": set(),
 }
-# The only upward import: a report shows itself when it is first asked to.
-LAZY_ONLY = {("report", "ipython")}
 # Who may use which heavy library, and nobody else.
 OWNERS = {
     "torch": {"capture"},
-    "IPython": {"ipython"},
+    "IPython": {"ipython", "render"},
     "anywidget": {"render"},
     "ipywidgets": {"ipython", "render"},
     "tqdm": {"ipython"},
     "matplotlib": {"render"},
     "fsspec": {"files", "store"},
-    "msgspec": {"ingest", "capture", "render"},
+    "msgspec": {"ingest", "capture", "render", "store"},
 }
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 
@@ -54,15 +54,9 @@ def layer_of(path: Path) -> str:
     return part.removesuffix(".py")
 
 
-def imports_of(path: Path) -> list[tuple[str, bool]]:
-    """Return every imported module, and whether that happens inside a function."""
+def imports_of(path: Path) -> list[str]:
+    """Return every module that is imported when the code runs, at the top or inside a function."""
     tree = ast.parse(path.read_text())
-    inner = {
-        child
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-        for child in ast.walk(node)
-    }
     for_types = {
         child
         for node in ast.walk(tree)
@@ -74,28 +68,34 @@ def imports_of(path: Path) -> list[tuple[str, bool]]:
         if node in for_types:
             continue
         if isinstance(node, ast.Import):
-            found += [(alias.name, node in inner) for alias in node.names]
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
             names = [f"{node.module}.{alias.name}" for alias in node.names] if node.module == "torchprof_magic" else []
-            found += [(name, node in inner) for name in names or [node.module]]
+            found += names or [node.module]
     return found
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_a_module_imports_only_from_the_layers_below_it(path: Path) -> None:
     layer = layer_of(path)
-    for name, is_inside in imports_of(path):
+    for name in imports_of(path):
         parts = name.split(".")
         if parts[0] != "torchprof_magic" or len(parts) == 1 or parts[1] == layer:
             continue
         assert parts[1] in MAY_IMPORT[layer], f"{layer} must not import {name}"
-        assert is_inside or (layer, parts[1]) not in LAZY_ONLY, f"{layer} may import {name} only inside a function"
+
+
+def test_the_map_has_no_way_back() -> None:
+    seen: list[str] = []
+    for layer in graphlib.TopologicalSorter(MAY_IMPORT).static_order():  # raises CycleError
+        assert MAY_IMPORT[layer] <= set(seen)
+        seen.append(layer)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_a_heavy_library_is_imported_only_by_its_layer(path: Path) -> None:
     layer = layer_of(path)
-    for name, _ in imports_of(path):
+    for name in imports_of(path):
         owners = OWNERS.get(name.split(".")[0])
         assert owners is None or layer in owners, f"{layer} must not import {name}"
 

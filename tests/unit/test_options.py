@@ -210,9 +210,9 @@ def test_metadata_is_a_dict(values: object) -> None:
     [
         ({"trace_dir": 5}, "--trace-dir must be a text"),
         ({"trace_dir": "a", "filename": 5}, "--filename must be a text"),
-        ({"trace_dir": "a", "keep": 1.5}, "--keep must be a whole number"),
-        ({"trace_dir": "a", "keep": "x"}, "--keep must be a whole number"),
-        ({"trace_dir": "a", "keep": 0}, "--keep must be at least 1"),
+        ({"trace_dir": "a", "keep_last": 1.5}, "--keep-last must be a whole number"),
+        ({"trace_dir": "a", "keep_last": "x"}, "--keep-last must be a whole number"),
+        ({"trace_dir": "a", "keep_last": 0}, "--keep-last must be at least 1"),
     ],
 )
 def test_words_about_kept_traces_have_their_types(options: dict[str, object], says: str) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Allocations(NamedTuple):
-    """Bytes of every single op, on its own thread; ``self`` is what no op inside it did.
+    """Bytes of every single op, on its own thread; ``self`` leaves out the ops inside it.
 
     ``net`` is allocated minus freed with everything inside; ``peak`` is the highest that this difference rises
     during the call, at least 0.
@@ -30,7 +30,7 @@ class Allocations(NamedTuple):
 
 
 def op_allocations(trace: Trace, ops: OpRows) -> Allocations:
-    """Return what each op allocated and freed, host and devices added up where they are not named apart."""
+    """Return what each op allocated and freed, host and devices added up unless they are separate."""
     memory, count = trace.memory, len(ops.row)
     op = ops_around(trace, ops.nest, memory["event"].to_numpy(), memory["time_ns"].to_numpy())
     delta = memory["delta_bytes"].to_numpy()
@@ -53,7 +53,7 @@ def _peaks(trace: Trace, ops: OpRows, op: IntArray, delta: IntArray) -> IntArray
     """
     inside = np.flatnonzero(op >= 0)
     lane = trace.events["lane"].to_numpy()[ops.row[op[inside]]]
-    inside = inside[np.argsort(lane, kind="stable")]  # memory is in order of time
+    inside = inside[np.argsort(lane, kind="stable")]  # memory is sorted by time
     place = np.arange(len(inside))
     first, last = np.full(len(ops.row), len(inside)), np.full(len(ops.row), -1)
     first[op[inside][::-1]], last[op[inside]] = place[::-1], place

@@ -29,7 +29,7 @@ _HIDDEN = (
 )
 _NESTED = ("cpu_op", "user_annotation", "runtime", "python_function")
 
-# A list of tensors among the input dimensions; torch's own table shows it as an empty list.
+# A list of tensors among the input dimensions, which torch's own table shows as an empty list.
 _TENSOR_LIST = r"\[\[[^\[\]]*\](?:,\s*\[[^\[\]]*\])*\]"
 
 COLUMNS = (
@@ -162,7 +162,7 @@ def _torch_events(trace: Trace) -> pl.DataFrame:
 
 
 def _torch_names(names: pl.Series) -> pl.Series:
-    """Return names as torch writes them: all steps are one."""
+    """Return names as in torch's table, where all steps are one row."""
     return names.cast(pl.String).str.replace(r"^ProfilerStep#.*$", "ProfilerStep*")
 
 
@@ -205,7 +205,7 @@ def _loose_memory(trace: Trace) -> pl.DataFrame:
 
 
 def _merged_into_parent(name: pl.Series, parent: IntArray) -> np.ndarray:
-    """Return True for only children that carry their parent's name; torch drops those nodes."""
+    """Return True for only children with the name of their parent; torch drops those nodes."""
     code = name.cast(pl.Categorical).to_physical().to_numpy()
     children = np.bincount(parent[parent >= 0], minlength=len(parent))
     has_parent = parent >= 0

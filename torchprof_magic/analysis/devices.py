@@ -89,7 +89,7 @@ COLUMNS = (
 
 @once_per_trace
 def devices_table(trace: Trace) -> Table:
-    """Return one row per device, by number: how long it worked, with and without what was queued before."""
+    """Return one row per device, sorted by number: its busy time, with and without work queued before the recording."""
     work = trace.events.with_row_index("row").filter(pl.col("category").is_in(DEVICE_CATEGORIES))
     parts = {
         "is_launched": launch_sources(trace)[work["row"].to_numpy()] >= 0,
@@ -138,6 +138,6 @@ def _window_ns(start: IntArray, end: IntArray) -> int:
 
 
 def _together_ns(start: IntArray, end: IntArray, one: BoolArray, other: BoolArray) -> int:
-    """Return how long work of both kinds ran at the same time."""
+    """Return for how many ns work of both kinds ran at the same time."""
     window_start, window_end = merge(start[one], end[one])
     return int(covered_ns(start[other], end[other], window_start, window_end).sum())

@@ -39,7 +39,7 @@ _KIND_OF = {
     "memset": "kernel",
 }
 
-# Frames of the notebook machinery and of the profiler itself stand around every cell and say nothing about it.
+# Frames of the notebook and of the profiler itself, which are around every cell and not part of the program.
 _PLUMBING = (
     r"(^|/)(IPython|ipykernel|traitlets|tornado|asyncio|torchprof_magic)/|^runpy\.py|^<frozen runpy>"
     r"|(^|/)ipykernel_launcher\.py|(^|/)torch/profiler/|^torch/autograd/profiler\.py"
@@ -86,7 +86,7 @@ def _calls(trace: Trace) -> _Calls:
     start, dur = (events[name].to_numpy()[host] for name in ("start_ns", "dur_ns"))
     rows = np.concatenate((host, device))
     name = events["name"].cast(pl.String)[rows]
-    distinct = name.unique()  # a long notebook has hundreds of cells, a trace millions of rows but few names
+    distinct = name.unique()  # a trace has millions of rows but few names
     name = name.replace_strict(distinct, _readable(distinct, trace.meta))
     kind = events["category"][rows].cast(pl.String).replace_strict(_KIND_OF, return_dtype=pl.String)
     nothing = np.zeros(len(device), np.int64)
@@ -103,8 +103,8 @@ def _calls(trace: Trace) -> _Calls:
 def _visible_on_host(trace: Trace) -> BoolArray:
     """Return which events are host events of the user's program; runtime calls stay with their op.
 
-    With stacks torch records every thread of the process. One that ran no op is the notebook's own (its sockets, its
-    progress bar) and would only show how long it waited.
+    With stacks, torch records every thread of the process. Threads without ops belong to the notebook (its sockets, its
+    progress bar) and would only show waiting.
     """
     category = pl.col("category")
     is_op = category.is_in(("cpu_op", "user_annotation"))
@@ -122,7 +122,7 @@ def _plumbing(trace: Trace) -> pl.Series:
 
 
 def _readable(name: pl.Series, meta: Meta) -> pl.Series:
-    """Return names as a reader knows them: all steps are one box, and cells are called as the notebook calls them."""
+    """Return readable names: all steps are one box, and cells have the names that the notebook shows."""
     name = name.str.replace(STEP_PATTERN, "ProfilerStep")
     labels = dict(meta.cell_labels)
     parts = name.str.extract_groups(r"^(?<file>.*)(?<line>\((\d+)\))(?<rest>: .*)$").struct
@@ -139,7 +139,7 @@ def _device_rows(trace: Trace) -> IntArray:
 
 
 def _summed(calls: _Calls, path: IntArray, first: IntArray) -> pl.DataFrame:
-    """Return one row a path: what it is, the path above it, and its own weights; row 0 is the root."""
+    """Return one row per path: its kind, the path above it, and its own weights; row 0 is the root."""
     count = len(first)
     parent_call = calls.parent[first]
     parent = np.where(parent_call >= 0, path[parent_call] + 1, 0)
@@ -195,7 +195,7 @@ def _named(code: pl.Expr, names: tuple[str, ...], dtype: pl.Enum) -> pl.Expr:
 
 
 def _preorder_positions(parent: IntArray, boxes: IntArray, siblings: IntArray) -> IntArray:
-    """Return each row's place: its parent's place, plus one, plus the boxes of the siblings before it."""
+    """Return each row's position: that of its parent, plus one, plus the boxes of the siblings before it."""
     before = np.cumsum(boxes[siblings]) - boxes[siblings]
     is_first = np.concatenate(([True], parent[siblings][1:] != parent[siblings][:-1]))
     group_start = np.maximum.accumulate(np.where(is_first, np.arange(len(siblings)), 0))

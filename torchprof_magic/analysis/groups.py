@@ -38,7 +38,7 @@ KEYS = {
     "cycle": Column(name="cycle", title="Cycle", unit="step", definition="Recording cycle of the schedule."),
 }
 FRAME_BREAK = " ← "
-MAX_TABLE = 2**22  # entries; more possible keys than that are sorted instead of looked up
+MAX_TABLE = 2**22  # entries; with more possible keys, sort instead of using a lookup table
 
 
 class Groups(NamedTuple):
@@ -61,7 +61,7 @@ def group_ops(trace: Trace, row: IntArray, by: tuple[str, ...], stack_n: int) ->
 
 
 def group_labels(trace: Trace, row: IntArray, key: str, stack_n: int) -> pl.Series:
-    """Return what a key says about each of the event rows."""
+    """Return the value of a key for each of the event rows."""
     events = trace.events
     if key == "thread":
         return _thread_names(trace.lanes)[events["lane"].to_numpy()[row]].alias(key)
@@ -76,7 +76,7 @@ def group_labels(trace: Trace, row: IntArray, key: str, stack_n: int) -> pl.Seri
 
 
 def _codes(trace: Trace, row: IntArray, key: str, stack_n: int) -> IntArray:
-    """Return a number >= 0 for each event row that is equal where the key is equal."""
+    """Return a number >= 0 for each event row, equal for equal values of the key."""
     events = trace.events
     if key == "thread":
         return events["lane"].to_numpy()[row].astype(np.int64)
@@ -106,7 +106,7 @@ def _dense(keys: npt.NDArray[np.int64]) -> Groups:
 
 
 def _cut_stacks(stacks: pl.DataFrame, depth: int) -> tuple[IntArray, pl.Series]:
-    """Return a code and a text for each stack cut to its innermost frames, and for no stack at the end.
+    """Return a code and a text for each stack, limited to its innermost frames; the last entry is for no stack.
 
     The loop runs over frames of one stack, not over events.
     """
@@ -125,6 +125,6 @@ def _cut_stacks(stacks: pl.DataFrame, depth: int) -> tuple[IntArray, pl.Series]:
 
 
 def _thread_names(lanes: pl.DataFrame) -> pl.Series:
-    """Return a name for every lane that no other lane has."""
+    """Return a unique name for every lane."""
     apart = pl.format("{} ({}/{})", "name", "pid", "tid")
     return lanes.select(pl.when(pl.col("name").is_duplicated()).then(apart).otherwise("name").alias("name"))["name"]

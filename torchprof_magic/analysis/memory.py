@@ -39,10 +39,10 @@ def memory_series(trace: Trace) -> Series:
         .with_columns(_allocated().alias("allocated_bytes"))
         .select(pl.col("device").alias("lane"), "time_ns", "allocated_bytes", "reserved_bytes")
     )
-    # A reserved size of 0 beside allocated bytes means that this allocator (the CPU's) keeps no reserve.
+    # A reserved size of 0 beside allocated bytes means that this allocator (that of the CPU) does not reserve memory.
     has_reserve = (pl.col("reserved_bytes") > 0).any().over("lane")
     frame = frame.with_columns(pl.when(has_reserve).then(pl.col("reserved_bytes")).alias("reserved_bytes"))
-    # Accelerators come first: their memory is what runs out.
+    # Accelerators come first, because it is their memory that runs out.
     number = pl.col("lane").str.extract(r"(\d+)$").cast(pl.Int64, strict=False)
     frame = frame.sort(pl.col("lane") == "cpu", number, "lane", "time_ns", maintain_order=True)
     bands = BANDS if frame["reserved_bytes"].is_not_null().any() else BANDS[:1]
@@ -55,14 +55,14 @@ def memory_peaks(series: Series) -> list[Mark]:
 
 
 def _allocated() -> pl.Expr:
-    """The allocator's own total, or the running sum of a device whose rows have none."""
+    """Return the total reported by the allocator, or a running sum for devices without one."""
     running = _never_wrapping_sum(pl.col("delta_bytes")).over("device")
     has_totals = pl.col("allocated_bytes").is_not_null().all().over("device")
     return pl.when(has_totals).then(pl.col("allocated_bytes")).otherwise(running)
 
 
 def _never_wrapping_sum(delta: pl.Expr) -> pl.Expr:
-    """The running sum, which stops at a limit where damaged values would turn it around; float64 tells where."""
+    """Return the running sum, limited where damaged values would overflow it. float64 detects where."""
     rough = delta.cast(pl.Float64).cum_sum()
     stopped = rough.clip(-float(LARGEST), float(LARGEST)).cast(pl.Int64)
     return pl.when(rough.abs() < float(LARGEST)).then(delta.cum_sum()).otherwise(stopped)

@@ -234,7 +234,7 @@ def _sums(trace: Trace, ops: OpRows, groups: Groups) -> dict[str, IntArray | npt
 
 def _is_recursive(trace: Trace, ops: OpRows, group: IntArray, count: int) -> BoolArray:
     """Return True for ops inside another of their group on their thread."""
-    # Few ops both hold others and lie in others; only those can be recursive.
+    # Only ops that contain ops and are inside ops can be recursive, and those are few.
     lies_inside, holds = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
     is_child = ops.parent >= 0
     lies_inside[group[is_child]] = True

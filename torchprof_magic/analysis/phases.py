@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 PHASES = ("forward", "backward", "optimizer", "communication", "data", "other")
 PHASE = pl.Enum(PHASES)
 
-# The nearest marked event around (or at) an event decides. Names are those that torch itself writes; an annotation
-# of the user counts when it says backward or optimizer as a word.
+# The nearest marked event at or around an event decides. The names are those that torch uses; annotations of the user
+# count if they contain the word backward or optimizer.
 _COMMUNICATION = rf"{COLLECTIVE_RANGE}|^(c10d|_c10d_functional)::|^record_param_comms$"
 _OPTIMIZER = r"^Optimizer\.(step|zero_grad)#"
 _DATA = r"^enumerate\(DataLoader\)#"
-# Before 2022 the engine's own ranges are absent: the nodes (MulBackward0) and the *_backward ops tell.
+# Before 2022, traces lack the ranges of the autograd engine; there the nodes (MulBackward0) and *_backward ops tell.
 _BACKWARD = r"^autograd::engine::|^torch::autograd::|Backward\d*$|^aten::\w+_backward(_\w+)?$"
 _USER_BACKWARD = r"(?i)\bbackward\b"
 _USER_OPTIMIZER = r"(?i)\bopt(imizer)?\b"
 
 UNMARKED = -1
-# Also when the user's own annotation says so.
+# Phase, pattern of names, and pattern of the names of user annotations.
 _RULES = (
     ("communication", _COMMUNICATION, None),
     ("optimizer", _OPTIMIZER, _USER_OPTIMIZER),
@@ -41,10 +41,10 @@ _RULES = (
 
 @once_per_trace
 def phase_of_events(trace: Trace) -> npt.NDArray[np.int8]:
-    """Return the index into ``PHASES`` of every event; read-only, computed once a trace.
+    """Return the index into ``PHASES`` of every event. Computed once per trace, and read-only.
 
-    Ops outside every mark count as forward, Python frames and calls outside as other. Device events belong to the
-    phase of the op that launched them.
+    Ops outside of all marked events count as forward, Python frames and runtime calls as other. Device events belong
+    to the phase of the op that launched them.
     """
     events = trace.events
     marks = _marks(events)
@@ -57,7 +57,7 @@ def phase_of_events(trace: Trace) -> npt.NDArray[np.int8]:
 
 
 def _marks(events: pl.DataFrame) -> npt.NDArray[np.int8]:
-    """Return the phase that each event's own name says, or ``UNMARKED``."""
+    """Return the phase that the name of each event indicates, or ``UNMARKED``."""
     category = events["category"]
     marks = np.where(
         (category == "user_annotation").to_numpy(),

@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 
 def once_per_trace(build: Callable[[Trace], Result]) -> Callable[[Trace], Result]:
-    """Keep what ``build`` returns for as long as the trace lives; callers share it and must not change it."""
+    """Cache the result of ``build`` for as long as the trace lives. Callers share it and must not change it."""
     kept: WeakKeyDictionary[Trace, Result] = WeakKeyDictionary()
 
     @wraps(build)
@@ -35,7 +35,7 @@ def once_per_trace(build: Callable[[Trace], Result]) -> Callable[[Trace], Result
 
 
 def ask_names(names: pl.Series, question: pl.Expr) -> npt.NDArray[np.generic]:
-    """Return the answer to an expression over the text column ``name`` for every row, asking each distinct name once.
+    """Return the answer to an expression over the text column ``name`` for every row, evaluated once per distinct name.
 
     ``names`` is categorical: a trace has millions of rows but few names.
     """

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 
 from torchprof_magic.analysis.phases import PHASES, phase_of_events
 from torchprof_magic.analysis.shared import once_per_trace
 from torchprof_magic.model.intervals import covered_ns
-from torchprof_magic.model.shapes import Column, Table
+from torchprof_magic.model.shapes import Bars, Column, Table
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace
 
 # Where phases overlap (two threads), the time counts for the first of these; uncovered time is "other".
@@ -44,6 +46,7 @@ COLUMNS = (
         definition="Part of the step's wall time in which a kernel, copy or fill ran, on the busiest device.",
     ),
 )
+BARS = Bars(number="number", total="dur_ns", complete="complete", parts={phase: f"{phase}_ns" for phase in PHASES})
 
 
 @once_per_trace
@@ -55,14 +58,14 @@ def steps_table(trace: Trace) -> Table:
     frame = trace.steps.select(
         "number", "cycle", "complete", "start_ns", (pl.col("end_ns") - pl.col("start_ns")).alias("dur_ns")
     ).with_columns(pl.Series(f"{phase}_ns", split[phase], dtype=pl.Int64) for phase in PHASES)
-    columns = COLUMNS if trace.has_device else COLUMNS[:-1]
-    if trace.has_device:
-        frame = frame.with_columns(pl.Series("device_busy_ns", _busiest(trace, start, end), dtype=pl.Int64))
-    return Table(frame=frame, columns=columns)
+    if not trace.has_device:
+        return Table(frame=frame, columns=COLUMNS[:-1], bars=BARS)
+    frame = frame.with_columns(pl.Series("device_busy_ns", _busiest(trace, start, end), dtype=pl.Int64))
+    return Table(frame=frame, columns=COLUMNS, bars=replace(BARS, line="device_busy_ns"))
 
 
 def complete_steps(steps: pl.DataFrame) -> pl.DataFrame:
-    """Return the steps that ended, or all of them when none did; averages are taken over these."""
+    """Return the complete steps, or all of them if none is complete; averages are taken over these."""
     complete = steps.filter("complete")
     return complete if complete.height else steps
 

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
     from torchprof_magic.model.intervals import IntArray
 
-EXACT = 2.0**53  # float64 holds every integer below
+EXACT = 2.0**53  # float64 represents all integers below this exactly
 LARGEST = 2**62  # sums of damaged values stop here instead of wrapping around int64
 
 
 def sum_by(group: npt.NDArray[np.integer], values: npt.NDArray[np.integer], count: int) -> IntArray:
-    """Return the sum of the values of each group ``0..count-1``; rows with group -1 count nowhere."""
+    """Return the sum of the values of each group ``0..count-1``; rows with group -1 are ignored."""
     if len(group) and int(group.min()) < 0:
         values, group = values[group >= 0], group[group >= 0]
     highest = _highest_sum(values)
@@ -51,7 +51,7 @@ def range_max(values: IntArray, start: IntArray, stop: IntArray) -> IntArray:
 
 
 def _highest_sum(values: npt.NDArray[np.integer]) -> float:
-    """Return what no partial sum of the values exceeds."""
+    """Return an upper bound of all partial sums."""
     if len(values) == 0:
         return 0.0
     quick = max(float(values.max()), -float(values.min())) * len(values)

@@ -1,7 +1,7 @@
 """Writes a Chrome trace that every viewer can load completely.
 
 Times are µs with exactly three decimals, names are ASCII JSON, no two events of a thread partly overlap, and arrows
-come in pairs. An arrow's ends stand right behind their events, so that viewers bind them to these and to no other.
+come in pairs. The ends of an arrow directly follow their events, so that viewers attach them to the right ones.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torchprof_magic.model.meta import Meta
     from torchprof_magic.model.trace import Trace
 
-CHUNK_ROWS = 200_000  # lines made at once; a line is some 300 bytes
+CHUNK_ROWS = 200_000  # lines written at once, of about 300 bytes each
 FIRST_DEVICE_SORT_INDEX = 5_000_000  # where Kineto puts devices: below all processes of the host
 # As Kineto names them. A trace does not keep which vendor's runtime was called, so all calls get the first name.
 _CATS = {"runtime": RUNTIME_CATEGORIES[0], "memcpy": "gpu_memcpy", "memset": "gpu_memset"}
@@ -50,23 +50,23 @@ _MEMORY_ARGS = (
     ("device_id", "Device Id"),
     ("device_type", "Device Type"),
 )
-# Memory that no event asked for: its thread is not known, and beside an event it would look like the event's.
+# Allocations outside of all events get a thread of their own: their thread is unknown.
 OUTSIDE_NAME = "memory outside of ops"
 OUTSIDE_TID = UNUSED_NUMBER
 
 
 def write_chrome(trace: Trace, path: Path) -> Path:
-    """Write one Chrome trace of all cycles, packed when the name ends in ``.gz``, and return its path.
+    """Write one Chrome trace of all cycles, gzipped if the name ends in ``.gz``, and return its path.
 
-    The file has what the trace has. Which cycle an event belongs to is lost, and so is an arrow that goes back in time;
-    events that overlap lie on tracks of their own, so self times of what was around them differ when it is read again.
-    Stacks are there where their Python frames are, so not those of two passes.
+    The file contains the whole trace, except the cycles of events and arrows that go back in time. Overlapping events
+    are on separate tracks, so the self times of the events around them differ when the file is read again. Stacks are
+    included if their Python frames are events, so not those of a two-pass recording.
     """
     return write_text(path, chrome_lines(trace))
 
 
 def chrome_lines(trace: Trace) -> Iterator[str]:
-    """Yield the file in large pieces."""
+    """Yield the file in large chunks."""
     tracks = lay_tracks(trace)
     first_ns = min(_lowest(trace.events["start_ns"]), _lowest(trace.memory["time_ns"]), 0)
     head = json.dumps(_head(trace.meta, trace.meta.start_unix_ns + first_ns))
@@ -95,7 +95,7 @@ def _head(meta: Meta, base_unix_ns: int) -> dict[str, object]:
 
 
 def _value_of(text: str) -> object:
-    """Return the JSON value that metadata was, or the text that it is."""
+    """Return a metadata text as the JSON value it holds, or unchanged if it is not JSON."""
     try:
         return json.loads(text, parse_constant=lambda _: text)
     except (ValueError, RecursionError):
@@ -128,7 +128,7 @@ def _with_tracks(events: pl.DataFrame, tracks: Tracks) -> pl.DataFrame:
 
 
 def _unique_correlations(events: pl.DataFrame) -> pl.Series:
-    """Return the correlations, later cycles moved up where one number stands for two launches."""
+    """Return the correlation numbers, shifted in later cycles if a number would occur in two cycles."""
     key = events.select("cycle", "correlation").filter(pl.col("correlation").is_not_null())
     cycles = key["cycle"].unique().sort().to_list()
     correlation = events["correlation"]
@@ -149,7 +149,7 @@ def _highest(numbers: pl.Series) -> int:
 
 
 def _metadata_lines(tracks: Tracks, *, has_outside: bool) -> list[str]:
-    """Return names and order: processes as they come, devices last, spill tracks below their thread."""
+    """Return the names and order of tracks: processes first, then devices, spill tracks below their thread."""
     rows = tracks.frame.select("kind", "process", "pid", "tid", "name").rows()
     on_device = {pid for kind, _, pid, _, _ in rows if kind == "stream"}
     if has_outside:
@@ -167,7 +167,7 @@ def _metadata_lines(tracks: Tracks, *, has_outside: bool) -> list[str]:
 
 
 def _profiler_lines(trace: Trace, first_ns: int) -> list[str]:
-    """Return the profiler's own span, as Kineto has it, when the recording began before its first event."""
+    """Return the profiler's own span, as Kineto writes it, if the recording began before its first event."""
     earliest = [time for time in (trace.events["start_ns"].min(), trace.memory["time_ns"].min()) if time is not None]
     if not earliest or min(earliest) == first_ns:
         return []
@@ -187,7 +187,7 @@ def _named(what: str, pid: int, tid: int, **args: str | int) -> str:
 
 
 def _event_lines(events: pl.DataFrame, arrow_ends: pl.DataFrame) -> list[str]:
-    """Return one line an event, and behind it the arrows that begin or end at it."""
+    """Return one line per event, followed by the arrows that begin or end at it."""
     texts = events.with_columns(
         translated(events["name"], json_text).alias("name"),
         translated(events["shapes"], json_value).alias("shapes"),
@@ -218,13 +218,13 @@ def _place() -> pl.Expr:
 
 
 def _arguments(keys: tuple[tuple[str, str], ...]) -> pl.Expr:
-    """Return the members of an object; a column that is null leaves its key out."""
+    """Return the members of an object; null values are left out."""
     each = [pl.concat_str(pl.lit(f', "{key}": '), pl.col(column).cast(pl.String)).fill_null("") for column, key in keys]
     return pl.concat_str(each).str.strip_prefix(", ")
 
 
 def _arrow_ends(trace: Trace, events: pl.DataFrame) -> pl.DataFrame:
-    """Return two lines an arrow, each with the row of its event. An arrow ends when its target begins or later."""
+    """Return two lines per arrow, each with the row of its event. An arrow ends when its target begins, or later."""
     at = events.select("pid", "tid", "start_ns", (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns"))
     flows = trace.flows.filter(pl.col("kind").cast(pl.String).is_in(tuple(_ARROW_CATS))).with_row_index("id")
     sources, targets = at[flows["source"].to_numpy()], at[flows["target"].to_numpy()]
@@ -233,7 +233,7 @@ def _arrow_ends(trace: Trace, events: pl.DataFrame) -> pl.DataFrame:
     starts = _ends_at(flows, sources.with_columns(row=flows["source"]), "s", "")
     moved = targets.with_columns(row=flows["target"], start_ns=arrives)
     finishes = _ends_at(flows, moved, "f", ', "bp": "e"')
-    # Everything that ends at an event comes before what begins there, so that an arrow never seems to go on.
+    # At each event, arrow ends come before arrow starts, so that no arrow seems to continue.
     return pl.concat([finishes.filter(is_forward), starts.filter(is_forward)])
 
 
@@ -253,7 +253,7 @@ def _ends_at(flows: pl.DataFrame, places: pl.DataFrame, phase: str, binding: str
 
 
 def _memory_lines(memory: pl.DataFrame, events: pl.DataFrame, outside_pid: int) -> list[str]:
-    """Return one instant an allocation or release, on the thread of the event that it belongs to."""
+    """Return one instant event per allocation or release, on the thread of the event that it belongs to."""
     places = events.select("pid", "tid", pl.col("row").cast(pl.Int32).alias("event"))
     kind, index = pl.col("device").str.extract(r"^([^:]*)"), pl.col("device").str.extract(r":(-?\d+)$")
     frame = memory.join(places, on="event", how="left", maintain_order="left").with_columns(

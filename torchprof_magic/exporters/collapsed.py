@@ -25,16 +25,16 @@ METRICS = {
     "self_cuda_time_total": "self_device_time",
     "self_device_time_total": "self_device_time",
 }
-# As in torch: what ends a frame, a stack or a line, and spaces, stand as underscores.
+# As in torch, spaces and characters that end a frame, a stack or a line are replaced by underscores.
 _REPLACED = str.maketrans(dict.fromkeys(" ;\t\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", "_"))
 _NS_PER_US = 1000
 
 
 def write_collapsed(trace: Trace, path: Path, metric: str = "self_cpu_time") -> Path:
-    """Write ``outer;inner;op µs`` for every stack that took a µs or more, and return the path.
+    """Write ``outer;inner;op µs`` for every stack that took at least 1 µs, and return the path.
 
-    A stack is the events around an event on its thread, Python frames and ops alike, and the event itself. Its time is
-    that of no other event inside (``self_cpu_time``), or of the device work that it launched (``self_device_time``).
+    A stack consists of an event and the events around it on its thread: Python frames, ops and annotations. Its time is
+    the self time of the event (``self_cpu_time``), or the device work that it launched (``self_device_time``).
     """
     return write_text(path, (f"{line}\n" for line in collapsed_lines(trace, METRICS[metric])))
 
@@ -51,7 +51,7 @@ def collapsed_lines(trace: Trace, metric: str) -> Iterator[str]:
     total_us = np.bincount(path, weights=values, minlength=len(first)).astype(np.int64) // _NS_PER_US
     above = np.where(parent[first] >= 0, path[parent[first]], NO_PARENT).tolist()
     names = text[first].to_list()
-    for row in np.flatnonzero(total_us > 0).tolist():  # one turn a distinct stack
+    for row in np.flatnonzero(total_us > 0).tolist():  # one iteration per distinct stack
         yield f"{';'.join(_stack(row, names, above))} {total_us[row]}"
 
 
@@ -78,7 +78,7 @@ def _launched_ns(trace: Trace) -> IntArray:
 
 
 def _callers(trace: Trace) -> IntArray:
-    """Return for each event itself, or for runtime calls the closest event around that is none; else the call."""
+    """Return for each event its own row; for runtime calls that of the closest event around that is not one, if any."""
     caller = np.arange(trace.events.height)
     is_call = (trace.events["category"] == "runtime").to_numpy()
     parent = trace.events["parent"].to_numpy()

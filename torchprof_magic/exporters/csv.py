@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CHUNK_ROWS = 100_000
-# Text that begins so is run by spreadsheets (OWASP ASVS 1.2.10); an apostrophe makes it text again.
+# Spreadsheets run text that begins like this as a formula (OWASP ASVS 1.2.10); an apostrophe prevents it.
 _FORMULA = r"^[=+\-@\t\r]"
 
 
 def write_csv(frame: pl.DataFrame, path: Path, *, safe: bool = True) -> Path:
-    """Write a frame as UTF-8 with a header, packed when the name ends in ``.gz``, and return the path.
+    """Write a frame as UTF-8 with a header, gzipped if the name ends in ``.gz``, and return the path.
 
     Text that begins with ``= + - @``, a tab or a carriage return gets an apostrophe in front unless ``safe`` is False;
     numbers stay numbers.
@@ -27,7 +27,7 @@ def write_csv(frame: pl.DataFrame, path: Path, *, safe: bool = True) -> Path:
 
 
 def csv_lines(frame: pl.DataFrame, *, safe: bool) -> Iterator[str]:
-    """Yield the file in large pieces."""
+    """Yield the file in large chunks."""
     yield frame.clear().write_csv()
     for part in frame.iter_slices(CHUNK_ROWS):
         yield _as_text(part, safe=safe).write_csv(include_header=False)

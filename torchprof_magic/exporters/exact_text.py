@@ -17,15 +17,15 @@ def micros(ns: pl.Expr) -> pl.Expr:
 
 
 def json_text(text: str) -> str:
-    """Return a name as a JSON string in ASCII, so that no reader stumbles over its letters."""
+    """Return a name as a JSON string in ASCII, which every reader can decode."""
     return json.dumps(text)
 
 
 def json_value(text: str) -> str:
-    """Return a JSON fragment as it is when it is valid by the strictest rules, and else as a string that holds it."""
+    """Return a JSON fragment unchanged if it is strictly valid, or else as a JSON string."""
     try:
         value = json.loads(text, parse_constant=_refuse, object_pairs_hook=_unique)
-        json.dumps(value, ensure_ascii=False).encode()  # a lone surrogate is no text
+        json.dumps(value, ensure_ascii=False).encode()  # raises for lone surrogates
     except (ValueError, RecursionError):
         return json_text(text)
     return text

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What a report offers to an exporter. Calls compute what the trace alone does not hold, when they are made.
+    """What a report offers to an exporter. Whatever has to be computed is computed on the call.
 
     Attributes:
         trace: The recording.
-        table: Returns the table that the user chose, for formats of one table.
+        table: Returns the chosen table, for formats that hold one table.
         write_html: Writes the interactive page to a path.
-        metric: What formats of one number a stack write, a key of ``collapsed.METRICS``.
-        is_safe: Whether text that a spreadsheet would run as a formula is made harmless.
+        metric: A key of ``collapsed.METRICS``, for formats that hold one number per stack.
+        is_safe: Whether to escape text that a spreadsheet would run as a formula.
     """
 
     trace: Trace
@@ -47,7 +47,7 @@ class Exporter:
         name: Name of the format, as in ``report.export(path, format=name)``.
         endings: Endings of file names that choose it. Of several that fit, the longest decides.
         description: One line of Markdown for the documentation.
-        write: Writes the file whole or not at all, and returns its path. Raises ``ExportError`` if it cannot.
+        write: Writes the complete file or nothing, and returns its path. Raises ``ExportError`` if it cannot.
     """
 
     name: str
@@ -99,7 +99,7 @@ EXPORTERS = (
 def choose_exporter(path: Path, named: str | None = None) -> Exporter:
     """Return the exporter of that name, or else the one that the end of the path chooses.
 
-    Raises ``ValueError`` with what there is to choose from when none fits.
+    Raises ``ValueError`` with the available choices if none fits.
     """
     if named is not None:
         by_name = {exporter.name: exporter for exporter in EXPORTERS}

@@ -1,7 +1,7 @@
 """Writes a recording to one compact file that reads back exactly.
 
-A zip: ``torchprof.json`` with version, meta and problems, and an Arrow file for each frame. The Arrow files themselves
-are not compressed, so that the sizes that the zip declares bound the memory that reading takes.
+The file is a zip of ``torchprof.json`` with version, metadata and problems, and of an Arrow file for each frame. The
+Arrow files themselves are not compressed, so the sizes declared in the zip bound the memory needed to read it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import zipfile
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from torchprof_magic.files.atomic import replacing
+from torchprof_magic.files.atomic import exporting
 from torchprof_magic.model.trace import FRAME_SCHEMAS, SAVED_HEAD, SAVED_VERSION
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from torchprof_magic.model.trace import Trace
 
-_LEVEL = 3  # of zlib; 6 takes three times as long for a file a tenth smaller
-_DATE = (1980, 1, 1, 0, 0, 0)  # equal recordings are equal files
+_LEVEL = 3  # of zlib; level 6 takes three times as long and saves a tenth
+_DATE = (1980, 1, 1, 0, 0, 0)  # so that equal recordings are equal files
 
 
 def write_saved(trace: Trace, path: Path) -> Path:
@@ -32,7 +32,7 @@ def write_saved(trace: Trace, path: Path) -> Path:
         "meta": asdict(trace.meta),
         "problems": [asdict(problem) for problem in trace.problems],
     }
-    with replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
+    with exporting(path) as file, zipfile.ZipFile(file, "w") as archive:
         _add(archive, SAVED_HEAD, json.dumps(head).encode())
         for name in FRAME_SCHEMAS:
             buffer = io.BytesIO()

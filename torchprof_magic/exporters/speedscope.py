@@ -28,15 +28,15 @@ CHUNK_ROWS = 200_000
 
 
 def write_speedscope(trace: Trace, path: Path) -> Path:
-    """Write every thread and stream as a profile in ns, packed when the name ends in ``.gz``, and return the path.
+    """Write every thread and stream as a profile in ns, gzipped if the name ends in ``.gz``, and return the path.
 
-    What outlives the event that it began in has a profile of its own beside its thread's.
+    Events that end after the event in which they began are in a separate profile beside that of their thread.
     """
     return write_text(path, speedscope_lines(trace))
 
 
 def speedscope_lines(trace: Trace) -> Iterator[str]:
-    """Yield the file in large pieces."""
+    """Yield the file in large chunks."""
     tracks = lay_tracks(trace)
     frames = trace.events.select("name").unique(maintain_order=True).with_row_index("frame")
     head = {"$schema": SCHEMA_URL, "name": _clean(trace.meta.title) or "torchprof", "exporter": "torchprof-magic"}
@@ -60,16 +60,16 @@ def speedscope_lines(trace: Trace) -> Iterator[str]:
 
 
 def _clean(title: str) -> str:
-    """Return a title without what file names may hold and JSON may not."""
+    """Return a title without characters that are allowed in file names but not in JSON."""
     return title.encode("utf-8", "replace").decode()
 
 
 def _frame_lines(frames: pl.DataFrame, stacks: pl.DataFrame) -> list[str]:
-    """Return each name once, with file and line where it is a Python function's."""
+    """Return each name once, with file and line for Python functions."""
     places = stacks.select("name", "file", "line").unique("name").cast({"file": pl.String})
     rows = frames.join(places, on="name", how="left", maintain_order="left").select("name", "file", "line").rows()
     lines = []
-    for name, file, line in rows:  # one turn a distinct name
+    for name, file, line in rows:  # one iteration per distinct name
         place = f', "file": {json_text(file)}' if file is not None else ""
         place += f', "line": {line}' if line is not None else ""
         lines.append(f'{{"name": {json_text(name)}{place}}}')
@@ -77,7 +77,7 @@ def _frame_lines(frames: pl.DataFrame, stacks: pl.DataFrame) -> list[str]:
 
 
 def _moves(trace: Trace, tracks: Tracks, frames: pl.DataFrame) -> pl.DataFrame:
-    """Return openings and closings in the order of a walk through each track's tree.
+    """Return open and close events in the order of a walk through the tree of each track.
 
     In preorder, row i at depth d opens behind i openings and i - d closings; its closing follows all that is inside.
     """

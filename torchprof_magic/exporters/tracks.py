@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
     from torchprof_magic.model.trace import Trace
 
-# Viewers keep thread and process numbers in 32 bits; labels that are no number below this get one above it.
+# Viewers store thread and process ids in 32 bits. Labels that are not a number below this get one above it.
 UNUSED_NUMBER = 2**30
 MAX_DIGITS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tracks:
-    """Where events go. ``track`` holds for each event a row of ``frame``; tracks of one lane stand together.
+    """The tracks of all events. ``track`` holds for each event a row of ``frame``; tracks of one lane are adjacent.
 
-    ``parent`` and ``depth`` are those within the track: -1 and 0 for what was moved to a spill track. ``frame`` has
-    ``lane``, ``kind``, ``name``, ``process``, ``pid`` and ``tid``; a pair of the last two belongs to one track.
+    ``parent`` and ``depth`` are within the track: -1 and 0 for events moved to a spill track. ``frame`` has
+    ``lane``, ``kind``, ``name``, ``process``, ``pid`` and ``tid``; the pair of the last two is unique.
     """
 
     track: IntArray
@@ -37,7 +37,7 @@ class Tracks:
 
 
 def lay_tracks(trace: Trace) -> Tracks:
-    """Return one track a lane, and spill tracks for events that outlive the one they began in, with what is inside."""
+    """Return one track per lane, and spill tracks for events that end after the event in which they began."""
     events = trace.events
     parent = events["parent"].to_numpy().astype(np.int64)
     depth = events["depth"].to_numpy().astype(np.int64)
@@ -57,7 +57,7 @@ def lay_tracks(trace: Trace) -> Tracks:
 
 
 def _spill_roots(parent: IntArray, depth: IntArray, moved: IntArray) -> IntArray:
-    """Return for each event the row of the moved event that it is, or that is closest around it, or -1."""
+    """Return for each event the row of the closest moved event at or around it, or -1."""
     root = np.full(len(parent), NO_PARENT, np.int64)
     root[moved] = moved
     if len(moved) == 0:
@@ -73,7 +73,7 @@ def _spill_numbers(events: pl.DataFrame, moved: IntArray) -> list[int]:
     chosen = events[moved].select("lane", "start_ns", (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns"))
     numbers: list[int] = []
     busy: dict[int, list[tuple[int, int]]] = {}
-    for lane, start_ns, end_ns in chosen.iter_rows():  # only events that overlap, in order of time within a lane
+    for lane, start_ns, end_ns in chosen.iter_rows():  # overlapping events only, sorted by time within a lane
         open_until = busy.setdefault(lane, [])
         is_free = bool(open_until) and open_until[0][0] <= start_ns
         number = heapq.heappop(open_until)[1] if is_free else len(open_until) + 1
@@ -83,7 +83,7 @@ def _spill_numbers(events: pl.DataFrame, moved: IntArray) -> list[int]:
 
 
 def _named(lanes: pl.DataFrame, lane: IntArray, spill: IntArray) -> pl.DataFrame:
-    """Return the tracks, a lane's spill tracks after it, with names that say what they hold."""
+    """Return the tracks with their names; the spill tracks of a lane follow it."""
     used = pl.DataFrame({"lane": lane, "spill": spill}).unique()
     every = pl.DataFrame({"lane": np.arange(lanes.height), "spill": np.zeros(lanes.height, np.int64)})
     tracks = pl.concat([used, every]).unique().sort("lane", "spill")
@@ -97,7 +97,7 @@ def _named(lanes: pl.DataFrame, lane: IntArray, spill: IntArray) -> pl.DataFrame
 
 
 def _with_numbers(tracks: pl.DataFrame) -> pl.DataFrame:
-    """Return the tracks with numeric ``pid`` and ``tid``, as in the file they came from where that is possible.
+    """Return the tracks with numeric ``pid`` and ``tid``, as in the original file if possible.
 
     A stream has its device as process, as Kineto writes it.
     """
@@ -127,7 +127,7 @@ def _with_numbers(tracks: pl.DataFrame) -> pl.DataFrame:
 
 
 def _number(label: str) -> int | None:
-    """Return a label that is a number which viewers take as it is."""
+    """Return the number that a label is, if viewers accept it."""
     is_plain = label.isascii() and label.isdigit() and len(label) <= MAX_DIGITS and label == str(int(label))
     return int(label) if is_plain and int(label) < UNUSED_NUMBER else None
 

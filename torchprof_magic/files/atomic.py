@@ -1,91 +1,217 @@
-"""How does a file appear whole or not at all?"""
+"""Files that appear whole or not at all, even when the disk is full or the process is killed.
+
+The data goes into a part file: a new file with a random name beside the target, which is renamed when it is complete. A
+part file is locked while it is written, so one that is not locked was left by a process that has ended.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import re
 import secrets
+import stat
+import sys
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from isal import igzip
 
 from torchprof_magic.errors import ExportError
+from torchprof_magic.files import locks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 GZIP_LEVEL = 2  # of 0-3: within a few percent of the smallest file, at several times the speed of zlib
+_PART = re.compile(r"\.torchprof-[0-9a-f]{16}\.part")
+_READ = (locks.OPEN_OWN & ~os.O_RDWR) | os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
+_CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS}  # from file systems that cannot sync a folder
 
 
-def target_of(path: str | os.PathLike[str]) -> Path:
-    """Return where to write, with ``~`` for the home folder.
+class Part:
+    """A file that is being written and does not have its final name yet."""
 
-    Raises ``ExportError`` for what can be no name of a file.
-    """
+    def __init__(self, path: Path, handle: int) -> None:
+        self.path = path
+        self.handle = handle
+        self._is_open = True
+        self._mode: int | None = None
+
+    def hide(self) -> None:
+        """Let nobody else read the file until it is finished, where the file system has such permissions."""
+        with contextlib.suppress(OSError, AttributeError):  # Windows has no fchmod
+            self._mode = stat.S_IMODE(os.fstat(self.handle).st_mode)  # what the umask gave
+            os.fchmod(self.handle, 0o600)
+
+    def finish(self) -> None:
+        """Give the file its usual permissions and write it to the disk; raises ``OSError``."""
+        if self._mode is not None:
+            with contextlib.suppress(OSError):
+                os.fchmod(self.handle, self._mode)
+        os.fsync(self.handle)
+
+    def place(self, target: Path, *, may_replace: bool) -> None:
+        """Rename the file in one step; raises ``FileExistsError`` when the name is taken and may not be replaced."""
+        if sys.platform == "win32":
+            self.close()  # Windows cannot rename an open file
+        if not may_replace:
+            try:
+                os.link(self.path, target)  # unlike a rename, a second name never replaces a file
+            except FileExistsError:
+                raise
+            except OSError:  # this file system has no second names
+                if os.path.lexists(target):
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from None
+            else:
+                return
+        os.replace(self.path, target)  # noqa: PTH105 - the tests make each call of ``os`` fail
+
+    def close(self) -> None:
+        """Close the file, once."""
+        if self._is_open:
+            self._is_open = False
+            locks.release(self.handle)
+
+
+@contextlib.contextmanager
+def part_file(folder: Path) -> Iterator[Part]:
+    """Yield a new file in the folder; it is deleted when the block ends without placing it."""
+    part = _new_part(folder)
     try:
-        target = Path(path).expanduser()
-    except (TypeError, RuntimeError) as exc:
-        raise ExportError(f"{path!r}: this is no name of a file ({exc})") from exc
-    if "\0" in str(target) or not target.name:
-        raise ExportError(f"{path!r}: this is no name of a file")
-    return target
+        part.hide()
+        yield part
+    finally:
+        with contextlib.suppress(OSError):
+            delete(part.path)
+        part.close()
 
 
-def write_text(path: Path, pieces: Iterable[str]) -> Path:
-    """Write the pieces as UTF-8, packed when the name ends in ``.gz``, and return the path.
+def _new_part(folder: Path) -> Part:
+    while True:
+        path = folder / f".torchprof-{secrets.token_hex(8)}.part"
+        handle = locks.claim(path, os.O_EXCL)
+        if handle is not None:  # otherwise another process took the file for an abandoned one, and deletes it
+            return Part(path, handle)
 
-    Raises ``ExportError`` when that is not possible; a file that was there before is then untouched.
-    """
-    with replacing(path) as file:
-        if path.suffix.lower() != ".gz":
-            file.writelines(piece.encode() for piece in pieces)
-            return path
-        with _packing(file) as packed:
-            packed.writelines(piece.encode() for piece in pieces)
-    return path
+
+def delete_left_parts(folder: Path) -> None:
+    """Delete part files of processes that have ended. Never raises, because a file left over does no harm."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):  # noqa: PTH208
+            if _PART.fullmatch(name):
+                with contextlib.suppress(OSError):
+                    _delete_if_left(folder / name)
+
+
+def _delete_if_left(path: Path) -> None:
+    handle = os.open(path, locks.OPEN_OWN | getattr(os, "O_NONBLOCK", 0))
+    try:
+        if locks.take(handle) is locks.Lock.TAKEN and stat.S_ISREG(os.fstat(handle).st_mode):
+            delete(path)
+    finally:
+        locks.release(handle)
+
+
+def delete(path: Path) -> None:
+    """Delete a file if it exists. A second attempt helps on network disks that are busy for a moment."""
+    try:
+        _delete_once(path)
+    except OSError:
+        _delete_once(path)
+
+
+def _delete_once(path: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)  # noqa: PTH108
 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a new file in the folder of ``path`` that takes its place when the block ends well, and goes otherwise."""
-    target = Path(os.path.realpath(path))  # a link stays a link to the new file
-    if _is_there(target) and not target.is_file():
-        raise ExportError(f"{path}: this is {'a folder' if target.is_dir() else 'no file'}; choose another path")
-    temporary = target.with_name(f".torchprof-{secrets.token_hex(6)}.part")
-    try:
-        with temporary.open("xb") as file:
+    """Yield a file that replaces ``path`` when the block ends without an exception. Raises ``OSError``."""
+    with part_file(path.parent) as part:
+        with os.fdopen(part.handle, "wb", closefd=False) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-        _sync_folder(target.parent)
-    except OSError as exc:
-        reason = exc.strerror or exc
-        raise ExportError(f"{path}: this could not be written ({reason}); choose another path") from exc
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        part.finish()
+        part.place(path, may_replace=True)
+    with contextlib.suppress(OSError):
+        sync_folder(path.parent)
 
 
-def _is_there(target: Path) -> bool:
+def publish(written: Path, target: Path) -> None:
+    """Let a finished file that another library wrote take the place of the target; raises ``OSError``."""
+    with written.open("rb+") as file:
+        os.fsync(file.fileno())
+    written.replace(target)
+
+
+def read_own(path: Path, limit_bytes: int) -> tuple[bytes, os.stat_result]:
+    """Return the content and the status of a small file that ``replacing`` wrote; a link is not followed.
+
+    Raises ``OSError``, and ``ValueError`` when the file is larger than the limit.
+    """
+    handle = os.open(path, _READ)
     try:
-        return target.exists()
-    except OSError:  # a name that is too long; opening it will say so
-        return False
+        found = os.fstat(handle)
+        if found.st_size > limit_bytes:
+            raise ValueError(f"{path.name} is larger than any file that we write")
+        return b"".join(iter(lambda: os.read(handle, limit_bytes), b"")), found
+    finally:
+        os.close(handle)
 
 
-def _packing(file: IO[bytes]) -> IO[bytes]:
+def sync_folder(folder: Path) -> None:
+    """Make new names survive a crash of the machine, where the system can do that; raises ``OSError``."""
+    if sys.platform == "win32":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as exc:
+        if exc.errno not in _CANNOT_SYNC:
+            raise
+    finally:
+        os.close(handle)
+
+
+def target_of(path: str | os.PathLike[str]) -> Path:
+    """Return the file that the user named, with ``~`` expanded. Raises ``ExportError`` for an invalid path."""
+    try:
+        target = Path(path).expanduser()
+    except (TypeError, RuntimeError) as exc:
+        raise ExportError(f"{path!r} is not a valid file name ({exc})") from exc
+    if "\0" in str(target) or not target.name:
+        raise ExportError(f"{path!r} is not a valid file name")
+    return target
+
+
+@contextlib.contextmanager
+def exporting(path: Path) -> Iterator[IO[bytes]]:
+    """Yield a file that replaces the one that the user named; a link then points to the new file.
+
+    Raises ``ExportError`` when that is not possible; an existing file is then untouched.
+    """
+    target = Path(os.path.realpath(path))
+    if os.path.exists(target) and not os.path.isfile(target):  # noqa: PTH110, PTH113 - Path raises for long names
+        raise ExportError(f"{path} is {'a folder' if target.is_dir() else 'not a file'}; choose another path")
+    try:
+        with replacing(target) as file:
+            yield file
+    except OSError as exc:
+        raise ExportError(f"{path} could not be written ({exc.strerror or exc}); choose another path") from exc
+
+
+def write_text(path: Path, pieces: Iterable[str]) -> Path:
+    """Write the pieces as UTF-8, gzipped when the name ends in ``.gz``, and return the path; see ``exporting``."""
+    with exporting(path) as file, _packing(file, path) as packed:
+        packed.writelines(piece.encode() for piece in pieces)
+    return path
+
+
+def _packing(file: IO[bytes], path: Path) -> contextlib.AbstractContextManager[IO[bytes]]:
+    if path.suffix.lower() != ".gz":
+        return contextlib.nullcontext(file)
     return igzip.IGzipFile(  # type: ignore[no-untyped-call, return-value]
         filename="", mode="wb", fileobj=file, compresslevel=GZIP_LEVEL, mtime=0
     )
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name survive a crash of the machine, where the system lets folders be synced."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

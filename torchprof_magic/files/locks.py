@@ -1,7 +1,7 @@
-"""How do several processes that write into one folder keep out of each other's way?
+"""Locks between processes that write into the same folder.
 
-By locks of the system, which end with the process that holds them, however it ends. Where there are none, nothing here
-fails: whoever asks is told so, and then deletes nothing.
+The locks are the operating system's (``flock``): they end with the process that holds them, even after SIGKILL. Where a
+file system has none, nothing fails: the caller gets ``Lock.NONE`` and decides what is safe without one.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FOLDER_LOCK = ".torchprof-store.lock"
-PATIENCE_SECONDS = 10.0  # how long a short piece of work of other processes is waited for
+PATIENCE_SECONDS = 10.0  # other processes hold the lock of a folder for milliseconds
 _PAUSE_SECONDS = 0.01
-# A link in place of one of our own files is somebody's trap, and never followed.
+# A symbolic link in place of one of our own files may be an attack, so it is never followed.
 OPEN_OWN = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
 class Lock(Enum):
-    """What came of asking for a lock."""
+    """The result of asking for a lock."""
 
     TAKEN = "taken"
-    BUSY = "somebody else has it"
+    BUSY = "another process holds it"
     NONE = "this file system has no locks"
 
 
 def take(handle: int) -> Lock:
-    """Ask once for the lock of an open file."""
+    """Try once to lock an open file."""
     if sys.platform == "win32":
         return Lock.NONE
     try:
@@ -49,7 +49,7 @@ def take(handle: int) -> Lock:
 
 
 def release(handle: int) -> None:
-    """Give a lock back and close the file. A forked child has the file open too, so closing alone is not enough."""
+    """Unlock and close a file. Closing alone would leave the lock with a forked child that has the file open too."""
     if sys.platform != "win32":
         with contextlib.suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_UN)
@@ -57,24 +57,16 @@ def release(handle: int) -> None:
         os.close(handle)
 
 
-def is_linked(handle: int) -> bool:
-    """Return whether an open file still has a name; somebody may have deleted it before it was locked."""
-    try:
-        return os.fstat(handle).st_nlink > 0
-    except OSError:
-        return False
-
-
 @contextlib.contextmanager
-def folder_lock(folder: Path, patience_seconds: float = PATIENCE_SECONDS) -> Iterator[Lock]:
-    """Hold the lock of a folder, and yield ``BUSY`` when others held it all the while."""
+def folder_lock(folder: Path) -> Iterator[Lock]:
+    """Hold the lock of a folder; yield ``BUSY`` when other processes held it for ``PATIENCE_SECONDS``."""
     try:
         handle = os.open(folder / FOLDER_LOCK, OPEN_OWN | os.O_CREAT, 0o666)
     except OSError:
         yield Lock.NONE
         return
     try:
-        deadline = time.monotonic() + patience_seconds
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while (found := take(handle)) is Lock.BUSY and time.monotonic() < deadline:
             time.sleep(_PAUSE_SECONDS)
         yield found
@@ -82,24 +74,31 @@ def folder_lock(folder: Path, patience_seconds: float = PATIENCE_SECONDS) -> Ite
         release(handle)
 
 
-def claim(path: Path) -> int | None:
-    """Make this process the only one to work on something, and return what to give to ``drop``.
+def claim(path: Path, flags: int = 0) -> int | None:
+    """Create and lock a file and return its handle, or ``None`` when another process holds it. Raises ``OSError``.
 
-    ``None`` means that another process is at it. Without locks everybody gets it, so the work must bear being done
-    twice.
+    On a file system without locks every process gets the claim.
     """
     while True:
-        handle = os.open(path, OPEN_OWN | os.O_CREAT, 0o666)
+        handle = os.open(path, OPEN_OWN | os.O_CREAT | flags, 0o666)
         found = take(handle)
-        if found is not Lock.BUSY and is_linked(handle):
+        if found is not Lock.BUSY and not _is_deleted(handle):
             return handle
         release(handle)
         if found is Lock.BUSY:
             return None
 
 
+def _is_deleted(handle: int) -> bool:
+    """Return whether another process deleted the file between its opening and its locking."""
+    try:
+        return os.fstat(handle).st_nlink == 0
+    except OSError:
+        return False
+
+
 def drop(path: Path, handle: int) -> None:
-    """End a claim; the file goes first, so that nobody can lock one that is about to go."""
+    """End a claim. The file is deleted first: nobody may lock one that is about to be deleted."""
     with contextlib.suppress(OSError):
-        os.unlink(path)  # noqa: PTH108 - every call of this package goes by os, where tests make each fail
+        os.unlink(path)  # noqa: PTH108 - the tests make each call of ``os`` fail
     release(handle)

@@ -1,4 +1,4 @@
-"""How is an error of somebody else's library told without the credentials that it may repeat?"""
+"""Errors of other libraries, shown without the credentials that they may repeat."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from urllib.parse import quote, unquote, urlsplit
 from torchprof_magic.files.urls import public_url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
 MOST_CHARS = 200
 HIDDEN = "***"
-_FEWEST_CHARS = 3  # a shorter secret is not worth making every text unreadable
+_FEWEST_CHARS = 3  # hiding shorter texts would make messages unreadable
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]{0,40}://[^\s'\"<>)\]},]+")
 _NAMED = re.compile(
     r"(?i)([\w.\-]{0,40}(?:password|passwd|secret|token|credential|signature|access_?key|api_?key|accountkey|authorization)"
@@ -21,10 +21,9 @@ _NAMED = re.compile(
 )
 
 
-def secrets_of(url: str, options: Mapping[str, object]) -> frozenset[str]:
-    """Return the texts that must not be shown: what surrounds an address, and every text among the options."""
-    found = {*_parts_of(url), *_texts_in(options)}
-    spellings = {spelling for text in found for spelling in (text, unquote(text), quote(text, safe=""))}
+def secrets_of(url: str) -> frozenset[str]:
+    """Return the parts of a URL that must not be shown: user, password, query and fragment, however they are quoted."""
+    spellings = {spelling for text in _parts_of(url) for spelling in (text, unquote(text), quote(text, safe=""))}
     return frozenset(text for text in spellings if len(text) >= _FEWEST_CHARS)
 
 
@@ -44,29 +43,15 @@ def _parts_of(url: str) -> Iterator[str]:
             yield from (pair.partition("=")[2] or pair for pair in tail.split("&"))
 
 
-def _texts_in(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-        yield from _parts_of(value)
-    elif isinstance(value, bytes):
-        yield value.decode("utf-8", "replace")
-    elif isinstance(value, dict):
-        for inner in value.values():
-            yield from _texts_in(inner)
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        for inner in value:
-            yield from _texts_in(inner)
-
-
 def told(exc: BaseException, secrets: frozenset[str]) -> str:
-    """Return what an exception says in one line, with its kind and without anything that may be secret."""
+    """Return type and message of an exception in one line, without anything that may be secret."""
     try:
         text = " ".join(str(exc).split())
-    except Exception:  # noqa: BLE001 - texts of others are made by code of others
+    except Exception:  # noqa: BLE001 - even making the message may fail
         text = ""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
-    text = text[: 5 * MOST_CHARS]  # only now, or half a secret could be left at the end
+    text = text[: 5 * MOST_CHARS]  # after hiding, or half of a secret could be left at the end
     text = _URL.sub(lambda match: public_url(match[0]), text)
     text = _NAMED.sub(rf"\1\2{HIDDEN}", text)
     text = text if len(text) <= MOST_CHARS else f"{text[: MOST_CHARS - 1]}…"

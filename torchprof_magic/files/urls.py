@@ -1,9 +1,8 @@
-"""How does a file behind a URL come here, whole or not at all, without its credentials showing anywhere?"""
+"""Files behind URLs: a local copy that is complete, and texts that show no credentials."""
 
 from __future__ import annotations
 
 import re
-import shutil
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -19,16 +18,16 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 4 << 20
 _URL = re.compile(r"^[A-Za-z][A-Za-z0-9+.\-]+(::[A-Za-z][A-Za-z0-9+.\-]+)*://")
-_INSTALL = "install what is needed with `pip install 'torchprof-magic[remote]'`"
+_INSTALL = "install it with `pip install 'torchprof-magic[remote]'`"
 
 
 def is_url(path: object) -> bool:
-    """Return whether a path names something elsewhere: ``s3://...``, ``https://...``, any scheme of fsspec."""
+    """Return whether a path is a URL: ``s3://...``, ``https://...``, or any other scheme of fsspec."""
     return isinstance(path, str) and _URL.match(path) is not None
 
 
 def public_url(url: str) -> str:
-    """Return a URL without user, password, query and fragment, all of which may hold credentials."""
+    """Return a URL without user, password, query and fragment, which may hold credentials."""
     return "::".join(_public_part(part) for part in url.split("::"))
 
 
@@ -50,42 +49,40 @@ def name_of(url: str) -> str:
 
 @contextmanager
 def fetched(url: str, progress: Progress | None = None) -> Iterator[Path]:
-    """Yield a file with what is behind the URL; it is deleted when the block ends.
+    """Download a file and yield its path; it is deleted when the block ends.
 
-    ``progress`` is called with the bytes that have come and the bytes there are. Raises ``IngestError`` without any
-    part of the URL that may be secret.
+    ``progress`` is called with the bytes received and the size of the file. Raises ``IngestError`` without any part of
+    the URL that may be secret.
     """
     with tempfile.TemporaryDirectory(prefix="torchprof-fetch-") as folder:
         target = Path(folder) / "trace"
         failure = _fetch(url, target, progress)
-        # Raised here and not where it was caught: the original's text and traceback hold the URL.
+        # Not raised in an except block: message and traceback of the original exception hold the URL.
         if failure:
             raise IngestError(f"{public_url(url)}: {failure}")
         yield target
 
 
 def _fetch(url: str, target: Path, progress: Progress | None) -> str:
-    """Copy the file, and return what went wrong, or nothing."""
+    """Download the file and return what failed, or an empty text."""
     try:
         import fsspec  # noqa: PLC0415 - optional: most traces are local
     except ImportError:
         return f"opening a URL needs fsspec; {_INSTALL}"
-    part = target.with_suffix(".part")
     try:
-        with fsspec.open(url, "rb") as remote, part.open("wb") as local:
+        with fsspec.open(url, "rb") as remote, target.open("wb") as local:
             size = getattr(remote, "size", None)
             for block in iter(lambda: remote.read(BLOCK_BYTES), b""):
                 local.write(block)
                 if progress is not None:
                     progress(local.tell(), size or 0)
-            come = local.tell()
+            received = local.tell()
     except ImportError as exc:
-        return f"this kind of URL needs another package ({exc.name or exc}); {_INSTALL}, or that package"
-    except Exception as exc:  # noqa: BLE001 - every file system has errors of its own, and their texts hold the URL
+        return f"this kind of URL needs another package ({exc.name or exc}); {_INSTALL}, or install that package"
+    except Exception as exc:  # noqa: BLE001 - every file system raises its own errors, and their messages hold the URL
         return _reason(exc)
-    if isinstance(size, int) and size != come:
-        return f"only {come:,} of {size:,} bytes came; try again"
-    shutil.move(part, target)
+    if isinstance(size, int) and size != received:
+        return f"the download is incomplete ({received:,} of {size:,} bytes); try again"
     return ""
 
 
@@ -93,14 +90,14 @@ def _reason(exc: Exception) -> str:
     cause = exc.__cause__ or exc
     if isinstance(exc, FileNotFoundError) and not isinstance(cause, (ConnectionError, TimeoutError)):
         if "Connect" not in type(cause).__name__:
-            return "there is no such file"
+            return "file not found"
         exc = cause if isinstance(cause, Exception) else exc
     if isinstance(exc, PermissionError):
         return "access was denied; check the credentials"
     if isinstance(exc, TimeoutError):
-        return "no answer came in time; try again"
+        return "the server did not answer in time; try again"
     if isinstance(exc, ValueError) and str(exc).startswith("Protocol not known"):
-        return "fsspec knows no such kind of URL"
+        return "fsspec does not support this kind of URL"
     status = getattr(exc, "status", None)  # of an HTTP answer
     detail = f"HTTP {status}" if isinstance(status, int) else type(exc).__name__
-    return f"the file could not be fetched ({detail}); check the address and the connection"
+    return f"the download failed ({detail}); check the URL and the connection"

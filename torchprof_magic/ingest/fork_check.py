@@ -25,9 +25,8 @@ def can_report() -> bool:
 
 @lru_cache(maxsize=1)
 def _works_in(_process: int) -> bool:
-    if (
-        not _may_be_fork()
-    ):  # the trial would start polars' threads, and later forks of this process could not use polars
+    # The trial would start polars' threads, and later forks of this process could not use polars.
+    if not _may_be_fork():
         return True
     # A daemon thread that waits forever ends with the process.
     trial = threading.Thread(target=pl.DataFrame({"a": [2, 1]}).sort, args=("a",), daemon=True)

@@ -23,23 +23,13 @@ from torchprof_magic.errors import TorchProfError
 from torchprof_magic.ipython.awaiting import InterruptCancels
 from torchprof_magic.ipython.cell import CompiledCell, await_cell, cell_labels, compile_cell, run_cell
 from torchprof_magic.ipython.commands import Commands
-from torchprof_magic.ipython.display import can_be_asked, has_front_end, show
-from torchprof_magic.ipython.flags import (
-    FlagDefaults,
-    check_variable,
-    completed,
-    expanded,
-    flagged,
-    keep_of,
-    options_of,
-    split_flags,
-)
+from torchprof_magic.ipython.flags import FlagDefaults, check_variable, flagged, split_flags, values_of
 from torchprof_magic.ipython.progress import ProgressBar
+from torchprof_magic.options import keep_options, profile_options
+from torchprof_magic.render.display import can_be_asked, has_front_end, show
 from torchprof_magic.run.run import Run
 
 if TYPE_CHECKING:
-    from argparse import Namespace
-
     from IPython.core.interactiveshell import InteractiveShell
 
     from torchprof_magic.capture import CaptureSession
@@ -50,7 +40,7 @@ if TYPE_CHECKING:
 class _Cell:
     """One cell with its flags, ready to be recorded."""
 
-    args: Namespace
+    flags: dict[str, Any]
     compiled: CompiledCell
     run: Run
     bar: ProgressBar | None
@@ -139,16 +129,16 @@ class TorchProfMagics(Magics, FlagDefaults):
     ) -> _Cell:
         """Turn flags and cell into something that can run; every mistake in them is a ``UsageError`` before that."""
         __tracebackhide__ = True
-        args = parse_argstring(self.torchprof, line)
-        check_variable(args.out)
-        bar = self._bar(args)
         try:
-            variables = self.shell.user_ns | (local_ns or {})
-            options = options_of(expanded(completed(args, self), variables), variables)
-            compiled = compile_cell(self.shell, cell, step=args.step, may_await=may_await)
+            args = parse_argstring(self.torchprof, line)
+            flags = values_of(args, self, self.shell.user_ns | (local_ns or {}))
+            check_variable(flags["out"])
+            options = profile_options(flags)
+            bar = self._bar(is_quiet=flags["quiet"])
+            compiled = compile_cell(self.shell, cell, step=flags["step"], may_await=may_await)
             run = Run(
                 options,
-                keep_of(args),
+                keep_options(flags),
                 stepping=compiled.plan.stepping,
                 title=compiled.source.label,
                 cell=compiled.source,
@@ -158,26 +148,26 @@ class TorchProfMagics(Magics, FlagDefaults):
             )
         except TorchProfError as exc:
             raise UsageError(str(exc)) from None
-        return _Cell(args, compiled, run, bar)
+        return _Cell(flags, compiled, run, bar)
 
-    def _bar(self, args: Namespace) -> ProgressBar | None:
+    def _bar(self, *, is_quiet: bool) -> ProgressBar | None:
         has_place = not has_front_end(self.shell) or can_be_asked(self.shell)
-        return ProgressBar() if has_place and not args.quiet else None
+        return ProgressBar() if has_place and not is_quiet else None
 
     def _finish(self, recorded: _Cell) -> None:
         """Read and show what was recorded; the cell's own exception, if any, goes on afterwards."""
         __tracebackhide__ = True
         if recorded.bar is not None:
             recorded.bar.close()
-        args = recorded.args
+        flags = recorded.flags
 
         def assign(report: Report) -> None:
-            if args.out:
-                self.shell.user_ns[args.out] = report
+            if flags["out"]:
+                self.shell.user_ns[flags["out"]] = report
 
         def show_unless_quiet(report: Report) -> None:
-            if not args.quiet:
-                show(report, self.shell, args.display)
+            if not flags["quiet"]:
+                show(report, self.shell, flags["display"])
 
         recorded.run.finish(
             assign=assign,
@@ -185,3 +175,4 @@ class TorchProfMagics(Magics, FlagDefaults):
             labels=lambda: cell_labels(self.shell),
             is_awaiting=recorded.compiled.awaits,
         )
+        recorded.run.report = None  # a traceback that IPython keeps holds this run, and must not hold its report

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def of_cycle(trace: Trace, cycle: int) -> Trace:
-    """Return the trace without the events, steps and links of other cycles; stacks stay, for they are no moments."""
+    """Return the trace without the events, steps and links of other cycles. All stacks are kept."""
     is_kept = (trace.events["cycle"] == cycle).to_numpy()
     number = np.full(len(is_kept) + 1, NO_PARENT)
     number[:-1][is_kept] = np.arange(is_kept.sum())
@@ -49,7 +49,7 @@ def of_cycle(trace: Trace, cycle: int) -> Trace:
 
 
 def _with_overlaps(problems: tuple[Problem, ...], count: int) -> Iterator[Problem]:
-    """Yield the problems with as many overlapping events as are left; Python frames often are the only ones."""
+    """Yield the problems with the number of overlapping events in this cycle."""
     for problem in problems:
         if problem.code != "chrome.partial_overlap":
             yield problem

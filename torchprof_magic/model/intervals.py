@@ -28,8 +28,8 @@ def nesting_order(
 ) -> IntArray:
     """Return the order in which every event comes after all events that enclose it: lane, start, longest first.
 
-    ``rank`` tells which of several events in the same interval encloses the others: the lowest one. Without it, and
-    among equal ranks, it is the first.
+    Of several events with the same interval, the one with the lowest ``rank`` encloses the others. Without ranks, and
+    among equal ranks, it is the first one.
     """
     order = np.argsort(start_ns, kind="stable")
     order = order[np.argsort(lane[order], kind="stable")]
@@ -49,7 +49,7 @@ def nest(lane: IntArray, start_ns: IntArray, dur_ns: IntArray) -> tuple[IntArray
     """Return ``(parent, depth, overlaps)`` for events already in nesting order.
 
     ``parent`` is the row of the innermost enclosing event on the same lane, or -1. An event that only partly
-    overlaps an earlier one is no child of it (as in torch); ``overlaps`` marks such events.
+    overlaps an earlier one is not its child (as in torch); ``overlaps`` marks such events.
     """
     count = len(start_ns)
     parent, depth = np.empty(count, np.int64), np.empty(count, np.int64)
@@ -64,7 +64,7 @@ def nest(lane: IntArray, start_ns: IntArray, dur_ns: IntArray) -> tuple[IntArray
 
 
 def _separate_pieces(lane: IntArray, start_ns: IntArray, dur_ns: IntArray) -> Iterator[tuple[int, int]]:
-    """Yield row ranges of at least ``PIECE_ROWS`` between which nothing nests: what follows needs memory by piece."""
+    """Yield row ranges of at least ``PIECE_ROWS`` that nest independently, to bound the memory that nesting needs."""
     count = len(start_ns)
     first = 0
     while count - first > 2 * PIECE_ROWS:
@@ -115,7 +115,7 @@ def _nest_piece(lane: IntArray, start_ns: IntArray, dur_ns: IntArray) -> tuple[I
 def _lane_offsets(lane: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray | None:
     """Return what to add to each time so that lanes follow one another on one axis without touching.
 
-    ``None`` when the axis would not fit into int64, as with strays far from everything else on many lanes.
+    ``None`` if the axis would not fit into int64, as with outliers on many lanes.
     """
     is_first = np.concatenate(([True], lane[1:] != lane[:-1]))
     first = np.flatnonzero(is_first)
@@ -128,7 +128,7 @@ def _lane_offsets(lane: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntAr
 
 
 def _depths_if_nested(start: IntArray, end: IntArray) -> IntArray:
-    """Return how many earlier events are still open when each one starts, right for properly nested events."""
+    """Return how many earlier events are still open when each one starts. Correct only for properly nested events."""
     closed = np.searchsorted(np.sort(end), start, side="right")
     depth = np.arange(len(start), dtype=np.int64) - closed
     # Zero-length events close at their own start, so they count themselves as closed.
@@ -136,7 +136,7 @@ def _depths_if_nested(start: IntArray, end: IntArray) -> IntArray:
 
 
 def _zero_length_corrections(start: IntArray, end: IntArray) -> IntArray:
-    """Return for each event how many zero-length events of its own instant were counted as closed before it."""
+    """Return for each event how many zero-length events of the same instant were counted as closed before it."""
     is_zero = end == start
     if not is_zero.any():
         return np.zeros(len(start), np.int64)
@@ -160,7 +160,7 @@ def _parents_from_depths(depth: IntArray) -> IntArray:
 def _nest_lanes_in_turn(
     lane: IntArray, start: IntArray, end: IntArray, parent: IntArray, depth: IntArray, broken: BoolArray
 ) -> tuple[IntArray, IntArray, BoolArray]:
-    """Nest lanes that cannot stand on one axis event by event."""
+    """Nest lanes that do not fit on a common axis event by event."""
     parent, depth, overlaps = parent.copy(), depth.copy(), np.zeros(len(lane), np.bool_)
     for bad_lane in np.unique(lane[broken]):
         first, last = np.searchsorted(lane, [bad_lane, bad_lane + 1])  # lanes stand one after the other
@@ -171,7 +171,7 @@ def _nest_lanes_in_turn(
 def _with_regions_nested_again(
     start: IntArray, end: IntArray, parent: IntArray, depth: IntArray, broken: BoolArray
 ) -> tuple[IntArray, IntArray, BoolArray]:
-    """Nest event by event what lies around partial overlaps, and nothing else."""
+    """Nest the events around partial overlaps event by event, and nothing else."""
     overlaps = np.zeros(len(start), np.bool_)
     reach = np.maximum.accumulate(end)
     gaps = np.concatenate(([0], np.flatnonzero(start[1:] > reach[:-1]) + 1, [len(start)]))
@@ -188,7 +188,7 @@ def _with_regions_nested_again(
 def _region_around(row: int, start: IntArray, end: IntArray, parent: IntArray, gaps: IntArray) -> tuple[int, range]:
     """Return the closest event that holds a broken row and all that begins within it, and the rows inside it.
 
-    Rows before the first broken one are nested right, so its ancestors are; outside the region nothing changes.
+    Rows before the first broken one are nested correctly, and so are its ancestors; nothing changes outside the region.
     """
     above = int(parent[row])
     for _ in range(MAX_CLIMB):
@@ -216,7 +216,7 @@ def _nest_again(
 
 
 def _nest_with_stack(starts: list[int], ends: list[int]) -> tuple[list[int], list[int]]:
-    """Return each row's parent, and the rows that began inside an event and outlived it."""
+    """Return each row's parent, and the rows that began inside an event and ended after it."""
     open_rows, open_ends = [NO_PARENT], [NO_END]
     parents: list[int] = []
     cut: list[int] = []
@@ -235,7 +235,7 @@ def _nest_with_stack(starts: list[int], ends: list[int]) -> tuple[list[int], lis
 
 
 def depth_of(parent: IntArray) -> IntArray:
-    """Return how many ancestors each row has. The steps double, so a chain of a million takes twenty turns."""
+    """Return how many ancestors each row has. Distances double, so a chain of a million takes twenty iterations."""
     depth, ancestor = (parent >= 0).astype(np.int64), parent.astype(np.int64)
     while (has_one := ancestor >= 0).any():
         depth += np.where(has_one, depth[ancestor], 0)
@@ -258,9 +258,9 @@ def stable_order(keys: IntArray, size: int) -> IntArray:
 
 
 def nearest_marked(parent: npt.NDArray[np.integer], depth: IntArray, is_marked: BoolArray) -> npt.NDArray[np.int32]:
-    """Return for each row the marked row at or closest above it, or -1; one turn a level of nesting.
+    """Return for each row the marked row at or closest above it, or -1; one iteration per level of nesting.
 
-    One entry more, the last, answers for row -1.
+    The result has one more entry at the end, for row -1.
     """
     count = len(parent)
     found = np.full(count + 1, NO_PARENT, np.int32)
@@ -273,7 +273,7 @@ def nearest_marked(parent: npt.NDArray[np.integer], depth: IntArray, is_marked: 
 
 
 def merge_paths(parent: IntArray, label: IntArray) -> tuple[IntArray, IntArray]:
-    """Return each row's path number and the first row of each path; one turn a level of nesting.
+    """Return each row's path number and the first row of each path; one iteration per level of nesting.
 
     Two rows share a path when their labels (>= 0) are equal and their parents share a path. Numbers grow with depth,
     so a path's parent has a smaller one.
@@ -294,7 +294,7 @@ def rolled_up(
 ) -> IntArray:
     """Return each value plus that of everything inside it, from the inside out.
 
-    ``turns`` are the ``levels`` of the nest, for callers that have them; ``join`` may be another ufunc than the sum.
+    ``turns`` are the ``levels``, if the caller has them already; ``join`` can be another ufunc than the sum.
     """
     total = values.astype(np.int64)
     for rows in reversed((levels(depth_of(parent)) if turns is None else turns)[1:]):
@@ -303,7 +303,7 @@ def rolled_up(
 
 
 def self_time(parent: IntArray, dur_ns: IntArray) -> IntArray:
-    """Return each event's duration minus that of its direct children, in ns, as torch has it.
+    """Return each event's duration minus that of its direct children, in ns, as torch computes it.
 
     Children that overlap each other are subtracted twice, so the result can be negative; see ``own_time``.
     """
@@ -316,7 +316,7 @@ def self_time(parent: IntArray, dur_ns: IntArray) -> IntArray:
 def own_time(parent: IntArray, start_ns: IntArray, dur_ns: IntArray, overlaps: BoolArray) -> IntArray:
     """Return the part of each event that no direct child covers, in ns; never negative.
 
-    Rows are in nesting order; ``overlaps`` marks events that began inside another of their lane and outlived it.
+    Rows are in nesting order; ``overlaps`` marks events that began inside another one of their lane and ended after it.
     """
     has_torn_children = np.zeros(len(parent) + 1, np.bool_)  # the last one answers for row -1
     has_torn_children[parent[overlaps]] = True
@@ -335,7 +335,7 @@ def own_time(parent: IntArray, start_ns: IntArray, dur_ns: IntArray, overlaps: B
 def inside_earlier(group: IntArray, start_ns: IntArray, dur_ns: IntArray) -> BoolArray:
     """Return True for intervals that lie inside an earlier one of their group.
 
-    Rows stand group after group, each group in nesting order.
+    Rows are sorted by group, and in nesting order within each group.
     """
     end_ns = start_ns + dur_ns
     reach = _reach_before(group, start_ns, end_ns)
@@ -361,7 +361,7 @@ def _first_of_each(group: IntArray, values: IntArray) -> IntArray:
 
 
 def _reach_group_by_group(group: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
-    """Do the same where the groups fit on no common axis, as with broken clocks; one turn a group."""
+    """Do the same for groups that do not fit on a common axis, as with wrong clocks; one iteration per group."""
     reach = np.empty(len(group), np.int64)
     for rows in np.split(np.arange(len(group)), np.flatnonzero(group[1:] != group[:-1]) + 1):
         reach[rows[0]] = start_ns[rows[0]]
@@ -381,8 +381,8 @@ def innermost_at(
 ) -> IntArray:
     """Return for each point (lane, time) the row of the innermost event that covers it, or -1.
 
-    Events are in nesting order; their ``parent`` is computed when it is not given. A point at an event's end still
-    belongs to it. With ``until_ns`` each point is the start of an interval that the event must cover.
+    Events are in nesting order; their ``parent`` is computed if it is not given. An event includes its end.
+    With ``until_ns`` each point is the start of an interval that the event must cover.
     """
     if len(start_ns) == 0 or len(at_ns) == 0:
         return np.full(len(at_ns), NO_PARENT, np.int64)

@@ -7,7 +7,7 @@ from typing import Literal
 
 from torchprof_magic.model.vendors import METADATA_KEYS
 
-# What Kineto writes at the top of a trace itself.
+# The keys that Kineto writes at the top of a trace.
 KINETO_KEYS = (
     "schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds", "displayTimeUnit", "traceEvents",
     "traceName", "trace_id", "host_name", "record_shapes", "profile_memory", "with_stack", "with_modules", "with_flops",
@@ -19,7 +19,7 @@ Severity = Literal["info", "warning", "data_loss"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One kind of oddity, counted.
+    """One kind of problem, with its count.
 
     ``code`` is stable and dotted (``chrome.unclosed_event``), ``message`` says what happened and what was lost,
     ``fix`` says what to do about it.
@@ -34,10 +34,10 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepMark:
-    """One step as the stepping saw it: torch's step number, the cycle it was recorded in, and if it ended.
+    """One step: its number in torch, its cycle, and whether it ended.
 
-    ``epoch`` counts how often the stepped loop was entered before, ``batch`` the steps since it was.
-    ``paused_ns`` is for how long of it, in ns, ``paused()`` left ops out.
+    ``epoch`` counts how often the loop had been entered before, ``batch`` the steps since then. ``paused_ns`` is how
+    many ns of it were paused by ``paused()``.
     """
 
     number: int
@@ -50,7 +50,7 @@ class StepMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellSource:
-    """The cell that ran, kept because the kernel may die and the cell may be edited.
+    """The source of the cell that ran, because the kernel may die and the cell may be edited.
 
     ``label`` is what a traceback would show (``In [4]``); ``filename`` is the name that code objects carry.
     """
@@ -71,7 +71,7 @@ class Stepping:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoPass:
-    """Which cycle recorded times alone, and which the details; ``detail_steps`` are those that details came from."""
+    """Which cycle recorded only times, and which the details; ``detail_steps`` are the steps of the details."""
 
     times_cycle: int
     details_cycle: int
@@ -80,13 +80,13 @@ class TwoPass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meta:
-    """Where a trace came from and on what it ran. Empty strings and ``None`` mean: not known.
+    """Where a trace came from and what it ran on. Empty strings and ``None`` mean unknown.
 
-    ``cell_labels`` pairs the file names that a notebook gives the cells in it with what readers call them (``In [4]``).
+    ``cell_labels`` pairs the file names of notebook cells with the labels that users know (``In [4]``).
     ``start_unix_ns`` is the wall clock of time 0 of every ``*_ns`` column, in ns since 1970. ``plain_step_ns`` is how
-    long steps took that ran without the profiler. ``backend`` is that of ``torch.distributed``; ``extra`` is what
-    else the file says about its run, such as the user's own metadata. ``two_pass`` is there when the frames hold the
-    times of one cycle and the details of another.
+    long steps took that ran without the profiler. ``backend`` is that of ``torch.distributed``; ``extra`` is
+    further metadata of the file, such as the user's own. ``two_pass`` is set if the frames hold the times of one cycle
+    and the details of another.
     """
 
     title: str = ""

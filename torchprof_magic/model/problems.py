@@ -426,6 +426,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "",
         "The trace was copied to `--trace-dir`, but something else failed, such as deleting an older one.",
     ),
+    "store.snapshot_note": Kind(
+        "warning",
+        "{file} was stored, but {note}.",
+        "The original file is not deleted.",
+        "The memory snapshot was copied to `--trace-dir`, but the copy may not be safe there.",
+    ),
     "store.rank_unknown": Kind(
         "warning",
         "The rank of this process is unknown: {reason}. Its traces count as those of rank {rank}.",

@@ -1,4 +1,4 @@
-"""The shapes that can be shown. Each is a data frame with documented columns.
+"""The shapes that can be shown, each with its units and definitions.
 
 Analyses return one of them and know no renderer; renderers draw one of them and know no analysis.
 """
@@ -9,16 +9,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import polars as pl
+
+    from torchprof_magic.model.meta import Problem
 
 Unit = Literal["text", "code", "count", "ns", "bytes", "ratio", "phase", "step", "bool"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column of a shape: what it is called, what it is measured in, and exactly what it means.
+    """One column of a shape: its name, title and unit, and an exact definition.
 
-    ``is_minor`` columns leave first when the view is narrow; ``has_bar`` draws a soft bar behind the number.
+    ``is_minor`` columns are hidden first if the view is narrow; ``has_bar`` draws a bar behind the number.
     """
 
     name: str
@@ -30,17 +34,36 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Bars:
+    """The columns that draw each row of a table as a bar, stacked by phase, all on one scale.
+
+    ``number`` labels a bar, ``total`` is its length, and ``parts`` gives the column of each phase. ``complete`` is
+    false for a bar that was cut. ``line`` is drawn below the parts on the same scale.
+    """
+
+    number: str
+    total: str
+    complete: str
+    parts: Mapping[str, str]
+    line: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Rows with typed, documented columns. ``sort_by`` names the column that is sorted at first, falling."""
+    """Rows with typed, documented columns.
+
+    ``sort_by`` is the column of the initial sort order, descending. A table with ``bars`` can also be drawn as bars.
+    """
 
     frame: pl.DataFrame
     columns: tuple[Column, ...]
     sort_by: str | None = None
+    bars: Bars | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weight:
-    """One way to size a tree: columns ``self_<name>`` and ``total_<name>``."""
+    """One measure for the boxes of a tree: columns ``self_<name>`` and ``total_<name>``."""
 
     name: str
     title: str
@@ -77,4 +100,54 @@ class Series:
     marks: tuple[Mark, ...] = ()
 
 
-Shape: TypeAlias = Table | Tree | Series
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """One number or one text with its label.
+
+    ``value`` is in ``unit``, which is ``text`` for a text; None means unknown. ``note`` says how the number is defined
+    or what it is compared with, and ``op`` names the op that the fact is about.
+    """
+
+    label: str
+    value: float | str | None
+    unit: Unit
+    note: str = ""
+    op: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """Facts under one title. With ``is_by_phase`` the labels are phases, and the values add up to a whole."""
+
+    title: str
+    facts: tuple[Fact, ...]
+    is_by_phase: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """The headline facts of a recording by section, in reading order."""
+
+    sections: tuple[Section, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problems:
+    """The problems of a recording, the most severe first."""
+
+    problems: tuple[Problem, ...]
+
+
+FramedShape: TypeAlias = Table | Tree | Series
+Shape: TypeAlias = FramedShape | Facts | Problems
+
+
+def count_rows(shape: Shape) -> int:
+    """Return how many rows, facts or problems a shape holds; 0 means that there is nothing to show."""
+    match shape:
+        case Facts():
+            return sum(len(section.facts) for section in shape.sections)
+        case Problems():
+            return len(shape.problems)
+        case _:
+            return shape.frame.height

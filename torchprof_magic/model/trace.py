@@ -39,7 +39,7 @@ DType: TypeAlias = pl.DataType | type[pl.DataType]
 
 
 class FrameColumn(NamedTuple):
-    """One column of a frame: its name and type, what it is measured in, and exactly what it means."""
+    """One column of a frame: its name, type and unit, and an exact definition."""
 
     name: str
     dtype: DType
@@ -179,12 +179,12 @@ class _Referable:
 class Trace(_Referable):
     """One recording, or one file, as frames.
 
-    ``events`` is sorted by lane, start and falling duration, so a row's ``parent`` (-1: none) stands above it;
+    ``events`` is sorted by lane, start and falling duration, so a row's ``parent`` (-1: none) comes before it;
     ``lane`` is a row of ``lanes``. ``flows`` holds rows of ``events``: launch -> device event, forward op -> backward
     op, range -> its span on a device. ``memory.event`` is the innermost host event around the allocation, or -1.
-    ``step`` is null outside every step. ``stacks`` is the prefix tree of Python frames, a frame below its caller;
+    ``step`` is null outside of steps. ``stacks`` is the prefix tree of Python frames, callers first;
     ``events.stack`` is the row of the innermost frame around the event (around its launch, for device events), null
-    where none is known. ``events.overlaps`` marks events that began inside another on their lane and outlived it.
+    if unknown. ``events.overlaps`` marks events that began inside another one of their lane and ended after it.
     ``arrows`` counts the file's own flow arrows by category: how many begin, end, and have both ends.
     """
 

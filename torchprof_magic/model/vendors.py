@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vendor:
-    """What a trace calls one type of device, and the software that drives it.
+    """The names that traces use for one type of device and its software.
 
     Attributes:
         device: Name of the device type, as in ``torch.device("cuda")``.
@@ -26,6 +26,7 @@ class Vendor:
         metadata_keys: Keys that Kineto writes at the top of a trace for this vendor.
         has_device_memory: Whether torch counts allocations of this type as device memory.
         allocator_word: A word in the allocator settings of a memory snapshot that names this type.
+        is_activity: Whether torch has a profiler activity of this name, which can be recorded.
     """
 
     device: str
@@ -39,6 +40,7 @@ class Vendor:
     metadata_keys: tuple[str, ...] = ()
     has_device_memory: bool = False
     allocator_word: str = ""
+    is_activity: bool = False
 
 
 VENDORS = (
@@ -47,6 +49,7 @@ VENDORS = (
         title="Host",
         device_type=0,
         collective_ranges=("gloo:", "mpi:", "ucc:"),
+        is_activity=True,
     ),
     Vendor(
         device="cuda",  # torch built for ROCm also calls its devices so
@@ -59,6 +62,7 @@ VENDORS = (
         collective_ranges=("nccl",),
         metadata_keys=("cuda_runtime_version", "cuda_driver_version", "DISABLE_CUPTI_LAZY_REINIT"),
         has_device_memory=True,
+        is_activity=True,
     ),
     Vendor(
         device="hip",
@@ -80,16 +84,18 @@ VENDORS = (
         collective_ranges=("xccl:",),
         has_device_memory=True,
         allocator_word="XPU",
+        is_activity=True,
     ),
     Vendor(device="mps", title="Apple Metal", device_type=13),
-    Vendor(device="mtia", title="Meta MTIA", device_type=19, runtime_categories=("mtia_runtime",)),
-    Vendor(device="hpu", title="Intel Gaudi", device_type=15),
+    Vendor(device="mtia", title="Meta MTIA", device_type=19, runtime_categories=("mtia_runtime",), is_activity=True),
+    Vendor(device="hpu", title="Intel Gaudi", device_type=15, is_activity=True),
     Vendor(
         device="privateuse1",
         title="Out-of-tree backends",
         device_type=20,
         runtime_categories=("privateuse1_runtime", "privateuse1_driver"),
         has_device_memory=True,
+        is_activity=True,
     ),
     Vendor(device="glow", title="Glow", runtime_categories=("glow_runtime",)),
 )
@@ -99,6 +105,7 @@ def _any_of(parts: tuple[str, ...]) -> str:
     return f"({'|'.join(re.escape(part) for part in dict.fromkeys(parts))})"
 
 
+ACTIVITIES = tuple(vendor.device for vendor in VENDORS if vendor.is_activity)
 DEVICE_TYPES = {vendor.device_type: vendor.device for vendor in VENDORS if vendor.device_type is not None}
 RUNTIME_CATEGORIES = tuple(category for vendor in VENDORS for category in vendor.runtime_categories)
 METADATA_KEYS = tuple(key for vendor in VENDORS for key in vendor.metadata_keys)

@@ -1,4 +1,4 @@
-"""How does a shape become bytes for the page? Arrow IPC streams, one a view, in one container."""
+"""Shapes as bytes for the page: Arrow IPC streams, one a view, in one container."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from torchprof_magic.model.shapes import Column, Mark, Series, Shape, Table, Tree, Weight
+from torchprof_magic.model.shapes import FramedShape, Series
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 ALIGNMENT = 8  # bytes; typed arrays over the buffer need aligned starts
 EMBEDDED_BYTES = 4_000_000  # larger views are pulled by the page in chunks of this size
@@ -20,7 +20,7 @@ MAX_SERIES_ROWS = 20_000  # per lane; a screen has a tenth of that in pixels
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packed:
-    """All views of a report: what the page gets at once, where each view lies, and what it must ask for.
+    """All views with a frame: what the page gets at once, where each view lies, and what it must ask for.
 
     ``places`` gives ``(offset, length)`` per view; offset -1 means that the bytes are in ``pulled``.
     """
@@ -30,7 +30,7 @@ class Packed:
     pulled: Mapping[str, bytes]
 
 
-def pack(shapes: Mapping[str, Shape], *, embed_all: bool = False) -> Packed:
+def pack(shapes: Mapping[str, FramedShape], *, embed_all: bool = False) -> Packed:
     """Return the bytes of all shapes that hold rows; ``embed_all`` leaves nothing to be pulled."""
     data, places, pulled = bytearray(), {}, {}
     for name, shape in shapes.items():
@@ -46,7 +46,7 @@ def pack(shapes: Mapping[str, Shape], *, embed_all: bool = False) -> Packed:
     return Packed(data=bytes(data), places=places, pulled=pulled)
 
 
-def encode(shape: Shape) -> bytes:
+def encode(shape: FramedShape) -> bytes:
     """Return one shape as an Arrow IPC stream: names dictionary-encoded, times and sizes as float64."""
     frame = _thinned(shape.frame) if isinstance(shape, Series) else shape.frame
     buffer = io.BytesIO()
@@ -54,41 +54,6 @@ def encode(shape: Shape) -> bytes:
         buffer, compat_level=pl.CompatLevel.oldest()
     )
     return buffer.getvalue()
-
-
-def describe(shape: Shape) -> dict[str, object]:
-    """Return the part of a view's header that its shape decides."""
-    columns: Sequence[Column] = ()
-    weights: Sequence[Weight] = ()
-    bands: Sequence[Column] = ()
-    marks: Sequence[Mark] = ()
-    sort = None
-    match shape:
-        case Table():
-            columns, sort = shape.columns, shape.sort_by
-        case Tree():
-            weights = shape.weights
-        case Series():
-            columns, bands, marks = shape.bands, shape.bands, shape.marks
-    return {
-        "rows": shape.frame.height,
-        "columns": [_column_header(column) for column in columns],
-        "sort": sort,
-        "weights": [{"name": w.name, "title": w.title, "unit": w.unit} for w in weights],
-        "bands": [{"name": band.name, "title": band.title} for band in bands],
-        "marks": [{"lane": m.lane, "time_ns": m.time_ns, "label": m.label, "kind": m.kind} for m in marks],
-    }
-
-
-def _column_header(column: Column) -> dict[str, object]:
-    return {
-        "name": column.name,
-        "title": column.title,
-        "unit": column.unit,
-        "definition": column.definition,
-        "minor": column.is_minor,
-        "bar": column.has_bar,
-    }
 
 
 def _narrow(name: str, dtype: pl.DataType) -> pl.Expr:

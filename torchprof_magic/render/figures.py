@@ -1,6 +1,6 @@
 """Matplotlib figures of a report, in the colours of the live views.
 
-matplotlib is imported when the first figure is drawn: it takes longer than to read a small trace.
+matplotlib is imported with the first figure, because importing it takes longer than reading a small trace.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DPI = 100
 BAR_IN = 0.26  # height of one row of bars
 TOP_OPS = 12
 MAX_STEPS = 24
-MAX_LANES = 8  # devices with a plot of their own; the rest is named below
+MAX_LANES = 8  # devices with a plot; below them is how many are left out
 MIN_BOX_RATIO = 0.002  # boxes narrower than this share of the graph are left out on paper
 LABEL_RATIO = 0.045  # boxes wider than this carry their name
 MAX_DEPTH = 14

@@ -1,4 +1,4 @@
-"""What is the page told about a report? One JSON header, one container of columns."""
+"""What the page is told about a report: one JSON header, one container of columns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torchprof_magic.analysis.diagnosis import all_problems
-from torchprof_magic.render import arrow
+from torchprof_magic.model.shapes import Facts, Problems, count_rows
+from torchprof_magic.render.arrow import pack
+from torchprof_magic.render.header import describe
 from torchprof_magic.render.text import machine_sentence, steps_sentence
 from torchprof_magic.views import VIEWS, View
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from torchprof_magic.model.shapes import Shape
     from torchprof_magic.model.trace import Trace
 
-HEADER_VERSION = 1
+HEADER_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +37,8 @@ def build_page(
     trace: Trace, shapes: Mapping[str, Shape], verdict: Verdict, run_id: str, *, is_standalone: bool = False
 ) -> Page:
     """Return all that the front end needs; a standalone page has no kernel to ask, so everything is embedded."""
-    packed = arrow.pack(shapes, embed_all=is_standalone)
+    framed = {name: shape for name, shape in shapes.items() if not isinstance(shape, (Facts, Problems))}
+    packed = pack(framed, embed_all=is_standalone)
     meta = trace.meta
     header = {
         "version": HEADER_VERSION,
@@ -46,7 +49,7 @@ def build_page(
         "machine": machine_sentence(meta, trace.events.height, has_device=trace.has_device),
         "notice": _notice(trace),
         "verdict": {"title": verdict.title, "text": [{"text": s.text, "style": s.style} for s in verdict.text]},
-        "views": [_view_header(view, shapes[view.name], packed.places[view.name]) for view in VIEWS],
+        "views": [_view_header(view, shapes[view.name], packed.places.get(view.name, (0, 0))) for view in VIEWS],
         "exports": [] if is_standalone else [_HTML_EXPORT | {"filename": f"torchprof-{run_id}.html"}],
     }
     return Page(header=json.dumps(header), data=packed.data, pulled=packed.pulled)
@@ -56,16 +59,13 @@ _HTML_EXPORT = {"name": "html", "title": "Interactive HTML file", "mime": "text/
 
 
 def _view_header(view: View, shape: Shape, place: tuple[int, int]) -> dict[str, object]:
-    is_empty = place[1] == 0
+    rows = count_rows(shape)
     return {
         "name": view.name,
         "title": view.title,
-        "shape": view.shape,
-        "count": shape.frame.height if view.is_counted else None,
-        "empty": view.empty if is_empty else None,
-        "offset": place[0],
-        "length": place[1],
-        **arrow.describe(shape),
+        "count": rows if view.is_counted else None,
+        "empty": None if rows else view.empty,
+        **describe(shape, place),
     }
 
 

@@ -1,4 +1,4 @@
-"""How does a report become one HTML file that works from disk, offline, for years?"""
+"""A report as one HTML file that works from disk, offline, for years."""
 
 from __future__ import annotations
 

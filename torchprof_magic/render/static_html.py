@@ -1,4 +1,4 @@
-"""What does a saved notebook show where the live view cannot run? Plain HTML: verdict, figures, top ops."""
+"""A report as plain HTML, for saved notebooks where the live view cannot run: verdict, figures, top ops."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import base64
 import html
 from typing import TYPE_CHECKING
 
-from torchprof_magic.render.figures import to_png
+from torchprof_magic.analysis.diagnosis import all_problems
+from torchprof_magic.model.shapes import Table, count_rows
+from torchprof_magic.render.figures import FIGURES, to_png
 from torchprof_magic.render.text import machine_sentence, steps_sentence
 from torchprof_magic.units import counted, format_bytes, format_count, format_ns, format_ratio
 
 if TYPE_CHECKING:
-    from torchprof_magic.analysis.verdict import Span
-    from torchprof_magic.model.shapes import Column
-    from torchprof_magic.report import Report
+    from collections.abc import Iterable, Mapping
+
+    from torchprof_magic.analysis.verdict import Span, Verdict
+    from torchprof_magic.model.meta import Problem
+    from torchprof_magic.model.shapes import Column, Shape
+    from torchprof_magic.model.trace import Trace
 
 TOP_ROWS = 10
 _SHOWN_FIGURES = ("steps", "flame", "memory")
@@ -22,22 +27,22 @@ _CELL = 'style="text-align:right;padding:1px 10px"'
 _NAME = 'style="text-align:left;padding:1px 10px;font-family:monospace"'
 
 
-def static_html(report: Report) -> str:
+def static_html(trace: Trace, shapes: Mapping[str, Shape], verdict: Verdict, run_id: str) -> str:
     """Return the report as HTML without scripts, styles or links; every name in it is escaped.
 
     The live view hides it by its ``data-tp-static`` attribute.
     """
-    meta, steps = report.trace.meta, report.trace.steps
-    machine = machine_sentence(meta, report.trace.events.height, has_device=report.trace.has_device)
+    meta, steps = trace.meta, trace.steps
+    machine = machine_sentence(meta, trace.events.height, has_device=trace.has_device)
     head = " · ".join(part for part in (meta.title, steps_sentence(meta, steps)) if part)
     parts = [
-        f"<details open data-tp-static={report.run_id}>",
+        f"<details open data-tp-static={run_id}>",
         f"<summary><b>{_text(head)}</b></summary>",
-        f"<p><b>{_text(report.verdict.title)}.</b> {''.join(_span(span) for span in report.verdict.text)}<br>",
+        f"<p><b>{_text(verdict.title)}.</b> {''.join(_span(span) for span in verdict.text)}<br>",
         f"<small>{_text(machine)}</small></p>",
-        *(_problem_lines(report)),
-        _ops_rows(report),
-        *(_image(report, view) for view in _SHOWN_FIGURES if report.shape(view).frame.height),
+        *_problem_lines(all_problems(trace)),
+        _ops_rows(shapes["ops"]),
+        *(_image(view, shapes[view]) for view in _SHOWN_FIGURES if count_rows(shapes[view])),
         "</details>",
     ]
     return "".join(parts)
@@ -53,17 +58,17 @@ def _span(span: Span) -> str:
     return f"<{tag}><bdi>{_text(span.text)}</bdi></{tag}>" if tag else _text(span.text)
 
 
-def _problem_lines(report: Report) -> list[str]:
-    shown = [problem for problem in report.problems if problem.severity != "info"]
+def _problem_lines(problems: Iterable[Problem]) -> list[str]:
+    shown = [problem for problem in problems if problem.severity != "info"]
     return [f"<p>⚠ {_text(problem.message)} {_text(problem.fix)}</p>" for problem in shown]
 
 
-def _ops_rows(report: Report) -> str:
-    table = report.shape("ops")
-    columns = [column for column in table.columns if not column.is_minor and column.unit in _FORMAT]  # type: ignore[union-attr]
+def _ops_rows(ops: Shape) -> str:
+    assert isinstance(ops, Table)
+    columns = [column for column in ops.columns if not column.is_minor and column.unit in _FORMAT]
     heads = "".join(f"<th {_CELL}>{_text(column.title)}</th>" for column in columns)
-    rows = "".join(_op_row(row, columns) for row in report.ops.head(TOP_ROWS).to_dicts())
-    hidden = report.ops.height - TOP_ROWS
+    rows = "".join(_op_row(row, columns) for row in ops.frame.head(TOP_ROWS).to_dicts())
+    hidden = ops.frame.height - TOP_ROWS
     more = f"<p><small>and {counted(hidden, 'more op')}</small></p>" if hidden > 0 else ""
     return f"<table><tr><th {_NAME}>Op</th>{heads}</tr>{rows}</table>{more}" if rows else ""
 
@@ -73,6 +78,6 @@ def _op_row(row: dict[str, float], columns: list[Column]) -> str:
     return f"<tr><td {_NAME}><bdi>{_text(str(row['name']))}</bdi></td>{cells}</tr>"
 
 
-def _image(report: Report, view: str) -> str:
-    data = base64.b64encode(to_png(report.figure(view))).decode("ascii")
+def _image(view: str, shape: Shape) -> str:
+    data = base64.b64encode(to_png(FIGURES[view](shape))).decode("ascii")
     return f'<p><img alt="{view}" src="data:image/png;base64,{data}"></p>'

@@ -1,4 +1,4 @@
-"""What does a report say in plain text, for terminals and saved notebooks?"""
+"""A report as plain text, for terminals and saved notebooks."""
 
 from __future__ import annotations
 

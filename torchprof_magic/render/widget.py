@@ -1,4 +1,4 @@
-"""How does the page talk to a report? One anywidget: a header, embedded columns, and a pull for the rest."""
+"""The live view as one anywidget: a header, embedded columns, and a pull for the rest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from torchprof_magic.render.arrow import EMBEDDED_BYTES
 from torchprof_magic.render.standalone_html import front_end
 
 if TYPE_CHECKING:
-    from torchprof_magic.report import Report
+    from collections.abc import Callable
+
+    from torchprof_magic.render.page import Page
 
 CHUNK_BYTES = EMBEDDED_BYTES
 
@@ -34,10 +36,28 @@ class _Request(msgspec.Struct, forbid_unknown_fields=True):
 # Live views that stay open; the static copy takes the place of an older one. A kernel keeps every widget that it ever
 # showed, and is not told when a cell is run again and its old output is gone.
 OPEN_WIDGETS = 32
-# Reports that stay for their views, though nobody else holds them: so much of their frames, and the newest in any case.
-KEPT_REPORT_BYTES = 512 << 20
+# What stays for the views although nobody else holds it: so much of the frames, and the newest in any case.
+KEPT_FRAME_BYTES = 512 << 20
 _open: deque[ReportWidget] = deque()
-_kept: deque[Report] = deque()
+_kept: deque[Shown] = deque()
+
+
+class Shown:
+    """What a live view shows and can be asked for: a page, and the report as one HTML file.
+
+    ``frame_bytes`` is the memory of the frames behind it. ``write_html`` writes the file to a path and returns it.
+    """
+
+    def __init__(self, page: Page, *, title: str, frame_bytes: int, write_html: Callable[[Path], Path]) -> None:
+        self.page = page
+        self.title = title
+        self.frame_bytes = frame_bytes
+        self._write_html = write_html
+
+    def html(self) -> bytes:
+        """Return the report as one HTML file. Raises ``TorchProfError``."""
+        with tempfile.TemporaryDirectory(prefix="torchprof-") as folder:
+            return self._write_html(Path(folder) / "report.html").read_bytes()
 
 
 class ReportWidget(anywidget.AnyWidget):
@@ -48,23 +68,22 @@ class ReportWidget(anywidget.AnyWidget):
     _header = Unicode().tag(sync=True)
     _data = Bytes().tag(sync=True)
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, shown: Shown) -> None:
         bundle, css = front_end()
-        super().__init__(_esm=bundle, _css=css, _header=report.page.header, _data=report.page.data)
-        # The widget stays with the kernel; the report, and its files, must not stay with the widget.
-        self._shown = weakref.ref(report)
-        self._title = report.trace.meta.title
+        super().__init__(_esm=bundle, _css=css, _header=shown.page.header, _data=shown.page.data)
+        self.is_closed = False
+        # The widget stays with the kernel; what it shows must not stay with the widget.
+        self._shown = weakref.ref(shown)
+        self._title = shown.title
         self._exports: dict[str, bytes] = {}
         self.on_msg(self._answer)
         _open.append(self)
-        _kept.append(report)
+        _kept.append(shown)
         _make_room()
 
     def close(self) -> None:
         """Take the view out of the page; the report makes another if it is shown again."""
-        report = self._shown()
-        if report is not None and report.__dict__.get("widget") is self:
-            del report.__dict__["widget"]
+        self.is_closed = True
         _forget(self)
         super().close()
 
@@ -89,14 +108,14 @@ class ReportWidget(anywidget.AnyWidget):
         self.send(head, [part])
 
     def _resource(self, name: str) -> bytes:
-        report = self._shown()
-        if report is None:
+        shown = self._shown()
+        if shown is None:
             raise TorchProfError("The kernel no longer holds this run. Run the cell again.")
-        if name in report.page.pulled:
-            return report.page.pulled[name]
+        if name in shown.page.pulled:
+            return shown.page.pulled[name]
         if name == "export:html":
             if name not in self._exports:
-                self._exports[name] = _html_of(report)
+                self._exports[name] = shown.html()
             return self._exports[name]
         raise TorchProfError("this report has nothing of that name")
 
@@ -120,17 +139,12 @@ def _forget(widget: ReportWidget) -> None:
 
 
 def _make_room() -> None:
-    """Close the oldest views, and let go of the oldest reports, beyond what may stay."""
+    """Close the oldest views, and release what the oldest of them show, beyond what may stay."""
     while len(_open) > OPEN_WIDGETS:
         _open[0].close()
-    while len(_kept) > OPEN_WIDGETS or (len(_kept) > 1 and sum(map(_bytes_of, _kept)) > KEPT_REPORT_BYTES):
+    while len(_kept) > OPEN_WIDGETS or (len(_kept) > 1 and _frame_bytes() > KEPT_FRAME_BYTES):
         _kept.popleft()
 
 
-def _bytes_of(report: Report) -> int:
-    return int(report.trace.events.estimated_size() + report.trace.memory.estimated_size())
-
-
-def _html_of(report: Report) -> bytes:
-    with tempfile.TemporaryDirectory(prefix="torchprof-") as folder:
-        return report.to_html(Path(folder) / "report.html").read_bytes()
+def _frame_bytes() -> int:
+    return sum(shown.frame_bytes for shown in _kept)

@@ -1,122 +1,78 @@
-"""Copies of a run's traces in the folder for kept traces, and their uploads."""
+"""The traces of a run that are kept: copies in a folder of the user's, and their uploads."""
 
 from __future__ import annotations
 
 import os
-import re
 import socket
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchprof_magic.errors import TorchProfError
+from torchprof_magic.distributed import rank_flaw, ranks
+from torchprof_magic.errors import StoreError, TorchProfError
 from torchprof_magic.model.problems import problem
-from torchprof_magic.store import (
-    StoredTrace,
-    StoreError,
-    TraceStore,
-    Uploads,
-    numbered,
-    parse_filename,
-    parse_folder,
-    rank_flaw,
-    rank_values,
-    tensorboard_name,
-)
+from torchprof_magic.store.template import TraceValues, numbered, parse_filename, parse_folder, split_suffix
+from torchprof_magic.store.trace_store import NameTakenError, TraceStore, saved_traces
+from torchprof_magic.store.upload import Uploads
 
 if TYPE_CHECKING:
     from torchprof_magic.capture import Cycle, Recording
     from torchprof_magic.model.meta import Problem
     from torchprof_magic.options import KeepOptions
-    from torchprof_magic.store import SavedTrace, TraceValues, UploadStatus
+    from torchprof_magic.store.trace_store import SavedTrace, StoredFile
+    from torchprof_magic.store.upload import UploadStatus
 
 DEFAULT_FILENAME = "{run_name}-{timestamp}.pt.trace.json"
 DEFAULT_RUN_NAME = "run"
 # A name that is taken gets a number; a folder with this many traces of one name has another problem.
 MAX_NUMBER = 1000
-
 SNAPSHOT_SUFFIX = ".snapshot.pickle"
-_TRACE_SUFFIX = re.compile(r"(\.pt\.trace)?\.json(\.gz)?$|\.gz$", re.IGNORECASE)
-# The notes that name the file of the snapshot.
+# The problems whose text holds the path of the snapshot.
 _NAMES_SNAPSHOT = ("capture.snapshot", "capture.out_of_memory_snapshot")
 
-# One queue for each address, for the life of the kernel.
+# One queue for each remote folder, for the life of the kernel.
 _uploads: dict[str, Uploads] = {}
 
 
 class Keeper:
-    """Copies each cycle of one run to where it is kept. Raises ``OptionsError`` for a template that cannot be.
+    """Copies each cycle of one run into the folder of kept traces. Raises ``OptionsError`` for an invalid template.
 
-    ``cycles`` is how many there will be, ``None`` if that is unknown; ``cell`` is the number of the notebook's cell.
+    ``cycles`` is how many there will be, ``None`` when that is unknown; ``cell`` is the number of the notebook cell.
     """
 
     def __init__(self, options: KeepOptions, *, cycles: int | None, cell: int = 0) -> None:
         self._options = options
-        self._values = replace(rank_values(), run_name=options.run_name or DEFAULT_RUN_NAME, cell=cell)
-        template = parse_filename(options.filename or DEFAULT_FILENAME)
+        self._values = TraceValues(run_name=options.run_name or DEFAULT_RUN_NAME, cell=cell, **ranks()._asdict())
         self._store = TraceStore(
-            folder=parse_folder(options.trace_dir).format(self._values),
-            filename=template.told_apart(cycles=cycles, world_size=self._values.world_size),
-            gzip=options.gzip,
+            folder=Path(parse_folder(options.trace_dir).format(self._values)),
             overwrite=options.overwrite,
-            keep=options.keep,
+            keep_last=options.keep_last,
         )
+        template = parse_filename(options.filename or DEFAULT_FILENAME)
+        self._template = template.told_apart(cycles=cycles, world_size=self._values.world_size)
+        self._template.format(self._values)
 
     @property
     def folder(self) -> Path:
-        """Where the copies go."""
+        """The folder of the copies."""
         return self._store.folder
 
     def prepare(self) -> None:
-        """Find out before the run whether its traces can be kept, and go on with uploads of earlier kernels.
+        """Check before the run that traces can be stored, and continue uploads of earlier kernels.
 
-        Raises ``OptionsError`` and ``StoreError``.
+        Raises ``StoreError``.
         """
-        self._store.prepare(self._values)
+        self._store.prepare()
         if self._options.remote:
             self._queue().resume(self._store.folder)
 
     def keep(self, recording: Recording) -> Recording:
-        """Store every cycle, and return the recording with where each is now, and with what went wrong as problems."""
+        """Store every cycle and return the recording with the paths of the copies, and with what failed as problems."""
         problems = self._rank_problems() if recording.cycles else []
         cycles = tuple(self._kept(cycle, problems) for cycle in recording.cycles)
         recording = self._with_snapshot(replace(recording, cycles=cycles), problems)
         return replace(recording, problems=(*recording.problems, *problems))
-
-    def _with_snapshot(self, recording: Recording, problems: list[Problem]) -> Recording:
-        """Store the snapshot beside the traces, unless the user has named another file; the notes then name this one.
-
-        What cannot be copied stays where it was written.
-        """
-        source = recording.snapshot
-        if source is None or source.parent != recording.folder:
-            return recording
-        try:
-            stored = self._put_snapshot(source, recording.cycles)
-        except Exception as exc:  # noqa: BLE001 - a copy that fails must not take the report with it
-            what = str(exc) if isinstance(exc, TorchProfError) else f"{source}: {type(exc).__name__}: {exc}"
-            problems.append(problem("store.snapshot_not_stored", reason=what))
-            return recording
-        told = tuple(_with_path(found, source, stored) for found in recording.problems)
-        return replace(recording, snapshot=stored, problems=told)
-
-    def _put_snapshot(self, source: Path, cycles: tuple[Cycle, ...]) -> Path:
-        """Store under the name of the first trace that was kept, or of the one that would have been."""
-        kept = [cycle.stored.name for cycle in cycles if cycle.stored is not None]
-        stem = _TRACE_SUFFIX.sub("", kept[0] if kept else self._store.target(self._values).name)
-        for number in range(1, MAX_NUMBER):
-            name = f"{stem}-{number}{SNAPSHOT_SUFFIX}" if number > 1 else f"{stem}{SNAPSHOT_SUFFIX}"
-            if self._options.overwrite or not os.path.lexists(self._store.folder / name):
-                break
-        return self._store.put_beside(source, name)
-
-    def _rank_problems(self) -> list[Problem]:
-        """Return a note when a launcher did not tell which process of several this is; another may think the same."""
-        flaw = rank_flaw()
-        if not flaw:
-            return []
-        return [problem("store.rank_unknown", reason=flaw, rank=self._values.rank)]
 
     def _kept(self, cycle: Cycle, problems: list[Problem]) -> Cycle:
         values = replace(self._values, cycle=cycle.number)
@@ -124,30 +80,57 @@ class Keeper:
             last = cycle.steps[-1]
             values = replace(values, step=last.number, epoch=last.epoch, batch=last.batch)
         try:
-            stored = self._put(cycle.path, values)
-        except Exception as exc:  # noqa: BLE001 - a copy that fails must not take the report with it
-            what = str(exc) if isinstance(exc, TorchProfError) else f"{cycle.path}: {type(exc).__name__}: {exc}"
-            problems.append(problem("store.not_stored", reason=what))
+            stored = self._put(cycle.path, self._name(values), values)
+        except Exception as exc:  # noqa: BLE001 - the report does not depend on the copy
+            problems.append(problem("store.not_stored", reason=_text_of(exc, cycle.path)))
             return cycle
         problems += [problem("store.note", file=stored.path.name, note=note) for note in stored.notes]
         if self._options.remote:
             self._upload(stored.path, problems)
         return replace(cycle, stored=stored.path)
 
-    def _put(self, source: Path, values: TraceValues) -> StoredTrace:
-        """Store under the name that was asked for, or under that name with a number when it is taken."""
-        name = self._store.target(values).name
-        if self._options.tensorboard:
-            worker = f"{socket.gethostname()}_{os.getpid()}"  # as torch names it
-            name = tensorboard_name(worker, time.time_ns(), gzip=self._options.gzip)
-        for number in range(2, MAX_NUMBER):
+    def _name(self, values: TraceValues) -> str:
+        name = self._template.format(values)
+        if self._options.tensorboard:  # as torch.profiler.tensorboard_trace_handler names it
+            name = f"{socket.gethostname()}_{os.getpid()}.{time.time_ns()}.pt.trace.json"
+        return f"{name}.gz" if self._options.gzip and not name.lower().endswith(".gz") else name
+
+    def _put(self, source: Path, name: str, values: TraceValues | None) -> StoredFile:
+        """Store under this name, or with a number in it when it is taken."""
+        for number in range(1, MAX_NUMBER):
             try:
-                return self._store.put(source, values, name=name)
-            except StoreError:
-                if self._options.overwrite or not os.path.lexists(self._store.folder / name):
-                    raise
-            name = numbered(self._store.target(values).name, number)
-        return self._store.put(source, values, name=name)
+                return self._store.put(source, numbered(name, number), values)
+            except NameTakenError:
+                continue
+        return self._store.put(source, numbered(name, MAX_NUMBER), values)
+
+    def _with_snapshot(self, recording: Recording, problems: list[Problem]) -> Recording:
+        """Store the snapshot beside the traces, unless the user named another file; the notes then name the copy.
+
+        A snapshot that could not be copied, or may not be safe there, stays where it was written.
+        """
+        source = recording.snapshot
+        if source is None or source.parent != recording.folder:
+            return recording
+        kept = [cycle.stored.name for cycle in recording.cycles if cycle.stored is not None]
+        stem, _ = split_suffix(kept[0] if kept else self._template.format(self._values))
+        try:
+            stored = self._put(source, stem + SNAPSHOT_SUFFIX, None)
+        except Exception as exc:  # noqa: BLE001 - the report does not depend on the copy
+            problems.append(problem("store.snapshot_not_stored", reason=_text_of(exc, source)))
+            return recording
+        if stored.notes:
+            problems += [problem("store.snapshot_note", file=stored.path.name, note=note) for note in stored.notes]
+            return recording
+        told = tuple(_with_path(found, source, stored.path) for found in recording.problems)
+        return replace(recording, snapshot=stored.path, problems=told)
+
+    def _rank_problems(self) -> list[Problem]:
+        """Return a warning when the launcher does not tell the rank; another process may then use the same one."""
+        flaw = rank_flaw()
+        if not flaw:
+            return []
+        return [problem("store.rank_unknown", reason=flaw, rank=self._values.rank)]
 
     def _upload(self, path: Path, problems: list[Problem]) -> None:
         try:
@@ -162,6 +145,10 @@ class Keeper:
         return _uploads[remote]
 
 
+def _text_of(exc: Exception, source: Path) -> str:
+    return str(exc) if isinstance(exc, TorchProfError) else f"{source}: {type(exc).__name__}: {exc}"
+
+
 def _with_path(found: Problem, source: Path, stored: Path) -> Problem:
     """Return a problem about the snapshot with the path of its copy, which is the file that stays."""
     if found.code not in _NAMES_SNAPSHOT:
@@ -171,15 +158,15 @@ def _with_path(found: Problem, source: Path, stored: Path) -> Problem:
 
 
 def kept_traces(folder: str) -> tuple[SavedTrace, ...]:
-    """Return what was kept in a folder by any process, the oldest first."""
-    return TraceStore(folder=Path(folder).expanduser(), filename=parse_filename(DEFAULT_FILENAME)).saved_traces()
+    """Return the traces that any process kept in a folder, in the order in which they were written."""
+    return saved_traces(Path(folder).expanduser())
 
 
 def upload_statuses() -> list[UploadStatus]:
-    """Return where every upload of this kernel stands."""
+    """Return the state of every upload of this kernel."""
     return [status for uploads in _uploads.values() for status in uploads.statuses()]
 
 
 def retry_uploads() -> int:
-    """Try the failed uploads again, and return how many there are."""
+    """Try the failed uploads again and return how many there are."""
     return sum(uploads.retry() for uploads in _uploads.values())

@@ -1,18 +1,22 @@
-"""How does a finished trace get into its folder, whole, and how do the oldest leave it?"""
+"""The folder of kept traces: a finished trace enters it whole, and the oldest ones leave it."""
 
 from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Literal
 
+from msgspec.structs import replace
+
 from torchprof_magic.errors import OptionsError, StoreError
 from torchprof_magic.files import locks
-from torchprof_magic.files.part_files import delete, delete_left_parts, part_file, place, sync_folder, write_verified
-from torchprof_magic.store import journal
+from torchprof_magic.files.atomic import delete, delete_left_parts, part_file, sync_folder
+from torchprof_magic.files.free_space import free_bytes
+from torchprof_magic.store.copying import copy_verified
 from torchprof_magic.store.index import Entry, is_as_written, read_index, write_index
+from torchprof_magic.store.journal import unsent
 from torchprof_magic.store.template import check_name
 from torchprof_magic.units import format_bytes
 
@@ -20,29 +24,30 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from torchprof_magic.files.part_files import Part
-    from torchprof_magic.store.template import Template, TraceValues
+    from torchprof_magic.files.atomic import Part
+    from torchprof_magic.store.template import TraceValues
 
 SavedState = Literal["kept", "uploading", "deleted", "changed", "missing"]
 
 
+class NameTakenError(StoreError):
+    """A file of this name exists and may not be replaced."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredTrace:
-    """A trace that is now in its folder. ``deleted`` are the older ones that had to go; ``notes`` what went wrong."""
+class StoredFile:
+    """A file that was stored. ``notes`` tell what failed afterwards; with any, the source should be kept too."""
 
     path: Path
-    size_bytes: int
-    raw_bytes: int
-    deleted: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedTrace:
-    """A trace that was written into the folder at some time, and what has become of it.
+    """A trace that was written into a folder at some time, and its state now.
 
-    ``deleted``: it was one of the oldest. ``missing``: somebody else deleted it. ``changed``: there is another file
-    of that name now. ``uploading``: it is here, and has still to be uploaded.
+    ``deleted``: it was one of the oldest. ``missing``: it was deleted by someone else. ``changed``: another file has
+    its name now. ``uploading``: it exists and still has to be uploaded.
     """
 
     path: Path
@@ -56,216 +61,171 @@ class SavedTrace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceStore:
-    """A folder of traces. With ``keep`` only so many of each rank stay, over all runs that used the folder.
+    """A folder of traces. ``keep_last`` is how many of each rank stay, counting all runs that used the folder.
 
-    Only files that were written here, and are still as they were written, are ever deleted; one that has still to be
-    uploaded stays until that is done. ``gzip`` adds ``.gz`` to the names; a template that ends so asks for it too.
+    Only files that were written here and are unchanged are ever deleted, and none that still has to be uploaded.
     """
 
     folder: Path
-    filename: Template
-    gzip: bool = False
     overwrite: bool = False
-    keep: int | None = None
-    patience_seconds: float = locks.PATIENCE_SECONDS
+    keep_last: int | None = None
 
     def __post_init__(self) -> None:
-        if self.keep is not None and self.keep < 1:
-            raise OptionsError(f"--keep must be at least 1 (got {self.keep})")
-        if self.filename.is_folder:
-            raise OptionsError("the template of a folder cannot name files")
+        if self.keep_last is not None and self.keep_last < 1:
+            raise OptionsError(f"--keep-last must be at least 1 (got {self.keep_last})")
         object.__setattr__(self, "folder", self.folder.absolute())  # the user may change the current folder
 
-    def target(self, values: TraceValues) -> Path:
-        """Return where a trace with these values goes; raise ``OptionsError`` when they make no name."""
-        return self.folder / self._named(self.filename.format(values).name)
-
-    def prepare(self, values: TraceValues) -> None:
-        """Find out before the run whether traces can be stored: make the folder, and write into it.
-
-        Raises ``OptionsError`` for a name that cannot be, and ``StoreError`` for a folder that cannot be used.
-        """
-        self.target(values)
+    def prepare(self) -> None:
+        """Create the folder and a file in it, to find problems before the run; raises ``StoreError``."""
         try:
-            os.makedirs(self.folder, exist_ok=True)  # noqa: PTH103 - by os, as everything here
+            os.makedirs(self.folder, exist_ok=True)  # noqa: PTH103 - the tests make each call of ``os`` fail
             with part_file(self.folder):
                 pass
         except OSError as exc:
             reason = exc.strerror or exc
-            raise StoreError(f"{self.folder}: traces cannot be stored here ({reason}); choose another folder") from exc
+            raise StoreError(f"cannot store traces in {self.folder} ({reason}); choose another folder") from exc
 
-    def put(self, source: Path, values: TraceValues, *, name: str | None = None) -> StoredTrace:
-        """Store a finished trace, which stays where it is, and then delete the oldest ones if there are too many.
+    def put(self, source: Path, name: str, values: TraceValues | None = None) -> StoredFile:
+        """Store a copy of a finished file, gzipped when the name ends in ``.gz``; the source stays where it is.
 
-        ``name`` takes the place of the template's, for layouts such as TensorBoard's. The new file is read back before
-        it gets its name and before anything else is replaced or deleted. Raises ``StoreError`` when it could not be
-        stored: then the folder is as it was. What only went wrong afterwards is in ``notes``.
+        With ``values`` it is a trace, which is listed and counted: the oldest ones beyond ``keep_last`` are deleted
+        once the new one is safely on the disk. Raises ``StoreError`` when the copy fails; the folder is then as it was.
         """
-        target = self.target(values) if name is None else self.folder / self._named(check_name(name))
+        target = self.folder / check_name(name)
+        failed = f"{target} was not stored (the original is still in {source})"
         try:
             return self._put(source, target, values)
         except StoreError as exc:
-            raise StoreError(f"{_kept_where(target, source)}: {exc}") from exc.__cause__
+            raise type(exc)(f"{failed}: {exc}") from exc.__cause__
         except OSError as exc:
-            reason = f"{exc.strerror or exc}{_free(self.folder)}"
-            raise StoreError(f"{_kept_where(target, source)}: {reason}; make room or choose another folder") from exc
+            free = free_bytes(self.folder)
+            room = "" if free is None else f" ({format_bytes(free)} free)"
+            raise StoreError(f"{failed}: {exc.strerror or exc}{room}; free space or choose another folder") from exc
 
-    def put_beside(self, source: Path, name: str) -> Path:
-        """Store a file that goes with the traces, such as a snapshot, and return where it is; the source stays.
-
-        It appears whole or not at all. It is in no list, so ``keep`` neither counts nor deletes it. Raises
-        ``StoreError`` when it could not be stored, or the disk does not confirm it.
-        """
-        target = self.folder / check_name(name)
-        try:
-            self._put_beside(source, target)
-        except StoreError as exc:
-            raise StoreError(f"{_kept_where(target, source, 'file')}: {exc}") from exc.__cause__
-        except OSError as exc:
-            reason = f"{exc.strerror or exc}{_free(self.folder)}"
-            raise StoreError(f"{_kept_where(target, source, 'file')}: {reason}; make room or copy it yourself") from exc
-        return target
-
-    def saved_traces(self) -> tuple[SavedTrace, ...]:
-        """Return what was written into the folder, by any process, oldest first."""
-        uploading = journal.pending_keys(self.folder)
-        return tuple(self._saved(entry, uploading) for entry in read_index(self.folder))
-
-    def _named(self, name: str) -> str:
-        return check_name(f"{name}.gz") if self.gzip and not _is_packed(name) else name
-
-    def _put(self, source: Path, target: Path, values: TraceValues) -> StoredTrace:
+    def _put(self, source: Path, target: Path, values: TraceValues | None) -> StoredFile:
         os.makedirs(self.folder, exist_ok=True)  # noqa: PTH103
         delete_left_parts(self.folder)
-        self._refuse(target)
+        self._check_free(target)
+        notes: list[str] = []
         with part_file(self.folder) as part:
-            content = write_verified(part, source, is_packed=_is_packed(target.name))
-            with locks.folder_lock(self.folder, self.patience_seconds) as lock:
-                self._refuse(target)
-                stored = self._publish(part, target, values, lock)
-        return replace(stored, raw_bytes=content.size_bytes)
+            copy_verified(source, part, is_packed=target.name.lower().endswith(".gz"))
+            if values is None:
+                self._place(part, target)
+                self._is_synced(notes)
+            else:
+                with locks.folder_lock(self.folder) as lock:
+                    self._publish(part, target, values, lock, notes)
+        return StoredFile(path=target, notes=tuple(notes))
 
-    def _put_beside(self, source: Path, target: Path) -> None:
-        os.makedirs(self.folder, exist_ok=True)  # noqa: PTH103
-        delete_left_parts(self.folder)
-        self._refuse(target)
-        with part_file(self.folder) as part:
-            write_verified(part, source, is_packed=False)
-            try:
-                place(part, target, may_replace=self.overwrite)
-            except FileExistsError as exc:
-                raise StoreError(_TAKEN) from exc
-        try:
-            sync_folder(self.folder)
-        except OSError:
-            if not self.overwrite:  # the older one is gone, and this one is better than nothing
-                delete(target)
-            raise
-
-    def _refuse(self, target: Path) -> None:
-        """Raise ``StoreError`` for a name that is taken; a folder is never replaced."""
+    def _check_free(self, target: Path) -> None:
+        """Raise ``NameTakenError`` before the work of copying; a folder is never replaced."""
         try:
             found = os.lstat(target)
         except FileNotFoundError:
             return
         if not self.overwrite or stat.S_ISDIR(found.st_mode):
-            raise StoreError(_TAKEN)
+            raise NameTakenError(_TAKEN)
 
-    def _publish(self, part: Part, target: Path, values: TraceValues, lock: locks.Lock) -> StoredTrace:
-        """Note the new file in the index and give it its name.
-
-        The index comes first: killed in between, it names a file that is not there, which harms nobody. The other way
-        round there would be a file that is never deleted.
-        """
-        found = os.fstat(part.handle)
-        entry = _entry(target.name, values, found)
-        before = read_index(self.folder)
-        notes: list[str] = []
-        entries = (*(old for old in before if old.name != entry.name), entry)
-        is_noted = self._note(entries, lock, notes)
+    def _place(self, part: Part, target: Path) -> None:
         try:
-            place(part, target, may_replace=self.overwrite)
-        except OSError as exc:
-            if is_noted:
-                self._note(before, lock, notes)
-            if isinstance(exc, FileExistsError):
-                raise StoreError(_TAKEN) from exc
-            raise
-        deleted: tuple[Path, ...] = ()
-        if self._is_lasting(entry, notes) and is_noted and self.keep is not None:
-            deleted = self._prune(entries, entry, lock, notes)
-        return StoredTrace(path=target, size_bytes=entry.size_bytes, raw_bytes=0, deleted=deleted, notes=tuple(notes))
+            part.place(target, may_replace=self.overwrite)
+        except FileExistsError as exc:
+            raise NameTakenError(_TAKEN) from exc
 
-    def _note(self, entries: Sequence[Entry], lock: locks.Lock, notes: list[str]) -> bool:
-        """Write the index and return whether it is there."""
+    def _publish(self, part: Part, target: Path, values: TraceValues, lock: locks.Lock, notes: list[str]) -> None:
+        """Add the new file to the index and give it its name.
+
+        The index comes first. If the process is killed in between, the index names a file that does not exist, which
+        does no harm. In the other order the file would never be deleted.
+        """
+        entry = _entry(target.name, values, os.fstat(part.handle))
+        before = read_index(self.folder)
+        entries = (*(old for old in before if old.name != entry.name), entry)
+        is_listed = self._write_index(entries, lock, notes)
+        try:
+            self._place(part, target)
+        except (OSError, StoreError):
+            if is_listed:
+                self._write_index(before, lock, notes)
+            raise
+        if self._is_synced(notes) and is_listed and self.keep_last is not None:
+            self._prune(entries, self.keep_last, lock, notes)
+
+    def _write_index(self, entries: Sequence[Entry], lock: locks.Lock, notes: list[str]) -> bool:
+        """Write the index and return whether that was possible."""
         if lock is locks.Lock.BUSY:
-            notes.append(f"another process held {self.folder} too long, so this trace is never deleted by --keep")
+            notes.append(f"another process locked {self.folder} for too long, so --keep-last does not count this trace")
             return False
         try:
             write_index(self.folder, entries)
         except OSError as exc:
-            notes.append(f"the list of traces was not written ({exc.strerror or exc}), so --keep cannot count this one")
+            notes.append(
+                f"the list of traces could not be written ({exc.strerror or exc}), "
+                "so --keep-last does not count this trace"
+            )
             return False
         return True
 
-    def _is_lasting(self, entry: Entry, notes: list[str]) -> bool:
-        """Return whether the new file is there for good; only then may an older one go."""
+    def _is_synced(self, notes: list[str]) -> bool:
+        """Return whether the disk confirms the new file; only then may older ones be deleted."""
         try:
             sync_folder(self.folder)
         except OSError as exc:
-            notes.append(f"the disk did not confirm the new file ({exc.strerror or exc}); nothing older was deleted")
-            return False
-        if not is_as_written(self.folder, entry):
-            notes.append("the new file was changed by somebody else; nothing older was deleted")
+            notes.append(f"the disk did not confirm the new file ({exc.strerror or exc}), so no older one was deleted")
             return False
         return True
 
-    def _prune(self, entries: Sequence[Entry], new: Entry, lock: locks.Lock, notes: list[str]) -> tuple[Path, ...]:
-        """Delete the oldest of this rank that are more than ``keep``, and return their paths."""
-        assert self.keep is not None
+    def _prune(self, entries: Sequence[Entry], keep_last: int, lock: locks.Lock, notes: list[str]) -> None:
+        """Delete the oldest traces beyond ``keep_last`` of the rank of the newest."""
+        new = entries[-1]
         own = [entry for entry in entries if entry.rank == new.rank and entry.state == "kept"]
         there = [entry for entry in own if is_as_written(self.folder, entry)]
-        uploading = journal.pending_keys(self.folder)
-        old = [entry for entry in there[: -self.keep] if not journal.is_pending(entry.name, uploading)]
-        gone = [entry.name for entry in old if self._delete(entry, notes)]
+        if new not in there:
+            notes.append("another process changed the new file, so no older one was deleted")
+            return
+        waiting = unsent(self.folder, [entry.name for entry in there])
+        old = [entry for entry in there[:-keep_last] if entry.name not in waiting]
+        gone = {entry.name for entry in old if self._delete(entry, notes)}
         if gone:
-            self._note(
-                [replace(entry, state="deleted") if entry.name in gone else entry for entry in entries], lock, notes
-            )
-        return tuple(self.folder / name for name in gone)
+            left = [replace(entry, state="deleted") if entry.name in gone else entry for entry in entries]
+            self._write_index(left, lock, notes)
 
     def _delete(self, entry: Entry, notes: list[str]) -> bool:
         try:
             delete(self.folder / entry.name)
         except OSError as exc:
-            notes.append(f"{entry.name} was to be deleted, and could not be ({exc.strerror or exc})")
+            notes.append(f"the older trace {entry.name} could not be deleted ({exc.strerror or exc})")
             return False
         return True
 
-    def _saved(self, entry: Entry, uploading: frozenset[str]) -> SavedTrace:
-        return SavedTrace(
-            path=self.folder / entry.name,
+
+def saved_traces(folder: Path) -> tuple[SavedTrace, ...]:
+    """Return the traces that any process wrote into the folder, in that order."""
+    entries = read_index(folder)
+    waiting = unsent(folder, [entry.name for entry in entries])
+    return tuple(
+        SavedTrace(
+            path=folder / entry.name,
             timestamp=datetime.fromtimestamp(entry.timestamp, timezone.utc),
             step=entry.step,
             cycle=entry.cycle,
             rank=entry.rank,
             size_bytes=entry.size_bytes,
-            state=self._state(entry, uploading),
+            state=_state(folder, entry, is_waiting=entry.name in waiting),
         )
-
-    def _state(self, entry: Entry, uploading: frozenset[str]) -> SavedState:
-        if is_as_written(self.folder, entry):
-            return "uploading" if journal.is_pending(entry.name, uploading) else "kept"
-        if os.path.lexists(self.folder / entry.name):
-            return "changed"
-        return "deleted" if entry.state == "deleted" else "missing"
+        for entry in entries
+    )
 
 
-_TAKEN = "there is something of that name, which was left alone; choose another --filename, or --overwrite"
+def _state(folder: Path, entry: Entry, *, is_waiting: bool) -> SavedState:
+    if is_as_written(folder, entry):
+        return "uploading" if is_waiting else "kept"
+    if os.path.lexists(folder / entry.name):
+        return "changed"
+    return "deleted" if entry.state == "deleted" else "missing"
 
 
-def _is_packed(name: str) -> bool:
-    return name.lower().endswith(".gz")
+_TAKEN = "a file of this name exists; choose another --filename, or replace it with --overwrite"
 
 
 def _entry(name: str, values: TraceValues, found: os.stat_result) -> Entry:
@@ -278,15 +238,3 @@ def _entry(name: str, values: TraceValues, found: os.stat_result) -> Entry:
         size_bytes=found.st_size,
         mtime_ns=found.st_mtime_ns,
     )
-
-
-def _kept_where(target: Path, source: Path, what: str = "trace") -> str:
-    return f"{target} was not stored (the {what} is still in {source})"
-
-
-def _free(folder: Path) -> str:
-    try:
-        found = os.statvfs(folder)
-    except (OSError, AttributeError):  # Windows has no such call
-        return ""
-    return f" ({format_bytes(found.f_bavail * found.f_frsize)} free)"

@@ -1,7 +1,24 @@
-/** What would a run of a small ResNet look like? A made-up report, the same at every load. */
+/** A made-up report of a small ResNet, the same at every load. */
 
-import { encodeFrame, packViews } from "../../js/src/wire/encode";
-import type { ColumnHeader, ReportHeader, ViewHeader } from "../../js/src/wire/header";
+import type { Unit } from "../../js/src/base/format";
+import type {
+  BarsHeader,
+  ColumnHeader,
+  Fact,
+  Problem,
+  ReportHeader,
+  Section,
+  SeriesHeader,
+  ViewHeader,
+} from "../../js/src/wire/header";
+import { encodeFrame, packViews } from "../../js/test/encode";
+import {
+  factsHeader,
+  problemsHeader,
+  seriesHeader,
+  tableHeader,
+  treeHeader,
+} from "../../js/test/headers";
 
 export interface DemoReport {
   readonly header: ReportHeader;
@@ -262,6 +279,17 @@ const STEP_COLUMNS: readonly ColumnHeader[] = [
   column("other_ns", "Other", "ns", "What is left.", { minor: true }),
 ];
 
+const STEP_BARS: BarsHeader = {
+  number: "number",
+  total: "dur_ns",
+  complete: "complete",
+  parts: ["forward", "backward", "optimizer", "communication", "data", "other"].map((phase) => ({
+    phase,
+    column: `${phase}_ns`,
+  })),
+  line: "device_busy_ns",
+};
+
 function encodeSteps(count: number): Uint8Array {
   const parts = Array.from({ length: count }, (_, step) => {
     const scale = step === count - 1 && count > 3 ? 0.45 : 0.94 + 0.12 * random();
@@ -349,97 +377,85 @@ function encodeKernels(): Uint8Array {
   ]);
 }
 
-const NOTE_ROWS = [
-  [
-    "warning",
-    "step.cut",
-    "The last step is not complete: the loop ended inside it.",
-    1,
-    "Raise --active by one, or let the loop run on.",
-  ],
-  [
-    "data_loss",
-    "kineto.dropped",
-    "The profiler's buffer was full and kernels at the end of step 6 are missing.",
-    214,
-    "Record fewer steps with --active 2, or set TORCH_PROFILER buffer sizes higher.",
-  ],
-  [
-    "info",
-    "stack.off",
-    "Python stacks were not recorded, so ops cannot be shown by source line.",
-    1,
-    "Add --stack. It costs about 15 % of speed.",
-  ],
-  [
-    "info",
-    "<img src=x onerror=alert(1)>",
-    "A name with markup stays text: <script>alert(1)</script>",
-    3,
-    "",
-  ],
-] as const;
-
-function encodeNotes(): Uint8Array {
-  return encodeFrame([
-    ["severity", NOTE_ROWS.map((row) => row[0])],
-    ["code", NOTE_ROWS.map((row) => row[1])],
-    ["message", NOTE_ROWS.map((row) => row[2])],
-    ["count", Int32Array.from(NOTE_ROWS, (row) => row[3])],
-    ["fix", NOTE_ROWS.map((row) => row[4])],
-  ]);
-}
-
-const FACT_ROWS: readonly (readonly [string, string, number, string, string, string])[] = [
-  ["Time", "Mean step", 222.4 * MS, "ns", "3 steps, ± 2.6 ms", ""],
-  ["Time", "GPU busy", 0.24, "ratio", "52.1 ms a step", ""],
-  ["Time", "GPU waits for the host", 0.71, "ratio", "", ""],
-  ["Time", "Kernel launches", 900, "count", "a step, 60 µs apart", ""],
-  [
-    "Heaviest ops by self CPU",
-    "aten::convolution_backward",
-    0.212,
-    "ratio",
-    "38.3 ms",
-    "aten::convolution_backward",
-  ],
-  [
-    "Heaviest ops by self CPU",
-    "aten::cudnn_convolution",
-    0.146,
-    "ratio",
-    "26.2 ms",
-    "aten::cudnn_convolution",
-  ],
-  ["Heaviest ops by self CPU", "aten::empty", 0.118, "ratio", "21.0 ms", "aten::empty"],
-  ["Memory", "Peak on cuda:0", 2.09e9, "bytes", "at 315 ms, step 5", ""],
-  ["Memory", "Reserved", 2.36e9, "bytes", "", ""],
-  ["Run", "Device", Number.NaN, "text", "NVIDIA A100-SXM4-40GB", ""],
-  ["Run", "Schedule", Number.NaN, "text", "wait 1, warm up 2, active 3", ""],
+const PROBLEMS: readonly Problem[] = [
+  {
+    severity: "data_loss",
+    code: "kineto.dropped",
+    message: "The profiler's buffer was full and kernels at the end of step 6 are missing.",
+    count: 214,
+    fix: "Record fewer steps with --active 2, or set TORCH_PROFILER buffer sizes higher.",
+  },
+  {
+    severity: "warning",
+    code: "step.cut",
+    message: "The last step is not complete: the loop ended inside it.",
+    count: 1,
+    fix: "Raise --active by one, or let the loop run on.",
+  },
+  {
+    severity: "info",
+    code: "stack.off",
+    message: "Python stacks were not recorded, so ops cannot be shown by source line.",
+    count: 1,
+    fix: "Add --stack. It costs about 15 % of speed.",
+  },
+  {
+    severity: "info",
+    code: "<img src=x onerror=alert(1)>",
+    message: "A name with markup stays text: <script>alert(1)</script>",
+    count: 3,
+    fix: "",
+  },
 ];
 
-function encodeOverview(): Uint8Array {
-  return encodeFrame([
-    ["section", FACT_ROWS.map((row) => row[0])],
-    ["label", FACT_ROWS.map((row) => row[1])],
-    ["value", Float64Array.from(FACT_ROWS, (row) => row[2])],
-    ["unit", FACT_ROWS.map((row) => row[3])],
-    ["note", FACT_ROWS.map((row) => row[4])],
-    ["op", FACT_ROWS.map((row) => row[5])],
-  ]);
+function fact(label: string, value: number | string, unit: Unit, note = "", op = ""): Fact {
+  return { label, value, unit, note, op };
 }
 
-function view(
-  name: string,
-  title: string,
-  shape: ViewHeader["shape"],
-  more: Partial<ViewHeader>,
-): ViewHeader {
-  const none = { count: null, empty: null, offset: 0, length: 0, rows: 0, columns: [], sort: null };
-  return { name, title, shape, ...none, weights: [], bands: [], marks: [], ...more };
+/** A fact about the op that it is named after. */
+function opFact(op: string, ratio: number, note: string): Fact {
+  return fact(op, ratio, "ratio", note, op);
 }
 
-function memoryView(steps: number): ViewHeader {
+const SECTIONS: readonly Section[] = [
+  {
+    title: "Time",
+    byPhase: false,
+    facts: [
+      fact("Mean step", 222.4 * MS, "ns", "3 steps, ± 2.6 ms"),
+      fact("GPU busy", 0.24, "ratio", "52.1 ms a step"),
+      fact("GPU waits for the host", 0.71, "ratio"),
+      fact("Kernel launches", 900, "count", "a step, 60 µs apart"),
+    ],
+  },
+  {
+    title: "Heaviest ops by self CPU",
+    byPhase: false,
+    facts: [
+      opFact("aten::convolution_backward", 0.212, "38.3 ms"),
+      opFact("aten::cudnn_convolution", 0.146, "26.2 ms"),
+      opFact("aten::empty", 0.118, "21.0 ms"),
+    ],
+  },
+  {
+    title: "Memory",
+    byPhase: false,
+    facts: [
+      fact("Peak on cuda:0", 2.09e9, "bytes", "at 315 ms, step 5"),
+      fact("Reserved", 2.36e9, "bytes"),
+    ],
+  },
+  {
+    title: "Run",
+    byPhase: false,
+    facts: [
+      fact("Device", "NVIDIA A100-SXM4-40GB", "text"),
+      fact("Schedule", "wait 1, warm up 2, active 3", "text"),
+    ],
+  },
+];
+
+function memoryView(steps: number): SeriesHeader {
   const starts = Array.from({ length: steps }, (_, at) => ({
     lane: "",
     time_ns: at * 222 * MS,
@@ -447,10 +463,10 @@ function memoryView(steps: number): ViewHeader {
     kind: "step" as const,
   }));
   const peak = { lane: "cuda:0", time_ns: 315 * MS, label: "peak 2.09 GB", kind: "peak" as const };
-  return view("memory", "Memory", "series", {
+  return seriesHeader("memory", {
     bands: [
-      { name: "allocated_bytes", title: "allocated" },
-      { name: "reserved_bytes", title: "reserved by the allocator" },
+      { name: "allocated_bytes", title: "allocated", unit: "bytes" },
+      { name: "reserved_bytes", title: "reserved by the allocator", unit: "bytes" },
     ],
     marks: [...starts, peak],
   });
@@ -468,22 +484,22 @@ export function demoReport(ops = 89, steps = 3, layers = 46): DemoReport {
     "No kernels were recorded on a second device. Add --activities cuda to record them.";
   const packed = packViews(
     [
-      view("overview", "Overview", "table", {}),
-      view("ops", "Ops", "table", { count: ops, columns: OP_COLUMNS, sort: "self_cpu_ns" }),
-      view("flame", "Flame", "tree", { weights: WEIGHTS }),
+      factsHeader("overview", { sections: SECTIONS }),
+      tableHeader("ops", { count: ops, columns: OP_COLUMNS, sort: "self_cpu_ns" }),
+      treeHeader("flame", { weights: WEIGHTS }),
       memoryView(steps),
-      view("kernels", "Kernels", "table", {
+      tableHeader("kernels", {
         count: 4,
         columns: KERNEL_COLUMNS,
         sort: "total_device_ns",
       }),
-      view("steps", "Steps", "table", { count: steps, columns: STEP_COLUMNS }),
-      view("lines", "Lines", "table", { empty: noGpu }),
-      view("pulled", "Pulled", "table", { offset: -1, columns: KERNEL_COLUMNS }),
-      view("notes", "Notes", "table", { count: NOTE_ROWS.length }),
+      tableHeader("steps", { count: steps, columns: STEP_COLUMNS, bars: STEP_BARS }),
+      tableHeader("lines", { empty: noGpu }),
+      tableHeader("pulled", { offset: -1, columns: KERNEL_COLUMNS }),
+      problemsHeader("notes", { count: PROBLEMS.length, problems: PROBLEMS }),
     ],
     [
-      encodeOverview(),
+      null,
       encodeOps(nodes, ops),
       encodeFlame(nodes),
       encodeMemory(steps),
@@ -491,7 +507,7 @@ export function demoReport(ops = 89, steps = 3, layers = 46): DemoReport {
       encodeSteps(steps),
       null,
       null,
-      encodeNotes(),
+      null,
     ],
   );
   return { header: header(packed.views, steps), data: packed.data };
@@ -499,7 +515,7 @@ export function demoReport(ops = 89, steps = 3, layers = 46): DemoReport {
 
 function header(views: readonly ViewHeader[], steps: number): ReportHeader {
   return {
-    version: 1,
+    version: 2,
     runId: "demo",
     title: "In [4]",
     subtitle: `steps 4–${3 + steps} recorded, stepped by line 3`,

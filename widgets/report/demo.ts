@@ -1,4 +1,4 @@
-/** How does the report look on a plain page? `?view=flame&width=700&theme=dark&steps=5&ops=100000&layers=4600`. */
+/** The report on a plain page: `?view=flame&width=700&theme=dark&steps=5&ops=100000&layers=4600`. */
 
 import type { HostListener } from "../../js/src/wire/host";
 import { demoReport } from "./demo-data";

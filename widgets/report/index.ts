@@ -1,8 +1,8 @@
-/** What does anywidget load? One report in one cell output. */
+/** The module that anywidget loads: one report in one cell output. */
 
-import { mountReport } from "../../js/src/views/report";
+import { mountReport } from "../../js/src/views/shell/report";
 import type { RenderProps } from "./model";
-import "./report.css";
+import "../../js/src/views/report.css";
 
 /** May be called many times for one model; each call gets its own view and its own cleanup. */
 function render({ model, el }: RenderProps): () => void {

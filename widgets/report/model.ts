@@ -1,4 +1,4 @@
-/** Which traits and messages of the Python widget does the page use? Their names are in `_header` and `_data`. */
+/** The model that anywidget hands to the page. It holds the traits `_header` and `_data`. */
 
 import type { Host } from "../../js/src/wire/host";
 

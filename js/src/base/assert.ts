@@ -1,4 +1,4 @@
-/** How do we notice our own bugs at once? */
+/** Assertions that find our own bugs at once. */
 
 /** Throws when `condition` is false: a bug of ours, never the user's data. */
 export function assert(condition: boolean, message: string): asserts condition {

@@ -1,4 +1,4 @@
-/** What does the layout hand to the painter? Columns, one entry a box, no object per box. */
+/** What the layout hands to the painter: columns with one entry per box, and no object per box. */
 
 import type { Px } from "./units";
 

@@ -1,4 +1,4 @@
-/** How light is a colour, and which text can be read on it? */
+/** How light a colour is, and which text can be read on it. */
 
 export type Rgb = readonly [red: number, green: number, blue: number];
 

@@ -1,4 +1,4 @@
-/** How is a number written for people? */
+/** Numbers as text for people. */
 
 export type Unit = "text" | "code" | "count" | "ns" | "bytes" | "ratio" | "phase" | "step" | "bool";
 
@@ -141,12 +141,12 @@ export function columnFormat(unit: Unit, largest: number, least = COLUMN_MIN): C
   }
 }
 
-/** Is this a unit of numbers, so that cells are right-aligned? */
+/** Whether a unit is one of numbers, so that cells are right-aligned. */
 export function isNumeric(unit: Unit): boolean {
   return unit === "count" || unit === "ns" || unit === "bytes" || unit === "ratio";
 }
 
-/** Is this a unit of words, so that the filter looks into the column? */
+/** Whether a unit is one of words, so that the filter looks into the column. */
 export function isText(unit: Unit): boolean {
   return unit === "text" || unit === "code" || unit === "phase";
 }

@@ -1,4 +1,4 @@
-/** How is a long name of code made short without losing what tells it apart? */
+/** Shortens long names of code and keeps what tells them apart. */
 
 const ELLIPSIS = "…";
 // Of a cut name, this part of the room shows its beginning; the rest shows its end.

@@ -1,4 +1,4 @@
-/** Which colour has a phase or a band? One file for the page and for the static figures. */
+/** The colours of phases and bands, from one file for the page and for the static figures. */
 
 import palette from "../../../torchprof_magic/render/palette.json";
 
@@ -26,10 +26,6 @@ export const phases: readonly Phase[] = Array.from(PHASES, ([name, { title }]) =
 
 export function phaseColor(name: string, theme: Theme): string {
   return (PHASES.get(name) ?? OTHER)[theme];
-}
-
-export function isPhase(name: string): boolean {
-  return PHASES.has(name);
 }
 
 export function phaseTitle(name: string): string {

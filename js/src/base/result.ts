@@ -1,4 +1,4 @@
-/** How does a function say that it failed without throwing? */
+/** The result of a function that can fail without throwing. */
 
 export type Result<T> =
   | { readonly ok: true; readonly value: T }

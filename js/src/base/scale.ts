@@ -1,4 +1,4 @@
-/** Where on the screen is a value, and which value is under a pixel? The only place that converts. */
+/** Conversion between values and pixels; nothing else converts. */
 
 import { type DevicePx, devicePx, type Px, px, type Weight, weight } from "./units";
 

@@ -1,4 +1,4 @@
-/** Where in an order does a condition begin to hold? */
+/** Binary search for the place in an order where a condition begins to hold. */
 
 /** The first position from `low` up to `high` that holds, `high` for none; all behind it must hold too. */
 export function firstWhere(low: number, high: number, holds: (at: number) => boolean): number {

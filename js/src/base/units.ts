@@ -1,4 +1,4 @@
-/** Which unit does a number have? A `Px` where an `Ns` is due does not compile. */
+/** Numbers that carry their unit: a `Px` where an `Ns` is due does not compile. */
 
 declare const brand: unique symbol;
 type Brand<Name extends string> = number & { readonly [brand]: Name };

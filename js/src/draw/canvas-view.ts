@@ -1,4 +1,4 @@
-/** When is a canvas drawn, and how large is it? One animation frame for all reasons to redraw. */
+/** A canvas that fits its box and draws at most once per animation frame, however many reasons to redraw there are. */
 
 import { toDevicePx } from "../base/scale";
 import { type Px, px } from "../base/units";

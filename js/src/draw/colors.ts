@@ -1,4 +1,4 @@
-/** Which colours does a canvas take? The tokens of the style sheet, read where the canvas hangs. */
+/** The colours of a canvas: the tokens of the style sheet, read where the canvas hangs. */
 
 import { parseColor, type Rgb } from "../base/color";
 import type { Theme } from "../base/palette";

@@ -1,4 +1,4 @@
-/** How does a flame graph look? Paints laid out boxes; decides nothing about where they are. */
+/** Paints the boxes of a flame graph. Where they are has been decided by the layout. */
 
 import { type Boxes, MERGED_ROW } from "../base/boxes";
 import { cssColor, mix, parseColor, type Rgb, textOn } from "../base/color";

@@ -1,13 +1,14 @@
-/** How does a quantity over time look? uPlot with our axes, marks and colours. */
+/** A chart of values over time: uPlot with our axes, marks and colours. */
 
 import uPlot from "uplot";
 import { cssColor } from "../base/color";
-import { formatBytes, formatNs } from "../base/format";
+import { formatNs, formatValue, type Unit } from "../base/format";
 import type { MarkHeader } from "../wire/header";
 import type { Colors } from "./colors";
 
 export interface Band {
   readonly title: string;
+  readonly unit: Unit;
   readonly color: string;
   readonly isArea: boolean;
   readonly values: readonly (number | null)[];
@@ -64,7 +65,7 @@ function chartOptions(scene: SeriesScene, width: number, height: number): uPlot.
       x: { time: false },
       y: { range: (_chart, _low, high) => [0, (high || 1) * HEADROOM] },
     },
-    axes: [timeAxis(scene.colors), bytesAxis(scene.colors)],
+    axes: [timeAxis(scene.colors), valueAxis(scene)],
     series: [{}, ...scene.bands.map(bandSeries)],
     cursor: { y: false, points: { size: 6 } },
     hooks: {
@@ -95,13 +96,15 @@ function timeAxis(colors: Colors): uPlot.Axis {
   };
 }
 
-function bytesAxis(colors: Colors): uPlot.Axis {
+/** All bands share one axis, in the unit of the first. */
+function valueAxis({ colors, bands }: SeriesScene): uPlot.Axis {
+  const unit = bands[0]?.unit ?? "count";
   return {
     ...axisBase(colors),
     size: AXIS_PX,
     gap: 8,
     space: 44,
-    values: tickTexts(formatBytes),
+    values: tickTexts((tick) => formatValue(tick, unit)),
   };
 }
 

@@ -1,4 +1,4 @@
-/** What of a name fits into a box? Measured once per name and width class. */
+/** The part of a name that fits into a box, measured once per name and width class. */
 
 import { shortenName } from "../base/names";
 

@@ -1,4 +1,4 @@
-/** Which boxes of a tree can be seen in a window, and where? The cost follows pixels, not rows. */
+/** The boxes of a tree that can be seen in a window, and their places. The cost follows pixels, not rows. */
 
 import { type Boxes, MERGED_ROW } from "../base/boxes";
 import type { Scale } from "../base/scale";

@@ -1,4 +1,4 @@
-/** Where in the flame graph are we, and where does a move lead? */
+/** Places in a flame graph, and where each move leads. */
 
 import { type Span, zoomSpan } from "../base/scale";
 import { type Weight, weight } from "../base/units";

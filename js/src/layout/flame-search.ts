@@ -1,4 +1,4 @@
-/** Which rows of a tree match a search, and how much of the whole are they? */
+/** The rows of a tree that match a search, and their share of the whole. */
 
 import { keyOf, type TextColumn, wordsWith } from "../wire/frame";
 import type { FlameExtent, FlameTree } from "./flame-tree";

@@ -1,4 +1,4 @@
-/** How is a tree of rows walked from the top without touching what cannot be seen? */
+/** A tree of rows that can be walked from the top without touching what cannot be seen. */
 
 import { assert } from "../base/assert";
 import { firstWhere } from "../base/search";

@@ -1,11 +1,13 @@
-/** Which points of a series belong to one lane? */
+/** The points of a series that belong to one lane. */
 
+import type { Unit } from "../base/format";
 import { type Frame, keyOf, numbersOf, rowsOf, textOf } from "../wire/frame";
-import type { ViewHeader } from "../wire/header";
+import type { SeriesHeader } from "../wire/header";
 
 export interface LaneBand {
   readonly name: string;
   readonly title: string;
+  readonly unit: Unit;
   /** null where the value is unknown. */
   readonly values: readonly (number | null)[];
 }
@@ -23,14 +25,15 @@ export function lanesOf(frame: Frame): readonly string[] {
 }
 
 /** Points of a lane; bands that hold no value at all are left out. */
-export function laneSeries(view: ViewHeader, frame: Frame, lane: string): LaneSeries {
+export function laneSeries(view: SeriesHeader, frame: Frame, lane: string): LaneSeries {
   const lanes = textOf(frame, "lane");
   const key = keyOf(lanes, lane);
   const rows = rowsOf(frame).filter((row) => lanes.keys[row] === key);
   const time = numbersOf(frame, "time_ns");
-  const bands = view.bands.map(({ name, title }) => ({
+  const bands = view.bands.map(({ name, title, unit }) => ({
     name,
     title,
+    unit,
     values: pick(frame, name, rows),
   }));
   return {

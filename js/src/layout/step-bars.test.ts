@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
 import type { Frame } from "../wire/frame";
+import type { BarsHeader } from "../wire/header";
 import { stepBars } from "./step-bars";
 
 const numbers = (...values: number[]) => ({
@@ -14,12 +15,26 @@ const FRAME: Frame = {
     ["complete", numbers(1, 0)],
     ["dur_ns", numbers(200, 100)],
     ["forward_ns", numbers(120, 60)],
+    ["data_ns", numbers(0, 0)],
     ["other_ns", numbers(80, 40)],
+    ["busy_ns", numbers(50, 100)],
   ]),
 };
 
+const BARS: BarsHeader = {
+  number: "number",
+  total: "dur_ns",
+  complete: "complete",
+  parts: [
+    { phase: "forward", column: "forward_ns" },
+    { phase: "data", column: "data_ns" },
+    { phase: "other", column: "other_ns" },
+  ],
+  line: null,
+};
+
 it("draws all bars on the scale of the longest step", () => {
-  const ratios = stepBars(FRAME).map((bar) => bar.parts.map((part) => part.ratio));
+  const ratios = stepBars(FRAME, BARS).map((bar) => bar.parts.map((part) => part.ratio));
   expect(ratios).toEqual([
     [0.6, 0.4],
     [0.3, 0.2],
@@ -27,13 +42,18 @@ it("draws all bars on the scale of the longest step", () => {
 });
 
 it("marks a cut step", () => {
-  expect(stepBars(FRAME).map((bar) => bar.isComplete)).toEqual([true, false]);
+  expect(stepBars(FRAME, BARS).map((bar) => bar.isComplete)).toEqual([true, false]);
 });
 
 it("leaves out phases that took no time", () => {
-  expect(stepBars(FRAME)[0]?.parts.map((part) => part.phase)).toEqual(["forward", "other"]);
+  expect(stepBars(FRAME, BARS)[0]?.parts.map((part) => part.phase)).toEqual(["forward", "other"]);
 });
 
 it("has no line for a device that was not recorded", () => {
-  expect(stepBars(FRAME)[0]?.deviceRatio).toBeNull();
+  expect(stepBars(FRAME, BARS)[0]?.deviceRatio).toBeNull();
+});
+
+it("draws the line of a device on the scale of the bars", () => {
+  const bars = stepBars(FRAME, { ...BARS, line: "busy_ns" });
+  expect(bars.map((bar) => bar.deviceRatio)).toEqual([0.25, 0.5]);
 });

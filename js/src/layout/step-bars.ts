@@ -1,7 +1,8 @@
-/** How long is each step, and which phases is it made of? All bars on one scale. */
+/** The duration of each step and the phases it is made of. All bars share one scale. */
 
 import { phases } from "../base/palette";
 import { type Frame, numberAt, rowsOf } from "../wire/frame";
+import type { BarsHeader } from "../wire/header";
 
 export interface StepPart {
   readonly phase: string;
@@ -20,34 +21,27 @@ export interface StepBar {
   readonly device_ns: number;
 }
 
-/** One bar a row of the `steps` view; the longest step fills the scale. */
-export function stepBars(frame: Frame): readonly StepBar[] {
+/** One bar a row, of the columns that the table names; the longest step fills the scale. */
+export function stepBars(frame: Frame, bars: BarsHeader): readonly StepBar[] {
   const rows = rowsOf(frame);
-  const longest = Math.max(1, ...rows.map((row) => numberAt(frame, "dur_ns", row) || 0));
-  return rows.map((row) => stepBar(frame, row, longest));
+  const longest = Math.max(1, ...rows.map((row) => numberAt(frame, bars.total, row) || 0));
+  return rows.map((row) => stepBar(frame, bars, row, longest));
 }
 
-function stepBar(frame: Frame, row: number, longest: number): StepBar {
-  const device = numberAt(frame, "device_busy_ns", row);
-  const complete = numberAt(frame, "complete", row);
+function stepBar(frame: Frame, bars: BarsHeader, row: number, longest: number): StepBar {
+  const device = bars.line === null ? Number.NaN : numberAt(frame, bars.line, row);
+  const parts = bars.parts.map(({ phase, column }) => {
+    const dur_ns = numberAt(frame, column, row) || 0;
+    return { phase, dur_ns, ratio: dur_ns / longest };
+  });
   return {
-    number: numberAt(frame, "number", row),
-    // A sender without the column has no cut steps.
-    isComplete: Number.isNaN(complete) || complete !== 0,
-    dur_ns: numberAt(frame, "dur_ns", row),
-    parts: phases.map(({ name }) => stepPart(frame, row, name, longest)).filter(isThere),
+    number: numberAt(frame, bars.number, row),
+    isComplete: numberAt(frame, bars.complete, row) !== 0,
+    dur_ns: numberAt(frame, bars.total, row),
+    parts: parts.filter((part) => part.dur_ns > 0),
     deviceRatio: Number.isNaN(device) ? null : device / longest,
     device_ns: device,
   };
-}
-
-function stepPart(frame: Frame, row: number, phase: string, longest: number): StepPart {
-  const dur_ns = numberAt(frame, `${phase}_ns`, row) || 0;
-  return { phase, dur_ns, ratio: dur_ns / longest };
-}
-
-function isThere(part: StepPart): boolean {
-  return part.dur_ns > 0;
 }
 
 /** Phases that any bar has, in palette order. */

@@ -1,10 +1,10 @@
-/** What comes from Python? The header, and one frame a view, decoded when it is first asked for. */
+/** What comes from Python: the header, and one frame per view, decoded when it is first asked for. */
 
 import { type ReadonlySignal, type Signal, signal } from "@preact/signals";
 import { failure, type Result, success } from "../base/result";
 import { decodeFrame, viewBytes } from "../wire/decode";
 import type { Frame } from "../wire/frame";
-import { parseHeader, type ReportHeader, type ViewHeader } from "../wire/header";
+import { type FramedHeader, parseHeader, type ReportHeader } from "../wire/header";
 import type { Host } from "../wire/host";
 import { canAnswer, pull } from "../wire/pull";
 
@@ -19,9 +19,9 @@ export interface ReportSource {
   /** False in a saved file: nothing can be pulled or exported. */
   readonly canAnswer: boolean;
   /** The state of a view's data; the first call starts decoding or pulling. */
-  frame(view: ViewHeader): ReadonlySignal<FrameState>;
+  frame(view: FramedHeader): ReadonlySignal<FrameState>;
   /** Asks again after a failure. */
-  retry(view: ViewHeader): void;
+  retry(view: FramedHeader): void;
   pullExport(name: string): Promise<Result<Uint8Array>>;
 }
 
@@ -33,7 +33,7 @@ export function openReport(host: Host, abort: AbortSignal): Result<ReportSource>
   if (!parsed.ok) return failure(parsed.message);
   const container = host.get("_data");
   const states = new Map<string, Signal<FrameState>>();
-  const frame = (view: ViewHeader) => {
+  const frame = (view: FramedHeader) => {
     const known = states.get(view.name);
     if (known) return known;
     const state = signal<FrameState>(embeddedState(view, container));
@@ -41,7 +41,7 @@ export function openReport(host: Host, abort: AbortSignal): Result<ReportSource>
     if (state.value.kind === "loading") void pullInto(state, host, view, abort);
     return state;
   };
-  const retry = (view: ViewHeader) => {
+  const retry = (view: FramedHeader) => {
     const state = states.get(view.name);
     if (state?.value.kind !== "failed") return;
     state.value = embeddedState(view, container);
@@ -56,7 +56,7 @@ export function openReport(host: Host, abort: AbortSignal): Result<ReportSource>
   });
 }
 
-function embeddedState(view: ViewHeader, container: unknown): FrameState {
+function embeddedState(view: FramedHeader, container: unknown): FrameState {
   if (view.empty !== null) return { kind: "empty", sentence: view.empty };
   if (view.offset < 0) return { kind: "loading" };
   if (view.length === 0) return { kind: "empty", sentence: NOTHING };
@@ -66,7 +66,7 @@ function embeddedState(view: ViewHeader, container: unknown): FrameState {
 async function pullInto(
   state: Signal<FrameState>,
   host: Host,
-  view: ViewHeader,
+  view: FramedHeader,
   abort: AbortSignal,
 ): Promise<void> {
   const bytes = await pull(host, view.name, { signal: abort });

@@ -1,4 +1,4 @@
-/** How do signals become the state of a TanStack table? What reads the table is told when they change. */
+/** Signals as the state of a TanStack table: whatever reads the table is told when they change. */
 
 import {
   batch,

@@ -1,10 +1,10 @@
-/** What does the reader look at now? State of the page that Python never sees. */
+/** What the reader looks at now. Python never sees this state. */
 
 import { type Signal, signal } from "@preact/signals";
 import type { SortingState } from "@tanstack/table-core";
 import type { Span } from "../base/scale";
 import type { Weight } from "../base/units";
-import type { ViewHeader } from "../wire/header";
+import type { TableHeader, TreeHeader, ViewHeader } from "../wire/header";
 
 /** What is selected everywhere: all boxes and rows of this name. */
 export interface Selection {
@@ -54,8 +54,8 @@ export interface Store {
   readonly reveal: Signal<Reveal | null>;
   /** Search text of a view. */
   search(view: ViewHeader): Signal<string>;
-  table(view: ViewHeader): TableState;
-  flame(view: ViewHeader): FlameState;
+  table(view: TableHeader): TableState;
+  flame(view: TreeHeader): FlameState;
   /** The choice of a view that has one, such as the memory's lane. */
   choice(view: ViewHeader): Signal<string | null>;
 }
@@ -71,7 +71,7 @@ export function createStore(view: string): Store {
     reveal: signal<Reveal | null>(null),
     search: perView(() => signal("")),
     choice: perView(() => signal<string | null>(null)),
-    table: perView((view) => ({
+    table: perView((view: TableHeader) => ({
       sorting: signal(firstSorting(view)),
       scrollTop: signal(0),
     })),
@@ -85,7 +85,7 @@ export function createStore(view: string): Store {
 }
 
 /** State that is made when a view is first shown and kept while the report lives. */
-function perView<T>(make: (view: ViewHeader) => T): (view: ViewHeader) => T {
+function perView<V extends ViewHeader, T>(make: (view: V) => T): (view: V) => T {
   const made = new Map<string, T>();
   return (view) => {
     const known = made.get(view.name) ?? make(view);
@@ -95,7 +95,7 @@ function perView<T>(make: (view: ViewHeader) => T): (view: ViewHeader) => T {
 }
 
 /** A table opens with the largest numbers of the column that its header names. */
-function firstSorting({ sort }: ViewHeader): SortingState {
+function firstSorting({ sort }: TableHeader): SortingState {
   return sort === null ? [] : [{ id: sort, desc: true }];
 }
 

@@ -1,10 +1,10 @@
-import { float64, int32, tableFromArrays, tableToIPC, utf8 } from "@uwdata/flechette";
+import { float64, int32, tableFromArrays, tableToIPC } from "@uwdata/flechette";
 import { describe, expect, it } from "vitest";
+import { encodeFrame } from "../../test/encode";
+import { tableHeader } from "../../test/headers";
 import { defined } from "../base/assert";
 import { decodeFrame, viewBytes } from "./decode";
-import { encodeFrame } from "./encode";
 import { keyOf, numberAt, numbersOf, stringAt, textOf } from "./frame";
-import { parseHeader, type ViewHeader } from "./header";
 
 function frameOf(bytes: Uint8Array) {
   const decoded = decodeFrame(bytes);
@@ -12,21 +12,7 @@ function frameOf(bytes: Uint8Array) {
   return decoded.value;
 }
 
-const view = (offset: number, length: number): ViewHeader => ({
-  name: "ops",
-  title: "Ops",
-  shape: "table",
-  count: null,
-  empty: null,
-  offset,
-  length,
-  rows: 0,
-  columns: [],
-  sort: null,
-  weights: [],
-  bands: [],
-  marks: [],
-});
+const view = (offset: number, length: number) => tableHeader("ops", { offset, length });
 
 describe("decodeFrame", () => {
   it("gives numbers as typed arrays", () => {
@@ -39,12 +25,6 @@ describe("decodeFrame", () => {
     const names = textOf(frame, "name");
     expect(names.words).toEqual(["aten::mm", "aten::add"]);
     expect(Array.from(names.keys)).toEqual([0, 1, 0]);
-  });
-
-  it("interns plain strings", () => {
-    const table = tableFromArrays([["name", ["b", "a", "b"]]], { types: { name: utf8() } });
-    const frame = frameOf(defined(tableToIPC(table, { format: "stream" }), "bytes"));
-    expect(Array.from(textOf(frame, "name").keys)).toEqual([0, 1, 0]);
   });
 
   it("reads an unknown number as NaN", () => {
@@ -90,21 +70,5 @@ describe("viewBytes", () => {
   it("does not read past the end of the container", () => {
     const container = new DataView(new ArrayBuffer(32), 0, 16);
     expect(viewBytes(container, view(8, 100)).byteLength).toBe(8);
-  });
-});
-
-describe("parseHeader", () => {
-  it("refuses a header of another version", () => {
-    const parsed = parseHeader(JSON.stringify({ version: 2, views: [] }));
-    expect(parsed.ok ? "" : parsed.message).toContain("format 2");
-  });
-
-  it("says so when the text is no JSON", () => {
-    expect(parseHeader("{").ok).toBe(false);
-  });
-
-  it("fills in lists that are left out", () => {
-    const parsed = parseHeader(JSON.stringify({ version: 1, views: [{ name: "ops" }] }));
-    expect(parsed.ok && parsed.value.views[0]?.columns).toEqual([]);
   });
 });

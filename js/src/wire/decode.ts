@@ -1,9 +1,9 @@
-/** How does an Arrow stream become columns? */
+/** Decodes an Arrow stream into columns. */
 
 import { type Column as ArrowColumn, tableFromIPC } from "@uwdata/flechette";
 import { failure, messageOf, type Result, success } from "../base/result";
 import type { Column, Frame, Numbers, TextColumn } from "./frame";
-import type { ViewHeader } from "./header";
+import type { FramedHeader } from "./header";
 
 /** A dictionary batch of flechette: its values are keys into the dictionary. */
 interface DictionaryBatch {
@@ -17,7 +17,7 @@ interface DictionaryBatch {
 const EMPTY = "";
 
 /** The bytes of one view, copied so that they start aligned; empty when the container is too short. */
-export function viewBytes(container: unknown, view: ViewHeader): Uint8Array {
+export function viewBytes(container: unknown, view: FramedHeader): Uint8Array {
   if (!(container instanceof DataView) || view.offset < 0) return new Uint8Array(0);
   const start = container.byteOffset + view.offset;
   const stop = Math.min(start + view.length, container.byteOffset + container.byteLength);
@@ -47,26 +47,13 @@ function readColumn(column: ArrowColumn<unknown>): Column {
   if (first !== undefined && "dictionary" in first) return readDictionary(column);
   const values = column.toArray();
   if (ArrayBuffer.isView(values)) return { kind: "number", values: values as Numbers };
+  // Text comes as a dictionary; what is left are numbers, some of them unknown.
   const list = Array.from(values as ArrayLike<unknown>);
-  return list.some((value) => typeof value === "string")
-    ? internWords(list)
-    : { kind: "number", values: Float64Array.from(list, numberOrNaN) };
+  return { kind: "number", values: Float64Array.from(list, numberOrNaN) };
 }
 
 function numberOrNaN(value: unknown): number {
   return value === null || value === undefined ? Number.NaN : Number(value);
-}
-
-/** Plain strings get keys of their own, each word once. */
-function internWords(list: readonly unknown[]): TextColumn {
-  const keyByWord = new Map<string, number>();
-  const keys = Int32Array.from(list, (value) => {
-    const word = value === null || value === undefined ? EMPTY : String(value);
-    const key = keyByWord.get(word) ?? keyByWord.size;
-    keyByWord.set(word, key);
-    return key;
-  });
-  return { kind: "text", keys, words: Array.from(keyByWord.keys()) };
 }
 
 /** Keys of all batches in one array. flechette shares one dictionary among the batches of a stream. */

@@ -1,4 +1,4 @@
-/** What does a decoded view look like? Columns of numbers and columns of dictionary-encoded text. */
+/** A decoded view: columns of numbers and columns of dictionary-encoded text. */
 
 import { assert } from "../base/assert";
 

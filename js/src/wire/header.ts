@@ -1,137 +1,168 @@
-/** What does the report say about itself before any data is decoded? */
+/**
+ * What a report says about itself besides the bytes of its columns. Python writes the header in `render/page.py` and
+ * `render/header.py`; both languages are held to the files in `tests/golden`.
+ */
 
 import type { Unit } from "../base/format";
 import { failure, messageOf, type Result, success } from "../base/result";
+import {
+  type Check,
+  type Checked,
+  flag,
+  listOf,
+  number,
+  oneOf,
+  orNull,
+  record,
+  text,
+} from "./check";
 
-export type Shape = "table" | "tree" | "series";
+const VERSION = 2;
 
-export interface Span {
-  readonly text: string;
-  readonly style: "" | "strong" | "code";
-}
+const unit = oneOf<Unit>("text", "code", "count", "ns", "bytes", "ratio", "phase", "step", "bool");
 
-export interface ColumnHeader {
-  readonly name: string;
-  readonly title: string;
-  readonly unit: Unit;
-  readonly definition: string;
+const column = record({
+  name: text,
+  title: text,
+  unit,
+  definition: text,
   /** Leaves first when there is little room. */
-  readonly minor: boolean;
+  minor: flag,
   /** Has a soft bar behind its numbers. */
-  readonly bar: boolean;
-}
+  bar: flag,
+});
+
+/** The columns that draw each row as a bar, stacked by phase. */
+const bars = record({
+  number: text,
+  /** The length of a bar. */
+  total: text,
+  /** False for a bar that was cut. */
+  complete: text,
+  parts: listOf(record({ phase: text, column: text })),
+  /** A thin line on the same scale. */
+  line: orNull(text),
+});
 
 /** One meaning of a box's width: its columns are `self_<name>` and `total_<name>`. */
-export interface WeightHeader {
-  readonly name: string;
-  readonly title: string;
-  readonly unit: Unit;
-}
+const weight = record({ name: text, title: text, unit });
 
-export interface BandHeader {
-  readonly name: string;
-  readonly title: string;
-}
+const band = record({ name: text, title: text, unit });
 
-export interface MarkHeader {
-  readonly lane: string;
-  readonly time_ns: number;
-  readonly label: string;
-  readonly kind: "peak" | "step";
-}
+const mark = record({ lane: text, time_ns: number, label: text, kind: oneOf("peak", "step") });
 
-export interface ViewHeader {
-  readonly name: string;
-  readonly title: string;
-  readonly shape: Shape;
-  readonly count: number | null;
+const fact = record({
+  label: text,
+  /** A number in `unit`, or a text; null when it is unknown. */
+  value: (value: unknown, at: string) =>
+    typeof value === "string" ? value : orNull(number)(value, at),
+  unit,
+  note: text,
+  /** The op that the fact is about, "" for none. */
+  op: text,
+});
+
+const section = record({
+  title: text,
+  /** The labels are phases, and the values add up to a whole. */
+  byPhase: flag,
+  facts: listOf(fact),
+});
+
+const problem = record({
+  severity: oneOf("data_loss", "warning", "info"),
+  code: text,
+  message: text,
+  count: number,
+  fix: text,
+});
+
+/** What every view has. */
+const tab = {
+  name: text,
+  title: text,
+  count: orNull(number),
   /** The sentence to show instead of data. */
-  readonly empty: string | null;
+  empty: orNull(text),
+};
+
+/** What a view has whose data are columns. */
+const framed = {
+  ...tab,
   /** First byte in the container; -1 when the view must be pulled. */
-  readonly offset: number;
-  readonly length: number;
-  readonly rows: number;
-  readonly columns: readonly ColumnHeader[];
-  readonly sort: string | null;
-  readonly weights: readonly WeightHeader[];
-  readonly bands: readonly BandHeader[];
-  readonly marks: readonly MarkHeader[];
-}
+  offset: number,
+  length: number,
+};
 
-export interface ExportHeader {
-  readonly name: string;
-  readonly title: string;
-  readonly filename: string;
-  readonly mime: string;
-}
+const VIEWS = {
+  table: record({
+    ...framed,
+    shape: oneOf("table"),
+    columns: listOf(column),
+    sort: orNull(text),
+    bars: orNull(bars),
+  }),
+  tree: record({ ...framed, shape: oneOf("tree"), weights: listOf(weight) }),
+  series: record({ ...framed, shape: oneOf("series"), bands: listOf(band), marks: listOf(mark) }),
+  facts: record({ ...tab, shape: oneOf("facts"), sections: listOf(section) }),
+  problems: record({ ...tab, shape: oneOf("problems"), problems: listOf(problem) }),
+};
 
-export interface ReportHeader {
-  readonly version: 1;
-  readonly runId: string;
-  readonly title: string;
-  readonly subtitle: string;
-  readonly code: string;
-  readonly machine: string;
-  readonly notice: string;
-  readonly verdict: { readonly title: string; readonly text: readonly Span[] };
-  readonly views: readonly ViewHeader[];
-  readonly exports: readonly ExportHeader[];
-}
+export type Shape = keyof typeof VIEWS;
 
-const VERSION = 1;
+const shaped = record({ shape: oneOf(...(Object.keys(VIEWS) as readonly Shape[])) });
+const view: Check<ViewHeader> = (value, at) => VIEWS[shaped(value, at).shape](value, at);
+
+const span = record({ text, style: oneOf("", "strong", "code") });
+
+const report = record({
+  version: oneOf(VERSION),
+  runId: text,
+  title: text,
+  subtitle: text,
+  code: text,
+  machine: text,
+  notice: text,
+  verdict: record({ title: text, text: listOf(span) }),
+  views: listOf(view),
+  exports: listOf(record({ name: text, title: text, filename: text, mime: text })),
+});
+
+export type ColumnHeader = Checked<typeof column>;
+export type BarsHeader = Checked<typeof bars>;
+export type WeightHeader = Checked<typeof weight>;
+export type MarkHeader = Checked<typeof mark>;
+export type Fact = Checked<typeof fact>;
+export type Section = Checked<typeof section>;
+export type Problem = Checked<typeof problem>;
+export type Span = Checked<typeof span>;
+export type TableHeader = Checked<typeof VIEWS.table>;
+export type TreeHeader = Checked<typeof VIEWS.tree>;
+export type SeriesHeader = Checked<typeof VIEWS.series>;
+export type FactsHeader = Checked<typeof VIEWS.facts>;
+export type ProblemsHeader = Checked<typeof VIEWS.problems>;
+/** A view whose data are columns, embedded or to be pulled. */
+export type FramedHeader = TableHeader | TreeHeader | SeriesHeader;
+export type ViewHeader = FramedHeader | FactsHeader | ProblemsHeader;
+export type ReportHeader = Checked<typeof report>;
+export type ExportHeader = ReportHeader["exports"][number];
 
 /** The header of a report, or a sentence why it cannot be read. */
-export function parseHeader(text: unknown): Result<ReportHeader> {
-  if (typeof text !== "string" || text === "") return failure("The report has no header.");
+export function parseHeader(json: unknown): Result<ReportHeader> {
+  if (typeof json !== "string" || json === "") return failure("The report has no header.");
   try {
-    return checkHeader(JSON.parse(text));
+    return checkHeader(JSON.parse(json));
   } catch (error) {
     return failure(`The report's header cannot be read: ${messageOf(error)}`);
   }
 }
 
 function checkHeader(value: unknown): Result<ReportHeader> {
-  if (typeof value !== "object" || value === null) return failure("The report's header is empty.");
-  const header = value as Partial<ReportHeader>;
-  if (header.version !== VERSION) {
+  const { version } = record({ version: number })(value, "");
+  if (version !== VERSION) {
     return failure(
-      `This report has format ${String(header.version)}, the page reads format ${VERSION}. Restart the kernel and reload the page.`,
+      `This report has format ${version}, the page reads format ${VERSION}. Restart the kernel and reload the page.`,
     );
   }
-  if (!Array.isArray(header.views)) return failure("The report's header lists no views.");
-  return success(withDefaults(header));
-}
-
-/** Lists that a sender left out are empty, so that no reader has to ask. */
-function withDefaults(header: Partial<ReportHeader>): ReportHeader {
-  return {
-    version: VERSION,
-    runId: header.runId ?? "",
-    title: header.title ?? "",
-    subtitle: header.subtitle ?? "",
-    code: header.code ?? "",
-    machine: header.machine ?? "",
-    notice: header.notice ?? "",
-    verdict: { title: header.verdict?.title ?? "", text: header.verdict?.text ?? [] },
-    views: (header.views ?? []).map(viewWithDefaults),
-    exports: header.exports ?? [],
-  };
-}
-
-function viewWithDefaults(view: Partial<ViewHeader>): ViewHeader {
-  return {
-    name: view.name ?? "",
-    title: view.title ?? view.name ?? "",
-    shape: view.shape ?? "table",
-    count: view.count ?? null,
-    empty: view.empty ?? null,
-    offset: view.offset ?? -1,
-    length: view.length ?? 0,
-    rows: view.rows ?? 0,
-    columns: view.columns ?? [],
-    sort: view.sort ?? null,
-    weights: view.weights ?? [],
-    bands: view.bands ?? [],
-    marks: view.marks ?? [],
-  };
+  return success(report(value, ""));
 }

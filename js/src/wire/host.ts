@@ -1,4 +1,4 @@
-/** What do we need from the page that holds us? A Jupyter model, or its stand-in in a saved file. */
+/** What the report needs from the page that holds it: a Jupyter model, or its stand-in in a saved file. */
 
 export type HostListener = (...values: readonly unknown[]) => void;
 

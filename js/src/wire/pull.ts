@@ -1,4 +1,4 @@
-/** How does the page ask the kernel for what is not embedded? */
+/** Asks the kernel for what is not embedded. */
 
 import { failure, messageOf, type Result, success } from "../base/result";
 import { type Host, listenToHost } from "./host";
@@ -27,7 +27,7 @@ function nextId(): string {
   return `tp-${lastId}`;
 }
 
-/** Can anybody answer? False in a saved HTML file. */
+/** Whether a kernel can answer; false in a saved HTML file. */
 export function canAnswer(host: Host): boolean {
   return typeof host.send === "function";
 }

@@ -10,31 +10,33 @@ from support import annotation, kernel, launch, make_trace, span
 import torchprof_magic as tp
 from torchprof_magic.analysis.diagnosis import diagnose
 from torchprof_magic.analysis.distortion import find_distortion
-from torchprof_magic.analysis.overview import overview_table
+from torchprof_magic.analysis.overview import overview_facts
 from torchprof_magic.model.meta import TwoPass
 from torchprof_magic.model.trace import Trace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from torchprof_magic.model.shapes import Fact
+
 
 def codes(trace: Trace) -> dict[str, int]:
     return {problem.code: problem.count for problem in diagnose(trace)}
 
 
-def test_an_ordinary_recording_has_nothing_to_be_said_about_it() -> None:
+def test_an_ordinary_recording_has_no_problems() -> None:
     assert codes(make_trace()) == {}
     assert codes(make_trace(span("aten::mm", 1, 2), launch(1, 1, 5), kernel("gemm", 4, 2, 5))) == {}
 
 
-def test_a_loader_with_worker_processes_is_told_from_one_without() -> None:
+def test_a_data_loader_with_worker_processes_is_distinguished_from_one_without() -> None:
     name = "enumerate(DataLoader)#_{}DataLoaderIter.__next__"
     fetches = [annotation(name.format("MultiProcessing"), at, 1) for at in (1, 5, 9)]
     assert codes(make_trace(*fetches)) == {"run.workers_unseen": 3}
     assert codes(make_trace(annotation(name.format("SingleProcess"), 1, 1))) == {}
 
 
-def test_compilation_is_counted_once_a_time_and_timed_without_what_is_nested_in_it() -> None:
+def test_nested_compilation_is_counted_and_timed_once() -> None:
     trace = make_trace(
         annotation("_compile.compile_inner (dynamo_timed)", 0, 500),
         annotation("bytecode_tracing (dynamo_timed)", 100, 300),
@@ -46,7 +48,7 @@ def test_compilation_is_counted_once_a_time_and_timed_without_what_is_nested_in_
     assert "for 750 µs" in problem.message
 
 
-def test_what_torch_compile_does_in_a_recorded_step_is_found() -> None:
+def test_compilation_in_a_recorded_step_is_found() -> None:
     compiled = torch.compile(lambda x: x.relu().sum(), backend="eager")
     with tp.profile() as p:
         compiled(torch.ones(4))
@@ -56,7 +58,7 @@ def test_what_torch_compile_does_in_a_recorded_step_is_found() -> None:
     assert "run.compiled" not in [problem.code for problem in p.report.problems]
 
 
-def test_launches_without_any_device_work_say_that_the_device_was_not_seen() -> None:
+def test_launches_without_any_device_work_say_that_the_device_was_not_recorded() -> None:
     trace = make_trace(span("aten::mm", 0, 9), launch(1, 1, 5), launch(3, 1, 6))
     assert codes(trace) == {"run.no_kernels": 2}
     assert codes(make_trace(span("cudaDeviceSynchronize", 0, 9, cat="cuda_runtime"))) == {}
@@ -68,22 +70,27 @@ def distorted(plain_ns: tuple[int, ...], *recorded_us: float) -> Trace:
     return replace(trace, meta=replace(trace.meta, plain_step_ns=plain_ns))
 
 
+def facts_of(trace: Trace) -> dict[str, Fact]:
+    return {fact.label: fact for section in overview_facts(trace).sections for fact in section.facts}
+
+
 def test_recorded_steps_are_compared_with_those_that_ran_without_profiler() -> None:
     # Medians: 100 us of 90, 100, 400; 120 us of 110, 120, 500.
     trace = distorted((90_000, 400_000, 100_000), 110, 120, 500)
     found = find_distortion(trace)
     assert found is not None
     assert found.ratio == pytest.approx(1.2)
-    facts = {row["label"]: (row["value"], row["note"]) for row in overview_table(trace).frame.to_dicts()}
-    assert facts["Step without profiler"] == (100_000, "median")
-    value, basis = facts["Longer when recorded"]
-    assert (round(value, 9), basis) == (0.2, "median of 3 recorded steps against 3 without the profiler")
+    facts = facts_of(trace)
+    plain, longer = facts["Step without profiler"], facts["Longer when recorded"]
+    assert (plain.value, plain.note) == (100_000, "median")
+    assert longer.value == pytest.approx(0.2)
+    assert longer.note == "median of 3 recorded steps against 3 without the profiler"
     assert codes(trace) == {}
 
 
-def test_recorded_steps_that_were_shorter_by_chance_are_called_that() -> None:
-    facts = {row["label"]: row["value"] for row in overview_table(distorted((100_000,), 80)).frame.to_dicts()}
-    assert facts["Shorter when recorded"] == pytest.approx(0.2)
+def test_recorded_steps_that_were_shorter_by_chance_are_shown_as_shorter() -> None:
+    facts = facts_of(distorted((100_000,), 80))
+    assert facts["Shorter when recorded"].value == pytest.approx(0.2)
     assert "Longer when recorded" not in facts
 
 
@@ -93,7 +100,7 @@ def test_a_recording_that_slows_steps_down_a_lot_says_so() -> None:
     assert "took 2.5 times as long as steps without the profiler" in problem.message
 
 
-def test_cut_steps_and_none_at_all_are_no_measure() -> None:
+def test_the_overhead_is_not_measured_from_interrupted_steps_or_without_any() -> None:
     trace = distorted((100_000,), 500)
     cut = replace(trace, steps=trace.steps.with_columns(complete=False))
     assert find_distortion(cut) is None
@@ -102,7 +109,7 @@ def test_cut_steps_and_none_at_all_are_no_measure() -> None:
     assert find_distortion(distorted((0,), 500)) is None
 
 
-def test_a_run_with_steps_to_spare_is_measured_and_one_without_is_not() -> None:
+def test_the_overhead_is_measured_if_some_steps_ran_without_the_profiler() -> None:
     for schedule, is_measured in (({"wait": 3, "warmup": 1, "active": 2}, True), ({"active": 2}, False)):
         with tp.profile(repeat=1, **schedule) as p:
             for _ in range(sum(schedule.values())):
@@ -127,7 +134,7 @@ def test_device_work_that_graphs_started_is_said_to_have_no_ops_of_its_own(name:
     assert "but not the ops they come from" in problem.message
 
 
-def test_a_graph_among_much_other_work_is_not_worth_a_note() -> None:
+def test_a_graph_that_is_a_small_part_of_the_work_gives_no_note() -> None:
     own = [event for n in range(5) for event in (launch(100 + 10 * n, 1, n), kernel("alone", 103 + 10 * n, 2, n))]
     assert codes(make_trace(*own, *graph(20, 50, 4))) == {}  # 4 of 9
     assert codes(make_trace(*own, *graph(20, 50, 5))) == {"run.graph_launches": 1}  # 5 of 10
@@ -138,7 +145,7 @@ def test_kernels_of_one_ordinary_launch_each_are_no_graph() -> None:
     assert codes(make_trace(*graph(0, 5, 1))) == {}  # nobody misses the ops of a single kernel
 
 
-def test_a_real_trace_of_graphs_is_told_from_one_without(traces: Path) -> None:
+def test_a_real_trace_of_graphs_is_distinguished_from_one_without(traces: Path) -> None:
     found = [p for p in tp.load(traces / "04_amd_vllm_decode_graph.json.gz").problems if p.code == "run.graph_launches"]
     assert [problem.count for problem in found] == [1]
     assert found[0].message.startswith("421 kernels of 434 ")  # 425 kernels and 9 copies, 13 with launches of their own
@@ -146,7 +153,7 @@ def test_a_real_trace_of_graphs_is_told_from_one_without(traces: Path) -> None:
     assert "run.graph_launches" not in [problem.code for problem in plain.problems]
 
 
-def test_steps_that_were_recorded_without_details_are_not_to_be_recorded_without_them() -> None:
+def test_advice_does_not_tell_to_leave_out_details_that_were_not_recorded() -> None:
     trace = distorted((100_000,), 250)
     slow = replace(trace, meta=replace(trace.meta, has_stacks=True, has_shapes=True))
     two_pass = TwoPass(times_cycle=0, details_cycle=1, detail_steps=(5,))

@@ -26,7 +26,7 @@ def test_equal_paths_are_merged_and_their_times_added() -> None:
     assert boxes["all"]["total_cpu_ns"] == 17_000
 
 
-def test_kernels_hang_under_the_op_that_launched_them() -> None:
+def test_kernels_are_children_of_the_op_that_launched_them() -> None:
     trace = make_trace(
         annotation("ProfilerStep#5", 0, 30),
         span("aten::mm", 2, 10),
@@ -41,7 +41,7 @@ def test_kernels_hang_under_the_op_that_launched_them() -> None:
     assert boxes["all"]["total_device_ns"] == 55_000
 
 
-def test_python_frames_stand_between_and_the_notebooks_own_are_left_out() -> None:
+def test_python_frames_are_between_ops_and_those_of_the_notebook_are_left_out() -> None:
     trace = make_trace(
         frame("IPython/core/interactiveshell.py(3000): run_code", 0, 100),
         frame("torchprof_magic/ipython/cell.py(90): run_cell", 1, 98),
@@ -61,7 +61,7 @@ def test_threads_that_only_wait_are_left_out_when_others_run_ops() -> None:
     assert set(paths(make_trace(waiting))) == {"all", "all/threading.py(331): wait"}
 
 
-def test_cells_are_called_as_the_notebook_calls_them() -> None:
+def test_cells_have_the_names_that_the_notebook_shows() -> None:
     trace = make_trace(
         frame("/cells/17.py(1): <module>", 0, 50), frame("/cells/16.py(8): forward", 2, 20), span("aten::mm", 3, 9)
     )

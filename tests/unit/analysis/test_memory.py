@@ -45,7 +45,7 @@ def test_steps_are_marked_once_for_all_devices() -> None:
     assert len(marks) == 30
 
 
-def test_a_running_sum_of_bytes_that_lie_stops_instead_of_turning_negative() -> None:
+def test_a_running_sum_of_damaged_sizes_stops_instead_of_turning_negative() -> None:
     trace = make_trace(*(allocation(at, 1) for at in range(5)))
     delta = pl.Series("delta_bytes", [*[2**62] * 4, -(2**62)])
     series = memory_series(replace(trace, memory=trace.memory.with_columns(delta)))

@@ -56,7 +56,7 @@ def test_columns_of_what_was_not_recorded_are_left_out() -> None:
     assert "self_cpu_bytes" not in names
 
 
-def test_steps_are_no_ops_but_annotations_are() -> None:
+def test_annotations_are_ops_but_steps_are_not() -> None:
     ops = by_name(ops_table(make_trace(annotation("ProfilerStep#1", 0, 9), annotation("mine", 1, 5), span("a", 2, 1))))
     assert set(ops) == {"mine", "a"}
     assert ops["mine"]["self_cpu_ns"] == 4000
@@ -75,7 +75,7 @@ def test_an_empty_trace_has_an_empty_table() -> None:
     assert ops_table(make_trace()).frame.height == 0
 
 
-def test_a_launch_belongs_to_the_op_around_it_though_an_overlapping_frame_stands_between() -> None:
+def test_a_launch_belongs_to_the_op_around_it_despite_an_overlapping_frame_between_them() -> None:
     trace = make_trace(
         span("aten::mm", 0, 100),
         frame("a.py(1): leave", 10, 100),  # outlives the op
@@ -101,7 +101,7 @@ def test_a_launch_that_outlives_the_op_belongs_to_the_next_one_around_it() -> No
     assert (ops["outer"]["self_device_ns"], ops["aten::mm"]["self_device_ns"]) == (30_000, 0)
 
 
-def test_results_are_computed_once_a_trace() -> None:
+def test_results_are_computed_once_per_trace() -> None:
     trace = make_trace(span("a", 0, 1))
     assert ops_table(trace) is ops_table(trace)
     assert ops_table(trace) is not ops_table(make_trace(span("a", 0, 1)))

@@ -61,7 +61,7 @@ def test_ops_are_split_by_the_innermost_python_frames() -> None:
     }
 
 
-def test_a_short_stack_is_one_row_whoever_called_it() -> None:
+def test_a_short_stack_is_one_row_whatever_its_callers() -> None:
     calls = (
         frame("a.py(1): one", 0, 10),
         frame("b.py(2): leaf", 1, 8),
@@ -127,7 +127,7 @@ def test_another_key_is_refused_by_name() -> None:
         report.ops_by("stack", stack_n=0)
 
 
-def test_nothing_recorded_splits_into_nothing() -> None:
+def test_an_empty_recording_splits_into_no_rows() -> None:
     assert ops_by(make_trace(), "shapes", "stack", "thread", "phase", "step").frame.height == 0
 
 
@@ -174,7 +174,7 @@ def test_the_peak_inside_an_op_is_that_of_its_largest_call_and_never_below_zero(
     assert (table["free"]["peak_bytes"], table["free"]["net_bytes"]) == (0, -100)
 
 
-def test_bytes_that_lie_do_not_wrap_around() -> None:
+def test_damaged_sizes_do_not_overflow() -> None:
     trace = make_trace(span("op", 0, 10), *(allocation(1 + at, 1) for at in range(4)))
     trace = replace(trace, memory=trace.memory.with_columns(pl.lit(2**62).alias("delta_bytes")))
     assert ops_table(trace).frame.select("self_alloc_bytes", "net_bytes").row(0) == (2**62, 2**62)

@@ -22,7 +22,7 @@ def test_a_step_is_split_by_phase_and_the_rest_is_other() -> None:
     }  # fmt: skip
 
 
-def test_where_threads_overlap_the_time_is_given_once() -> None:
+def test_time_in_which_threads_overlap_counts_once() -> None:
     trace = make_trace(
         annotation("ProfilerStep#0", 0, 100),
         span("aten::mm", 0, 60),

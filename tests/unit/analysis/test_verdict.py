@@ -40,20 +40,20 @@ def test_the_verdict_names_the_limit_and_its_evidence(events: list[Event], title
     assert evidence in str(verdict)
 
 
-def test_advice_to_record_stacks_is_given_only_while_there_are_none() -> None:
+def test_advice_to_record_stacks_is_given_only_if_there_are_none() -> None:
     idle = [STEP, span("aten::mm", 0, 30)]
     assert "Record with --stack" in str(find_verdict(make_trace(*idle)))
     assert "Record with" not in str(find_verdict(make_trace(*idle, with_stack=1)))
 
 
-def test_averages_leave_out_a_step_that_was_cut() -> None:
+def test_averages_leave_out_an_interrupted_step() -> None:
     trace = make_trace(STEP, annotation("ProfilerStep#1", 100, 900), span("aten::mm", 0, 30), span("aten::mm", 100, 30))
     cut = replace(trace, steps=trace.steps.with_columns(complete=trace.steps["number"] == 0))
     assert "70 µs of 100 µs" in str(find_verdict(cut))
     assert "Mean step 100 µs" in Report(cut).summary()
 
 
-def test_collectives_that_nothing_hides_are_named() -> None:
+def test_exposed_collectives_are_named_as_the_limit() -> None:
     events = [
         STEP,
         span("aten::mm", 0, 90),
@@ -93,13 +93,13 @@ def test_of_two_parts_that_are_too_large_the_larger_one_is_named() -> None:
     assert find_verdict(make_trace(STEP, data, optimizer)).title == "Data-bound"
 
 
-def test_kernels_without_any_op_ask_for_the_cpu_side() -> None:
+def test_kernels_without_any_op_give_the_advice_to_record_the_cpu() -> None:
     verdict = find_verdict(make_trace(kernel("gemm", 0, 10, correlation=1)))
     assert verdict.title == "Only device work"
     assert "Record the cpu activity" in str(verdict)
 
 
-def test_python_frames_without_any_op_are_not_called_nothing() -> None:
+def test_python_frames_without_any_op_are_not_an_empty_recording() -> None:
     verdict = find_verdict(make_trace(frame("train.py(3): step", 0, 10)))
     assert (verdict.title, str(verdict)) == (
         "No ops",
@@ -113,7 +113,7 @@ def test_a_lost_recording_is_explained_by_its_first_loss() -> None:
     assert (verdict.title, str(verdict)) == ("Nothing recorded", "Nothing recorded. The file is gone.")
 
 
-def test_a_kernel_is_named_where_most_device_work_belongs_to_no_op() -> None:
+def test_the_verdict_names_a_kernel_if_most_device_work_belongs_to_no_op() -> None:
     # The launch at 8 is not within any op, as that of a CUDA graph.
     small = span("aten::mm", 0, 7), launch(5, 1, correlation=1), kernel("gemm", 10, 10, correlation=1)
     graph = launch(8, 1, correlation=2), kernel("fused", 20, 30, correlation=2), kernel("fused", 50, 5, correlation=2)
@@ -128,7 +128,7 @@ def test_a_kernel_is_named_where_most_device_work_belongs_to_no_op() -> None:
     # Of 100 us ops take 30: without the pause others take 12 of 42 us (29 %), or 28 of 58 us (48 %).
     [(58, "Partly paused"), (42, "Python-bound")],
 )
-def test_time_in_which_the_recording_was_paused_is_not_blamed_on_python(paused_us: int, title: str) -> None:
+def test_time_in_which_the_recording_was_paused_does_not_count_as_python(paused_us: int, title: str) -> None:
     trace = make_trace(STEP, span("aten::mm", 0, 30))
     marks = tuple(
         StepMark(number=0, cycle=cycle, is_complete=True, paused_ns=paused_us * 1000 * (1 + 9 * cycle))
@@ -140,7 +140,7 @@ def test_time_in_which_the_recording_was_paused_is_not_blamed_on_python(paused_u
     assert ("the recording was paused for 58 µs of it" in str(verdict)) == (title == "Partly paused")
 
 
-def test_collectives_of_a_step_that_was_cut_are_left_out() -> None:
+def test_collectives_of_an_interrupted_step_are_left_out() -> None:
     computing = span("aten::mm", 0, 90), launch(5, 1, correlation=1), kernel("gemm", 10, 80, correlation=1)
     waiting = launch(105, 1, correlation=2), kernel("ncclDevKernel_AllReduce", 110, 800, correlation=2)
     trace = make_trace(STEP, annotation("ProfilerStep#1", 100, 900), *computing, *waiting)
@@ -193,11 +193,11 @@ def cut_last(*events: Event) -> Trace:
     return replace(trace, steps=trace.steps.with_columns(complete=trace.steps["number"] == 0))
 
 
-def test_ops_of_a_step_that_was_cut_are_not_counted_in_those_of_a_step() -> None:
+def test_ops_of_an_interrupted_step_do_not_count_towards_ops_per_step() -> None:
     assert "between 1 ops" in str(find_verdict(cut_last(span("aten::mm", 100, 30), span("aten::mm", 140, 30))))
 
 
-def test_kernels_of_a_step_that_was_cut_are_not_counted_in_those_of_a_step() -> None:
+def test_kernels_of_an_interrupted_step_do_not_count_towards_kernels_per_step() -> None:
     calls = [
         event
         for number, start_us in enumerate((5, 105, 115, 125), start=1)

@@ -132,7 +132,7 @@ def test_every_launch_has_an_arrow_of_its_own_from_call_to_kernel(tmp_path: Path
     ]
 
 
-def test_an_arrow_stands_right_behind_its_event_so_that_viewers_bind_it_there(tmp_path: Path) -> None:
+def test_an_arrow_directly_follows_its_event_so_that_viewers_attach_it_there(tmp_path: Path) -> None:
     events = parse(exported(busy_trace(), tmp_path))["traceEvents"]
     at = next(index for index, event in enumerate(events) if event["name"] == "gemm")
     assert (events[at + 1]["ph"], events[at + 1]["cat"]) == ("f", "ac2g")
@@ -147,7 +147,7 @@ def test_a_kernel_whose_clock_runs_ahead_of_its_launch_gets_no_arrow_into_the_pa
     assert [int(event["ts"]) for event in events_of(data, "f")] == [60]
 
 
-def test_what_outlives_its_parent_moves_to_a_spill_thread_with_all_that_is_inside(tmp_path: Path) -> None:
+def test_events_that_outlive_their_parent_move_to_a_spill_thread_with_their_children(tmp_path: Path) -> None:
     trace = make_trace(
         span("a", 0, 10), span("b", 5, 10), span("in b", 6, 1), span("c", 12, 10), span("d", 30, 5), span("e", 32, 9)
     )
@@ -177,7 +177,7 @@ def test_threads_streams_and_annotations_that_share_numbers_do_not_share_a_track
     assert_same_recording(trace, load(tmp_path / "trace.json").trace)
 
 
-def test_hostile_names_go_through_unchanged(tmp_path: Path) -> None:
+def test_hostile_names_are_exported_unchanged(tmp_path: Path) -> None:
     spans = [span(name, 10 * at, 5) for at, name in enumerate(HOSTILE)]
     named = {"ph": "M", "name": "thread_name", "pid": PID, "tid": 1, "args": {"name": HOSTILE[0]}}
     trace = make_trace(*spans, named)
@@ -187,7 +187,7 @@ def test_hostile_names_go_through_unchanged(tmp_path: Path) -> None:
     assert load(tmp_path / "trace.json").trace.events["name"].to_list() == list(HOSTILE)
 
 
-def test_shapes_that_no_strict_parser_takes_become_text(tmp_path: Path) -> None:
+def test_shapes_that_are_not_valid_json_become_text(tmp_path: Path) -> None:
     odd = make_trace(span("a", 0, 1, **{"Input Dims": [[1]]}), span("b", 2, 1))
     values = ['{"a": 1, "a": 2}', "[NaN]", '["\\ud800"]', "[[1"]
     for value in values:
@@ -249,7 +249,7 @@ def test_a_recording_without_events_is_a_valid_file(tmp_path: Path) -> None:
     assert validate(exported(make_trace(allocation(3, 8)), tmp_path))["i"] == 1
 
 
-def test_a_name_that_ends_in_gz_is_packed(tmp_path: Path) -> None:
+def test_a_file_name_that_ends_in_gz_is_compressed(tmp_path: Path) -> None:
     path = write_chrome(busy_trace(), tmp_path / "trace.json.gz")
     assert validate(gzip.decompress(path.read_bytes()))["X"] == busy_trace().events.height
     assert json.loads(gzip.decompress(path.read_bytes()))["schemaVersion"] == 1
@@ -272,7 +272,7 @@ def random_trace(seed: int) -> Trace:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_whatever_overlaps_is_valid_afterwards_and_reads_back_as_the_same(tmp_path: Path, seed: int) -> None:
+def test_overlapping_events_are_valid_after_export_and_read_back_unchanged(tmp_path: Path, seed: int) -> None:
     trace = random_trace(seed)
     validate(exported(trace, tmp_path))
     assert_same_recording(trace, load(tmp_path / "trace.json").trace)

@@ -101,7 +101,7 @@ def test_speedscope_frames_of_python_functions_have_file_and_line(tmp_path: Path
     ]
 
 
-def test_speedscope_takes_hostile_names_and_nothing_at_all(tmp_path: Path) -> None:
+def test_speedscope_files_can_hold_hostile_names_and_empty_recordings(tmp_path: Path) -> None:
     names = ['"\\', "\0\x1b", "</script>", "模型 😀", ""]
     document = speedscope(make_trace(*[span(name, at, 1) for at, name in enumerate(names)]), tmp_path)
     assert [one["name"] for one in document["shared"]["frames"]] == names

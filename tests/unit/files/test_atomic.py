@@ -15,7 +15,7 @@ from support import allocation, annotation, kernel, launch, make_trace, span
 
 from torchprof_magic.errors import ExportError
 from torchprof_magic.exporters.csv import write_csv
-from torchprof_magic.files.atomic import write_text
+from torchprof_magic.files.atomic import replacing, write_text
 from torchprof_magic.loading import load
 from torchprof_magic.report import EXPORTED_TABLES, Report
 
@@ -54,7 +54,9 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatc
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(ExportError, match=r"report\.json: .*No space left on device.*choose another path"):
+    with pytest.raises(
+        ExportError, match=r"report\.json could not be written \(No space left on device\); choose another path"
+    ):
         write_text(path, ("half",))
     assert path.read_text() == "before"
     assert [one.name for one in tmp_path.iterdir()] == ["report.json"]
@@ -69,14 +71,14 @@ def test_a_link_stays_a_link_to_the_new_file(tmp_path: Path) -> None:
 
 
 def test_folders_and_devices_are_never_replaced(tmp_path: Path) -> None:
-    with pytest.raises(ExportError, match="this is a folder; choose another path"):
+    with pytest.raises(ExportError, match="is a folder; choose another path"):
         write_text(tmp_path, ("text",))
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ExportError, match="this is no file; choose another path"):
+    with pytest.raises(ExportError, match="is not a file; choose another path"):
         write_text(tmp_path / "pipe", ("text",))
 
 
-def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match=r"No such file or directory.*choose another path"):
         report().export(tmp_path / "no" / "such.csv")
 
@@ -86,13 +88,13 @@ def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
     ("path", "says"),
     [
         ("a" * 300 + ".json", "File name too long"),
-        ("a\0.json", "no name of a file"),
-        ("", "no name of a file"),
-        ("~no-such-user/a.json", "no name of a file"),
-        (5, "no name of a file"),
+        ("a\0.json", "not a valid file name"),
+        ("", "not a valid file name"),
+        ("~no-such-user/a.json", "not a valid file name"),
+        (5, "not a valid file name"),
     ],
 )
-def test_what_can_be_no_file_is_said(write: Callable[[Report, object], Path], path: object, says: str) -> None:
+def test_an_invalid_path_is_refused(write: Callable[[Report, object], Path], path: object, says: str) -> None:
     with pytest.raises(ExportError, match=says):
         write(report(), path)
 
@@ -104,10 +106,16 @@ def test_the_home_folder_can_be_written_as_a_tilde(tmp_path: Path, monkeypatch: 
     assert load("~/run.torchprof").events.height == report().events.height
 
 
-def test_a_new_file_has_the_rights_that_the_system_gives(tmp_path: Path) -> None:
+def test_a_new_file_has_the_permissions_that_the_umask_gives(tmp_path: Path) -> None:
     write_text(tmp_path / "a.txt", ("text",))
     (tmp_path / "b.txt").write_text("text")
     assert (tmp_path / "a.txt").stat().st_mode == (tmp_path / "b.txt").stat().st_mode
+
+
+def test_nobody_else_can_read_a_file_that_is_being_written(tmp_path: Path) -> None:
+    with replacing(tmp_path / "a.txt"):
+        (part,) = tmp_path.iterdir()
+        assert (part.stat().st_mode & 0o777, part.is_symlink()) == (0o600, False)
 
 
 def cells(path: Path) -> list[list[str]]:
@@ -143,7 +151,7 @@ def test_csv_of_every_table_has_the_columns_and_rows_of_its_frame(tmp_path: Path
     assert cells(found.export(tmp_path / "memory.csv", table="memory"))[1][2] == "-512"
 
 
-def test_the_op_table_is_what_csv_means_without_a_word(tmp_path: Path) -> None:
+def test_a_csv_export_holds_the_op_table_by_default(tmp_path: Path) -> None:
     rows = cells(report().export(tmp_path / "run.csv"))
     assert rows[0][0] == "name"
     assert rows[1][0] == "'=HYPERLINK(1)"

@@ -62,14 +62,14 @@ def test_a_trace_behind_a_url_is_read_and_its_copy_deleted(stored: str, temporar
     assert list(temporary.iterdir()) == []
 
 
-def test_a_saved_run_behind_a_url_is_told_by_its_content(tmp_path: Path, stored: str) -> None:
+def test_a_saved_run_behind_a_url_is_recognized_by_its_content(tmp_path: Path, stored: str) -> None:
     saved = load(stored).save(tmp_path / "run")
     with fsspec.open("memory://runs/odd.name", "wb") as file:
         file.write(saved.read_bytes())
     assert load("memory://runs/odd.name").trace.meta.title == "rank0.json"
 
 
-def test_progress_says_how_much_has_come(stored: str) -> None:
+def test_progress_reports_the_bytes_received(stored: str) -> None:
     seen: list[tuple[int, int]] = []
     load(stored, progress=lambda done, total: seen.append((done, total)))
     size = len(chrome(span("aten::mm", 0, 5)))
@@ -92,13 +92,13 @@ def everything_said(exc: BaseException) -> str:
 
 def test_a_failed_request_names_the_status_and_no_secret(server: str, temporary: Path) -> None:
     pytest.importorskip("aiohttp")
-    with pytest.raises(IngestError, match=r"/none\.json: there is no such file") as caught:
+    with pytest.raises(IngestError, match=r"/none\.json: file not found") as caught:
         load(f"http://user:{SECRET}@{server}/none.json?token={SECRET}")
     assert SECRET not in everything_said(caught.value)
     assert list(temporary.iterdir()) == []
 
 
-def test_what_is_no_trace_is_said_without_a_secret(temporary: Path) -> None:
+def test_a_page_that_is_not_a_trace_is_refused_without_a_secret(temporary: Path) -> None:
     with fsspec.open(f"memory://{SECRET}@runs/page.html", "wb") as file:
         file.write(b"<html></html>")
     with pytest.raises(IngestError, match=r"memory://runs/page\.html: this is an HTML or XML page") as caught:
@@ -108,17 +108,17 @@ def test_what_is_no_trace_is_said_without_a_secret(temporary: Path) -> None:
     fsspec.filesystem("memory").store.clear()
 
 
-def test_a_missing_file_and_an_unknown_kind_of_url_are_said() -> None:
-    with pytest.raises(IngestError, match=r"^memory://runs/none\.json: there is no such file$"):
+def test_a_missing_file_and_an_unknown_kind_of_url_are_reported() -> None:
+    with pytest.raises(IngestError, match=r"^memory://runs/none\.json: file not found$"):
         load("memory://runs/none.json")
-    with pytest.raises(IngestError, match="fsspec knows no such kind of URL"):
+    with pytest.raises(IngestError, match="fsspec does not support this kind of URL"):
         load("nowhere://runs/none.json")
 
 
-def test_a_copy_that_is_cut_off_is_not_read(stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_incomplete_download_is_not_read(stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
     file_type = type(fsspec.filesystem("memory").open("/runs/rank0.json"))
     monkeypatch.setattr(file_type, "size", 1_000_000, raising=False)
-    with pytest.raises(IngestError, match=r"only \d+ of 1,000,000 bytes came; try again"):
+    with pytest.raises(IngestError, match=r"the download is incomplete \(\d+ of 1,000,000 bytes\); try again"):
         load(stored)
 
 
@@ -158,7 +158,7 @@ def test_only_the_public_part_of_a_url_is_shown(url: str, public: str, name: str
 @pytest.mark.parametrize(
     "path", ["trace.json", "/runs/a.json", "C:\\runs\\a.json", "C:/a", Path("s3://bucket/a.json"), ""]
 )
-def test_a_path_is_no_url(path: object) -> None:
+def test_a_path_is_not_a_url(path: object) -> None:
     assert not is_url(path)
 
 

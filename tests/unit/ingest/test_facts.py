@@ -391,7 +391,7 @@ def reports(traces: Path) -> Callable[[str], Report]:
 
 
 @pytest.mark.parametrize(("file", "kind"), known_facts())
-def test_the_report_says_what_was_counted_by_hand(
+def test_the_report_has_the_numbers_that_were_counted_by_hand(
     reports: Callable[[str], Report], known: dict[str, dict[str, Any]], file: str, kind: str
 ) -> None:
     for check in CHECKS[kind]:

@@ -51,7 +51,7 @@ def told_by_child(when: str, folder: object) -> list[str]:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.parametrize("when", ["late", "before"])
-def test_a_fork_of_a_process_in_which_polars_was_at_work_says_so_and_runs_nothing(tmp_path: object, when: str) -> None:
+def test_a_fork_of_a_process_that_has_used_polars_is_refused_before_anything_runs(tmp_path: object, when: str) -> None:
     recording, loading = told_by_child(when, tmp_path)
     assert recording.startswith("CaptureError this process was forked from one that had already used polars")
     assert recording.endswith("Nothing was run.")
@@ -60,7 +60,7 @@ def test_a_fork_of_a_process_in_which_polars_was_at_work_says_so_and_runs_nothin
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_a_fork_of_a_process_that_made_none_yet_works(tmp_path: object) -> None:
+def test_a_fork_of_a_process_that_has_not_used_polars_works(tmp_path: object) -> None:
     recording, loading = told_by_child("early", tmp_path)
     assert recording == "made True"
     assert loading.startswith(("NotATraceError", "IngestError"))
@@ -90,7 +90,7 @@ def test_a_fork_within_a_first_recorded_block_can_use_polars() -> None:
 
 
 @pytest.mark.parametrize("status", [None, b"", b"1 (a) S 1", b"1 (a) S 1 1 1 1 1 many"])
-def test_what_cannot_be_known_may_be_a_fork(
+def test_a_process_counts_as_a_possible_fork_if_it_cannot_be_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: bytes | None
 ) -> None:
     file = tmp_path / "stat"
@@ -101,7 +101,7 @@ def test_what_cannot_be_known_may_be_a_fork(
 
 
 @pytest.mark.parametrize(("flags", "is_fork"), [(0x400140, True), (0x400100, False)])
-def test_linux_tells_a_fork_whatever_its_name(
+def test_a_fork_is_recognised_on_linux_whatever_its_process_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, flags: int, is_fork: bool
 ) -> None:
     file = tmp_path / "stat"

@@ -126,7 +126,7 @@ def test_self_times_of_a_thread_add_up_to_the_time_under_its_outermost_calls(spa
 
 @examples(200)
 @given(ANY)
-def test_no_call_has_less_than_no_time_of_its_own_even_where_calls_overlap(spans: list[Span]) -> None:
+def test_self_time_of_a_call_is_never_negative_even_if_calls_overlap(spans: list[Span]) -> None:
     events = read(text_of(spans)).events
     columns = (events[name].to_numpy().astype(np.int64) for name in ("parent", "start_ns", "dur_ns"))
     own_ns = own_time(*columns, events["overlaps"].to_numpy())

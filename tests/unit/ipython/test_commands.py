@@ -111,7 +111,7 @@ def test_the_configuration_shows_values_and_how_to_change_them(shell: Interactiv
     shell.run_cell("%config TorchProfMagics.wait = 7")
     said = say("%torchprof config")
     assert "%config TorchProfMagics.NAME = VALUE" in said
-    assert re.search(r"wait +7 +Steps to leave out", said)
+    assert re.search(r"wait +7 +Steps to skip", said)
     assert re.search(r"active +- +Steps to record", said)
 
 
@@ -183,8 +183,8 @@ def test_a_file_is_opened_and_kept_under_a_name(shell: InteractiveShell, say: Sa
         ("last one", "%torchprof last takes nothing"),
         ("history 5", "%torchprof history takes nothing"),
         ("--shapes", "a statement is missing"),
-        ("--keep 3 x", "--keep needs --trace-dir"),
-        ("--trace-dir /proc/nowhere x", "traces cannot be stored here"),
+        ("--keep-last 3 x", "--keep-last needs --trace-dir"),
+        ("--trace-dir /proc/nowhere x", "cannot store traces in /proc/nowhere"),
         ("traces", "%torchprof traces takes DIR"),
         ("--wat x", "unrecognized arguments: --wat"),
         ("dance", "neither a command nor a statement"),
@@ -269,7 +269,7 @@ def test_names_cannot_steer_the_terminal(say: Say) -> None:
 
 
 def test_defaults_for_kept_traces_mean_nothing_without_a_folder(shell: InteractiveShell, say: Say) -> None:
-    shell.run_cell("%config TorchProfMagics.gzip = True\n%config TorchProfMagics.keep = 3")
+    shell.run_cell("%config TorchProfMagics.gzip = True\n%config TorchProfMagics.keep_last = 3")
     assert "UsageError" not in say("%torchprof -q x @ x")
     assert "--gzip needs --trace-dir" in say("%torchprof --gzip x @ x")
 

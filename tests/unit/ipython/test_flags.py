@@ -1,4 +1,4 @@
-"""What do the flags of a line, a preset and the configuration become together?"""
+"""The flags of a line, a preset and the configuration become the options of a run."""
 
 from __future__ import annotations
 
@@ -14,14 +14,24 @@ from torch.profiler import ProfilerActivity
 
 from torchprof_magic.errors import OptionsError
 from torchprof_magic.ipython.extension import load, unload
-from torchprof_magic.ipython.flags import COUNTS, OBJECTS, SWITCHES, FlagDefaults, completed, expanded, options_of
+from torchprof_magic.ipython.flags import FlagDefaults, values_of
 from torchprof_magic.ipython.magics import TorchProfMagics
-from torchprof_magic.options import ScheduleOptions
+from torchprof_magic.options import OPTIONS, Kind, ScheduleOptions, profile_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from torchprof_magic.options import ProfileOptions
+
+
+def flags_of(kind: Kind) -> dict[str, str]:
+    """Return the flags of a kind, each with the name of its option."""
+    return {option.flag: name for name, option in OPTIONS.items() if option.kind is kind}
+
+
+SWITCHES = flags_of(Kind.SWITCH)
+COUNTS = [name for name in flags_of(Kind.COUNT) if name != "keep_last"]
+OBJECTS = flags_of(Kind.VARIABLE) | {"schedule": "schedule_function"}
 
 
 @pytest.fixture
@@ -33,7 +43,7 @@ def magics() -> Iterator[TorchProfMagics]:
 
 
 def options(magics: TorchProfMagics, line: str, **variables: object) -> ProfileOptions:
-    return options_of(completed(parse_argstring(TorchProfMagics.torchprof, line), magics), variables)
+    return profile_options(values_of(parse_argstring(TorchProfMagics.torchprof, line), magics, variables))
 
 
 def switched_on(found: ProfileOptions) -> set[str]:
@@ -185,7 +195,11 @@ def test_activities_and_the_time_that_torch_may_take_may_be_defaults(magics: Tor
 
 def test_every_flag_but_those_of_one_run_has_a_default(magics: TorchProfMagics) -> None:
     flags = {action.dest for action in magics.torchprof.parser._actions if action.option_strings}
-    assert flags - {"help", "out", "quiet"} == set(FlagDefaults.class_traits(config=True))
+    assert flags - {"help"} == set(OPTIONS)
+    traits = FlagDefaults.class_traits(config=True)
+    assert set(traits) == {option.flag for name, option in OPTIONS.items() if name not in ("out", "quiet")}
+    by_flag = {option.flag: option for option in OPTIONS.values()}
+    assert {name: trait.help for name, trait in traits.items()} == {name: by_flag[name].help for name in traits}
 
 
 @pytest.mark.parametrize("flag", ["trace-dir", "filename", "run-name", "remote", "execution-trace", "snapshot"])
@@ -196,8 +210,8 @@ def test_a_variable_may_stand_in_the_name_of_a_place(
     monkeypatch.setenv("mine", "not this")
 
     def place(text: str) -> object:
-        args = completed(parse_argstring(TorchProfMagics.torchprof, f"--trace-dir d --{flag} {text}"), magics)
-        return getattr(expanded(args, {"mine": Path("/data"), "n": 3}), flag.replace("-", "_"))
+        args = parse_argstring(TorchProfMagics.torchprof, f"--trace-dir d --{flag} {text}")
+        return values_of(args, magics, {"mine": Path("/data"), "n": 3})[flag.replace("-", "_")]
 
     assert place("$mine/$n-{cycle}") == "/data/3-{cycle}"
     assert place("${mine}s") == "/datas"

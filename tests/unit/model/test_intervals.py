@@ -73,7 +73,7 @@ def _by_stack(lane: list[int], start: list[int], end: list[int]) -> list[int]:
     return parents
 
 
-def test_a_stray_far_away_does_not_bend_the_others() -> None:
+def test_an_outlier_in_time_does_not_affect_other_events() -> None:
     now = 1_700_000_000 * 10**9
     rows = [(0, 0, 1)] + [(lane, now + at, dur) for lane in range(1, 13) for at, dur in ((0, 100), (10, 9))]
     strays = [(lane, at, 1) for lane in (13, 14) for at in (-(2**61), 2**61)]
@@ -134,7 +134,7 @@ def test_own_time_is_what_no_child_covers_when_children_overlap_each_other() -> 
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_own_time_equals_a_count_of_every_ns(seed: int) -> None:
+def test_own_time_equals_a_count_of_each_single_ns(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rows = rng.integers(0, 30, (25, 3))
     lane, start, dur = arrays(*[(int(a) % 2, int(b), int(c)) for a, b, c in rows])
@@ -152,7 +152,7 @@ def test_an_interval_inside_an_earlier_one_of_its_group() -> None:
     assert inside_earlier(group, start, dur).tolist() == [False, True, False, False]
 
 
-def test_groups_that_fit_on_no_common_axis_are_compared_all_the_same() -> None:
+def test_groups_that_do_not_fit_on_a_common_axis_are_compared_too() -> None:
     far = 2**61
     group, start, dur = np.array([0, 0, 1, 1, 2, 2]), np.array([-far, far - 9, -far, 0, -far, far]), np.array([9] * 6)
     start[3], dur[2] = -far + 1, 20

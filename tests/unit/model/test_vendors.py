@@ -4,9 +4,11 @@ import re
 
 import pytest
 from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity
 
 from torchprof_magic.ingest.chrome.categories import category_of
 from torchprof_magic.model.vendors import (
+    ACTIVITIES,
     COLLECTIVE_KERNEL,
     COLLECTIVE_RANGE,
     DEVICE_MEMORY,
@@ -16,7 +18,6 @@ from torchprof_magic.model.vendors import (
     Vendor,
     device_of_allocator,
 )
-from torchprof_magic.options import ACTIVITIES
 
 
 def test_device_types_are_numbered_as_in_torch() -> None:
@@ -35,8 +36,8 @@ def test_no_two_vendors_share_a_device_name_number_or_category() -> None:
         assert len(values) == len(set(values))
 
 
-def test_every_device_that_can_be_recorded_has_an_entry() -> None:
-    assert set(ACTIVITIES) <= {vendor.device for vendor in VENDORS}
+def test_every_activity_of_torch_can_be_recorded() -> None:
+    assert {name.lower() for name in ProfilerActivity.__members__} <= set(ACTIVITIES)
 
 
 @pytest.mark.parametrize("vendor", VENDORS, ids=lambda vendor: vendor.device)

@@ -7,5 +7,5 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for no disk: what fsync does only matters when the machine dies."""
+    """Skip fsync, which only matters when the machine crashes."""
     monkeypatch.setattr(os, "fsync", lambda _: None)

@@ -1,4 +1,4 @@
-"""A small server that keeps files and misbehaves on demand, and a real file system of fsspec that talks to it."""
+"""A small file server that fails on demand, and fsspec file systems that use it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TIMEOUT_SECONDS = 60.0  # a test with a server that stalls makes it short
 
 @dataclass
 class Store:
-    """What the server holds, and what it is going to do wrong: one fault per request of that method, in order."""
+    """The files of the server, and the faults of the next requests by method, in order."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     faults: dict[str, list[str]] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Handler(BaseHTTPRequestHandler):
         self.connection.shutdown(socket.SHUT_RDWR)
 
     def refuse(self, fault: str) -> bool:
-        """Do what has nothing to do with the file, and return whether that was the answer."""
+        """Answer with a fault that does not depend on the file, and return whether there was one."""
         if fault.isdigit():
             self.answer(int(fault), f"denied: {self.headers.get('Authorization', '')} {self.path}".encode())
         elif fault == "drop":
@@ -158,7 +158,7 @@ def serving() -> Iterator[Store]:
 
 
 class FlatFileSystem(AbstractFileSystem):
-    """Files behind the server, which cannot be renamed."""
+    """A file system that cannot rename."""
 
     protocol: ClassVar[Any] = "flat"
     cachable = False
@@ -208,7 +208,7 @@ class FlatFileSystem(AbstractFileSystem):
 
 
 class StubFileSystem(FlatFileSystem):
-    """The same with renaming."""
+    """A file system that can rename."""
 
     protocol: ClassVar[Any] = "stub"
 
@@ -217,7 +217,7 @@ class StubFileSystem(FlatFileSystem):
 
 
 class LateFileSystem(FlatFileSystem):
-    """Says only when it is asked to that it cannot rename."""
+    """A file system that has a method to rename, which is not implemented."""
 
     protocol: ClassVar[Any] = "late"
 
@@ -226,7 +226,7 @@ class LateFileSystem(FlatFileSystem):
 
 
 class BucketFileSystem(StubFileSystem):
-    """An object store that tells the checksum of what it holds."""
+    """An object store that reports checksums."""
 
     protocol: ClassVar[Any] = "gs"
 
@@ -244,7 +244,7 @@ class ReadOnlyFileSystem(StubFileSystem):
 
 
 class RudeFileSystem(StubFileSystem):
-    """Raises what no library should."""
+    """A file system that raises SystemExit."""
 
     protocol: ClassVar[Any] = "rude"
 

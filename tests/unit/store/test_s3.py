@@ -1,13 +1,15 @@
-"""The same against a whole S3, where there is one to be had."""
+"""Uploads to an S3 server, where the packages for one are installed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from torchprof_magic.store.upload import Uploads, UploadStatus, resume
+from torchprof_magic.store import upload
+from torchprof_magic.store.upload import Uploads, UploadStatus
 
 s3fs = pytest.importorskip("s3fs")
 moto = pytest.importorskip("moto.server")
@@ -18,54 +20,70 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 @pytest.fixture(scope="module")
-def options() -> Iterator[dict[str, object]]:
+def server() -> Iterator[str]:
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
-    found = {"key": "ann", "secret": SECRET, "client_kwargs": {"endpoint_url": f"http://{host}:{port}"}}
-    s3fs.S3FileSystem(**found).mkdir("bucket")
-    yield found
+    yield f"http://{host}:{port}"
     server.stop()
 
 
-def sent(path: Path, remote: str, options: dict[str, object], *, attempts: int = 2) -> UploadStatus:
-    uploads = Uploads(remote, options=options, delete_local=True, attempts=attempts, pause=lambda _: 0.0)
+@pytest.fixture
+def bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the file system with a bucket, to which the environment has address and credentials."""
+    found = {"AWS_ACCESS_KEY_ID": "ann", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_ENDPOINT_URL": server}
+    for name, value in found.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(upload, "FIRST_PAUSE_SECONDS", 0.0)
+    s3fs.S3FileSystem.clear_instance_cache()
+    system = s3fs.S3FileSystem()
+    system.makedirs("bucket", exist_ok=True)
+    return system
+
+
+def sent(path: Path, remote: str) -> UploadStatus:
+    uploads = Uploads(remote)
     uploads.submit(path)
-    assert uploads.wait(PATIENCE_SECONDS)
-    uploads.close()
+    return settled(uploads)
+
+
+def settled(uploads: Uploads) -> UploadStatus:
+    with uploads._changed:
+        done = lambda: uploads.statuses()[0].state in ("done", "failed")  # noqa: E731
+        assert uploads._changed.wait_for(done, PATIENCE_SECONDS)
     return uploads.statuses()[0]
 
 
 @pytest.mark.parametrize("content", [SMALL, LARGE])
-def test_a_file_arrives_in_a_bucket(tmp_path: Path, options: dict[str, object], content: bytes) -> None:
+def test_a_file_arrives_in_a_bucket(tmp_path: Path, bucket: Any, content: bytes) -> None:
     path = tmp_path / f"{len(content)}.json"
     path.write_bytes(content)
-    status = sent(path, "s3://bucket/runs", options)
+    status = sent(path, "s3://bucket/runs")
     assert status.state == "done", status
-    assert s3fs.S3FileSystem(**options).cat_file(f"bucket/runs/{path.name}") == content
-    assert list(tmp_path.iterdir()) == []
+    assert bucket.cat_file(f"bucket/runs/{path.name}") == content
+    assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_bucket_that_is_not_there_is_not_made_and_the_secret_not_shown(
-    tmp_path: Path, options: dict[str, object]
-) -> None:
+def test_a_missing_bucket_is_not_created_and_no_secret_is_shown(tmp_path: Path, bucket: Any) -> None:
     path = tmp_path / "0.json"
     path.write_bytes(SMALL)
-    status = sent(path, "s3://nowhere/runs", options)
+    status = sent(path, "s3://nowhere/runs")
     assert status.state == "failed"
-    assert path.read_bytes() == SMALL
-    assert not s3fs.S3FileSystem(**options).exists("nowhere")
+    assert not bucket.exists("nowhere")
     assert SECRET not in str(status) + "".join(file.read_text() for file in tmp_path.glob(".torchprof*"))
 
 
-def test_the_next_kernel_goes_on_once_it_has_the_credentials(tmp_path: Path, options: dict[str, object]) -> None:
+def test_the_next_kernel_continues_once_the_bucket_exists(tmp_path: Path, bucket: Any) -> None:
     path = tmp_path / "later.json"
     path.write_bytes(SMALL)
-    wrong = {**options, "client_kwargs": {"endpoint_url": "http://127.0.0.1:1"}, "config_kwargs": {"retries": {}}}
-    assert sent(path, "s3://bucket/runs", wrong, attempts=1).state == "failed"
-    later = resume(tmp_path, "s3://bucket/runs", options=options)
+    first = Uploads("s3://later/runs")
+    first.submit(path)
+    assert settled(first).state == "failed"
+    for job in first._jobs.values():
+        job.drop()
+    bucket.mkdir("later")
+    later = Uploads("s3://later/runs")
+    later.resume(tmp_path)
     assert later.retry() == 1
-    assert later.wait(PATIENCE_SECONDS)
-    later.close()
-    assert later.statuses()[0].state == "done"
-    assert s3fs.S3FileSystem(**options).cat_file("bucket/runs/later.json") == SMALL
+    assert settled(later).state == "done"
+    assert bucket.cat_file("later/runs/later.json") == SMALL

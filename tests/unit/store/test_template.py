@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from torchprof_magic.errors import OptionsError
-from torchprof_magic.store.template import FIELDS, TraceValues, parse_filename, parse_folder, rank_flaw, rank_values
+from torchprof_magic.store.template import FIELDS, TraceValues, numbered, parse_filename, parse_folder
 
 VALUES = TraceValues(
     run_name="resnet",
@@ -27,49 +28,54 @@ VALUES = TraceValues(
 
 
 def test_every_documented_field_can_be_used() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "traces.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+)` \| ", page, re.MULTILINE)) == set(FIELDS)
     template = parse_filename("_".join(f"{{{name}}}" for name in FIELDS) + ".json")
     assert template.fields == set(FIELDS)
-    assert str(template.format(VALUES)) == "resnet_3_1_8_2_1_120_2_4_20_77_20260102-030405_9.json"
+    assert template.format(VALUES) == "resnet_3_1_8_2_1_120_2_4_20_77_20260102-030405_9.json"
 
 
-def test_numbers_are_padded_with_zeros() -> None:
-    assert str(parse_filename("{step:06d}-{rank:01d}.json").format(VALUES)) == "000120-3.json"
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{step:06d}-{rank:01d}.json", "000120-3.json"),
+        ("{rank:020d}", "00000000000000000003"),
+        ("Über alles.json", "Über alles.json"),
+        ("{{rank}}.json", "{rank}.json"),
+    ],
+)
+def test_numbers_are_padded_and_the_rest_is_plain_text(text: str, expected: str) -> None:
+    assert parse_filename(text).format(VALUES) == expected
 
 
 def test_the_timestamp_is_in_utc_wherever_it_was_taken() -> None:
     there = VALUES.timestamp.astimezone(timezone(timedelta(hours=9)))
-    assert str(parse_filename("{timestamp}").format(replace(VALUES, timestamp=there))) == "20260102-030405"
-
-
-def test_plain_text_is_a_template_too() -> None:
-    assert str(parse_filename("Über alles.json").format(VALUES)) == "Über alles.json"
+    assert parse_filename("{timestamp}").format(replace(VALUES, timestamp=there)) == "20260102-030405"
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("{rnk}.json", "no field {rnk}; choose from run_name, rank"),
-        ("{host}.json", "no field {host}"),
         ("{}.json", "no field {}"),
         ("{0}.json", "no field {0}"),
-        ("{rank.__class__}", "attributes and indexes"),
-        ("{run_name[0]}", "attributes and indexes"),
-        ("{rank!r}", "conversions"),
-        ("{step:>999999999}", "padded with zeros"),
-        ("{step:0999999999d}", "padded with zeros"),
-        ("{step:099d}", "20 digits at most"),
-        ("{step:4d}", "padded with zeros"),
-        ("{step:04x}", "padded with zeros"),
-        ("{step:{rank}}", "nested"),
-        ("{run_name:04d}", "no number"),
-        ("{timestamp:04d}", "no number"),
-        ("{{rank}}", "nested or doubled"),
-        ("{rank", "no } after it"),
-        ("rank}", "no { before it"),
+        ("{rank.__class__}", "no field {rank.__class__}"),
+        ("{run_name[0]}", "no field {run_name[0]}"),
+        ("{rank!r}", "no other format"),
+        ("{step:>999999999}", "write {step}, or {step:04d} for leading zeros"),
+        ("{step:0999999999d}", "leading zeros"),
+        ("{step:021d}", "up to 20 digits"),
+        ("{step:4d}", "leading zeros"),
+        ("{step:04x}", "leading zeros"),
+        ("{step:{rank}}", "leading zeros"),
+        ("{run_name:04d}", "write {run_name}; this field has no other format"),
+        ("{timestamp:04d}", "no other format"),
+        ("{rank", "expected '}' before end of string"),
+        ("rank}", "Single '}' encountered"),
         ("", "empty"),
-        ("/etc/trace.json", "more than a name"),
-        ("a/b.json", "folders belong into --trace-dir"),
-        ("..", "another folder"),
+        ("/etc/trace.json", "cannot contain '/'; --trace-dir sets the folder"),
+        ("a/b.json", "cannot contain '/'"),
+        ("..", "end in a dot"),
         (".", "end in a dot"),
         ("a\0b", "'\\x00'"),
         ("a\nb", "'\\n'"),
@@ -79,10 +85,9 @@ def test_plain_text_is_a_template_too() -> None:
         ("a\\b", "'\\\\'"),
         ("what?", "'?'"),
         ("name ", "end in a dot or a space"),
-        ("name.", "end in a dot or a space"),
         ("nul.json", "device"),
         ("é" * 128, "255 bytes at most (got 256)"),
-        (".torchprof-store.json", "kept for the store itself"),
+        (".torchprof-store.json", "reserved"),
     ],
 )
 def test_a_bad_filename_is_refused_before_the_run(text: str, reason: str) -> None:
@@ -92,13 +97,13 @@ def test_a_bad_filename_is_refused_before_the_run(text: str, reason: str) -> Non
     assert reason in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["../traces", "a/../b", "", "a\0b", "traces/" + "x" * 256, "{step}", "{a.b}", "a?"])
+@pytest.mark.parametrize("text", ["../traces", "a/../b", "", "a\0b", "{step}", "{a.b}", "~no-such-user/traces"])
 def test_a_bad_folder_is_refused_before_the_run(text: str) -> None:
     with pytest.raises(OptionsError, match=r"^--trace-dir"):
         parse_folder(text)
 
 
-def test_an_address_is_no_folder_and_is_not_repeated() -> None:
+def test_a_url_is_not_a_folder_and_is_not_repeated() -> None:
     with pytest.raises(OptionsError, match="--remote") as caught:
         parse_folder("s3://user:hunter2@bucket/x")
     assert "hunter2" not in str(caught.value)
@@ -106,20 +111,14 @@ def test_an_address_is_no_folder_and_is_not_repeated() -> None:
 
 def test_a_folder_may_be_absolute_or_at_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/someone")
-    assert parse_folder("/data/{run_name}/rank{rank:02d}").format(VALUES) == Path("/data/resnet/rank03")
-    assert parse_folder("~/traces").format(VALUES) == Path("/home/someone/traces")
-    assert parse_folder("traces/./x").format(VALUES) == Path("traces/x")
+    assert parse_folder("/data/{run_name}/rank{rank:02d}").format(VALUES) == "/data/resnet/rank03"
+    assert parse_folder("~/traces").format(VALUES) == "/home/someone/traces"
 
 
-def test_a_home_that_nobody_knows_is_refused() -> None:
-    with pytest.raises(OptionsError, match="home folder"):
-        parse_folder("~no-such-user-here/traces")
-
-
-@pytest.mark.parametrize("name", ["a/b", "..", "a..b", ".", "", "~root", "a\\b", "a\0b", "a:b"])
+@pytest.mark.parametrize("name", ["a/b", "..", ".", "", "a\\b", "a\0b", "a:b"])
 def test_the_name_of_a_run_cannot_lead_elsewhere(name: str) -> None:
     for template in (parse_filename("{run_name}.json"), parse_folder("{run_name}/traces")):
-        with pytest.raises(OptionsError, match="run_name"):
+        with pytest.raises(OptionsError, match="--run-name"):
             template.format(replace(VALUES, run_name=name))
 
 
@@ -144,42 +143,13 @@ def test_two_traces_never_get_one_name(text: str, expected: str) -> None:
     assert parse_filename(text).told_apart(cycles=2, world_size=4).text == expected
 
 
-def test_one_trace_keeps_the_name_that_was_asked_for() -> None:
+def test_a_single_trace_gets_the_name_that_was_asked_for() -> None:
     template = parse_filename("trace.json")
-    assert template.told_apart(cycles=1, world_size=1) is template
+    assert template.told_apart(cycles=1, world_size=1) == template
     assert template.told_apart(cycles=None, world_size=1).text == "trace-cycle{cycle}.json"
 
 
-def test_ranks_come_from_the_environment() -> None:
-    environ = {"RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4", "GROUP_RANK": "1"}
-    values = rank_values(environ)
-    assert (values.rank, values.local_rank, values.world_size, values.local_world_size) == (5, 1, 8, 4)
-    assert values.node_rank == 1
-    assert rank_values({**environ, "NODE_RANK": "0"}).node_rank == 0
-
-
-@pytest.mark.parametrize("text", ["", "x", "-1", "1.5", "9" * 5000, "٣", "0x1"])
-def test_a_rank_that_is_no_number_counts_as_rank_0_of_1(text: str) -> None:
-    names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK")
-    values = rank_values(dict.fromkeys(names, text))
-    assert (values.rank, values.local_rank, values.node_rank) == (0, 0, 0)
-    assert (values.world_size, values.local_world_size) == (1, 1)
-
-
-@pytest.mark.parametrize(
-    ("environ", "flaw"),
-    [
-        ({}, ""),
-        ({"RANK": "0"}, ""),
-        ({"RANK": " 1 ", "WORLD_SIZE": "2"}, ""),
-        ({"WORLD_SIZE": "1"}, ""),
-        ({"WORLD_SIZE": "2"}, "RANK is not set, although WORLD_SIZE is 2"),
-        ({"RANK": "", "WORLD_SIZE": "4"}, "RANK is not set, although WORLD_SIZE is 4"),
-        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK is '2', and WORLD_SIZE is 2"),
-        ({"RANK": "3"}, "RANK is '3', and WORLD_SIZE is 1"),
-        ({"RANK": "-1", "WORLD_SIZE": "2"}, "RANK is '-1', and WORLD_SIZE is 2"),
-        ({"RANK": "é" * 99}, f"RANK is {'é' * 20!a}, and WORLD_SIZE is 1"),
-    ],
-)
-def test_a_rank_that_cannot_be_is_said(environ: dict[str, str], flaw: str) -> None:
-    assert rank_flaw(environ) == flaw
+def test_a_number_goes_before_the_suffix() -> None:
+    assert numbered("a.pt.trace.json.gz", 1) == "a.pt.trace.json.gz"
+    names = [numbered(name, 2) for name in ("a.pt.trace.json.gz", "a-1.5", "a.snapshot.pickle")]
+    assert names == ["a-2.pt.trace.json.gz", "a-1.5-2", "a-2.snapshot.pickle"]

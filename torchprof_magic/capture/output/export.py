@@ -16,9 +16,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from torchprof_magic.capture.output.fallback_folders import free_bytes, free_space
+from torchprof_magic.capture.output.fallback_folders import free_space
 from torchprof_magic.capture.output.validate import NO_FILE, find_flaw
 from torchprof_magic.capture.torch_api import compat
+from torchprof_magic.files.atomic import delete, publish, replacing
+from torchprof_magic.files.free_space import free_bytes
 from torchprof_magic.units import format_bytes
 
 if TYPE_CHECKING:
@@ -169,7 +171,7 @@ class _Writer:
             with self._guard.patience(SAVE_PATIENCE):
                 flaw = self._fill(part) if self._is_exported else self._export(part, path)
             try:
-                _publish(part, path)
+                publish(part, path)
             except OSError as exc:
                 self.doubt = _reason(exc)
                 raise
@@ -185,7 +187,7 @@ class _Writer:
         if self._draft is None:
             return None
         try:
-            _publish(self._draft.part, self._draft.target)
+            publish(self._draft.part, self._draft.target)
         except OSError:
             return None
         self.flaw = self._draft.flaw
@@ -263,16 +265,14 @@ def _second(part: Path) -> Path:
 
 def save_execution_trace(written: Path, target: Path, problems: ProblemLog) -> None:
     """Move torch's execution trace to the file that the user chose, if it is valid; note if it was lost."""
-    temporary = target.with_name(f".{target.name}.part")
     try:
         flaw = find_flaw(written, None)
         if flaw is None:
-            shutil.copyfile(written, temporary)
-            _publish(temporary, target)
+            with written.open("rb") as source, replacing(target) as copy:
+                shutil.copyfileobj(source, copy)
     except OSError as exc:
         flaw = _reason(exc)
     finally:
-        discard(temporary)
         discard(written)
     if flaw is not None:
         problems.note("capture.no_execution_trace", path=target, reason=flaw)
@@ -283,26 +283,20 @@ def save_snapshot(snapshot: object, target: Path, guard: InterruptGuard, problem
 
     A snapshot with the user's own history can have gigabytes, so repeated interrupts abort this.
     """
-    temporary = target.with_name(f".{target.name}.part")
     try:
-        with temporary.open("wb") as file, guard.patience(SAVE_PATIENCE):
+        with replacing(target) as file, guard.patience(SAVE_PATIENCE):
             pickle.dump(snapshot, file, protocol=4)  # what torch's own viewer reads
-        _publish(temporary, target)
     except (Exception, KeyboardInterrupt) as exc:  # noqa: BLE001 - the user's code must not fail because of it
         reason = "it was interrupted repeatedly" if isinstance(exc, KeyboardInterrupt) else _reason(exc)
         problems.note("capture.snapshot_not_saved", path=target, reason=reason)
         return False
-    finally:
-        discard(temporary)
     return True
 
 
 def discard(path: Path) -> None:
-    """Delete a file that may not exist; tried twice, because network disks are sometimes busy."""
-    for _ in range(2):
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
-            return
+    """Delete a file that may not exist, and leave one that cannot be deleted."""
+    with suppress(OSError):
+        delete(path)
 
 
 def _reason(exc: BaseException) -> str:
@@ -327,12 +321,6 @@ def _why_not(here: Path, failures: Mapping[Path, Exception], target: Path) -> st
         return f"{reason}; the file takes {format_bytes(target.stat().st_size)}, {free_space(here)}"
     except OSError:
         return f"{reason}; {free_space(here)}"
-
-
-def _publish(temporary: Path, path: Path) -> None:
-    with temporary.open("rb+") as file:
-        os.fsync(file.fileno())
-    temporary.replace(path)
 
 
 def _note_not_saved(writer: _Writer, path: Path, failures: Mapping[Path, Exception], problems: ProblemLog) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchprof_magic.capture.output.crash_marker import FOLDER_PREFIX
+from torchprof_magic.files.free_space import free_bytes
 from torchprof_magic.units import format_bytes
 
 if TYPE_CHECKING:
@@ -61,14 +61,6 @@ def _candidates(named: Path | None) -> Iterator[Path]:
         yield named
     with suppress(OSError):  # raised if no temporary folder is writable, as on a full disk
         yield Path(tempfile.gettempdir())
-
-
-def free_bytes(folder: Path) -> int | None:
-    """Return how many bytes this user can still write there, ``None`` if unknown."""
-    try:
-        return shutil.disk_usage(folder).free
-    except OSError:
-        return None
 
 
 def free_space(folder: Path) -> str:

@@ -131,14 +131,6 @@ def is_set_in(config: Any, name: str) -> bool:
         return False
 
 
-def rank_and_size() -> tuple[int, int] | None:
-    """Return which process of how many this is, once torch.distributed knows; ``None`` before, and without it."""
-    distributed = torch.distributed
-    if not distributed.is_available() or not distributed.is_initialized():
-        return None
-    return distributed.get_rank(), distributed.get_world_size()
-
-
 def is_device_stopped() -> bool:
     """Return whether device recording stopped early (CUPTI buffers full); always False before torch 2.11."""
     is_stopped = getattr(autograd, "_is_kineto_stopped", None)

@@ -6,7 +6,7 @@ from torchprof_magic.model.vendors import RUNTIME_CATEGORIES
 
 _BY_CAT = {
     "cpu_op": "cpu_op",
-    "operator": "cpu_op",  # 2021
+    "operator": "cpu_op",  # torch of 2021
     "user_annotation": "user_annotation",
     "python_function": "python_function",
     "python_func": "python_function",
@@ -20,10 +20,10 @@ _BY_CAT = {
     "gpu_user_annotation": "gpu_user_annotation",
     "overhead": "overhead",
 }
-# The profiler's own span over the whole recording is not something that the program did.
+# The category of the profiler's own span over the whole recording, which is not part of the program.
 OWN_SPAN = "own span"
 
 
 def category_of(cat: object) -> str:
-    """Return the category for a file's ``cat``; pids and tids say nothing reliable."""
+    """Return the category for the ``cat`` in a file. Process and thread ids are not reliable enough to tell."""
     return OWN_SPAN if cat == "Trace" else _BY_CAT.get(str(cat).lower(), "other")

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from torchprof_magic.ingest.chrome.spans import Columns
     from torchprof_magic.ingest.findings import Findings
 
-# No profile lasts a month: what claims to comes from a broken clock, and one such event would ruin every scale.
+# No profile lasts a month. Longer times come from wrong clocks, and one such event would ruin every time axis.
 LONGEST_NS = 30 * 24 * 3600 * 10**9
-# No machine has a petabyte; what claims to be larger comes from a broken writer.
+# No machine has a petabyte of memory. Larger sizes are errors of the program that wrote the file.
 LARGEST_BYTES = 2**50
-# int64 holds all that is ever added up as long as the values of a column stay below this together.
+# Sums of a column fit into int64 as long as its values together stay below this.
 MAX_SUM = 2**62
 _CAN_LAST = pl.col("dur_ns").is_between(0, LONGEST_NS)
 _ESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
@@ -24,7 +24,7 @@ _CONTROL = r"[\x08\x0c\n\r\t]"
 
 
 def cleaned(columns: Columns, findings: Findings) -> Columns:
-    """Return the columns of one file without what cannot be believed, its B and E events paired into spans."""
+    """Return the columns of one file without implausible events, with B and E events paired into spans."""
     middle_ns = _middle_ns(columns)
     spans = _believable(columns.spans, "start_ns", middle_ns, findings)
     bounds = _believable(columns.bounds, "start_ns", middle_ns, findings)
@@ -41,16 +41,16 @@ def cleaned(columns: Columns, findings: Findings) -> Columns:
 
 
 def _middle_ns(columns: Columns) -> int | None:
-    """Return a time near which the others should lie: of the events if there are any, else of the allocations."""
+    """Return a time that is typical for the file: of the events if there are any, else of the allocations."""
     starts = pl.concat([columns.spans["start_ns"], columns.bounds["start_ns"]])
     times = columns.memory["time_ns"] if starts.null_count() == len(starts) else starts
-    # A time that occurs, and no mean of two: of two halves far apart, one must stay.
+    # Take a time that occurs, not the mean of two: if the times form two distant groups, one of them must stay.
     middle = times.filter(times.is_between(-MAX_TIME_NS, MAX_TIME_NS)).quantile(0.5, interpolation="lower")
     return int(middle) if isinstance(middle, float) else None
 
 
 def _last_ns(spans: pl.DataFrame) -> int:
-    """Return the last moment of the events, as far as their durations can be believed."""
+    """Return the last moment of the events with a plausible duration."""
     dur = pl.when(_CAN_LAST).then("dur_ns").otherwise(0)
     return spans.select((pl.col("start_ns") + dur).max()).item() or 0
 
@@ -58,7 +58,7 @@ def _last_ns(spans: pl.DataFrame) -> int:
 def _closed(bounds: pl.DataFrame, places: pl.DataFrame, last_ns: int, findings: Findings) -> pl.DataFrame:
     """Return the B and E events paired into spans: each E ends the last open B of its thread.
 
-    What stays open ends at ``last_ns``, the last moment of the file; an E without a B is left out.
+    A B without an E ends at ``last_ns``, the last moment of the file; an E without a B is left out.
     """
     threads = places.select(pl.struct("pid", "tid").rank("dense").alias("thread")).with_row_index("place")
     threads = threads.with_columns(pl.col("place").cast(pl.Int32))
@@ -86,9 +86,9 @@ def _closed(bounds: pl.DataFrame, places: pl.DataFrame, last_ns: int, findings: 
 
 
 def _with_backslashes(spans: pl.DataFrame, findings: Findings) -> pl.DataFrame:
-    r"""Return the spans with ``torch\nn`` for what unescaped backslashes made of it: a name with a line feed.
+    r"""Return the spans with names such as ``torch\nn`` restored, which unescaped backslashes turned into a line feed.
 
-    Only in files of which other names prove that their writer escaped nothing.
+    Only in files in which other names prove that backslashes were not escaped.
     """
     if "json.bad_escape" not in findings.counts:
         return spans
@@ -104,7 +104,7 @@ def _with_backslashes(spans: pl.DataFrame, findings: Findings) -> pl.DataFrame:
 
 
 def _believable(frame: pl.DataFrame, column: str, middle_ns: int | None, findings: Findings) -> pl.DataFrame:
-    """Return the rows whose time is known and near that of the others."""
+    """Return the rows whose time is known and close to that of the others."""
     time = pl.col(column)
     timed = _kept(frame, time.is_between(-MAX_TIME_NS, MAX_TIME_NS).fill_null(value=False), "chrome.no_time", findings)
     if middle_ns is None:
@@ -113,7 +113,7 @@ def _believable(frame: pl.DataFrame, column: str, middle_ns: int | None, finding
 
 
 def _with_durations(spans: pl.DataFrame, findings: Findings) -> pl.DataFrame:
-    """Return the events with durations that can be."""
+    """Return the events with implausible durations set to 0."""
     dur = pl.col("dur_ns")
     longest_ns = _largest(spans["dur_ns"], LONGEST_NS)
     counts = spans.select(
@@ -129,7 +129,7 @@ def _with_durations(spans: pl.DataFrame, findings: Findings) -> pl.DataFrame:
 
 
 def _with_sizes(frame: pl.DataFrame, columns: tuple[str, ...], findings: Findings) -> pl.DataFrame:
-    """Return the rows with null for sizes that cannot be."""
+    """Return the rows with implausible sizes set to null."""
     for name in columns:
         size = frame[name]
         largest = _largest(size, LARGEST_BYTES)
@@ -141,7 +141,7 @@ def _with_sizes(frame: pl.DataFrame, columns: tuple[str, ...], findings: Finding
 
 
 def _largest(values: pl.Series, usual: int) -> int:
-    """Return the largest value to believe: the usual one, or less when so many are so large that no sum holds them."""
+    """Return the largest plausible value: ``usual``, or less if the sum of so many values would not fit into int64."""
     believed = values.cast(pl.Float64).abs()
     total = believed.filter(believed <= usual).sum()
     return usual if total < MAX_SUM else MAX_SUM // len(values)

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 _ENCODER = msgspec.json.Encoder()
 _MICROS = pl.Decimal(38, 3)
 EXACT_MICROS = 2.0**43
-# What writers put where they know no number.
+# What files contain in place of an unknown number.
 _ABSENT = ("", "null", "None", "N/A", "nan", "NaN", "inf", "-inf")
-LAST_MICROS = 2**63 // 1000 - 1  # int64 holds no later moment in ns
+LAST_MICROS = 2**63 // 1000 - 1  # later times do not fit into int64 ns
 
 
 def fragments(values: Sequence[Raw]) -> pl.Series:
-    """Return JSON fragments as text, empty where absent; bytes that are no UTF-8 become replacement characters."""
-    # Encoded together and split in polars: a Python object for each would cost five times as much.
+    """Return JSON fragments as text, empty where missing; bytes that are not UTF-8 become replacement characters."""
+    # Joined here and split in polars: one Python object per value would take five times as long.
     lines = pl.Series([_ENCODER.encode_lines(values).decode(errors="replace")]).str.split("\n").explode()
     if len(lines) == len(values) + 1:
         return lines.head(len(values))
@@ -33,14 +33,14 @@ def fragments(values: Sequence[Raw]) -> pl.Series:
 
 
 class InexactError(ValueError):
-    """The times of a file need more digits than float64 has; they have to be read from their text."""
+    """The times of a file need more digits than float64 has, so they must be parsed from their text."""
 
 
 def exact_ns(micros: Sequence[object]) -> pl.Series:
-    """Return µs written as JSON numbers (or strings) as int64 ns, exactly; null where it is no number.
+    """Return µs written as JSON numbers (or strings) as int64 ns, exactly; null if it is not a number.
 
-    Kineto writes µs with three decimals since 2024. Below 2^43 µs (101 days) float64 tells each ns from the next;
-    beyond, children would outlive parents. Raises ``InexactError`` for such a float.
+    Kineto writes µs with three decimals since 2024. Below 2^43 µs (101 days) float64 represents every ns
+    exactly; beyond it, rounding would make children outlive parents. Raises ``InexactError`` for such a float.
     """
     if micros and isinstance(micros[0], Raw):
         return _ns_of_text(fragments(micros))  # type: ignore[arg-type]
@@ -50,7 +50,7 @@ def exact_ns(micros: Sequence[object]) -> pl.Series:
         return _ns_of_text(plain_text(micros))
     largest = floats.abs().max()
     if largest is None or largest < EXACT_MICROS:  # type: ignore[operator]
-        whole = floats.floor()  # times 1000 at once would round twice
+        whole = floats.floor()  # multiplying everything by 1000 at once would round twice
         return whole.cast(pl.Int64) * 1000 + ((floats - whole) * 1000).round().cast(pl.Int64)
     if any(isinstance(value, float) for value in micros):
         raise InexactError
@@ -67,11 +67,11 @@ def _ns_of_text(text: pl.Series) -> pl.Series:
 
 
 def integers(values: Sequence[object], findings: Findings, dtype: type[pl.DataType] = pl.Int64) -> pl.Series:
-    """Return ids and sizes as integers; null where the value is absent, no integer (which is counted), or too large."""
+    """Return ids and sizes as integers; null if missing, too large, or not an integer (which is counted)."""
     try:
         return pl.Series(values, dtype=dtype)
     except (TypeError, OverflowError, pl.exceptions.PolarsError):
-        # One string among the numbers (some vendors do that): go through text, slower.
+        # Some vendors mix strings with numbers: convert through text, which is slower.
         text = pl.Series([_whole(value) for value in values], dtype=pl.String)
         numbers = text.cast(dtype, strict=False)
         findings.add("chrome.odd_value", numbers.null_count() - int(text.is_in(_ABSENT).fill_null(value=True).sum()))
@@ -86,7 +86,7 @@ def _whole(value: object) -> str | None:
 
 
 def identities(values: Sequence[object]) -> pl.Series:
-    """Return ids as integers that are equal where the ids are; texts become hashes."""
+    """Return ids as integers that are equal if the ids are; strings are hashed."""
     try:
         return pl.Series(values, dtype=pl.Int64)
     except (TypeError, OverflowError, pl.exceptions.PolarsError):
@@ -94,17 +94,17 @@ def identities(values: Sequence[object]) -> pl.Series:
 
 
 def plain_text(values: Sequence[object]) -> pl.Series:
-    """Return pids, tids and names as text, empty where absent; ``25738`` and ``"25738"`` are the same."""
+    """Return pids, tids and names as text, empty where missing; ``25738`` and ``"25738"`` are the same."""
     return _as_text(values).fill_null("")
 
 
 def labels(values: Sequence[object]) -> pl.Series:
-    """Return texts that repeat a lot as categories, empty where absent."""
+    """Return texts with many repetitions as categories, empty where missing."""
     return plain_text(values).cast(TEXT)
 
 
 def _as_text(values: Sequence[object]) -> pl.Series:
-    # Nearly every file writes one of the two throughout, and trying the wrong one first costs an exception.
+    # Nearly every file uses one of the two types throughout, and trying the wrong one first raises an exception.
     order = (pl.Int64, pl.String) if values and isinstance(values[0], int) else (pl.String, pl.Int64)
     for dtype in order:
         try:
@@ -115,11 +115,11 @@ def _as_text(values: Sequence[object]) -> pl.Series:
 
 
 def optional_text(values: Sequence[object]) -> pl.Series:
-    """Return texts that repeat a lot as categories, null where absent."""
+    """Return texts with many repetitions as categories, null where missing."""
     return _as_text(values).cast(TEXT)
 
 
 def raw_text(values: Sequence[Raw]) -> pl.Series:
-    """Return JSON fragments as text, null where absent. They repeat a lot, so they are kept as categories."""
+    """Return JSON fragments as categories, because they repeat a lot; null where missing."""
     text = fragments(values)
     return text.set(text == "", None).cast(TEXT)

@@ -51,7 +51,7 @@ def _with_keys(places: pl.DataFrame) -> pl.DataFrame:
         pl.when(on_device).then(device).alias("device"),
         pl.when(on_device).then(stream).alias("stream"),
     ).with_columns(
-        # A device's pid and tid spelling changes over the years; they must not split one stream in two lanes.
+        # The pid and tid of a device vary between versions of torch; this must not split a stream in two.
         pl.when(on_device).then(pl.lit("")).otherwise(pl.col("pid")).alias("pid"),
         pl.when(on_device).then(pl.lit("")).otherwise(pl.col("tid")).alias("tid"),
     )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def launch_flows(events: pl.DataFrame, findings: Findings) -> pl.DataFrame:
-    """Return runtime call -> device event links by correlation.
+    """Return the links from runtime calls to device events, by correlation.
 
     One call can start many kernels (graph replay). ``External id`` is not used: in many traces it equals the
     correlation and matches a wrong op.
@@ -41,7 +41,7 @@ def launch_flows(events: pl.DataFrame, findings: Findings) -> pl.DataFrame:
 
 
 def annotation_flows(events: pl.DataFrame) -> pl.DataFrame:
-    """Return range -> span on a device links: torch repeats each range on every stream that worked for it."""
+    """Return the links from ranges to their spans on a device: one for every stream that the range launched work on."""
     rows = events.select("category", "cycle", "correlation", "name").with_row_index("row")
     spans = rows.filter((pl.col("category") == "gpu_user_annotation") & pl.col("correlation").is_not_null())
     ranges = rows.filter((pl.col("category") == "user_annotation") & pl.col("correlation").is_not_null())
@@ -51,11 +51,11 @@ def annotation_flows(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def backward_flows(events: pl.DataFrame, lanes: pl.DataFrame, arrows: pl.DataFrame) -> pl.DataFrame:
-    """Return forward op -> backward op links: the ``fwdbwd`` arrows with both ends, and the sequence numbers.
+    """Return the links from forward to backward ops, by the ``fwdbwd`` arrows with both ends and by sequence numbers.
 
-    A number belongs to one node of autograd. Of several ops that share it, one inside the other, the last to begin is
-    chosen on either side: in the forward pass that op makes the node, in the backward pass it is the node itself.
-    torch draws its arrows by the same rule, so they agree; older files and cut off ones have only the numbers.
+    A sequence number belongs to one autograd node. If nested ops share it, the innermost one is linked: in the forward
+    pass that op creates the node, in the backward pass it is the node. torch uses the same rule for its arrows. Older
+    files and truncated ones have only the numbers.
     """
     columns = ("category", "cycle", "lane", "start_ns", "sequence", "fwd_thread")
     ops = events.select(columns).with_row_index("row")
@@ -77,15 +77,15 @@ def _numbered(ops: pl.DataFrame) -> pl.DataFrame:
         on="start_ns",
         by=["cycle", "sequence"],
         strategy="backward",
-        check_sortedness=False,  # it was sorted just now
+        check_sortedness=False,  # sorted above
     )
     return pairs.select("row", "row_target").drop_nulls()
 
 
 def _pointed(ops: pl.DataFrame, lanes: pl.DataFrame, arrows: pl.DataFrame) -> pl.DataFrame:
-    """Return the pairs of ops by the arrows that the file draws between them."""
+    """Return the pairs of ops by the arrows between them in the file."""
     threads = lanes.with_row_index("lane").with_columns(pl.col("lane").cast(pl.Int32)).select("lane", "pid", "tid")
-    # Of ops that start in the same ns the innermost launches the backward op; rows are in nesting order.
+    # Of ops that start in the same ns, the innermost launched the backward op; rows are in nesting order.
     ops = (
         ops.join(threads, on="lane")
         .sort("row")
@@ -118,7 +118,7 @@ def count_arrows(*arrows: pl.DataFrame) -> pl.DataFrame:
 
 
 def find_steps(events: pl.DataFrame, findings: Findings) -> pl.DataFrame:
-    """Return the ``ProfilerStep#N`` spans in order of time; every one counts as complete until someone knows better."""
+    """Return the ``ProfilerStep#N`` spans in order of time; all of them marked as complete."""
     found = events.filter(pl.col("category") == "user_annotation")
     found = found.filter(pl.col("name").cast(pl.String).str.contains(STEP_PATTERN))
     steps = found.select(

@@ -11,9 +11,9 @@ from torchprof_magic.model.meta import KINETO_KEYS
 MAX_FACTS = 100
 MAX_TEXT = 300
 _MORE = "…"
-# Kineto's own log, and what its other writers put beside the events.
+# Kineto's own log, and keys that other programs write beside the events.
 _NO_FACTS = {*KINETO_KEYS, "INFO", "WARNING", "ERROR", "STATUS", "VERBOSE", "metadata", "schema", "otherData"}
-# A report is passed on more easily than a trace, so what names people, machines and accounts stays in the file.
+# Reports are shared more readily than traces, so keys that may name people, machines or accounts are left out.
 _PRIVATE = re.compile(
     r"user|host|mail|account|owner|author|attribution|entitlement|token|secret|passw|credential|key|^tw_|^mast_|job"
     r"|cluster|workflow|task|server|path",

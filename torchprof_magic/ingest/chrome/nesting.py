@@ -8,15 +8,15 @@ import polars as pl
 from torchprof_magic.model.intervals import nest, nesting_order
 from torchprof_magic.model.trace import STEP_PATTERN
 
-# Files of whole µs often give an op and what it calls the same interval: this is who calls whom.
+# In files with times in whole µs, an op and what it calls often have the same interval; this order tells the caller.
 _OUTER_FIRST = {"user_annotation": 0, "python_function": 1, "cpu_op": 2, "overhead": 3, "runtime": 4}
 
 
 def nested_events(spans: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
     """Return the spans in nesting order, with lane, category, device and stream of their place, parent and depth.
 
-    ``spans`` is used up: each column is dropped as soon as its sorted copy exists, for at ten million events there is
-    no room for two of all.
+    ``spans`` is consumed: each column is dropped as soon as its sorted copy exists, because ten million events do not
+    fit into memory twice.
     """
     lane = places["lane"].gather(spans["place"])
     ranks = places["category"].cast(pl.String).replace_strict(_OUTER_FIRST, default=len(_OUTER_FIRST))
@@ -41,7 +41,7 @@ def nested_events(spans: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
 
 
 def with_step_annotations(events: pl.DataFrame) -> pl.DataFrame:
-    """Old and Ascend files write ``ProfilerStep#N`` as an operator; it is an annotation everywhere here."""
+    """Return the events with ``ProfilerStep#N`` as an annotation; old files and those of Ascend call it an operator."""
     names = events["name"].unique()
     steps = names.filter(names.cast(pl.String).str.contains(STEP_PATTERN))
     if len(steps) == 0:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class _Part(NamedTuple):
-    """One file: its columns, and the facts around its events."""
+    """One file: its columns, and the metadata around its events."""
 
     columns: Columns
     head: Head
@@ -44,11 +44,12 @@ def read_chrome(
     cycles: Sequence[int] | None = None,
     progress: Progress | None = None,
 ) -> Trace:
-    """Return the trace in one file (or JSON text) a cycle; ``cycles`` numbers them (0, 1, ... by default).
+    """Return the trace in one file (or JSON text) per cycle; ``cycles`` numbers them (0, 1, ... by default).
 
-    Whatever can be read is read; damage and oddities are counted in ``Trace.problems``. ``progress`` is called now and
-    then with the bytes read and the bytes there are; what it raises stops the reading. Raises ``IngestError`` when a
-    file cannot be opened or holds nothing, and ``NotATraceError`` when it is something else.
+    Damaged files are read as far as possible, and problems are counted in ``Trace.problems``. ``progress`` is called
+    from time to time with the number of bytes read and the total; an exception that it raises stops the reading.
+
+    Raises ``IngestError`` if a file cannot be opened or is empty, and ``NotATraceError`` if it is not a trace.
     """
     findings = Findings()
     numbers = range(len(sources)) if cycles is None else cycles
@@ -91,7 +92,7 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
         [part.head for part in parts],
         {key: text for part in reversed(parts) for key, text in part.facts.items()},
     )
-    parts.clear()  # the columns in them would double what follows
+    parts.clear()  # keeping these columns would double the memory in use below
     spans = spans.with_columns(pl.col("start_ns") - start_ns)
     events = with_step_annotations(nested_events(spans, places))
     launch = links.launch_flows(events, findings)
@@ -115,7 +116,7 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
 
 
 def _joined_spans(parts: list[_Part], cycles: list[int]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the spans of all files on one clock, and the places that they lie at."""
+    """Return the spans of all files on one clock, and their places."""
     spans, places, known = [], [], 0
     for (columns, head, _), cycle in zip(parts, cycles, strict=True):
         base = pl.lit(head.base_time_ns, pl.Int64)
@@ -161,5 +162,5 @@ def _described(
         has_shapes=any(head.says("record_shapes") for head in heads) or events["shapes"].null_count() < events.height,
         has_stacks=any(head.says("with_stack") for head in heads),
         has_memory=has_memory,
-        extra=tuple(sorted(facts.items())),  # torch writes them in no order
+        extra=tuple(sorted(facts.items())),  # torch writes them in varying order
     )

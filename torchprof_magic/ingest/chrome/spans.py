@@ -25,7 +25,7 @@ from torchprof_magic.model.vendors import DEVICE_TYPES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-# The arrows that are followed from end to end; launches are found by correlation, which is more reliable.
+# The arrows that are used. Launches are found by correlation instead, which is more reliable.
 FOLLOWED_ARROW = "fwdbwd"
 _SPAN_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "name": TEXT,
@@ -46,7 +46,7 @@ _ARROW_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "id": pl.Int64,
 }
 _END_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {"pid": pl.String, "tid": pl.String, "time_ns": pl.Int64}
-# What may stand in the arguments of an event, by category: looking for the rest would take half of the reading time.
+# The arguments to read, by category: looking for all of them in every event would take half of the reading time.
 _READERS: dict[str, Callable[[list[Args], Findings], pl.Series]] = {
     "correlation": lambda args, findings: integers([arg.correlation for arg in args], findings),
     "sequence": lambda args, findings: integers([arg.sequence for arg in args], findings),
@@ -57,7 +57,7 @@ _READERS: dict[str, Callable[[list[Args], Findings], pl.Series]] = {
     "call_stack": lambda args, _: optional_text([arg.call_stack for arg in args]),
 }
 _READ_OF_OPS = ("sequence", "fwd_thread", "shapes", "dtypes", "call_stack")
-# The only events whose "External id" can be trusted: on kernels it often is the correlation under another name.
+# The only events whose "External id" is reliable: on kernels it often is the correlation under another name.
 _ANNOTATIONS = ("user_annotation", "gpu_user_annotation")
 _READ: dict[str, tuple[str, ...]] = {
     "python_function": (),
@@ -73,11 +73,11 @@ def _external_ids(args: list[Args], findings: Findings) -> pl.Series:
 
 
 class Columns(NamedTuple):
-    """The columns of one file; times are ns as the file counts them, without its base.
+    """The columns of one file; times are ns relative to the base time of the file.
 
     ``spans.place`` is a row of ``places``: category, process, thread, device and stream as the file spells them.
-    ``bounds`` are the B and E events, not yet paired. ``arrows`` are those from forward to backward; of
-    ``other_arrows`` it is only counted which have both ends.
+    ``bounds`` are the B and E events, not yet paired. ``arrows`` are those from forward to backward ops;
+    ``other_arrows`` are only counted.
     """
 
     spans: pl.DataFrame
@@ -90,15 +90,15 @@ class Columns(NamedTuple):
 
 
 class ColumnBuilder:
-    """Collects batches of events as columns; a batch's own objects can be forgotten after each ``add``."""
+    """Collects batches of events as columns. A batch is not referenced after its ``add``."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
-        self._found = findings  # in one batch
+        self._found = findings  # of the current batch
         self._places: dict[tuple[object, ...], int] = {}
         self._frames: dict[str, list[pl.DataFrame]] = defaultdict(list)
         self._batch: list[Event] = []
-        self._event_count = 0  # of the batches before
+        self._event_count = 0  # in all earlier batches
 
     def add(self, events: list[Event]) -> None:
         """Add the columns of one batch, or none of them when it raises ``InexactError``."""
@@ -138,11 +138,11 @@ class ColumnBuilder:
             yield "memory", _memory_columns([event for event in group if event.name == "[memory]"], self._found)
         elif phase == "M":
             yield "thread_names", _name_columns([event for event in group if event.name == "thread_name"])
-        elif phase not in ("X", "t"):  # the middle of an arrow says nothing that its ends do not
+        elif phase not in ("X", "t"):  # the middle of an arrow adds nothing to its ends
             self._found.add("chrome.other_kind" if phase else "chrome.not_an_event", len(group))
 
     def _positions(self, group: list[Event]) -> pl.Series:
-        """Return where events stand in the file: of a B and an E at the same moment the first comes first."""
+        """Return the positions of events in the file, which order B and E events of the same moment."""
         positions = {id(event): position for position, event in enumerate(self._batch, self._event_count)}
         return pl.Series("position", [positions[id(event)] for event in group], dtype=pl.Int64)
 
@@ -197,7 +197,7 @@ class ColumnBuilder:
 
 
 def _joined(frames: list[pl.DataFrame], schema: dict[str, pl.DataType | type[pl.DataType]]) -> pl.DataFrame:
-    """Return the frames below each other; what one of them does not have is null."""
+    """Return the frames concatenated vertically; missing columns are null."""
     return pl.concat([pl.DataFrame(schema=schema), *frames], how="diagonal")
 
 

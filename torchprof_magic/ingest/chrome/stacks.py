@@ -8,15 +8,15 @@ import polars as pl
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, levels, merge_paths
 from torchprof_magic.model.trace import STACKS_SCHEMA
 
-# What torch writes: "train.py(12): step", and "nn.Module: Linear_0" or "<built-in function sum>" without a place.
+# Names are "train.py(12): step", or "nn.Module: Linear_0" and "<built-in function sum>" without a file.
 _PLACE = r"^(?<file>.*)\((?<line>\d+)\): (?<function>.*)$"
 
 
 def find_stacks(events: pl.DataFrame, launches: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:
-    """Return the innermost frame around each event as a row of the stacks, null where none is, and the stacks.
+    """Return the innermost frame around each event as a row of the stacks, null if there is none, and the stacks.
 
     torch 2.13 leaves its own ``stack`` fields empty, so stacks are rebuilt from the ``python_function`` events; the
-    torch of 2021 has none of those, but wrote a text at each op.
+    torch of 2021 recorded none of those, but a text at each op.
     Device events have the stack of the call that launched them.
     """
     is_frame = (events["category"] == "python_function").to_numpy()
@@ -39,7 +39,7 @@ def find_stacks(events: pl.DataFrame, launches: pl.DataFrame) -> tuple[pl.Series
 
 
 def _innermost_frames(parent: IntArray, depth: IntArray, is_frame: np.ndarray) -> IntArray:
-    """Return for each event the row of the frame that it is, or that stands closest around it, or -1."""
+    """Return for each event the row of the innermost frame at or around it, or -1."""
     found = np.where(is_frame, np.arange(len(parent)), NO_PARENT)
     for rows in levels(depth)[1:]:
         open_rows = rows[found[rows] < 0]
@@ -62,7 +62,7 @@ def _with_places(name: pl.Series, parent: IntArray) -> pl.DataFrame:
 
 
 def _stacks_of_texts(call_stack: pl.Series) -> tuple[pl.Series, pl.DataFrame]:
-    """Return the stacks that stand as texts at the ops: ``place;place;place``, the innermost first."""
+    """Return the stacks recorded as texts at the ops: ``place;place;place``, the innermost first."""
     texts = call_stack.drop_nulls().unique()
     nodes: dict[tuple[int, str], int] = {}
     innermost = []

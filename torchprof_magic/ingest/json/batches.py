@@ -55,7 +55,7 @@ class EventText:
     """The text of one file. Iterating yields its events in batches; ``head`` and ``facts`` are known afterwards.
 
     The batches are lists of ``Event``, a few tens of thousands each. Damage is repaired or left out, and counted in
-    ``findings``. Raises ``IngestError`` for a file without text and ``NotATraceError`` for JSON that is no trace.
+    ``findings``. Raises ``IngestError`` for a file without text and ``NotATraceError`` for JSON that is not a trace.
     """
 
     def __init__(self, blocks: Iterator[Block], findings: Findings, report: Callable[[int], None]) -> None:
@@ -218,7 +218,7 @@ class EventText:
             try:
                 events = self._decoded(self._listed(cut))
             except msgspec.DecodeError as exc:
-                if "truncated" in str(exc):  # not a boundary between events, but within one
+                if "truncated" in str(exc):  # the boundary is within an event
                     continue
                 return self._until_end_of_list(exc)
             except (UnicodeDecodeError, RecursionError):
@@ -250,7 +250,9 @@ class EventText:
         found = _TRAILING.search(str(exc))
         if found is None:
             return self._salvaged()
-        end = self._buffer.rfind(b"]", 0, int(found[1]) - 1)  # the message counts the bracket put before
+        end = self._buffer.rfind(
+            b"]", 0, int(found[1]) - 1
+        )  # the position in the message includes the bracket added in front
         try:
             events = self._decoded(self._listed(end))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -285,7 +287,7 @@ class EventText:
     # After the events.
 
     def _leave_list(self, *, is_bare: bool) -> None:
-        """Read the facts after the events."""
+        """Read the metadata after the events."""
         while not self._is_end and len(self._buffer) <= MAX_AROUND_BYTES:
             self._fill()
         has_end = self._buffer.startswith(b"]")

@@ -62,7 +62,7 @@ _SNIFFED_BYTES = 512
 
 
 class Block(NamedTuple):
-    """A piece of the text and how far the file has been read, in bytes on disk."""
+    """A piece of the text, and how many bytes of the file have been read so far."""
 
     text: bytes
     read_bytes: int
@@ -88,7 +88,7 @@ def read_blocks(source: str | os.PathLike[str] | bytes, findings: Findings) -> I
 
 
 def size_of(source: str | os.PathLike[str] | bytes) -> int:
-    """Return the size in bytes on disk, 0 when it is not known."""
+    """Return the size in bytes on disk, 0 if unknown."""
     try:
         return len(source) if isinstance(source, bytes) else Path(source).stat().st_size
     except (OSError, ValueError):
@@ -215,7 +215,7 @@ class _Members:
         """Yield what the next bytes unpack to."""
         is_first = self._packed_bytes == 0
         self._packed_bytes += len(packed)
-        while packed := packed if self._member else packed.lstrip(b"\0"):  # tapes and disks pad members with zeros
+        while packed := packed if self._member else packed.lstrip(b"\0"):  # members can be padded with zeros
             if self._member is None and not (is_first or packed.startswith(_GZIP_MAGIC[: len(packed)])):
                 self._stop("file.trailing_bytes")
                 return

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 
 MAX_DEPTH = 64
-# Nothing is this deep but a file made to take time; such an event is given up.
+# Only malicious files are nested this deeply; such an event is dropped.
 HOPELESS_DEPTH = 200_000
 
 _SPACE = re.compile(rb"[ \t\r\n]*")
@@ -20,25 +20,25 @@ _SURROGATE = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
 )
 _BACKSLASHES = re.compile(rb"\\+$")
-# What stands behind the quote that ends a text: that tells it from a quote within.
+# What follows a quote that ends a string, which distinguishes it from a quote within.
 _AFTER_KEY = re.compile(rb"\s*:")
 _AFTER_MEMBER = re.compile(rb'\s*(?:,?\s*\}|,\s*"(?:[^"\\]|\\.){0,200}"\s*:|,?\s*$)', re.DOTALL)
 _AFTER_ITEM = re.compile(rb"\s*(?:[,\]]|$)")
-# No good JSON goes on like this behind a quote that is escaped.
+# Valid JSON never continues like this after an escaped quote.
 _NEXT_KEY = re.compile(rb'\s*,\s*"[^"\\]{0,200}"\s*:')
 _EVENT = re.compile(rb'\{\s*"ph"\s*:')
 _IN_OTHER_EVENT = re.compile(rb'\{\s*"ph"\s*:|\}\s*,\s*\{\s*"(?:cat|name|pid|tid|ts|dur|id|args)"\s*:')
-# A bracket behind which another object follows cannot have ended the list of events.
+# A bracket followed by another object cannot be the end of the list of events.
 MORE_EVENTS = re.compile(rb"\][\s\]}]{0,64},\s{0,64}\{")
 PERHAPS_MORE_EVENTS = re.compile(rb"\][\s\]}]{0,64}(?:,\s{0,64})?$")
 
 
 class Repairer:
-    """Reads one value of ``text`` that begins at ``at`` and writes it as strict JSON.
+    """Reads one value of ``text`` that begins at ``at``, and writes it as strict JSON.
 
-    After ``value()``, ``at`` is where the value ends, ``is_cut`` tells that the text ended within it, ``is_broken``
-    that it cannot be told from the events behind it, and ``counts`` holds what was repaired, by code. Texts end at the
-    first quote behind which JSON can go on.
+    After ``value()``, ``at`` is where the value ends. ``is_cut`` is set if the text ended within it, ``is_broken`` if
+    it cannot be separated from the events after it, and ``counts`` holds the repairs by code. A string ends at the
+    first quote after which JSON can continue.
     """
 
     def __init__(self, text: bytes, at: int, limit: int) -> None:
@@ -65,7 +65,7 @@ class Repairer:
             self._expect(self._text[self.at : self.at + 1])
         return b"".join(self._out)
 
-    # What may come next: one method a state of the grammar, given the next character.
+    # One method per state of the grammar; each handles the next character.
 
     def _value(self, char: bytes) -> None:
         if char == b"{" and self._open and _EVENT.match(self._text, self.at, self._limit):
@@ -183,20 +183,20 @@ class Repairer:
     def _close_all(self) -> None:
         """End the value before a character that cannot belong to it: the next one of a list, or the list's end."""
         self.counts["json.structure"] += 1
-        if self._drop_comma():  # it stands between this value and the next
+        if self._drop_comma():  # it separates this value from the next
             self.counts["json.comma"] -= 1
             self.at = self._comma_at
         while self._open:
             self._pop(consume=False)
 
     def _close_before_event(self) -> None:
-        """End the value where an event begins, as no event stands in another."""
+        """End the value where an event begins, because events do not contain events."""
         if self._out[-1] == b":":
             self._write(b"null")
         self._close_all()
 
     def _bracket(self) -> None:
-        """Place a ``]`` that is due nowhere: it ends a list further out, or the list of events, or is one too many."""
+        """Handle an unexpected ``]``: it ends an outer list, or the list of events, or is superfluous."""
         if b"[" in self._open:
             self.counts["json.structure"] += 1
             self._drop_comma()
@@ -227,7 +227,7 @@ class Repairer:
         return b"null"
 
     def _string(self, after: re.Pattern[bytes]) -> bytes:
-        """Return the text that begins at the quote, escaped as it should be."""
+        """Return the string that begins at the quote, correctly escaped."""
         start = self.at + 1
         end = self._end_of_string(start, after)
         if end < 0:
@@ -251,7 +251,7 @@ class Repairer:
         return -1
 
     def _is_end_for_sure(self, start: int, end: int) -> bool:
-        """Tell if the quote ends the text although a backslash precedes it, as a folder of Windows ends in one."""
+        """Return whether the quote ends the string despite a backslash before it, as in a Windows folder."""
         is_before_key = _NEXT_KEY.match(self._text, end + 1, self._limit) is not None
         return is_before_key or _has_bad_escape(self._text[start : end - 1])
 
@@ -291,7 +291,7 @@ def _has_bad_escape(raw: bytes) -> bool:
 
 
 def _literal(raw: bytes) -> bytes:
-    """Return a text whose backslashes all mean themselves, but for those before a quote or another backslash."""
+    """Return a string with all backslashes escaped, except before a quote or another backslash."""
     return re.sub(rb'\\(["\\])|\\', lambda found: found[0] if found[1] else rb"\\", raw)
 
 

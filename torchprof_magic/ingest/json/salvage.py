@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=msgspec.Struct)
 
 MAX_EVENT_BYTES = 8 << 20
-# Where a damaged text ends is told by what follows it; a repaired event is believed when that much is there.
+# The end of a damaged string depends on what follows it, so an event is repaired only if this much text follows.
 LOOKAHEAD_BYTES = 512
 _NEXT_EVENT = re.compile(rb'(?:[},]\s*)(?=\{\s*"(?:ph|cat|name|pid|tid|ts|dur|id|args)"\s*:)|(?=\{\s*"ph"\s*:)')
 _BETWEEN = re.compile(rb"[\s,]*")
@@ -30,11 +30,11 @@ _LIST_END = rb"]"
 
 
 class Commas:
-    """Counts the commas between the entries of a list: one is due between two, none before the first."""
+    """Counts the commas between the entries of a list: one is expected between two, none before the first."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
-        self._due: int | None = 0  # None behind a lost piece, of which the commas may have been a part
+        self._due: int | None = 0  # None after a lost piece, which may have included the commas
         self._found = 0
 
     def skip(self, text: bytes, at: int) -> int:
@@ -44,17 +44,17 @@ class Commas:
         return end
 
     def begin_entry(self) -> None:
-        """Compare the commas found with those due."""
+        """Compare the commas found with those expected."""
         if self._due is not None:
             self._findings.add("json.comma", abs(self._found - self._due))
         self._due, self._found = 1, 0
 
     def end_list(self) -> None:
-        """Count what stands before the bracket that ends the list."""
+        """Count the commas before the bracket that ends the list."""
         self._findings.add("json.comma", self._found if self._due is not None else 0)
 
     def lose_entry(self) -> None:
-        """Expect nothing behind a lost piece."""
+        """Expect no particular number of commas after a lost piece."""
         self._due, self._found = None, 0
 
 
@@ -62,16 +62,16 @@ class Salvager:
     """Reads the entries of a damaged list one by one, over several calls with more and more text."""
 
     def __init__(self, findings: Findings, commas: Commas) -> None:
-        self.is_lost = False  # an entry could not be read; the next one that begins is waited for
+        self.is_lost = False  # an entry could not be read; skip to the beginning of the next one
         self._findings = findings
         self._commas = commas
 
     def events(self, text: bytes, offset: int, *, is_last: bool) -> tuple[list[Event], int]:
-        """Return the events in ``text`` (``{...}, {...}`` of a list) and how many of its bytes are used up.
+        """Return the events in ``text`` (``{...}, {...}`` of a list) and how many of its bytes were consumed.
 
-        The rest is for the next call, with more text behind it: an event that is not whole, or the ``]`` that ends
-        the list and what follows. When ``is_last``, no more text comes, and an event that is not whole is cut off.
-        ``offset`` is that of the text within the file, for messages.
+        The rest is for the next call, with more text appended: an incomplete event, or the ``]`` that ends the list
+        and what follows. With ``is_last`` there is no more text, and an incomplete event is cut off. ``offset`` is the
+        position of the text in the file, for messages.
         """
         found: list[Event] = []
         at = 0
@@ -89,7 +89,7 @@ class Salvager:
             at = end
 
     def _entry(self, text: bytes, at: int, offset: int, *, is_last: bool) -> tuple[Event | None, int | None]:
-        """Return the event at ``at`` (``None`` when it is none) and where it ends (``None``: not in this text)."""
+        """Return the event at ``at`` (``None`` if it is none) and where it ends (``None`` if not in this text)."""
         end = _end_of_json(text, at, is_last=is_last)
         if end is None:
             return self._repaired(text, at, offset, is_last=is_last)
@@ -118,12 +118,12 @@ class Salvager:
         return _counted(clean, _EVENT, repairer, self._findings, offset + at), end
 
     def _pass_other(self, at: int) -> None:
-        """Count an entry that is no event; there is no saying which commas belong to it."""
+        """Count an entry that is not an event. Which commas belong to it is unknown."""
         self._findings.add("chrome.not_an_event", at=at)
         self._commas.lose_entry()
 
     def _lost(self, text: bytes, at: int, offset: int, *, is_cut: bool) -> int | None:
-        """Give up the entry at ``at``. One that the end of the text cuts off is left for whoever looks at the end."""
+        """Skip the entry at ``at``. One that is cut off at the end of the text is left to the caller."""
         if is_cut and _NEXT_EVENT.search(text, at + 1) is None:
             return None
         self._findings.add("json.lost", at=offset + at)
@@ -132,7 +132,7 @@ class Salvager:
         return at + 1
 
     def _next_event(self, text: bytes, at: int, *, is_last: bool) -> int:
-        """Return where the next event begins behind a lost one; until it is found, all text but its end is used up."""
+        """Return where the next event after a lost one begins. Until it is found, all text but its end is consumed."""
         found = _NEXT_EVENT.search(text, at)
         if found is not None:
             self.is_lost = False
@@ -141,7 +141,7 @@ class Salvager:
 
 
 def salvaged(text: bytes, kind: type[T], findings: Findings) -> T | None:
-    """Return what can be read of one damaged object that stands alone."""
+    """Return what can be read of a single damaged object."""
     repairer = Repairer(text, 0, len(text))
     clean = repairer.value()
     if repairer.is_cut or repairer.is_broken:
@@ -161,7 +161,7 @@ def _counted(
 
 
 def _end_of_json(text: bytes, at: int, *, is_last: bool) -> int | None:
-    """Return where the value at ``at`` ends, ``None`` when it is no JSON or not whole."""
+    """Return where the value at ``at`` ends, ``None`` if it is not JSON or not complete."""
     try:
         _ANYTHING.decode(memoryview(text)[at:])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
@@ -171,9 +171,9 @@ def _end_of_json(text: bytes, at: int, *, is_last: bool) -> int | None:
 
 
 def _typed(piece: bytes, decoder: msgspec.json.Decoder[T]) -> tuple[T, int] | None:
-    """Return an object, without the values that have other types than they should, and how many those are.
+    """Return an object without the values of a wrong type, and the number of those.
 
-    ``None`` when there is no telling: it is not JSON, or its bytes are no UTF-8.
+    ``None`` if it is not JSON, or not UTF-8.
     """
     try:
         return decoder.decode(piece), 0

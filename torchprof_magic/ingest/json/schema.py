@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 T = TypeVar("T")
-# Nothing begins, or lasts, 73 years from 1970; such values would overflow sums of times.
+# The limit for times and durations, 73 years; larger values would overflow sums of times.
 MAX_TIME_NS = 2**61
 Number = int | float | str | None  # vendors write numbers as strings, and ids as floats
 NO_RAW = Raw()
@@ -32,7 +32,7 @@ class Args(Struct, gc=False):
     address: Number = field(name="Addr", default=None)
     allocated_bytes: Number = field(name="Total Allocated", default=None)
     reserved_bytes: Number = field(name="Total Reserved", default=None)
-    call_stack: Number = field(name="Call stack", default=None)  # 2021
+    call_stack: Number = field(name="Call stack", default=None)  # torch of 2021
     name: Number = None
 
 
@@ -54,7 +54,7 @@ class Event(Struct, gc=False):
 
 
 class ExactEvent(Event, gc=False):
-    """An event whose times stay text until they become integer ns: for files where float64 µs are not exact."""
+    """An event with times as text, to be parsed to integer ns, for files in which float64 µs are not exact."""
 
     ts: Raw = NO_RAW  # type: ignore[assignment]
     dur: Raw = NO_RAW  # type: ignore[assignment]
@@ -86,12 +86,12 @@ class Head(Struct, gc=False):
 
     @property
     def base_time_ns(self) -> int:
-        """What to add to every time of the file, in ns since 1970; 0 when absent or unreadable."""
+        """The base of all times of the file, in ns since 1970; 0 if missing or unreadable."""
         return self._base_time() or 0
 
     @property
     def is_base_time_odd(self) -> bool:
-        """True when there is a base time that cannot be one."""
+        """Whether there is an invalid base time."""
         return bytes(self.base_time) not in (b"", b"null") and self._base_time() is None
 
     def _base_time(self) -> int | None:
@@ -103,7 +103,7 @@ class Head(Struct, gc=False):
         return base if abs(base) < MAX_TIME_NS else None
 
     def side_table(self, name: str, kind: type[T]) -> T | None:
-        """Return ``devices`` or ``distributed`` decoded, ``None`` when absent or of another shape."""
+        """Return ``devices`` or ``distributed`` decoded, ``None`` if missing or of another type."""
         raw = getattr(self, name)
         if not bytes(raw):
             return None
@@ -113,5 +113,5 @@ class Head(Struct, gc=False):
             return None
 
     def says(self, name: str) -> bool:
-        """Return True when a switch such as ``with_stack`` is on."""
+        """Return whether an option such as ``with_stack`` is on."""
         return bytes(getattr(self, name)) not in (b"", b"0", b"false", b"null", b'""')

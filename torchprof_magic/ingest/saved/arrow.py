@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 MAGIC = b"ARROW1"
 _TAIL_BYTES = 4 + len(MAGIC)  # the footer's size and the magic again
 _BLOCK = struct.Struct("<qi4xq")  # where a message begins, the size of its header, of its body
-_MESSAGE_AT = 8  # behind the mark that a message begins and the size of its header
-# Places of fields in the tables of the format.
+_MESSAGE_AT = 8  # after the marker of a message and the size of its header
+# Numbers of fields in the tables of the format.
 _FOOTER_DICTIONARIES, _FOOTER_BATCHES = 2, 3
 _MESSAGE_HEADER = 2
 _DICTIONARY_BATCH = 1
@@ -29,7 +29,7 @@ class _Table(NamedTuple):
     at: int
 
     def field(self, slot: int) -> int | None:
-        """Return where a field lies, or None when the table does not have it."""
+        """Return the position of a field, or None if the table does not have it."""
         (back,) = struct.unpack_from("<i", self.data, self.at)
         listed = self.at - back
         (size,) = struct.unpack_from("<H", self.data, listed)
@@ -51,9 +51,9 @@ def _root(data: bytes, at: int) -> _Table:
 
 
 def is_compressed(data: bytes) -> bool:
-    """Return whether any column of an Arrow file is compressed; raise ``ValueError`` when this is no Arrow file."""
+    """Return whether any column of an Arrow file is compressed; raise ``ValueError`` if this is not an Arrow file."""
     if not (data.startswith(MAGIC) and data.endswith(MAGIC)):
-        raise ValueError("no Arrow file")
+        raise ValueError("not an Arrow file")
     (size,) = struct.unpack_from("<i", data, len(data) - _TAIL_BYTES)
     footer = _root(data, len(data) - _TAIL_BYTES - size)
     return any(_is_packed(_root(data, at + _MESSAGE_AT), slot) for slot, at in _messages(footer))

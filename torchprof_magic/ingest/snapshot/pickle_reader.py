@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_DEPTH = 200  # a snapshot has eight levels
-# Real snapshots spend 90 bytes on a container and 57 on a memo. What makes more than this of its bytes fills memory.
+# Real snapshots use 90 bytes per container and 57 per memo. More per byte is an attempt to exhaust memory.
 BYTES_PER_VALUE = 8
 FREE_VALUES = 100_000
 LAST_PROTOCOL = 5
@@ -25,9 +25,9 @@ _NAMES = {ord(known.code): known.name for known in pickletools.opcodes}
 
 
 def read_plain(data: bytes) -> Any:
-    """Return the value in a pickle of protocol 2 to 5 that is made of plain values, and of texts as keys.
+    """Return the value in a pickle of protocol 2 to 5 that consists of plain values, with strings as keys.
 
-    Raises ``IngestError`` when it holds anything else, is cut off or damaged, or is made to fill memory.
+    Raises ``IngestError`` if it holds anything else, is cut off or damaged, or would exhaust memory.
     """
     reader = _PlainReader(data)
     try:
@@ -53,7 +53,7 @@ class _PlainReader:
         self._most = FREE_VALUES + len(data) // BYTES_PER_VALUE
 
     def read(self) -> Any:
-        """Return the one value that is left at the end."""
+        """Return the value of the whole pickle."""
         known: dict[int, Callable[[], None]] = {ord(code): getattr(self, name) for code, name in _KNOWN.items()}
         data, end = self._data, len(self._data)
         while self.at < end:
@@ -110,7 +110,7 @@ class _PlainReader:
 
     def _fill(self, target: dict[str, Any], items: list[Any]) -> None:
         keys = items[::2]
-        # Texts hash differently in every process; numbers could be chosen to meet in one place of the table.
+        # Strings hash differently in every process; numbers could be chosen to collide in a dict.
         if len(items) % 2 or not all(type(key) is str for key in keys):
             raise _damaged(self.at)
         target.update(zip(keys, items[1::2], strict=True))

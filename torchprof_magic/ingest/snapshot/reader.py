@@ -159,7 +159,7 @@ def _read_device(name: str, trace: Sequence[Entry], segments: Sequence[Entry], n
 
 
 def _backwards(delta: IntArray, end: int, rows: int) -> IntArray:
-    """Return the level after each change, such that the last is ``end``, or as much more as keeps all above 0."""
+    """Return the level after each change, ending at ``end``, or higher if needed to keep all of them above 0."""
     if float(np.abs(delta).sum(dtype=np.float64)) + end > _MAX_SUM_BYTES:
         raise IngestError("the snapshot contains impossible sizes; copy it or write it again")
     if len(delta) == 0:

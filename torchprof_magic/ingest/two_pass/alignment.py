@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 
 # Differences that are searched through before the way that came furthest is taken.
 MAX_DIFFERENCES = 64
-# How often that is done, about 2 ms each; what then is left of the sequences has little in common.
+# How often this is done, about 2 ms each. If some of the sequences is left then, it has little in common.
 MAX_TURNS = 400
-# Items that are compared one by one before whole arrays are.
+# Number of items that are compared one by one before comparing whole arrays.
 SHORT_RUN = 16
 
 Run = tuple[int, int, int]
 
 
 def align(first: IntArray, second: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the places of items that belong together, in both sequences, rising in both.
+    """Return the positions of matching items in both sequences, ascending in both.
 
-    The items at a pair of places are equal. Nearly as many are found as can be; far fewer where the sequences differ
-    in more than some ten thousand places.
+    Matching items are equal. Nearly the largest possible number is found, unless the sequences differ at more than
+    some ten thousand positions.
     """
     shorter = min(len(first), len(second))
     head = _equal_length(first[:shorter], second[:shorter])
     tail = _equal_length(first[::-1][: shorter - head], second[::-1][: shorter - head])
-    # What only one of them has cannot belong to anything.
+    # Items that only one sequence has cannot match.
     left = head + np.flatnonzero(np.isin(first[head : len(first) - tail], second[head : len(second) - tail]))
     right = head + np.flatnonzero(np.isin(second[head : len(second) - tail], first[head : len(first) - tail]))
     inner_left, inner_right = _places(_Search(first[left], second[right]).runs())
@@ -44,14 +44,14 @@ def align(first: IntArray, second: IntArray) -> tuple[IntArray, IntArray]:
 
 
 class _Search:
-    """Walks through two sequences from their beginnings; x and y count the items behind it."""
+    """Walks through two sequences from their beginnings; x and y count the items passed."""
 
     def __init__(self, first: IntArray, second: IntArray) -> None:
         self._arrays = first, second
         self._lists = first.tolist(), second.tolist()
 
     def runs(self) -> list[Run]:
-        """Return stretches of equal items: where each begins in both, and its length."""
+        """Return runs of equal items: their beginnings in both sequences, and their length."""
         found: list[Run] = []
         x = y = 0
         for _ in range(MAX_TURNS):
@@ -62,7 +62,7 @@ class _Search:
         return found
 
     def _advance(self, from_x: int, from_y: int) -> tuple[int, int, list[Run]]:
-        """Go on until either both have ended or ``MAX_DIFFERENCES`` are met; return the place and the runs until it.
+        """Advance until both sequences end or ``MAX_DIFFERENCES`` are found. Return the position and the runs so far.
 
         ``reached[k]`` is the x that was reached with x - y = k, counted from where this began.
         """
@@ -103,12 +103,12 @@ class _Search:
 
 
 def _comes_from_above(reached: dict[int, int], k: int, differences: int) -> bool:
-    """Return whether the way to ``k`` leaves out an item of the second sequence, else one of the first."""
+    """Return whether the path to ``k`` skips an item of the second sequence; otherwise it skips one of the first."""
     return k == -differences or (k != differences and reached[k - 1] < reached[k + 1])
 
 
 def _way(history: list[dict[int, int]], k: int, x: int, from_x: int, from_y: int) -> list[Run]:
-    """Return the runs of equal items on the way to ``x`` on diagonal ``k``, followed back difference by difference."""
+    """Return the runs of equal items on the path to ``x`` on diagonal ``k``, traced back difference by difference."""
     runs: list[Run] = []
     for differences in range(len(history) - 1, 0, -1):
         reached = history[differences]
@@ -122,13 +122,13 @@ def _way(history: list[dict[int, int]], k: int, x: int, from_x: int, from_y: int
 
 
 def _equal_length(first: IntArray, second: IntArray) -> int:
-    """Return how many items at the beginning of two arrays of one length are equal."""
+    """Return how many items at the beginning of two arrays of equal length are equal."""
     differs = first != second
     return int(differs.argmax()) if differs.any() else len(first)
 
 
 def _places(runs: list[Run]) -> tuple[IntArray, IntArray]:
-    """Return the places that the runs cover, in both sequences."""
+    """Return the positions that the runs cover, in both sequences."""
     x, y, length = np.array(runs, np.int64).reshape(-1, 3).T
     within = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
     return np.repeat(x, length) + within, np.repeat(y, length) + within

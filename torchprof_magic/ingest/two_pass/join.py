@@ -22,9 +22,9 @@ from torchprof_magic.units import format_ratio
 if TYPE_CHECKING:
     from torchprof_magic.model.meta import Meta, Problem, TwoPass
 
-# Below this share of common ops the details are rather those of other work.
+# Below this share of common ops, the details probably belong to different work.
 LEAST_COMMON = 0.9
-# A share that is not the whole must not be shown as the whole.
+# A share below 100 % must not be rounded to 100 %.
 ALMOST_ALL = 0.999
 
 
@@ -65,7 +65,7 @@ class _StepPairs(NamedTuple):
 
 
 def _with_details(trace: Trace, first: Ops, second: Ops, pairs: Matches) -> pl.DataFrame:
-    """Return all events, those of the times with what is known of their counterparts.
+    """Return all events, those of the times with the details of their counterparts.
 
     Calls of the runtime have the stack of the op around them, and device events that of their launch.
     """
@@ -113,7 +113,7 @@ def _moved_memory(trace: Trace, first: Ops, second: Ops, pairs: Matches, steps: 
         moved[here] = clock.moved(time[here])
     has_op = target >= 0
     moved[has_op] = np.clip(moved[has_op], first.start_ns[target[has_op]], first.end_ns[target[has_op]])
-    # Threads that did not run in the same order must not turn the order of the allocator's totals around.
+    # Keep the order of the allocator's totals even if the threads ran in a different order.
     moved = np.maximum.accumulate(np.maximum(moved, 0)) if len(moved) else moved
     row = np.where(has_op, first.row[target] if len(first.row) else NO_PARENT, NO_PARENT)
     cycle = pl.lit(steps.times["cycle"][0]).alias("cycle")
@@ -121,14 +121,14 @@ def _moved_memory(trace: Trace, first: Ops, second: Ops, pairs: Matches, steps: 
 
 
 def _has_counterpart(time_ns: pl.Series, steps: _StepPairs) -> pl.Series:
-    """Return False from where steps begin that the times do not have."""
+    """Return False from the first step on that the times do not have."""
     if steps.details.height == steps.paired:
         return time_ns.is_not_null()
     return time_ns < steps.details["start_ns"][steps.paired]
 
 
 class _Clock:
-    """Moves moments of the details to the times: in equal parts between the beginnings and ends of what matches."""
+    """Maps moments of the details to the times, linearly between the starts and ends of matching ops."""
 
     def __init__(self, first: Ops, second: Ops, pairs: Matches, steps: _StepPairs) -> None:
         borders = [

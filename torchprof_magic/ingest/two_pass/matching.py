@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
 _MATCHED = ("cpu_op", "user_annotation")
-# Threads of two steps whose ops have fewer names in common than this did something else.
+# Threads of two steps match only if their ops have at least this share of names in common.
 LEAST_ALIKE = 0.5
-# A step on more threads than this, on either side, has each compared with the thread of its own number alone.
+# In steps with more threads than this, each thread is compared only with the thread of the same number.
 MAX_LANES = 64
 
 
@@ -95,7 +95,7 @@ def _ops(trace: Trace, cycle: int, row: IntArray, name: IntArray) -> Ops:
 
 
 def _names(events: pl.DataFrame, rows: IntArray) -> IntArray:
-    """Return a number for the name of each row. Annotations count steps and batches, so their numbers are left out."""
+    """Return a number for the name of each row. Numbers in annotations are ignored: they count steps and batches."""
     frame = events.select("name", is_range=pl.col("category") == "user_annotation")[rows]
     distinct = frame.unique(maintain_order=True)
     text = pl.col("name").cast(pl.String)
@@ -141,7 +141,7 @@ def _same_threads(
 
 
 def _alike(first: IntArray, second: IntArray) -> float:
-    """Return which part of two sets of names, given how often each occurs, is common."""
+    """Return the common share of two multisets of names."""
     common = min(len(first), len(second))
     shared = np.minimum(first[:common], second[:common]).sum()
     return float(shared / max(first.sum(), second.sum(), 1))
@@ -158,7 +158,7 @@ def _lies_alike(first: Ops, second: Ops, pairs: Matches) -> BoolArray:
     pairs_by_depth = _split(first.depth[pairs.first])
     rows_by_depth = levels(first.depth), levels(second.depth)
     for depth in range(max(map(len, rows_by_depth))):
-        # Until a match says otherwise, what is around a row is what is around its parent.
+        # The match around a row is its parent's match, or else the match around the parent.
         for ops, near, rows in zip((first, second), around, rows_by_depth, strict=True):
             if depth < len(rows):
                 near[rows[depth]] = near[ops.parent[rows[depth]]]

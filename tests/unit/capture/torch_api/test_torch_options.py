@@ -207,7 +207,7 @@ def test_an_execution_trace_that_cannot_be_saved_is_reported_and_an_older_one_st
     target = tmp_path / "graph.json"
     target.write_text("older")
     monkeypatch.setattr(
-        "torchprof_magic.capture.output.export.shutil.copyfile",
+        "torchprof_magic.capture.output.export.shutil.copyfileobj",
         lambda *_: (_ for _ in ()).throw(OSError(28, "No space")),
     )
     recording = recorded(tmp_path, execution_trace=str(target))

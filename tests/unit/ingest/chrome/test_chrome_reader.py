@@ -158,7 +158,7 @@ def test_python_frames_on_the_device_pid_stay_host_events() -> None:
         (b"hello", NotATraceError, "not JSON"),
     ],
 )
-def test_what_is_no_trace_is_named(text: bytes, error: type[Exception], says: str) -> None:
+def test_a_file_that_is_not_a_trace_is_named(text: bytes, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         read_chrome([text])
 
@@ -224,7 +224,7 @@ def test_a_file_that_cannot_be_opened_says_why(tmp_path: Path, monkeypatch: pyte
         load(file)
 
 
-def test_a_path_that_leads_nowhere_says_why(tmp_path: Path) -> None:
+def test_a_path_to_no_file_says_why(tmp_path: Path) -> None:
     (tmp_path / "loop.json").symlink_to("loop.json")
     with pytest.raises(IngestError, match=r"loop\.json: the file cannot be read \(Too many levels of symbolic links\)"):
         load(tmp_path / "loop.json")
@@ -247,7 +247,7 @@ def test_a_file_that_fails_while_it_is_read_says_why(tmp_path: Path, monkeypatch
         load(file)
 
 
-def test_a_name_longer_than_the_system_allows_is_an_error_of_ours() -> None:
+def test_a_file_name_that_is_too_long_raises_our_error() -> None:
     with pytest.raises(IngestError, match="cannot be read"):
         load("x" * 5_000)
 
@@ -265,7 +265,7 @@ def test_rows_with_values_of_another_kind_lose_the_value_and_not_the_rest() -> N
     assert sorted(sizes) == [("ProfilerStep#99999999999999999999", 0), ("aten::mm", 5)]
 
 
-def test_stacks_written_as_texts_become_the_same_tree_as_frames() -> None:
+def test_stacks_recorded_as_texts_give_the_same_tree_as_frames() -> None:
     texts = {"Call stack": "net.py(7): forward;train.py(3): <module>"}, {"Call stack": "train.py(3): <module>"}
     from_texts = make_trace(span("a", 0, 5, **texts[0]), span("b", 6, 2, **texts[1]), span("c", 9, 1))
     frames = frame("train.py(3): <module>", 0, 9), frame("net.py(7): forward", 0, 6)
@@ -286,7 +286,7 @@ def test_of_events_in_the_same_interval_the_op_encloses_its_launch_wherever_it_s
         assert names == ["range", "op", "inner", "cudaLaunchKernel"]
 
 
-def test_backward_ops_are_found_by_sequence_number_where_the_file_draws_no_arrow() -> None:
+def test_backward_ops_are_found_by_sequence_number_if_the_file_has_no_arrow() -> None:
     number = {"Sequence number": 5, "Fwd thread id": 0}
     back = {"Sequence number": 5, "Fwd thread id": 1}
     trace = make_trace(
@@ -301,7 +301,7 @@ def test_backward_ops_are_found_by_sequence_number_where_the_file_draws_no_arrow
     assert [(names[a], names[b]) for _, a, b in trace.flows.rows()] == [("aten::addmm", "AddmmBackward0")]
 
 
-def test_sequence_numbers_and_arrows_tell_the_same_pairs(traces: Path) -> None:
+def test_sequence_numbers_and_arrows_give_the_same_pairs(traces: Path) -> None:
     whole = load(traces / "02_a100_ddp_rank0of2.json.gz").trace.flows.filter(kind="backward")
     text = gzip.decompress((traces / "02_a100_ddp_rank0of2.json.gz").read_bytes()).replace(b"fwdbwd", b"no arrow")
     without_arrows = read_chrome([text]).flows.filter(kind="backward")
@@ -319,7 +319,7 @@ def test_a_range_is_linked_to_its_spans_on_the_device() -> None:
     assert pairs == [("range", "gpu_user_annotation")]
 
 
-def test_of_two_halves_years_apart_the_first_one_stays() -> None:
+def test_of_two_halves_that_are_years_apart_the_first_one_is_kept() -> None:
     trace = make_trace(span("a", 0, 1), span("b", 5, 1), span("c", 1e14, 1), span("d", 1e14 + 5, 1))
     assert trace.events["name"].to_list() == ["a", "b"]
     assert {problem.code: problem.count for problem in trace.problems} == {"chrome.stray_time": 2}
@@ -330,7 +330,7 @@ def many(count: int) -> bytes:
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_progress_comes_with_every_block_and_ends_at_the_whole_file(
+def test_progress_is_reported_for_every_block_up_to_the_whole_file(
     pack: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 10_000)

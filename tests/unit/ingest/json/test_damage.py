@@ -110,7 +110,7 @@ def test_a_link_to_a_device_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a\0b", "x" * 5000])
-def test_a_name_that_no_file_can_have_is_an_error_of_ours(name: str) -> None:
+def test_an_invalid_file_name_raises_our_error(name: str) -> None:
     with pytest.raises(IngestError):
         read_chrome([name])
 

@@ -135,7 +135,7 @@ def test_equal_runs_are_equal_files(saved: Path, tmp_path: Path) -> None:
     assert write_saved(full_trace(), tmp_path / "again").read_bytes() == saved.read_bytes()
 
 
-def test_another_zip_is_no_saved_run(tmp_path: Path) -> None:
+def test_another_zip_is_not_a_saved_run(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.torchprof", "w") as archive:
         archive.writestr("readme.txt", "hello")
     with pytest.raises(NotATraceError, match="zip archive, not a PyTorch trace"):
@@ -156,7 +156,7 @@ def test_a_flipped_bit_is_found(saved: Path) -> None:
         load(saved)
 
 
-def test_a_missing_entry_is_named(saved: Path) -> None:
+def test_a_missing_entry_is_reported_by_name(saved: Path) -> None:
     with pytest.raises(IngestError, match=r"flows\.arrow"):
         load(rewritten(saved, flows_arrow=None))
 
@@ -178,13 +178,13 @@ def test_a_newer_version_says_how_to_update(saved: Path) -> None:
         {"problems": None},
     ],
 )
-def test_a_head_of_another_form_is_refused(saved: Path, fields: dict[str, Any]) -> None:
+def test_a_head_of_a_wrong_form_is_refused(saved: Path, fields: dict[str, Any]) -> None:
     with pytest.raises(IngestError, match=r"torchprof\.json in the saved run"):
         load(head_with(saved, **fields))
 
 
 @pytest.mark.parametrize("head", [b"[]", b"3", b"{", b"\xff", b"[" * 100_000])
-def test_a_head_that_is_none_is_refused(saved: Path, head: bytes) -> None:
+def test_an_invalid_head_is_refused(saved: Path, head: bytes) -> None:
     with pytest.raises(IngestError, match="save"):
         load(rewritten(saved, torchprof_json=head))
 
@@ -195,7 +195,7 @@ def test_other_columns_are_refused(saved: Path, tmp_path: Path) -> None:
         load(rewritten(saved, flows_arrow=arrow(wrong, tmp_path, compression="uncompressed")))
 
 
-def test_columns_that_are_compressed_once_more_are_refused_before_they_unpack(saved: Path, tmp_path: Path) -> None:
+def test_columns_that_are_compressed_twice_are_refused_before_they_are_unpacked(saved: Path, tmp_path: Path) -> None:
     for compression in ("zstd", "lz4"):
         packed = arrow(full_trace().flows, tmp_path, compression=compression)
         with pytest.raises(IngestError, match="flows of the saved run are compressed twice"):
@@ -203,7 +203,7 @@ def test_columns_that_are_compressed_once_more_are_refused_before_they_unpack(sa
 
 
 @pytest.mark.parametrize("data", [b"", b"PAR1....PAR1", b"ARROW1\0\0ARROW1", b"ARROW1" + b"\xff" * 99 + b"ARROW1"])
-def test_bytes_that_are_no_arrow_file_are_refused(saved: Path, data: bytes) -> None:
+def test_bytes_that_are_not_an_arrow_file_are_refused(saved: Path, data: bytes) -> None:
     with pytest.raises(IngestError, match="damaged"):
         load(rewritten(saved, steps_arrow=data))
 

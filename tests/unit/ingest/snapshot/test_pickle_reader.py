@@ -87,7 +87,7 @@ def test_sizes_of_eight_bytes_are_read() -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_list_that_stands_in_two_places_is_one_list(protocol: int) -> None:
+def test_a_list_that_is_referenced_twice_is_one_list(protocol: int) -> None:
     shared = ["a"] * 300
     found = read_plain(pickle.dumps([shared, shared] + [f"text {n}" for n in range(300)] * 2, protocol))
     assert found[0] is found[1]
@@ -103,7 +103,7 @@ def test_a_list_that_holds_itself_is_read_and_ends() -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_pickle_that_ends_at_any_byte_is_an_error_of_ours(protocol: int) -> None:
+def test_a_pickle_cut_at_any_byte_raises_our_error(protocol: int) -> None:
     data = pickle.dumps({**PLAIN, "texts": ["名前"], "shared": [PLAIN["ints"]] * 3}, protocol)
     for end in range(len(data)):
         with pytest.raises(IngestError):
@@ -112,14 +112,14 @@ def test_a_pickle_that_ends_at_any_byte_is_an_error_of_ours(protocol: int) -> No
 
 @thorough(1500)
 @given(st.binary(max_size=60))
-def test_bytes_at_random_are_an_error_of_ours_or_a_plain_value(data: bytes) -> None:
+def test_random_bytes_raise_our_error_or_give_a_plain_value(data: bytes) -> None:
     with suppress(IngestError):
         assert is_plain(read_plain(b"\x80\x04" + data))
 
 
 @thorough(1500)
 @given(st.data())
-def test_a_damaged_byte_is_an_error_of_ours_or_a_plain_value(data: st.DataObject) -> None:
+def test_a_damaged_byte_raises_our_error_or_gives_a_plain_value(data: st.DataObject) -> None:
     whole = bytearray(pickle.dumps({**PLAIN, "texts": ["名前"]}, data.draw(st.sampled_from(PROTOCOLS))))
     for _ in range(data.draw(st.integers(1, 3))):
         whole[data.draw(st.integers(2, len(whole) - 1))] = data.draw(st.integers(0, 255))
@@ -177,7 +177,7 @@ def test_a_pickle_that_calls_something_is_refused_and_calls_nothing(tmp_path: Pa
         ("DUP", b"N2."),
     ],
 )
-def test_every_instruction_that_makes_no_plain_value_is_refused_by_its_name(name: str, program: bytes) -> None:
+def test_every_instruction_that_creates_no_plain_value_is_refused_by_name(name: str, program: bytes) -> None:
     with pytest.raises(IngestError, match=rf"more than plain values \({name} at byte 2\)|\({name} at byte \d+\)"):
         read_plain(b"\x80\x04" + program)
 
@@ -198,7 +198,7 @@ def test_every_instruction_that_makes_no_plain_value_is_refused_by_its_name(name
         b"\x80\x63N.",  # a protocol that does not exist
     ],
 )  # fmt: skip
-def test_a_program_that_makes_no_sense_is_an_error_of_ours(program: bytes) -> None:
+def test_a_pickle_with_invalid_instructions_raises_our_error(program: bytes) -> None:
     with pytest.raises(IngestError):
         read_plain(b"\x80\x04" + program)
 
@@ -218,14 +218,14 @@ def test_what_is_nested_too_deeply_is_refused(deep: bytes) -> None:
 
 
 @pytest.mark.parametrize("bomb", [b"](" + b"]" * 400_000 + b"e.", b"N" + b"\x94" * 400_000 + b"."])
-def test_what_would_fill_memory_is_refused(monkeypatch: pytest.MonkeyPatch, bomb: bytes) -> None:
+def test_a_pickle_that_would_exhaust_memory_is_refused(monkeypatch: pytest.MonkeyPatch, bomb: bytes) -> None:
     # 400,000 bytes allow 50,000 containers or memos besides the free ones.
     monkeypatch.setattr(pickle_reader, "FREE_VALUES", 1000)
     with pytest.raises(IngestError, match="far more than any snapshot"):
         read_plain(b"\x80\x04" + bomb)
 
 
-def test_lists_of_the_same_list_a_billion_times_over_are_read_in_no_time() -> None:
+def test_lists_that_share_lists_are_read_without_expanding_them() -> None:
     # Thirty lists, each of the one before ten times: 10^30 when written out, 31 lists in memory.
     layers = b"".join(b"](" + b"h\0" * 10 + b"eq\0" for _ in range(30))
     found = read_plain(b"\x80\x04]q\0" + layers + b".")

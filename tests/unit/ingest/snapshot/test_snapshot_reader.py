@@ -115,9 +115,9 @@ def test_the_curve_is_that_of_an_allocator_whose_history_keeps_only_the_newest_e
 def test_every_view_export_and_saved_copy_of_a_snapshot_can_be_made(load: Any, tmp_path: Path) -> None:
     report = load(snapshot([entry("alloc", 0, 5)], segments=(segment(9, block(5)),)))
     assert "peak 5 B on cuda:0" in str(report.verdict)
-    assert set(report.shapes) == {"overview", "ops", "flame", "memory", "kernels", "steps", "notes"}
+    assert set(report._shapes) == {"overview", "ops", "flame", "memory", "kernels", "steps", "notes"}
     assert "Memory on cuda:0: peak 5 B at 0 ns" in report.summary()
-    assert '"memory"' in report.page.header
+    assert '"memory"' in report._page.header
     report.to_html(tmp_path / "page.html")
     report.figure("memory")
     for name in ("a.json", "a.speedscope.json", "a.collapsed", "a.csv"):
@@ -128,7 +128,7 @@ def test_every_view_export_and_saved_copy_of_a_snapshot_can_be_made(load: Any, t
     assert again.problems == report.problems
 
 
-def test_devices_are_told_apart_and_share_one_clock(load: Any) -> None:
+def test_devices_are_kept_apart_and_share_one_clock(load: Any) -> None:
     value = snapshot(
         [entry("alloc", 5, 100)],
         [entry("alloc", 2, 30), entry("free_completed", 9, 30)],
@@ -149,7 +149,7 @@ def test_a_snapshot_of_another_accelerator_says_which(load: Any) -> None:
     assert load(value).memory["device"].to_list() == ["xpu:0"]
 
 
-def test_out_of_memory_says_what_was_asked_for_what_was_free_and_by_whom(load: Any) -> None:
+def test_out_of_memory_says_what_was_requested_by_which_line_and_what_was_free(load: Any) -> None:
     frames = [frame("??", 0, "unwind"), frame("/x/torch/nn/linear.py", 9, "forward"), frame("/u/train.py", 31, "step")]
     value = snapshot([entry("alloc", 0, 5), entry("oom", 3, 20 * MB, device_free=7 * MB, frames=frames)])
     (problem,) = found(load(value), "out_of_memory")
@@ -202,7 +202,7 @@ def test_ranges_of_steps_become_the_steps(load: Any) -> None:
         (4, 12_000, 15_000, False),
     ]
     assert report.memory["time_ns"].to_list() == [1000]
-    labels = [mark.label for mark in report.shape("memory").marks]
+    labels = [mark.label for mark in report._shape("memory").marks]
     assert "step 3" in labels
     assert report.summary()
 
@@ -222,7 +222,7 @@ def test_a_snapshot_of_an_old_torch_has_no_times_and_is_shown_in_order(load: Any
     assert len(found(report, "no_times")) == 1
 
 
-def test_entries_that_cannot_be_are_left_out_and_counted(load: Any) -> None:
+def test_invalid_entries_are_left_out_and_counted(load: Any) -> None:
     bad = [
         entry("alloc", 0, -5),
         entry("alloc", 0, 2**60),
@@ -236,13 +236,13 @@ def test_entries_that_cannot_be_are_left_out_and_counted(load: Any) -> None:
     assert found(report, "damaged_entries")[0].count == 7
 
 
-def test_more_releases_than_there_was_memory_never_go_below_nothing(load: Any) -> None:
+def test_memory_never_falls_below_zero_despite_too_many_releases(load: Any) -> None:
     report = load(snapshot([entry("free_completed", 0, 50), entry("alloc", 1, 20)]))
     assert report.memory["allocated_bytes"].to_list() == [0, 20]
 
 
 @pytest.mark.parametrize("value", [{}, [], {"a": 1}, 5, "text", None, {"state_dict": {}}, [{"segments": []}]], ids=repr)
-def test_a_pickle_of_something_else_is_told_from_a_snapshot(load: Any, value: object) -> None:
+def test_a_pickle_of_something_else_is_distinguished_from_a_snapshot(load: Any, value: object) -> None:
     with pytest.raises(NotATraceError, match="not a memory snapshot of torch"):
         load(value)
 
@@ -263,7 +263,7 @@ def test_a_pickle_of_something_else_is_told_from_a_snapshot(load: Any, value: ob
     ],
     ids=str,
 )
-def test_values_of_another_kind_never_break_the_reading(load: Any, value: object) -> None:
+def test_values_of_a_wrong_type_never_stop_the_reading(load: Any, value: object) -> None:
     report = load(value)
     assert report.summary()
     assert report.problems is not None
@@ -274,7 +274,7 @@ def test_sizes_that_would_overflow_are_refused(load: Any) -> None:
         load(snapshot([entry("alloc", 0, 2**52)] * 2048))
 
 
-def test_one_list_named_a_thousand_times_is_refused(load: Any) -> None:
+def test_a_list_that_is_referenced_a_thousand_times_is_refused(load: Any) -> None:
     shared = [entry("alloc", 0, 1)] * 1000
     with pytest.raises(IngestError, match="refers to the same entries again and again"):
         load({"segments": [], "device_traces": [shared] * 1000})
@@ -287,7 +287,7 @@ def test_a_snapshot_that_runs_a_command_is_refused_with_its_name(tmp_path: Path)
         tp.load(path)
 
 
-def test_a_snapshot_that_is_too_large_says_what_else_opens_it(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_snapshot_that_is_too_large_names_another_viewer(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "MAX_FILE_BYTES", 10)
     with pytest.raises(IngestError, match="memory_viz"):
         load(snapshot([]))
@@ -300,7 +300,7 @@ def test_a_packed_snapshot_says_how_it_can_be_opened(tmp_path: Path) -> None:
         tp.load(path)
 
 
-def test_a_real_snapshot_has_the_numbers_that_were_worked_out_apart_from_it(traces: Path) -> None:
+def test_a_real_snapshot_has_the_numbers_that_were_computed_independently(traces: Path) -> None:
     report = tp.load(traces / "09_snapshot_train_ctx128.pickle")
     memory = report.memory
     level = memory["allocated_bytes"]

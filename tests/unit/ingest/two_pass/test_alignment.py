@@ -38,7 +38,7 @@ def test_equal_sequences_belong_together_item_by_item() -> None:
     assert places([], []) == places([1], []) == places([], [1]) == []
 
 
-def test_what_one_of_them_has_more_is_left_out() -> None:
+def test_items_that_only_one_sequence_has_are_left_out() -> None:
     assert places([1, 2, 3, 4], [1, 2, 9, 3, 4]) == [(0, 0), (1, 1), (2, 3), (3, 4)]
     assert places([1, 2, 2, 4], [2, 4]) == [(2, 0), (3, 1)]
     assert places([1, 2], [3, 4]) == []
@@ -46,7 +46,7 @@ def test_what_one_of_them_has_more_is_left_out() -> None:
 
 @settings(deadline=None, derandomize=True, database=None)
 @given(ITEMS, ITEMS)
-def test_as_many_items_are_found_as_can_be(first: list[int], second: list[int]) -> None:
+def test_the_largest_possible_number_of_items_is_matched(first: list[int], second: list[int]) -> None:
     found = places(first, second)
     assert all(first[left] == second[right] for left, right in found)
     assert found == sorted(found)
@@ -55,7 +55,7 @@ def test_as_many_items_are_found_as_can_be(first: list[int], second: list[int]) 
 
 
 @pytest.mark.parametrize("missing", [1, 100, 5_000])
-def test_a_long_sequence_is_found_again_in_one_with_gaps(layers: IntArray, missing: int) -> None:
+def test_a_long_sequence_is_matched_to_one_with_gaps(layers: IntArray, missing: int) -> None:
     gaps = np.random.default_rng(1).choice(len(layers), missing, replace=False)
     shorter = np.delete(layers, gaps)
     left, right = align(layers, shorter)

@@ -151,7 +151,7 @@ def test_numbers_in_the_names_of_ranges_do_not_matter_and_unknown_ranges_are_loo
     assert shapes_by_name(joined(times, details))["conv1"] is None
 
 
-def test_a_thread_with_another_number_is_known_by_its_work() -> None:
+def test_a_thread_with_another_id_is_matched_by_its_work() -> None:
     times = [step(2, 0, 100), op("mm", 10, 5), *(op(name, 20 + at, 1, tid=2) for at, name in enumerate("xyz"))]
     others = [*(op(name, 1020 + at, 1, [[at]], tid=8) for at, name in enumerate("uvw"))]
     same = [*(op(name, 1040 + at, 1, [[at]], tid=9) for at, name in enumerate("xyz"))]
@@ -160,7 +160,7 @@ def test_a_thread_with_another_number_is_known_by_its_work() -> None:
     assert trace.lanes["tid"].to_list() == ["1", "2"]
 
 
-def test_threads_that_do_the_same_are_told_apart_by_their_numbers() -> None:
+def test_threads_that_do_the_same_are_distinguished_by_their_numbers() -> None:
     times = [step(2, 0, 100), op("mm", 10, 5, tid=2), op("mm", 11, 5, tid=3)]
     details = [step(5, 1000, 100), op("mm", 1010, 5, [[3]], tid=3), op("mm", 1011, 5, [[2]], tid=2)]
     events = joined(times, details).events.filter(pl.col("name") == "mm")
@@ -208,7 +208,7 @@ def test_memory_of_steps_that_the_times_do_not_have_is_left_out() -> None:
     assert trace.meta.two_pass == replace(PASSES, detail_steps=(6,))
 
 
-def test_one_pass_alone_is_shown_and_said_to_be_alone() -> None:
+def test_a_single_pass_is_shown_with_a_problem() -> None:
     times, details = read_chrome([chrome(*TIMES)]), read_chrome([chrome(*DETAILS)], cycles=[1])
     first, second = (
         join_passes(replace(trace, meta=replace(trace.meta, two_pass=PASSES))) for trace in (times, details)
@@ -323,7 +323,7 @@ def test_the_same_work_with_other_durations_is_found_whole(
 
 
 @pytest.mark.parametrize("is_worker", [False, True])
-def test_an_op_more_in_every_second_step_costs_that_op_alone(is_worker: bool) -> None:
+def test_an_extra_op_in_every_second_step_is_the_only_op_without_details(is_worker: bool) -> None:
     tid = 2 if is_worker else 1
     times, details = [], []
     for number in range(4):
@@ -342,7 +342,7 @@ def test_an_op_more_in_every_second_step_costs_that_op_alone(is_worker: bool) ->
     assert "only 88.9 % of the ops" in told(trace).message
 
 
-def test_threads_that_ran_in_another_order_do_not_turn_the_order_of_memory_around() -> None:
+def test_threads_that_ran_in_another_order_do_not_change_the_order_of_memory() -> None:
     times = [step(2, 0, 100), op("a", 10, 10), op("x", 40, 10, tid=2)]
     details = [step(5, 1000, 100), op("x", 1010, 10, tid=2), op("a", 1040, 10)]
     memory = joined(times, [*details, allocation(1015, 8, total=8, tid=2), allocation(1045, 8, total=16)]).memory
@@ -352,7 +352,7 @@ def test_threads_that_ran_in_another_order_do_not_turn_the_order_of_memory_aroun
     assert memory["time_ns"].to_list() == [45_000, 45_000]
 
 
-def test_where_functions_spend_time_is_not_said_to_be_in_the_flame_graph() -> None:
+def test_after_two_passes_the_verdict_does_not_refer_to_the_flame_graph_for_functions() -> None:
     def verdict(trace: Trace) -> str:
         return str(find_verdict(replace(trace, meta=replace(trace.meta, has_stacks=True))))
 

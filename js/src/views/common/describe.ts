@@ -1,0 +1,87 @@
+/** A table row in words, as the footer shows it. */
+
+import { formatValue, isNumeric } from "../../base/format";
+import type { FooterItem } from "../../state/store";
+import { type Frame, keyOf, numberAt, stringAt } from "../../wire/frame";
+import type { ColumnHeader, TableHeader } from "../../wire/header";
+import type { ReportContext } from "./context";
+
+// More facts than this do not fit beside a name.
+const MOST_FACTS = 5;
+
+/** The name of a row, its phase and its main numbers in prose. */
+export function describeRow(view: TableHeader, frame: Frame, row: number): FooterItem {
+  const lead = leadColumn(view.columns);
+  const phase = view.columns.find((column) => column.unit === "phase");
+  return {
+    name: lead === undefined ? `Row ${row + 1}` : cellText(lead, frame, row),
+    isCode: lead?.unit === "code",
+    phase: phase === undefined ? "" : stringAt(frame, phase.name, row),
+    facts: factsOf(view, frame, row),
+  };
+}
+
+/** The column that names a row: code first, else any text, else the first. */
+export function leadColumn(columns: readonly ColumnHeader[]): ColumnHeader | undefined {
+  return (
+    columns.find((column) => column.unit === "code") ??
+    columns.find((column) => column.unit === "text") ??
+    columns[0]
+  );
+}
+
+function cellText(column: ColumnHeader, frame: Frame, row: number): string {
+  const number = numberAt(frame, column.name, row);
+  if (Number.isNaN(number)) return stringAt(frame, column.name, row);
+  return `${column.title} ${formatValue(number, column.unit)}`;
+}
+
+function factsOf(view: TableHeader, frame: Frame, row: number): readonly string[] {
+  const numeric = view.columns.filter((column) => isNumeric(column.unit) && !column.minor);
+  const known = numeric.filter((column) => numberAt(frame, column.name, row));
+  return known.slice(0, MOST_FACTS).map((column) => {
+    const text = formatValue(numberAt(frame, column.name, row), column.unit);
+    return column.unit === "count" ? `${text} ${column.title.toLowerCase()}` : titled(column, text);
+  });
+}
+
+/** "Self CPU 38.3 ms"; a title that is only a unit says nothing beside a value that has one. */
+function titled(column: ColumnHeader, text: string): string {
+  return column.title === "%" ? text : `${column.title} ${text}`;
+}
+
+/** Where a name stands in the tables of a report, nearest view first; null when in none. */
+export function findName(
+  report: ReportContext,
+  name: string,
+): { readonly view: TableHeader; readonly item: FooterItem } | null {
+  for (const view of tablesByNearness(report)) {
+    const state = report.source.frame(view).value;
+    if (state.kind !== "ready") continue;
+    const row = rowOfName(state.frame, name);
+    if (row >= 0) return { view, item: describeRow(view, state.frame, row) };
+  }
+  return null;
+}
+
+/** Embedded tables with names; the shown one first. What must be pulled is not asked for here. */
+function tablesByNearness(report: ReportContext): readonly TableHeader[] {
+  const shown = report.store.view.value;
+  const tables = report.source.header.views
+    .filter((view) => view.shape === "table")
+    .filter((view) => view.offset >= 0 && nameColumn(view) !== undefined);
+  return tables.toSorted((a, b) => Number(b.name === shown) - Number(a.name === shown));
+}
+
+/** The column whose words are selected and searched for in other views. */
+export function nameColumn(view: TableHeader): ColumnHeader | undefined {
+  return view.columns.find((column) => column.name === "name" && column.unit === "code");
+}
+
+/** First row of a name, -1 when there is none. */
+export function rowOfName(frame: Frame, name: string): number {
+  const column = frame.columns.get("name");
+  if (column?.kind !== "text") return -1;
+  const key = keyOf(column, name);
+  return key < 0 ? -1 : column.keys.indexOf(key);
+}

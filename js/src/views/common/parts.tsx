@@ -1,0 +1,119 @@
+/** Small parts that several views share. */
+
+import type { Signal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
+import { phaseColor } from "../../base/palette";
+import type { ReportContext } from "./context";
+import { focusable } from "./focusable";
+
+interface SegmentedProps {
+  readonly label: string;
+  readonly options: readonly { readonly name: string; readonly title: string }[];
+  readonly chosen: string;
+  readonly onChoose: (name: string) => void;
+}
+
+/** A row of choices of which one holds. Nothing to choose, nothing shown. */
+export function Segmented({ label, options, chosen, onChoose }: SegmentedProps) {
+  if (options.length < 2) return null;
+  return (
+    <fieldset class="tp-segmented" aria-label={label}>
+      {options.map(({ name, title }) => (
+        <button
+          key={name}
+          type="button"
+          aria-pressed={name === chosen}
+          onClick={() => onChoose(name)}
+          {...focusable()}
+        >
+          {title}
+        </button>
+      ))}
+    </fieldset>
+  );
+}
+
+interface SearchProps {
+  readonly text: Signal<string>;
+  readonly label: string;
+  readonly onEnter?: () => void;
+}
+
+/** The search box of a view; `/` comes here, Esc empties it and a second Esc leaves it. */
+export function SearchBox({ text, label, onEnter }: SearchProps) {
+  const onKey = (event: KeyboardEvent) => {
+    if (event.key === "Enter") onEnter?.();
+    if (event.key !== "Escape") return;
+    if (text.value === "") (event.currentTarget as HTMLElement).blur();
+    text.value = "";
+  };
+  return (
+    <input
+      class="tp-search"
+      type="text"
+      spellcheck={false}
+      autocomplete="off"
+      placeholder={label}
+      aria-label={label}
+      value={text.value}
+      onInput={(event) => {
+        text.value = event.currentTarget.value;
+      }}
+      {...focusable(onKey)}
+    />
+  );
+}
+
+interface DotProps {
+  readonly report: ReportContext;
+  readonly phase: string;
+}
+
+/** The square in the colour of a phase; nothing without a phase. */
+export function PhaseDot({ report, phase }: DotProps) {
+  if (phase === "") return null;
+  const color = phaseColor(phase, report.look.value.theme);
+  return <span class="tp-dot" style={{ backgroundColor: color }} />;
+}
+
+/** A ratio as a length in CSS, kept within 0–100 %. */
+export function percent(ratio: number): string {
+  return `${(Math.min(1, Math.max(0, ratio)) * 100).toFixed(3)}%`;
+}
+
+export interface LegendEntry {
+  readonly title: string;
+  readonly color: string;
+  /** Shown as a line instead of a square. */
+  readonly isLine?: boolean;
+}
+
+export function Legend({ entries }: { readonly entries: readonly LegendEntry[] }) {
+  return (
+    <ul class="tp-legend" aria-label="Colours">
+      {entries.map(({ title, color, isLine }) => (
+        <li key={title}>
+          <span
+            class={isLine ? "tp-dot tp-line-key" : "tp-dot"}
+            style={{ backgroundColor: color }}
+          />
+          {title}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+interface ToolsProps {
+  readonly children: ComponentChildren;
+}
+
+/** The row above a view's data. */
+export function Tools({ children }: ToolsProps) {
+  return <div class="tp-tools">{children}</div>;
+}
+
+/** One sentence in the middle: an empty view, a wait or a failure. */
+export function Sentence({ children }: { readonly children: ComponentChildren }) {
+  return <div class="tp-sentence">{children}</div>;
+}

@@ -1,0 +1,49 @@
+/** The keys of the flame graph. */
+
+import type { Weight } from "../../base/units";
+import type { Direction } from "../../layout/flame-place";
+import { isPlain } from "../common/focusable";
+import type { FlameMoves } from "./flame-moves";
+
+const ZOOM_IN = 0.7;
+
+/** Around what a zoom by key turns: the pointer, else the selection, else the middle. */
+type Anchor = () => Weight;
+type Action = (moves: FlameMoves, anchor: Anchor) => void;
+
+const zoomIn: Action = (moves, anchor) => moves.zoomAround(anchor(), ZOOM_IN);
+const zoomOut: Action = (moves, anchor) => moves.zoomAround(anchor(), 1 / ZOOM_IN);
+const step =
+  (direction: Direction): Action =>
+  (moves) =>
+    moves.step(direction);
+
+const ACTIONS = new Map<string, Action>([
+  ["w", zoomIn],
+  ["+", zoomIn],
+  ["=", zoomIn],
+  ["s", zoomOut],
+  ["-", zoomOut],
+  ["a", (moves) => moves.panStep(-1)],
+  ["d", (moves) => moves.panStep(1)],
+  ["arrowup", step("parent")],
+  ["arrowdown", step("child")],
+  ["arrowright", step("next")],
+  ["arrowleft", step("previous")],
+  ["home", (moves) => moves.focus(0)],
+  ["enter", (moves) => moves.focus(Math.max(0, moves.state.row.value))],
+  [
+    "escape",
+    (moves) => {
+      if (!moves.back()) moves.clearSelection();
+    },
+  ],
+]);
+
+/** Does what a key asks for; keys with Ctrl, Alt or Meta belong to the browser. */
+export function actOnKey(event: KeyboardEvent, moves: FlameMoves, anchor: Anchor): void {
+  const action = ACTIONS.get(event.key.toLowerCase());
+  if (action === undefined || !isPlain(event)) return;
+  event.preventDefault();
+  action(moves, anchor);
+}

@@ -1,0 +1,73 @@
+/** What a flame graph needs from a decoded tree, worked out once. */
+
+import { assert } from "../../base/assert";
+import { formatRatio, formatValue, plural } from "../../base/format";
+import { buildExtent, buildTree, type FlameExtent, type FlameTree } from "../../layout/flame-tree";
+import type { FooterItem } from "../../state/store";
+import { type Frame, numberAt, numbersOf, type TextColumn, textOf, wordAt } from "../../wire/frame";
+import type { TreeHeader, WeightHeader } from "../../wire/header";
+
+export interface FlameModel {
+  readonly frame: Frame;
+  readonly tree: FlameTree;
+  readonly names: TextColumn;
+  readonly phases: TextColumn;
+  readonly kinds: TextColumn;
+  readonly weights: readonly WeightHeader[];
+  /** Where boxes begin under a weight; prefix sums made at the first call. */
+  extent(weight: string): FlameExtent;
+}
+
+/** The model of a tree view. */
+export function createFlameModel(view: TreeHeader, frame: Frame): FlameModel {
+  assert(view.weights.length > 0, "the tree has no weight");
+  const tree = buildTree(numbersOf(frame, "parent"));
+  const extents = new Map<string, FlameExtent>();
+  return {
+    frame,
+    tree,
+    names: textOf(frame, "name"),
+    phases: textOf(frame, "phase"),
+    kinds: textOf(frame, "kind"),
+    weights: view.weights,
+    extent: (weight) => {
+      const known = extents.get(weight) ?? buildExtent(tree, numbersOf(frame, `total_${weight}`));
+      extents.set(weight, known);
+      return known;
+    },
+  };
+}
+
+/** The chosen weight, or the first one. */
+export function weightOf(model: FlameModel, chosen: string | null): WeightHeader {
+  const weight = model.weights.find(({ name }) => name === chosen) ?? model.weights[0];
+  assert(weight !== undefined, "the tree has no weight");
+  return weight;
+}
+
+/** What the footer says about a box. */
+export function describeBox(model: FlameModel, row: number, weight: WeightHeader): FooterItem {
+  const total = numberAt(model.frame, `total_${weight.name}`, row);
+  const self = numberAt(model.frame, `self_${weight.name}`, row);
+  const whole = numberAt(model.frame, `total_${weight.name}`, 0);
+  const parent = numberAt(model.frame, `total_${weight.name}`, model.tree.parent[row] ?? -1);
+  const ofParent = parent > 0 && row > 0 ? [`${formatRatio(total / parent)} of parent`] : [];
+  return {
+    name: wordAt(model.names, row),
+    isCode: true,
+    phase: row === 0 ? "" : wordAt(model.phases, row),
+    facts: [
+      `${weight.title} self ${formatValue(self, weight.unit)}`,
+      `total ${formatValue(total, weight.unit)}`,
+      ...(whole > 0 ? [`${formatRatio(total / whole)} of all`] : []),
+      ...ofParent,
+      ...callsOf(model, row, weight),
+    ],
+  };
+}
+
+/** How often the path ran, when the tree says so and the weight does not. */
+function callsOf(model: FlameModel, row: number, weight: WeightHeader): readonly string[] {
+  const known = model.weights.some(({ name }) => name === "calls") && weight.name !== "calls";
+  return known && row > 0 ? [plural(numberAt(model.frame, "self_calls", row), "call")] : [];
+}

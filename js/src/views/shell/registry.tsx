@@ -1,0 +1,51 @@
+/** Chooses the component that shows a view, by its shape. */
+
+import { assertNever } from "../../base/assert";
+import type { Frame } from "../../wire/frame";
+import type { FramedHeader, ViewHeader } from "../../wire/header";
+import type { ReportContext } from "../common/context";
+import { FlameView } from "../flame/flame";
+import { ProblemsView } from "../notes/notes";
+import { FactsView } from "../overview/overview";
+import { SeriesView } from "../series/series";
+import { TableView } from "../table/grid";
+import { WithFrame } from "./with-frame";
+
+interface ViewProps {
+  readonly report: ReportContext;
+  readonly view: ViewHeader;
+}
+
+/** A view that has something to show. */
+export function View({ report, view }: ViewProps) {
+  switch (view.shape) {
+    case "facts":
+      return <FactsView report={report} view={view} />;
+    case "problems":
+      return <ProblemsView view={view} />;
+    default:
+      return (
+        <WithFrame report={report} view={view}>
+          {(frame) => framedView(view, { report, frame })}
+        </WithFrame>
+      );
+  }
+}
+
+interface Rest {
+  readonly report: ReportContext;
+  readonly frame: Frame;
+}
+
+function framedView(view: FramedHeader, rest: Rest) {
+  switch (view.shape) {
+    case "table":
+      return <TableView view={view} {...rest} />;
+    case "tree":
+      return <FlameView view={view} {...rest} />;
+    case "series":
+      return <SeriesView view={view} {...rest} />;
+    default:
+      return assertNever(view);
+  }
+}

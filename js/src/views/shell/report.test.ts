@@ -1,0 +1,345 @@
+import axe from "axe-core";
+import { afterEach, describe, expect, it } from "vitest";
+import { encodeFrame } from "../../../test/encode";
+import { goldenHost } from "../../../test/golden";
+import {
+  find,
+  HOSTILE,
+  hostOf,
+  type Mounted,
+  mount,
+  OPS,
+  openTab,
+  press,
+  settle,
+} from "../../../test/report";
+
+const mounted: Mounted[] = [];
+
+async function show(...hosts: Parameters<typeof mount>): Promise<Mounted> {
+  const report = mount(...hosts);
+  mounted.push(report);
+  await settle();
+  return report;
+}
+
+afterEach(() => {
+  for (const report of mounted.splice(0)) report.unmount();
+  document.body.replaceChildren();
+  document.body.removeAttribute("data-jp-theme-light");
+});
+
+describe("a report", () => {
+  it("says when it is shown, and for which run", async () => {
+    const { root } = await show();
+    expect([root.dataset.tpReady, root.dataset.tpRun]).toEqual(["true", "run-1"]);
+  });
+
+  it("opens at its first view", async () => {
+    const { root } = await show();
+    expect(root.dataset.tpView).toBe("ops");
+    expect(find(root, '[role="tab"][aria-selected="true"]').textContent).toBe("Ops6");
+  });
+
+  it("shows a sentence when its header cannot be read", async () => {
+    const host = hostOf();
+    host.traits.set("_header", "{");
+    const { root } = await show(host);
+    expect(root.textContent).toContain("cannot be read");
+  });
+
+  it("shows what is missing in an empty view", async () => {
+    const { root } = await show();
+    await openTab(root, "memory");
+    expect(find(root, ".tp-panel").textContent).toBe("No memory was recorded. Add --memory.");
+  });
+
+  it("shows the message of a view that throws in its own tab only", async () => {
+    const { root } = await show();
+    await openTab(root, "broken");
+    expect(find(root, ".tp-panel").textContent).toContain("the tree has no weight");
+    await openTab(root, "ops");
+    expect(root.querySelectorAll("[data-tp-row]")).toHaveLength(6);
+  });
+
+  it("shows another report when Python sends one, at the tab that was open", async () => {
+    const { root, host } = await show();
+    await openTab(root, "notes");
+    host.traits.set("_header", hostOf({ title: "In [5]" }).get("_header"));
+    host.emit("change:_header");
+    await settle();
+    expect(find(root, ".tp-title").textContent).toBe("In [5]");
+    expect(root.dataset.tpView).toBe("notes");
+  });
+
+  it("leads from the notice to the notes", async () => {
+    const { root } = await show(hostOf({ notice: "214 kernels are missing." }));
+    find(root, ".tp-notice").click();
+    await settle();
+    expect(root.dataset.tpView).toBe("notes");
+  });
+
+  it("lists problems in the order given", async () => {
+    const { root } = await show();
+    await openTab(root, "notes");
+    const codes = Array.from(root.querySelectorAll<HTMLElement>("[data-tp-note]"));
+    expect(codes.map((note) => note.dataset.tpNote)).toEqual(["b", "a"]);
+  });
+
+  it("has no violations that axe can see", async () => {
+    const { root } = await show(hostOf({ notice: "Something was lost." }));
+    for (const view of ["ops", "flame", "notes", "memory"]) {
+      await openTab(root, view);
+      // jsdom paints nothing, so contrast cannot be judged here.
+      const rules = { "color-contrast": { enabled: false } };
+      const { violations } = await axe.run(root, { rules });
+      expect(violations.map(({ id, nodes }) => [view, id, nodes[0]?.html])).toEqual([]);
+    }
+  });
+});
+
+describe("the report that Python made", () => {
+  // Memory needs a canvas, which jsdom has not: report.browser.test.ts shows it.
+  const VIEWS = ["overview", "ops", "flame", "kernels", "steps", "notes"];
+
+  it("shows every view, and axe sees no violation", async () => {
+    const { root } = await show(goldenHost());
+    for (const view of VIEWS) {
+      await openTab(root, view);
+      expect(root.querySelector(".tp-panel .tp-sentence")).toBeNull();
+      const { violations } = await axe.run(root, {
+        rules: { "color-contrast": { enabled: false } },
+      });
+      expect(violations.map(({ id, nodes }) => [view, id, nodes[0]?.html])).toEqual([]);
+    }
+  });
+
+  it("has a bar for every step, on one scale and with the line of the device", async () => {
+    const { root } = await show(goldenHost());
+    const bars = Array.from(root.querySelectorAll(".tp-bar-row"), (bar) => bar.textContent);
+    expect(bars).toEqual(["2100.00 µs", "3120.00 µs"]);
+    const lines = Array.from(root.querySelectorAll<HTMLElement>(".tp-device"));
+    // 70 of 120 us in both steps.
+    expect(lines.map((line) => line.style.width)).toEqual(["58.333%", "58.333%"]);
+  });
+
+  it("writes a fact as a number in its unit, or as the text that it is", async () => {
+    const { root } = await show(goldenHost());
+    const facts = Array.from(root.querySelectorAll(".tp-fact"), (fact) => fact.textContent);
+    expect(facts).toContain("Mean step110 µsover 2 steps");
+    expect(facts).toContain("Rank1 of 2, nccl");
+    const phases = Array.from(root.querySelectorAll(".tp-phase-row"), (row) => row.textContent);
+    expect(phases).toEqual(["forward72.5 µs65.9 %", "Python and idle37.5 µs34.1 %"]);
+  });
+
+  it("leads from a fact about an op to its row", async () => {
+    const { root } = await show(goldenHost());
+    find(root, ".tp-link").click();
+    await settle();
+    expect(root.dataset.tpView).toBe("ops");
+    expect(find(root, '.tp-rows [aria-selected="true"] .tp-name').textContent).toBe("aten::mm");
+  });
+
+  it("tells the keys of what is driven, and none for what is read", async () => {
+    const { root } = await show(goldenHost());
+    const hints: [string, number][] = [];
+    for (const view of VIEWS) {
+      await openTab(root, view);
+      hints.push([view, root.querySelectorAll(".tp-hint").length]);
+    }
+    expect(hints.filter(([, count]) => count === 0).map(([view]) => view)).toEqual([
+      "overview",
+      "notes",
+    ]);
+  });
+});
+
+describe("hostile names", () => {
+  it("stay text in every view", async () => {
+    const { root } = await show();
+    for (const view of ["ops", "flame", "notes"]) {
+      await openTab(root, view);
+      expect(root.querySelector("img, script")).toBeNull();
+    }
+    expect(root.querySelector(".tp-verdict code")?.textContent).toBe(HOSTILE[0]);
+  });
+
+  it("are shown whole", async () => {
+    const { root } = await show();
+    const names = Array.from(
+      root.querySelectorAll(".tp-rows .tp-name"),
+      (name) => name.textContent,
+    );
+    expect(names).toEqual(["aten::add", "aten::mm", ...HOSTILE]);
+  });
+
+  it("cannot turn the text around them", async () => {
+    const { root } = await show();
+    const names = Array.from(root.querySelectorAll(".tp-rows .tp-name"));
+    expect(names.every((name) => name.tagName === "BDI")).toBe(true);
+  });
+
+  it("can be selected", async () => {
+    const { root } = await show();
+    find(root, '[data-tp-row="3"]').click();
+    await settle();
+    expect(find(root, ".tp-item-name").textContent).toBe("__proto__");
+  });
+});
+
+describe("keys", () => {
+  it("do not leave any focusable element", async () => {
+    const { root } = await show(hostOf({ notice: "Lost." }));
+    const leaked: string[] = [];
+    const listen = (event: Event) => leaked.push((event.target as HTMLElement).className);
+    document.addEventListener("keydown", listen);
+    for (const view of ["ops", "flame", "notes"]) {
+      await openTab(root, view);
+      for (const target of focusables(root)) press(target, "b");
+    }
+    document.removeEventListener("keydown", listen);
+    expect(leaked).toEqual([]);
+  });
+
+  it("are marked as ours on every focusable element", async () => {
+    const { root } = await show(hostOf({ notice: "Lost." }));
+    for (const view of ["ops", "flame", "notes"]) {
+      await openTab(root, view);
+      const bare = focusables(root).filter((each) => each.dataset.lmSuppressShortcuts !== "true");
+      expect(bare.map((each) => each.outerHTML)).toEqual([]);
+    }
+  });
+
+  it("lead from anywhere to the search box", async () => {
+    const { root } = await show();
+    press(find(root, "[role=grid]"), "/");
+    expect(document.activeElement).toBe(find(root, ".tp-search"));
+  });
+
+  it("move between tabs", async () => {
+    const { root } = await show();
+    press(find(root, '[data-tp-tab="ops"]'), "ArrowRight");
+    await settle();
+    expect(root.dataset.tpView).toBe("flame");
+    press(find(root, '[data-tp-tab="flame"]'), "Home");
+    await settle();
+    expect(root.dataset.tpView).toBe("ops");
+  });
+});
+
+function focusables(root: HTMLElement): readonly HTMLElement[] {
+  return Array.from(root.querySelectorAll<HTMLElement>("button, input, canvas, [tabindex]"));
+}
+
+describe("a pulled view", () => {
+  const answer = (report: Mounted, message: object, buffers: readonly DataView[]) => {
+    const { id } = report.host.sent.at(-1) as { readonly id: string };
+    report.host.emit("msg:custom", { id, ...message }, buffers);
+    return settle();
+  };
+
+  it("waits quietly, then shows its rows", async () => {
+    const report = await show();
+    await openTab(report.root, "pulled");
+    expect(find(report.root, ".tp-panel").textContent).toBe("Loading…");
+    const bytes = encodeFrame(OPS);
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    await answer(report, { kind: "chunk", chunk: 0, chunks: 1 }, [view]);
+    expect(report.root.querySelectorAll("[data-tp-row]")).toHaveLength(6);
+  });
+
+  it("offers to try again after a failure", async () => {
+    const report = await show();
+    await openTab(report.root, "pulled");
+    await answer(report, { kind: "error", message: "The run is gone." }, []);
+    expect(find(report.root, "[role=alert]").textContent).toBe("The run is gone.");
+    find(report.root, ".tp-panel .tp-button").click();
+    await settle();
+    expect(report.host.sent).toHaveLength(2);
+    expect(find(report.root, ".tp-panel").textContent).toBe("Loading…");
+  });
+});
+
+describe("exports", () => {
+  const html = { name: "html", title: "HTML file", filename: "a.html", mime: "text/html" };
+
+  it("are offered where a kernel can answer", async () => {
+    const { root } = await show(hostOf({ exports: [html] }));
+    expect(find(root, ".tp-export .tp-button").textContent).toBe("Export");
+  });
+
+  it("are hidden in a saved file", async () => {
+    const host = hostOf({ exports: [html] });
+    delete host.send;
+    const { root } = await show(host);
+    expect(root.querySelector(".tp-export")).toBeNull();
+  });
+});
+
+describe("the theme", () => {
+  it("follows a dark notebook", async () => {
+    document.body.dataset.jpThemeLight = "false";
+    const { root } = await show();
+    expect(root.dataset.tpTheme).toBe("dark");
+  });
+
+  it("changes when the notebook's does", async () => {
+    const { root } = await show();
+    expect(root.dataset.tpTheme).toBe("light");
+    document.body.dataset.jpThemeLight = "false";
+    await settle();
+    expect(root.dataset.tpTheme).toBe("dark");
+  });
+});
+
+describe("the static picture", () => {
+  const addStatic = (runId: string) => {
+    const element = document.createElement("details");
+    element.dataset.tpStatic = runId;
+    document.body.append(element);
+    return element;
+  };
+
+  it("is hidden while the live report of its run is shown", async () => {
+    const before = addStatic("run-1");
+    const other = addStatic("run-2");
+    await show();
+    expect([before.style.display, other.style.display]).toEqual(["none", ""]);
+  });
+
+  it("is hidden also when it comes later", async () => {
+    await show();
+    const late = addStatic("run-1");
+    await settle();
+    expect(late.style.display).toBe("none");
+  });
+
+  it("comes back when the last live report of its run leaves", async () => {
+    const element = addStatic("run-1");
+    const first = await show();
+    const second = await show();
+    first.unmount();
+    expect(element.style.display).toBe("none");
+    second.unmount();
+    expect(element.style.display).toBe("");
+  });
+});
+
+describe("cleanup", () => {
+  it("leaves nothing behind", async () => {
+    const report = await show();
+    await openTab(report.root, "flame");
+    report.unmount();
+    expect(report.element.childElementCount).toBe(0);
+    expect(report.host.listeners).toEqual([]);
+  });
+
+  it("keeps another view of the same model alive", async () => {
+    const host = hostOf();
+    const first = await show(host);
+    const second = await show(host);
+    first.unmount();
+    await openTab(second.root, "notes");
+    expect(second.root.dataset.tpView).toBe("notes");
+  });
+});

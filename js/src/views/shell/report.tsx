@@ -1,0 +1,151 @@
+/** Mounts a report into an element of the page, and takes it out again. */
+
+import { render } from "preact";
+import { useLayoutEffect } from "preact/hooks";
+import { openReport, type ReportSource } from "../../state/python-sync";
+import { createStore, type Store } from "../../state/store";
+import { type Host, listenToHost } from "../../wire/host";
+import type { ReportContext } from "../common/context";
+import { focusable, isPlain, isTyping } from "../common/focusable";
+import { Sentence } from "../common/parts";
+import { watchLook } from "../common/theme-watch";
+import { Verdict } from "../verdict/verdict";
+import { Footer } from "./footer";
+import { Header } from "./header";
+import { Panel } from "./panel";
+import { ResizeHandle } from "./resize-handle";
+import { hideStatic } from "./static-fallback";
+import { Tabs } from "./tabs";
+
+// Numbers the reports of a page, so that ids stay unique.
+let reports = 0;
+
+/** Shows the report of `host` in `element`; the returned function takes everything back. */
+export function mountReport(host: Host, element: HTMLElement): () => void {
+  const abort = new AbortController();
+  const root = document.createElement("div");
+  root.className = "tp-report";
+  root.tabIndex = -1;
+  root.dataset.lmSuppressShortcuts = "true";
+  element.append(root);
+  keepKeysInside(root, abort.signal);
+  reports += 1;
+  const shown = new ShownReport(host, root, `tp-${reports}`, abort.signal);
+  shown.show();
+  for (const trait of ["change:_header", "change:_data"]) {
+    listenToHost(host, trait, () => shown.showSoon(), abort.signal);
+  }
+  return () => {
+    // Unmounts first: views still use what `abort` ends.
+    render(null, root);
+    abort.abort();
+    root.remove();
+  };
+}
+
+/** One report in its root, shown anew when Python sends another. */
+class ShownReport {
+  readonly #host: Host;
+  readonly #root: HTMLElement;
+  readonly #prefix: string;
+  readonly #abort: AbortSignal;
+  #current = new AbortController();
+  #isDue = false;
+  #store: Store | null = null;
+
+  constructor(host: Host, root: HTMLElement, prefix: string, abort: AbortSignal) {
+    this.#host = host;
+    this.#root = root;
+    this.#prefix = prefix;
+    this.#abort = abort;
+    abort.addEventListener("abort", () => this.#current.abort());
+  }
+
+  /** Header and data change one after the other; both are read when the message is over. */
+  showSoon(): void {
+    if (this.#isDue) return;
+    this.#isDue = true;
+    queueMicrotask(() => {
+      this.#isDue = false;
+      if (!this.#abort.aborted) this.show();
+    });
+  }
+
+  show(): void {
+    this.#current.abort();
+    this.#current = new AbortController();
+    const { signal } = this.#current;
+    const look = watchLook(this.#root, signal);
+    this.#root.dataset.tpTheme = look.value.theme;
+    const source = openReport(this.#host, signal);
+    render(null, this.#root);
+    if (!source.ok) {
+      render(
+        <div class="tp-frame">
+          <Sentence>{source.message}</Sentence>
+        </div>,
+        this.#root,
+      );
+      return;
+    }
+    const { runId } = source.value.header;
+    this.#root.dataset.tpRun = runId;
+    hideStatic(this.#root, runId, signal);
+    const report = {
+      id: this.#prefix,
+      source: source.value,
+      store: createStore(this.#firstView(source.value)),
+      look,
+    };
+    this.#store = report.store;
+    render(<Shell report={report} root={this.#root} />, this.#root);
+  }
+
+  /** A report that comes anew opens at the tab that the reader had open. */
+  #firstView(source: ReportSource): string {
+    const { views } = source.header;
+    const open = views.find((view) => view.name === this.#store?.view.peek());
+    return (open ?? views[0])?.name ?? "";
+  }
+}
+
+interface ShellProps {
+  readonly report: ReportContext;
+  readonly root: HTMLElement;
+}
+
+function Shell({ report, root }: ShellProps) {
+  const { theme } = report.look.value;
+  const view = report.store.view.value;
+  // Before the children's effects read tokens from the style sheet.
+  root.dataset.tpTheme = theme;
+  useLayoutEffect(() => {
+    root.dataset.tpView = view;
+    root.dataset.tpReady = "true";
+  }, [view]);
+  return (
+    <div class="tp-frame">
+      <Header report={report} />
+      <Verdict report={report} />
+      <Tabs report={report} />
+      <Panel report={report} />
+      <Footer report={report} />
+      <ResizeHandle root={root} />
+    </div>
+  );
+}
+
+/** `/` goes to the search box of the view; no key that reaches the root leaves it. */
+function keepKeysInside(root: HTMLElement, signal: AbortSignal): void {
+  const toSearch = (event: KeyboardEvent) => {
+    if (event.key !== "/" || !isPlain(event) || isTyping(event.target)) return;
+    const search = root.querySelector<HTMLInputElement>(".tp-panel .tp-search");
+    if (search === null) return;
+    event.preventDefault();
+    event.stopPropagation();
+    search.focus();
+  };
+  // Capturing: focused elements keep their keys to themselves.
+  root.addEventListener("keydown", toSearch, { signal, capture: true });
+  root.addEventListener("keydown", focusable().onKeyDown, { signal });
+}

@@ -1,0 +1,142 @@
+/** The columns of a table: which are shown, how wide, and how their numbers are written. */
+
+import { type ColumnFormat, columnFormat, isNumeric, isText } from "../../base/format";
+import {
+  type Column,
+  type Frame,
+  type NumberColumn,
+  type Numbers,
+  type TextColumn,
+  wordAt,
+} from "../../wire/frame";
+import type { ColumnHeader, TableHeader } from "../../wire/header";
+import { leadColumn } from "../common/describe";
+
+export interface GridColumn {
+  readonly header: ColumnHeader;
+  readonly cells: Column;
+  /** The text over the column: title and unit. */
+  readonly title: string;
+  readonly isLead: boolean;
+  /** Shown as a dot at the name; searched and sorted all the same. */
+  readonly isDot: boolean;
+  readonly isNumeric: boolean;
+  readonly widthPx: number;
+  /** What it takes to show all, up to a limit; minor columns leave for that. */
+  readonly wishPx: number;
+  /** The largest magnitude, what a full bar stands for. */
+  readonly largest: number;
+  readonly text: (row: number) => string;
+}
+
+const LEAD_MIN_PX = 150;
+// Minor columns leave before names get narrower than this.
+const LEAD_WISH_PX = 290;
+const DOT_PX = 18;
+const CHAR_PX = 7.4;
+// The title of the sorted column is bold.
+const TITLE_CHAR_PX = 8.2;
+const CELL_PAD_PX = 24;
+const ARROW_PX = 12;
+const TEXT_MAX_PX = 260;
+const BAR_MIN_PX = 112;
+const MEASURED_ROWS = 200;
+
+/** All columns of a table. The phase is a dot at the name, not a column, where there is a name. */
+export function gridColumns(view: TableHeader, frame: Frame): readonly GridColumn[] {
+  const lead = leadColumn(view.columns);
+  return view.columns.flatMap((header) => {
+    const cells = frame.columns.get(header.name);
+    return cells === undefined ? [] : [gridColumn(header, cells, header === lead)];
+  });
+}
+
+function gridColumn(header: ColumnHeader, cells: Column, isLead: boolean): GridColumn {
+  const isDot = header.unit === "phase" && !isLead;
+  const looks =
+    cells.kind === "text" ? textLooks(header, cells, isLead) : numberLooks(header, cells);
+  return { header, cells, isLead, isDot, ...looks };
+}
+
+type Looks = Pick<GridColumn, "title" | "isNumeric" | "widthPx" | "wishPx" | "largest" | "text">;
+
+function textLooks(header: ColumnHeader, cells: TextColumn, isLead: boolean): Looks {
+  const text = (row: number) => wordAt(cells, row);
+  const wholePx = textWidth(header, cells.keys.length, text) + (isLead ? DOT_PX : 0);
+  const widthPx = Math.min(isLead ? LEAD_MIN_PX : TEXT_MAX_PX, wholePx);
+  const wishPx = isLead ? Math.min(LEAD_WISH_PX, wholePx) : widthPx;
+  return { title: header.title, isNumeric: false, widthPx, wishPx, largest: 0, text };
+}
+
+function numberLooks(header: ColumnHeader, { values }: NumberColumn): Looks {
+  const largest = largestOf(values);
+  const format = columnFormat(header.unit, largest);
+  const text = (row: number) => format.format(values[row] ?? Number.NaN);
+  const title = titleWithUnit(header.title, format);
+  const widthPx = numberWidth(header, title, format.format(-largest));
+  return { title, isNumeric: isRight(header), widthPx, wishPx: widthPx, largest, text };
+}
+
+function isRight(header: ColumnHeader): boolean {
+  return isNumeric(header.unit) || header.unit === "step";
+}
+
+function titleWithUnit(title: string, { suffix }: ColumnFormat): string {
+  return suffix === "" || title.endsWith(suffix) ? title : `${title} ${suffix}`;
+}
+
+function largestOf(values: Numbers): number {
+  let largest = 0;
+  for (const value of values) {
+    const size = Math.abs(value);
+    if (size > largest) largest = size;
+  }
+  return largest;
+}
+
+function numberWidth(header: ColumnHeader, title: string, longest: string): number {
+  const content = Math.max(title.length * TITLE_CHAR_PX + ARROW_PX, longest.length * CHAR_PX);
+  return Math.max(content + CELL_PAD_PX, header.bar ? BAR_MIN_PX : 0);
+}
+
+function textWidth(header: ColumnHeader, rows: number, text: (row: number) => string): number {
+  let longest = header.title.length + 2;
+  for (let row = 0; row < Math.min(rows, MEASURED_ROWS); row += 1) {
+    longest = Math.max(longest, text(row).length);
+  }
+  return longest * CHAR_PX + CELL_PAD_PX;
+}
+
+/** The columns that fit into a width; minor ones leave first, the last of them first. */
+export function fittingColumns(
+  columns: readonly GridColumn[],
+  widthPx: number,
+): readonly GridColumn[] {
+  let shown = columns.filter((column) => !column.isDot);
+  while (wishedPx(shown) > widthPx) {
+    const last = shown.findLast((column) => column.header.minor && !column.isLead);
+    if (last === undefined) return shown;
+    shown = shown.filter((column) => column !== last);
+  }
+  return shown;
+}
+
+function wishedPx(columns: readonly GridColumn[]): number {
+  return columns.reduce((sum, column) => sum + column.wishPx, 0);
+}
+
+/** Under this width a table scrolls sideways. */
+export function neededPx(columns: readonly GridColumn[]): number {
+  return columns.reduce((sum, column) => sum + column.widthPx, 0);
+}
+
+/** The columns that the filter looks into. */
+export function isSearched(header: ColumnHeader): boolean {
+  return isText(header.unit);
+}
+
+/** The length of a row's bar, 0–1. */
+export function barRatio({ header, cells, largest }: GridColumn, row: number): number {
+  if (!header.bar || largest === 0 || cells.kind === "text") return 0;
+  return Math.abs(cells.values[row] ?? 0) / largest;
+}

@@ -1,0 +1,89 @@
+/** TanStack's row models, worked out on a frame's columns: the rows to show, in order. */
+
+import {
+  type Column,
+  type globalFilteringFeature,
+  memo,
+  type Row,
+  type RowModel,
+  type rowSortingFeature,
+  type SortingState,
+  type Table,
+} from "@tanstack/table-core";
+import { type Frame, wordsWith } from "../../wire/frame";
+import type { GridColumn } from "./grid-columns";
+import { orderedRows } from "./grid-order";
+
+/** What the row models ask of a table. */
+interface Features {
+  readonly columnMeta: GridColumn;
+  readonly globalFilteringFeature: typeof globalFilteringFeature;
+  readonly rowSortingFeature: typeof rowSortingFeature;
+}
+
+type GridTable = Table<Features, Frame>;
+type GridModel = RowModel<Features, Frame>;
+type Rows = GridModel["rows"];
+
+/**
+ * In place of `createFilteredRowModel()`: looks the query up once a word instead of once a row.
+ * 100,000 rows take 25 ms instead of 345, 10,000 rows 2 ms instead of 20 (`npm run bench`, Node 20,
+ * 2 shared cores).
+ */
+export function filteredRowModel(table: GridTable): () => GridModel {
+  return memo({
+    memoDeps: () => [table.getPreFilteredRowModel(), table.atoms.globalFilter.get()],
+    fn: (model: GridModel, query: string) => {
+      const searched = table.getAllLeafColumns().filter((column) => column.getCanGlobalFilter());
+      return query.trim() === "" ? model : withRows(model, filterRows(model.rows, searched, query));
+    },
+  });
+}
+
+/** The rows of which a column contains the query. */
+function filterRows(rows: Rows, columns: readonly Column<Features, Frame>[], query: string): Rows {
+  const hits = columns.flatMap(({ columnDef }) => {
+    const cells = columnDef.meta?.cells;
+    if (cells?.kind !== "text") return [];
+    return [{ keys: cells.keys, isHit: wordsWith(cells, query) }];
+  });
+  return rows.filter(({ index }) => hits.some(({ keys, isHit }) => isHit?.[keys[index] ?? -1]));
+}
+
+/**
+ * In place of `createSortedRowModel()`, which calls a function per comparison: 100,000 rows take
+ * 60 ms instead of 185, 10,000 rows 5 ms instead of 6. It sorts all rows and then drops those that
+ * the filter dropped, so that typing sorts nothing.
+ */
+export function sortedRowModel(table: GridTable): () => GridModel {
+  const sortedRows = memo({
+    memoDeps: () => [table.getCoreRowModel(), table.atoms.sorting.get()],
+    fn: ({ rows }: GridModel, sorting: SortingState) => sortRows(table, rows, sorting),
+  });
+  return memo({
+    memoDeps: () => [table.getPreSortedRowModel(), sortedRows()],
+    fn: (model: GridModel, sorted: Rows) => withRows(model, onlyOf(sorted, model.rows)),
+  });
+}
+
+function sortRows(table: GridTable, rows: Rows, [sort]: SortingState): Rows {
+  if (sort === undefined) return rows;
+  const cells = table.getColumn(sort.id)?.columnDef.meta?.cells;
+  if (cells === undefined) return rows;
+  const sorted: Row<Features, Frame>[] = [];
+  for (const place of orderedRows(cells, sort.desc)) {
+    const row = rows[place];
+    if (row !== undefined) sorted.push(row);
+  }
+  return sorted;
+}
+
+function onlyOf(sorted: Rows, left: Rows): Rows {
+  if (left.length === sorted.length) return sorted;
+  const isLeft = new Set(left);
+  return sorted.filter((row) => isLeft.has(row));
+}
+
+function withRows(model: GridModel, rows: Rows): GridModel {
+  return { ...model, rows, flatRows: rows };
+}

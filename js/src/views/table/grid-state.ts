@@ -1,0 +1,164 @@
+/** The state of a table while it is shown: its rows, its columns, its active row. */
+
+import { type Signal, useSignal } from "@preact/signals";
+import type { RefObject } from "preact";
+import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
+import { revealIn, select } from "../../state/store";
+import { stringAt } from "../../wire/frame";
+import type { TableHeader } from "../../wire/header";
+import { firstTree, type ReportContext, type TableProps } from "../common/context";
+import { nameColumn, rowOfName } from "../common/describe";
+import { moveFor } from "./grid-keys";
+import {
+  createGridTable,
+  FIRST_WIDTH_PX,
+  fitColumns,
+  type GridTable,
+  type GridTableColumn,
+  type GridTableRow,
+} from "./grid-table";
+import { useVirtualRows, type VirtualRows } from "./virtual-rows";
+
+export interface GridState {
+  readonly scroller: RefObject<HTMLDivElement | null>;
+  readonly query: Signal<string>;
+  /** The rows in the order shown; their index is their place in the frame. */
+  readonly rows: readonly GridTableRow[];
+  /** Places of the rows that are in the page. */
+  readonly visible: readonly number[];
+  /** The columns for which there is room. */
+  readonly columns: readonly GridTableColumn[];
+  /** The place of the active row, -1 for none. */
+  readonly current: number;
+  choose(position: number): void;
+  onKey(event: KeyboardEvent): void;
+}
+
+/** The state of one table. Sort, filter and scroll outlive it in the store. */
+export function useGrid(props: TableProps): GridState {
+  const { report, view, frame } = props;
+  const query = report.store.search(view);
+  const kept = report.store.table(view);
+  const scroller = useRef<HTMLDivElement>(null);
+  const activeRow = useSignal(-1);
+  const table = useMemo(
+    () => createGridTable(view, frame, { query, sorting: kept.sorting }),
+    [view, frame],
+  );
+  const { rows } = table.getRowModel();
+  useFittingColumns(table, scroller);
+  const virtual = useVirtualRows(scroller, rows.length, kept.scrollTop);
+  const current = currentPlace(table, props, activeRow.value);
+  const choose = (position: number) => {
+    const row = rows[position];
+    if (row === undefined) return;
+    activeRow.value = row.index;
+    selectRow(props, row.index);
+    virtual.scrollTo(position);
+  };
+  useRevealed(props, table, query, virtual);
+  return {
+    scroller,
+    query,
+    rows,
+    visible: virtual.items(),
+    columns: table.getVisibleLeafColumns(),
+    current,
+    choose,
+    onKey: (event) => {
+      // Keys on a button in the header are the button's.
+      if (event.target !== event.currentTarget) return;
+      if (event.key === "Enter") findInTree(report, view);
+      if (event.key === "Escape") report.store.selection.value = null;
+      const next = moveFor(event, current, rows.length, virtual.pageRows());
+      if (next === null) return;
+      event.preventDefault();
+      choose(next);
+    },
+  };
+}
+
+/** Shows the columns that fit into the scrolling box, whatever width it has. */
+function useFittingColumns(table: GridTable, scroller: RefObject<HTMLDivElement | null>): void {
+  useLayoutEffect(() => {
+    const target = scroller.current;
+    if (target === null) return;
+    const measure = () => fitColumns(table, target.clientWidth || FIRST_WIDTH_PX);
+    const observer = new ResizeObserver(measure);
+    observer.observe(target);
+    measure();
+    return () => observer.disconnect();
+  }, [table]);
+}
+
+/** Goes to the row that another view asked for; a filter must not hide it. */
+function useRevealed(
+  props: TableProps,
+  table: GridTable,
+  query: Signal<string>,
+  virtual: VirtualRows,
+): void {
+  const { store } = props.report;
+  const wish = store.reveal.value;
+  useEffect(() => {
+    if (wish?.view !== props.view.name) return;
+    const position = placeOfName(table, props, wish.name);
+    if (position < 0 && query.value !== "") {
+      query.value = "";
+      return;
+    }
+    store.reveal.value = null;
+    virtual.scrollTo(position);
+  }, [wish, query.value]);
+}
+
+/** The active row while it is of the selected name; else the first row of that name. */
+function currentPlace(table: GridTable, props: TableProps, activeRow: number): number {
+  const { report, view, frame } = props;
+  const column = nameColumn(view);
+  if (column === undefined) return placeOfRow(table, activeRow);
+  const name = report.store.selection.value?.name;
+  if (activeRow >= 0 && stringAt(frame, column.name, activeRow) === name) {
+    return placeOfRow(table, activeRow);
+  }
+  return placeOfName(table, props, name);
+}
+
+/** The place of a name among the rows shown, -1 when it is not there. */
+function placeOfName(
+  table: GridTable,
+  { view, frame }: TableProps,
+  name: string | undefined,
+): number {
+  if (name === undefined || nameColumn(view) === undefined) return -1;
+  return placeOfRow(table, rowOfName(frame, name));
+}
+
+function placeOfRow(table: GridTable, row: number): number {
+  return table.getCoreRowModel().rows[row]?.getDisplayIndex() ?? -1;
+}
+
+function selectRow({ report, view, frame }: TableProps, row: number): void {
+  const column = nameColumn(view);
+  if (column === undefined) return;
+  select(report.store, stringAt(frame, column.name, row), stringAt(frame, "kind", row));
+}
+
+/** All rows of the selected name are marked; in a table without names only the active one. */
+export function isSelected(
+  { report, view, frame }: TableProps,
+  row: number,
+  isCurrent: boolean,
+): boolean {
+  const column = nameColumn(view);
+  if (column === undefined) return isCurrent;
+  return stringAt(frame, column.name, row) === report.store.selection.value?.name;
+}
+
+/** Shows the selected name in the first flame graph of the report. */
+export function findInTree(report: ReportContext, view: TableHeader): void {
+  const name = report.store.selection.value?.name;
+  const tree = firstTree(report);
+  if (name === undefined || tree === undefined || nameColumn(view) === undefined) return;
+  revealIn(report.store, tree.name, name);
+}

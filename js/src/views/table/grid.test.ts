@@ -1,0 +1,321 @@
+import { signal } from "@preact/signals";
+import type { SortingState } from "@tanstack/table-core";
+import { afterEach, describe, expect, it } from "vitest";
+import { encodeFrame } from "../../../test/encode";
+import { columnHeader, tableHeader } from "../../../test/headers";
+import { find, hostOf, type Mounted, mount, openTab, press, settle } from "../../../test/report";
+import { decodeFrame } from "../../wire/decode";
+import type { Column } from "../../wire/frame";
+import type { ReportHeader } from "../../wire/header";
+import { fittingColumns, gridColumns } from "./grid-columns";
+import { createGridTable, type GridTable } from "./grid-table";
+
+let report: Mounted | undefined;
+
+async function show(): Promise<HTMLElement> {
+  report = mount();
+  await settle();
+  return report.root;
+}
+
+afterEach(() => {
+  report?.unmount();
+  document.body.replaceChildren();
+});
+
+function names(root: HTMLElement): readonly (string | null)[] {
+  const rows = Array.from(root.querySelectorAll(".tp-rows [role=row]"));
+  const byPlace = rows.toSorted(
+    (a, b) => Number(a.getAttribute("aria-rowindex")) - Number(b.getAttribute("aria-rowindex")),
+  );
+  return byPlace.map((row) => find(row, ".tp-name").textContent).slice(0, 2);
+}
+
+function header(root: HTMLElement, column: string): HTMLElement {
+  return find(root, `[data-tp-column="${column}"]`);
+}
+
+async function type(root: HTMLElement, text: string): Promise<void> {
+  const search = find<HTMLInputElement>(root, ".tp-search");
+  search.value = text;
+  search.dispatchEvent(new Event("input", { bubbles: true }));
+  await settle();
+}
+
+describe("a table", () => {
+  it("is first sorted as its header says, largest first", async () => {
+    const root = await show();
+    expect(names(root)).toEqual(["aten::add", "aten::mm"]);
+    expect(header(root, "self_ns").getAttribute("aria-sort")).toBe("descending");
+  });
+
+  it("turns around when the header is clicked", async () => {
+    const root = await show();
+    find(header(root, "self_ns"), "button").click();
+    await settle();
+    expect(header(root, "self_ns").getAttribute("aria-sort")).toBe("ascending");
+    expect(names(root)).toEqual(["a\u202Eb", "</script>"]);
+  });
+
+  it("writes the unit of a column into its header", async () => {
+    const root = await show();
+    expect(header(root, "self_ns").textContent).toContain("Self CPU ms");
+    expect(find(header(root, "self_ns"), "button").title).toBe("Self CPU ms\nOwn time.");
+  });
+
+  it("shows the rows of which a name contains the filter", async () => {
+    const root = await show();
+    await type(root, "ATEN");
+    expect(names(root)).toEqual(["aten::add", "aten::mm"]);
+    expect(find(root, ".tp-tools-note").textContent).toBe("2 of 6 ops");
+    expect(find(root, ".tp-view").dataset.tpRowsShown).toBe("2");
+  });
+
+  it("filters by phase too", async () => {
+    const root = await show();
+    await type(root, "backward");
+    expect(names(root)).toEqual(["aten::add"]);
+  });
+
+  it("says so when nothing matches", async () => {
+    const root = await show();
+    await type(root, "zzz");
+    expect(find(root, ".tp-sentence").textContent).toBe("No op contains “zzz”.");
+  });
+
+  it("moves the selection with the arrow keys", async () => {
+    const root = await show();
+    const grid = find(root, "[role=grid]");
+    press(grid, "ArrowDown");
+    await settle();
+    expect(find(root, '[aria-selected="true"] .tp-name').textContent).toBe("aten::add");
+    press(grid, "End");
+    await settle();
+    expect(find(root, '.tp-rows [aria-selected="true"] .tp-name').textContent).toBe("a\u202Eb");
+  });
+
+  it("moves on past rows of the same name", async () => {
+    const host = hostOf();
+    const twins = encodeFrame([
+      ["name", ["a", "a", "b"]],
+      ["phase", ["other", "other", "other"]],
+      ["calls", Int32Array.of(1, 1, 1)],
+      ["self_ns", Float64Array.of(3, 2, 1)],
+    ]);
+    const header = JSON.parse(String(host.get("_header"))) as ReportHeader;
+    const views = header.views.slice(0, 1).map((view) => ({ ...view, length: twins.byteLength }));
+    host.traits.set("_header", JSON.stringify({ ...header, views }));
+    host.traits.set("_data", new DataView(twins.slice().buffer));
+    report = mount(host);
+    await settle();
+    const grid = find(report.root, "[role=grid]");
+    for (let times = 0; times < 3; times += 1) {
+      press(grid, "ArrowDown");
+      await settle();
+    }
+    expect(find(report.root, '.tp-rows [aria-selected="true"] .tp-name').textContent).toBe("b");
+  });
+
+  it("is sorted and filtered as before when its tab comes back", async () => {
+    const root = await show();
+    find(header(root, "calls"), "button").click();
+    await type(root, "aten");
+    await openTab(root, "flame");
+    await openTab(root, "ops");
+    expect(header(root, "calls").getAttribute("aria-sort")).toBe("descending");
+    expect(find(root, ".tp-tools-note").textContent).toBe("2 of 6 ops");
+  });
+
+  it("counts its header and all rows for readers aloud", async () => {
+    const root = await show();
+    expect(find(root, "[role=grid]").getAttribute("aria-rowcount")).toBe("7");
+    expect(find(root, '[data-tp-row="1"]').getAttribute("aria-rowindex")).toBe("2");
+  });
+});
+
+describe("the selection", () => {
+  it("goes from the table to the flame graph and back", async () => {
+    const root = await show();
+    find(root, '[data-tp-row="1"]').click();
+    await openTab(root, "flame");
+    expect(find(root, "canvas").dataset.tpSelected).toBe("aten::add");
+    await openTab(root, "ops");
+    expect(find(root, '.tp-rows [aria-selected="true"] .tp-name').textContent).toBe("aten::add");
+  });
+
+  it("is found in the flame graph by Enter, in its place", async () => {
+    const root = await show();
+    find(root, '[data-tp-row="0"]').click();
+    press(find(root, "[role=grid]"), "Enter");
+    await settle();
+    expect(root.dataset.tpView).toBe("flame");
+    expect(find(root, "[aria-live]").textContent).toContain(
+      "aten::mm, CPU self 40 ns, total 60 ns",
+    );
+  });
+
+  it("moves in the flame graph by keys and is seen in the table", async () => {
+    const root = await show();
+    await openTab(root, "flame");
+    const canvas = find(root, "canvas");
+    press(canvas, "ArrowDown");
+    press(canvas, "ArrowDown");
+    await settle();
+    expect(canvas.dataset.tpSelected).toBe("aten::mm");
+    find(root, ".tp-links .tp-button").click();
+    await settle();
+    expect(root.dataset.tpView).toBe("ops");
+    expect(find(root, '.tp-rows [aria-selected="true"] .tp-name').textContent).toBe("aten::mm");
+  });
+
+  it("empties a filter that would hide what was asked for", async () => {
+    const root = await show();
+    await type(root, "script");
+    await openTab(root, "flame");
+    press(find(root, "canvas"), "ArrowDown");
+    press(find(root, "canvas"), "ArrowDown");
+    await settle();
+    find(root, ".tp-links .tp-button").click();
+    await settle();
+    expect(find(root, ".tp-tools-note").textContent).toBe("6 of 6 ops");
+  });
+});
+
+describe("the flame graph", () => {
+  it("zooms to the selected box with Enter and comes back with Esc", async () => {
+    const root = await show();
+    await openTab(root, "flame");
+    const canvas = find(root, "canvas");
+    for (const key of ["ArrowDown", "ArrowDown", "Enter"]) press(canvas, key);
+    await settle();
+    // aten::mm has 60 of 100, so the whole is 1.67 times as wide.
+    expect([canvas.dataset.tpFocus, canvas.dataset.tpZoom]).toEqual(["aten::mm", "1.67"]);
+    press(canvas, "Escape");
+    await settle();
+    expect([canvas.dataset.tpFocus, canvas.dataset.tpZoom]).toEqual(["all", "1.00"]);
+  });
+
+  it("says how many boxes match and what they weigh", async () => {
+    const root = await show();
+    await openTab(root, "flame");
+    await type(root, "ADD");
+    // 20 inside aten::mm and 40 beside it, of 100.
+    expect(find(root, ".tp-tools-note").textContent).toBe("2 matches · 60.0 % of CPU");
+    expect(find(root, "canvas").dataset.tpMatches).toBe("2");
+  });
+});
+
+describe("columns", () => {
+  const view = tableHeader("ops", {
+    columns: [
+      columnHeader("name", "code"),
+      columnHeader("calls", "count", { minor: true }),
+      columnHeader("self_ns", "ns"),
+    ],
+  });
+  const decoded = decodeFrame(
+    encodeFrame([
+      ["name", ["a"]],
+      ["calls", Int32Array.of(1)],
+      ["self_ns", Float64Array.of(1)],
+    ]),
+  );
+  if (!decoded.ok) throw new Error(decoded.message);
+  const columns = gridColumns(view, decoded.value);
+  const shown = (widthPx: number) =>
+    fittingColumns(columns, widthPx).map((column) => column.header.name);
+
+  it("are all there when there is room", () => {
+    expect(shown(1000)).toEqual(["name", "calls", "self_ns"]);
+  });
+
+  it("leave when there is little room, minor ones only", () => {
+    expect(shown(10)).toEqual(["name", "self_ns"]);
+  });
+});
+
+describe("sorting", () => {
+  it("begins with the largest number and with the first word", () => {
+    const table = tableOf(Float64Array.of(1));
+    table.getColumn("v")?.toggleSorting();
+    expect(table.atoms.sorting.get()).toEqual([{ id: "v", desc: true }]);
+    table.getColumn("name")?.toggleSorting();
+    expect(table.atoms.sorting.get()).toEqual([{ id: "name", desc: false }]);
+  });
+
+  it("turns around and around, and never ends", () => {
+    const table = tableOf(Float64Array.of(1));
+    const column = table.getColumn("v");
+    const directions = [1, 2, 3].map(() => {
+      column?.toggleSorting();
+      return column?.getIsSorted();
+    });
+    expect(directions).toEqual(["desc", "asc", "desc"]);
+  });
+
+  it("puts unknown values last when the largest come first", () => {
+    expect(sorted(Float64Array.of(Number.NaN, 1, 2), true)).toEqual([2, 1, 0]);
+  });
+
+  it("keeps the order of equal values", () => {
+    expect(sorted(Float64Array.of(5, 7, 5, 7), true)).toEqual([1, 3, 0, 2]);
+  });
+
+  it("leaves the rows as they came under a column that is not there", () => {
+    const table = tableOf(Float64Array.of(1, 2));
+    table.setSorting([{ id: "gone", desc: true }]);
+    expect(rowsOf(table)).toEqual([0, 1]);
+  });
+
+  it("puts 100,000 rows in order", () => {
+    // Each value once, mixed: 7,919 and 100,000 have no common divisor.
+    const values = Float64Array.from({ length: 100_000 }, (_, row) => (row * 7_919) % 100_000);
+    const falling = sorted(values, true).map((row) => values[row]);
+    expect(falling).toEqual(Array.from(values, (_, place) => 99_999 - place));
+  });
+});
+
+describe("the filter of a table", () => {
+  it("keeps the order of the rows that it leaves", () => {
+    const table = tableOf(Float64Array.of(1, 3, 2), ["Mul", "add", "mm"]);
+    table.setSorting([{ id: "v", desc: true }]);
+    table.setGlobalFilter(" M");
+    expect(rowsOf(table)).toEqual([2, 0]);
+  });
+
+  it("looks into words, not into numbers", () => {
+    const table = tableOf(Float64Array.of(12, 3), ["a3", "b"]);
+    table.setGlobalFilter("3");
+    expect(rowsOf(table)).toEqual([0]);
+  });
+
+  it("tells where a row stands, -1 when it left the row out", () => {
+    const table = tableOf(Float64Array.of(1, 2), ["a", "b"]);
+    table.setGlobalFilter("b");
+    expect(table.getCoreRowModel().rows.map((row) => row.getDisplayIndex())).toEqual([-1, 0]);
+  });
+});
+
+/** A table of words and numbers, each row's word in the order given. */
+function tableOf(values: Float64Array, words: readonly string[] = ["a"]): GridTable {
+  const view = tableHeader("ops", {
+    columns: [columnHeader("name", "code"), columnHeader("v", "count")],
+  });
+  const keys = Int32Array.from(values, (_, row) => row % words.length);
+  const columns = new Map<string, Column>([
+    ["name", { kind: "text", keys, words }],
+    ["v", { kind: "number", values }],
+  ]);
+  const state = { sorting: signal<SortingState>([]), query: signal("") };
+  return createGridTable(view, { rows: values.length, columns }, state);
+}
+
+function rowsOf(table: GridTable): readonly number[] {
+  return table.getRowModel().rows.map((row) => row.index);
+}
+
+function sorted(values: Float64Array, isDescending: boolean): readonly number[] {
+  const table = tableOf(values);
+  table.setSorting([{ id: "v", desc: isDescending }]);
+  return rowsOf(table);
+}

@@ -1,0 +1,50 @@
+/** The verdict in words, with the bars of the steps beside it and a notice above it when data was lost. */
+
+import type { Span } from "../../wire/header";
+import type { ReportContext } from "../common/context";
+import { focusable } from "../common/focusable";
+import { StepBars } from "./step-bars";
+
+export function Verdict({ report }: { readonly report: ReportContext }) {
+  const { verdict, notice } = report.source.header;
+  return (
+    <>
+      {notice !== "" && <Notice report={report} />}
+      <section class="tp-verdict" aria-label="Verdict">
+        <div class="tp-verdict-words">
+          {verdict.title !== "" && <h2>{verdict.title}</h2>}
+          <p>{verdict.text.map(renderSpan)}</p>
+        </div>
+        <StepBars report={report} />
+      </section>
+    </>
+  );
+}
+
+function renderSpan(span: Span, index: number) {
+  const key = `${index}`;
+  switch (span.style) {
+    case "strong":
+      return <strong key={key}>{span.text}</strong>;
+    case "code":
+      return <code key={key}>{span.text}</code>;
+    default:
+      return span.text;
+  }
+}
+
+/** One line when data was lost; leads to the view that lists the problems. */
+function Notice({ report }: { readonly report: ReportContext }) {
+  const open = () => {
+    const list = report.source.header.views.find((view) => view.shape === "problems");
+    if (list !== undefined) report.store.view.value = list.name;
+  };
+  return (
+    <button type="button" class="tp-notice" onClick={open} {...focusable()}>
+      <span class="tp-warning" aria-hidden="true">
+        ▲
+      </span>
+      <span>{report.source.header.notice}</span>
+    </button>
+  );
+}

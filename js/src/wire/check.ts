@@ -1,0 +1,46 @@
+/** Checks of what comes in as JSON. A check returns the value with its type, or throws and names the place. */
+
+/** `at` is the place of the value, such as `.views.0.title`. */
+export type Check<T> = (value: unknown, at: string) => T;
+export type Checked<C> = C extends Check<infer T> ? T : never;
+
+function wrong(at: string): never {
+  throw new TypeError(`${at.slice(1) || "it"} is missing or wrong`);
+}
+
+function ofType<T>(type: string): Check<T> {
+  return (value, at) => (typeof value === type ? (value as T) : wrong(at));
+}
+
+export const text = ofType<string>("string");
+export const number = ofType<number>("number");
+export const flag = ofType<boolean>("boolean");
+
+export function oneOf<const T extends string | number>(...known: readonly T[]): Check<T> {
+  return (value, at) => (known.includes(value as T) ? (value as T) : wrong(at));
+}
+
+/** null, or what another check lets through. */
+export function orNull<T>(check: Check<T>): Check<T | null> {
+  return (value, at) => (value === null ? null : check(value, at));
+}
+
+export function listOf<T>(check: Check<T>): Check<readonly T[]> {
+  return (value, at) =>
+    Array.isArray(value) ? value.map((each, index) => check(each, `${at}.${index}`)) : wrong(at);
+}
+
+/** An object with these fields. What else it has is left out. */
+export function record<F extends Readonly<Record<string, Check<unknown>>>>(
+  fields: F,
+): Check<{ readonly [K in keyof F]: Checked<F[K]> }> {
+  return (value, at) => {
+    if (typeof value !== "object" || value === null) return wrong(at);
+    const given = value as Readonly<Record<string, unknown>>;
+    const checked = Object.entries(fields).map(([name, check]) => [
+      name,
+      check(given[name], `${at}.${name}`),
+    ]);
+    return Object.fromEntries(checked);
+  };
+}

@@ -1,0 +1,124 @@
+import { describe, expect, it } from "vitest";
+import { goldenHost } from "../../test/golden";
+import { decodeFrame, viewBytes } from "./decode";
+import { type Frame, numbersOf, textOf, wordAt } from "./frame";
+import { parseHeader, type Shape, type ViewHeader } from "./header";
+
+const host = goldenHost();
+const parsed = parseHeader(host.get("_header"));
+if (!parsed.ok) throw new Error(parsed.message);
+const { views, verdict } = parsed.value;
+
+function viewOf<S extends Shape>(name: string, shape: S): Extract<ViewHeader, { shape: S }> {
+  const view = views.find((each) => each.name === name);
+  if (view?.shape !== shape) throw new Error(`no ${shape} is named ${name}`);
+  return view as Extract<ViewHeader, { shape: S }>;
+}
+
+function frameOf(name: string, shape: "table" | "tree" | "series"): Frame {
+  const decoded = decodeFrame(viewBytes(host.get("_data"), viewOf(name, shape)));
+  if (!decoded.ok) throw new Error(decoded.message);
+  return decoded.value;
+}
+
+function numbers(frame: Frame, name: string): readonly number[] {
+  return Array.from(numbersOf(frame, name));
+}
+
+function words(frame: Frame, name: string): readonly string[] {
+  const column = textOf(frame, name);
+  return Array.from(column.keys, (_, row) => wordAt(column, row));
+}
+
+describe("the page that Python made", () => {
+  it("has its views in order", () => {
+    expect(views.map(({ name, shape }) => `${name}: ${shape}`)).toEqual([
+      "overview: facts",
+      "ops: table",
+      "flame: tree",
+      "memory: series",
+      "kernels: table",
+      "steps: table",
+      "notes: problems",
+    ]);
+  });
+
+  it("says the verdict in spans", () => {
+    expect(verdict.title).toBe("Compute-bound");
+    expect(verdict.text[0]).toEqual({ text: "aten::mm", style: "code" });
+  });
+
+  it("has every column that a table names, with hostile names as they are", () => {
+    const { columns, sort } = viewOf("ops", "table");
+    const ops = frameOf("ops", "table");
+    expect(columns.filter(({ name }) => !ops.columns.has(name))).toEqual([]);
+    expect(sort).toBe("self_device_ns");
+    expect(words(ops, "name")).toContain("</script><img src=x onerror=alert(1)>");
+    expect(numbers(ops, "self_device_ns")[0]).toBe(140_000);
+  });
+
+  it("has the columns of every part of a bar", () => {
+    const { bars } = viewOf("steps", "table");
+    const steps = frameOf("steps", "table");
+    expect(bars?.parts.map(({ phase }) => phase)).toEqual([
+      "forward",
+      "backward",
+      "optimizer",
+      "communication",
+      "data",
+      "other",
+    ]);
+    const total = bars === null ? [] : numbers(steps, bars.total);
+    const parts = bars?.parts.map(({ column }) => numbers(steps, column)) ?? [];
+    expect(total).toEqual([100_000, 120_000]);
+    expect(total.map((_, row) => parts.reduce((sum, part) => sum + (part[row] ?? 0), 0))).toEqual(
+      total,
+    );
+    expect(numbers(steps, bars?.line ?? "")).toEqual([70_000, 70_000]);
+  });
+
+  it("has a tree with parents before their children and a column a weight", () => {
+    const { weights } = viewOf("flame", "tree");
+    const flame = frameOf("flame", "tree");
+    expect(numbers(flame, "parent").every((parent, row) => parent < row)).toBe(true);
+    expect(weights.map(({ title }) => title)).toEqual(["CPU", "Device", "Calls"]);
+    for (const { name } of weights) {
+      expect(numbers(flame, `total_${name}`)).toHaveLength(flame.rows);
+      expect(numbers(flame, `self_${name}`)).toHaveLength(flame.rows);
+    }
+  });
+
+  it("has a series with a column a band and its peak", () => {
+    const { bands, marks } = viewOf("memory", "series");
+    const memory = frameOf("memory", "series");
+    expect(bands.map(({ name, unit }) => [name, unit])).toEqual([["allocated_bytes", "bytes"]]);
+    expect(Math.max(...numbers(memory, "allocated_bytes"))).toBe(768);
+    expect(marks.filter(({ kind }) => kind === "peak")).toEqual([
+      { lane: "cpu", time_ns: 112_000, label: "peak 768 B", kind: "peak" },
+    ]);
+  });
+
+  it("has facts with a number in its unit, or a text", () => {
+    const { sections } = viewOf("overview", "facts");
+    const facts = sections.flatMap((section) => section.facts);
+    expect(sections.filter(({ byPhase }) => byPhase).map(({ title }) => title)).toEqual([
+      "Mean step by phase",
+    ]);
+    expect(facts.find(({ label }) => label === "Mean step")).toMatchObject({
+      value: 110_000,
+      unit: "ns",
+    });
+    expect(facts.find(({ label }) => label === "Rank")).toMatchObject({
+      value: "1 of 2, nccl",
+      unit: "text",
+    });
+  });
+
+  it("has the problems that were met", () => {
+    const { problems, count } = viewOf("notes", "problems");
+    expect(problems.map(({ code, severity }) => [code, severity])).toEqual([
+      ["chrome.negative_duration", "warning"],
+    ]);
+    expect(count).toBe(1);
+  });
+});

@@ -1,0 +1,47 @@
+/** Headers of views with everything but what a test is about left empty. */
+
+import type {
+  ColumnHeader,
+  FactsHeader,
+  ProblemsHeader,
+  SeriesHeader,
+  TableHeader,
+  TreeHeader,
+} from "../src/wire/header";
+
+function tab(name: string) {
+  const title = name.charAt(0).toUpperCase() + name.slice(1);
+  return { name, title, count: null, empty: null };
+}
+
+function framed(name: string) {
+  return { ...tab(name), offset: 0, length: 0 };
+}
+
+export function columnHeader(
+  name: string,
+  unit: ColumnHeader["unit"],
+  more: Partial<ColumnHeader> = {},
+): ColumnHeader {
+  return { name, title: name, unit, definition: "", minor: false, bar: false, ...more };
+}
+
+export function tableHeader(name: string, more: Partial<TableHeader> = {}): TableHeader {
+  return { ...framed(name), shape: "table", columns: [], sort: null, bars: null, ...more };
+}
+
+export function treeHeader(name: string, more: Partial<TreeHeader> = {}): TreeHeader {
+  return { ...framed(name), shape: "tree", weights: [], ...more };
+}
+
+export function seriesHeader(name: string, more: Partial<SeriesHeader> = {}): SeriesHeader {
+  return { ...framed(name), shape: "series", bands: [], marks: [], ...more };
+}
+
+export function factsHeader(name: string, more: Partial<FactsHeader> = {}): FactsHeader {
+  return { ...tab(name), shape: "facts", sections: [], ...more };
+}
+
+export function problemsHeader(name: string, more: Partial<ProblemsHeader> = {}): ProblemsHeader {
+  return { ...tab(name), shape: "problems", problems: [], ...more };
+}

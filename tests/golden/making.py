@@ -1,0 +1,52 @@
+"""Write the golden page again: ``python tests/golden/making.py``, after a change of what the page is told."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from support import allocation, annotation, kernel, launch, make_trace, span
+
+from torchprof_magic.report import Report
+
+if TYPE_CHECKING:
+    from torchprof_magic.render.page import Page
+
+HEADER = Path(__file__).with_name("header.json")
+DATA = Path(__file__).with_name("data.bin")
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+
+
+def golden_report() -> Report:
+    """Return a report that has rows in every view: two steps of 100 and 120 us, a device, memory, a problem."""
+    trace = make_trace(
+        annotation("ProfilerStep#2", 0, 100),
+        span("aten::mm", 5, 60),
+        launch(10, 2, correlation=1),
+        kernel("gemm", 20, 70, correlation=1),
+        allocation(12, 512, 512),
+        span(HOSTILE, 70, 5),
+        annotation("ProfilerStep#3", 100, 120),
+        span("aten::mm", 105, 80),
+        launch(110, 2, correlation=2),
+        kernel("gemm", 120, 70, correlation=2),
+        allocation(112, 256, 768),
+        span("aten::add", 200, -1),
+        model="resnet",
+        distributedInfo={"rank": 1, "world_size": 2, "backend": "nccl"},
+    )
+    return Report(trace, run_id="golden")
+
+
+def header_text(page: Page) -> str:
+    """Return the header as it is kept: indented, so that a change can be read."""
+    return json.dumps(json.loads(page.header), indent=1) + "\n"
+
+
+if __name__ == "__main__":
+    page = golden_report()._page
+    HEADER.write_text(header_text(page), encoding="utf-8")
+    DATA.write_bytes(page.data)

@@ -1,0 +1,90 @@
+"""``python -m torchprof_magic TRACE``: a trace becomes a summary, an HTML file or the answer to a query."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from torchprof_magic.errors import TorchProfError
+from torchprof_magic.loading import load
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torchprof_magic.report import Report
+
+_INTERRUPTED = 130  # as shells report a program that Ctrl-C has ended
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program, and return its exit status: 0, or 1 when a file cannot be read or written."""
+    parser = _parser()
+    parsed = parser.parse_args(arguments)
+    try:
+        _run(parsed)
+        sys.stdout.flush()
+    except (TorchProfError, ValueError) as exc:
+        print(f"{parser.prog}: error: {exc}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # `| head` has seen enough; nothing may be written to the pipe at exit either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m torchprof_magic",
+        description="Open a PyTorch profiler trace and print its summary, write it as one interactive HTML file, or "
+        "query it with SQL.",
+        epilog="Example: python -m torchprof_magic trace.json.gz -o report.html",
+    )
+    parser.add_argument(
+        "trace",
+        metavar="TRACE",
+        help="a trace (.json, .json.gz), a saved run (.torchprof) or a memory snapshot (.pickle); a path or a URL",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="write a file; its ending chooses the format: .html, .json, .json.gz, .torchprof, .csv, .collapsed or "
+        ".speedscope.json",
+    )
+    parser.add_argument("--sql", metavar="QUERY", help="print the result of a query, such as 'SELECT * FROM ops'")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument(
+        "--summary", action="store_true", help="print the summary as text; the default without -o or --sql"
+    )
+    how.add_argument("--json", action="store_true", help="print the summary, or the rows of the query, as JSON")
+    return parser
+
+
+def _run(parsed: argparse.Namespace) -> None:
+    report = load(parsed.trace)
+    if parsed.output:
+        path = report.export(parsed.output)
+        print(f"Wrote {path}", file=sys.stderr)
+    if parsed.sql:
+        print(_answer(report, parsed.sql, is_json=parsed.json))
+    if parsed.summary or (not parsed.sql and (parsed.json or not parsed.output)):
+        print(report.summary("json" if parsed.json else "text"))
+
+
+def _answer(report: Report, query: str, *, is_json: bool) -> str:
+    frame = report.sql(query)
+    if is_json:
+        return json.dumps(frame.to_dicts(), default=str)
+    with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_hide_dataframe_shape=True, fmt_str_lengths=100, tbl_width_chars=200):
+        return str(frame)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,17 @@
+"""Free space on the disk of a folder."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def free_bytes(folder: Path) -> int | None:
+    """Return how many bytes this user can still write there, ``None`` when the system does not say."""
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return None

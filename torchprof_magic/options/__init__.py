@@ -1,0 +1,34 @@
+"""Every option of a run: declared once, resolved, and checked."""
+
+from torchprof_magic.options.checked import ACTIVITIES, EVERY_STEP, KeepOptions, ProfileOptions, ScheduleOptions
+from torchprof_magic.options.parse import activities_of, budget_of, bytes_of, metadata_of, seconds_of
+from torchprof_magic.options.presets import DETAILS, PRESET_COSTS_US, PRESETS, detail_switches, preset_switches
+from torchprof_magic.options.resolve import keep_options, profile_options, resolved
+from torchprof_magic.options.table import KEYWORDS, MODES, OPTIONS, Keywords, Kind, Option
+
+__all__ = [
+    "ACTIVITIES",
+    "DETAILS",
+    "EVERY_STEP",
+    "KEYWORDS",
+    "MODES",
+    "OPTIONS",
+    "PRESETS",
+    "PRESET_COSTS_US",
+    "KeepOptions",
+    "Keywords",
+    "Kind",
+    "Option",
+    "ProfileOptions",
+    "ScheduleOptions",
+    "activities_of",
+    "budget_of",
+    "bytes_of",
+    "detail_switches",
+    "keep_options",
+    "metadata_of",
+    "preset_switches",
+    "profile_options",
+    "resolved",
+    "seconds_of",
+]

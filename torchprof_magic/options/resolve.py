@@ -1,0 +1,86 @@
+"""What is given, what is configured, presets and defaults become the values of one run.
+
+What is given wins over a preset that is given, and that over what is configured.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from torchprof_magic.errors import OptionsError
+from torchprof_magic.options.checked import KeepOptions, ProfileOptions, ScheduleOptions
+from torchprof_magic.options.parse import activities_of, budget_of, metadata_of
+from torchprof_magic.options.presets import DETAILS, detail_switches, preset_switches
+from torchprof_magic.options.table import OPTIONS, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+COUNTS = ("wait", "warmup", "active", "repeat", "skip_first", "skip_first_wait")
+SWITCHES = tuple(name for name, option in OPTIONS.items() if option.kind is Kind.SWITCH)
+
+
+def resolved(given: Mapping[str, Any], configured: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return a value for every option, by name. ``None`` in what is given or configured stands for nothing.
+
+    Raises ``OptionsError`` for what is none of an option's choices.
+    """
+    given = {name: value for name, value in given.items() if value is not None}
+    usual = {name: value for name, value in (configured or {}).items() if value is not None}
+    values = {name: option.default for name, option in OPTIONS.items()}
+    values |= _applicable(usual, given) | given
+    values["metadata"] = {**usual.get("metadata", {}), **given.get("metadata", {})}
+    for name, option in OPTIONS.items():
+        if option.choices and values[name] not in option.choices:
+            raise OptionsError(f"{option.dashed}: unknown {values[name]!r}; choose from {', '.join(option.choices)}")
+    preset = preset_switches(values["preset"])
+    values |= {name: preset.get(name) for name in SWITCHES if values[name] is None}
+    if values["two_pass"]:
+        asked = {name: values[name] for name in DETAILS}
+        values |= detail_switches(asked, all_threads=bool(values["all_threads"]), trace_only=bool(values["trace_only"]))
+    return values
+
+
+def profile_options(values: Mapping[str, Any]) -> ProfileOptions:
+    """Return what to record, from resolved values; raises ``OptionsError``."""
+    activities, types = activities_of(values["activities"])
+    budget_bytes, budget_s = budget_of(values["budget"])
+    named = {field.name: _plain(values[field.name]) for field in fields(ProfileOptions) if field.name in values}
+    return ProfileOptions(
+        **{
+            **named,
+            **{name: bool(values[name]) for name in SWITCHES},
+            "schedule": ScheduleOptions(**{name: values[name] for name in COUNTS}),
+            "schedule_function": values["schedule"],
+            "activities": activities,
+            "activity_types": types or None,
+            "budget_bytes": budget_bytes,
+            "budget_s": budget_s,
+            "metadata": metadata_of(values["metadata"]),
+        }
+    )
+
+
+def keep_options(values: Mapping[str, Any]) -> KeepOptions:
+    """Return where traces are kept, from resolved values; raises ``OptionsError``."""
+    return KeepOptions(**{field.name: _plain(values[field.name]) for field in fields(KeepOptions)})
+
+
+def _plain(value: Any) -> Any:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _applicable(usual: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is configured and not ruled out by what is given."""
+    ruled_out: set[str] = set()
+    if "preset" in given:
+        ruled_out.update(SWITCHES)
+    if "schedule" in given:
+        ruled_out.update(COUNTS)
+    if given.get("two_pass") or any(name in given for name in COUNTS):
+        ruled_out.add("schedule")
+    if not given.get("trace_dir", usual.get("trace_dir")):  # without a folder, they have nothing to apply to
+        ruled_out.update(name for name, option in OPTIONS.items() if option.is_kept)
+    return {name: value for name, value in usual.items() if name not in ruled_out}

@@ -1,0 +1,287 @@
+"""Every option, declared once: the keywords of ``profile()``, the flags of ``%%torchprof``, and their defaults.
+
+To add an option, add an entry to ``Keywords`` and, to ``ProfileOptions`` or ``KeepOptions``, the field that it becomes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping  # noqa: TC003 - get_type_hints looks them up
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Annotated, Any, TypedDict, get_type_hints
+
+from torchprof_magic.options.checked import ACTIVITIES
+from torchprof_magic.options.presets import PRESET_COSTS_US, PRESETS
+
+Path = str | os.PathLike[str]
+MODES = ("widget", "static", "both", "text", "none")
+
+
+class Kind(Enum):
+    """How an option is written on a line, and which values it takes."""
+
+    COUNT = "a whole number"
+    SECONDS = "a number of seconds"
+    SWITCH = "on, off, or else what the preset says"
+    YES_NO = "on or off"
+    CHOICE = "one of a few names"
+    TEXT = "a text"
+    PATH = "a file, folder or address, in which $NAME stands for a variable"
+    PATH_OR_YES = "a path, or just on"
+    ACTIVITIES = "names with commas, or a variable"
+    VARIABLE = "on a line, the name of the variable that holds the value"
+    METADATA = "KEY=JSON, any number of times"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option. ``name`` is its keyword; ``flag`` is its name on a line and as a trait, without dashes.
+
+    ``metavar`` stands for the value in help, and ``type`` is what ``profile()`` takes. ``short`` is a second flag, of
+    one letter. ``is_kept`` marks what concerns kept traces, ``is_of_cell`` flags that are no keyword, and ``is_of_run``
+    those without a default in ``%config``.
+    """
+
+    kind: Kind
+    help: str
+    name: str = ""
+    flag: str = ""
+    metavar: str = ""
+    default: Any = None
+    type: Any = None
+    choices: tuple[str, ...] = ()
+    short: str = ""
+    is_kept: bool = False
+    is_of_cell: bool = False
+    is_of_run: bool = False
+
+    @property
+    def dashed(self) -> str:
+        """The flag as it is written."""
+        return f"--{self.flag.replace('_', '-')}"
+
+
+def _count(text: str, **more: Any) -> Option:
+    return Option(kind=Kind.COUNT, help=text, metavar="N", **more)
+
+
+def _switch(flag: str, text: str) -> Option:
+    return Option(kind=Kind.SWITCH, flag=flag, help=text)
+
+
+def _yes_no(text: str, **more: Any) -> Option:
+    return Option(kind=Kind.YES_NO, help=text, default=False, **more)
+
+
+def _path(metavar: str, text: str, **more: Any) -> Option:
+    return Option(kind=Kind.PATH, metavar=metavar, help=text, default="", **more)
+
+
+def _variable(text: str) -> Option:
+    return Option(kind=Kind.VARIABLE, metavar="VARIABLE", help=text)
+
+
+_PRESET_COSTS = ", ".join(f"{name} (about {cost} us per op)" for name, cost in PRESET_COSTS_US.items())
+
+
+class Keywords(TypedDict, total=False):
+    """The options of ``profile()``; each of them is a flag of ``%%torchprof`` and a trait as well."""
+
+    preset: Annotated[
+        str,
+        Option(
+            kind=Kind.CHOICE,
+            metavar="NAME",
+            choices=tuple(PRESETS),
+            default="quick",
+            help=f"Switches that go together, with what recording them adds: {_PRESET_COSTS}. Switches that are given "
+            "as well win.",
+        ),
+    ]
+    wait: Annotated[int | None, _count("Steps to skip at the start of each cycle.")]
+    warmup: Annotated[int | None, _count("Steps to run with the profiler on before recording; they are discarded.")]
+    active: Annotated[int | None, _count("Steps to record in each cycle.")]
+    repeat: Annotated[int | None, _count("Number of cycles; 0 repeats them until the code ends.")]
+    skip_first: Annotated[int | None, _count("Steps to skip before the first cycle.")]
+    skip_first_wait: Annotated[bool, _yes_no("Leave out the wait steps of the first cycle.")]
+    schedule: Annotated[
+        Callable[[int], Any] | None,
+        _variable(
+            "Function from step number to ProfilerAction, such as torch.profiler.schedule(...) returns; replaces the "
+            "six options above."
+        ),
+    ]
+    record_shapes: Annotated[bool | None, _switch("shapes", "Record the shapes and dtypes of op inputs.")]
+    profile_memory: Annotated[bool | None, _switch("memory", "Record every allocation and release.")]
+    with_stack: Annotated[bool | None, _switch("stack", "Record Python calls; slows the code down the most.")]
+    with_flops: Annotated[
+        bool | None, _switch("flops", "Let torch count the FLOPs of matrix products and convolutions.")
+    ]
+    with_modules: Annotated[bool | None, _switch("modules", "Record the module hierarchy of TorchScript models.")]
+    all_threads: Annotated[
+        bool | None, _switch("all_threads", "Record every thread of the process; memory cannot be recorded then.")
+    ]
+    sync_events: Annotated[
+        bool | None, _switch("sync_events", "Record when CUDA streams and events wait for each other.")
+    ]
+    trace_only: Annotated[
+        bool | None,
+        _switch(
+            "trace_only",
+            "Skip torch's event tree. Stopping takes half as long; names that torch cannot export are lost.",
+        ),
+    ]
+    two_pass: Annotated[
+        bool,
+        _yes_no(
+            "Record times alone in a first cycle; then shapes, memory and stacks, or the switches that are given, in a "
+            "second cycle of as many steps."
+        ),
+    ]
+    activities: Annotated[
+        object,
+        Option(
+            kind=Kind.ACTIVITIES,
+            metavar="A,B",
+            default=(),
+            help=f"What to record: any of {', '.join(ACTIVITIES)}; by default everything that the machine has. Also "
+            "torch's ProfilerActivity objects, or dicts from an activity to the types of its records.",
+        ),
+    ]
+    budget: Annotated[
+        str | int | None,
+        Option(
+            kind=Kind.TEXT,
+            metavar="SIZE,TIME",
+            help="Limit of the recording, checked after each step: a size for memory and for files (2GB), a time (30s, "
+            "5min, 1h), or both (2GB,5min). A cycle that exceeds it ends, and later ones leave out Python calls, then "
+            "shapes; otherwise the recording ends. By default half of the free memory.",
+        ),
+    ]
+    on_trace_ready: Annotated[
+        Callable[[Any], object] | None,
+        _variable(
+            "Function that is called with torch's profiler when a cycle is saved, as by torch.profiler.profile. An "
+            "exception in it becomes a note in the report."
+        ),
+    ]
+    experimental_config: Annotated[object, _variable("torch's _ExperimentalConfig, passed to torch as it is.")]
+    custom_trace_id_callback: Annotated[
+        Callable[[], str] | None, _variable("Function that returns the ID of each cycle's trace, passed to torch.")
+    ]
+    post_processing_timeout_s: Annotated[
+        float | None,
+        Option(
+            kind=Kind.SECONDS,
+            metavar="SECONDS",
+            help="Time that torch may take to process what was recorded, passed to torch.",
+        ),
+    ]
+    execution_trace: Annotated[
+        Path,
+        _path(
+            "FILE",
+            "File for torch's execution trace of the recorded steps (the graph of ops, for replay). Each further cycle "
+            "and each of several ranks has its number in the name.",
+        ),
+    ]
+    snapshot: Annotated[
+        bool | Path,
+        Option(
+            kind=Kind.PATH_OR_YES,
+            metavar="FILE",
+            default=False,
+            help="Record the history of the GPU's memory allocator, in this file or else beside the traces.",
+        ),
+    ]
+    metadata: Annotated[
+        Mapping[str, object],
+        Option(kind=Kind.METADATA, metavar="KEY=JSON", default={}, help="More metadata to write into the trace."),
+    ]
+    trace_dir: Annotated[
+        Path,
+        _path("DIR", "Folder to keep a copy of every trace in; otherwise traces last as long as their report."),
+    ]
+    filename: Annotated[
+        str,
+        _path("TEMPLATE", "Name of a kept trace, such as {run_name}-{cycle}.pt.trace.json.", is_kept=True),
+    ]
+    run_name: Annotated[str, _path("NAME", "Value of {run_name} in the names of kept traces.", is_kept=True)]
+    gzip: Annotated[bool, _yes_no("Compress kept traces.", is_kept=True)]
+    keep_last: Annotated[
+        int | None, _count("Number of traces to keep of each rank; older ones are deleted.", is_kept=True)
+    ]
+    overwrite: Annotated[
+        bool, _yes_no("Replace a kept trace of the same name; otherwise the new one gets a number.", is_kept=True)
+    ]
+    remote: Annotated[
+        str,
+        _path("URL", "Address to upload kept traces to in the background; any that fsspec supports.", is_kept=True),
+    ]
+    tensorboard: Annotated[bool, _yes_no("Name kept traces as TensorBoard's profiler plugin expects.", is_kept=True)]
+
+
+class Flags(Keywords, total=False):
+    """The options of a cell: those of ``profile()``, what ends a step, and how the report is shown."""
+
+    step: Annotated[
+        str,
+        Option(
+            kind=Kind.TEXT,
+            metavar="HOW",
+            default="auto",
+            is_of_cell=True,
+            help="What ends a step: auto, loop, optimizer, cell, manual or line:N.",
+        ),
+    ]
+    display: Annotated[
+        str,
+        Option(
+            kind=Kind.CHOICE,
+            metavar="HOW",
+            choices=MODES,
+            default="both",
+            is_of_cell=True,
+            help=f"How to show the report: {', '.join(MODES)}.",
+        ),
+    ]
+    out: Annotated[
+        str,
+        Option(
+            kind=Kind.TEXT,
+            metavar="NAME",
+            short="-o",
+            default="",
+            is_of_cell=True,
+            is_of_run=True,
+            help="Variable to assign the report to.",
+        ),
+    ]
+    quiet: Annotated[
+        bool,
+        Option(
+            kind=Kind.YES_NO,
+            short="-q",
+            default=False,
+            is_of_cell=True,
+            is_of_run=True,
+            help="Show nothing; the report is in -o NAME and in torchprof_magic.last.",
+        ),
+    ]
+
+
+def _declared() -> dict[str, Option]:
+    hints = get_type_hints(Flags, include_extras=True)
+    declared = {name: hint.__metadata__[0] for name, hint in hints.items()}
+    types = get_type_hints(Flags)
+    return {
+        name: replace(option, name=name, flag=option.flag or name, type=types[name])
+        for name, option in declared.items()
+    }
+
+
+_ALL = _declared()
+KEYWORDS = {name: option for name, option in _ALL.items() if not option.is_of_cell}
+# In the order of help: those of the cell come first.
+OPTIONS = {name: option for name, option in _ALL.items() if option.is_of_cell} | KEYWORDS

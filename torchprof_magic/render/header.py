@@ -1,0 +1,67 @@
+"""The header of a view: what the page is told of a shape besides the bytes of its columns.
+
+``js/src/wire/header.ts`` reads these keys, and checks them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from torchprof_magic.model.shapes import Facts, Problems, Series, Table, Tree
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.shapes import Bars, Column, FramedShape, Section, Shape
+
+Header = dict[str, object]
+
+
+def describe(shape: Shape, place: tuple[int, int]) -> Header:
+    """Return the part of a view's header that its shape decides; ``place`` is where the bytes of its frame lie."""
+    match shape:
+        case Facts():
+            return {"shape": "facts", "sections": [_section(section) for section in shape.sections]}
+        case Problems():
+            return {"shape": "problems", "problems": [asdict(problem) for problem in shape.problems]}
+        case _:
+            return {**_framed(shape), "offset": place[0], "length": place[1]}
+
+
+def _framed(shape: FramedShape) -> Header:
+    match shape:
+        case Table():
+            columns = [_column(column) for column in shape.columns]
+            bars = _bars(shape.bars) if shape.bars else None
+            return {"shape": "table", "columns": columns, "sort": shape.sort_by, "bars": bars}
+        case Tree():
+            return {"shape": "tree", "weights": [asdict(weight) for weight in shape.weights]}
+        case Series():
+            bands = [{"name": band.name, "title": band.title, "unit": band.unit} for band in shape.bands]
+            return {"shape": "series", "bands": bands, "marks": [asdict(mark) for mark in shape.marks]}
+
+
+def _column(column: Column) -> Header:
+    return {
+        "name": column.name,
+        "title": column.title,
+        "unit": column.unit,
+        "definition": column.definition,
+        "minor": column.is_minor,
+        "bar": column.has_bar,
+    }
+
+
+def _bars(bars: Bars) -> Header:
+    parts = [{"phase": phase, "column": column} for phase, column in bars.parts.items()]
+    return {
+        "number": bars.number,
+        "total": bars.total,
+        "complete": bars.complete,
+        "parts": parts,
+        "line": bars.line,
+    }
+
+
+def _section(section: Section) -> Header:
+    facts = [asdict(fact) for fact in section.facts]
+    return {"title": section.title, "byPhase": section.is_by_phase, "facts": facts}

@@ -1,0 +1,68 @@
+"""A copy of a file, gzipped if need be, that is read back before it counts."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from isal import isal_zlib
+
+from torchprof_magic.errors import StoreError
+from torchprof_magic.files.atomic import GZIP_LEVEL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from torchprof_magic.files.atomic import Part
+
+BLOCK_BYTES = 4 << 20
+_GZIP = 31  # zlib's code for "gzip header and checksum"; the header holds no time and no name
+_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+
+def copy_verified(source: Path, part: Part, *, is_packed: bool) -> None:
+    """Copy the source into a part file, write that to the disk and read it back.
+
+    Raises ``OSError``, or ``StoreError`` when what is read differs from what was written.
+    """
+    packer = isal_zlib.compressobj(GZIP_LEVEL, isal_zlib.DEFLATED, _GZIP) if is_packed else None
+    read_bytes, written_bytes, crc = 0, 0, 0
+    with _opened(source) as handle:
+        expected_bytes = os.fstat(handle).st_size
+        while block := os.read(handle, BLOCK_BYTES):
+            read_bytes += len(block)
+            written_bytes, crc = _write(part.handle, packer.compress(block) if packer else block, written_bytes, crc)
+    if packer:
+        written_bytes, crc = _write(part.handle, packer.flush(), written_bytes, crc)
+    if read_bytes != expected_bytes:
+        raise StoreError(f"the file changed while it was copied (read {read_bytes:,} of {expected_bytes:,} bytes)")
+    part.finish()
+    if _read_back(part.path) != (written_bytes, crc):
+        raise StoreError("reading the copy back gave other data; the disk may be failing")
+
+
+def _write(handle: int, data: bytes, size_bytes: int, crc: int) -> tuple[int, int]:
+    """Write every byte, in several calls if need be, and return size and CRC of the file so far."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(handle, rest) :]
+    return size_bytes + len(data), isal_zlib.crc32(data, crc)
+
+
+def _read_back(path: Path) -> tuple[int, int]:
+    size_bytes, crc = 0, 0
+    with _opened(path) as handle:
+        while block := os.read(handle, BLOCK_BYTES):
+            size_bytes, crc = size_bytes + len(block), isal_zlib.crc32(block, crc)
+    return size_bytes, crc
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    handle = os.open(path, _READ)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
