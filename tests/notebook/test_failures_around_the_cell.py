@@ -88,7 +88,7 @@ task = asyncio.create_task(background())""")
     assert_ended_well(cell)
     said = problems(kernel)
     assert "capture.other_tasks The task background was started before this code and ran while it awaited" in said
-    assert "Cancel it, or let it finish" in said
+    assert "Cancel the task, or let it finish" in said
     assert "aten::cos" in kernel.run(COUNTS).text
     assert kernel.run("before = rounds\nawait asyncio.sleep(0.01)\nprint(rounds > before)").text == "True\n"
     kernel.run("task.cancel()")
@@ -145,7 +145,7 @@ for i in range(6):
     assert "Dynamo does not know" not in cell.text
     said = problems(kernel)
     assert "capture.compiled_step step() is called in a function that torch.compile compiles" in said
-    assert "Call it outside of that function" in said
+    assert "Call step() outside the compiled function" in said
     assert kernel.run(STEPS).text == "[2, 3] [True, True]\n"
     assert "'aten::mul': 2" in kernel.run(COUNTS).text
     assert_off_and_usable(kernel)
