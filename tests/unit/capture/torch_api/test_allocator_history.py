@@ -542,7 +542,7 @@ def test_a_block_takes_a_snapshot_too_and_its_steps_begin_anew(device: FakeAlloc
             device.allocate(f"step {number}")
     assert names(tmp_path / "mine.pickle") == ["step 0", "step 1", "step 2"]
     assert "capture.snapshot" in [problem.code for problem in p.report.problems]
-    with pytest.raises(OptionsError, match="--snapshot takes the name of a file"):
+    with pytest.raises(OptionsError, match="--snapshot takes a file name"):
         tp.profile(snapshot=5)
 
 
