@@ -132,7 +132,7 @@ def test_two_passes_step_with_an_optimizer_too(kernel: Kernel) -> None:
         "        model(torch.ones(4, 8)).sum().backward()\n        opt.step()"
     )
     cell = kernel.run("%%torchprof --two-pass -o run --display text\nfit(8)")
-    assert "steps 0–2 recorded, details from 4–6, one a call of optimizer.step()" in cell.text
+    assert "steps 0–2 recorded, details from 4–6, one per call of optimizer.step()" in cell.text
     assert kernel.run("print(run.ops.filter(pl.col('name') == 'aten::addmm')['calls'].item())").text == "3\n"
 
 
@@ -195,9 +195,9 @@ def test_display_says_what_is_shown(kernel: Kernel, flags: str, widgets: int, st
         ("--wait -1", "--wait must be at least 0 (got -1)"),
         ("--activities gpu", "unknown gpu; choose from cpu, cuda"),
         ("--nonsense", "unrecognized arguments: --nonsense"),
-        ("-o 1x", "-o needs the name of a variable"),
+        ("-o 1x", "-o needs a valid variable name"),
         ("--step often", "choose one of auto, loop, optimizer, cell, manual or line:N"),
-        ("--two-pass --repeat 2", "--repeat 2 and --two-pass exclude each other"),
+        ("--two-pass --repeat 2", "--repeat 2 and --two-pass cannot be combined"),
         ("--two-pass --no-shapes --no-memory --no-stack", "--two-pass has no details to record"),
         ("--step line:99", "no for or while loop begins on that line of the cell"),
     ],
@@ -316,7 +316,7 @@ def test_raw_files_of_a_run_go_once_the_next_run_took_the_place_of_its_report(ke
 def test_the_line_magic_shows_opens_and_switches_off(kernel: Kernel) -> None:
     kernel.run(f"%%torchprof -q\n{LOOP}")
     assert len(kernel.run("%torchprof last").static) == 1
-    assert "No profiler was on." in kernel.run("%torchprof off").text
+    assert "No profiler is running." in kernel.run("%torchprof off").text
     assert "%torchprof load FILE" in kernel.run("%torchprof").text
     cell = kernel.run("%torchprof load /nowhere/trace.json")
     assert (cell.reply["ename"], "no such file" in cell.reply["evalue"]) == ("UsageError", True)

@@ -333,7 +333,7 @@ def test_a_second_pass_that_cannot_be_read_is_lost_alone(tmp_path: Path, monkeyp
 
 @pytest.mark.parametrize("repeat", [0, 2, 3])
 def test_repeats_are_refused_with_the_reason(repeat: int) -> None:
-    with pytest.raises(OptionsError, match=f"--repeat {repeat} and --two-pass exclude each other: two passes are"):
+    with pytest.raises(OptionsError, match=f"--repeat {repeat} and --two-pass cannot be combined: --two-pass records"):
         tp.profile(two_pass=True, repeat=repeat, active=1)
 
 

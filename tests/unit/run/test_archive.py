@@ -137,7 +137,7 @@ def test_ranks_do_not_share_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ({"filename": "{step:>999999999}"}, "or {step:04d} for leading zeros"),
         ({"run_name": "../../etc"}, "--run-name '../../etc': a file name cannot contain '/'"),
         ({"keep_last": 0}, "--keep-last must be at least 1"),
-        ({"filename": "a.json", "tensorboard": True}, "exclude each other"),
+        ({"filename": "a.json", "tensorboard": True}, "cannot be combined"),
     ],
 )
 def test_what_cannot_be_kept_is_refused_before_anything_runs(

@@ -547,7 +547,7 @@ def test_a_block_takes_a_snapshot_too_and_counts_its_own_steps(device: FakeAlloc
             device.allocate(f"step {number}")
     assert names(tmp_path / "mine.pickle") == ["step 0", "step 1", "step 2"]
     assert "capture.snapshot" in [problem.code for problem in p.report.problems]
-    with pytest.raises(OptionsError, match="--snapshot takes the name of a file"):
+    with pytest.raises(OptionsError, match="--snapshot takes a file name"):
         tp.profile(snapshot=5)
 
 
