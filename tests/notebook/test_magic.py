@@ -352,7 +352,7 @@ def test_a_profiler_that_was_left_on_is_named_and_can_be_switched_off(kernel: Ke
     cell = kernel.run(f"%%torchprof\n{LOOP}")
     assert cell.reply["ename"] == "UsageError"
     assert "%torchprof off" in cell.reply["evalue"]
-    assert "is off now" in kernel.run("%torchprof off").text
+    assert "was stopped" in kernel.run("%torchprof off").text
     assert kernel.run(f"%%torchprof -q\n{LOOP}").reply["status"] == "ok"
 
 
