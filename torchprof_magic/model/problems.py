@@ -89,7 +89,7 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "warning",
         _PARTIAL,
         _MORE_STEPS,
-        "The loop ended before the schedule was complete. The report shows the recorded steps.",
+        "The loop ended before the schedule was complete.",
     ),
     "capture.partial": Kind(
         "warning",
@@ -312,7 +312,7 @@ PROBLEMS: Final[dict[str, Kind]] = {
     ),
     "capture.history_was_on": Kind(
         "info",
-        "The allocator history was already being recorded. The snapshot includes its older entries, and the history stays on.",
+        "The allocator history was already being recorded. The snapshot includes older entries, and the history stays on.",
         _STOP_HISTORY,
         "`torch.cuda.memory._record_memory_history()` was called before a cell with `--snapshot`.",
     ),
