@@ -312,7 +312,7 @@ PROBLEMS: Final[dict[str, Kind]] = {
     ),
     "capture.history_was_on": Kind(
         "info",
-        "The allocator history was already being recorded. The snapshot includes older entries, and the history stays on.",
+        "The allocator history was already on, and stays on. The snapshot includes older entries.",
         _STOP_HISTORY,
         "`torch.cuda.memory._record_memory_history()` was called before a cell with `--snapshot`.",
     ),
