@@ -1,4 +1,4 @@
-"""Does a cell that awaits behave under the magic as it would without one?"""
+"""Cells that await behave under the magic as without it."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_async_for_over_what_is_no_async_iterator_fails_as_python_does(kernel: K
 def test_interrupt_while_awaiting_shows_the_part_and_the_next_cell_records(kernel: Kernel) -> None:
     waits = "    if i == 3: print('here', flush=True)\n    await asyncio.sleep(1000 if i == 3 else 0)\n"
     cell = kernel.run(f"%%torchprof -o run\n{PLAIN}{waits}", interrupt_at="here")
-    assert (cell.reply["status"], cell.reply["ename"]) == ("error", "CancelledError")  # what ipykernel makes of it
+    assert (cell.reply["status"], cell.reply["ename"]) == ("error", "CancelledError")  # as ipykernel reports it
     assert cell.error_lines == [1, 5]
     assert len(cell.static) == 1
     assert kernel.run(STEPS).text == "[2, 3] [True, False]\n"
@@ -186,7 +186,7 @@ def test_task_of_another_cell_that_ran_meanwhile_is_noted(kernel: Kernel) -> Non
 def test_magic_above_an_awaiting_cell_is_refused_before_it_runs(kernel: Kernel, above: str) -> None:
     kernel.run("ran = False")
     cell = kernel.run(f"{above}\n%%torchprof\nran = True\nawait asyncio.sleep(0)")
-    if "\n" not in above:  # what is captured is not seen
+    if "\n" not in above:  # captured output is not shown
         assert cell.reply["ename"] == "UsageError"
         assert "put %%torchprof first" in cell.reply["evalue"]
         assert "with tp.profile() as p" in cell.reply["evalue"]

@@ -1,4 +1,4 @@
-"""Does a cell under the magic behave as it would without one?"""
+"""Cells behave under the magic as without it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STEP = "import torch\nfor i in range(7):\n    torch.ones(3).sum()\n"
 
 
 class Runs:
-    """Runs cells under a bare-bones magic, ``%%prof [--step value]``, and keeps what was compiled and recorded."""
+    """Runs cells under a minimal magic, ``%%prof [--step value]``, and keeps the compiled cells and recordings."""
 
     def __init__(self, shell: InteractiveShell, folder: Path) -> None:
         self.shell = shell

@@ -1,4 +1,4 @@
-"""The magics in a real kernel, as any front end would drive it."""
+"""The magics in a real kernel, as a front end uses them."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_what_fails_before_there_is_a_report_names_the_raw_trace_whose_names_are
     path = re.search(r"open it with: %torchprof load (\S+)", cell.text)
     assert path is not None
     assert "模型 ☃" in names_in(Path(path[1]))
-    assert kernel.run("print(files)").text == f"[{Path(path[1]).stat().st_ino}]\n"  # it was so when it was said
+    assert kernel.run("print(files)").text == f"[{Path(path[1]).stat().st_ino}]\n"  # as it was when the handler ran
 
 
 def test_an_interrupt_while_showing_stops_the_notebook_but_not_the_cells_own_exception(kernel: Kernel) -> None:
