@@ -5,6 +5,7 @@ Each page is one function that returns Markdown, and one entry of ``PAGES``.
 
 from __future__ import annotations
 
+import string
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,8 @@ from torchprof_magic.analysis import averages, devices, groups
 from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.exporters import EXPORTERS
 from torchprof_magic.ingest import READERS
-from torchprof_magic.ingest.findings import KINDS
 from torchprof_magic.model import trace
+from torchprof_magic.model.problems import PROBLEMS
 from torchprof_magic.model.vendors import VENDORS
 from torchprof_magic.options import OPTIONS, PRESET_COSTS_US, PRESETS
 from torchprof_magic.views import VIEWS
@@ -68,12 +69,27 @@ The frames below hold the recording before anything is computed from it. A colum
 counted from 0, of the frame that its definition names. In `report.sql()` the tables `events`, `lanes` and `stacks` have
 a column `row` with that number.
 """
-PROBLEMS_HEAD = """## Problems of files
+PROBLEMS_HEAD = """# Problems
 
-Problems found while reading a file are counted by code in `report.problems`, with the position of the first one as a
-byte of the unpacked text. `data_loss` means that part of the file is missing from the report, `warning` that something
-was read differently from how it is written, and `info` that nothing is wrong.
+Everything that a report can say about what went wrong, by the stable code that `report.problems` and the Notes view
+show beside it. `data_loss` means that something is missing from the report, `warning` that something in it may differ
+from what you expect, and `info` that nothing is wrong. Words in *italics* are replaced by names and numbers.
+
+A problem that occurs several times is listed once, with its count. What the magic does when something fails is
+described in [failures.md](failures.md).
 """
+# The sections of the page, with the first parts of the codes in each.
+PROBLEM_GROUPS = (
+    ("While recording", "", ("capture",)),
+    ("In the recorded run", "", ("run",)),
+    ("While keeping traces", "", ("store",)),
+    (
+        "In trace files",
+        "Found while a file is read. The message adds where the first one is, as a byte of the unpacked text.\n",
+        ("file", "text", "json", "chrome", "memory"),
+    ),
+    ("In memory snapshots", "", ("snapshot",)),
+)
 FORMATS_HEAD = """# Formats and devices
 
 This page lists the files that can be opened and written, and the devices whose traces are understood.
@@ -121,8 +137,6 @@ def definitions() -> str:
             (f"`{column.name}`", type_name(column.dtype), column.unit, column.definition) for column in frame_columns
         )
         parts += [f"### {title}\n\n{text}\n", table(("column", "type", "unit", "definition"), cells)]
-    kinds = ((f"`{code}`", kind.severity, kind.message, kind.fix) for code, kind in KINDS.items())
-    parts += [PROBLEMS_HEAD, table(("code", "severity", "what happened", "what to do"), kinds)]
     return "\n".join(parts)
 
 
@@ -189,10 +203,25 @@ def formats() -> str:
     )
 
 
+def problems() -> str:
+    """Return docs/problems.md: every problem that a report can show."""
+    parts = [PROBLEMS_HEAD]
+    for title, text, rooms in PROBLEM_GROUPS:
+        rows = (
+            (f"`{code}`", kind.severity, template(kind.message), kind.when, template(kind.fix))
+            for code, kind in PROBLEMS.items()
+            if code.partition(".")[0] in rooms
+        )
+        heads = ("code", "severity", "what happened", "when", "what to do")
+        parts += [f"## {title}\n", *([text] if text else []), table(heads, rows)]
+    return "\n".join(parts)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/definitions.md": definitions,
     "docs/formats.md": formats,
     "docs/options.md": options,
+    "docs/problems.md": problems,
 }
 
 
@@ -200,6 +229,12 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a Markdown table."""
     lines = [heads, ["---"] * len(heads), *rows]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def template(text: str) -> str:
+    """Return a template of ``str.format`` with the names of its fields in italics."""
+    parts = string.Formatter().parse(text)
+    return "".join(literal + (f"*{field}*" if field else "") for literal, field, _, _ in parts)
 
 
 def codes(names: Iterable[str]) -> str:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from torchprof_magic.capture import Pause, live_session, protected
 from torchprof_magic.errors import CaptureError
-from torchprof_magic.model.meta import Problem, Stepping
+from torchprof_magic.model.meta import Stepping
+from torchprof_magic.model.problems import problem
 from torchprof_magic.options import (
     EVERY_STEP,
     KEYWORDS,
@@ -43,13 +44,7 @@ Function = TypeVar("Function", bound="Callable[..., Any]")
 # Without a schedule, torch records until the profiler is stopped.
 _EVERYTHING = ScheduleOptions(wait=0, warmup=0, active=EVERY_STEP, repeat=1)
 
-_ONE_PASS = Problem(
-    code="capture.one_pass",
-    severity="warning",
-    count=1,
-    message="The block was recorded in one pass, so its times include the overhead of recording details.",
-    fix="To record two passes, step the loop with p.steps(iterable), or pass schedule arguments and call p.step().",
-)
+_ONE_PASS = problem("capture.one_pass_block")
 
 
 _SIGNATURE = inspect.Signature(

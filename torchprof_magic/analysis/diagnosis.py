@@ -13,12 +13,13 @@ import polars as pl
 from torchprof_magic.analysis.distortion import find_distortion
 from torchprof_magic.analysis.shared import ask_names, once_per_trace
 from torchprof_magic.model.intervals import merge
-from torchprof_magic.model.meta import Problem
+from torchprof_magic.model.problems import problem
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
 from torchprof_magic.model.vendors import GRAPH_LAUNCH, LAUNCH
 from torchprof_magic.units import counted, format_count, format_ns
 
 if TYPE_CHECKING:
+    from torchprof_magic.model.meta import Problem
     from torchprof_magic.model.trace import Trace
 
 # The iterator of a DataLoader with num_workers > 0. torch wraps each fetch in a range of this name.
@@ -60,13 +61,7 @@ def _unseen_workers(trace: Trace) -> Problem | None:
     fetches = _matching(trace, _WORKER_LOADER).height
     if fetches == 0:
         return None
-    return Problem(
-        code="run.workers_unseen",
-        severity="info",
-        count=fetches,
-        message="A DataLoader used worker processes. Their work is not recorded, only the time spent waiting for them.",
-        fix="To record their work, run a few steps with num_workers=0.",
-    )
+    return problem("run.workers_unseen", count=fetches)
 
 
 def _compilation(trace: Trace) -> Problem | None:
@@ -76,13 +71,7 @@ def _compilation(trace: Trace) -> Problem | None:
     start_ns = ranges["start_ns"].to_numpy()
     start_ns, end_ns = merge(start_ns, start_ns + ranges["dur_ns"].to_numpy())
     whole = format_ns(int((end_ns - start_ns).sum()))
-    return Problem(
-        code="run.compiled",
-        severity="warning",
-        count=len(start_ns),
-        message=f"torch.compile was compiling for {whole} while steps were recorded.",
-        fix="Let it finish first: run the cell again, or add steps with --warmup or --skip-first.",
-    )
+    return problem("run.compiled", count=len(start_ns), duration=whole)
 
 
 def _no_kernels(trace: Trace) -> Problem | None:
@@ -92,13 +81,7 @@ def _no_kernels(trace: Trace) -> Problem | None:
     launches = _matching(trace, LAUNCH).height if calls.height else 0
     if launches == 0:
         return None
-    return Problem(
-        code="run.no_kernels",
-        severity="data_loss",
-        count=launches,
-        message="Device work was launched, but none of it was recorded.",
-        fix="Another tool (Nsight, DCGM) may be using the profiling interface of the device, or access is denied.",
-    )
+    return problem("run.no_kernels", count=launches)
 
 
 def _graph_launches(trace: Trace) -> Problem | None:
@@ -113,14 +96,8 @@ def _graph_launches(trace: Trace) -> Problem | None:
     inside = int(graphs["len"].sum())
     if inside < GRAPH_SHARE * work:
         return None
-    return Problem(
-        code="run.graph_launches",
-        severity="info",
-        count=graphs.height,
-        message=f"{counted(inside, 'kernel')} of {format_count(work)} ran in CUDA graphs, each started by one launch. "
-        "Their names, times and streams are known, but not the ops they come from, so their time is assigned to the "
-        "op around the launch.",
-        fix="To see the time by op, record a step without CUDA graphs: call or compile the model without them.",
+    return problem(
+        "run.graph_launches", count=graphs.height, kernels=counted(inside, "kernel"), work=format_count(work)
     )
 
 
@@ -138,10 +115,4 @@ def _distorted(trace: Trace) -> Problem | None:
     found = find_distortion(trace)
     if found is None or found.ratio < LOUD_RATIO:
         return None
-    return Problem(
-        code="run.distorted",
-        severity="warning",
-        count=1,
-        message=f"Recorded steps took {found.ratio:.1f} times as long as steps without the profiler ({found.basis}).",
-        fix=f"Rely on shares rather than on times{_less(trace)}. The recorded steps may also do more work.",
-    )
+    return problem("run.distorted", ratio=found.ratio, basis=found.basis, advice=_less(trace))

@@ -1,8 +1,8 @@
-"""Free memory of this machine, and how much this process has grown.
+"""Free memory of this machine, and the growth of this process.
 
-torch keeps every event in memory until the recording ends, and then needs several times as much; a process that the
-system kills at that point loses everything. torch does not report what it holds, so the growth of the whole process is
-measured: a program that fills its own memory meanwhile is stopped early rather than late.
+torch keeps every event in memory until the recording ends, and then needs several times as much. If the system kills
+the process at that point, everything is lost. torch does not report its memory use, so the growth of the whole process
+is measured. The recording of a program that allocates a lot itself therefore stops early rather than late.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _READ_ADDRESSES = 4
 
 
 def free_bytes() -> int:
-    """Return how much memory can be had without swapping."""
+    """Return how much memory can be allocated without swapping."""
     return int(psutil.virtual_memory().available)
 
 
@@ -35,11 +35,11 @@ class Growth:
         self._began_bytes: int | None = None
 
     def begin(self) -> None:
-        """Count from here."""
+        """Start counting."""
         self._began_bytes = self._resident_bytes()
 
     def end(self) -> None:
-        """Count no more."""
+        """Stop counting."""
         self._began_bytes = None
 
     def grown_bytes(self) -> int:
@@ -51,7 +51,7 @@ class Growth:
 
 
 def lacks_memory_for(file_bytes: int) -> tuple[int, int] | None:
-    """Return how much memory reading a trace of this size needs, and how much is free, if that is too little."""
+    """Return how much memory reading a trace of this size needs and how much is free, ``None`` if that is enough."""
     wanted = ((free_bytes(), _READ_MEMORY * file_bytes), (_free_addresses(), _READ_ADDRESSES * file_bytes))
     return next(((need, free) for free, need in wanted if free is not None and need > free), None)
 

@@ -1,4 +1,4 @@
-"""Can this run be recorded and saved? Everything that can be known is asked before the user's code runs."""
+"""Checks before the user's code runs: whether this run can be recorded and saved."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def check(options: ProfileOptions, folder: Path | None) -> Path:
-    """Return the folder to record into, a new one of our own when none is named.
+    """Return the folder to record into, a new temporary one if ``folder`` is ``None``.
 
-    Raises ``ProfilerBusyError`` when another profiler runs, and ``CaptureError`` when this machine lacks an activity
-    or the folder cannot be written.
+    Raises ``ProfilerBusyError`` if another profiler runs, and ``CaptureError`` if this machine lacks an activity or the
+    folder is not writable.
     """
     _check_activities(options)
     _check_version(options)
@@ -35,7 +35,7 @@ def check(options: ProfileOptions, folder: Path | None) -> Path:
 
 def _check_target(path: Path) -> None:
     if path.is_dir():
-        raise CaptureError(f"{path} is a folder; name a file in it")
+        raise CaptureError(f"--execution-trace: {path} is a folder. Name a file in it.")
     check_folder(path.parent)
 
 
@@ -43,27 +43,29 @@ def _check_activities(options: ProfileOptions) -> None:
     known = compat.available_activities()
     missing = [name for name in options.activities if name not in known]
     if missing:
-        raise CaptureError(f"this machine cannot record {', '.join(missing)}; it can record {', '.join(known)}")
+        raise CaptureError(f"this machine cannot record {', '.join(missing)}. It can record {', '.join(known)}.")
 
 
 def _check_version(options: ProfileOptions) -> None:
     missing = compat.lacking(options)
     if missing:
-        raise CaptureError(f"this torch ({compat.VERSION}) has no {', '.join(missing)}; leave it out, or update torch")
+        raise CaptureError(
+            f"torch {compat.VERSION} does not support {', '.join(missing)}. Leave it out, or update torch."
+        )
 
 
 def _check_config(options: ProfileOptions) -> None:
-    """Refuse what a config of the user's own excludes, as it is refused where flags ask for it."""
+    """Refuse the combinations with a config of the user's that are also refused among our own flags."""
     config = options.experimental_config
     if options.profile_memory and compat.is_set_in(config, "profile_all_threads"):
         raise CaptureError(
-            "profile_all_threads in experimental_config and --memory (which some presets hold) exclude each other: "
-            "torch records no allocation while it watches all threads. Add --no-memory, or leave that out"
+            "profile_all_threads in experimental_config cannot be combined with --memory (which some presets set): "
+            "torch records no allocations when it records all threads. Add --no-memory, or leave it out."
         )
     if options.with_stack and compat.is_set_in(config, "trace_only"):
         raise CaptureError(
-            "trace_only in experimental_config and --stack exclude each other: torch needs its event tree for stacks. "
-            "Add --no-stack, or leave that out"
+            "trace_only in experimental_config cannot be combined with --stack: torch needs its event tree for stacks. "
+            "Add --no-stack, or leave it out."
         )
 
 
@@ -72,23 +74,23 @@ def _check_snapshot(options: ProfileOptions) -> None:
         return
     if not compat.has_memory_history():
         raise CaptureError(
-            "--snapshot needs an accelerator whose allocator torch can watch (CUDA, ROCm or XPU), and none is here. "
-            "Leave it out; --memory records the allocations of the CPU"
+            "--snapshot needs an accelerator with an allocator history (CUDA, ROCm or XPU), and this machine has none. "
+            "Leave it out, or use --memory to record allocations on the CPU."
         )
     if isinstance(options.snapshot, str):
         target = Path(options.snapshot).expanduser()
         if target.is_dir():
-            raise CaptureError(f"--snapshot: {target} is a folder; name a file in it")
+            raise CaptureError(f"--snapshot: {target} is a folder. Name a file in it.")
         check_folder(target.parent)
 
 
 def check_busy() -> None:
-    """Raise ProfilerBusyError when a profiler runs."""
+    """Raise ``ProfilerBusyError`` if a profiler runs."""
     busy = compat.busy_profiler()
     if busy is not None:
         raise ProfilerBusyError(
-            f"{busy}; torch cannot nest profilers without losing data. Stop that one first "
-            "(leave its with-block, or call its stop()), or switch it off and lose its data with: %torchprof off"
+            f"{busy}. torch cannot nest profilers. Stop that one first (leave its with-block, or call its stop()), "
+            "or switch it off and discard its data with: %torchprof off"
         )
 
 
@@ -96,11 +98,13 @@ def _new_folder() -> Path:
     try:
         return Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
     except OSError as exc:
-        raise CaptureError(f"no folder for the recording could be made ({exc}); name one with folder=...") from exc
+        raise CaptureError(
+            f"cannot create a temporary folder for the trace ({exc}). Choose a folder with folder=... instead."
+        ) from exc
 
 
 def check_folder(folder: Path) -> None:
-    """Raise CaptureError unless a file can be written in ``folder``."""
+    """Raise ``CaptureError`` unless a file can be written in ``folder``."""
     probe = folder / f".torchprof-probe-{os.getpid()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -108,5 +112,5 @@ def check_folder(folder: Path) -> None:
         probe.unlink()
     except OSError as exc:
         raise CaptureError(
-            f"traces cannot be written to {folder}: {exc.strerror or exc}. Nothing was run; choose another folder."
+            f"cannot write traces to {folder}: {exc.strerror or exc}. Nothing was run. Choose another folder."
         ) from exc

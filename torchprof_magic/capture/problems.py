@@ -1,34 +1,35 @@
-"""What went wrong during a run, each kind counted once?"""
+"""The problems of one run, each counted once."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from torchprof_magic.model.meta import Problem
+from torchprof_magic.model.problems import problem
 
 if TYPE_CHECKING:
-    from torchprof_magic.model.meta import Severity
+    from torchprof_magic.model.meta import Problem
 
 
 class ProblemLog:
-    """Problems in the order first met; a second one with the same code and message only counts."""
+    """The problems of a run in the order of their first occurrence; a repeated one only raises its count."""
 
     def __init__(self) -> None:
         self._problems: dict[tuple[str, str], Problem] = {}
 
-    def note(self, code: str, severity: Severity, message: str, fix: str = "") -> None:
-        """Record one more occurrence."""
-        known = self._problems.get((code, message))
-        count = 1 if known is None else known.count + 1
-        self._problems[code, message] = Problem(code=code, severity=severity, count=count, message=message, fix=fix)
+    def note(self, code: str, **values: object) -> None:
+        """Add the problem ``code`` of ``PROBLEMS``, with ``values`` in its text."""
+        found = problem(code, **values)  # type: ignore[arg-type]  # no value is named count (tested)
+        known = self._problems.get((code, found.message))
+        self._problems[code, found.message] = found if known is None else replace(found, count=known.count + 1)
 
     @property
     def has_loss(self) -> bool:
-        """True when any of them lost data."""
+        """True if any of them lost data."""
         return any(problem.severity == "data_loss" for problem in self._problems.values())
 
     def has(self, *codes: str) -> bool:
-        """Return whether one of these was noted."""
+        """Return whether one of these codes was noted."""
         return any(code in codes for code, _ in self._problems)
 
     def as_tuple(self) -> tuple[Problem, ...]:

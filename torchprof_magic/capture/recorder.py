@@ -1,7 +1,7 @@
-"""What happens at each step boundary.
+"""The work at each step boundary: starting, stopping and saving cycles along the schedule.
 
-Knows the schedule, the engine of the current cycle and the cycles waiting for the disk. Knows nothing of signals and
-threads: the session calls it only on the right thread, with interrupts held back.
+Signals and threads are not handled here: the session calls the recorder only on the right thread, with interrupts held
+back.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
     from torchprof_magic.capture.watch.pauses import Pause
     from torchprof_magic.options import ProfileOptions
 
-# Enough for a stable median; a loop of a million steps must not keep a million numbers.
+# Enough for a stable median. A loop of a million steps must not keep a million numbers.
 MAX_PLAIN_STEPS = 1000
 # Back-to-back cycles (no idle or warm-up step between them) are saved during a recorded step only beyond this many.
 MAX_UNSAVED = 8
 
 
 class Recorder:
-    """Runs one engine per cycle along the schedule and saves each cycle as soon as nothing is being recorded.
+    """Runs one engine per cycle along the schedule, and saves each cycle as soon as nothing is being recorded.
 
-    ``passes`` is what each cycle records, in order; the last one stands for all that follow.
+    ``passes`` holds the options of each cycle; the last one also applies to all later cycles.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Recorder:
 
     @property
     def two_pass(self) -> TwoPass | None:
-        """Which cycle holds what, when the first recorded times alone."""
+        """Which cycle holds times and which holds details, if two passes were requested."""
         return TwoPass(times_cycle=0, details_cycle=1) if len(self._passes) > 1 else None
 
     @property
@@ -98,7 +98,7 @@ class Recorder:
 
     @property
     def next_phase(self) -> str:
-        """The phase of the coming step, as far as is known: ``wait``, ``warmup`` or ``active``."""
+        """The planned phase of the next step: ``wait``, ``warmup`` or ``active``."""
         return self._next_action.phase
 
     @property
@@ -111,22 +111,22 @@ class Recorder:
         self._enter(self.schedule.action(0), guard)
 
     def begin_epoch(self) -> None:
-        """Note that the loop of the steps is entered again; an epoch without a step is none."""
+        """Count one more epoch, unless the current one has no steps yet."""
         self._epoch += self.step > self._epoch_start
         self._epoch_start = self.step
 
     def watch(self) -> Callable[[], None]:
-        """Look out for threads and ranges that begin in a recorded step; return what ends all watching."""
+        """Watch for threads and ranges that begin in a recorded step; return a function that ends this."""
         with ExitStack() as watches:
             watches.callback(self._others.watch(lambda: self.is_recording))
             watches.callback(self._ranges.watch())
             return watches.pop_all().close
 
     def will_transit(self) -> bool:
-        """Find out what ends with this step, and return whether ``advance`` will start, stop or save anything."""
+        """Return whether ``advance`` will start, stop or save anything; decide here whether a limit is reached."""
         if self._action.is_recording:
             if self._engine is not None and self._engine.is_torn:
-                return True  # somebody has ended it: what waits for the disk is written, and the run is over
+                return True  # another profiler ended it: finished cycles are saved, and the run is over
             if self._budget.is_reached():
                 self._end_early()
             self._end_with_device()
@@ -144,12 +144,12 @@ class Recorder:
         self._enter(self._next_action, guard)
 
     def be_one_step(self) -> None:
-        """Be a run of one step, although more were scheduled; only while step 0 is being recorded."""
+        """Treat the whole run as one step, although more were scheduled; only while step 0 is being recorded."""
         if self._is_in_first() and isinstance(self.schedule, Schedule):
             self.schedule = replace(self.schedule, active=1, repeat=1)
 
     def complete_whole(self, guard: InterruptGuard) -> None:
-        """End the run of one step as a complete one; only while step 0 is being recorded."""
+        """End a run of one step as complete; only while step 0 is being recorded."""
         if self._is_in_first():
             self._end_with_device()
             self._action, self._next_action = Action.RECORD_AND_SAVE, Action.NONE
@@ -159,17 +159,17 @@ class Recorder:
         return self.step == 0 and self._action.is_recording and not self.is_over
 
     def note_plain(self) -> None:
-        """Count a step after the last cycle, which runs at full speed."""
+        """Time a step after the last cycle, which runs without the profiler."""
         now_ns = perf_counter_ns()
         self._add_plain(now_ns)
         self._step_start_ns = now_ns
 
     def begin_plain(self) -> None:
-        """Count the step that is open from here: what was done since the recording ended is not the user's."""
+        """Time the current step from here, without the work done since the recording ended, which is not the user's."""
         self._step_start_ns = perf_counter_ns()
 
     def finish(self, *, is_between: bool = False) -> None:
-        """End the recording here. ``is_between``: the step that is open has not begun, so it is not listed."""
+        """End the recording here. ``is_between``: no step has begun since the last one ended, so none is listed."""
         if self.is_over:
             return
         self._close()
@@ -184,7 +184,7 @@ class Recorder:
             self.abandon()
 
     def abandon(self) -> None:
-        """Turn the engine off whatever its stage; data that it still had becomes a cycle."""
+        """Switch the engine off, whatever its stage; data that it has becomes a cycle."""
         self._close()
         engine, self._engine = self._engine, None
         if engine is None:
@@ -200,31 +200,26 @@ class Recorder:
             self._throw_away(engine)
 
     def save_finished(self, guard: InterruptGuard) -> None:
-        """Write every finished cycle to disk; a failure becomes a problem and does not touch the others."""
+        """Write every finished cycle to disk; a failure becomes a problem and does not affect the others."""
         self._finished.save(guard)
         self._budget.file_bytes = self._finished.file_bytes
 
     def pause(self, pause: Pause) -> None:
-        """Collect no records of some activities until ``resume``, or until the step ends, if one is being recorded.
+        """Stop recording some activities until ``resume`` or the end of the step; only in a recorded step.
 
-        torch cannot pause a recording of all threads: it would lose it.
+        torch cannot pause a recording of all threads: the recording would be lost.
         """
         engine = self._engine
         if engine is None or not self.is_recording:
             return
         if engine.is_of_all_threads:
-            self._problems.note(
-                "capture.not_paused",
-                "warning",
-                "paused() had no effect: torch cannot pause a recording of all threads.",
-                "Record without --all-threads, or leave that work out of the recorded steps.",
-            )
+            self._problems.note("capture.not_paused")
             return
         pause.kinds &= set(compat.recorded_activities(self._options(self.schedule.cycle(self.step))))
         self._toggle(self.pauses.begin(pause), is_on=False)
 
     def resume(self, pause: Pause) -> None:
-        """End a pause; nothing happens if it never began, or ended with its step."""
+        """End a pause; does nothing if it never began or already ended with its step."""
         self._toggle(self.pauses.end(pause), is_on=True)
 
     def _toggle(self, kinds: set[str], *, is_on: bool) -> None:
@@ -260,12 +255,12 @@ class Recorder:
             self._end_cycle()
 
     def _end_early(self) -> None:
-        """Let this cycle end with this step, for its budget is spent, and what follows record less or nothing."""
+        """End this cycle with this step, because a limit is reached. Later cycles record less or nothing."""
         cycle = self.schedule.cycle(self.step)
         may_follow = self.schedule.may_follow(cycle)
         if self._action is Action.RECORD_AND_SAVE and not may_follow:
-            return  # it ends here as it should
-        # Two passes stay alike: the first has nothing that could be left out, and after the second comes none.
+            return  # it ends here anyway
+        # Two passes stay comparable: the first has nothing to leave out, and no cycle follows the second.
         lighter = self._budget.lighter(self._options(cycle), cycle, self.step) if may_follow else None
         if lighter is None:
             self._is_full = True
@@ -275,25 +270,20 @@ class Recorder:
             self._absorb(cycle)
 
     def _end_with_device(self) -> None:
-        """Let this cycle end with this step if its device has stopped: what follows would have no device work."""
+        """End this cycle with this step if the device stopped recording: later steps would have no device events."""
         engine = self._engine
         if engine is None or not engine.has_device or engine.is_torn or not compat.is_device_stopped():
             return
-        self._problems.note(
-            "capture.device_stopped",
-            "data_loss",
-            f"Device data stops at step {self.step}: the device's event buffers were full.",
-            "Record fewer steps with --active.",
-        )
+        self._problems.note("capture.device_stopped", step=self.step)
         self._absorb(self.schedule.cycle(self.step))
 
     def _absorb(self, cycle: int) -> None:
-        """Leave the rest of a cycle out."""
+        """Skip the rest of a cycle."""
         self._absorbed_cycle = cycle
         self._next_action = self._action_at(self.step + 1)
 
     def _action_at(self, step: int) -> Action:
-        """Return what happens during a step; what is left of a cycle that ended early is idle."""
+        """Return the action of a step; the rest of a cycle that ended early is idle."""
         action = self.schedule.action(step)
         return Action.NONE if self.schedule.cycle(step) == self._absorbed_cycle else action
 
@@ -341,8 +331,8 @@ class Recorder:
 
     def _start(self, engine: Engine) -> None:
         if engine.stage is Stage.NEW:
-            engine.prepare()  # setting up a device takes time and memory that are not part of the first step
-        # With stacks, every call from the start on is in the trace.
+            engine.prepare()  # the time and memory for setting up a device do not belong to the first step
+        # With stacks, every call after the start is in the trace.
         self._budget.begin()
         self._ranges.begin()
         engine.start()
@@ -352,7 +342,7 @@ class Recorder:
         if engine is None:
             return
         self._budget.end(marks[-1].number if marks else self.step)
-        self._note_others()  # before torch takes seconds to stop: who is at work now may be idle then
+        self._note_others()  # now, because torch may take seconds to stop, and other threads may end meanwhile
         self._ranges.end()
         with self._quiet.held():
             engine.stop()
@@ -366,13 +356,13 @@ class Recorder:
 
     @staticmethod
     def _throw_away(engine: Engine) -> None:
-        """Leave nothing of a cycle that has nothing to save."""
+        """Delete what a cycle without data has written."""
         engine.end_observer()
         if engine.execution_path is not None:
             discard(engine.execution_path)
 
     def _drop_engine(self) -> None:
-        """Forget the engine as it is: stopping it now would end the other profiler's session."""
+        """Drop the engine without stopping it, which would end the other profiler's session."""
         engine, self._engine = self._engine, None
         if engine is not None:
             self._throw_away(engine)
@@ -381,7 +371,7 @@ class Recorder:
         self._drop_engine()
         self._ranges.forget()
         self._marks = []
-        self._note_takeover("the cycle that was being recorded is lost")
+        self._note_takeover("the current cycle is lost")
 
     def _is_taken_over(self) -> bool:
         busy = compat.busy_profiler()
@@ -393,28 +383,23 @@ class Recorder:
 
     def _note_takeover(self, detail: str) -> None:
         self._close()
-        self._problems.note(
-            "capture.taken_over",
-            "data_loss",
-            f"Another profiler took over at step {self.step}: {detail}.",
-            "Remove the torch.profiler calls from the cell, or run it without %%torchprof.",
-        )
+        self._problems.note("capture.taken_over", step=self.step, detail=detail)
 
     def yield_to_other(self) -> None:
         """Stop just before another profiler starts, so that both keep their data."""
         if self.is_over or self._engine is None or self._engine.stage in (Stage.NEW, Stage.OFF):
             return
         self.finish()
-        self._note_takeover("what was recorded up to there is kept")
+        self._note_takeover("what was recorded before is kept")
 
     def _close(self) -> None:
-        """Let no step begin any more, and remember where the run ended."""
+        """Let no more steps begin, and remember the phase in which the run ended."""
         self.ended_in = self.phase
         self.is_over = True
         self.pauses.end_step()
 
     def _add_plain(self, now_ns: int) -> None:
-        is_first = self.step == 0  # it makes what all later ones use: caches, threads, optimizer state
+        is_first = self.step == 0  # it also sets up caches, threads and optimizer state
         if not is_first and len(self.plain_step_ns) < MAX_PLAIN_STEPS:
             self.plain_step_ns.append(now_ns - self._step_start_ns)
 
@@ -430,9 +415,9 @@ class Recorder:
 
     @contextmanager
     def _torch_call(self) -> Iterator[None]:
-        """Keep torch's chatter out, and turn its warnings into problems, whatever the user's warning filters are."""
+        """Drop torch's log lines and turn its warnings into problems, whatever the user's warning filters are."""
         caught: list[str] = []
         with self._quiet.held(), warnings_to(caught.append):
             yield
         for text in caught:
-            self._problems.note("capture.torch_warning", "warning", text)
+            self._problems.note("capture.torch_warning", text=text)

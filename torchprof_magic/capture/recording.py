@@ -1,4 +1,4 @@
-"""What did one run record, and how far did it get?"""
+"""What one run recorded, as values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Cycle:
     """One recorded cycle, on disk. ``start_unix_ns`` is the wall clock at the start of its trace, if known.
 
-    ``stored`` is the copy that the user asked to be kept, if there is one.
+    ``stored`` is the copy in the folder for kept traces, if there is one.
     """
 
     number: int
@@ -28,12 +28,12 @@ class Cycle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """Everything that one session leaves behind.
+    """The result of one session.
 
     ``ended_in`` is the phase in which the run ended: ``wait``, ``warmup``, ``active``, ``done`` (every cycle is
     complete) or ``never started``. ``steps_seen`` counts finished steps, recorded or not. ``plain_step_ns`` is the
     wall time of steps that ran without any profiling, in order, but for the first step of all. ``snapshot`` is the file
-    of the device's allocator history, if one was asked for and saved. ``two_pass`` says which cycle holds times and
+    of the device's allocator history, if one was requested and saved. ``two_pass`` says which cycle holds times and
     which details, when they were recorded one after the other.
     """
 
@@ -53,7 +53,7 @@ class Recording:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a running session is. ``total`` counts the steps until the last cycle is complete, if that ends."""
+    """How far a running session is. ``total`` is the number of steps until the last cycle is complete, if known."""
 
     phase: str
     step: int

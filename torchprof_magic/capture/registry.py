@@ -1,4 +1,4 @@
-"""The one live session of this process, and whether it is still in use."""
+"""The one live session of this process."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Claimant(Protocol):
-        """What the registry needs of a session."""
+        """The part of a session that the registry uses."""
 
         owner: Owner | None
 
         def reclaim(self) -> None:
-            """Stop it; its recording is thrown away."""
+            """Stop the session and discard its recording."""
 
 
 OWN_PACKAGE = __name__.partition(".")[0]
-# Frames of a with-block's plumbing end before the block does.
+# Frames of these modules end before the with-block that they enter does.
 PLUMBING = (OWN_PACKAGE, "contextlib")
 SUSPENDABLE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_GENERATOR
 
@@ -32,7 +32,7 @@ _live: Claimant | None = None
 
 
 class Owner:
-    """The frame of the user's (or IPython's) code in which a session was opened, with its thread and process."""
+    """The frame of the user's (or IPython's) code that opened a session, with its thread and process."""
 
     def __init__(self) -> None:
         frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to the caller
@@ -51,7 +51,7 @@ class Owner:
         return os.getpid() != self.pid
 
     def is_running(self) -> bool:
-        """Return whether the code that opened the session still runs. Suspended code, and a live thread's, counts."""
+        """Return whether the code that opened the session still runs. Suspended code and live threads count."""
         if threading.get_ident() != self.thread_id:
             return any(thread.ident == self.thread_id for thread in threading.enumerate())
         frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to the caller
@@ -63,14 +63,15 @@ class Owner:
 
 
 def claim(session: Claimant) -> None:
-    """Make ``session`` the live one. A session left behind is stopped and thrown away; one in use is an error."""
+    """Make ``session`` the live one. A session that was never stopped is discarded; one in use is an error."""
     global _live  # noqa: PLW0603 - one per process is the point
     other = _live
     if other is not None and other is not session and other.owner is not None and other.owner.pid == os.getpid():
         if other.owner.is_running():
             raise ProfilerBusyError(
-                "torchprof is already recording: sessions cannot be nested, torch would lose the outer one's data. "
-                "Remove the inner %%torchprof or profile(); %torchprof off ends a session that was left behind."
+                "torchprof is already recording. Recordings cannot be nested, because torch would lose the outer one. "
+                "Remove the inner %%torchprof or profile(), or end a recording that was never stopped with: "
+                "%torchprof off"
             )
         other.reclaim()
     _live = session
@@ -90,7 +91,7 @@ def release(session: Claimant) -> None:
 
 
 def reclaim_live() -> bool:
-    """Stop the live session, in use or not, and throw its data away; return whether there was one."""
+    """Stop the live session, in use or not, and discard its data; return whether there was one."""
     other = _live
     if other is None:
         return False

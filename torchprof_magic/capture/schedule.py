@@ -1,4 +1,4 @@
-"""Which steps are idle, which warm up, and which are recorded?"""
+"""Schedules: which steps are idle, which warm up, and which are recorded."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class Action(Enum):
-    """What the profiler does during a step; names and values are those of ``torch.profiler.ProfilerAction``.
+    """The state of the profiler during a step; names and values are those of ``torch.profiler.ProfilerAction``.
 
-    ``is_recording`` is true when the events of the step are kept.
+    ``is_recording`` is true if the events of the step are kept.
     """
 
     NONE = 0
@@ -26,11 +26,11 @@ class Action(Enum):
     RECORD_AND_SAVE = 3
 
     def __init__(self, value: int) -> None:
-        self.is_recording = value >= 2  # noqa: PLR2004 - no property: as a call it would be in traces with stacks
+        self.is_recording = value >= 2  # noqa: PLR2004 - not a property: its calls would be in traces with stacks
 
     @property
     def phase(self) -> str:
-        """The word shown to the user: ``wait``, ``warmup`` or ``active``."""
+        """The name of the phase for the user: ``wait``, ``warmup`` or ``active``."""
         return {Action.NONE: "wait", Action.WARMUP: "warmup"}.get(self, "active")
 
 
@@ -38,8 +38,8 @@ class Action(Enum):
 class Schedule:
     """Skip ``skip_first`` steps, then ``repeat`` cycles of ``wait``, ``warmup`` and ``active`` steps; 0 = endless.
 
-    ``skip_first_wait`` leaves the idle steps of the first cycle out. ``period`` is the number of steps in one cycle,
-    ``total`` that until the last cycle is complete, ``None`` when cycles never end.
+    ``skip_first_wait`` skips the idle steps of the first cycle. ``period`` is the number of steps in one cycle.
+    ``total`` is the number of steps until the last cycle is complete, ``None`` if cycles never end.
     """
 
     wait: int = 0
@@ -52,10 +52,10 @@ class Schedule:
     period: int = field(init=False)
     total: int | None = field(init=False)
     _begin: int = field(init=False, repr=False)
-    """Where the first cycle begins, or would begin with its idle steps; can be negative."""
+    """The step at which the first cycle begins, including skipped idle steps; can be negative."""
 
     def __post_init__(self) -> None:
-        """Work out once what every step asks for."""
+        """Compute what ``action`` needs in every step."""
         period = self.wait + self.warmup + self.active
         begin = self.skip_first - (self.wait if self.skip_first_wait else 0)
         object.__setattr__(self, "period", period)
@@ -63,7 +63,7 @@ class Schedule:
         object.__setattr__(self, "total", begin + period * self.repeat if self.repeat else None)
 
     def action(self, step: int) -> Action:
-        """Return what happens during ``step``, counted from 0; equal to ``torch.profiler.schedule``."""
+        """Return the action for ``step``, counted from 0, as ``torch.profiler.schedule`` does."""
         if step < self.skip_first or self.is_over(step):
             return Action.NONE
         place = (step - self._begin) % self.period
@@ -82,22 +82,22 @@ class Schedule:
         return self.total is not None and step >= self.total
 
     def may_follow(self, cycle: int) -> bool:
-        """Return whether another cycle is due, or may be, after ``cycle``."""
+        """Return whether another cycle may follow ``cycle``."""
         return self.active < EVERY_STEP and (self.repeat == 0 or cycle + 1 < self.repeat)
 
 
 class FunctionSchedule:
-    """A schedule that is a function of the user's, from step number to ``ProfilerAction``, as torch takes it too.
+    """A schedule that the user gives as a function from step number to ``ProfilerAction``, as torch accepts it.
 
-    It is asked once for each step, in order, and two steps ahead. What it raises, or returns that is no action, ends
-    the recording and goes to ``on_failure`` as a sentence. A step that is recorded is saved with its cycle even if the
-    function forgets ``RECORD_AND_SAVE``.
+    The function is called once per step, in order, two steps ahead. If it raises, or returns something else, the
+    recording ends, and ``on_failure`` is called with the step and the reason. A recorded step is saved with its cycle
+    even if the function never returns ``RECORD_AND_SAVE``.
     """
 
     total: int | None = None
-    """Nobody knows how many steps a function asks for."""
+    """The number of steps that a function will record is unknown."""
 
-    def __init__(self, function: Callable[[int], object], on_failure: Callable[[str], None]) -> None:
+    def __init__(self, function: Callable[[int], object], on_failure: Callable[[int, str], None]) -> None:
         self._function = function
         self._on_failure = on_failure
         self._asked: list[Action] = []
@@ -105,7 +105,7 @@ class FunctionSchedule:
         self._end: int | None = None
 
     def action(self, step: int) -> Action:
-        """Return what happens during ``step``, counted from 0."""
+        """Return the action for ``step``, counted from 0."""
         while len(self._asked) < step + 2:
             self._ask(len(self._asked))
         action, following = self._asked[step : step + 2]
@@ -119,11 +119,11 @@ class FunctionSchedule:
         return self._cycles[step]
 
     def is_over(self, step: int) -> bool:
-        """Return whether the function has failed before ``step``; it never says that it is done."""
+        """Return whether the function has failed before ``step``; otherwise it never ends."""
         return self._end is not None and step >= self._end
 
     def may_follow(self, cycle: int) -> bool:
-        """Return whether another cycle may come after ``cycle``, which nobody knows before the function has failed."""
+        """Return whether another cycle may follow, which is always possible until the function fails."""
         del cycle
         return self._end is None
 
@@ -137,25 +137,25 @@ class FunctionSchedule:
             else:
                 # torch's actions, by their names: they are of another class.
                 known = Action.__members__.get(getattr(answer, "name", ""))
-                action = known or self._fail(step, f"it returned {answer!r}, which is no ProfilerAction")
+                action = known or self._fail(step, f"it returned {answer!r} instead of a ProfilerAction")
         self._asked.append(action)
 
     def _fail(self, step: int, reason: str) -> Action:
         self._end = step
-        self._on_failure(f"The schedule could not say what to do in step {step} ({reason}); recording ended before it.")
+        self._on_failure(step, reason)
         return Action.NONE
 
 
 AnySchedule = Schedule | FunctionSchedule
-# A loop of at least this many steps has room for one idle and one warm-up step before three recorded ones.
+# A loop with at least this many steps gets one idle and one warm-up step before three recorded ones.
 ROOMY_LENGTH = 5
 DEFAULT_ACTIVE = 3
-# The optimizer hook may fire once or a thousand times, so the first step is recorded, and no more than this many.
+# The optimizer may step once or a thousand times, so recording begins with the first step, and has at most this many.
 OPTIMIZER_ACTIVE = 4
 
 
-# What a loop of so many steps, or more, has room for in two passes; a first step that is recorded makes what all later
-# ones use, so it is left out as soon as there is room. Below the last there is none for a warm-up in both.
+# The schedule of two passes for a loop with at least this many steps. The first step also sets up what later ones use,
+# so it is skipped if there are enough steps. A shorter loop has too few for a warm-up in both passes.
 _TWO_PASSES = (
     (10, Schedule(wait=1, warmup=1, active=DEFAULT_ACTIVE, repeat=2)),
     (9, Schedule(skip_first=1, warmup=1, active=DEFAULT_ACTIVE, repeat=2)),
@@ -167,10 +167,11 @@ _TWO_PASSES = (
 
 
 def resolve_two_passes(options: ScheduleOptions, *, how: str, length: int | None) -> Schedule | None:
-    """Return a schedule of two equal cycles, or ``None`` where the loop is known to be too short for them.
+    """Return a schedule of two equal cycles, or ``None`` if the loop is known to be too short for them.
 
-    What was not asked for follows the length of the loop, as in ``resolve_schedule``. An optimizer's steps are not
-    known ahead, so the first ones are recorded, without a warm-up. There is always a step between the passes.
+    Options that were not set follow the length of the loop, as in ``resolve_schedule``. The number of optimizer steps
+    is not known in advance, so the first ones are recorded, without a warm-up. There is always a step between the
+    passes.
     """
     if how == "cell":
         return None
@@ -184,20 +185,20 @@ def resolve_two_passes(options: ScheduleOptions, *, how: str, length: int | None
 
 
 def _apart(schedule: Schedule) -> Schedule:
-    """Return the schedule with an idle step between its cycles, if nothing else lies there.
+    """Return the schedule with an idle step between its cycles, unless they already have steps between them.
 
-    A range that is open while one recording ends and the next begins (an optimizer's step is one, around its own hook)
-    makes torch 2.13 write into memory that it has released.
+    If a range is open while one recording ends and the next begins, torch 2.13 writes into memory that it has released.
+    The step of an optimizer is such a range: its hook runs inside it.
     """
     is_apart = schedule.wait + schedule.warmup > 0
     return schedule if is_apart else replace(schedule, wait=1, skip_first_wait=True)
 
 
 def resolve_schedule(options: ScheduleOptions, *, how: str, length: int | None) -> Schedule:
-    """Turn what was asked for, and the number of steps that are coming if known, into a schedule.
+    """Return the schedule for these options, and for the number of steps in the loop if it is known.
 
-    With nothing asked for, the schedule fits the loop, so that even a loop of one step shows something. With some
-    flags given, the others are: no skipped and no idle steps, one warm-up step if the loop has room for it, three
+    Without options the schedule fits the loop, so that even a loop of one step is recorded. If some options are set,
+    the defaults of the others are: no skipped and no idle steps, one warm-up step if the loop is long enough, three
     active steps or as many as fit, one cycle.
     """
     length = 1 if how == "cell" else length

@@ -1,6 +1,6 @@
-"""How does one run stay safe from start to stop?
+"""One guarded run of torch's profiler, from open to stop.
 
-Interrupts wait while torch is between two states; steps from another thread or a forked child are refused; whatever
+Interrupts wait while torch changes its state; steps from another thread or a forked child are refused; whatever
 happens, ``stop`` leaves the profiler off and the recording on disk.
 """
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class State(Enum):
-    """Where a session is. ``OVER``: every cycle is done or the recording was ended, but ``stop`` has not come yet."""
+    """The state of a session. ``OVER``: the recording has ended, but ``stop`` has not been called yet."""
 
     NEW = "new"
     OPEN = "open"
@@ -59,8 +59,8 @@ class CaptureSession:
     ``open`` checks everything that can be checked before the user's code runs; ``start`` begins step 0; ``step`` ends
     a step; ``finish`` ends the recording while the code goes on; ``stop`` returns the recording, also kept on
     ``self.recording``. ``is_unwanted`` is true afterwards when the user interrupted again while the recording was being
-    finished: it is on disk, but nobody wants to wait for what comes of it. ``on_wait`` is told of each such interrupt.
-    ``spare`` is where traces may go first when the disk of their folder is full.
+    finished: it is on disk, but its report is not wanted. ``on_wait`` is called with the number of such interrupts.
+    ``spare`` is the first folder to try when the disk of the trace folder is full.
     """
 
     def __init__(
@@ -103,17 +103,17 @@ class CaptureSession:
 
     @property
     def is_forked(self) -> bool:
-        """True in a child process forked while the session was active: it must not write or show anything."""
+        """True in a child process that was forked while the session was active; it must not write or show anything."""
         return self.owner is not None and self.owner.is_child()
 
     @protected
     def open(self) -> None:
-        """Check the folder and that no other profiler runs, and become the one live session of this process.
+        """Check that this run can be recorded, and become the one live session of this process.
 
-        Raises ProfilerBusyError or CaptureError; nothing was started then.
+        Raises ``ProfilerBusyError`` or ``CaptureError``; nothing has been started then.
         """
         if self._state is not State.NEW:
-            raise CaptureError("a session can be started only once; make a new one")
+            raise CaptureError("a session can be started only once. Create a new one.")
         is_named = self._folder is not None
         try:
             self.owner = registry.Owner()
@@ -137,11 +137,11 @@ class CaptureSession:
 
     @protected
     def start(self, length: int | None = None) -> None:
-        """Begin step 0; ``length`` is the number of steps that are coming, if known, and shapes the schedule.
+        """Begin step 0; ``length`` is the number of steps in the loop, if known, and shapes the schedule.
 
-        Opens the session if that was not done; errors are then raised as by ``open``. In a session that was opened
-        before, the user's code is already running, so errors become problems instead. Called again while running, it
-        says that the loop is entered again: the next epoch.
+        Opens the session if it is not open; errors are then raised as by ``open``. In a session that was opened before,
+        the user's code is already running, so errors become problems instead. Calling it again while running begins the
+        next epoch.
         """
         is_early = self._state is State.NEW
         if is_early:
@@ -151,7 +151,7 @@ class CaptureSession:
             self.let_interrupts_in()
         except BaseException:
             if is_early:
-                self.stop()  # a with-block that was never entered is never left
+                self.stop()  # __exit__ is not called if __enter__ raises
             raise
 
     @protected
@@ -163,25 +163,25 @@ class CaptureSession:
 
     @protected
     def cut(self) -> None:
-        """End the current step as one that was left early; it is listed as incomplete."""
+        """End the current step early; it is listed as incomplete."""
         self._advance(is_complete=False)
         self.let_interrupts_in()
 
     @protected
     def pause(self, pause: Pause) -> None:
-        """Collect no records of some activities until ``resume``; does nothing where no step is being recorded."""
+        """Stop recording some activities until ``resume``; does nothing if no step is being recorded."""
         self._while_running(lambda recorder: recorder.pause(pause))
         self.let_interrupts_in()
 
     @protected
     def resume(self, pause: Pause) -> None:
-        """Go on after a pause; does nothing if it never began, or its step is over."""
+        """End a pause; does nothing if it never began, or its step is over."""
         self._while_running(lambda recorder: recorder.resume(pause))
         self.let_interrupts_in()
 
     @protected
     def finish(self, *, is_between: bool = False) -> None:
-        """End the recording here, so that what follows costs nothing and is not in the trace.
+        """End the recording here, so that later code runs at full speed and is not in the trace.
 
         ``is_between`` says that the last step has ended and no next one has begun.
         """
@@ -197,10 +197,10 @@ class CaptureSession:
 
     @protected
     def stop(self, *, is_held: bool = False) -> Recording:
-        """End the run, save what is not saved, leave the profiler off, and return the recording; can be repeated.
+        """End the run, save every cycle, leave the profiler off, and return the recording; can be repeated.
 
-        Never raises for reasons of torch or the disk: those are problems in the recording. An interrupt that arrived
-        meanwhile is raised at the end, unless the user's own exception is already on its way. ``is_held``: it waits
+        Failures of torch or the disk do not raise; they are problems of the recording. An interrupt that arrived
+        meanwhile is raised at the end, unless the user's own exception is already being raised. ``is_held``: it waits
         for ``release``, because the caller still has to store the recording.
         """
         __tracebackhide__ = True
@@ -222,21 +222,21 @@ class CaptureSession:
         return self.recording
 
     def release(self) -> None:
-        """Let interrupts through again, and raise one that waited; the run is over, for later kernels too."""
+        """Let interrupts through again, raise one that waited, and remove the crash marker: the run is over."""
         __tracebackhide__ = True
         self._unmark()
         self.guard.uninstall()  # last: until here an interrupt would lose the recording
         self.guard.raise_pending()
 
     def let_interrupts_in(self) -> None:
-        """Raise an interrupt that had to wait: the last act of all that the user's code calls while it runs."""
+        """Raise an interrupt that had to wait; every method that the user's code calls ends with this."""
         __tracebackhide__ = True
-        if self.guard.pending and self._is_here():  # another thread must not get what was meant for this one
+        if self.guard.pending and self._is_here():  # another thread must not receive it
             self.guard.raise_pending()
 
     @protected
     def discard(self) -> None:
-        """Stop without keeping anything: what was recorded so far is not wanted."""
+        """Stop, and delete what was recorded."""
         if not self._is_here():
             return
         self._drop_history()
@@ -246,24 +246,20 @@ class CaptureSession:
             discard(cycle.path)
         self._fallbacks.remove_empty()
         if self._folder is not None:
-            with suppress(OSError):  # it is gone, or what the user has in it stays
+            with suppress(OSError):  # it is gone, or contains files of the user
                 self._folder.rmdir()
 
     @protected
     def reclaim(self) -> None:
-        """Stop a session that was left behind; its recording is thrown away."""
-        self._problems.note(
-            "capture.reclaimed",
-            "data_loss",
-            "The recording was ended from outside, by a later one or by %torchprof off.",
-        )
+        """Stop a session that was never stopped, and discard its recording."""
+        self._problems.note("capture.reclaimed")
         try:
             with self.guard.shield():
                 self.guard.drop_pending()
                 self._drop_history()
                 if self._is_here():
                     self.recording = self._stop(None, is_cut=True)
-                else:  # its thread is gone, and only that thread could have stopped torch
+                else:  # its thread has ended, and only that thread can stop torch
                     self._state = State.STOPPED
                     self._let_go()
                     compat.switch_off()
@@ -277,7 +273,7 @@ class CaptureSession:
         if self._state is not State.OPEN or not self._is_here():
             return
         if not is_early and compat.busy_profiler():
-            self._give_up("Another profiler was already running when the loop began, so nothing was recorded.")
+            self._give_up("capture.busy")
             return
         schedule, passes = self._planned(length)
         self._recorder = Recorder(
@@ -288,7 +284,7 @@ class CaptureSession:
         self._begin(self._recorder, is_early=is_early)
 
     def _planned(self, length: int | None) -> tuple[AnySchedule, tuple[ProfileOptions, ...]]:
-        """Return the schedule, and what its cycles record; a loop too short for two passes gets one with everything."""
+        """Return the schedule, and the options of its cycles; a loop that is too short for two passes gets one."""
         options, how = self._options, self._stepping.how
         if options.schedule_function is not None:
             return FunctionSchedule(options.schedule_function, self._note_schedule), (options,)
@@ -296,27 +292,21 @@ class CaptureSession:
             schedule = resolve_two_passes(options.schedule, how=how, length=length)
             if schedule is not None:
                 return schedule, options.passes
-            room = "there are no steps to repeat" if how == "cell" else f"the loop has {counted(length or 0, 'step')}"
-            self._problems.note(
-                "capture.one_pass",
-                "warning",
-                f"Two passes had no room, for {room}: times and details are of the same pass.",
-                "The details make the times longer; give it more steps, or record times without --two-pass.",
-            )
+            steps = "there are no steps to repeat" if how == "cell" else f"the loop has {counted(length or 0, 'step')}"
+            self._problems.note("capture.one_pass", reason=steps)
         return resolve_schedule(options.schedule, how=how, length=length), options.passes[-1:]
 
-    def _note_schedule(self, text: str) -> None:
-        fix = "Mend the schedule: it takes the number of a step, and returns a torch.profiler.ProfilerAction."
-        self._problems.note("capture.schedule_failed", "warning", text, fix)
+    def _note_schedule(self, step: int, reason: str) -> None:
+        self._problems.note("capture.schedule_failed", step=step, reason=reason)
 
     def _begin(self, recorder: Recorder, *, is_early: bool) -> None:
-        # A recorded step must not hold our own drawing, and making a bar takes milliseconds: so before the step begins.
+        # Drawing the progress bar takes milliseconds. It is done before the step begins, so that it is not recorded.
         self._report_progress(recorder.schedule.action(0).phase, 0)
         self._tasks = OtherTasks()
         with self.guard.shield():
             failure = self._transit(recorder.begin)
         if failure is not None and is_early:
-            raise CaptureError(f"torch's profiler could not be started: {failure}") from failure
+            raise CaptureError(f"cannot start torch's profiler: {failure}") from failure
         if self._stepping.how == "optimizer":
             self._undo.append(compat.on_optimizer_step(self._optimizer_step))
 
@@ -326,26 +316,21 @@ class CaptureSession:
             recorder.note_plain()
             return
         if self._state is not State.RUNNING or recorder is None:
-            self._problems.note("capture.step_outside", "info", "step() was called while no recording was running.")
+            self._problems.note("capture.step_outside")
             return
         if not self._is_here():
-            self._note_elsewhere()
+            self._problems.note("capture.other_thread")
             return
         if compat.is_in_backward():
-            self._problems.note(
-                "capture.in_backward",
-                "warning",
-                "A step would have ended inside backward(), where torch cannot stop or start a recording; it went on.",
-                "Call step() after backward() has returned, or step a loop with --step line:N.",
-            )
+            self._problems.note("capture.in_backward")
             return
-        # For the same reason the coming phase is announced at the end of an idle or warm-up step, or after the last.
+        # For the same reason the next phase is shown at the end of an idle or warm-up step, or after the last step.
         was_recording = recorder.is_recording
         if not was_recording:
             self._report_progress(recorder.next_phase, recorder.step + 1)
         advance = partial(recorder.advance, is_complete=is_complete)
         if recorder.will_transit():
-            # Asking for the handlers costs 30 us in Python 3.11, so it is done only where torch is called.
+            # Reading the signal handlers takes 30 us in Python 3.11, so it is done only if torch will be called.
             with self.guard.shield(), self.guard.slow_work() if was_recording else nullcontext():
                 self._transit(advance)
         else:
@@ -354,22 +339,21 @@ class CaptureSession:
             self._report_progress(recorder.phase, recorder.step)
 
     def _while_running(self, act: Callable[[Recorder], None]) -> None:
-        """Act on the recording if it runs, on this thread, with interrupts held back."""
+        """Call ``act`` with the recorder, with interrupts held back, if it is recording on this thread."""
         recorder = self._recorder
         if self._state is State.RUNNING and recorder is not None and self._is_here():
             with self.guard.shield():
                 self._transit(lambda _guard: act(recorder))
 
     def _transit(self, transition: Callable[[InterruptGuard], None]) -> Exception | None:
-        """Run one transition; if torch fails, switch the profiler off and let the user's code go on."""
+        """Run one transition; if torch fails, switch the profiler off and let the user's code continue."""
         recorder = self._recorder
         try:
             transition(self.guard)
         except BaseException as exc:  # the user's cell must not fail because of its profiler
-            fix = "Record fewer steps with --active." if isinstance(exc, MemoryError) else ""
-            self._give_up(f"torch's profiler failed: {type(exc).__name__}: {exc}", fix)
+            self._give_up("capture.gave_up", error=f"{type(exc).__name__}: {exc}")
             if not isinstance(exc, Exception) or raised_by_handler(exc):
-                raise  # a timeout, say, that could have come at any other moment
+                raise  # it came from the user's own handler, for example of a timeout
             return exc
         if recorder is not None and recorder.is_over:
             self._state = State.OVER
@@ -389,7 +373,7 @@ class CaptureSession:
             history.drop()
 
     def _place(self) -> str:
-        """Return where in the run this is."""
+        """Return the current place in the run, in words."""
         if self._recorder is None:
             return "before the first step"
         return "after the recorded steps" if self._recorder.is_over else f"at step {self._recorder.step}"
@@ -401,13 +385,13 @@ class CaptureSession:
         note_out_of_memory(self._problems, failure, where, self._snapshot)
 
     def _note_tasks(self) -> None:
-        """Note, once, which tasks of the event loop ran between the beginning and the end of the recording."""
+        """Note, once, which other tasks of the event loop ran during the recording."""
         tasks, self._tasks = self._tasks, None
         if tasks is not None:
             tasks.note_moved(self._problems)
 
-    def _give_up(self, message: str, fix: str = "") -> None:
-        self._problems.note("capture.gave_up", "data_loss", message, fix)
+    def _give_up(self, code: str, **values: object) -> None:
+        self._problems.note(code, **values)
         self._state = State.OVER
         if self._recorder is not None:
             self._switch_off(self._recorder)
@@ -415,8 +399,8 @@ class CaptureSession:
     def _switch_off(self, recorder: Recorder) -> None:
         try:
             recorder.abandon()
-        except Exception as exc:  # noqa: BLE001 - off is what matters; the reason is kept
-            self._problems.note("capture.rescue_failed", "data_loss", f"{type(exc).__name__}: {exc}")
+        except Exception as exc:  # noqa: BLE001 - the profiler must be switched off in any case
+            self._problems.note("capture.rescue_failed", error=f"{type(exc).__name__}: {exc}")
             compat.switch_off()
 
     def _stop(self, failure: BaseException | None, *, is_cut: bool) -> Recording:
@@ -432,7 +416,7 @@ class CaptureSession:
         return self._make_recording()
 
     def _let_go(self) -> None:
-        """Give back hooks, buffer file and the place as the live session. Events and signal handler are still used."""
+        """Remove hooks and the buffer file, and stop being the live session. The signal handler is still used."""
         for undo in reversed(self._undo):
             undo()
         self._undo = []
@@ -441,7 +425,7 @@ class CaptureSession:
         self.owner = None
 
     def _mark_too(self, folder: Path) -> None:
-        """Let later kernels know of a further folder of this run."""
+        """Add a folder of this run to the crash marker, so that later kernels find it."""
         if self._mark is not None:
             self._mark.add(folder)
 
@@ -452,11 +436,11 @@ class CaptureSession:
 
     def _end(self, recorder: Recorder, *, has_exception: bool) -> None:
         if recorder.step == 0 and self._stepping.how in ("cell", "optimizer"):
-            self._stepping = Stepping(how="cell")  # no optimizer stepped after all: the cell itself is the step
+            self._stepping = Stepping(how="cell")  # no optimizer stepped, so the whole cell is one step
             recorder.be_one_step()
             if not has_exception:
                 self._transit(recorder.complete_whole)
-        # What follows the last call of an optimizer is no step of its own.
+        # Code after the last call of an optimizer is not a step.
         is_between = self._stepping.how == "optimizer" and recorder.step > 0 and not has_exception
         self._transit(lambda _guard: recorder.finish(is_between=is_between))
         recorder.save_finished(self.guard)
@@ -486,11 +470,11 @@ class CaptureSession:
             self._on_progress(Progress(phase=phase, step=step, total=recorder.schedule.total))
         except Exception as exc:  # noqa: BLE001 - a progress bar must not end a training run
             self._on_progress = None
-            self._problems.note("capture.progress_failed", "info", f"The progress bar failed: {exc}")
+            self._problems.note("capture.progress_failed", error=exc)
 
     @protected
     def _optimizer_step(self, optimizer: object) -> None:
-        """Step with the first optimizer that steps; a second one (a GAN's) would count each step twice."""
+        """End a step when the first optimizer steps; a second one (as in a GAN) would count each step twice."""
         if self._optimizer is None or self._optimizer() is None:
             self._optimizer = weakref.ref(optimizer)
         if self._optimizer() is optimizer:
@@ -507,23 +491,15 @@ class CaptureSession:
     def _refuse_other_thread(self) -> None:
         if self.owner is not None and not self.owner.is_here() and not self.is_forked:
             raise CaptureError(
-                "stop() must be called on the thread that started the recording: torch would leave the profiler on"
+                "stop() must be called on the thread that started the recording, torch cannot stop it on another one"
             )
 
     def _is_here(self) -> bool:
         return self.owner is not None and self.owner.is_here()
 
-    def _note_elsewhere(self) -> None:
-        self._problems.note(
-            "capture.other_thread",
-            "warning",
-            "step() or stop() was called from another thread or a forked child and was ignored there.",
-            "Call them on the thread that started the recording.",
-        )
-
     def _existing_folder(self) -> Path:
         if self._folder is None:
-            raise CaptureError("the session was not opened")
+            raise CaptureError("the session is not open")
         return self._folder
 
 

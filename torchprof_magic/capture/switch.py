@@ -1,4 +1,4 @@
-"""How is every profiler of this process switched off, whoever started it?"""
+"""Switching off every profiler of this process, whoever started it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torchprof_magic.capture.torch_api import compat
 
 @protected
 def switch_off() -> bool:
-    """Stop our own session and any torch profiler of this thread, throw their data away; return whether one was on."""
+    """Stop our session and any torch profiler of this thread, and discard their data; return whether one was on."""
     had_session = registry.reclaim_live()
     had_other = compat.switch_off()
     return had_session or had_other

@@ -11,12 +11,12 @@ import ast
 import asyncio
 import signal
 import sys
-import threading
 import warnings
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.interactiveshell import InteractiveShell
 
+from torchprof_magic.capture import is_main_thread
 from torchprof_magic.ipython.cell import is_coroutine
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class InterruptCancels:
     def __enter__(self) -> None:
         """Replace the current SIGINT handler."""
         previous = signal.getsignal(signal.SIGINT)
-        if _is_main_thread() and callable(previous):
+        if is_main_thread() and callable(previous):
             self._task = _current_task()
         if self._task is not None:
             self._previous = previous
@@ -147,7 +147,3 @@ def _current_task() -> asyncio.Task[Any] | None:
         return asyncio.current_task()
     except RuntimeError:  # not an asyncio loop: trio, for example, handles interrupts itself
         return None
-
-
-def _is_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()

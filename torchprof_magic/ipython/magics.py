@@ -175,3 +175,4 @@ class TorchProfMagics(Magics, FlagDefaults):
             labels=lambda: cell_labels(self.shell),
             is_awaiting=recorded.compiled.awaits,
         )
+        recorded.run.report = None  # a traceback that IPython keeps holds this run, and must not hold its report

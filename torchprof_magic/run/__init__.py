@@ -1,1 +1,1 @@
-"""One run from start to report: open, record, finish, keep, read, remember, clean up."""
+"""One run from start to report: open, record, finish, store, read, remember, clean up."""

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.distributed import rank_flaw, ranks
 from torchprof_magic.errors import StoreError, TorchProfError
-from torchprof_magic.model.meta import Problem
+from torchprof_magic.model.problems import problem
 from torchprof_magic.store.template import TraceValues, numbered, parse_filename, parse_folder, split_suffix
 from torchprof_magic.store.trace_store import NameTakenError, TraceStore, saved_traces
 from torchprof_magic.store.upload import Uploads
 
 if TYPE_CHECKING:
     from torchprof_magic.capture import Cycle, Recording
+    from torchprof_magic.model.meta import Problem
     from torchprof_magic.options import KeepOptions
     from torchprof_magic.store.trace_store import SavedTrace, StoredFile
     from torchprof_magic.store.upload import UploadStatus
@@ -28,7 +29,7 @@ DEFAULT_RUN_NAME = "run"
 MAX_NUMBER = 1000
 SNAPSHOT_SUFFIX = ".snapshot.pickle"
 # The problems whose text holds the path of the snapshot.
-_NAMES_SNAPSHOT = ("capture.snapshot", "capture.out_of_memory")
+_NAMES_SNAPSHOT = ("capture.snapshot", "capture.out_of_memory_snapshot")
 
 # One queue for each remote folder, for the life of the kernel.
 _uploads: dict[str, Uploads] = {}
@@ -81,10 +82,9 @@ class Keeper:
         try:
             stored = self._put(cycle.path, self._name(values), values)
         except Exception as exc:  # noqa: BLE001 - the report does not depend on the copy
-            fix = "Save the report, or copy that file elsewhere."
-            problems.append(_problem("not_stored", "data_loss", f"{_text_of(exc, cycle.path)}.", fix))
+            problems.append(problem("store.not_stored", reason=_text_of(exc, cycle.path)))
             return cycle
-        problems += _notes_of(stored)
+        problems += [problem("store.note", file=stored.path.name, note=note) for note in stored.notes]
         if self._options.remote:
             self._upload(stored.path, problems)
         return replace(cycle, stored=stored.path)
@@ -117,12 +117,12 @@ class Keeper:
         try:
             stored = self._put(source, stem + SNAPSHOT_SUFFIX, None)
         except Exception as exc:  # noqa: BLE001 - the report does not depend on the copy
-            problems.append(_problem("snapshot_not_stored", "warning", f"{_text_of(exc, source)}.", _STAYS))
+            problems.append(problem("store.snapshot_not_stored", reason=_text_of(exc, source)))
             return recording
         if stored.notes:
-            problems += _notes_of(stored, _STAYS)
+            problems += [problem("store.snapshot_note", file=stored.path.name, note=note) for note in stored.notes]
             return recording
-        told = tuple(_with_path(problem, source, stored.path) for problem in recording.problems)
+        told = tuple(_with_path(found, source, stored.path) for found in recording.problems)
         return replace(recording, snapshot=stored.path, problems=told)
 
     def _rank_problems(self) -> list[Problem]:
@@ -130,15 +130,13 @@ class Keeper:
         flaw = rank_flaw()
         if not flaw:
             return []
-        what = f"The rank of this process is unknown: {flaw}. Its traces count as those of rank {self._values.rank}."
-        fix = "Start the kernel with its RANK, or put {pid} into --filename."
-        return [_problem("rank_unknown", "warning", what, fix)]
+        return [problem("store.rank_unknown", reason=flaw, rank=self._values.rank)]
 
     def _upload(self, path: Path, problems: list[Problem]) -> None:
         try:
             self._queue().submit(path)
         except StoreError as exc:
-            problems.append(_problem("not_uploaded", "data_loss", f"Not uploaded: {exc}.", f"The file is {path}."))
+            problems.append(problem("store.not_uploaded", error=exc, path=path))
 
     def _queue(self) -> Uploads:
         remote = self._options.remote
@@ -147,23 +145,16 @@ class Keeper:
         return _uploads[remote]
 
 
-_STAYS = "The original file is not deleted."
-
-
-def _notes_of(stored: StoredFile, fix: str = "") -> list[Problem]:
-    return [_problem("note", "warning", f"{stored.path.name} was stored, but {note}.", fix) for note in stored.notes]
-
-
 def _text_of(exc: Exception, source: Path) -> str:
     return str(exc) if isinstance(exc, TorchProfError) else f"{source}: {type(exc).__name__}: {exc}"
 
 
-def _with_path(problem: Problem, source: Path, stored: Path) -> Problem:
+def _with_path(found: Problem, source: Path, stored: Path) -> Problem:
     """Return a problem about the snapshot with the path of its copy, which is the file that stays."""
-    if problem.code not in _NAMES_SNAPSHOT:
-        return problem
-    message, fix = (text.replace(str(source), str(stored)) for text in (problem.message, problem.fix))
-    return replace(problem, message=message, fix=fix)
+    if found.code not in _NAMES_SNAPSHOT:
+        return found
+    message, fix = (text.replace(str(source), str(stored)) for text in (found.message, found.fix))
+    return replace(found, message=message, fix=fix)
 
 
 def kept_traces(folder: str) -> tuple[SavedTrace, ...]:
@@ -179,7 +170,3 @@ def upload_statuses() -> list[UploadStatus]:
 def retry_uploads() -> int:
     """Try the failed uploads again and return how many there are."""
     return sum(uploads.retry() for uploads in _uploads.values())
-
-
-def _problem(code: str, severity: str, message: str, fix: str) -> Problem:
-    return Problem(code=f"store.{code}", severity=severity, count=1, message=message, fix=fix)  # type: ignore[arg-type]

@@ -1,7 +1,8 @@
-"""When are the raw files of a run deleted? Soon after its report has gone, and at the end of the process.
+"""Deleting the raw files of a run soon after its report is garbage-collected, and at the end of the process.
 
-Not while it goes: Python drops what is raised at that moment, a Ctrl-C too. Only ``deque.append`` runs then, C code
-that no signal comes into; ``sweep`` deletes later, at moments at which an interrupt may end what is going on.
+They are not deleted in the callback of the weak reference, because Python ignores exceptions there, even a Ctrl-C. The
+callback is ``deque.append``, C code that no signal handler interrupts; ``sweep`` deletes later, where an interrupt may
+be raised.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _RawFiles(weakref.ref["Report"]):
-    """The folder of one run, by its report; ``snapshot`` in it stays, for it is wanted most after a restart."""
+    """The folder of one run, until its report is gone. A ``snapshot`` in it stays, for use after a restart."""
 
     __slots__ = ("folder", "pid", "snapshot")
 
@@ -33,7 +34,7 @@ class _RawFiles(weakref.ref["Report"]):
     pid: int
 
     def delete(self) -> None:
-        """Delete the files; a forked child leaves alone what its parent still shows."""
+        """Delete the files; does nothing in a forked child, because its parent may still use them."""
         if os.getpid() != self.pid or self.folder in _promised:
             return
         if self.snapshot is None or self.snapshot.parent != self.folder:
@@ -45,17 +46,17 @@ class _RawFiles(weakref.ref["Report"]):
                     path.unlink()
 
 
-# Those with a report, and those whose report has gone.
+# The files of existing reports, and of reports that are gone.
 _known: dict[int, _RawFiles] = {}
 _gone: deque[_RawFiles] = deque()
-# Folders that were promised to a user who has no report of them.
+# Folders of runs without a report, which the user was told to open.
 _promised: set[Path] = set()
 
 
 def delete_with(report: Report, recording: Recording) -> None:
-    """Have the raw files of a run deleted when its report is not needed any more.
+    """Delete the raw files of a run when its report is gone.
 
-    Only a folder that a run made for itself is ever deleted; no folder at all is the empty path, which is "here".
+    Only a folder that a run created itself is ever deleted, never the empty path, which is the current directory.
     """
     if not recording.folder.name.startswith(FOLDER_PREFIX):
         return
@@ -66,15 +67,15 @@ def delete_with(report: Report, recording: Recording) -> None:
 
 
 def keep_raw(recording: Recording) -> None:
-    """Never delete the raw files of this run: its report may be half made, and goes with the interrupt that came."""
+    """Never delete the raw files of this run, even if a partly made report of it is garbage-collected."""
     _promised.add(recording.folder)
 
 
 def sweep() -> None:
-    """Delete the files of the runs whose reports have gone; what an interrupt leaves, the next call deletes."""
+    """Delete the files of runs whose reports are gone; after an interrupt the next call continues."""
     while True:
         try:
-            files = _gone.popleft()  # each by one thread only
+            files = _gone.popleft()  # so that only one thread deletes it
         except IndexError:
             return
         try:

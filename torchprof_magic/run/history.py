@@ -1,4 +1,4 @@
-"""Which reports were made in this process, and which was the last one?"""
+"""The reports that were made in this process, and the last one."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from torchprof_magic.report import Report
 
-# A long session must not grow with its number of runs.
+# Memory must not grow with the number of runs.
 MAX_ENTRIES = 200
 
 
 class Entry(NamedTuple):
-    """What is remembered of a run when its report may be gone. ``step_ns`` is the mean of the steps that ended."""
+    """A summary of a run whose report may be gone. ``step_ns`` is the mean time of its complete steps."""
 
     unix_s: float
     title: str
@@ -29,7 +29,7 @@ _entries: deque[Entry] = deque(maxlen=MAX_ENTRIES)
 
 
 def remember(report: Report, name: str = "") -> None:
-    """Make ``report`` the one that ``torchprof_magic.last`` returns, and list it, by ``name`` or else by its title."""
+    """Make ``report`` the value of ``torchprof_magic.last``, and add it to the history under ``name`` or its title."""
     _reports[:] = [report]
     trace = report.trace
     whole = trace.steps.filter("complete")
@@ -57,5 +57,5 @@ def newest_id() -> str:
 
 
 def entries() -> list[Entry]:
-    """Return what is remembered of the runs of this process, the oldest first."""
+    """Return the summaries of the runs of this process, the oldest first."""
     return list(_entries)

@@ -1,12 +1,13 @@
-"""Interrupts while a report is made: none may get lost in a compiled library."""
+"""Interrupts while a report is made, which compiled libraries must not swallow."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
-import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from torchprof_magic.capture import is_main_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,17 +16,13 @@ if TYPE_CHECKING:
 
 @contextmanager
 def interrupts_raise(*, is_awaiting: bool) -> Iterator[None]:
-    """Let no Ctrl-C get lost here: compiled libraries swallow one that comes at certain moments.
+    """Raise every Ctrl-C within as ``KeyboardInterrupt``: compiled libraries swallow some of them.
 
-    ``is_awaiting``: where nothing awaits any more, a cancellation, which is what Ctrl-C is there, would come too late.
-    A handler of the user's own is left alone.
+    ``is_awaiting``: an awaiting cell is interrupted by cancelling its task, which would be too late here, because
+    nothing awaits any more. A handler of the user's own is not replaced.
     """
     before = signal.getsignal(signal.SIGINT)
-    if (
-        before is None
-        or threading.current_thread() is not threading.main_thread()
-        or not (is_awaiting or before is signal.default_int_handler)
-    ):
+    if before is None or not is_main_thread() or not (is_awaiting or before is signal.default_int_handler):
         yield
         return
     arrived: list[int] = []
@@ -39,7 +36,7 @@ def interrupts_raise(*, is_awaiting: bool) -> Iterator[None]:
     try:
         yield
     except BaseException as exc:
-        # What it left undone has failed instead. A generator that is closed was left by it already.
+        # The library failed instead of raising it. A generator that is being closed was left by it already.
         if arrived and not isinstance(exc, (KeyboardInterrupt, GeneratorExit)):
             raise KeyboardInterrupt from None
         if _is_panic(exc):
@@ -53,5 +50,5 @@ def interrupts_raise(*, is_awaiting: bool) -> Iterator[None]:
 
 
 def _is_panic(exc: BaseException) -> bool:
-    """Return whether a compiled library gave up: what it raises is no ``Exception``, nor what ends a program."""
+    """Return whether a compiled library panicked: it raises neither an ``Exception`` nor what ends a program."""
     return not isinstance(exc, (Exception, KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError))

@@ -1,4 +1,4 @@
-"""Messages in a line of text, for when there is no report to show them."""
+"""One-line messages for when no report can show them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def say_waiting(interrupts: int) -> None:
-    """Answer an interrupt that has to wait until the recording is safe; ``interrupts`` counts them."""
+    """Print what the next interrupt does while the recording is being saved; ``interrupts`` counts them."""
     if interrupts == 1:
         say("Saving the recording. Interrupt again to skip the report.")
     else:
@@ -24,9 +24,9 @@ def say_waiting(interrupts: int) -> None:
 
 
 def say_unread(recording: Recording, *, is_remembered: bool, is_magic: bool, failure: str = "") -> None:
-    """Say where the recording is when an interrupt, or ``failure``, came before its report was shown.
+    """Print where the recording is, because an interrupt, or ``failure``, prevented its report.
 
-    ``is_remembered``: the report was made.
+    ``is_remembered``: the report was made, but not shown.
     """
     paths = [cycle.path for cycle in recording.cycles]
     if not paths:
@@ -39,23 +39,23 @@ def say_unread(recording: Recording, *, is_remembered: bool, is_magic: bool, fai
         what = f"The report could not be made ({failure})." if failure else "Analysis interrupted."
         more = f" (the first of {counted(len(paths), 'cycle')})" if len(paths) > 1 else ""
         how = _opening(paths[0], is_magic=is_magic)
-        say(f"{what} The trace is kept in {paths[0].parent}; open it with: {how}{more}")
+        say(f"{what} The trace is kept in {paths[0].parent}. Open it with: {how}{more}")
 
 
 def say_unfinished(runs: Sequence[Unfinished]) -> None:
-    """Name the runs that ended with their kernel, and what is left of them."""
+    """Print which runs were cut off because their kernel died, and how to open what is left of them."""
     for run in runs:
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.began_unix_s))
-        say(f"The run {printable(run.title)} of {at} did not finish: its process ended. {_left_of(run.paths)}")
+        say(f"The run {printable(run.title)} of {at} did not finish, because its process ended. {_left_of(run.paths)}")
 
 
 def _left_of(paths: Sequence[Path]) -> str:
     if not paths:
-        return "Nothing of it was saved."
+        return "Nothing was saved."
     how = _opening(paths[0], is_magic=True)
     if len(paths) == 1:
-        return f"Open the cycle that was saved with: {how}"
-    return f"{len(paths)} cycles were saved; open the first with: {how}"
+        return f"One cycle was saved. Open it with: {how}"
+    return f"{len(paths)} cycles were saved. Open the first with: {how}"
 
 
 def _opening(path: Path, *, is_magic: bool) -> str:
@@ -63,5 +63,5 @@ def _opening(path: Path, *, is_magic: bool) -> str:
 
 
 def say(text: str) -> None:
-    """Print one line under the name of the extension."""
+    """Print one line, prefixed with the name of the extension."""
     print(f"torchprof: {text}")  # noqa: T201 - this is the output

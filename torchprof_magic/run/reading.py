@@ -1,4 +1,4 @@
-"""A recording on disk becomes a report, whatever state it is in."""
+"""Reading the recording of a live run from disk into a report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import polars as pl
 from torchprof_magic.capture import lacks_memory_for
 from torchprof_magic.errors import IngestError
 from torchprof_magic.ingest import join_passes, read_chrome
-from torchprof_magic.model.meta import CellSource, Meta, Problem, StepMark
+from torchprof_magic.model.meta import Meta
+from torchprof_magic.model.problems import problem
 from torchprof_magic.report import Report
 from torchprof_magic.run.cleanup import delete_with
 from torchprof_magic.units import format_bytes
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from torchprof_magic.capture.recording import Cycle, Recording
+    from torchprof_magic.model.meta import CellSource, Problem, StepMark
     from torchprof_magic.model.trace import Trace
 
 _NO_EVENTS = b'{"traceEvents": []}'
@@ -34,8 +36,8 @@ def read_recording(
 ) -> Report:
     """Return the report of a live run.
 
-    A cycle whose file cannot be read becomes a counted problem that names the file, and the file is then kept. The raw
-    files of a run are deleted soon after its report has gone.
+    A cycle whose file cannot be read becomes a problem that names the file, and the file is then kept. Otherwise the
+    raw files of a run are deleted soon after its report is gone.
     """
     marks = tuple(mark for cycle in recording.cycles for mark in cycle.steps)
     meta = Meta(
@@ -55,43 +57,43 @@ def read_recording(
     found = replace(trace.meta, cell_labels=_labels_in(trace))
     trace = replace(trace, meta=found, problems=(*recording.problems, *problems, *trace.problems))
     report = Report(trace, trace_paths=tuple(cycle.stored or cycle.path for cycle in recording.cycles))
-    is_only_copy = any(problem.code == "store.not_stored" for problem in recording.problems)
+    is_only_copy = any(found.code == "store.not_stored" for found in recording.problems)
     if not (is_only_copy or problems):
         delete_with(report, recording)
     return report
 
 
 def _labels_in(trace: Trace) -> tuple[tuple[str, str], ...]:
-    """Return the labels of the cells that occur in a trace: a long session has thousands, and reports are kept."""
+    """Return only the labels of cells that occur in the trace, because a long session has thousands."""
     files = set(trace.stacks["file"])
     return tuple((file, label) for file, label in trace.meta.cell_labels if file in files)
 
 
 def _read_cycles(recording: Recording, meta: Meta) -> tuple[Trace, list[Problem]]:
-    """Return one trace of all cycles; one that is broken, or for which there is no memory, does not take the others."""
+    """Return one trace of all cycles, without those that are damaged or too large to read, and their problems."""
     cycles, problems = _readable_here(recording.cycles)
     try:
         return _joined(cycles, meta), problems
     except IngestError:
         pass
-    except MemoryError:  # somebody else took it meanwhile
+    except MemoryError:  # another process took it meanwhile
         return _joined([], meta), [
             *problems,
-            *(_too_large(cycle.path, "more memory than there is") for cycle in cycles),
+            *(_too_large(cycle.path, "memory ran out") for cycle in cycles),
         ]
     whole: list[Cycle] = []
     for cycle in cycles:
         try:
             read_chrome([cycle.path])
         except IngestError as exc:
-            problems.append(_unreadable(cycle.path, exc))
+            problems.append(problem("run.unreadable_cycle", error=exc, path=cycle.path))
         else:
             whole.append(cycle)
     return _joined(whole, meta), problems
 
 
 def _readable_here(cycles: Sequence[Cycle]) -> tuple[list[Cycle], list[Problem]]:
-    """Return the cycles, from the first, that there is memory for; running out of it would kill the process."""
+    """Return the cycles that fit into free memory, from the first; running out of it would kill the process."""
     readable: list[Cycle] = []
     problems: list[Problem] = []
     taken_bytes = 0
@@ -103,7 +105,7 @@ def _readable_here(cycles: Sequence[Cycle]) -> tuple[list[Cycle], list[Problem]]
             readable.append(cycle)
         else:
             need, free = map(format_bytes, lacking)
-            problems.append(_too_large(cycle.path, f"about {need} of memory, and {free} are free"))
+            problems.append(_too_large(cycle.path, f"that takes about {need} of memory, and {free} are free"))
     return readable, problems
 
 
@@ -117,31 +119,15 @@ def _size_bytes(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:
-        return 0  # reading it will say what is wrong
+        return 0  # the error shows when it is read
 
 
-def _too_large(path: Path, need: str) -> Problem:
-    return Problem(
-        code="run.too_large",
-        severity="data_loss",
-        count=1,
-        message=f"{path.name} was saved, and is too large to analyse here: that takes {need}.",
-        fix=f"It is kept at {path}; open it with tp.load() where there is more memory, or record fewer steps.",
-    )
-
-
-def _unreadable(path: Path, exc: IngestError) -> Problem:
-    return Problem(
-        code="run.unreadable_cycle",
-        severity="data_loss",
-        count=1,
-        message=f"A recorded cycle could not be read: {exc}.",
-        fix=f"The raw file is kept at {path}.",
-    )
+def _too_large(path: Path, reason: str) -> Problem:
+    return problem("run.too_large", file=path.name, path=path, reason=reason)
 
 
 def _with_marks(steps: pl.DataFrame, marks: Sequence[StepMark]) -> pl.DataFrame:
-    """Return the steps that the stepping counted, each with whether it ended; torch's empty last one is dropped."""
+    """Return the steps with whether each is complete; torch's empty last step is dropped."""
     if not marks:
         return steps
     known = pl.DataFrame(

@@ -1,7 +1,7 @@
-"""One run from start to report, for the magic, the line magic and ``profile()`` alike.
+"""One run from start to report, used by the cell magic, the line magic and ``profile()``.
 
-Open what records, and when the user's code has ended: store copies, read the trace, remember the report, delete what is
-no longer needed, and say what was lost. What records while the user's code runs is ``capture.CaptureSession``.
+A run opens a ``capture.CaptureSession``, which records while the user's code runs. When that has ended, the run stores
+copies, reads the trace, remembers the report, deletes files that are no longer needed, and reports what was lost.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """One run of the profiler. Raises ``OptionsError`` when its traces cannot be kept as asked.
+    """One run of the profiler. Raises ``OptionsError`` if its traces cannot be stored as requested.
 
-    ``title`` names the run in messages and in its report; ``cell`` is the notebook cell that it records, if it is one.
-    ``is_magic`` chooses the words of messages: what the user can type next. ``on_progress`` is called as the recording
-    advances. ``session`` records; ``report`` is there after ``finish``, unless ``failure`` says why not.
+    ``title`` names the run in messages and in its report; ``cell`` is the recorded notebook cell, if any. ``is_magic``
+    decides whether messages name the magic or the Python function to call next. ``on_progress`` is called as the
+    recording advances. ``report`` is set after ``finish``; if there is none, ``failure`` says why.
     """
 
     def __init__(
@@ -60,21 +60,21 @@ class Run:
         self.session = self._new_session(options, stepping)
 
     def prepare(self) -> None:
-        """Check what can be checked before anything is recorded. Raises ``TorchProfError``; nothing has run then."""
+        """Run the checks that need no session. Raises ``TorchProfError``; no code of the user's has run then."""
         if not can_report():
-            raise CaptureError(f"{NO_REPORTS}; nothing was run")
-        sweep()  # files that are no longer needed must not fill the disk
+            raise CaptureError(f"{NO_REPORTS}. Nothing was run.")
+        sweep()  # files of old reports must not fill the disk
         if self._archive is not None:
             self._archive.prepare()
 
     def open(self) -> None:
-        """Prepare, and let the session check the rest. Raises ``TorchProfError``; nothing has run then."""
+        """Prepare the run and open its session. Raises ``TorchProfError``; no code of the user's has run then."""
         self.prepare()
         self.session.open()
 
     @protected
     def restart(self, options: ProfileOptions, stepping: Stepping) -> None:
-        """Discard what was recorded so far, and open a session with other options."""
+        """Discard the recording so far, and open a new session with other options."""
         self.session.discard()
         fresh = self._new_session(options, stepping)
         fresh.open()
@@ -93,12 +93,12 @@ class Run:
         stepping: Stepping | None = None,
         is_awaiting: bool = False,
     ) -> None:
-        """Make the report of what was recorded; call it in ``finally``, when the session has stopped.
+        """Make the report; call this in ``finally``, after the session has stopped.
 
-        ``assign`` gets the report as soon as it is made; ``show`` shows it. ``labels`` returns the file names and
-        labels of the notebook's cells. ``stepping`` replaces what ended each step, if it is
-        known better by now. Errors become a message and ``failure``; the user's own exception goes on. The only
-        exception raised here is an interrupt, and only if no other is on its way.
+        ``assign`` is called with the report as soon as it is made, ``show`` to show it. ``labels`` returns the file
+        names and labels of the notebook's cells. ``stepping`` replaces the planned stepping, if the real one differs.
+        Errors become a message and ``failure``; the user's own exception is not affected. Only an interrupt is raised
+        here, and only if no other exception is being raised.
         """
         __tracebackhide__ = True
         session = self.session
@@ -118,7 +118,7 @@ class Run:
                     self._remember(self._read(recording, labels), assign)
                     if show is not None and self.report is not None:
                         show(self.report)
-                    sweep()  # the report that this one replaces is gone
+                    sweep()  # the previous report may be gone now
         except KeyboardInterrupt:
             self._say_unread()
             if not has_exception:
@@ -127,7 +127,7 @@ class Run:
         except TorchProfError as exc:
             self.failure = str(exc)
             say(self.failure)
-        except Exception as exc:  # noqa: BLE001 - whatever fails here, the user's code has its own result
+        except Exception as exc:  # noqa: BLE001 - a failure here must not affect the result of the cell
             self._say_unread(f"{type(exc).__name__}: {exc}")
         finally:
             if has_exception:
@@ -152,7 +152,7 @@ class Run:
 
     def _remember(self, report: Report, assign: Callable[[Report], None] | None) -> None:
         history.remember(report)
-        self.report = report  # last of the two: from here on, messages say that it is in the history
+        self.report = report  # set last: from here on, messages say that it is in the history
         if assign is not None:
             assign(report)
 
@@ -160,6 +160,6 @@ class Run:
         recording = self.session.recording
         assert recording is not None
         if self.report is None:
-            self.failure = f"there is no report: {failure or 'the analysis was interrupted'}"
+            self.failure = f"no report was made: {failure or 'the analysis was interrupted'}"
             keep_raw(recording)
         say_unread(recording, is_remembered=self.report is not None, is_magic=self._is_magic, failure=failure)

@@ -1,7 +1,7 @@
-"""Which loop of a cell makes the steps, and how is the cell told to report them?
+"""Choosing the loop of a cell whose iterations are the steps, and instrumenting it.
 
-Works on syntax trees alone. The cell is never re-indented and no line moves, so tracebacks and ``inspect.getsource``
-stay right; only the loop's iterable is wrapped, or calls that share the loop's line number are put around it.
+This works on syntax trees. The cell is not re-indented and no line moves, so tracebacks and ``inspect.getsource`` stay
+correct. Only the iterable of the loop is wrapped, or calls with the line number of the loop are put around it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
     class SteppedSession(Protocol):
-        """What the stepping needs of a capture session."""
+        """The part of a capture session that stepping uses."""
 
         def start(self, length: int | None = None) -> None:
-            """Begin step 0; does nothing when it has begun already."""
+            """Begin step 0; does nothing if it has begun already."""
 
         def step(self) -> None:
             """End a step."""
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 Loop = ast.For | ast.AsyncFor | ast.While
-# Code in these runs when it is called, not where it stands.
+# Code in these runs when it is called, not where it is written.
 DEFERRED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 OUR_MODULE = __name__.partition(".")[0]
 WAYS = ("auto", "loop", "optimizer", "cell", "manual")
@@ -48,7 +48,7 @@ SCHEDULER_WORD = "sched"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepPlan:
-    """What ends a step. ``loop`` is stepped; ``nest`` is the outermost loop around it, after which nothing can step.
+    """What ends a step. ``loop`` makes the steps; ``nest`` is the outermost loop around it, which ends the last step.
 
     ``starts_late``: the recording begins when the loop is entered, so that code before it is not in the trace.
     """
@@ -62,13 +62,13 @@ class StepPlan:
 
     @property
     def stepping(self) -> Stepping:
-        """The plan in words, for the report."""
+        """The plan as the report shows it."""
         return Stepping(how=self.how, line=self.line, code=self.code)
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A loop that runs where it stands, with the outermost loop around it (itself if there is none)."""
+    """A loop that runs where it is written, with the outermost loop around it (itself if there is none)."""
 
     loop: Loop
     nest: Loop
@@ -77,16 +77,16 @@ class _Found:
 def plan_steps(
     tree: ast.Module, source_lines: Sequence[str], namespace: Mapping[str, object], wanted: str = "auto"
 ) -> StepPlan:
-    """Choose what ends a step, in the order manual, optimizer's loop, backward's loop, first loop, hook, whole cell.
+    """Choose what ends a step, in this order: manual, optimizer's loop, backward's loop, first loop, hook, whole cell.
 
     ``wanted`` is the value of ``--step``: ``auto``, ``manual``, ``loop``, ``optimizer``, ``cell`` or ``line:N``.
-    Line numbers count as in ``tree``; ``source_lines`` are the lines that it was parsed from, from line 1.
+    ``source_lines`` are the lines that ``tree`` was parsed from, from line 1.
     """
     loops = list(_loops(tree.body, None))
     if wanted.startswith("line:"):
         return _loop_plan(_loop_at(loops, wanted), source_lines)
     if wanted not in WAYS:
-        raise OptionsError(f"--step {wanted}: choose from {', '.join(WAYS)} or line:N")
+        raise OptionsError(f"--step {wanted}: choose one of {', '.join(WAYS)} or line:N")
     if wanted in ("cell", "optimizer"):
         return StepPlan(how=wanted)
     calls = _our_calls(tree, namespace)
@@ -95,20 +95,20 @@ def plan_steps(
     if loops:
         return _loop_plan(_best_loop(loops, tree, namespace), source_lines)
     if wanted == "loop":
-        raise OptionsError("--step loop: the cell has no loop of its own; use --step optimizer or --step cell")
+        raise OptionsError("--step loop: the cell contains no loop. Use --step optimizer or --step cell.")
     has_calls = any(isinstance(node, ast.Call) for node in ast.walk(tree))
     return StepPlan(how="optimizer" if has_calls else "cell")
 
 
 def instrument(tree: ast.Module, plan: StepPlan, name: str) -> ast.Module:
-    """Make the chosen loop report its steps to the ``Stepper`` that will be called ``name``; changes ``tree``."""
+    """Make the chosen loop report its steps to the ``Stepper`` with the name ``name``; changes ``tree``."""
     if plan.loop is not None:
         tree = _Instrumenter(plan, name).visit(tree)
     return tree
 
 
 def count_ahead(iterable: object) -> int | None:
-    """Return how many items are coming, if the iterable says so; ``enumerate`` and ``zip`` are looked into."""
+    """Return the number of items, if the iterable knows it, also inside ``enumerate`` and ``zip``."""
     try:
         if isinstance(iterable, (enumerate, zip)):
             parts = iterable.__reduce__()[1]
@@ -116,16 +116,16 @@ def count_ahead(iterable: object) -> int | None:
             lengths = [length for part in inner if (length := count_ahead(part)) is not None]
             return min(lengths, default=None)
         length = operator.length_hint(iterable, -1)
-    except Exception:  # noqa: BLE001 - the user's __len__ may raise anything; a loop without a length is normal
+    except Exception:  # noqa: BLE001 - the user's __len__ may raise anything, and the length is optional
         return None
     return length if length >= 0 else None
 
 
 class Stepper:
-    """What an instrumented loop talks to. A step is one run of the loop's body and the fetching of the next item.
+    """The object that an instrumented loop calls. A step is one run of the loop body and the fetching of the next item.
 
-    ``break`` cuts its step: the step is listed as incomplete, because nothing tells a break at the end of a body from
-    one at its beginning. ``continue`` and the loop's ``else`` mean what they always mean.
+    A step that ends with ``break`` is listed as incomplete, because a break at the end of the body cannot be
+    distinguished from one at its beginning. ``continue`` and the loop's ``else`` work as usual.
     """
 
     def __init__(self, session: SteppedSession) -> None:
@@ -133,7 +133,7 @@ class Stepper:
         self._is_inside = False
 
     def steps(self, iterable: Iterable[Item]) -> Iterator[Item]:
-        """Iterate and step; entered again (next epoch), it goes on counting."""
+        """Iterate and step. A second loop (the next epoch) continues the count."""
         __tracebackhide__ = True
         self.enter(count_ahead(iterable))
         return _Stepped(iter(iterable), self)
@@ -143,11 +143,11 @@ class Stepper:
         __tracebackhide__ = True
         self.enter(count_ahead(iterable))
         if not hasattr(type(iterable), "__aiter__"):
-            return iterable  # Python says best what is wrong with it
+            return iterable  # Python raises the right error for it
         return _AsyncStepped(iterable.__aiter__(), self)
 
     def enter(self, length: int | None = None) -> None:
-        """Come to the loop, for the first time or again after a ``break``."""
+        """Enter the loop, for the first time or again after a ``break``."""
         __tracebackhide__ = True
         if self._is_inside:
             self._is_inside = False
@@ -155,20 +155,20 @@ class Stepper:
         self._session.start(length)
 
     def begin(self) -> None:
-        """Begin one iteration, ending the one before."""
+        """Begin an iteration, ending the previous one."""
         __tracebackhide__ = True
         self.through()
         self._is_inside = True
 
     def through(self) -> None:
-        """End the iteration that is under way, if one is."""
+        """End the current iteration, if there is one."""
         __tracebackhide__ = True
         if self._is_inside:
             self._is_inside = False
             self._session.step()
 
     def end(self) -> None:
-        """Leave the outermost loop: no more steps can come, so the recording ends here."""
+        """Leave the outermost loop: no more steps follow, so the recording ends here."""
         __tracebackhide__ = True
         self._session.finish(is_between=not self._is_inside)
 
@@ -216,7 +216,7 @@ class _AsyncStepped(Generic[Item]):
 
 
 class _Instrumenter(ast.NodeTransformer):
-    """Wraps the iterable of a ``for`` or ``async for``, or puts calls around and into a ``while``."""
+    """Wraps the iterable of a ``for`` or ``async for`` loop, or adds calls around and in a ``while`` loop."""
 
     def __init__(self, plan: StepPlan, name: str) -> None:
         self._plan = plan
@@ -272,7 +272,7 @@ class _Instrumenter(ast.NodeTransformer):
 
 
 def _loops(body: Sequence[ast.AST], nest: Loop | None) -> Iterator[_Found]:
-    """Yield the loops that run where they stand, in source order."""
+    """Yield the loops that run where they are written, in source order."""
     for node in body:
         if isinstance(node, DEFERRED):
             continue
@@ -290,7 +290,7 @@ def _loop_at(loops: Sequence[_Found], wanted: str) -> _Found:
             return found
     lines = ", ".join(str(found.loop.lineno) for found in loops) or "none"
     raise OptionsError(
-        f"--step {wanted}: no for or while loop of the cell begins on that line (loops begin on: {lines})"
+        f"--step {wanted}: no for or while loop begins on that line of the cell (loops begin on: {lines})"
     )
 
 
@@ -323,7 +323,7 @@ def _innermost(loops: Sequence[_Found]) -> _Found:
 
 
 def _direct_calls(loop: Loop) -> Iterator[ast.Call]:
-    """Yield the calls in the body of ``loop`` that are in no loop or function further in."""
+    """Yield the calls in the body of ``loop`` that are not in an inner loop or function."""
     for statement in loop.body:
         for node in _walk_here(statement, (ast.For, ast.While, ast.AsyncFor)):
             if isinstance(node, ast.Call):
@@ -331,7 +331,7 @@ def _direct_calls(loop: Loop) -> Iterator[ast.Call]:
 
 
 def _walk_here(node: ast.AST, barriers: tuple[type[ast.AST], ...] = ()) -> Iterator[ast.AST]:
-    """Yield ``node`` and what is in it, except inside functions, classes and ``barriers``."""
+    """Yield ``node`` and its descendants, except inside functions, classes and ``barriers``."""
     if isinstance(node, (*DEFERRED, *barriers)):
         return
     yield node
@@ -353,12 +353,12 @@ def _is_optimizer_step(call: ast.Call, made_here: set[str], namespace: Mapping[s
 
 
 def _has(value: object, name: str) -> bool:
-    """Return whether ``value`` has the attribute, without running a property or ``__getattr__`` of the user's."""
+    """Return whether ``value`` has the attribute, without running a property or ``__getattr__`` of the user."""
     return inspect.getattr_static(value, name, None) is not None
 
 
 def _made_optimizers(tree: ast.Module) -> set[str]:
-    """Return the names that the cell assigns from a call with ``optim`` in it, such as ``torch.optim.AdamW(...)``."""
+    """Return the names that the cell assigns from calls such as ``torch.optim.AdamW(...)``."""
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
@@ -369,7 +369,7 @@ def _made_optimizers(tree: ast.Module) -> set[str]:
 
 
 def _our_calls(tree: ast.Module, namespace: Mapping[str, object]) -> set[str]:
-    """Return which of our ``step`` and ``steps`` the cell calls."""
+    """Return which of this package's ``step`` and ``steps`` the cell calls."""
     modules, functions = _our_imports(tree)
     calls: set[str] = set()
     for node in ast.walk(tree):
@@ -388,7 +388,7 @@ def _our_calls(tree: ast.Module, namespace: Mapping[str, object]) -> set[str]:
 
 
 def _our_imports(tree: ast.Module) -> tuple[set[str], dict[str, str]]:
-    """Return the names under which the cell imports our module, and our ``step``/``steps`` functions."""
+    """Return the names under which the cell imports this package and its ``step`` and ``steps`` functions."""
     modules: set[str] = set()
     functions: dict[str, str] = {}
     for node in ast.walk(tree):

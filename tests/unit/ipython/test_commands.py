@@ -118,12 +118,12 @@ def test_the_configuration_shows_values_and_how_to_change_them(shell: Interactiv
 def test_the_doctor_checks_the_machine_and_the_last_run(say: Say) -> None:
     said = say("%torchprof doctor")
     assert f"✓ torch {torch.__version__} can record cpu" in said
-    assert "✓ No other profiler is on." in said
+    assert "✓ No other profiler is running." in said
     assert "No run has been recorded in this kernel yet." in said
     say("%torchprof -q 1")
     said = say("%torchprof doctor")
     assert "Last run, In [3]: Nothing recorded." in said
-    assert "· No torch operation ran in the recorded steps. If another loop" in said
+    assert "· No torch operation ran in the recorded steps. To step another loop" in said
 
 
 def test_the_doctor_reports_problems_and_what_to_do(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,9 +131,9 @@ def test_the_doctor_reports_problems_and_what_to_do(say: Say, monkeypatch: pytes
     say("p = torch.profiler.profile()\np.start()")
     said = say("%torchprof doctor")
     assert "▲ A torch profiler is already running on this thread. Leave its with-block" in said
-    assert re.search(r"▲ Recordings go to .* of room\. Make room, or set TMPDIR", said)
+    assert re.search(r"▲ Traces are written to .* are free\. Free space, or set TMPDIR", said)
     assert say("%torchprof off") == "The running profiler was stopped.\n"
-    assert "✓ No other profiler is on." in say("%torchprof doctor")
+    assert "✓ No other profiler is running." in say("%torchprof doctor")
 
 
 def test_prime_prints_when_there_is_nothing_to_do(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,1 +1,1 @@
-"""Interrupts and other signals wait while torch is between two states."""
+"""Interrupts and other signals wait while torch changes its state."""

@@ -1,9 +1,9 @@
-"""How is a Ctrl-C kept out of the few places where it would kill the kernel?
+"""Protection from Ctrl-C in the few places where it would crash the kernel or lose the recording.
 
 A KeyboardInterrupt between torch's ``stop_trace`` and ``prepare_trace`` ends in SIGSEGV, and one inside ``stop`` loses
-the recording. Swapping the handler inside ``step()`` would leave its first and last instructions open, so one handler
-stays for the whole session and looks at *where* the signal arrived: if a protected function is anywhere on the
-stack, the interrupt waits until that function is through.
+the recording. Installing a handler inside ``step()`` would leave its first and last instructions unprotected. So one
+handler is installed for the whole session and looks at *where* the signal arrived: if a protected function is anywhere
+on the stack, the interrupt waits until that function returns.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
-# Keyed by id because hashing a code object hashes its constants; the values keep the ids from being used again.
+# Keyed by id, because hashing a code object hashes its constants. The values keep the ids from being reused.
 _PROTECTED: dict[int, CodeType] = {}
 _OPEN: dict[int, weakref.ref[CodeType]] = {}
 
 
 def protected(function: Function) -> Function:
-    """Let no interrupt in while ``function``, or anything it calls, runs; the user's code only if it was opened."""
+    """Let interrupts wait while ``function``, or anything it calls, runs, except in code that was opened to them."""
     code = function.__code__
     _PROTECTED[id(code)] = code
     return function
 
 
 def open_to_interrupts(code: CodeType) -> None:
-    """Let interrupts into this code, the user's, and what it calls, although a protected function runs it."""
-    # Not by a callback: Python drops what is raised in one, and a Ctrl-C may come just then.
+    """Let interrupts into this code of the user's, and what it calls, although a protected function runs it."""
+    # Not with a callback: Python ignores exceptions in one, and a Ctrl-C might arrive there.
     for gone in [key for key, known in _OPEN.items() if known() is None]:
         del _OPEN[gone]
     _OPEN[id(code)] = weakref.ref(code)
 
 
 def is_protected(frame: FrameType | None) -> bool:
-    """Return whether a protected function is on the stack that ends in ``frame``, above any open code."""
+    """Return whether a protected function is on the stack of ``frame``, with no open code inside it."""
     while frame is not None:
         key = id(frame.f_code)
         if key in _PROTECTED:
@@ -60,7 +60,7 @@ def is_protected(frame: FrameType | None) -> bool:
 
 
 def raised_by_handler(error: BaseException) -> bool:
-    """Return whether ``error`` was raised by one of the user's signal handlers, and so has nothing to do with torch."""
+    """Return whether ``error`` was raised by one of the user's signal handlers, and so is unrelated to torch."""
     handlers = (signal.getsignal(number) for number in signal.valid_signals())
     codes = {id(getattr(handler, "__code__", None)) for handler in handlers} - {id(None)}
     trace = error.__traceback__
@@ -72,10 +72,10 @@ def raised_by_handler(error: BaseException) -> bool:
 
 
 class InterruptGuard:
-    """The SIGINT handler of one session: defers inside protected functions, passes on to the old handler elsewhere.
+    """The SIGINT handler of one session: it waits inside protected functions, and calls the old handler elsewhere.
 
-    ``pending`` counts the interrupts that wait; ``on_wait`` is told how many there were, whenever one more has to wait
-    for slow work. Only the main thread receives signals, so off it this does nothing.
+    ``pending`` counts the interrupts that wait. ``on_wait`` is called with this count whenever one more has to wait for
+    slow work. Only the main thread receives signals, so on others this does nothing.
     """
 
     def __init__(self, on_wait: Callable[[int], None] | None = None) -> None:
@@ -94,41 +94,39 @@ class InterruptGuard:
         if os.getpid() == self._pid and is_protected(frame) and self.pending < self._patience:
             self.pending += 1
             if self._is_slow and self._on_wait is not None:
-                with suppress(
-                    OSError, RuntimeError, ValueError
-                ):  # no output to speak to; torch must not be torn by that
+                with suppress(OSError, RuntimeError, ValueError):  # stdout may be closed; torch must not see that
                     self._on_wait(self.pending)
         else:
             _call(self._previous, signum, frame)
 
     @property
     def is_installed(self) -> bool:
-        """True from ``install`` to ``uninstall``, also while another handler has taken its place."""
+        """True from ``install`` to ``uninstall``, also while another handler has replaced it."""
         return self._is_installed
 
     def install(self) -> None:
-        """Take the place of the current handler; does nothing where signals cannot be handled."""
+        """Replace the current handler; does nothing where signals cannot be handled."""
         current = signal.getsignal(signal.SIGINT)
-        # None: the handler was set by C code and could not be put back.
-        if self._is_installed or current is None or not _is_main_thread():
+        # None: the handler was set by C code and could not be restored.
+        if self._is_installed or current is None or not is_main_thread():
             return
         self._previous = current
         signal.signal(signal.SIGINT, self)
         self._is_installed = True
 
     def uninstall(self) -> None:
-        """Put the old handler back, unless the user's code has set its own meanwhile."""
-        if self._is_installed and _is_main_thread() and self._is_current():
+        """Restore the old handler, unless the user's code has set its own meanwhile."""
+        if self._is_installed and is_main_thread() and self._is_current():
             signal.signal(signal.SIGINT, self._previous)
         self._is_installed = False
 
     @contextmanager
     def shield(self) -> Iterator[None]:
-        """Stand in for the user's own handlers, for the length of one transition.
+        """Replace the user's own handlers during one transition.
 
-        An interrupt waits as it does for this guard; handlers of other signals, a timeout's say, run at the end.
+        Interrupts wait as they do for this guard; handlers of other signals, such as a timeout, run at the end.
         """
-        if not _is_main_thread():  # only that one handles signals
+        if not is_main_thread():  # only it handles signals
             yield
             return
         with OtherHandlers().held_back(), self._in_place():
@@ -136,7 +134,7 @@ class InterruptGuard:
 
     @contextmanager
     def _in_place(self) -> Iterator[None]:
-        """Take the place of a handler of interrupts that the user's code has set since."""
+        """Replace a handler of interrupts that the user's code has set since ``install``."""
         foreign = signal.getsignal(signal.SIGINT)
         is_ours: bool = foreign is self
         if is_ours or foreign is None or not self._is_installed:
@@ -150,9 +148,9 @@ class InterruptGuard:
 
     @contextmanager
     def slow_work(self, *, is_interrupted: bool = False) -> Iterator[None]:
-        """Tell ``on_wait`` of the interrupts that arrive within.
+        """Call ``on_wait`` for the interrupts that arrive within.
 
-        ``is_interrupted``: those that were raised before, and brought the work about, count as well.
+        ``is_interrupted``: an interrupt is the reason for this work, and counts as well.
         """
         if is_interrupted:
             self.pending += max(self._raised, 1)
@@ -164,7 +162,7 @@ class InterruptGuard:
 
     @contextmanager
     def patience(self, interrupts: int) -> Iterator[None]:
-        """Hold back at most ``interrupts`` within; the next one raises, so that slow work can be given up."""
+        """Hold back at most ``interrupts`` within; the next one is raised, so that slow work can be aborted."""
         before, self._patience = self._patience, interrupts
         try:
             yield
@@ -172,24 +170,25 @@ class InterruptGuard:
             self._patience = before
 
     def drop_pending(self) -> None:
-        """Forget the waiting interrupts, because an exception is already on its way to the user."""
+        """Drop the waiting interrupts, because an exception is already being raised."""
         self.pending = 0
 
     def raise_pending(self) -> None:
-        """Hand a waiting interrupt to the handler that would have had it: usually raises KeyboardInterrupt."""
+        """Pass a waiting interrupt to the handler that it was meant for, which usually raises ``KeyboardInterrupt``."""
         __tracebackhide__ = True
         if not self.pending:
             return
         self._raised, self.pending = self.pending, 0
         handler = self._previous if self._is_current() else signal.getsignal(signal.SIGINT)
-        _call(handler, signal.SIGINT, sys._getframe(1))  # noqa: SLF001 - a handler is given the interrupted frame
+        _call(handler, signal.SIGINT, sys._getframe(1))  # noqa: SLF001 - a handler receives the interrupted frame
 
     def _is_current(self) -> bool:
         handler: object = signal.getsignal(signal.SIGINT)
         return handler is self
 
 
-def _is_main_thread() -> bool:
+def is_main_thread() -> bool:
+    """Return whether this is the thread on which Python handles signals."""
     return threading.current_thread() is threading.main_thread()
 
 

@@ -1,6 +1,6 @@
-"""How are the user's handlers of other signals than Ctrl-C kept out of torch?
+"""The user's handlers of signals other than Ctrl-C, which wait while torch changes its state.
 
-A timeout by SIGALRM raises wherever its signal arrives. In the midst of torch it would lose the recording and leave the
+A timeout with SIGALRM raises wherever the signal arrives. Inside torch this would lose the recording and leave the
 profiler on, so it waits as an interrupt does.
 """
 
@@ -19,7 +19,7 @@ _OTHERS = tuple(int(number) for number in signal.valid_signals() if number != si
 
 
 class OtherHandlers:
-    """Stands in for the user's handlers of all other signals: what came, however often, is handled once at the end."""
+    """Replaces the user's handlers of all other signals; each signal that arrived is handled once, at the end."""
 
     def __init__(self) -> None:
         self._handlers = {number: handler for number in _OTHERS if callable(handler := signal.getsignal(number))}
@@ -28,14 +28,14 @@ class OtherHandlers:
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Note one signal."""
-        if self._is_over:  # what a handler raised has kept it from coming back
+        if self._is_over:  # an exception of a handler prevented restoring this one
             self._handlers[number](number, frame)
         else:
             self._due[number] = None
 
     @contextmanager
     def held_back(self) -> Iterator[None]:
-        """Let no handler run within: what it raises would tear torch as an interrupt does."""
+        """Let no handler run within, because its exception would interrupt torch."""
         try:
             for number in self._handlers:
                 signal.signal(number, self)
@@ -44,18 +44,18 @@ class OtherHandlers:
             self._is_over = True
             for number, handler in self._handlers.items():
                 current: object = signal.getsignal(number)
-                if current is self:  # else the user's code has set another one meanwhile
+                if current is self:  # otherwise the user's code has set another one meanwhile
                     signal.signal(number, handler)
             self._handle_due()
 
     def _handle_due(self) -> None:
-        """Run the handlers of what came; what one of them raises keeps none of the others from running."""
+        """Run the handlers of the signals that arrived; an exception of one does not prevent the others."""
         if not self._due:
             return
         number, _ = self._due.popitem()
         try:
             handler = signal.getsignal(number)
             if callable(handler):
-                handler(number, sys._getframe(1))  # noqa: SLF001 - a handler is given the interrupted frame
+                handler(number, sys._getframe(1))  # noqa: SLF001 - a handler receives the interrupted frame
         finally:
             self._handle_due()

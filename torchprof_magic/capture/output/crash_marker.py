@@ -1,7 +1,7 @@
-"""Which runs ended with their process, and what is left of them?
+"""Crash markers: how a kernel finds the runs whose process was killed, and what is left of them.
 
-While a run is under way its folder holds a mark, locked by the process that records. A mark that nobody holds is that
-of a process that was killed. The lock is one that ends with its process and that a forked child does not have.
+During a run its folder holds a marker file that the recording process has locked. A marker without a lock belongs to a
+process that was killed. The system releases the lock when the process ends, and a forked child does not inherit it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ TRACE_SUFFIX = ".pt.trace.json"
 _MARK = ".torchprof-running-{pid}"
 _MARKS = re.compile(r"\.torchprof-running-(\d+)")
 _MOST_BYTES = 1 << 16
-# A link in place of one of our own files is somebody's trap, and never followed.
+# Links are never followed: another user may have put one in place of our file.
 _OPEN = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 class _Row(TypedDict):
-    """What a mark holds. ``folders`` are those beside its own, with what its disk did not take."""
+    """The content of a marker. ``folders`` are the fallback folders of the run."""
 
     title: str
     began_unix_s: float
@@ -39,7 +39,7 @@ class _Row(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfinished:
-    """A run whose process ended before it did. ``paths`` are its whole cycles, which can be opened."""
+    """A run whose process was killed. ``paths`` are its complete cycles, which can be opened."""
 
     title: str
     began_unix_s: float
@@ -47,9 +47,9 @@ class Unfinished:
 
 
 class Mark:
-    """Says, for as long as this process lives and ``remove`` has not come, that a run in ``folder`` is under way.
+    """The marker of a run in ``folder``, held until ``remove`` is called or the process ends.
 
-    Where there are no such locks, or no room, there is no mark, and nothing fails.
+    Where such locks are missing, or the disk is full, there is no marker, and nothing fails.
     """
 
     def __init__(self, folder: Path, title: str) -> None:
@@ -65,7 +65,7 @@ class Mark:
             self._write()
 
     def add(self, folder: Path) -> None:
-        """Say that the run has files in another folder too; a full disk has still room in the block of the mark."""
+        """Add a folder with files of the run. This works on a full disk, too: the marker has a block already."""
         self._row["folders"].append(str(folder))
         if self._handle is not None and os.getpid() == self._pid:
             with contextlib.suppress(OSError):
@@ -79,7 +79,7 @@ class Mark:
         os.truncate(self._handle, len(text))
 
     def remove(self) -> None:
-        """Say that the run is over; a forked child says nothing."""
+        """Delete the marker, because the run is over; does nothing in a forked child."""
         handle, self._handle = self._handle, None
         if handle is None or os.getpid() != self._pid:
             return
@@ -90,9 +90,9 @@ class Mark:
 
 
 def take_unfinished() -> list[Unfinished]:
-    """Return the runs of this user's dead processes, each of them once, the oldest first.
+    """Return the runs of this user's killed processes, each of them once, the oldest first.
 
-    Their traces stay; what a run left that cannot be opened is deleted.
+    Their traces stay; incomplete files are deleted.
     """
     if sys.platform == "win32":
         return []
@@ -105,7 +105,7 @@ def take_unfinished() -> list[Unfinished]:
 
 
 def _marks(folder: Path) -> list[Path]:
-    """Return the marks of other processes; this one's are in use, and opening one would end its lock."""
+    """Return the markers of other processes; opening one of this process would release its lock."""
     if folder.is_symlink() or not _is_own(folder.stat()):
         return []
     named = [(path, _MARKS.fullmatch(path.name)) for path in folder.iterdir()]
@@ -113,21 +113,21 @@ def _marks(folder: Path) -> list[Path]:
 
 
 def _take(mark: Path) -> Unfinished | None:
-    """Read a mark that nobody holds, and remove it; ``None`` when its process lives, or it makes no sense."""
+    """Read a marker without a lock, and delete it; ``None`` if its process is alive, or it cannot be read."""
     handle = os.open(mark, _OPEN)
     try:
         if not _is_own(os.fstat(handle)):
             return None
         fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         known = _parse(os.read(handle, _MOST_BYTES))
-        if known is None:  # its process may be about to write it
+        if known is None:  # its process may not have written it yet
             return None
         mark.unlink()
     finally:
         os.close(handle)
     paths = _left_in(mark.parent)
     for folder in map(Path, known["folders"]):
-        with contextlib.suppress(OSError):  # it is gone with its disk, or with the machine's last start
+        with contextlib.suppress(OSError):  # its disk may be gone, or the machine was restarted
             if folder.name.startswith(FOLDER_PREFIX) and not folder.is_symlink() and _is_own(folder.stat()):
                 paths += _left_in(folder)
     paths.sort(key=lambda path: path.name)
@@ -135,7 +135,7 @@ def _take(mark: Path) -> Unfinished | None:
 
 
 def _left_in(folder: Path) -> list[Path]:
-    """Return the whole cycles in a folder; what is torn is deleted, and the folder when nothing is left in it."""
+    """Return the complete cycles in a folder; delete incomplete files, and the folder if it is empty then."""
     paths = sorted(folder.glob(f"cycle-*{TRACE_SUFFIX}"))
     for torn in folder.glob(f".cycle-*{TRACE_SUFFIX}.part*"):
         torn.unlink(missing_ok=True)

@@ -1,15 +1,15 @@
-"""Where a trace goes when the disk of its run's folder does not take it: the named folder, or the temporary one."""
+"""Fallback folders for a trace that cannot be written to the folder of its run."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchprof_magic.capture.output.crash_marker import FOLDER_PREFIX
+from torchprof_magic.files.free_space import free_bytes
 from torchprof_magic.units import format_bytes
 
 if TYPE_CHECKING:
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class FallbackFolders:
-    """The folders that one run makes outside its own, each when it is first needed.
+    """The fallback folders of one run, each created when it is first needed.
 
-    ``named`` is the folder that the user chose for traces; it comes before the temporary folder. ``on_new`` is called
-    with each folder that is made, before anything is in it.
+    ``named`` is the folder that the user chose for traces; it is tried before the temporary folder. ``on_new`` is
+    called with each new folder while it is empty.
     """
 
     def __init__(self, named: Path | None = None, on_new: Callable[[Path], None] | None = None) -> None:
@@ -29,16 +29,16 @@ class FallbackFolders:
         self._made: dict[Path, Path] = {}
 
     def places(self, full: Path) -> Iterator[Path]:
-        """Yield the writable folders to try after ``full``, which did not take the file, in order."""
+        """Yield the writable folders to try after ``full``, in order."""
         for candidate in _candidates(self._named):
             with suppress(OSError):
                 place = candidate.resolve()
-                is_full = full.is_dir() and full.resolve().is_relative_to(place)  # or it was deleted
+                is_full = full.is_dir() and full.resolve().is_relative_to(place)  # unless it was deleted
                 if not is_full and place.is_dir() and os.access(place, os.W_OK | os.X_OK):
                     yield place
 
     def folder_in(self, place: Path) -> Path:
-        """Return the folder of this run in ``place``, which is private to the user. Raises ``OSError``."""
+        """Return this run's folder in ``place``, which only the user may read. Raises ``OSError``."""
         known = self._made.get(place)
         if known is not None and known.is_dir():
             return known
@@ -49,7 +49,7 @@ class FallbackFolders:
         return folder
 
     def remove_empty(self) -> None:
-        """Delete the folders that hold nothing."""
+        """Delete the empty folders."""
         for place, folder in list(self._made.items()):
             with suppress(OSError):
                 folder.rmdir()
@@ -59,19 +59,11 @@ class FallbackFolders:
 def _candidates(named: Path | None) -> Iterator[Path]:
     if named is not None:
         yield named
-    with suppress(OSError):  # Python finds no temporary folder on a full disk
+    with suppress(OSError):  # raised if no temporary folder is writable, as on a full disk
         yield Path(tempfile.gettempdir())
 
 
-def free_bytes(folder: Path) -> int | None:
-    """Return how much this user can write there, ``None`` if unknown."""
-    try:
-        return shutil.disk_usage(folder).free
-    except OSError:
-        return None
-
-
-def told_room(folder: Path) -> str:
-    """Return how much is free in a folder, in words."""
+def free_space(folder: Path) -> str:
+    """Return the free space of a folder, in words."""
     free = free_bytes(folder)
-    return f"{folder} is gone" if free is None else f"{format_bytes(free)} free in {folder}"
+    return f"{folder} is not available" if free is None else f"{format_bytes(free)} free in {folder}"

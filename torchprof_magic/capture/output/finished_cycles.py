@@ -1,4 +1,4 @@
-"""The recorded cycles of one run: saved when nothing is being recorded, listed, and handed to the user's handler."""
+"""The recorded cycles of one run: saved while nothing is recorded, listed, and passed to the user's handler."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from torchprof_magic.model.meta import StepMark
     from torchprof_magic.options import ProfileOptions
 
-# The user's handler is the user's code: an interrupt ends it at once.
+# The handler is the user's code: an interrupt ends it at once.
 HANDLER_PATIENCE = 0
 
 
 def options_of_cycle(passes: tuple[ProfileOptions, ...], cycle: int) -> ProfileOptions:
-    """Return what a cycle records: the last pass stands for all that follow."""
+    """Return the options of a cycle; those of the last pass apply to all later cycles."""
     return passes[min(cycle, len(passes) - 1)]
 
 
@@ -45,7 +45,7 @@ class Finished:
 
 
 class FinishedCycles:
-    """The recorded cycles of one run; ``cycles`` are those on disk, ``file_bytes`` in all."""
+    """The recorded cycles of one run; ``cycles`` are those on disk, with ``file_bytes`` in total."""
 
     def __init__(
         self,
@@ -66,11 +66,11 @@ class FinishedCycles:
 
     @property
     def waiting(self) -> int:
-        """How many cycles are not on disk yet."""
+        """The number of cycles that are not on disk yet."""
         return len(self._waiting)
 
     def put(self, finished: Finished) -> None:
-        """Let a cycle wait until nothing is being recorded."""
+        """Add a cycle, to be saved when nothing is being recorded."""
         self._waiting.append(finished)
 
     def save(self, guard: InterruptGuard) -> None:
@@ -89,7 +89,7 @@ class FinishedCycles:
                 save_execution_trace(finished.engine.execution_path, self._execution_target(finished), self._problems)
 
     def _list(self, finished: Finished, path: Path) -> bool:
-        """Add the cycle to the list, unless nothing happened in it, and return whether it is there."""
+        """Add the cycle to the list, unless it is empty, and return whether it was added."""
         start_unix_ns = finished.engine.start_unix_ns
         is_idle = not has_ops(path)
         if is_idle and self.cycles and not any(mark.is_complete for mark in finished.steps):
@@ -98,16 +98,11 @@ class FinishedCycles:
             return False
         self.cycles.append(Cycle(number=finished.number, path=path, steps=finished.steps, start_unix_ns=start_unix_ns))
         if is_idle:
-            self._problems.note(
-                "capture.no_ops",
-                "info",
-                "No torch operation ran in the recorded steps.",
-                "If another loop should be stepped, name it with --step line:N, or use --step optimizer.",
-            )
+            self._problems.note("capture.no_ops")
         return True
 
     def _hand_over(self, finished: Finished, path: Path, guard: InterruptGuard) -> None:
-        """Call the user's own handler; what it raises must reach neither torch nor the user's code."""
+        """Call the user's handler; its exceptions must reach neither torch nor the user's code."""
         handler = options_of_cycle(self._passes, finished.number).on_trace_ready
         if handler is None or not path.exists():
             return
@@ -115,19 +110,14 @@ class FinishedCycles:
             with guard.patience(HANDLER_PATIENCE):
                 handler(finished.engine.finished_profiler(path, finished.steps[-1].number + 1))
         except KeyboardInterrupt:
-            guard.pending += 1  # it goes on to the user's code as soon as torch is between two states no more
+            guard.pending += 1  # raised in the user's code as soon as torch has changed its state
         except BaseException as exc:  # noqa: BLE001 - the same
-            self._problems.note(
-                "capture.handler_failed",
-                "warning",
-                f"on_trace_ready failed: {type(exc).__name__}: {exc}",
-                "The recording itself is whole.",
-            )
+            self._problems.note("capture.handler_failed", error=f"{type(exc).__name__}: {exc}")
 
     def _execution_target(self, finished: Finished) -> Path:
-        """Return where the user wants it; each further cycle, and each of several ranks, has its number in the name."""
+        """Return the user's file, with a number for each further cycle, and with the rank if there are several."""
         target = Path(options_of_cycle(self._passes, finished.number).execution_trace).expanduser()
-        number = finished.number + 1 - len(self._passes)  # of two passes only the second has one
+        number = finished.number + 1 - len(self._passes)  # with two passes only the second has one
         own = name_of_rank(target)
         return own.with_stem(f"{own.stem}-{number}") if number else own
 

@@ -1,7 +1,4 @@
-"""What is wrong with a file that torch exported?
-
-Its C++ export tells nobody when it fails, and loses names that are not plain ASCII.
-"""
+"""Checks of a file that torch exported. Its C++ export does not report failures, and loses names that are not ASCII."""
 
 from __future__ import annotations
 
@@ -19,18 +16,18 @@ if TYPE_CHECKING:
     from torchprof_magic.capture.torch_api.engine import Engine
 
 NO_FILE = "torch wrote no file"
-# What 2.13's C++ export writes instead of a name with a character that is not plain ASCII (pytorch#146900).
+# The C++ export of torch 2.13 writes this instead of a name with a non-ASCII character (pytorch#146900).
 LOST_NAME = b'"name": "unknown"'
 # It turns a backslash into a slash, so an annotation with a slash is compared with the name that was recorded.
 ANNOTATION = b'"cat": "user_annotation"'
 SLASHED_NAME = re.compile(rb'"cat": "user_annotation",\s*"name": "([^"\n]*/[^"\n]*)"')
 OWN_NAME = b'"traceName"'
-# Either exporter's spelling; the search ends at the first operation, so it costs nothing on a file that has one.
+# As either exporter writes it. The search ends at the first op, so it is fast unless there is none.
 FIRST_OP = re.compile(rb'"cat": ?"(?:cpu_op|kernel|gpu_memcpy|gpu_memset)"')
 
 
 def find_flaw(path: Path, engine: Engine | None) -> str | None:
-    """Return what is wrong with an exported file: not there, empty, not JSON, or names lost (``engine`` knows them)."""
+    """Return what is wrong with an exported file: missing, empty, not JSON, or names that differ from ``engine``'s."""
     if not _is_written(path):
         return NO_FILE
     with _mapped(path) as data:
@@ -42,7 +39,7 @@ def find_flaw(path: Path, engine: Engine | None) -> str | None:
 
 
 def _loss(data: mmap.mmap, engine: Engine) -> str | None:
-    """Return what the C++ export has changed of what it was given."""
+    """Return what the C++ export changed in names or metadata."""
     if data.rfind(LOST_NAME) >= 0:  # from the end: twice as fast
         return "torch replaced names with 'unknown'"
     if any(data.rfind(text.encode()) < 0 for _, text in engine.metadata if "\\" in text):
@@ -72,7 +69,7 @@ def _slashed_annotations(data: mmap.mmap) -> set[str]:
 
 
 def has_ops(path: Path) -> bool:
-    """Return whether any torch operation or device activity is in the file; one that cannot be read may have some."""
+    """Return whether the file has any torch op or device event; ``True`` if it cannot be read."""
     try:
         with _mapped(path) as data:
             return FIRST_OP.search(data) is not None

@@ -1,1 +1,1 @@
-"""Everything that knows torch's internals and versions."""
+"""All code that depends on torch's internals and versions."""

@@ -1,4 +1,4 @@
-"""What differs between torch versions, and what does this machine have?"""
+"""Differences between torch versions, and the features of this machine."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 VERSION = str(torch.__version__)
 # Added after 2.9; writes valid JSON whatever the names are, about 8 times slower than the C++ export.
 HAS_PYTHON_EXPORT = importlib.util.find_spec("torch.profiler._chrome_trace_export") is not None
-# torch imports these in the first recording; with stacks it then sometimes loses the name of such a module's own frame.
+# torch imports these in the first recording. With stacks it then sometimes loses the name of the module's own frame.
 for _name in ("torch.profiler._cupti_monitor", "torch.profiler.python_tracer"):
     with suppress(ImportError):  # older ones have none
         importlib.import_module(_name)
 
 
 def available_activities() -> tuple[str, ...]:
-    """Return what this machine can record, as the names ``ProfileOptions.activities`` takes: ``("cpu", "cuda")``."""
+    """Return the activities that this machine can record, as names for ``ProfileOptions.activities``."""
     return tuple(sorted(activity.name.lower() for activity in supported_activities()))  # type: ignore[no-untyped-call]
 
 
 def recorded_activities(options: ProfileOptions) -> tuple[str, ...]:
-    """Return what these options record here: what they name, or everything this machine can record."""
+    """Return the activities of these options, or all that this machine can record."""
     return options.activities or available_activities()
 
 
@@ -55,10 +55,10 @@ def device_names(options: ProfileOptions) -> tuple[str, ...]:
 
 
 def make_profiler(options: ProfileOptions, observer: ExecutionTraceObserver | None = None) -> _KinetoProfile:
-    """Return torch's profiler for one cycle; we prepare, start and stop it, and the observer with it, ourselves.
+    """Return torch's profiler for one cycle; the engine prepares, starts and stops it, together with the observer.
 
-    torch's own scheduling, in ``torch.profiler.profile``, keeps only the last cycle, and dies when its handler raises
-    between two cycles.
+    The scheduling of ``torch.profiler.profile`` keeps only the last cycle, and fails if its handler raises between two
+    cycles.
     """
     return _KinetoProfile(
         activities=[_activity(name, options) for name in recorded_activities(options)],
@@ -74,18 +74,18 @@ def make_profiler(options: ProfileOptions, observer: ExecutionTraceObserver | No
 
 
 def observe_execution(path: str) -> ExecutionTraceObserver:
-    """Return an observer that writes torch's execution trace to ``path`` between its start and its end."""
+    """Return an observer that writes torch's execution trace to ``path``."""
     return ExecutionTraceObserver().register_callback(path)
 
 
 def toggle(profiler: _KinetoProfile, names: Iterable[str], *, is_on: bool) -> None:
-    """Stop collecting records of these activities, or go on; the recording itself goes on."""
+    """Stop recording these activities, or continue; the recording itself goes on."""
     members = {key.lower(): member for key, member in ProfilerActivity.__members__.items()}
     profiler.toggle_collection_dynamic(is_on, [members[name] for name in names])
 
 
 def _activity(name: str, options: ProfileOptions) -> Any:
-    """Return torch's activity of that name, narrowed down to some types of records if that was asked for."""
+    """Return torch's activity of that name, limited to some types of events if requested."""
     activity = next(member for key, member in ProfilerActivity.__members__.items() if key.lower() == name)
     types = (options.activity_types or {}).get(name)
     return activity if types is None else {activity: list(types)}
@@ -97,13 +97,13 @@ def _experimental_config(options: ProfileOptions) -> Any:
 
 
 def _rare_arguments(options: ProfileOptions) -> dict[str, Any]:
-    """Return what only newer versions of torch take, as far as it was asked for."""
+    """Return the requested arguments that only newer versions of torch have."""
     rare = {name: getattr(options, name) for name in ("custom_trace_id_callback", "post_processing_timeout_s")}
     return {name: value for name, value in rare.items() if value is not None}
 
 
 def lacking(options: ProfileOptions) -> list[str]:
-    """Return what was asked for and this version of torch does not have, by torch's own names."""
+    """Return the requested features that this version of torch lacks, by torch's names."""
     known = inspect.signature(_KinetoProfile).parameters
     missing = [name for name in _rare_arguments(options) if name not in known]
     missing += [name for name in options.experimental_flags if not _has_experimental(name)]
@@ -122,7 +122,7 @@ def _has_experimental(name: str) -> bool:
 
 
 def is_set_in(config: Any, name: str) -> bool:
-    """Return whether a config of the user's own has this switched on; what it holds can be read only by pickling."""
+    """Return whether the user's config has this switched on. Its values can be read only by pickling it."""
     wanted: dict[str, Any] = {name: True}
     try:
         states = (made.__getstate__() for made in (_ExperimentalConfig(), _ExperimentalConfig(**wanted), config))
@@ -132,7 +132,7 @@ def is_set_in(config: Any, name: str) -> bool:
 
 
 def is_device_stopped() -> bool:
-    """Return whether the device side gave up early (CUPTI buffers full); always False before torch 2.11."""
+    """Return whether device recording stopped early (CUPTI buffers full); always False before torch 2.11."""
     is_stopped = getattr(autograd, "_is_kineto_stopped", None)
     return bool(is_stopped and is_stopped())
 
@@ -143,34 +143,34 @@ def is_profiler_on() -> bool:
 
 
 def is_any_profiler_on() -> bool:
-    """Return whether a torch profiler runs in this process: one of all threads does not show on its own thread."""
+    """Return whether a torch profiler runs in this process, including one of all threads."""
     return is_profiler_on() or autograd_profiler._is_profiler_enabled  # noqa: SLF001 - there is no public name
 
 
 def is_in_backward() -> bool:
-    """Return whether this code was called by ``backward()``: from a hook of a tensor, say.
+    """Return whether this code was called by ``backward()``, for example from a hook of a tensor.
 
-    What is started or stopped there is undone when ``backward`` returns, and the profiler then stays on for good.
+    When ``backward`` returns, it undoes starting or stopping there, and the profiler then stays on forever.
     """
     return bool(torch._C._current_graph_task_id() != -1)  # noqa: SLF001 - there is no public name
 
 
 def busy_profiler() -> str | None:
-    """Return a sentence about the profiler that runs already, if one does."""
+    """Return a clause about the profiler that is already running, if one is."""
     if is_profiler_on():
         return "a torch profiler is already running on this thread"
     if autograd_profiler._is_profiler_enabled:  # noqa: SLF001 - there is no public name
         return "a torch profiler is running on another thread, or was never stopped"
     if _is_warming_up():
-        return "a torch.profiler.profile is in its warm-up"
+        return "a torch.profiler.profile is in its warm-up phase"
     return None
 
 
 def _is_warming_up() -> bool:
-    """Look for a scheduled profiler between prepare and start, which no flag shows.
+    """Return whether a scheduled profiler is between prepare and start, which no flag shows.
 
-    Recording over it makes its own start a SIGSEGV in torch 2.13. torch counts steps from when a scheduled profiler
-    is made until its with-block is left, so the search through all objects (50 ms to a million) is rare.
+    If another recording runs meanwhile, its start is a SIGSEGV in torch 2.13. torch counts steps from when a scheduled
+    profiler is created until its with-block is left, so the search through all objects (50 ms per million) is rare.
     """
     tracker = autograd_profiler.KinetoStepTracker
     if "ProfilerStep" not in getattr(tracker, "_step_dict", {}):
@@ -183,13 +183,13 @@ def _is_warming_up() -> bool:
 
 
 def _has_open_warmup(scheduled: profile) -> bool:
-    """Return whether a warm-up step is open; not if it was not entered yet, was left, or its making failed."""
+    """Return whether a warm-up step is open; not before it begins, after it ends, or if it failed to start."""
     is_open = getattr(scheduled, "step_rec_fn", None) is not None
     return is_open and scheduled.current_action == ProfilerAction.WARMUP
 
 
 def switch_off() -> bool:
-    """Stop whatever torch profiler runs on this thread, throw its data away, and return whether there was one."""
+    """Stop any torch profiler of this thread, discard its data, and return whether there was one."""
     was_on = is_any_profiler_on()
     while is_profiler_on():
         autograd._disable_profiler()  # type: ignore[attr-defined]  # noqa: SLF001
@@ -198,7 +198,7 @@ def switch_off() -> bool:
 
 
 def on_optimizer_step(callback: Callable[[object], None]) -> Callable[[], None]:
-    """Call ``callback(optimizer)`` after every optimizer step in this process; return what removes the hook."""
+    """Call ``callback(optimizer)`` after every optimizer step in this process; return a function that removes it."""
 
     def hook(optimizer: torch.optim.Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
         callback(optimizer)
@@ -208,10 +208,10 @@ def on_optimizer_step(callback: Callable[[object], None]) -> Callable[[], None]:
 
 
 def on_takeover(callback: Callable[[], None], *, is_ours: Callable[[], bool]) -> Callable[[], None]:
-    """Call ``callback`` just before a profiler that is not ours prepares; return what undoes this.
+    """Call ``callback`` just before a profiler that is not ours prepares; return a function that undoes this.
 
-    torch lets the newcomer steal the running session without a word, and saving what is left crashes. Every torch
-    profiler of every version goes through this one method.
+    torch lets the new profiler take over the running session silently, and saving the old one then crashes. Every torch
+    profiler of every version calls this one method.
     """
     original = autograd_profiler.profile._prepare_trace  # noqa: SLF001
 
@@ -224,12 +224,12 @@ def on_takeover(callback: Callable[[], None], *, is_ours: Callable[[], bool]) ->
 
 
 def keep_out_of_graphs() -> None:
-    """Tell torch.compile, once, to leave this package's functions as they are.
+    """Exclude the functions of this package from torch.compile, once.
 
-    Compiled code is another object than the one that is protected from interrupts, and a step that is traced becomes
-    dozens of compiled pieces. torch's profiler imports what is imported here when it is first prepared.
+    Compiled code is a different object from the one that is protected from interrupts, and a traced step would become
+    dozens of compiled pieces. torch's profiler imports the same module when it is first prepared.
     """
-    with suppress(Exception), warnings.catch_warnings():  # a torch without it, or one that has moved it
+    with suppress(Exception), warnings.catch_warnings():  # this torch may lack the module, or have moved it
         warnings.simplefilter("ignore")
         from torch._dynamo import trace_rules  # noqa: PLC0415 - takes seconds, and only a recording needs it
 
@@ -242,17 +242,17 @@ _left_alone: list[bool] = []
 
 
 def is_compiled(code: CodeType) -> bool:
-    """Return whether torch.compile has written this code: a piece of a function with something between its graphs."""
+    """Return whether torch.compile generated this code, with calls between its graphs."""
     return any(name.startswith(("__compiled_fn", "__resume_at")) for name in code.co_names)
 
 
 def _memory_module() -> Any:
-    """Return torch's module for the memory of this machine's accelerator, ``None`` where no history can be recorded."""
+    """Return torch's memory module of this machine's accelerator, ``None`` if it cannot record a history."""
     for name in ("cuda", "xpu"):
         device: Any = getattr(torch, name, None)
         memory = getattr(device, "memory", None)
         record = getattr(memory, "_record_memory_history", None)
-        # Older ones take other arguments.
+        # Older versions have other arguments.
         if record and hasattr(memory, "_snapshot") and "stacks" in inspect.signature(record).parameters:  # noqa: SIM102
             if device.is_available():
                 return memory
@@ -260,12 +260,12 @@ def _memory_module() -> Any:
 
 
 def has_memory_history() -> bool:
-    """Return whether this machine and this torch can record what the allocator of a device does."""
+    """Return whether this machine and this torch can record the history of a device's allocator."""
     return _memory_module() is not None
 
 
 def is_memory_history_on() -> bool:
-    """Return whether somebody records the allocator's history already."""
+    """Return whether the allocator history is already being recorded."""
     memory = _memory_module()
     is_enabled = getattr(torch._C, "_cuda_isHistoryEnabled", None)  # noqa: SLF001 - there is no public name
     if is_enabled is not None and memory is torch.cuda.memory:
@@ -274,25 +274,25 @@ def is_memory_history_on() -> bool:
 
 
 def start_memory_history(max_entries: int) -> None:
-    """Record every allocation and release of the device from now on, of which the last ``max_entries`` are kept."""
+    """Start recording allocations and releases of the device, keeping the last ``max_entries``."""
     _memory_module()._record_memory_history(  # noqa: SLF001 - documented by torch, though its name begins with _
         enabled="all", context="all", stacks="python", max_entries=max_entries
     )
 
 
 def stop_memory_history() -> None:
-    """Record no more, and forget what was recorded."""
+    """Stop recording, and drop the history."""
     _memory_module()._record_memory_history(enabled=None)  # noqa: SLF001
 
 
 def memory_snapshot() -> dict[str, Any]:
-    """Return the state of the device's allocator, and its history as far as it is recorded."""
+    """Return the state of the device's allocator, and its history if there is one."""
     snapshot: dict[str, Any] = _memory_module()._snapshot()  # noqa: SLF001
     return snapshot
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
-    """Return whether a device had no memory left."""
+    """Return whether the error is that a device ran out of memory."""
     return isinstance(error, torch.cuda.OutOfMemoryError)
 
 
@@ -301,9 +301,9 @@ _oom_observers: list[object] = []
 
 
 def on_out_of_memory(callback: Callable[[], None]) -> Callable[[], None]:
-    """Call ``callback`` when CUDA has no memory left, before torch raises; return what ends this.
+    """Call ``callback`` when CUDA runs out of memory, before torch raises; return a function that ends this.
 
-    torch keeps an observer for the life of the process, so one of ours is attached once, and asks who is there.
+    torch keeps an observer for the life of the process, so one is attached once, and calls the current callbacks.
     """
     attach = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)  # noqa: SLF001 - there is no public name
     if attach is None:
@@ -325,7 +325,7 @@ def is_capturing() -> bool:
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()  # type: ignore[no-untyped-call]
 
 
-# From here on CUPTI bears graphs that were captured before it came, and its own end and return (pytorch#150957).
+# Since this version CUPTI supports graphs that were captured before it was loaded, and reloading (pytorch#150957).
 GRAPH_SAFE_CUDA = (12, 6)
 _GRAPH_SETTINGS = {"DISABLE_CUPTI_LAZY_REINIT": "1", "TEARDOWN_CUPTI": "0"}
 
@@ -339,7 +339,7 @@ def cuda_before_graph_safe() -> str | None:
 
 
 def keep_cupti() -> None:
-    """Let CUPTI stay once it is there, as torch itself does where torch.compile makes the graphs."""
+    """Keep CUPTI loaded after a recording, as torch itself does if torch.compile makes CUDA graphs."""
     for name, value in _GRAPH_SETTINGS.items():
         os.environ.setdefault(name, value)
 

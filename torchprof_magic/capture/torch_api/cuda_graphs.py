@@ -1,4 +1,4 @@
-"""Are CUDA graphs in the way of a recording?"""
+"""CUDA graphs and recordings: what must happen before a graph is captured."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from torchprof_magic.options import ProfileOptions
 if TYPE_CHECKING:
     from torchprof_magic.capture.problems import ProblemLog
 
-# The processes in which graphs can be recorded now; a forked child has to do it again.
+# The processes in which graphs can be recorded; a forked child is not among them.
 _primed: set[int] = set()
 
 
 @protected
 def prime() -> bool:
-    """Run torch's profiler once, so that CUDA graphs captured from now on can be recorded; return if that was needed.
+    """Run torch's profiler once, so that CUDA graphs captured later can be recorded; return whether that was needed.
 
-    With CUDA before 12.6 a graph that was captured before the first recording can crash the process in it. Does
-    nothing with a newer CUDA, without one, or the second time. Raises ``ProfilerBusyError`` while a profiler runs.
+    With CUDA older than 12.6, a graph that was captured before the first recording can crash the process during it.
+    Does nothing with a newer CUDA, without CUDA, or the second time. Raises ``ProfilerBusyError`` if a profiler runs.
     """
     if not needs_priming():
         return False
@@ -48,17 +48,11 @@ def prime() -> bool:
 
 
 def needs_priming() -> bool:
-    """Return whether ``prime`` has something to do here."""
+    """Return whether ``prime`` is needed in this process."""
     return compat.cuda_before_graph_safe() is not None and os.getpid() not in _primed
 
 
 def note_capture(problems: ProblemLog, step: int) -> None:
-    """Note that torch's profiler is brought up in the middle of a capture, if it is."""
+    """Note if torch's profiler starts while a CUDA graph is being captured."""
     if compat.is_capturing():
-        problems.note(
-            "capture.during_graph_capture",
-            "warning",
-            f"At step {step} the profiler started while a CUDA graph was being captured: kernels do not run in a "
-            "capture, so they are not in the recording, and the capture itself may fail.",
-            "Capture the graph before the first recorded step, and record its replays.",
-        )
+        problems.note("capture.during_graph_capture", step=step)

@@ -1,4 +1,4 @@
-"""How is one cycle of torch's profiler brought up, ended, and ended again when it was torn?"""
+"""One cycle of torch's profiler: preparing, starting, stopping, and recovering from interrupted transitions."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from torchprof_magic.options import ProfileOptions
 
 
-# As torch has them: while a recording runs, those of the class note the user's ranges, and a step is none of these.
+# torch's own methods: during a recording, those of the class are replaced to note the user's ranges.
 _enter, _leave = record_function.__enter__, record_function.__exit__
 
 
 class Stage(Enum):
-    """Where an engine is; a torn transition (an exception inside torch) leaves it in a word ending in -ing."""
+    """The stage of an engine; an exception inside torch leaves it in a stage that ends in -ing."""
 
     NEW = "new"
     PREPARING = "preparing"
@@ -45,10 +45,10 @@ def _copy_trace(source: Path, path: str, use_python_export: bool = False) -> Non
 
 
 class Engine:
-    """One cycle: new, prepared (warm-up), running, off. Each method makes exactly one transition."""
+    """One cycle: new, prepared (warm-up), running, off. Each method makes one transition."""
 
     preparing = False
-    """True, for the class, while any engine of ours prepares: tells our own calls from those of other profilers."""
+    """True, for the class, while any of our engines prepares; distinguishes our calls from those of other profilers."""
 
     def __init__(self, options: ProfileOptions, execution_path: Path | None = None) -> None:
         self.execution_path = execution_path
@@ -72,14 +72,14 @@ class Engine:
         self.stage = Stage.PREPARED
 
     def start(self) -> None:
-        """Begin to record; only when prepared."""
+        """Start recording; only when prepared."""
         self.stage = Stage.STARTING
         block = compat.small_block() if self.profiler.profile_memory else None
         self.profiler.start_trace()
-        del block  # torch warns at the first release of a block that is older than the recording: here, not in a step
+        del block  # torch warns when a block older than the recording is first released: here, not in a step
         for key, text in self.metadata:
             self.profiler.add_metadata_json(key, text)
-        self.is_of_all_threads = not compat.is_profiler_on()  # such a one does not show on its own thread
+        self.is_of_all_threads = not compat.is_profiler_on()  # such a profiler is not seen on its own thread
         if self.is_of_all_threads:
             self._is_on = compat.is_any_profiler_on
         self.stage = Stage.RUNNING
@@ -104,9 +104,10 @@ class Engine:
         self.end_observer()
 
     def abandon(self) -> None:
-        """Turn the profiler off from whatever stage it is in, torn or whole, and keep the data if there is any.
+        """Switch the profiler off, whatever its stage, and keep its data if there is any.
 
-        Stopping a profiler that was never prepared is a SIGSEGV in torch 2.13, so a torn one is prepared again first.
+        Stopping a profiler that was never prepared is a SIGSEGV in torch 2.13, so an interrupted one is prepared again
+        first.
         """
         if self.stage is Stage.NEW:
             self.end_observer()
@@ -124,20 +125,21 @@ class Engine:
         self.end_observer()
 
     def toggle(self, names: Iterable[str], *, is_on: bool) -> None:
-        """Stop collecting records of some activities, or go on; steps are marked all the same."""
+        """Stop recording some activities, or continue; steps are marked in either case."""
         if self.stage is Stage.RUNNING:
             compat.toggle(self.profiler, names, is_on=is_on)
 
     def end_observer(self) -> None:
-        """Complete the execution trace; torch writes its end only now."""
+        """Complete the execution trace, whose end torch writes only now."""
         observer, self._observer = self._observer, None
         if observer is not None:
             observer.unregister_callback()
 
     def finished_profiler(self, path: Path, step: int) -> _KinetoProfile:
-        """Return torch's profiler for a user's own handler; its export copies the file that was saved to ``path``.
+        """Return torch's profiler for the user's handler; its export copies the file that was saved to ``path``.
 
-        torch exports once, and that was done. ``step_num`` is what ``torch.profiler.profile`` calls the next step.
+        torch can export only once, which has been done. ``step_num`` is the number of the next step, as in
+        ``torch.profiler.profile``.
         """
         profiler: Any = self.profiler
         profiler.export_chrome_trace = partial(_copy_trace, path)
@@ -146,7 +148,7 @@ class Engine:
 
     @property
     def is_torn(self) -> bool:
-        """True when it should be running but torch's profiler is off: another profiler has taken the session."""
+        """True if it should be running but torch's profiler is off, because another profiler took the session."""
         return self.stage is Stage.RUNNING and not self._is_on()
 
     @property
@@ -157,16 +159,16 @@ class Engine:
 
     @property
     def has_data(self) -> bool:
-        """False when nothing was recorded; ``save`` on such a result is a SIGSEGV in torch 2.13."""
+        """False if nothing was recorded; ``save`` on such a result is a SIGSEGV in torch 2.13."""
         return self._results is not None and (not hasattr(self._results, "trace_start_ns") or bool(self.start_unix_ns))
 
     def recorded_names(self) -> set[str]:
-        """Return the name of every event, as it was given; only once there is data."""
+        """Return the names of all events, as they were recorded; only when there is data."""
         return set() if self._results is None else {event.name() for event in self._results.events()}
 
     @property
     def event_count(self) -> int:
-        """How many events there are to save."""
+        """The number of recorded events."""
         return 0 if self._results is None else len(self._results.events())
 
     @property

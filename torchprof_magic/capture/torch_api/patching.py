@@ -1,4 +1,4 @@
-"""How does a function of ours stand in for one of torch's or Python's for the length of a run?"""
+"""Replacing a function of torch or Python for the duration of a run."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 
 def stand_in(owner: Any, name: str, function: Callable[..., Any]) -> Callable[[], None]:
-    """Put ``function`` in the place of ``owner.name``; return what puts back what was there.
+    """Replace ``owner.name`` with ``function``; return a function that restores the original.
 
-    If somebody else stands there by then, theirs stays: it calls ours, which goes on to the original.
+    If other code has replaced it again by then, that stays: it calls ours, which calls the original.
     """
     original = getattr(owner, name)
     setattr(owner, name, function)

@@ -1,8 +1,8 @@
-"""How is Kineto's own chatter kept out of the cell's output?
+"""Keeping Kineto's log lines out of the output of the cell.
 
 torch 2.13 writes ``USDT:... profiler_start`` and ``profiler_stop`` to file descriptor 2 for every session, which
-ipykernel shows in the cell. Descriptor 2 is swapped only while torch itself runs, never around the user's code, and
-whatever else was written meanwhile is passed on.
+ipykernel shows in the cell. Descriptor 2 is redirected only while torch itself runs, never around the user's code, and
+all other lines are passed on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import IO
 
 STDERR_FD = 2
-# Each line is Kineto's or the profiler's own; what it says is checked and reported by us where it matters.
+# Log lines of Kineto and the profiler. What matters in them is checked and reported by this package.
 NOISE = re.compile(
     rb"(?<![^\r\n])[^\r\n]*"
     rb"(?:SyncActivityProfilerHandler|profiler_kineto|output_json|CPUAllocator|collection|execution_trace_observer)\.cpp"
@@ -28,16 +28,16 @@ NOISE = re.compile(
 
 
 class StderrFilter:
-    """Holds file descriptor 2 back during calls into torch's profiler."""
+    """Redirects file descriptor 2 during calls into torch's profiler."""
 
     def __init__(self) -> None:
         self._file: IO[bytes] | None = None
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Drop the profiler's own lines written to descriptor 2 within; pass every other line on at the end.
+        """Drop the profiler's lines written to descriptor 2 within; pass all other lines on at the end.
 
-        Where no descriptor is left, all lines pass.
+        If no file descriptor is left, all lines pass.
         """
         sink, saved = self._places()
         if sink is None:
@@ -55,14 +55,14 @@ class StderrFilter:
             self._pass_on(sink, is_open=saved >= 0)
 
     def _places(self) -> tuple[IO[bytes] | None, int]:
-        """Return what takes descriptor 2's place, if there can be something, and a copy of what was there, or -1."""
+        """Return the file that replaces descriptor 2, if any, and a copy of the descriptor, or -1."""
         try:
             sink = self._sink()
             return sink, os.dup(STDERR_FD)
         except OSError as exc:
             if exc.errno != errno.EBADF or self._file is None:
                 return None, -1
-            return self._file, -1  # closed: the trace file itself could be opened as it, so it must be occupied
+            return self._file, -1  # it is closed: the trace file itself could get this number, so occupy it
 
     def close(self) -> None:
         """Release the buffer file."""
@@ -75,7 +75,7 @@ class StderrFilter:
             try:
                 self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - lives as long as the session
             except OSError:
-                self._file = open(os.devnull, "r+b", buffering=0)  # noqa: SIM115, PTH123 - no space: lines are lost
+                self._file = open(os.devnull, "r+b", buffering=0)  # noqa: SIM115, PTH123 - no disk space: lines are lost
             if self._file.fileno() == STDERR_FD:
                 squatter, self._file = self._file, os.fdopen(os.dup(STDERR_FD), "r+b", buffering=0)
                 squatter.close()

@@ -1,4 +1,4 @@
-"""Where do torch's warnings go, without the user's warnings being touched?"""
+"""Redirecting torch's warnings without affecting those of the user's code."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def warnings_to(listener: Callable[[str], None]) -> Iterator[None]:
-    """Give the text of each warning within to ``listener`` instead of showing it; none becomes an error.
+    """Call ``listener`` with the text of each warning within instead of showing it; none becomes an error.
 
-    Python forgets which warnings it has shown once whenever its filters are touched, and the user's would come again.
-    So they are touched only where they would turn a warning into an error.
+    Changing the warning filters resets which warnings were already shown, so the user's would be shown again. The
+    filters are therefore changed only if they would turn a warning into an error.
     """
     if any(action == "error" for action, *_ in warnings.filters):
         with warnings.catch_warnings(record=True) as caught:

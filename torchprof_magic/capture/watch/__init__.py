@@ -1,1 +1,1 @@
-"""What else happens in the process while steps are recorded: threads, tasks, open ranges, pauses."""
+"""Other activity of the process while steps are recorded: threads, tasks, open ranges, pauses."""

@@ -1,6 +1,6 @@
-"""Does the user's code end its steps inside of what torch.compile compiles?
+"""Detection of ``step()`` calls inside functions that torch.compile compiles.
 
-Every call of ``step()`` there splits the graph in two, which changes what is measured.
+Every such call is a graph break, which changes what is measured.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PACKAGE = f"{__package__.partition('.')[0]}."
 
 
 class Callers:
-    """Looks at the code that calls ``step()``, once for as long as it is the same."""
+    """The code that calls ``step()``; it is examined again only when it changes."""
 
     def __init__(self, problems: ProblemLog) -> None:
         self._problems = problems
@@ -26,7 +26,7 @@ class Callers:
         self._is_noted = False
 
     def look(self, frame: FrameType | None) -> None:
-        """Note, once, that ``frame``, or the first frame around it that is not ours, runs compiled code."""
+        """Note, once, if ``frame``, or the nearest frame around it outside this package, runs compiled code."""
         if self._is_noted:
             return
         while frame is not None and frame.f_code is not self._known:
@@ -38,9 +38,4 @@ class Callers:
         self._known = frame.f_code
         if compat.is_compiled(frame.f_code):
             self._is_noted = True
-            self._problems.note(
-                "capture.compiled_step",
-                "warning",
-                "step() is called in a function that torch.compile compiles: every call splits its graph in two.",
-                "Call it outside of that function, at the end of the loop's body.",
-            )
+            self._problems.note("capture.compiled_step")

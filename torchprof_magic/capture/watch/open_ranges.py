@@ -1,8 +1,8 @@
-"""Which ranges of the user's are open while a recording ends?
+"""The user's ranges that are open when a recording ends.
 
-A range that begins in one recording and ends in a later one makes torch 2.13 write into memory that it has released,
-and the process dies. So ranges that are open when a recording ends, end with it; when their own end comes, torch has
-nothing left to do for them.
+If a range begins in one recording and ends in a later one, torch 2.13 writes into memory that it has released, and the
+process crashes. So open ranges are ended with the recording. When the user's code leaves them later, torch has nothing
+left to do.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _Here(threading.local):
-    """Is this thread the one that is recorded, and now?"""
+    """Whether this thread is being recorded now."""
 
     is_recorded = False
 
@@ -30,7 +30,7 @@ class _Here(threading.local):
 class OpenRanges:
     """The ``record_function`` ranges that began on a thread while it was recorded, and have not ended.
 
-    Each call in noting one is in a trace with stacks, for every range of the user's: so there are as few as can be.
+    Each call that notes a range is in a trace with stacks, for every range, so there are as few calls as possible.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class OpenRanges:
         self._original_exit = record_function.__exit__
 
     def watch(self) -> Callable[[], None]:
-        """Be told of every range that begins; return what ends the watch."""
+        """Watch every range that begins; return a function that ends this."""
         enter, leave, here, ranges = record_function.__enter__, record_function.__exit__, self._here, self._open
 
         @wraps(enter)
@@ -52,7 +52,7 @@ class OpenRanges:
         @wraps(leave)
         def noting_exit(range_: record_function, *error: Any) -> None:
             leave(range_, *error)
-            if ranges and range_.run_callbacks_on_exit:  # else it ends with a future, later
+            if ranges and range_.run_callbacks_on_exit:  # otherwise it ends later, with a future
                 key = id(range_)
                 if key in ranges:
                     del ranges[key]
@@ -64,11 +64,11 @@ class OpenRanges:
             return undo.pop_all().close
 
     def begin(self) -> None:
-        """Note those that begin from here on this thread, until ``end``."""
+        """Note the ranges that begin on this thread, until ``end``."""
         self._here.is_recorded = True
 
     def end(self) -> None:
-        """End all of them for torch, the innermost first."""
+        """End all open ranges for torch, the innermost first."""
         for range_ in reversed(list(self._open.values())):
             if range_.run_callbacks_on_exit:
                 self._original_exit(range_, None, None, None)
@@ -77,6 +77,6 @@ class OpenRanges:
         self.forget()
 
     def forget(self) -> None:
-        """Note no more of them, and end none: there is no recording left that they could outlive."""
+        """Stop noting ranges without ending any, because there is no recording left that they could outlive."""
         self._here.is_recorded = False
         self._open.clear()

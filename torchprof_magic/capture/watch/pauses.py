@@ -1,4 +1,4 @@
-"""What does a recorded step leave out because the user's code asked for it, and for how long?"""
+"""The pauses that the user's code makes in recorded steps with ``paused()``."""
 
 from __future__ import annotations
 
@@ -15,17 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Pause:
-    """One pause: the kinds of records it leaves out, and the step that it belongs to once it has begun.
-
-    It ends with that step.
-    """
+    """One pause: the kinds of events that it leaves out, and its step once it has begun. It ends with that step."""
 
     kinds: frozenset[str]
     step: int | None = None
 
 
 class Pauses:
-    """The pauses that are open, and those there were; several of one kind may overlap in any order."""
+    """Open and past pauses; several of one kind may overlap in any order."""
 
     def __init__(self) -> None:
         self._step = 0
@@ -36,7 +33,7 @@ class Pauses:
         self._host_ns = 0
 
     def begin(self, pause: Pause) -> set[str]:
-        """Begin a pause, and return the kinds to be turned off."""
+        """Begin a pause, and return the kinds to switch off."""
         pause.step = self._step
         changed = {kind for kind in pause.kinds if not self._open[kind]}
         self._open.update(pause.kinds)
@@ -46,7 +43,7 @@ class Pauses:
         return changed
 
     def end(self, pause: Pause) -> set[str]:
-        """End a pause, and return the kinds to be turned on again; none if it never began, or ended with its step."""
+        """End a pause, and return the kinds to switch on again; none if it never began, or ended with its step."""
         if pause.step != self._step:
             return set()
         self._open.subtract(pause.kinds)
@@ -55,7 +52,7 @@ class Pauses:
         return changed
 
     def end_step(self) -> set[str]:
-        """End every pause, for their step ends, and return the kinds to be turned on again."""
+        """End every pause at the end of a step, and return the kinds to switch on again."""
         self._step += 1
         if not self._open:
             return set()
@@ -65,21 +62,15 @@ class Pauses:
         return changed
 
     def take_host_ns(self) -> int:
-        """Return for how long ops were left out since this was last asked; pauses that are open do not count."""
+        """Return for how long ops were left out since the last call; open pauses do not count."""
         host_ns, self._host_ns = self._host_ns, 0
         return host_ns
 
     def note(self, problems: ProblemLog) -> None:
-        """Say how often and for how long recorded steps were paused, for nothing in the steps shows it."""
+        """Note how often and for how long recording was paused, because the steps do not show it."""
         for kind, count in sorted(self._count.items()):
-            missing = "ops that ran then are" if kind == "cpu" else "device work that ran then is"
-            problems.note(
-                "capture.paused",
-                "info",
-                f"The recording of {kind} was paused {counted(count, 'time')}, for {format_ns(self._lasted_ns[kind])} "
-                f"in all: {missing} not in the report, and that time looks idle.",
-                "Take the work out of paused() to have it in the report.",
-            )
+            duration = format_ns(self._lasted_ns[kind])
+            problems.note("capture.paused", kind=kind, times=counted(count, "time"), duration=duration)
 
     def _add_time(self, kinds: set[str]) -> None:
         now_ns = perf_counter_ns() if kinds else 0

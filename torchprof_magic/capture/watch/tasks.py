@@ -1,4 +1,4 @@
-"""Which other asyncio tasks ran during a recording?"""
+"""Other asyncio tasks that ran during a recording."""
 
 from __future__ import annotations
 
@@ -11,31 +11,26 @@ if TYPE_CHECKING:
     from torchprof_magic.capture.problems import ProblemLog
 
     Task = asyncio.Task[Any]
-    # Where a task waits: every coroutine it is in, the outermost first, and the future at the end. Held weakly, because
-    # a result that lives on for our sake would show up as memory in use.
+    # Where a task waits: its coroutines, the outermost first, and the future at the end. Weak references, because a
+    # result that is kept alive here would be counted as memory in use.
     Trail = list[tuple[weakref.ref[Any], int]]
 
-# Tasks that a kernel or a terminal needs for itself run no ops.
+# Tasks of the kernel or the terminal run no ops.
 PLUMBING = frozenset({"IPython", "ipykernel", "jupyter_client", "prompt_toolkit", "tornado", "zmq"})
 
 
 class OtherTasks:
-    """The tasks that wait on the running event loop now, to be asked later which of them went on."""
+    """The tasks that wait on the running event loop now, to find out later which of them ran."""
 
     def __init__(self) -> None:
         self._waiting = [(weakref.ref(task), _name(task), _trail(task)) for task in _others()]
 
     def note_moved(self, problems: ProblemLog) -> None:
-        """Count those that are no longer where they were; tasks that began since then are the cell's own."""
+        """Note the tasks that no longer wait at the same place; tasks that began since then belong to the cell."""
         for known, name, trail in self._waiting:
             task = known()
             if task is None or task.done() or _trail(task) != trail:
-                problems.note(
-                    "capture.other_tasks",
-                    "info",
-                    f"The task {name} was begun before and ran while this code awaited: its ops are recorded, too.",
-                    "Cancel it, or let it finish, before the recording begins.",
-                )
+                problems.note("capture.other_tasks", task=name)
 
 
 def _others() -> list[Task]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from torchprof_magic.capture.problems import ProblemLog
 
-# Threads that front ends, debuggers, progress bars, loaders and pools keep for themselves; none of them runs an op.
+# Threads of front ends, debuggers, progress bars, loaders and pools. None of them runs ops.
 _MODULES = ("IPython", "ipykernel", "zmq", "tornado", "jupyter_client", "tqdm", "debugpy", "pydevd", "_pydevd_bundle")
 _LOADER = "torch.utils.data"
 _POOL_WORKER = "PoolWorker"  # multiprocessing.Pool names its processes so
@@ -43,9 +43,9 @@ class OtherThreads:
         self._begun_processes: dict[str, None] = {}
 
     def watch(self, is_recording: Callable[[], bool]) -> Callable[[], None]:
-        """Note every thread and process that begins while ``is_recording()``; return what ends the watch.
+        """Note every thread and process that begins while ``is_recording()``; return a function that ends this.
 
-        A pool that lives within one step is gone before anybody can look for it.
+        Listing them at the end of a step would miss a pool that ends within it.
         """
         original, original_process = threading.Thread.start, processes.BaseProcess.start
 
@@ -71,10 +71,10 @@ class OtherThreads:
     def processes_seen(self) -> list[str]:
         """Return the names of processes that began in recorded steps, or belong to a pool or an executor.
 
-        Others that were there before are left out: what they do is unknown, and workers of a DataLoader show by the
+        Other processes that began earlier are left out, because they may be idle. Workers of a DataLoader show in the
         time that the loop waits for them.
         """
-        # The public active_children() would join those that are done, which is for the user to do.
+        # The public active_children() also joins processes that have ended, which is for the user's code to do.
         children = [str(child.name) for child in list(getattr(processes, "_children", ()))]
         pools = [name for name in children if _POOL_WORKER in name]
         managers = [thread for thread in threading.enumerate() if type(thread).__name__ == _EXECUTOR]
@@ -84,27 +84,17 @@ class OtherThreads:
         return list(dict.fromkeys([*self._begun_processes, *pools, *(str(worker.name) for worker in workers)]))
 
     def note_threads(self, problems: ProblemLog) -> None:
-        """Note, once, which other threads are or were at work."""
-        _note_once(
-            problems,
-            "capture.other_threads",
-            self.threads_seen,
-            "Other threads were at work too ({}); their ops are not in the recording.",
-            "Record them with --all-threads, in a run without --memory.",
-        )
+        """Note, once, which other threads are or were active."""
+        if not problems.has("capture.other_threads") and (names := self.threads_seen()):
+            problems.note("capture.other_threads", names=_few(names))
 
     def note_processes(self, problems: ProblemLog) -> None:
-        """Note, once, which other processes were there."""
-        _note_once(
-            problems,
-            "capture.other_processes",
-            self.processes_seen,
-            "Other processes were there too ({}); what they do is not in the recording.",
-            "Record a few steps that do the work in this process.",
-        )
+        """Note, once, which other processes are or were active."""
+        if not problems.has("capture.other_processes") and (names := self.processes_seen()):
+            problems.note("capture.other_processes", names=_few(names))
 
     def may_have_begun(self) -> bool:
-        """Return, within a microsecond, whether listing the threads (twenty microseconds) is worthwhile."""
+        """Return, within a microsecond, whether listing the threads, which takes twenty, may find any."""
         return bool(self._begun) or threading.active_count() > len(self._before)
 
     def threads_seen(self) -> list[str]:
@@ -117,14 +107,12 @@ class OtherThreads:
         return list(dict.fromkeys([*self._begun, *alive]))
 
 
-def _note_once(problems: ProblemLog, code: str, look: Callable[[], list[str]], message: str, fix: str) -> None:
-    """Note three of the names that ``look`` finds, if any; it takes a while, so nobody looks for what is noted."""
-    if not problems.has(code) and (names := look()):
-        problems.note(code, "warning", message.format(", ".join(names[:3])), fix)
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:3])
 
 
 def _is_loader(process: processes.BaseProcess) -> bool:
-    """Return whether a process that is about to begin will work for a DataLoader; later, Python has forgotten that."""
+    """Return whether a process that is about to start is a worker of a DataLoader; later this is not known."""
     target = vars(process).get("_target")
     return str(getattr(target, "__module__", "")).startswith(_LOADER)
 

@@ -15,10 +15,10 @@ import msgspec
 
 from torchprof_magic.errors import IngestError, NotATraceError
 from torchprof_magic.ingest.chrome.metadata import facts_of
-from torchprof_magic.ingest.findings import KINDS
 from torchprof_magic.ingest.json.repair import MORE_EVENTS, PERHAPS_MORE_EVENTS
 from torchprof_magic.ingest.json.salvage import Commas, Salvager, salvaged
 from torchprof_magic.ingest.json.schema import NO_RAW, Event, ExactEvent, Head
+from torchprof_magic.model.problems import PROBLEMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -157,7 +157,7 @@ class EventText:
     def _no_text(self) -> IngestError:
         for code in self._findings.counts:
             if code.startswith("file."):  # compressed data without any text
-                return IngestError(f"{KINDS[code].message} {KINDS[code].fix}")
+                return IngestError(f"{PROBLEMS[code].message} {PROBLEMS[code].fix}")
         return IngestError("the file is empty; the program that wrote it may have been stopped")
 
     def _no_list(self) -> IngestError:

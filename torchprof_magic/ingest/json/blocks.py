@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 from isal import igzip_lib, isal_zlib
 
 from torchprof_magic.errors import IngestError, NotATraceError
-from torchprof_magic.ingest.findings import KINDS
+from torchprof_magic.model.problems import PROBLEMS
 
 if TYPE_CHECKING:
     import os
@@ -241,7 +241,7 @@ class _Members:
 
     def _stop(self, code: str) -> None:
         if self._unpacked_bytes == 0:
-            raise IngestError(f"{KINDS[code].message} {KINDS[code].fix}")
+            raise IngestError(f"{PROBLEMS[code].message} {PROBLEMS[code].fix}")
         self._findings.add(code, at=self._unpacked_bytes)
         self.is_over = True
 

@@ -17,7 +17,8 @@ import polars as pl
 
 from torchprof_magic.errors import IngestError, NotATraceError
 from torchprof_magic.ingest.snapshot.pickle_reader import read_plain
-from torchprof_magic.model.meta import Meta, Problem
+from torchprof_magic.model.meta import Meta
+from torchprof_magic.model.problems import problem
 from torchprof_magic.model.trace import FRAME_SCHEMAS, STEP_PATTERN, Trace
 from torchprof_magic.model.vendors import device_of_allocator
 from torchprof_magic.units import counted, format_bytes
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from torchprof_magic.model.intervals import IntArray
+    from torchprof_magic.model.meta import Problem
 
     Entry = dict[str, Any]
 
@@ -209,26 +211,11 @@ def _problems(devices: Sequence[_Device]) -> Iterator[Problem]:
         yield from _failures(device)
         yield from _holders(device)
         if device.damaged:
-            yield Problem(
-                code="snapshot.damaged_entries",
-                severity="data_loss",
-                count=device.damaged,
-                message=f"Entries in the history of {device.name} without an action, size or time were left out.",
-                fix="Copy the snapshot again, or record it again.",
-            )
+            yield problem("snapshot.damaged_entries", count=device.damaged, device=device.name)
         if not device.has_history:
-            message = f"The snapshot has no history of {device.name}, only what was in use when it was taken."
-            fix = "Record one with %%torchprof --snapshot."
-            yield Problem(code="snapshot.no_history", severity="info", count=1, message=message, fix=fix)
+            yield problem("snapshot.no_history", device=device.name)
         elif not device.has_times:
-            message = "The snapshot has no times. Its entries are shown one microsecond apart."
-            yield Problem(
-                code="snapshot.no_times",
-                severity="info",
-                count=1,
-                message=message,
-                fix="Newer versions of torch record times.",
-            )
+            yield problem("snapshot.no_times")
 
 
 def _failures(device: _Device) -> Iterator[Problem]:
@@ -236,13 +223,13 @@ def _failures(device: _Device) -> Iterator[Problem]:
         return
     last = device.failed[-1]
     free = f" while the device had {format_bytes(_size(last['device_free']))} free" if "device_free" in last else ""
-    asked = format_bytes(last["size"])
-    yield Problem(
-        code="snapshot.out_of_memory",
-        severity="warning",
+    yield problem(
+        "snapshot.out_of_memory",
         count=len(device.failed),
-        message=f"Out of memory on {device.name}: {_place(last)} requested {asked}{free}.",
-        fix="The memory view shows how the memory filled up.",
+        device=device.name,
+        place=_place(last),
+        requested=format_bytes(last["size"]),
+        free=free,
     )
 
 
@@ -259,12 +246,12 @@ def _holders(device: _Device) -> Iterator[Problem]:
     top = by_place.most_common(_TOP_PLACES)
     parts = [f"{format_bytes(size)} by {place} ({counted(blocks[place], 'block')})" for place, size in top]
     rest = f", and the rest by {counted(len(by_place) - len(top), 'other place')}" if len(by_place) > len(top) else ""
-    yield Problem(
-        code="snapshot.in_use",
-        severity="info",
+    yield problem(
+        "snapshot.in_use",
         count=len(device.blocks),
-        message=f"In use on {device.name} at the end: {whole}, allocated {', '.join(parts)}{rest}.",
-        fix="https://pytorch.org/memory_viz shows every block with its full stack.",
+        device=device.name,
+        total=whole,
+        places=f"{', '.join(parts)}{rest}",
     )
 
 

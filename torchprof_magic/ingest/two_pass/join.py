@@ -15,12 +15,12 @@ import polars as pl
 from torchprof_magic.ingest.two_pass.matching import Matches, Ops, matched, ops_of
 from torchprof_magic.model.cycle_filter import of_cycle
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, innermost_at, nearest_marked
-from torchprof_magic.model.meta import Problem
+from torchprof_magic.model.problems import problem
 from torchprof_magic.model.trace import MEMORY_SCHEMA, Trace
 from torchprof_magic.units import format_ratio
 
 if TYPE_CHECKING:
-    from torchprof_magic.model.meta import Meta, TwoPass
+    from torchprof_magic.model.meta import Meta, Problem, TwoPass
 
 # Below this share of common ops, the details probably belong to different work.
 LEAST_COMMON = 0.9
@@ -158,20 +158,13 @@ def _of_one_pass(trace: Trace, passes: TwoPass, *, has_times: bool) -> Trace:
     """Return a trace in which one pass is missing, with a problem that says so."""
     if trace.steps.height == 0:
         return trace
-    if has_times and trace.meta.stepping is not None and trace.meta.stepping.how == "cell":
-        message = "Only times were recorded: everything was one step, so none was left for the second pass."
-        fix = "Record without --two-pass, or add steps: a loop in the cell, or tp.step()."
-    elif has_times:
-        message = "Only times were recorded: the second pass, which records the details, has no step."
-        fix = "Run the loop for more steps, or record fewer with --active."
+    is_one_step = trace.meta.stepping is not None and trace.meta.stepping.how == "cell"
+    if not has_times:
+        missing = problem("run.two_pass_no_times")
     else:
-        message = (
-            "The pass that records the times was lost. Times are from the pass with details, so they are too long."
-        )
-        fix = "Run the cell again."
+        missing = problem("run.two_pass_one_step") if is_one_step else problem("run.two_pass_no_details")
     kept = of_cycle(trace, passes.times_cycle if has_times else passes.details_cycle)
-    problem = Problem(code="run.two_pass", severity="warning", count=1, message=message, fix=fix)
-    return replace(kept, problems=(problem, *kept.problems))
+    return replace(kept, problems=(missing, *kept.problems))
 
 
 def _common_share(first: Ops, second: Ops, pairs: Matches, steps: _StepPairs) -> float:
@@ -190,15 +183,8 @@ def _told(meta: Meta, steps: _StepPairs, share: float) -> Problem:
     missing = steps.times.height - steps.paired
     rest = f" {_steps(steps.times.tail(missing)).capitalize()} found no counterpart." if missing else ""
     if share >= LEAST_COMMON:
-        message = f"{origin}; {found} ops were found in both.{rest}"
-        return Problem(code="run.two_pass", severity="info", count=1, message=message)
-    return Problem(
-        code="run.two_pass",
-        severity="warning",
-        count=1,
-        message=f"{origin}, but only {found} ops were found in both passes: the steps did different work.{rest}",
-        fix="The other ops have no details. Record steps that do the same work, or record without --two-pass.",
-    )
+        return problem("run.two_pass", origin=origin, found=found, rest=rest)
+    return problem("run.two_pass_differs", origin=origin, found=found, rest=rest)
 
 
 def _steps(steps: pl.DataFrame) -> str:

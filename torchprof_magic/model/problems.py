@@ -1,0 +1,669 @@
+"""Every problem that a report can show, in one table: what happened, what to do about it, and when it occurs.
+
+The text of a problem is a ``str.format`` template. To add a problem, add one entry to ``PROBLEMS`` and report it with
+``problem(code, ...)``.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from torchprof_magic.model.meta import Problem, Severity
+
+
+class Kind(NamedTuple):
+    """One entry of the table. ``message`` and ``fix`` are shown to the user; ``when`` is for the documentation."""
+
+    severity: Severity
+    message: str
+    fix: str
+    when: str
+
+
+def problem(code: str, *, count: int = 1, **values: object) -> Problem:
+    """Return the problem ``code`` with ``values`` in its text.
+
+    Raises ``KeyError`` for an unknown code or a missing value. Braces in a value are not replaced again.
+    """
+    kind = PROBLEMS[code]
+    return Problem(
+        code=code,
+        severity=kind.severity,
+        count=count,
+        message=kind.message.format_map(values),
+        fix=kind.fix.format_map(values),
+    )
+
+
+_EXPORT_AGAIN = "Copy the file again, or export it again from the program that wrote it."
+_FREE_SPACE = "Free disk space or choose another folder, then run the cell again."
+_STOP_HISTORY = "To stop it, call torch.cuda.memory._record_memory_history(enabled=None)."
+_NO_STEP = "No step was recorded: the run ended {phase}, after {steps}."
+_MORE_STEPS = "Run more steps, or request fewer with --wait, --warmup and --active."
+_PARTIAL = "Partial: {complete} of {requested} steps are complete. The run ended {phase}, after {steps}."
+_OUT_OF_MEMORY = "The device ran out of memory {place}{request}."
+
+# The part of a code before the dot says where the problem occurs.
+PROBLEMS: Final[dict[str, Kind]] = {
+    # Recording: what was not recorded, and why.
+    "capture.never_started": Kind(
+        "data_loss",
+        "Nothing was recorded, because the profiled loop was never entered.",
+        "Choose another loop with --step line:N, or record the whole cell with --step cell.",
+        "The cell ended before it reached the loop that makes the steps.",
+    ),
+    "capture.nothing_recorded": Kind(
+        "data_loss", _NO_STEP, _MORE_STEPS, "The run ended before the schedule reached its first recorded step."
+    ),
+    "capture.loop_too_short": Kind(
+        "data_loss",
+        _NO_STEP,
+        f"{_MORE_STEPS} The loop on line {{line}} was profiled; choose another one with --step line:N.",
+        "The loop ended before the schedule reached its first recorded step.",
+    ),
+    "capture.empty_loop": Kind(
+        "data_loss",
+        _NO_STEP,
+        "Check that the loop has items, and that its first iteration ends.",
+        "The loop has no items, or it was left in its first iteration.",
+    ),
+    "capture.step_not_called": Kind(
+        "data_loss",
+        "No step was recorded, because step() was never called.",
+        "Call step() at the end of every step, or use --step auto.",
+        "Steps are ended by hand (--step manual), but `step()` was not called.",
+    ),
+    "capture.nothing_scheduled": Kind(
+        "data_loss",
+        _NO_STEP,
+        "Fix the schedule. It ended the recording before any step was recorded.",
+        "A schedule function failed before it asked for a recorded step.",
+    ),
+    "capture.stopped_too_soon": Kind(
+        "data_loss",
+        _NO_STEP,
+        "Let the run reach its recorded steps, or record from the first step with --wait 0 --warmup 0.",
+        "An exception or an interrupt ended the run before the first recorded step.",
+    ),
+    "capture.too_few_steps": Kind(
+        "warning", _PARTIAL, _MORE_STEPS, "The loop ended before the schedule was complete. The report shows the rest."
+    ),
+    "capture.partial": Kind(
+        "warning",
+        _PARTIAL,
+        "",
+        "An exception, an interrupt or another problem of this table ended the recording early.",
+    ),
+    "capture.busy": Kind(
+        "data_loss",
+        "Nothing was recorded, because another profiler was running when the loop began.",
+        "Stop the other profiler before the loop.",
+        "The code before the loop started a profiler of its own and did not stop it.",
+    ),
+    "capture.taken_over": Kind(
+        "data_loss",
+        "Another profiler started at step {step} and ended this recording: {detail}.",
+        "Remove the torch.profiler calls from the cell, or run the cell without %%torchprof.",
+        "The recorded code starts a profiler of its own. torch can run only one at a time.",
+    ),
+    "capture.gave_up": Kind(
+        "data_loss",
+        "torch's profiler failed: {error}",
+        "Run the cell again. If this happens again, record fewer steps with --active.",
+        "torch raised an error when a recording was started or stopped. The cell itself went on.",
+    ),
+    "capture.rescue_failed": Kind(
+        "data_loss",
+        "torch's profiler could not be stopped cleanly: {error}",
+        "Run the cell again.",
+        "torch failed, and failed again when the profiler was switched off. What it had recorded is lost.",
+    ),
+    "capture.reclaimed": Kind(
+        "data_loss",
+        "The recording was ended by a later run or by %torchprof off. Its data was discarded.",
+        "Run the cell again.",
+        "A run was left without being stopped, such as one in a generator that was never resumed.",
+    ),
+    "capture.device_stopped": Kind(
+        "data_loss",
+        "Device events end at step {step}, because the buffers for them were full.",
+        "Record fewer steps with --active.",
+        "CUPTI stopped recording, because too many device events occurred in one cycle.",
+    ),
+    "capture.no_ops": Kind(
+        "info",
+        "No torch operation ran in the recorded steps.",
+        "To step another loop, use --step line:N or --step optimizer.",
+        "The recorded steps ran no torch code on the recorded thread.",
+    ),
+    # Recording: schedules and steps.
+    "capture.schedule_failed": Kind(
+        "warning",
+        "The schedule failed at step {step}: {reason}. Recording ended before that step.",
+        "Fix the schedule. It takes the number of a step and returns a torch.profiler.ProfilerAction.",
+        "A schedule function raised an exception, or returned something other than a `ProfilerAction`.",
+    ),
+    "capture.one_pass": Kind(
+        "warning",
+        "Only one pass was recorded, because {reason}. Recording details makes its times longer.",
+        "Run more steps, or record times alone, without --two-pass.",
+        "`--two-pass` needs a loop with enough steps to record twice.",
+    ),
+    "capture.one_pass_block": Kind(
+        "warning",
+        "Only one pass was recorded, because everything in the block is one step. Recording details makes its times "
+        "longer.",
+        "For two passes, step the loop with p.steps(iterable), or give schedule arguments and call p.step().",
+        "`profile(two_pass=True)` was used without steps.",
+    ),
+    "capture.step_outside": Kind(
+        "info",
+        "step() was called while nothing was being recorded.",
+        "",
+        "`step()` was called before the recording began or after it ended. The call did nothing.",
+    ),
+    "capture.other_thread": Kind(
+        "warning",
+        "step() or stop() was called on another thread or in a forked process. The call was ignored.",
+        "Call it on the thread that started the recording.",
+        "torch can start and stop a recording only on the thread that started it.",
+    ),
+    "capture.in_backward": Kind(
+        "warning",
+        "step() was called inside backward(), where torch cannot start or stop a recording. The step went on.",
+        "Call step() after backward() has returned, or step a loop with --step line:N.",
+        "A step was to end in a hook of a tensor, as when an optimizer runs inside `backward()`.",
+    ),
+    "capture.compiled_step": Kind(
+        "warning",
+        "step() is called in a function that torch.compile compiles. Every call causes a graph break.",
+        "Call step() outside the compiled function, at the end of the loop body.",
+        "`step()` was called from compiled code.",
+    ),
+    "capture.paused": Kind(
+        "info",
+        "Recording of {kind} events was paused {times}, for {duration} in total. "
+        "What ran during that time is not in the report, and the time looks idle.",
+        "To record this work, move it out of paused().",
+        "The recorded code used `paused()`.",
+    ),
+    "capture.not_paused": Kind(
+        "warning",
+        "paused() had no effect, because torch cannot pause a recording of all threads.",
+        "Record without --all-threads, or move that work out of the recorded steps.",
+        "The recorded code used `paused()` together with `--all-threads`.",
+    ),
+    # Recording: budgets.
+    "capture.budget": Kind(
+        "warning",
+        "Recording stopped after step {step}: {reason} (budget {limit}).",
+        "Record fewer steps with --active, record less per step, or raise --budget.",
+        "The recording used up its budget of memory, disk space or time. By default half of the free memory is used.",
+    ),
+    "capture.degraded": Kind(
+        "warning",
+        "Cycle {cycle} ended early, after step {step}: {reason} (budget {limit}). Later cycles leave out {left_out}.",
+        "To record everything in every cycle, record fewer steps with --active, or raise --budget.",
+        "A cycle used up its budget of memory, and later cycles can record less.",
+    ),
+    "capture.budget_half": Kind(
+        "info",
+        "Recording up to step {step} used {share} of its memory budget: memory use grew by {grown} (budget {limit}).",
+        "Raise --budget before you record more steps, or more per step.",
+        "A recording came close to its budget of memory.",
+    ),
+    # Recording: work that is not in it, or not of the cell.
+    "capture.other_threads": Kind(
+        "warning",
+        "Other threads were active during the recording ({names}). Their ops were not recorded.",
+        "Record them with --all-threads, in a run without --memory.",
+        "Threads began during recorded steps. torch records only the thread that started the profiler, and autograd.",
+    ),
+    "capture.other_processes": Kind(
+        "warning",
+        "Other processes were active during the recording ({names}). Their ops were not recorded.",
+        "To record their work, run a few steps that do it in this process.",
+        "Processes began during recorded steps, or belong to a process pool.",
+    ),
+    "capture.other_tasks": Kind(
+        "info",
+        "The task {task} was started before this code and ran while it awaited. Its ops were recorded, too.",
+        "Cancel the task, or let it finish, before you start the recording.",
+        "An asyncio task of an earlier cell ran while the recorded code awaited.",
+    ),
+    "capture.during_graph_capture": Kind(
+        "warning",
+        "The profiler started at step {step} while a CUDA graph was being captured. Kernels do not run during a "
+        "capture, so they are not in the recording. The capture itself may fail.",
+        "Capture the graph before the first recorded step, and record its replays.",
+        "A recorded step begins inside `torch.cuda.graph(...)`.",
+    ),
+    "capture.torch_warning": Kind("warning", "{text}", "", "torch's profiler issued a warning. The text is torch's."),
+    "capture.progress_failed": Kind(
+        "info",
+        "The progress bar failed and was switched off: {error}",
+        "",
+        "The front end could not show the progress bar. The recording is complete.",
+    ),
+    "capture.handler_failed": Kind(
+        "warning",
+        "on_trace_ready raised {error}",
+        "Fix on_trace_ready. The recording itself is complete.",
+        "The handler that was passed as `on_trace_ready` raised an exception.",
+    ),
+    # Recording: files.
+    "capture.invalid_trace": Kind(
+        "data_loss",
+        "{file} was saved as torch wrote it, but {flaw}.",
+        "Avoid quotes, backslashes and non-ASCII letters in record_function names and metadata, or use a newer torch.",
+        "torch wrote a trace that is not valid JSON, or with changed names.",
+    ),
+    "capture.not_saved": Kind(
+        "data_loss",
+        "{file} was not saved: {reason} ({space}).{tried}",
+        _FREE_SPACE,
+        "No folder could take the trace. The message says how much space it needs, and what was tried.",
+    ),
+    "capture.saved_elsewhere": Kind(
+        "warning",
+        "{file} could not be written to {folder} ({reason}). It was saved to {fallback} instead.",
+        "The file stays there until you delete it. Free disk space or choose another folder for the next run.",
+        "The disk was full, or the folder was deleted or is read-only. See [failures.md](failures.md).",
+    ),
+    "capture.not_confirmed": Kind(
+        "warning",
+        "{path} was saved, but the disk reported an error first: {error}.",
+        "Save the report, or copy the file to another disk.",
+        "The disk could not confirm that the trace was written, although a second attempt succeeded.",
+    ),
+    "capture.given_up": Kind(
+        "data_loss",
+        "{file} was not saved, because of repeated interrupts.",
+        "Run the cell again.",
+        "The run was interrupted three times while the trace was being saved.",
+    ),
+    "capture.no_execution_trace": Kind(
+        "data_loss",
+        "The execution trace was not saved to {path}: {reason}.",
+        "Choose another file with --execution-trace, then run the cell again.",
+        "The file that was passed as `--execution-trace` could not be written, or torch wrote no valid one.",
+    ),
+    # Recording: memory snapshots.
+    "capture.snapshot": Kind(
+        "info",
+        "A memory snapshot was saved to {path}.",
+        "Open it with torchprof_magic.load(...), or at https://pytorch.org/memory_viz.",
+        "The cell ran with `--snapshot`.",
+    ),
+    "capture.no_snapshot": Kind(
+        "data_loss",
+        "No memory snapshot could be taken: {error}",
+        "Run the cell again.",
+        "torch failed to take the memory snapshot that `--snapshot` asked for.",
+    ),
+    "capture.snapshot_not_saved": Kind(
+        "data_loss",
+        "The memory snapshot was not saved to {path}: {reason}.",
+        "Free disk space or choose another file with --snapshot, then run the cell again.",
+        "The file of `--snapshot` could not be written, or saving it was interrupted repeatedly.",
+    ),
+    "capture.history_was_on": Kind(
+        "info",
+        "The allocator history was already being recorded. The snapshot includes its older entries, and it stays on.",
+        _STOP_HISTORY,
+        "`torch.cuda.memory._record_memory_history()` was called before a cell with `--snapshot`.",
+    ),
+    "capture.history_stays_on": Kind(
+        "warning",
+        "The allocator history could not be switched off: {error}",
+        _STOP_HISTORY,
+        "torch failed to end the allocator history after a cell with `--snapshot`.",
+    ),
+    "capture.out_of_memory": Kind(
+        "warning",
+        _OUT_OF_MEMORY,
+        "Run again with --snapshot (snapshot=True) to see what held the memory, if the device supports it.",
+        "The cell ended with an out-of-memory error of the device.",
+    ),
+    "capture.out_of_memory_snapshot": Kind(
+        "warning",
+        _OUT_OF_MEMORY,
+        "To see what held the memory, open {path}.",
+        "The cell ended with an out-of-memory error of the device, and a snapshot shows that moment.",
+    ),
+    # From recording to report.
+    "run.too_large": Kind(
+        "data_loss",
+        "{file} was saved, but is too large to analyse here: {reason}.",
+        "The trace is kept at {path}. Open it with tp.load() where more memory is free, or record fewer steps.",
+        "There is too little free memory to read the trace without risking the kernel.",
+    ),
+    "run.unreadable_cycle": Kind(
+        "data_loss",
+        "A recorded cycle could not be read: {error}.",
+        "The trace is kept at {path}.",
+        "The trace of one cycle is damaged. The report shows the other cycles.",
+    ),
+    "run.two_pass": Kind(
+        "info",
+        "{origin}; {found} ops were found in both.{rest}",
+        "",
+        "The run recorded two passes (`--two-pass`).",
+    ),
+    "run.two_pass_differs": Kind(
+        "warning",
+        "{origin}, but only {found} ops were found in both passes: the steps did different work.{rest}",
+        "The other ops have no details. Record steps that do the same work, or record without --two-pass.",
+        "Less than 90 % of the ops were found in both passes.",
+    ),
+    "run.two_pass_one_step": Kind(
+        "warning",
+        "Only times were recorded: everything was one step, so none was left for the second pass.",
+        "Record without --two-pass, or add steps: a loop in the cell, or tp.step().",
+        "`--two-pass` was used for code without steps.",
+    ),
+    "run.two_pass_no_details": Kind(
+        "warning",
+        "Only times were recorded: the second pass, which records the details, has no step.",
+        "Run the loop for more steps, or record fewer with --active.",
+        "The run ended before the second pass began.",
+    ),
+    "run.two_pass_no_times": Kind(
+        "warning",
+        "The pass that records the times was lost. Times are from the pass with details, so they are too long.",
+        "Run the cell again.",
+        "The trace of the first pass could not be saved or read.",
+    ),
+    # What the trace itself shows.
+    "run.workers_unseen": Kind(
+        "info",
+        "A DataLoader used worker processes. Their work is not recorded, only the time spent waiting for them.",
+        "To record their work, run a few steps with num_workers=0.",
+        "The trace contains fetches of a DataLoader with `num_workers` above 0.",
+    ),
+    "run.compiled": Kind(
+        "warning",
+        "torch.compile was compiling for {duration} while steps were recorded.",
+        "Let it finish first: run the cell again, or add steps with --warmup or --skip-first.",
+        "The trace contains ranges of the compiler.",
+    ),
+    "run.no_kernels": Kind(
+        "data_loss",
+        "Device work was launched, but none of it was recorded.",
+        "Another tool (Nsight, DCGM) may be using the profiling interface of the device, or access is denied.",
+        "The trace contains launches but no device events.",
+    ),
+    "run.graph_launches": Kind(
+        "info",
+        "{kernels} of {work} ran in CUDA graphs, each started by one launch. "
+        "Their names, times and streams are known, but not the ops they come from, so their time is assigned to the "
+        "op around the launch.",
+        "To see the time by op, record a step without CUDA graphs: call or compile the model without them.",
+        "Most device work was started by launches of CUDA graphs.",
+    ),
+    "run.distorted": Kind(
+        "warning",
+        "Recorded steps took {ratio:.1f} times as long as steps without the profiler ({basis}).",
+        "Rely on shares rather than on times{advice}. The recorded steps may also do more work.",
+        "Recorded steps took at least 1.5 times as long as steps that ran without the profiler.",
+    ),
+    # Keeping and uploading.
+    "store.not_stored": Kind(
+        "data_loss",
+        "{reason}.",
+        "Save the report, or copy that file elsewhere.",
+        "The trace could not be copied to `--trace-dir`. The original is not deleted.",
+    ),
+    "store.snapshot_not_stored": Kind(
+        "warning",
+        "{reason}.",
+        "The original file is not deleted.",
+        "The memory snapshot could not be copied to `--trace-dir`.",
+    ),
+    "store.note": Kind(
+        "warning",
+        "{file} was stored, but {note}.",
+        "",
+        "The trace was copied to `--trace-dir`, but something else failed, such as deleting an older one.",
+    ),
+    "store.snapshot_note": Kind(
+        "warning",
+        "{file} was stored, but {note}.",
+        "The original file is not deleted.",
+        "The memory snapshot was copied to `--trace-dir`, but the copy may not be safe there.",
+    ),
+    "store.rank_unknown": Kind(
+        "warning",
+        "The rank of this process is unknown: {reason}. Its traces count as those of rank {rank}.",
+        "Start the kernel with its RANK, or put {{pid}} into --filename.",
+        "The launcher started several processes but did not tell this one its rank.",
+    ),
+    "store.not_uploaded": Kind(
+        "data_loss",
+        "The trace was not uploaded: {error}.",
+        "The trace is kept at {path}.",
+        "The upload to `--remote` could not be prepared. `%torchprof uploads` shows those that were.",
+    ),
+    # Files: as bytes, as JSON, as a trace.
+    "file.damaged_gzip": Kind(
+        "data_loss",
+        "The gzip data is damaged. Everything after the damage could not be read.",
+        _EXPORT_AGAIN,
+        "The checksum or the structure of a .gz file is wrong.",
+    ),
+    "file.cut_off_gzip": Kind(
+        "data_loss",
+        "The gzip data is cut off. All complete events are shown.",
+        _EXPORT_AGAIN,
+        "A .gz file ends early, for example because it is still being written.",
+    ),
+    "file.gzip_bomb": Kind(
+        "data_loss",
+        "The gzip data expands far more than any trace does. Reading stopped there.",
+        "Unpack the file yourself if you trust it, and open the .json.",
+        "A .gz file unpacks to more than 250 times its size.",
+    ),
+    "file.trailing_bytes": Kind(
+        "warning",
+        "The compressed data is followed by bytes that are not gzip. They were ignored.",
+        "",
+        "A .gz file goes on after the end of its data.",
+    ),
+    "text.utf16": Kind(
+        "info", "The file is encoded in UTF-16 and was read as such.", "", "Windows PowerShell writes such files."
+    ),
+    "json.cut_off": Kind(
+        "data_loss",
+        "The JSON is cut off. All complete events are shown.",
+        _EXPORT_AGAIN,
+        "The file ends early, for example because its process was killed.",
+    ),
+    "json.bad_utf8": Kind(
+        "warning",
+        "Strings contain bytes that are not valid UTF-8. They are shown as replacement characters.",
+        "",
+        "A name was written in another encoding, or cut within a character.",
+    ),
+    "json.control_character": Kind(
+        "warning",
+        "Strings contain unescaped control characters. They were kept.",
+        "",
+        "A name contains a line break or another control character.",
+    ),
+    "json.bad_escape": Kind(
+        "warning",
+        "Strings contain unescaped backslashes, as in Windows paths. They were read as backslashes.",
+        "Newer versions of torch escape them.",
+        "An older torch wrote the trace, with backslashes in names.",
+    ),
+    "json.inner_quote": Kind(
+        "warning",
+        "Strings contain unescaped quotes. They were read as part of the string.",
+        "",
+        "An older torch wrote the trace, with quotes in names.",
+    ),
+    "json.not_a_number": Kind(
+        "warning",
+        "Values such as NaN, Infinity or N/A are not valid JSON. They were read as missing.",
+        "",
+        "The program that wrote the file does not follow the JSON standard.",
+    ),
+    "json.comma": Kind(
+        "info",
+        "Commas are missing or superfluous. This was ignored.",
+        "",
+        "The file was edited or joined by hand, or by a script.",
+    ),
+    "json.deep_nesting": Kind(
+        "warning",
+        "Values nested hundreds of levels deep were left out of their events.",
+        "",
+        "The arguments of an event are lists in lists, beyond any sensible depth.",
+    ),
+    "json.structure": Kind(
+        "warning",
+        "Brackets or values are in the wrong place. The events around them were ended there.",
+        _EXPORT_AGAIN,
+        "Part of the file is missing or overwritten.",
+    ),
+    "json.lost": Kind(
+        "data_loss",
+        "Parts of the text could not be read as events and were left out.",
+        _EXPORT_AGAIN,
+        "Part of the file is missing or overwritten.",
+    ),
+    "json.head": Kind(
+        "warning",
+        "The part of the file around the events is damaged. Some metadata may be missing.",
+        _EXPORT_AGAIN,
+        "The text before or after the list of events is not valid JSON.",
+    ),
+    "json.second_list": Kind(
+        "data_loss",
+        "The file contains a second list of events, or a second document. It was not read.",
+        "Write each to a separate file.",
+        "Two traces were written to one file.",
+    ),
+    "chrome.not_an_event": Kind(
+        "warning",
+        "Some entries of the event list are not events. They were left out.",
+        "",
+        "The list of events contains numbers, strings, or objects without a phase.",
+    ),
+    "chrome.other_kind": Kind(
+        "info",
+        "Events that no view uses, such as counters and async ranges, were left out.",
+        "",
+        "The trace contains events with other phases than those that torch needs.",
+    ),
+    "chrome.odd_value": Kind(
+        "warning",
+        "Values have an invalid type or size. They were read as missing.",
+        "",
+        "A field holds a string instead of a number, or a number that is out of range.",
+    ),
+    "chrome.no_time": Kind(
+        "data_loss",
+        "Events without a readable time were left out.",
+        _EXPORT_AGAIN,
+        "Events have no `ts`, or one that is not a number.",
+    ),
+    "chrome.stray_time": Kind(
+        "data_loss",
+        "Events are more than 30 days away from all others, probably because of a wrong clock. They were left out.",
+        "Check the clock of the machine, and record again.",
+        "A clock jumped, or events of two recordings are in one file.",
+    ),
+    "chrome.negative_duration": Kind(
+        "warning",
+        "Events have a negative duration, because they were not finished. They are shown with a duration of 0.",
+        "",
+        "Events had not ended when the recording ended.",
+    ),
+    "chrome.no_duration": Kind(
+        "warning",
+        "Events without a readable duration are shown with a duration of 0.",
+        "",
+        "Complete events have no `dur`, or one that is not a number.",
+    ),
+    "chrome.absurd_duration": Kind(
+        "warning",
+        "Events have a duration of more than 30 days. They are shown with a duration of 0.",
+        "",
+        "A duration is out of range, for example because it overflowed.",
+    ),
+    "chrome.unclosed_event": Kind(
+        "warning",
+        "Events begin but do not end in the file. They are shown up to the end of the trace.",
+        "",
+        "A begin event (`B`) has no end event (`E`).",
+    ),
+    "chrome.end_without_begin": Kind(
+        "warning",
+        "Events end but do not begin in the file. They were left out.",
+        "",
+        "An end event (`E`) has no begin event (`B`).",
+    ),
+    "chrome.partial_overlap": Kind(
+        "info",
+        "Events partly overlap another event on the same thread. They are shown beside it, not inside it, and the "
+        "shared time counts as self time of both.",
+        "",
+        "Ranges of asyncio tasks or generators take turns on one thread.",
+    ),
+    "chrome.repeated_step": Kind(
+        "warning",
+        "Step numbers occur more than once, as in files of several processes. Of each number, the first step is shown.",
+        "Open the trace of each process separately.",
+        "Several `ProfilerStep#` events have the same number.",
+    ),
+    "chrome.repeated_launch": Kind(
+        "warning",
+        "Several launches have the same correlation number. Device events are assigned to the first one.",
+        "Open the trace of each process separately.",
+        "The file contains the launches of several processes.",
+    ),
+    "chrome.no_launch": Kind(
+        "info",
+        "Device events without a launch in the file belong to no op. Most were queued before the recording began.",
+        "Synchronize the device before the recording begins.",
+        "Device events have a correlation number that no launch has.",
+    ),
+    "memory.no_size": Kind(
+        "data_loss",
+        "Allocations without a readable size were left out.",
+        _EXPORT_AGAIN,
+        "Memory events have no `Bytes`, or a value that is not a number.",
+    ),
+    # Memory snapshots.
+    "snapshot.damaged_entries": Kind(
+        "data_loss",
+        "Entries in the history of {device} without an action, size or time were left out.",
+        "Copy the snapshot again, or record it again.",
+        "The history in a memory snapshot is damaged, or of an unknown version.",
+    ),
+    "snapshot.no_history": Kind(
+        "info",
+        "The snapshot has no history of {device}, only what was in use when it was taken.",
+        "Record one with %%torchprof --snapshot.",
+        "The snapshot was taken without `_record_memory_history()`.",
+    ),
+    "snapshot.no_times": Kind(
+        "info",
+        "The snapshot has no times. Its entries are shown one microsecond apart.",
+        "Newer versions of torch record times.",
+        "An older torch wrote the snapshot.",
+    ),
+    "snapshot.out_of_memory": Kind(
+        "warning",
+        "Out of memory on {device}: {place} requested {requested}{free}.",
+        "The memory view shows how the memory filled up.",
+        "An allocation failed while the history was recorded.",
+    ),
+    "snapshot.in_use": Kind(
+        "info",
+        "In use on {device} at the end: {total}, allocated {places}.",
+        "https://pytorch.org/memory_viz shows every block with its full stack.",
+        "Blocks were still in use when the snapshot was taken. The message names who allocated most.",
+    ),
+}
