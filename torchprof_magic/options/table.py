@@ -160,8 +160,8 @@ class Keywords(TypedDict, total=False):
             metavar="SIZE,TIME",
             help="Limits of the recording, checked after each step: a size for memory and for trace files (2GB), a "
             "time (30s, 5min, 1h), or both (2GB,5min). At the memory limit the cycle ends, and later cycles omit "
-            "Python calls, then shapes. At the other limits the recording stops. By default, only memory is limited, to half "
-            "of what is free.",
+            "Python calls, then shapes. At the other limits the recording stops. By default, memory is limited to "
+            "half of what is free.",
         ),
     ]
     on_trace_ready: Annotated[
