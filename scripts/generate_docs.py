@@ -102,7 +102,8 @@ other row is read as the last one, and the error message says what is wrong with
 EXPORTERS_HEAD = """## Files that can be written
 
 `report.export(path)` and `%torchprof export FILE` choose the format by the ending of the path; if several
-match, the longest one is used. `report.export(path, format=...)` overrides it. A file is written completely or not at all.
+match, the longest one is used. `report.export(path, format=...)` overrides it. A file is written completely or not at
+all.
 """
 OPTIONS_HEAD = """# Options
 
