@@ -32,17 +32,18 @@ OTHER_TABLES: tuple[tuple[str, str, tuple[Column, ...]], ...] = (
     ("`report.key_averages()`", "torch's own definitions, to check against its table.", averages.COLUMNS),
 )
 FRAMES: tuple[tuple[str, str, tuple[FrameColumn, ...]], ...] = (
-    ("`report.events`", "One row per event, by lane, start and falling duration.", trace.EVENTS_COLUMNS),
+    ("`report.events`", "One row per event, sorted by lane, start and descending duration.", trace.EVENTS_COLUMNS),
     ("`report.lanes`", "One row per thread or stream.", trace.LANES_COLUMNS),
     ("`report.flows`", "One row per link between two events.", trace.FLOWS_COLUMNS),
     ("`report.allocations`", "One row per allocation or release.", trace.MEMORY_COLUMNS),
-    ("`report.stacks`", "One row per Python frame and way to it, below its caller.", trace.STACKS_COLUMNS),
+    ("`report.stacks`", "One row per Python frame and call path to it, after its caller.", trace.STACKS_COLUMNS),
     ("`report.trace.steps`", "One row per recorded step, as it was recorded.", trace.STEPS_COLUMNS),
     ("`report.trace.arrows`", "One row per category of arrows that the file itself draws.", trace.ARROWS_COLUMNS),
 )
 DEFINITIONS_HEAD = f"""# What every number means
 
-The definitions below are also shown in the column headers. In Python, times are int64 ns from the start of the run, and
+The definitions below are also shown in the column headers. In Python, times are int64 ns from the first recorded
+event, and
 sizes are bytes. Sizes are shown in decimal units (1 kB = 1000 B), and ratios (between 0 and 1) as percentages.
 
 **Nesting.** An op is inside another if its interval is inside the other's on the same thread. Ops and annotations are
@@ -97,7 +98,7 @@ This page lists the files that can be opened and written, and the devices whose 
 READERS_HEAD = """## Files that can be opened
 
 `tp.load(path)` and `%torchprof load FILE` decide by the content of a file, not by its name. A file that matches no
-other row is read as the last one, and the error message says what is wrong with it.
+other row is read as a Chrome trace, and the error message says what is wrong with it.
 """
 EXPORTERS_HEAD = """## Files that can be written
 
@@ -107,9 +108,11 @@ all.
 """
 OPTIONS_HEAD = """# Options
 
-Every option is a flag of `%%torchprof`, a keyword of `torchprof_magic.profile()`, and a default that
-`%config TorchProfMagics.NAME = VALUE` sets, with the name of the flag. An option that you pass takes precedence over a
-preset that you pass, and that preset over `%config`. To turn a switch off, put `--no-` before its name.
+Every option is a flag of `%%torchprof`. Those with an entry in the second column are also keywords of
+`torchprof_magic.profile()`. All except `-o` and `-q` also have a default that
+`%config TorchProfMagics.NAME = VALUE` sets; NAME is the flag with `_` for `-`.
+An option that you pass takes precedence over a
+preset that you pass, and that preset over `%config`. To turn a switch off, write `--no-NAME`, such as `--no-memory`.
 """
 PRESETS_HEAD = """## Presets
 

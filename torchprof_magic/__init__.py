@@ -63,12 +63,12 @@ last: Report | None
 
 
 def __getattr__(name: str) -> Any:
-    from importlib import import_module  # noqa: PLC0415 - imported only when a public name is used
+    from torchprof_magic.process.imports import import_whole  # noqa: PLC0415 - only for those who use a name
 
     if name == "last":
-        return import_module("torchprof_magic.run.history").last()
+        return import_whole("torchprof_magic.run.history").last()
     if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+        return getattr(import_whole(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -78,9 +78,9 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """Register ``%%torchprof`` and ``%torchprof``; called by ``%load_ext torchprof_magic``."""
-    from torchprof_magic.ipython.extension import load  # noqa: PLC0415 - called by IPython, so it is imported already
+    from torchprof_magic.process.imports import import_whole  # noqa: PLC0415 - IPython is loaded by then
 
-    load(shell)
+    import_whole("torchprof_magic.ipython.extension").load(shell)
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:

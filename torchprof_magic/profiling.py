@@ -76,7 +76,7 @@ class profile:  # noqa: N801 - named like torch.profiler.profile, which it repla
 
     Without schedule arguments, the whole block is recorded. If a loop inside it is stepped with ``p.steps(iterable)``
     (or ``tp.steps``), the schedule fits the length of that loop, as in the magic. With schedule arguments, call
-    ``p.step()`` after every step. ``p.report`` is available after the block, also when the block raised; the exception
+    ``p.step()`` after every step. ``p.report`` is available after the block, even if it raised; the exception
     propagates unchanged. For a decorated function, ``p.report`` is the report of the last call.
 
     Args:
@@ -100,7 +100,7 @@ class profile:  # noqa: N801 - named like torch.profiler.profile, which it repla
 
     @protected
     def __enter__(self) -> profile:  # noqa: PYI034 - Self needs Python 3.11
-        """Start the recording. Raises ``CaptureError`` before any code runs when that is not possible."""
+        """Start the recording. Raises ``CaptureError`` before any code runs if it cannot start."""
         self._begin(_place(sys._getframe(1)))  # noqa: SLF001 - the documented way to the caller
         return self
 
@@ -169,6 +169,9 @@ class profile:  # noqa: N801 - named like torch.profiler.profile, which it repla
 
         Without schedule arguments the recording restarts here, and its schedule fits the length of the loop.
         """
+        return self._steps(iterable, sys._getframe(1))  # noqa: SLF001 - the documented way
+
+    def _steps(self, iterable: Iterable[T], caller: FrameType) -> Iterator[T]:
         if self._run is not None and self._run.session.is_forked:
             return iter(iterable)  # the recording does not include a forked child's steps
         if self._run is None or self not in _recording():
@@ -178,7 +181,7 @@ class profile:  # noqa: N801 - named like torch.profiler.profile, which it repla
             self._run.restart(self._options, Stepping(how="manual"))
             self._is_everything = False
         self._has_stepped = True
-        return Stepper(self._run.session).steps(iterable)
+        return _steps_of(self._run.session, iterable, caller)
 
     @property
     def report(self) -> Report:
@@ -264,10 +267,16 @@ def step() -> None:
 
 def steps(iterable: Iterable[T]) -> Iterator[T]:
     """Iterate over ``iterable``; each iteration is one step of the active recording, if there is one."""
+    caller = sys._getframe(1)  # noqa: SLF001 - the documented way
     if _recording():
-        return _open[-1].steps(iterable)
+        return _open[-1]._steps(iterable, caller)  # noqa: SLF001 - of this module
     session = live_session()
-    return iter(iterable) if session is None else Stepper(session).steps(iterable)
+    return iter(iterable) if session is None else _steps_of(session, iterable, caller)
+
+
+def _steps_of(session: CaptureSession, iterable: Iterable[T], caller: FrameType) -> Iterator[T]:
+    session.enter_loop(f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}")
+    return Stepper(session).steps(iterable)
 
 
 @contextlib.contextmanager

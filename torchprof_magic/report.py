@@ -81,7 +81,8 @@ class Report:
     def allocations(self) -> pl.DataFrame:
         """One row per allocation (positive ``delta_bytes``) or deallocation (negative), in order of time.
 
-        Times are ns from the start of the run; ``event`` is the row of the innermost enclosing event, or -1. Empty when
+        Times are ns from the first recorded event; ``event`` is the row of the innermost enclosing event, or -1. Empty
+        if
         memory was not recorded.
         """
         return self.trace.memory

@@ -42,7 +42,7 @@ VIEWS = (
     View(
         name="overview",
         title="Overview",
-        description="The headline numbers: steps, phases, devices, top ops, memory, and what the recording was.",
+        description="The headline numbers: steps, phases, devices, top ops, memory, and what was recorded.",
         build=overview.overview_facts,
         empty="Nothing was recorded.",
     ),

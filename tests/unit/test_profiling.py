@@ -530,3 +530,31 @@ def test_a_block_inside_an_except_clause_is_complete() -> None:
                 p.step()
     assert numbers(p.report) == [(0, 0, True), (0, 1, True)]
     assert p.report.problems == []
+
+
+def test_a_mode_that_refuses_ops_that_it_does_not_know_is_not_asked_about_ours() -> None:
+    class Strict(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            assert str(func).startswith("aten")
+            return func(*args, **(kwargs or {}))
+
+    with Strict(), tp.profile(wait=0, warmup=0, active=2) as p:
+        for _ in range(2):
+            torch.ones(3).sum()
+            p.step()
+    assert numbers(p.report) == [(0, 0, True), (0, 1, True)]
+
+
+def test_a_second_loop_after_the_schedule_is_named_and_an_epoch_is_not() -> None:
+    with tp.profile() as p:
+        for _ in tp.steps(range(8)):
+            work()
+        for _ in tp.steps(range(8)):
+            work()
+    (said,) = [problem.message for problem in p.report.problems if problem.code == "capture.later_loop"]
+    assert "The loop at test_profiling.py:" in said
+    with tp.profile() as p:
+        for _ in range(3):
+            for _ in tp.steps(range(8)):
+                work()
+    assert "capture.later_loop" not in [problem.code for problem in p.report.problems]

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
 
+# A single step may be an unusual one, such as a step that does nothing.
+LEAST_PLAIN_STEPS = 2
+
+
 class Distortion(NamedTuple):
     """Median durations of the steps without the profiler and of those that were recorded completely, in ns."""
 
@@ -33,10 +37,10 @@ class Distortion(NamedTuple):
 
 
 def find_distortion(trace: Trace) -> Distortion | None:
-    """Return the comparison, or ``None`` if no step ran without the profiler. The first step does not count."""
+    """Return the comparison, or ``None`` if fewer than two steps ran without the profiler. The first does not count."""
     plain = trace.meta.plain_step_ns
     whole = trace.steps.filter("complete")
     recorded = (whole["end_ns"] - whole["start_ns"]).to_list()
-    if not plain or not recorded or median(plain) <= 0:
+    if len(plain) < LEAST_PLAIN_STEPS or not recorded or median(plain) <= 0:
         return None
     return Distortion(median(plain), median(recorded), len(plain), len(recorded))

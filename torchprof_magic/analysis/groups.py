@@ -33,8 +33,8 @@ KEYS = {
         definition="The innermost Python frames around the op, the innermost first; needs a recording with stacks.",
     ),
     "thread": Column(name="thread", title="Thread", unit="text", definition="Thread that the op ran on."),
-    "phase": Column(name="phase", title="Phase", unit="phase", definition="Part of the training step of the calls."),
-    "step": Column(name="step", title="Step", unit="step", definition="Step that the calls began in; empty outside."),
+    "phase": Column(name="phase", title="Phase", unit="phase", definition="Phase that the calls belong to."),
+    "step": Column(name="step", title="Step", unit="step", definition="Step the calls began in; null outside steps."),
     "cycle": Column(name="cycle", title="Cycle", unit="step", definition="Recording cycle of the schedule."),
 }
 FRAME_BREAK = " ← "

@@ -52,14 +52,14 @@ COLUMNS = (
         name="self_cpu_ratio",
         title="Self CPU %",
         unit="ratio",
-        definition="Self CPU time as a share of the self CPU time of all ops and annotations, steps left out.",
+        definition="Self CPU time as a share of the self CPU time of all ops and annotations except steps.",
         is_minor=True,
     ),
     Column(
         name="total_cpu_ns",
         title="Total CPU",
         unit="ns",
-        definition="Host time from start to end of the op, with everything inside; a recursive op counts once a stack.",
+        definition="Host time from start to end of the op, with everything inside; recursive calls count once.",
     ),
     Column(
         name="mean_cpu_ns",
@@ -115,14 +115,14 @@ COLUMNS = (
         title="Net memory",
         unit="bytes",
         definition="Memory allocated minus freed on the op's thread between its start and end, with everything inside; "
-        "host and devices added up, a recursive op counts once a stack.",
+        "host and devices added up; recursive calls count once.",
         is_minor=True,
     ),
     Column(
         name="peak_bytes",
         title="Peak inside",
         unit="bytes",
-        definition="The highest that allocated minus freed memory rises on the op's thread during one call, counted "
+        definition="Maximum of allocated minus freed memory on the op's thread during one call, counted "
         "from 0 at its start; the largest of all calls.",
         is_minor=True,
     ),

@@ -34,7 +34,7 @@ COLUMNS = (
         name="start_ns",
         title="Start",
         unit="ns",
-        definition="Start time, relative to the start of the run.",
+        definition="Start time, relative to the first recorded event.",
         is_minor=True,
     ),
     Column(name="dur_ns", title="Duration", unit="ns", definition="Wall time from the step's start to its end."),

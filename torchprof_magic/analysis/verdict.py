@@ -209,7 +209,7 @@ def _python_bound(trace: Trace, steps: pl.DataFrame, share: float) -> Verdict:
     found = (
         Span(text="No op runs for "),
         Span(text=f"{_mean(steps, 'other_ns')} of {_mean(steps, 'dur_ns')}", style="strong"),
-        Span(text=f" a step ({format_ratio(share)})"),
+        Span(text=f" per step ({format_ratio(share)})"),
     )
     paused_ns = _paused_ns(trace, steps)
     if paused_ns:
@@ -218,7 +218,8 @@ def _python_bound(trace: Trace, steps: pl.DataFrame, share: float) -> Verdict:
             mean = format_ns(paused_ns / steps.height)
             left_out = f": the recording was paused for {mean} of it. Record without paused() to see what limits it."
             return Verdict(title="Partly paused", text=(*found, Span(text=left_out)))
-    where = Span(text=f": the time goes to Python code or waiting between {_per_step(trace, steps, 'cpu_op')} ops. ")
+    ops = _per_step(trace, steps, "cpu_op")
+    where = Span(text=f": this time goes to Python code or waiting (ops per step: {ops}). ")
     return Verdict(title="Python-bound", text=(*found, where, *_which_functions(trace)))
 
 

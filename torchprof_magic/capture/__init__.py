@@ -1,7 +1,7 @@
 """Recording with torch's profiler: each cycle becomes a verified trace file. Only this package imports torch."""
 
 from torchprof_magic.capture.doctor import Check, examine
-from torchprof_magic.capture.interrupts.guard import is_main_thread, open_to_interrupts, protected
+from torchprof_magic.capture.interrupts.guard import open_to_interrupts, protected
 from torchprof_magic.capture.memory import lacks_memory_for
 from torchprof_magic.capture.output.crash_marker import FOLDER_PREFIX, Unfinished, take_unfinished
 from torchprof_magic.capture.recording import Cycle, Progress, Recording
@@ -26,7 +26,6 @@ __all__ = [
     "available_activities",
     "busy_profiler",
     "examine",
-    "is_main_thread",
     "lacks_memory_for",
     "live_session",
     "open_to_interrupts",

@@ -39,7 +39,7 @@ def examine() -> list[Check]:
 
 def _versions() -> Check:
     recorded = ", ".join(compat.available_activities())
-    return Check(f"torch {compat.VERSION} can record {recorded}.")
+    return Check(f"torch {compat.VERSION} can record these activities: {recorded}.")
 
 
 def _busy() -> Check:

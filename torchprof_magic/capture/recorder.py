@@ -18,11 +18,11 @@ from torchprof_magic.capture.schedule import Action, Schedule
 from torchprof_magic.capture.torch_api import compat
 from torchprof_magic.capture.torch_api.cuda_graphs import note_capture
 from torchprof_magic.capture.torch_api.engine import Engine, Stage
-from torchprof_magic.capture.torch_api.warnings_filter import warnings_to
 from torchprof_magic.capture.watch.open_ranges import OpenRanges
 from torchprof_magic.capture.watch.pauses import Pauses
 from torchprof_magic.capture.watch.threads import OtherThreads
 from torchprof_magic.model.meta import StepMark, TwoPass
+from torchprof_magic.process.python_warnings import warnings_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -176,7 +176,7 @@ def resolve_two_passes(options: ScheduleOptions, *, how: str, length: int | None
     if how == "cell":
         return None
     if not options.is_adaptive:
-        schedule = _apart(_completed(replace(options, repeat=2), length))
+        schedule = _apart(_completed(replace(options, repeat=2), how, length))
         return schedule if length is None or (schedule.total or 0) <= length else None
     if how == "optimizer":
         return _apart(Schedule(active=OPTIMIZER_ACTIVE - 1, repeat=2))
@@ -204,7 +204,7 @@ def resolve_schedule(options: ScheduleOptions, *, how: str, length: int | None) 
     length = 1 if how == "cell" else length
     if options.is_adaptive:
         return _adaptive(how, length)
-    return _completed(options, length)
+    return _completed(options, how, length)
 
 
 def _adaptive(how: str, length: int | None) -> Schedule:
@@ -216,14 +216,16 @@ def _adaptive(how: str, length: int | None) -> Schedule:
     return Schedule(wait=wait, warmup=warmup, active=active)
 
 
-def _completed(options: ScheduleOptions, length: int | None) -> Schedule:
+def _completed(options: ScheduleOptions, how: str, length: int | None) -> Schedule:
     skip_first, wait = options.skip_first or 0, options.wait or 0
     repeat = 1 if options.repeat is None else options.repeat
     spared = wait if options.skip_first_wait else 0
     room = None if length is None else (length - skip_first + spared) // max(repeat, 1) - wait
     warmup = options.warmup
     if warmup is None:
-        warmup = 1 if room is None or room > (options.active or 1) else 0
+        # If no optimizer steps, the whole code is one step, which a warm-up step would leave out.
+        has_room = how != "optimizer" if room is None else room > (options.active or 1)
+        warmup = 1 if has_room else 0
     active = options.active
     if active is None:
         active = DEFAULT_ACTIVE if room is None else min(max(room - warmup, 1), DEFAULT_ACTIVE)

@@ -94,6 +94,7 @@ class CaptureSession:
         self._tasks: OtherTasks | None = None
         self._callers = Callers(self._problems)
         self._history: AllocatorHistory | None = None
+        self._first_loop: str | None = None
         self._snapshot: Path | None = None
 
     @property
@@ -153,6 +154,15 @@ class CaptureSession:
             if is_early:
                 self.stop()  # __exit__ is not called if __enter__ raises
             raise
+
+    def enter_loop(self, place: str) -> None:
+        """Note that the loop at ``place`` is not recorded, if it is another one than the first, and comes too late."""
+        if self._first_loop is None:
+            self._first_loop = place
+        recorder = self._recorder
+        is_over = self._state is State.OVER or (recorder is not None and recorder.is_over)
+        if place != self._first_loop and is_over and self._is_here():
+            self._problems.note("capture.later_loop", place=place)
 
     @protected
     def step(self) -> None:
@@ -474,7 +484,12 @@ class CaptureSession:
 
     @protected
     def _optimizer_step(self, optimizer: object) -> None:
-        """End a step when the first optimizer steps; a second one (as in a GAN) would count each step twice."""
+        """End a step when the first optimizer steps; a second one (as in a GAN) would count each step twice.
+
+        Optimizers on other threads do not count: the user did not call anything there.
+        """
+        if not self._is_here():
+            return
         if self._optimizer is None or self._optimizer() is None:
             self._optimizer = weakref.ref(optimizer)
         if self._optimizer() is optimizer:

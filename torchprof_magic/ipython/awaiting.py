@@ -11,13 +11,13 @@ import ast
 import asyncio
 import signal
 import sys
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.interactiveshell import InteractiveShell
 
-from torchprof_magic.capture import is_main_thread
 from torchprof_magic.ipython.cell import is_coroutine
+from torchprof_magic.process.python_warnings import warnings_to
+from torchprof_magic.process.threads import is_main_thread
 
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
@@ -28,10 +28,16 @@ CAPTURE_CALL = "get_ipython().run_cell_magic('capture', "
 AWAITED_CALL = "await get_ipython().magics_manager.registry['TorchProfMagics'].torchprof_awaited("
 # Cells without these words are not parsed.
 WORDS = ("await", "async")
+# The rest of the cell is then not run.
+ASKS_FOR_HELP = ("-h", "--help", "?")
 
 
-class AwaitTransformer:
-    """Input transformer for ``%%torchprof`` cells with ``await``; returns every other cell unchanged."""
+class CellTransformer:
+    """Input transformer for ``%%torchprof`` cells that IPython itself has to run; returns every other cell unchanged.
+
+    A cell with ``await`` is turned into one that IPython awaits. A cell with a syntax error is returned without the
+    magic, so that IPython shows the error as usual.
+    """
 
     def __init__(self, shell: InteractiveShell) -> None:
         self._shell = shell
@@ -39,19 +45,32 @@ class AwaitTransformer:
     def __call__(self, lines: list[str]) -> list[str]:
         """Return the lines of the cell, after all other transformers."""
         text = "".join(lines)
-        if not text.startswith((CALL, CAPTURE_CALL)) or not any(word in text for word in WORDS):
+        if not text.startswith((CALL, CAPTURE_CALL)) or _is_inside_cell():
             return lines
-        if not self._shell.autoawait or _is_inside_cell():
-            return lines  # cannot be awaited: the magic raises a UsageError that says why
         try:
             line, cell = _arguments(text)
             inner = self._shell.transform_cell(cell)  # type: ignore[no-untyped-call]
             if text.startswith(CAPTURE_CALL):
                 is_ours = inner.startswith(AWAITED_CALL)
                 return [CALL + inner.removeprefix(AWAITED_CALL)] if is_ours else lines
-            return [f"{AWAITED_CALL}{line!r}, {cell!r})\n"] if _awaits(inner) else lines
+            if line.strip() in ASKS_FOR_HELP:
+                return lines
+            if self._is_broken(inner):
+                return ["\n", *inner.splitlines(keepends=True)]  # below the line of the magic
+            may_await = self._shell.autoawait and any(word in text for word in WORDS)
+            return [f"{AWAITED_CALL}{line!r}, {cell!r})\n"] if may_await and _awaits(inner) else lines
         except Exception:  # noqa: BLE001 - the magic raises it again when it compiles the cell
             return lines
+
+    def _is_broken(self, source: str) -> bool:
+        """Return whether the cell has a syntax error, with or without top-level await."""
+        flags = self._shell.compile.flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        try:
+            with warnings_to():  # they are shown when the cell is compiled to run it
+                compile(source, "<cell>", "exec", flags, dont_inherit=True)
+        except SyntaxError:
+            return True
+        return False
 
 
 class InterruptCancels:
@@ -127,8 +146,7 @@ def _arguments(text: str) -> tuple[str, str]:
 
 
 def _awaits(source: str) -> bool:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # they are shown when the cell is compiled to run it
+    with warnings_to():  # they are shown when the cell is compiled to run it
         return is_coroutine(compile(source, "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True))
 
 

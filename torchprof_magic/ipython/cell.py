@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from torchprof_magic.capture import open_to_interrupts, protected
 from torchprof_magic.errors import OptionsError
 from torchprof_magic.model.meta import CellSource
-from torchprof_magic.run.stepping import Stepper, StepPlan, instrument, plan_steps
+from torchprof_magic.run.stepping import Stepper, StepPlan, instrument, plan_steps, with_stepper
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -48,8 +48,6 @@ top-level await works only when %%torchprof is the outermost cell magic: put %%t
     import torchprof_magic as tp
     with tp.profile() as p: ..."""
 _HANDLER_MODULE = "torchprof_magic.capture.interrupts.guard"
-# The leading underscore keeps it out of %who while the cell runs.
-HELPER = "_torchprof_steps_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,12 +103,11 @@ def compile_cell(shell: InteractiveShell, cell: str, *, step: str = "auto", may_
         compiled = CompiledCell(
             source=label,
             plan=plan,
-            body=compiler(ast.fix_missing_locations(instrument(tree, plan, HELPER)), filename, "exec"),
+            body=compiler(ast.fix_missing_locations(instrument(tree, plan)), filename, "exec"),
             last=compiler(last, filename, "eval") if last is not None else None,
         )
-    for code in (compiled.body, compiled.last):
-        if code is not None:
-            open_to_interrupts(code)
+    if compiled.last is not None:
+        open_to_interrupts(compiled.last)
     if compiled.awaits and not may_await:
         raise OptionsError(AWAIT_IS_NESTED if shell.autoawait else AWAIT_IS_OFF)
     return compiled
@@ -132,17 +129,17 @@ def run_cell(
         session.open()
     names = shell.user_ns if local_ns is None else local_ns
     try:
-        shell.user_ns[HELPER] = Stepper(session)
+        body = with_stepper(compiled.body, Stepper(session))
+        open_to_interrupts(body)
         if not compiled.plan.starts_late:
             session.start()
         session.let_interrupts_in()
-        exec(compiled.body, shell.user_global_ns, names)  # noqa: S102 - runs the user's cell
+        exec(body, shell.user_global_ns, names)  # noqa: S102 - runs the user's cell
         return None if compiled.last is None else eval(compiled.last, shell.user_global_ns, names)  # noqa: S307
     except KeyboardInterrupt as exc:
         _end_at_users_line(exc)
         raise
     finally:
-        shell.user_ns.pop(HELPER, None)
         session.stop(is_held=True)
 
 
@@ -153,14 +150,14 @@ async def await_cell(shell: InteractiveShell, compiled: CompiledCell, session: C
     if not session.is_active:
         session.open()
     try:
-        shell.user_ns[HELPER] = Stepper(session)
+        body = with_stepper(compiled.body, Stepper(session))
+        open_to_interrupts(body)
         if not compiled.plan.starts_late:
             session.start()
         session.let_interrupts_in()
-        await _awaited(shell, compiled.body)
+        await _awaited(shell, body)
         return None if compiled.last is None else await _awaited(shell, compiled.last)
     finally:
-        shell.user_ns.pop(HELPER, None)
         session.stop(is_held=True)
 
 

@@ -214,7 +214,7 @@ _COMMANDS: dict[str, Command] = {
 def _is_python(line: str, name: str) -> bool:
     """Return whether the line is Python such as ``last = 5`` or ``help(x)``, and not a command."""
     rest = line[len(name) :].lstrip()
-    return rest[:1] in ("=", ".", "[", "(", "+", ",", ";") and rest[:2] not in ("./", "..")
+    return rest[:1] in ("=", ".", "[", "(", "+", ",", ";") and rest != "." and rest[:2] not in ("./", "..")
 
 
 def _take(words: list[str], name: str, what: str = "no arguments", count: int = 0) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torchprof_magic.capture import take_unfinished
-from torchprof_magic.ipython.awaiting import AwaitTransformer
+from torchprof_magic.ipython.awaiting import CellTransformer
 from torchprof_magic.ipython.magics import TorchProfMagics
 from torchprof_magic.run.messages import say_unfinished
 
@@ -23,14 +23,14 @@ def load(shell: InteractiveShell) -> None:
     unload(shell)
     # With a parent, the defaults also come from configuration files.
     shell.register_magics(TorchProfMagics(shell=shell, parent=shell))
-    shell.input_transformers_post.append(AwaitTransformer(shell))
+    shell.input_transformers_post.append(CellTransformer(shell))
     say_unfinished(take_unfinished())
 
 
 def unload(shell: InteractiveShell) -> None:
     """Remove the magics and the transformer; does nothing when they are not loaded."""
     transformers = shell.input_transformers_post
-    transformers[:] = [known for known in transformers if not isinstance(known, AwaitTransformer)]
+    transformers[:] = [known for known in transformers if not isinstance(known, CellTransformer)]
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop(NAME, None)
     shell.magics_manager.registry.pop(TorchProfMagics.__name__, None)

@@ -20,7 +20,7 @@ from IPython.core.magic_arguments import parse_argstring
 
 from torchprof_magic.capture import protected
 from torchprof_magic.errors import TorchProfError
-from torchprof_magic.ipython.awaiting import InterruptCancels
+from torchprof_magic.ipython.awaiting import ASKS_FOR_HELP, InterruptCancels
 from torchprof_magic.ipython.cell import CompiledCell, await_cell, cell_labels, compile_cell, run_cell
 from torchprof_magic.ipython.commands import Commands
 from torchprof_magic.ipython.flags import FlagDefaults, check_variable, flagged, split_flags, values_of
@@ -54,10 +54,6 @@ class _Cell:
         return self.run.session
 
 
-# With one of these the cell is not run.
-ASKS_FOR_HELP = ("-h", "--help", "?")
-
-
 @magics_class
 class TorchProfMagics(Magics, FlagDefaults):
     """Record cells with torch's profiler and show the report in their output."""
@@ -83,7 +79,7 @@ class TorchProfMagics(Magics, FlagDefaults):
 
     @protected
     async def torchprof_awaited(self, line: str, cell: str) -> object:
-        """Do what ``%%torchprof`` does, for a cell that awaits; ``AwaitTransformer`` inserts the call."""
+        """Do what ``%%torchprof`` does, for a cell that awaits; ``CellTransformer`` inserts the call."""
         __tracebackhide__ = True
         recorded = self._prepare(line, cell, may_await=True)
         with InterruptCancels():

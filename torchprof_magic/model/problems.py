@@ -159,6 +159,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "For two passes, step the loop with p.steps(iterable), or give schedule arguments and call p.step().",
         "`profile(two_pass=True)` was used without steps.",
     ),
+    "capture.later_loop": Kind(
+        "info",
+        "The loop at {place} was not recorded: the schedule was complete after an earlier loop.",
+        "Set a schedule that goes on (--repeat 0, or repeat=0), or record each loop in a cell or block of its own.",
+        "`steps()` was called for another loop when every cycle of the schedule had been recorded.",
+    ),
     "capture.step_outside": Kind(
         "info",
         "step() was called while nothing was being recorded.",
@@ -407,7 +413,7 @@ PROBLEMS: Final[dict[str, Kind]] = {
     "run.distorted": Kind(
         "warning",
         "Recorded steps took {ratio:.1f} times as long as steps without the profiler ({basis}).",
-        "Rely on shares rather than on times{advice}. The recorded steps may also do more work.",
+        "Compare percentages, not times{advice}. The recorded steps may also have done more work than the others.",
         "Recorded steps took at least 1.5 times as long as steps that ran without the profiler.",
     ),
     # Keeping and uploading.
@@ -612,7 +618,7 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Events partly overlap another event on the same thread. They are shown beside it, not inside it, and the "
         "shared time counts as self time of both.",
         "",
-        "Ranges of asyncio tasks or generators take turns on one thread.",
+        "Ranges of asyncio tasks or generators take turns on one thread, or calls recorded with --stack do not nest.",
     ),
     "chrome.repeated_step": Kind(
         "warning",

@@ -53,7 +53,7 @@ EVENTS_COLUMNS = (
         "category", CATEGORY, "text", f"One of {', '.join(CATEGORIES)}; derived from the category in the file."
     ),
     FrameColumn("lane", pl.Int32, "row", "Thread or stream it ran on, a row of `lanes`."),
-    FrameColumn("start_ns", pl.Int64, "ns", "Start time, relative to the start of the run."),
+    FrameColumn("start_ns", pl.Int64, "ns", "Start time, relative to the first recorded event."),
     FrameColumn(
         "dur_ns", pl.Int64, "ns", "Duration; 0 if it was not finished, or is below the resolution of the file."
     ),
@@ -101,7 +101,7 @@ FLOWS_COLUMNS = (
     FrameColumn("target", pl.Int32, "row", "Event at which the link ends, a row of `events`."),
 )
 MEMORY_COLUMNS = (
-    FrameColumn("time_ns", pl.Int64, "ns", "Time, relative to the start of the run; rows are sorted by it."),
+    FrameColumn("time_ns", pl.Int64, "ns", "Time, relative to the first recorded event; rows are sorted by it."),
     FrameColumn("device", pl.String, "text", "cpu, or type and number of the device, such as cuda:0."),
     FrameColumn("delta_bytes", pl.Int64, "bytes", "Allocated (positive) or released (negative)."),
     FrameColumn(
@@ -123,8 +123,8 @@ MEMORY_COLUMNS = (
 STEPS_COLUMNS = (
     FrameColumn("number", pl.Int32, "step", "Number of the step, counted from the first step()."),
     FrameColumn("cycle", pl.Int32, "count", "Recording cycle of the schedule, from 0."),
-    FrameColumn("start_ns", pl.Int64, "ns", "Start time, relative to the start of the run."),
-    FrameColumn("end_ns", pl.Int64, "ns", "End time, relative to the start of the run."),
+    FrameColumn("start_ns", pl.Int64, "ns", "Start time, relative to the first recorded event."),
+    FrameColumn("end_ns", pl.Int64, "ns", "End time, relative to the first recorded event."),
     FrameColumn("complete", pl.Boolean, "bool", "False if the step was interrupted."),
 )
 STACKS_COLUMNS = (

@@ -95,7 +95,7 @@ class Keywords(TypedDict, total=False):
             metavar="NAME",
             choices=tuple(PRESETS),
             default="quick",
-            help=f"Set of switches to turn on, with its overhead: {_PRESET_COSTS}. Switches given explicitly take "
+            help=f"Set of switches to turn on, and what it adds: {_PRESET_COSTS}. Switches given explicitly take "
             "precedence.",
         ),
     ]
@@ -111,7 +111,7 @@ class Keywords(TypedDict, total=False):
         Callable[[int], Any] | None,
         _variable(
             "Function that maps a step number to a ProfilerAction, such as the result of torch.profiler.schedule(...). "
-            "Replaces the six options above."
+            "Cannot be combined with wait, warmup, active, repeat, skip_first and skip_first_wait."
         ),
     ]
     record_shapes: Annotated[bool | None, _switch("shapes", "Record the shapes and dtypes of op inputs.")]
@@ -237,7 +237,7 @@ class Flags(Keywords, total=False):
             default="auto",
             is_of_cell=True,
             help="What ends a step: loop (an iteration of the training loop), optimizer (its step()), cell (the whole "
-            "cell), manual (a call of step()), line:N (an iteration of the loop in line N), or auto (one of these).",
+            "cell), manual (a call of step()), line:N (an iteration of the loop on line N), or auto (any of these).",
         ),
     ]
     display: Annotated[

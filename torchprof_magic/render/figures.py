@@ -6,12 +6,12 @@ matplotlib is imported with the first figure, because importing it takes longer 
 from __future__ import annotations
 
 import io
-import warnings
 from typing import TYPE_CHECKING
 
 from torchprof_magic.analysis.memory import memory_peaks
 from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.model.shapes import Series, Shape, Table, Tree
+from torchprof_magic.process.python_warnings import warnings_to
 from torchprof_magic.render.palette import band_colour, phase_colour, phase_title
 
 if TYPE_CHECKING:
@@ -124,10 +124,7 @@ FIGURES: Mapping[str, Callable[[Shape], Figure]] = {
 def to_png(figure: Figure) -> bytes:
     """Return a figure as PNG bytes, without touching the user's pyplot state."""
     buffer = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # glyphs that the font lacks are drawn as boxes, without a warning in the cell's output
+    with warnings_to():  # glyphs that the font lacks are drawn as boxes, without a warning in the output
         figure.savefig(buffer, format="png", dpi=DPI)
     return buffer.getvalue()
 

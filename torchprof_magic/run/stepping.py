@@ -18,6 +18,7 @@ from torchprof_magic.model.meta import Stepping
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+    from types import CodeType
 
     class SteppedSession(Protocol):
         """The part of a capture session that stepping uses."""
@@ -44,6 +45,8 @@ WAYS = ("auto", "loop", "optimizer", "cell", "manual")
 OPTIMIZER_WORDS = ("opt", "adam", "sgd", "scaler")
 # Schedulers have a step() too, once per epoch, and are made by calls such as torch.optim.lr_scheduler.StepLR.
 SCHEDULER_WORD = "sched"
+# Stands for the stepper in an instrumented tree.
+_STAND_IN = "torchprof stepper 2f6d1c9e"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,11 +103,21 @@ def plan_steps(
     return StepPlan(how="optimizer" if has_calls else "cell")
 
 
-def instrument(tree: ast.Module, plan: StepPlan, name: str) -> ast.Module:
-    """Make the chosen loop report its steps to the ``Stepper`` with the name ``name``; changes ``tree``."""
+def instrument(tree: ast.Module, plan: StepPlan) -> ast.Module:
+    """Make the chosen loop report its steps to the stepper that ``with_stepper`` puts in; changes ``tree``."""
     if plan.loop is not None:
-        tree = _Instrumenter(plan, name).visit(tree)
+        tree = _Instrumenter(plan).visit(tree)
     return tree
+
+
+def with_stepper(code: CodeType, stepper: Stepper) -> CodeType:
+    """Return the code of an instrumented cell with the stepper in it.
+
+    It is a constant of the code, because a name would be in the user's namespace, which ``%reset`` and ``del`` can
+    empty while the cell runs.
+    """
+    constants = (stepper if isinstance(value, str) and value == _STAND_IN else value for value in code.co_consts)
+    return code.replace(co_consts=tuple(constants))
 
 
 def count_ahead(iterable: object) -> int | None:
@@ -218,9 +231,8 @@ class _AsyncStepped(Generic[Item]):
 class _Instrumenter(ast.NodeTransformer):
     """Wraps the iterable of a ``for`` or ``async for`` loop, or adds calls around and in a ``while`` loop."""
 
-    def __init__(self, plan: StepPlan, name: str) -> None:
+    def __init__(self, plan: StepPlan) -> None:
         self._plan = plan
-        self._name = name
 
     def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
         return self._with_steps(node, "steps")
@@ -255,7 +267,7 @@ class _Instrumenter(ast.NodeTransformer):
         return [*statements, self._statement("end", node)] if node is self._plan.nest else statements
 
     def _call(self, method: str, at: ast.AST, *arguments: ast.expr) -> ast.Call:
-        helper = ast.Attribute(ast.Name(self._name, ast.Load()), method, ast.Load())
+        helper = ast.Attribute(ast.Constant(_STAND_IN), method, ast.Load())
         call = ast.Call(helper, list(arguments), [])
         for node in (call, helper, helper.value):
             ast.copy_location(node, at)

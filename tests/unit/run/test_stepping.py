@@ -13,7 +13,7 @@ import pytest
 
 import torchprof_magic
 from torchprof_magic.errors import OptionsError
-from torchprof_magic.run.stepping import Stepper, StepPlan, count_ahead, instrument, plan_steps
+from torchprof_magic.run.stepping import Stepper, StepPlan, count_ahead, instrument, plan_steps, with_stepper
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -63,9 +63,10 @@ def run(cell: str, **namespace: object) -> tuple[dict[str, object], list[str]]:
     source = textwrap.dedent(cell).strip("\n")
     tree = ast.parse(source)
     session = FakeSession()
-    names: dict[str, object] = {**namespace, "_helper": Stepper(session)}
-    tree = instrument(tree, plan_steps(tree, source.splitlines(), names), "_helper")
-    exec(compile(ast.fix_missing_locations(tree), "<cell>", "exec"), names)  # noqa: S102
+    names: dict[str, object] = {**namespace}
+    tree = instrument(tree, plan_steps(tree, source.splitlines(), names))
+    code = compile(ast.fix_missing_locations(tree), "<cell>", "exec")
+    exec(with_stepper(code, Stepper(session)), names)  # noqa: S102
     return names, session.calls
 
 
@@ -80,9 +81,10 @@ def run_async(cell: str) -> tuple[dict[str, object], list[str]]:
             await asyncio.sleep(0)
             yield number
 
-    names: dict[str, object] = {"_helper": Stepper(session), "arrive": arrive, "asyncio": asyncio}
-    tree = ast.fix_missing_locations(instrument(tree, plan_steps(tree, source.splitlines(), names), "_helper"))
-    asyncio.run(eval(compile(tree, "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names))  # noqa: S307
+    names: dict[str, object] = {"arrive": arrive, "asyncio": asyncio}
+    tree = ast.fix_missing_locations(instrument(tree, plan_steps(tree, source.splitlines(), names)))
+    code = compile(tree, "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    asyncio.run(eval(with_stepper(code, Stepper(session)), names))  # noqa: S307
     return names, session.calls
 
 
@@ -241,8 +243,9 @@ def test_recording_starts_at_the_loop_and_ends_after_its_nest() -> None:
 
     source = "note('before')\nfor b in [1]:\n  note('body')\nnote('after')"
     tree = ast.parse(source)
-    tree = instrument(tree, plan_steps(tree, source.splitlines(), {}), "_helper")
-    exec(compile(ast.fix_missing_locations(tree), "<cell>", "exec"), {"note": note, "_helper": Stepper(Noting())})  # noqa: S102
+    tree = instrument(tree, plan_steps(tree, source.splitlines(), {}))
+    code = compile(ast.fix_missing_locations(tree), "<cell>", "exec")
+    exec(with_stepper(code, Stepper(Noting())), {"note": note})  # noqa: S102
     assert order == ["before", "start", "body", "finish", "after"]
 
 

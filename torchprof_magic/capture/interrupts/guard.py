@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 import weakref
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from torchprof_magic.capture.interrupts.other_signals import OtherHandlers
+from torchprof_magic.process.threads import is_main_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -185,11 +185,6 @@ class InterruptGuard:
     def _is_current(self) -> bool:
         handler: object = signal.getsignal(signal.SIGINT)
         return handler is self
-
-
-def is_main_thread() -> bool:
-    """Return whether this is the thread on which Python handles signals."""
-    return threading.current_thread() is threading.main_thread()
 
 
 def _call(handler: Handler, signum: int, frame: FrameType | None) -> None:

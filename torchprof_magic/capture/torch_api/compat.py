@@ -6,19 +6,21 @@ import gc
 import importlib.util
 import inspect
 import os
-import warnings
-from contextlib import suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import autograd
+from torch._C import DisableTorchFunction, _len_torch_dispatch_stack, _len_torch_function_stack
 from torch._C._profiler import _ExperimentalConfig  # documented by torch, though its name begins with _
 from torch.autograd import profiler as autograd_profiler
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.profiler import ExecutionTraceObserver, ProfilerAction, ProfilerActivity, profile, supported_activities
 from torch.profiler.profiler import _KinetoProfile  # the same
+from torch.utils._python_dispatch import _disable_current_modes
 
 from torchprof_magic.capture.torch_api.patching import stand_in
+from torchprof_magic.process.python_warnings import warnings_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -229,8 +231,7 @@ def keep_out_of_graphs() -> None:
     Compiled code is a different object from the one that is protected from interrupts, and a traced step would become
     dozens of compiled pieces. torch's profiler imports the same module when it is first prepared.
     """
-    with suppress(Exception), warnings.catch_warnings():  # this torch may lack the module, or have moved it
-        warnings.simplefilter("ignore")
+    with suppress(Exception), warnings_to():  # this torch may lack the module, or have moved it
         from torch._dynamo import trace_rules  # noqa: PLC0415 - takes seconds, and only a recording needs it
 
         if not _left_alone:
@@ -354,3 +355,19 @@ def small_block() -> object:
     """Return a block of host memory, as small as torch allocates them."""
     # Not a tensor: the user's dispatch modes, which see every op, must not see this one.
     return torch.UntypedStorage(4)  # type: ignore[no-untyped-call]
+
+
+def without_user_modes() -> AbstractContextManager[object]:
+    """Return a context in which the user's dispatch and function modes do not see ops, for ops that are ours.
+
+    A mode that refuses unknown ops would otherwise end the recording.
+    """
+    if not _len_torch_dispatch_stack() and not _len_torch_function_stack():
+        return _NO_MODES
+    modes = ExitStack()
+    modes.enter_context(DisableTorchFunction())
+    modes.enter_context(_disable_current_modes())
+    return modes
+
+
+_NO_MODES = nullcontext()

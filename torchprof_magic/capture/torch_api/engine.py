@@ -87,13 +87,15 @@ class Engine:
     def open_step(self, number: int) -> None:
         """Begin the annotation of one step, named as torch names it."""
         self._open_step = record_function(f"ProfilerStep#{number}")
-        _enter(self._open_step)  # type: ignore[no-untyped-call]
+        with compat.without_user_modes():
+            _enter(self._open_step)  # type: ignore[no-untyped-call]
 
     def close_step(self) -> None:
         """End the annotation of the step that is open, if one is."""
         step, self._open_step = self._open_step, None
         if step is not None:
-            _leave(step, None, None, None)
+            with compat.without_user_modes():
+                _leave(step, None, None, None)
 
     def stop(self) -> None:
         """End the recording; afterwards ``has_data`` tells if there is something to save."""

@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from torchprof_magic.capture.torch_api.warnings_filter import warnings_to
+from torchprof_magic.process.python_warnings import warnings_to
 
 pytestmark = pytest.mark.filterwarnings("default")
 

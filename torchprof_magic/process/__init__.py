@@ -1,0 +1,1 @@
+"""What belongs to the user's whole process and is borrowed for a moment: imports, warnings."""
