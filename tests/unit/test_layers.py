@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "exporters": {"files", "model"},
     "analysis": {"model", "units"},
     "ingest": {"model", "units", "errors"},
-    "store": {"files", "units", "errors"},
+    "store": {"files", "model", "units", "errors"},
     "capture": {"distributed", "files", "options", "model", "units", "errors"},
     "files": {"errors"},
     "distributed": set(),

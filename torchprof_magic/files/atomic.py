@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 GZIP_LEVEL = 2  # of 0-3: within a few percent of the smallest file, at several times the speed of zlib
 _PART = re.compile(r"\.torchprof-[0-9a-f]{16}\.part")
-_READ = (locks.OPEN_OWN & ~os.O_RDWR) | os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
+READ_OWN = (locks.OPEN_OWN & ~os.O_RDWR) | os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
 _CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS}  # from file systems that cannot sync a folder
 
 
@@ -108,7 +108,8 @@ def delete_left_parts(folder: Path) -> None:
 def _delete_if_left(path: Path) -> None:
     handle = os.open(path, locks.OPEN_OWN | getattr(os, "O_NONBLOCK", 0))
     try:
-        if locks.take(handle) is locks.Lock.TAKEN and stat.S_ISREG(os.fstat(handle).st_mode):
+        found = os.fstat(handle)
+        if stat.S_ISREG(found.st_mode) and is_own(found) and locks.take(handle) is locks.Lock.TAKEN:
             delete(path)
     finally:
         locks.release(handle)
@@ -146,19 +147,26 @@ def publish(written: Path, target: Path) -> None:
     written.replace(target)
 
 
-def read_own(path: Path, limit_bytes: int) -> tuple[bytes, os.stat_result]:
-    """Return the content and the status of a small file that ``replacing`` wrote; a link is not followed.
+def read_own(path: Path, limit_bytes: int) -> bytes:
+    """Return the content of a small file that ``replacing`` wrote; a link is not followed.
 
-    Raises ``OSError``, and ``ValueError`` when the file is larger than the limit.
+    Raises ``OSError``, also when another user owns the file, and ``ValueError`` when it is larger than the limit.
     """
-    handle = os.open(path, _READ)
+    handle = os.open(path, READ_OWN)
     try:
         found = os.fstat(handle)
+        if not (stat.S_ISREG(found.st_mode) and is_own(found)):
+            raise PermissionError(errno.EPERM, "it is not a file of this user", str(path))
         if found.st_size > limit_bytes:
             raise ValueError(f"{path.name} is larger than any file that we write")
-        return b"".join(iter(lambda: os.read(handle, limit_bytes), b"")), found
+        return b"".join(iter(lambda: os.read(handle, limit_bytes), b""))
     finally:
         os.close(handle)
+
+
+def is_own(found: os.stat_result) -> bool:
+    """Return whether this user owns the file, where the system says so."""
+    return sys.platform == "win32" or found.st_uid == os.geteuid()
 
 
 def sync_folder(folder: Path) -> None:

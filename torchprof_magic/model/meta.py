@@ -7,11 +7,13 @@ from typing import Literal
 
 from torchprof_magic.model.vendors import METADATA_KEYS
 
-# The keys that Kineto writes at the top of a trace.
+# The key of the id that the store of kept traces writes into each.
+STORE_KEY = "torchprofStoreId"
+# The keys at the top of a trace that Kineto writes, and this one.
 KINETO_KEYS = (
     "schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds", "displayTimeUnit", "traceEvents",
     "traceName", "trace_id", "host_name", "record_shapes", "profile_memory", "with_stack", "with_modules", "with_flops",
-    "nodes", *METADATA_KEYS,
+    "nodes", *METADATA_KEYS, STORE_KEY,
 )  # fmt: skip
 
 Severity = Literal["info", "warning", "data_loss"]

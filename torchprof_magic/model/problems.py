@@ -426,6 +426,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "",
         "The trace was copied to `--trace-dir`, but something else failed, such as deleting an older one.",
     ),
+    "store.deleted": Kind(
+        "info",
+        "Older traces in {folder} were deleted: {files}.",
+        "",
+        "`--keep-last` limits the number of kept traces. Only traces that torchprof wrote there are deleted.",
+    ),
     "store.rank_unknown": Kind(
         "warning",
         "The rank of this process is unknown: {reason}. Its traces count as those of rank {rank}.",
