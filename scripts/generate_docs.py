@@ -101,19 +101,18 @@ other row is read as the last one, and the error message says what is wrong with
 """
 EXPORTERS_HEAD = """## Files that can be written
 
-`report.export(path)` and `%torchprof export FILE` choose the format by the ending of the path; of several that fit, the
-longest decides. `report.export(path, format=...)` takes the name of the format instead. A file is written whole or not
-at all.
+`report.export(path)` and `%torchprof export FILE` choose the format by the ending of the path; if several
+match, the longest one is used. `report.export(path, format=...)` overrides it. A file is written completely or not at all.
 """
 OPTIONS_HEAD = """# Options
 
 Every option is a flag of `%%torchprof`, a keyword of `torchprof_magic.profile()`, and a default that
-`%config TorchProfMagics.NAME = VALUE` sets, with the name of the flag. What is given wins over a preset that is given,
-and that over what is configured. A switch is turned off with `--no-` before its name.
+`%config TorchProfMagics.NAME = VALUE` sets, with the name of the flag. An option that you pass takes precedence over a
+preset that you pass, and that preset over `%config`. To turn a switch off, put `--no-` before its name.
 """
 PRESETS_HEAD = """## Presets
 
-What each preset switches on, and what recording adds to each op (measured on two cores without an accelerator).
+The switches of each preset, and its overhead per op, measured on two cores without an accelerator.
 """
 VENDORS_HEAD = """## Devices
 

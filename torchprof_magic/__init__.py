@@ -63,7 +63,7 @@ last: Report | None
 
 
 def __getattr__(name: str) -> Any:
-    from importlib import import_module  # noqa: PLC0415 - paid only by those who use a name
+    from importlib import import_module  # noqa: PLC0415 - imported only when a public name is used
 
     if name == "last":
         return import_module("torchprof_magic.run.history").last()
@@ -78,13 +78,13 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """Register ``%%torchprof`` and ``%torchprof``; called by ``%load_ext torchprof_magic``."""
-    from torchprof_magic.ipython.extension import load  # noqa: PLC0415 - IPython is loaded by then
+    from torchprof_magic.ipython.extension import load  # noqa: PLC0415 - called by IPython, so it is imported already
 
     load(shell)
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
-    """Take the magics away again."""
+    """Remove the magics; called by ``%unload_ext torchprof_magic``."""
     from torchprof_magic.ipython.extension import unload  # noqa: PLC0415
 
     unload(shell)

@@ -1,4 +1,4 @@
-"""``python -m torchprof_magic TRACE``: a trace becomes a summary, an HTML file or the answer to a query."""
+"""The command line ``python -m torchprof_magic TRACE``: prints a summary, writes a file or runs a query."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     from torchprof_magic.report import Report
 
-_INTERRUPTED = 130  # as shells report a program that Ctrl-C has ended
+_INTERRUPTED = 130  # the exit status that shells use for Ctrl-C
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program, and return its exit status: 0, or 1 when a file cannot be read or written."""
+    """Run the command and return its exit status: 0, or 1 when a file cannot be read or written."""
     parser = _parser()
     parsed = parser.parse_args(arguments)
     try:
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (TorchProfError, ValueError) as exc:
         print(f"{parser.prog}: error: {exc}", file=sys.stderr)
         return 1
-    except BrokenPipeError:  # `| head` has seen enough; nothing may be written to the pipe at exit either
+    except BrokenPipeError:  # `| head` closed the pipe; Python must not write to it at exit either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""The rank of this process in a distributed job, as torch.distributed or the launcher tells it."""
+"""The rank of this process in a distributed job, from torch.distributed or the launcher's environment variables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN_CHARS = 20
 
 
 class Ranks(NamedTuple):
-    """The place of this process among those of its job; a process on its own is rank 0 of 1."""
+    """The ranks and world sizes of this process; a single process is rank 0 of 1."""
 
     rank: int = 0
     local_rank: int = 0
@@ -25,7 +25,7 @@ class Ranks(NamedTuple):
 
 
 # The environment variables of each launcher, in the order of ``Ranks``. The first launcher that sets the rank or the
-# size of the job counts: torchrun may itself be started by one of the others.
+# world size is used: torchrun may itself be started by one of the others.
 LAUNCHERS: Final = {
     "torchrun": ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK"),
     "Open MPI": (
@@ -55,7 +55,7 @@ def ranks(environ: Mapping[str, str] = os.environ) -> Ranks:
 
 
 def rank_flaw(environ: Mapping[str, str] = os.environ) -> str:
-    """Return why the rank of this process is not known, or an empty text."""
+    """Return why the rank of this process is unknown, or an empty string."""
     name, _, size_name, _, _ = _names(environ)
     text, world_size = environ.get(name, "").strip(), _number(environ, size_name) or 1
     rank = _number(environ, name)
@@ -67,7 +67,7 @@ def rank_flaw(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def _names(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the variables of the launcher of this process, torchrun's when there is none."""
+    """Return the variables of this process's launcher, or torchrun's without a launcher."""
     found = (names for names in LAUNCHERS.values() if environ.get(names[0]) or environ.get(names[2]))
     return next(found, LAUNCHERS["torchrun"])
 
@@ -78,7 +78,7 @@ def _number(environ: Mapping[str, str], name: str) -> int | None:
 
 
 def _process_group() -> tuple[int, int] | None:
-    """Return rank and size of the default process group. It exists only where torch was imported already."""
+    """Return rank and world size of the default process group, or ``None``. Does not import torch."""
     group = sys.modules.get("torch.distributed")
     if group is None or not group.is_available() or not group.is_initialized():
         return None

@@ -1,4 +1,4 @@
-"""``load``: the report of a trace file, a saved run or a memory snapshot."""
+"""``load``, which opens a trace file, a saved run or a memory snapshot as a report."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 def load(path: str | os.PathLike[str], *, progress: Progress | None = None) -> Report:
     """Return a report of a trace (``.json`` or ``.json.gz``), a saved run or a memory snapshot (``.pickle``).
 
-    The file may come from any machine. Its content decides how it is read, not its name; docs/formats.md lists the
-    formats. Snapshots are read without unpickling, so nothing in them can run.
+    The file may come from any machine. The format is detected from its content, not its name; docs/formats.md lists
+    the formats. Snapshots are read without unpickling, so no code in them can run.
 
     Args:
         path: A path, or a URL that fsspec supports (``s3://``, ``https://``). A URL is downloaded to a temporary
             file, which is deleted afterwards.
         progress: Called from time to time with the number of bytes read and the total.
 
-    Damaged parts of a file are repaired or left out, and counted in ``Report.problems``. Raises ``IngestError`` when
-    the file cannot be read, or when this is a forked process in which polars would hang, and ``NotATraceError`` when
-    the file holds something else.
+    Damaged parts of a file are repaired or omitted, and counted in ``Report.problems``. Raises ``IngestError`` when
+    the file cannot be read, or in a forked process in which polars would hang, and ``NotATraceError`` when the file is
+    not a trace.
     """
     __tracebackhide__ = True
     if not can_report():
@@ -48,7 +48,7 @@ def load(path: str | os.PathLike[str], *, progress: Progress | None = None) -> R
 
 
 def _read(file: Path, shown: str, title: str, progress: Progress | None) -> Trace:
-    __tracebackhide__ = True  # a notebook then shows the user's line and what is wrong with the file
+    __tracebackhide__ = True  # the traceback ends at the user's line
     try:
         return read_file(file, Meta(title=title), progress)
     except IngestError as exc:

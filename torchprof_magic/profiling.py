@@ -1,4 +1,4 @@
-"""``profile()`` records any code, in a notebook or a script; ``step()`` and ``steps()`` end its steps."""
+"""``profile()``, which records code in a notebook or a script, and ``step()``, ``steps()`` and ``paused()``."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
-# Without a schedule torch records until it is told to stop.
+# Without a schedule, torch records until the profiler is stopped.
 _EVERYTHING = ScheduleOptions(wait=0, warmup=0, active=EVERY_STEP, repeat=1)
 
 _ONE_PASS = problem("capture.one_pass_block")
@@ -56,7 +56,7 @@ _SIGNATURE = inspect.Signature(
 
 
 def _with_options(documented: type[profile]) -> type[profile]:
-    """Give the class the signature and the documentation of its options, from the table."""
+    """Set the signature of the class and the documentation of its options from the table of options."""
     lines = [
         textwrap.fill(f"{name}: {option.help}", 110, initial_indent=" " * 8, subsequent_indent=" " * 12)
         for name, option in KEYWORDS.items()
@@ -71,14 +71,13 @@ _OPTIONS_LINE = "        **options: See docs/options.md, or ``help(profile)``."
 
 
 @_with_options
-class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands in for
+class profile:  # noqa: N801 - named like torch.profiler.profile, which it replaces
     """Record the code of a ``with`` block, each call of a function (``@tp.profile()``), or from ``start`` to ``stop``.
 
-    Without schedule arguments everything in the block is recorded, unless a loop inside is stepped by
-    ``p.steps(iterable)`` (or ``tp.steps``): then the schedule follows the length of that loop, as in the magic. With
-    schedule arguments, call ``p.step()`` after every step. ``p.report`` is there after the block, also when the block
-    raised; the exception goes on unchanged. Of a function that is called several times it is the report of the last
-    call.
+    Without schedule arguments, the whole block is recorded. If a loop inside it is stepped with ``p.steps(iterable)``
+    (or ``tp.steps``), the schedule fits the length of that loop, as in the magic. With schedule arguments, call
+    ``p.step()`` after every step. ``p.report`` is available after the block, also when the block raised; the exception
+    propagates unchanged. For a decorated function, ``p.report`` is the report of the last call.
 
     Args:
         **options: See docs/options.md, or ``help(profile)``.
@@ -101,7 +100,7 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
 
     @protected
     def __enter__(self) -> profile:  # noqa: PYI034 - Self needs Python 3.11
-        """Start the recording. Raises ``CaptureError`` where that cannot be, and nothing was run then."""
+        """Start the recording. Raises ``CaptureError`` before any code runs when that is not possible."""
         self._begin(_place(sys._getframe(1)))  # noqa: SLF001 - the documented way to the caller
         return self
 
@@ -109,7 +108,7 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """End the recording and make the report; the block's exception goes on."""
+        """End the recording and make the report; an exception of the block propagates."""
         __tracebackhide__ = True
         if self._run is not None:
             try:
@@ -119,23 +118,23 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
 
     @protected
     def start(self) -> None:
-        """Start the recording, where a ``with`` block does not fit; raises what entering one raises."""
+        """Start the recording without a ``with`` block; raises the same exceptions as entering one."""
         self._begin(_place(sys._getframe(1)))  # noqa: SLF001 - the documented way to the caller
 
     @protected
     def stop(self) -> None:
-        """End the recording and make the report; does nothing when it has ended already."""
+        """End the recording and make the report; does nothing when the recording has already ended."""
         __tracebackhide__ = True
         if self._run is None:
-            raise CaptureError("stop() needs a recording: call start() first")
+            raise CaptureError("stop() was called before start()")
         if self in _recording():
             self.__exit__(*sys.exc_info())
 
     def __call__(self, function: Function) -> Function:
-        """Return ``function`` so that each call of it is recorded; the report is ``tp.last`` and ``self.report``.
+        """Return a wrapper of ``function`` that records each call; the report is ``tp.last`` and ``self.report``.
 
-        Its own value, exceptions and signature stay. A call within a call is part of the outer one's recording. Takes
-        functions and ``async`` functions; raises ``TypeError`` for generators, which run in pieces.
+        The wrapper keeps the return value, exceptions and signature. A recursive call is part of the outer recording.
+        Accepts functions and ``async`` functions; raises ``TypeError`` for generator functions.
         """
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             name = getattr(function, "__qualname__", function)
@@ -166,16 +165,16 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
             self._run.session.step()
 
     def steps(self, iterable: Iterable[T]) -> Iterator[T]:
-        """Return an iterator over ``iterable`` that ends a step whenever the next item is asked for.
+        """Return an iterator over ``iterable`` that ends a step before each next item.
 
-        Without schedule arguments the recording begins anew here, and its schedule follows the length of the loop.
+        Without schedule arguments the recording restarts here, and its schedule fits the length of the loop.
         """
         if self._run is not None and self._run.session.is_forked:
-            return iter(iterable)  # a child's steps are not those of the recording
+            return iter(iterable)  # the recording does not include a forked child's steps
         if self._run is None or self not in _recording():
-            raise CaptureError("steps() needs a running recording: use it inside `with tp.profile() as p:`")
+            raise CaptureError("steps() needs an active recording: use it inside `with tp.profile() as p:`")
         if self._options.is_adaptive and not self._has_stepped:
-            # What ran before the loop is not wanted, and the schedule follows the loop's length.
+            # Drops what ran before the loop; the schedule fits the length of the loop.
             self._run.restart(self._options, Stepping(how="manual"))
             self._is_everything = False
         self._has_stepped = True
@@ -183,18 +182,18 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
 
     @property
     def report(self) -> Report:
-        """The result, once the block has ended. Raises ``CaptureError`` before that, or if there is none."""
+        """The report, available after the block. Raises ``CaptureError`` before that, or if there is none."""
         run = self._run
         if run is not None and run.report is not None:
             return run.report
         if run is not None and run.failure:
             raise CaptureError(run.failure)
-        raise CaptureError("the report is ready when the `with` block has ended")
+        raise CaptureError("the report is not available before the end of the `with` block")
 
     def _begin(self, title: str) -> None:
         if self._run is not None:
-            raise CaptureError("a profile() can be used once; make a new one for the next block")
-        # Without a schedule the whole block is recorded, and it is one step unless step() is called.
+            raise CaptureError("this profile() was already used; create a new one for each block")
+        # Without a schedule, the whole block is recorded as one step unless step() is called.
         options = self._options
         self._is_everything = options.is_adaptive
         if options.is_adaptive:
@@ -211,7 +210,7 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
 
     @protected
     def _end(self, session: CaptureSession, *, has_exception: bool) -> None:
-        """Stop recording; no interrupt comes in here, one that waited is raised when the report was made."""
+        """Stop recording. Interrupts are deferred here and raised after the report has been made."""
         try:
             if not has_exception and self._has_stepped:
                 session.finish(is_between=True)
@@ -224,7 +223,7 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
 
     @contextlib.contextmanager
     def _call_of(self, function: Callable[..., Any]) -> Iterator[None]:
-        """Record one call of a decorated function, unless one of its own calls is being recorded."""
+        """Record one call of a decorated function, unless it is a recursive call of a recorded one."""
         if self in _recording():
             yield
             return
@@ -237,12 +236,12 @@ class profile:  # noqa: N801 - named as torch.profiler.profile, which it stands 
             self.__exit__(*sys.exc_info())
 
 
-# The with-blocks that are being recorded now, the innermost last; torch allows one, so there is at most one.
+# The blocks that are being recorded; at most one, because torch allows only one profiler at a time.
 _open: list[profile] = []
 
 
 def _place(caller: FrameType) -> str:
-    """Return the cell where a block begins, as IPython numbers them, or the file and line."""
+    """Return where a block begins: the cell, as IPython numbers it, or the file and line."""
     cells = caller.f_globals.get("In")
     if "get_ipython" in caller.f_globals and isinstance(cells, list):
         return f"In [{len(cells) - 1}]"
@@ -250,13 +249,13 @@ def _place(caller: FrameType) -> str:
 
 
 def _recording() -> list[profile]:
-    """Return the blocks that are still being recorded; one whose session was ended from outside is forgotten."""
+    """Return the blocks that are still being recorded, without those whose session was ended elsewhere."""
     _open[:] = [block for block in _open if block._run is not None and block._run.session.is_active]  # noqa: SLF001
     return _open
 
 
 def step() -> None:
-    """End the current step of whatever is recording now, a magic or a ``with`` block; does nothing outside of one."""
+    """End the current step of the active recording, of a magic or a ``profile()``; does nothing without one."""
     if _recording():
         _open[-1].step()
     elif (session := live_session()) is not None:
@@ -264,7 +263,7 @@ def step() -> None:
 
 
 def steps(iterable: Iterable[T]) -> Iterator[T]:
-    """Iterate and step: each iteration is one step of whatever is recording now; plain iteration outside of one."""
+    """Iterate over ``iterable``; each iteration is one step of the active recording, if there is one."""
     if _recording():
         return _open[-1].steps(iterable)
     session = live_session()
@@ -273,15 +272,15 @@ def steps(iterable: Iterable[T]) -> Iterator[T]:
 
 @contextlib.contextmanager
 def paused(*activities: str) -> Iterator[None]:
-    """Leave ops out (``"cpu"``), or work of a device (``"cuda"``), within the block; the recording goes on after it.
+    """Do not record ops (``"cpu"``) or device work (``"cuda"``) in the block; recording resumes after it.
 
-    For what should not be in a recorded step, such as an evaluation. Python calls and memory are recorded all the
-    same. A pause ends with its step at the latest, and a recording cycle that begins within the block is not paused.
-    Does nothing when no step is being recorded, nor for what is not recorded. Raises ``OptionsError`` for an unknown
-    activity.
+    Use it for code that should not count, such as an evaluation within a step. Python calls and memory are still
+    recorded. A pause ends with its step at the latest, and a recording cycle that begins inside the block is not
+    paused. Does nothing when no step is being recorded, or when the activity is not recorded. Raises ``OptionsError``
+    for an unknown activity.
     """
     names, _ = activities_of(activities or ("cpu",))
-    ProfileOptions(activities=names)  # raises for what is none
+    ProfileOptions(activities=names)  # raises for an unknown activity
     session = live_session()
     if session is None:
         yield

@@ -1,4 +1,4 @@
-"""``Report``: a recording, analysed, as frames, text, figures, a live view and files."""
+"""``Report``: an analysed recording as data frames, text, figures, a live view and files."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ EXPORTED_TABLES = ("ops", "kernels", "devices", "steps", "events", "flows", "all
 
 
 class Report:
-    """One recording, analysed. Frames are polars data frames; times are int64 ns, sizes bytes.
+    """An analysed recording. Frames are polars data frames; times are int64 ns, sizes are bytes.
 
-    Nothing is computed before it is asked for, and everything is computed once.
+    Everything is computed on first use, and only once.
     """
 
     def __init__(self, trace: Trace, *, trace_paths: tuple[Path, ...] = (), run_id: str = "") -> None:
@@ -64,24 +64,24 @@ class Report:
 
     @property
     def kernels(self) -> pl.DataFrame:
-        """One row per kernel, copy or fill by name, with its summed time over all streams in ns."""
+        """One row per name of a kernel, memcpy or memset, with its time in ns summed over all streams."""
         return self._table("kernels").frame
 
     @property
     def devices(self) -> pl.DataFrame:
-        """One row per device: busy and idle time, and how much of its communication no computation hides, in ns."""
+        """One row per device: busy and idle time, and communication time not overlapped by computation, in ns."""
         return devices_table(self.trace).frame
 
     @property
     def steps(self) -> pl.DataFrame:
-        """One row per recorded step: start, duration and its split by phase, in ns; the phases add up to the step."""
+        """One row per recorded step: start, duration, and time per phase in ns; the phases add up to the duration."""
         return self._table("steps").frame
 
     @property
     def allocations(self) -> pl.DataFrame:
-        """One row per allocation (positive ``delta_bytes``) or release (negative), in order of time.
+        """One row per allocation (positive ``delta_bytes``) or deallocation (negative), in order of time.
 
-        Times are ns from the start of the run; ``event`` is the row of the innermost event around it, or -1. Empty when
+        Times are ns from the start of the run; ``event`` is the row of the innermost enclosing event, or -1. Empty when
         memory was not recorded.
         """
         return self.trace.memory
@@ -93,7 +93,7 @@ class Report:
 
     @property
     def events(self) -> pl.DataFrame:
-        """Every recorded event; ``parent`` is the row of the event around it, or -1."""
+        """Every recorded event; ``parent`` is the row of the enclosing event, or -1."""
         return self.trace.events
 
     @property
@@ -103,27 +103,27 @@ class Report:
 
     @property
     def lanes(self) -> pl.DataFrame:
-        """Threads and streams; ``lane`` of an event is a row of these."""
+        """Threads and streams; the ``lane`` of an event is a row of this frame."""
         return self.trace.lanes
 
     @property
     def stacks(self) -> pl.DataFrame:
-        """Python frames, each below its caller; ``stack`` of an event is a row of these."""
+        """Python frames with their callers; the ``stack`` of an event is a row of this frame."""
         return self.trace.stacks
 
     @property
     def metadata(self) -> dict[str, str]:
-        """What the file says about its run besides the events, such as ``--metadata``: text or JSON by key."""
+        """Metadata of the run that the file holds, including ``--metadata``: strings or JSON by key."""
         return dict(self.trace.meta.extra)
 
     @property
     def problems(self) -> list[Problem]:
-        """Every kind of oddity of the recording, its file and what is in it, with its count and what to do."""
+        """Problems of the recording and its file, one per kind, each with its count and what to do about it."""
         return list(all_problems(self.trace))
 
     @property
     def trace_paths(self) -> tuple[Path, ...]:
-        """The raw trace files, one a cycle. Those of a live run are deleted once the report has gone."""
+        """The raw trace files, one per cycle. Those of a live run are deleted with the report."""
         return self._trace_paths
 
     @property
@@ -132,39 +132,41 @@ class Report:
         return sorted(self.trace.events["cycle"].unique().to_list())
 
     def cycle(self, number: int) -> Report:
-        """Return a report of one recording cycle alone; raises ``ValueError`` when there is none of that number."""
+        """Return a report of a single recording cycle; raises ``ValueError`` for an unknown number."""
         if number not in self.cycles:
-            raise ValueError(f"there is no cycle {number}; there are {', '.join(map(str, self.cycles)) or 'none'}")
+            raise ValueError(
+                f"no cycle {number}; the recorded cycles are: {', '.join(map(str, self.cycles)) or 'none'}"
+            )
         trace = of_cycle(self.trace, number)
         title = f"{trace.meta.title}, cycle {number}".removeprefix(", ")
         return Report(replace(trace, meta=replace(trace.meta, title=title)))
 
     @property
     def verdict(self) -> Verdict:
-        """What limits the program, in one sentence with its evidence."""
+        """What limits the speed of the program, as text with the numbers behind it."""
         return self._verdict
 
     def ops_by(self, *by: str, stack_n: int = 1) -> pl.DataFrame:
         """Return ``ops`` split by any of ``shapes, dtypes, stack, thread, phase, step, cycle``.
 
-        A stack is the ``stack_n`` innermost Python frames around the op, rebuilt from the recorded frames. An op inside
-        another of its own row counts once in the totals. Raises ``ValueError`` for another key.
+        A stack is the ``stack_n`` innermost Python frames around the op, rebuilt from the recorded frames. Nested ops
+        of the same row count once in the totals. Raises ``ValueError`` for an unknown key.
         """
         return ops_by(self.trace, *by, stack_n=stack_n).frame
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> pl.DataFrame:
-        """Return calls, self and total CPU time and memory by torch's own definitions, as ``prof.key_averages()`` does.
+        """Return calls, self and total CPU time and memory by torch's definitions, as ``prof.key_averages()`` does.
 
-        Unlike ``ops`` recursion counts at every level, Python frames are rows, and steps are one, ``ProfilerStep*``.
-        Times are ns. torch 2.13 leaves its stacks empty, so ``group_by_stack_n`` splits nothing, there as here; use
-        ``ops_by("stack", stack_n=...)`` for stacks.
+        Unlike in ``ops``, recursive calls count at every level, Python frames have rows, and all steps are the row
+        ``ProfilerStep*``. Times are ns. torch 2.13 leaves its stacks empty, so ``group_by_stack_n`` has no effect, as
+        in torch; use ``ops_by("stack", stack_n=...)`` for stacks.
         """
         return averages_table(
             self.trace, group_by_input_shape=group_by_input_shape, group_by_stack_n=group_by_stack_n
         ).frame
 
     def summary(self, format: Literal["text", "json"] = "text") -> str:  # noqa: A002 - the name that users expect
-        """Return the report on one screen of text, or the same facts as JSON."""
+        """Return a summary as one screen of text, or the same facts as JSON."""
         if format == "json":
             return self._json_summary()
         if format != "text":
@@ -177,7 +179,7 @@ class Report:
     def figure(self, view: str = "ops") -> Figure:
         """Return a matplotlib figure of ``steps``, ``ops``, ``flame`` or ``memory``.
 
-        Raises ``ValueError`` for another name, or when the view has nothing to show.
+        Raises ``ValueError`` for an unknown name, or when the view is empty.
         """
         if view not in FIGURES:
             raise ValueError(f"no figure of {view!r}; choose from {', '.join(FIGURES)}")
@@ -187,7 +189,7 @@ class Report:
         return FIGURES[view](shape)
 
     def to_html(self, path: str | os.PathLike[str]) -> Path:
-        """Write one self-contained interactive file that opens from disk without a network, and return its path."""
+        """Write a self-contained interactive HTML file, which opens without a network, and return its path."""
         return _write_html(self.trace, self._shapes, self._verdict, self.run_id, target_of(path))
 
     def export(
@@ -204,14 +206,14 @@ class Report:
         Args:
             path: Where to write. Its ending chooses the format: ``.json`` or ``.json.gz`` for Perfetto,
                 ``.speedscope.json``, ``.collapsed``, ``.csv``, ``.html``, ``.torchprof``. docs/formats.md lists all.
-            format: Name of the format, if the ending should not decide: ``chrome``, ``speedscope``, ``collapsed``,
+            format: Name of the format, to override the ending: ``chrome``, ``speedscope``, ``collapsed``,
                 ``csv``, ``html`` or ``torchprof``.
             metric: For ``collapsed``: ``self_cpu_time`` or ``self_device_time``.
-            table: For ``csv``: the table to write, any that ``sql`` knows.
+            table: For ``csv``: the table to write; any table of ``sql``.
             safe: For ``csv``: put an apostrophe in front of text that a spreadsheet would run as a formula.
 
         Raises ``ValueError`` for an unknown format, metric or table, and ``ExportError`` when the file cannot be
-        written; a file that was there before then stays as it was.
+        written; an existing file is then unchanged.
         """
         target = target_of(path)
         exporter = choose_exporter(target, format)
@@ -225,22 +227,22 @@ class Report:
         return exporter.write(source, target)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write everything that was recorded into one compact file that ``load`` opens, and return its path."""
+        """Write all data of the recording to one compact file, which ``load`` opens, and return its path."""
         return write_saved(self.trace, target_of(path))
 
     def sql(self, query: str) -> pl.DataFrame:
         """Return the result of a SQL query over the frames of the report.
 
-        The tables are events, ops, kernels, devices, steps, flows, allocations, memory (the same), lanes and stacks.
-
-        Events, lanes and stacks have their number in ``row``; that is what ``parent``, ``lane``, ``stack``, ``source``,
-        ``target`` and ``event`` speak of. Raises ``ValueError`` with the tables and columns when the query is wrong.
+        The tables are events, ops, kernels, devices, steps, flows, allocations, memory (same as allocations), lanes and
+        stacks. Events, lanes and stacks have a column ``row`` with their row number, to which ``parent``, ``lane``,
+        ``stack``, ``source``, ``target`` and ``event`` refer. Raises ``ValueError`` with the tables and columns when
+        the query is invalid.
         """
         return run_sql(query, self._frames())
 
     @property
     def widget(self) -> ReportWidget:
-        """The live view, an anywidget; the same one until it is closed."""
+        """The live view, an anywidget; the same object until it is closed."""
         # anywidget is needed to show a report, not to compute one.
         from torchprof_magic.render.widget import ReportWidget, Shown  # noqa: PLC0415
 
@@ -257,7 +259,7 @@ class Report:
         return {view.name: self._shape(view.name) for view in VIEWS}
 
     def _shape(self, name: str) -> Shape:
-        """Return what one view shows, computed once; raises ``KeyError`` for an unknown view."""
+        """Return the shape of one view, computed once; raises ``KeyError`` for an unknown view."""
         if name not in self._computed:
             build = {view.name: view.build for view in VIEWS}[name]
             self._computed[name] = build(self.trace)
@@ -265,7 +267,7 @@ class Report:
 
     @cached_property
     def _page(self) -> Page:
-        """What the live view receives: header, embedded columns, and columns to be pulled."""
+        """The data of the live view: header, embedded columns, and columns to pull."""
         return build_page(self.trace, self._shapes, self._verdict, self.run_id)
 
     @cached_property
@@ -278,7 +280,7 @@ class Report:
         return table
 
     def _frames(self) -> dict[str, Callable[[], pl.DataFrame]]:
-        """Every frame by name, made when it is asked for."""
+        """A function per frame that computes it, by name."""
         return {
             "events": lambda: self.events,
             "ops": lambda: self.ops,
@@ -315,13 +317,13 @@ class Report:
         return static_html(self.trace, self._shapes, self._verdict, self.run_id)
 
     def _ipython_display_(self) -> None:
-        """Show the report where it is the last line of a cell, as the magic does, also without ``%load_ext``."""
-        from torchprof_magic.render.display import show_here  # noqa: PLC0415 - IPython asks, so it is there
+        """Show the report as the last line of a cell, as the magic does; works without ``%load_ext``."""
+        from torchprof_magic.render.display import show_here  # noqa: PLC0415 - IPython calls this, so it is installed
 
         show_here(self)
 
     def _display_(self) -> object:
-        """Return what marimo shows where the report is the last line of a cell."""
+        """Return what marimo shows when the report is the last line of a cell."""
         return self.widget
 
     def __repr__(self) -> str:

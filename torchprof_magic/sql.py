@@ -15,20 +15,20 @@ _READING = re.compile(
 )
 # Functions of polars that read files and URLs. Queries over a report do not need them.
 _FILE_FUNCTION = re.compile(r"""\bread_\w+["`\]]?(\s|--[^\n]*\n|/\*.*?\*/)*\(""", re.IGNORECASE | re.DOTALL)
-# Frames whose rows other frames refer to by number. SQL has no other way to get the number of a row.
+# Frames whose rows other frames refer to by number, which needs a column in SQL.
 NUMBERED = ("events", "lanes", "stacks")
 
 
 def run_sql(query: str, tables: Mapping[str, Callable[[], pl.DataFrame]]) -> pl.DataFrame:
-    """Return the result of a query over the tables. Only the tables that it names are computed.
+    """Return the result of a query over the tables; only the tables in the query are computed.
 
-    Categories are converted to strings, so that ``LIKE`` works. Raises ``ValueError`` if the query is wrong, with the
-    available tables and columns, or if it would do anything but read.
+    Categories are converted to strings, so that ``LIKE`` works. Raises ``ValueError`` with the available tables
+    and columns if the query is invalid, or if it does more than read.
     """
     if not _READING.match(query):
         raise ValueError("queries can only read; begin with SELECT or WITH")
     if _FILE_FUNCTION.search(query):
-        raise ValueError("queries can only use the tables of the report, and cannot read files")
+        raise ValueError("queries can use only the tables of the report, and cannot read files")
     words = {word.lower() for word in re.findall(r"\w+", query)}
     named = {name: _queried(name, build()) for name, build in tables.items() if name in words or "show" in words}
     try:
@@ -44,7 +44,7 @@ def _queried(name: str, frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _known(named: Mapping[str, pl.DataFrame], tables: Mapping[str, Callable[[], pl.DataFrame]]) -> str:
-    """Return the tables, with the columns of those that the query named."""
+    """Return the names of all tables, with the columns of those in the query."""
     lines = [f"{name}: {', '.join(frame.columns)}" for name, frame in named.items()]
     others = [name for name in tables if name not in named]
     return "\n".join([*lines, f"other tables: {', '.join(others)}"] if lines else [f"tables: {', '.join(others)}"])

@@ -1,4 +1,4 @@
-"""Formats times, sizes and counts for people, with three significant digits and decimal units."""
+"""Formats times, sizes and counts with three significant digits and decimal units."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def format_count(value: float) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text with control and bidirectional characters escaped, for terminals."""
+    """Return a string with control and bidirectional characters escaped, for terminals."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

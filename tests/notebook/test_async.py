@@ -122,7 +122,7 @@ def test_interrupt_while_awaiting_shows_the_part_and_the_next_cell_records(kerne
     assert cell.error_lines == [1, 5]
     assert len(cell.static) == 1
     assert kernel.run(STEPS).text == "[2, 3] [True, False]\n"
-    assert "No profiler was on" in kernel.run("%torchprof off").text
+    assert "No profiler is running" in kernel.run("%torchprof off").text
     assert kernel.run(f"%%torchprof -q -o run\n{PLAIN}    await asyncio.sleep(0)").reply["status"] == "ok"
     assert kernel.run(STEPS).text == "[2, 3, 4] [True, True, True]\n"
 

@@ -87,8 +87,8 @@ task = asyncio.create_task(background())""")
     cell = kernel.run("%%torchprof -o run\nfor i in range(8):\n    work()\n    await asyncio.sleep(0.002)")
     assert_ended_well(cell)
     said = problems(kernel)
-    assert "capture.other_tasks The task background was begun before and ran while this code awaited" in said
-    assert "Cancel it, or let it finish" in said
+    assert "capture.other_tasks The task background was started before this code and ran while it awaited" in said
+    assert "Cancel the task, or let it finish" in said
     assert "aten::cos" in kernel.run(COUNTS).text
     assert kernel.run("before = rounds\nawait asyncio.sleep(0.01)\nprint(rounds > before)").text == "True\n"
     kernel.run("task.cancel()")
@@ -145,7 +145,7 @@ for i in range(6):
     assert "Dynamo does not know" not in cell.text
     said = problems(kernel)
     assert "capture.compiled_step step() is called in a function that torch.compile compiles" in said
-    assert "Call it outside of that function" in said
+    assert "Call step() outside the compiled function" in said
     assert kernel.run(STEPS).text == "[2, 3] [True, True]\n"
     assert "'aten::mul': 2" in kernel.run(COUNTS).text
     assert_off_and_usable(kernel)
@@ -230,9 +230,9 @@ def test_a_trace_that_is_too_large_to_analyse_is_kept_and_the_kernel_lives(kerne
     cell = kernel.run(TOO_LARGE)
     assert (cell.reply["status"], cell.of("error")) == ("ok", [])
     said = problems(kernel)
-    assert "run.too_large cycle-0.pt.trace.json was saved, and is too large to analyse here: that takes about " in said
-    assert "It is kept at " in said
-    path = said.partition("It is kept at ")[2].partition(";")[0]
+    assert "run.too_large cycle-0.pt.trace.json was saved, but is too large to analyse here: that takes about " in said
+    assert "The trace is kept at " in said
+    path = said.partition("The trace is kept at ")[2].partition(". Open it")[0]
     dropped = kernel.run(
         "from torchprof_magic.run import cleanup, history\nimport gc\n"
         "del run, p; history._reports.clear(); gc.collect(); cleanup.sweep(); print(tp.last)"
@@ -258,8 +258,8 @@ def fail(*_, **__): raise MemoryError
     assert_ended_well(cell)
     assert cell.values == ["'mine'"]
     said = problems(kernel)
-    assert "too large to analyse here: that takes more memory than there is" in said
-    path = said.partition("It is kept at ")[2].partition(";")[0]
+    assert "too large to analyse here: memory ran out" in said
+    path = said.partition("The trace is kept at ")[2].partition(". Open it")[0]
     assert kernel.run(f"print(tp.load({path!r}).steps.height)").text == "3\n"
     assert_off_and_usable(kernel)
 
@@ -299,8 +299,8 @@ def test_a_cycle_that_takes_too_much_ends_and_later_ones_leave_out_python_calls_
     assert cell.values == ["40"]
     said = problems(kernel)
     assert [said.count(code) for code in ("capture.degraded", "capture.budget ")] == [2, 1]
-    assert "The cycles after it leave out Python calls (--stack)." in cell.static[0]
-    assert "The cycles after it leave out Python calls (--stack) and shapes (--shapes)." in cell.static[0]
+    assert "Later cycles leave out Python calls (--stack)." in cell.static[0]
+    assert "Later cycles leave out Python calls (--stack) and shapes (--shapes)." in cell.static[0]
     found = kernel.run(
         "events = run.trace.events\nprint([(n, 'python_function' in c['category'].to_list(), "
         "c['shapes'].null_count() < c.height) for n in run.cycles for c in [events.filter(events['cycle'] == n)]])"
@@ -317,7 +317,7 @@ def test_a_recording_that_lasts_too_long_ends_with_its_step(kernel: Kernel) -> N
     assert_ended_well(cell)
     assert cell.values == ["7"]
     said = problems(kernel)
-    assert "capture.budget Recording stopped after step 2: recording has lasted " in said
+    assert "capture.budget Recording stopped after step 2: recording took " in said
     assert "(budget 50 ms)" in said
     assert kernel.run(STEPS).text == "[2] [True]\n"
     assert_off_and_usable(kernel)

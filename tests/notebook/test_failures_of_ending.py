@@ -50,7 +50,7 @@ def test_row_1_and_2_an_exception_before_anything_is_recorded(kernel: Kernel, st
 def test_row_3_an_exception_in_a_recorded_step(kernel: Kernel) -> None:
     cell = kernel.run(f"%%torchprof\n{LOOP}    if i == 3: raise KeyError('mine')")
     assert (outcome(cell), cell.error_lines) == ("KeyError", [1, 4])
-    assert warned(cell, "Partial: 1 of 3 steps are complete; the run ended while recording, after 3 of 5 steps.")
+    assert warned(cell, "Partial: 1 of 3 steps are complete. The run ended while recording, after 3 of 5 steps.")
     assert steps(kernel) == "[(2, True), (3, False)]"
     assert "aten::mul" in ops(kernel)
     assert_recovered(kernel)
@@ -61,7 +61,7 @@ def test_row_3_an_exception_in_a_recorded_step(kernel: Kernel) -> None:
     [
         (0, "the run ended during the wait, after 0 of 5 steps.", "[]"),
         (1, "the run ended during the warm-up, after 1 of 5 steps.", "[]"),
-        (3, "Partial: 1 of 3 steps are complete; the run ended while recording", "[(2, True), (3, False)]"),
+        (3, "Partial: 1 of 3 steps are complete. The run ended while recording", "[(2, True), (3, False)]"),
     ],
     ids=["wait", "warm-up", "active"],
 )
@@ -131,14 +131,14 @@ def test_row_6_a_third_interrupt_gives_the_recording_up(kernel: Kernel) -> None:
     armed = f"interrupt_in({TORCH}, 'stop_trace')\ninterrupt_in({TORCH}, 'export_chrome_trace', times=2)\n"
     cell = kernel.run(f"%%torchprof --step cell\n{armed}y = torch.ones(16).mul(2)")
     assert outcome(cell) == "KeyboardInterrupt"
-    given_up = "cycle-0.pt.trace.json was not saved: it was given up, because of repeated interrupts."
+    given_up = "cycle-0.pt.trace.json was not saved, because of repeated interrupts."
     assert cell.text == f"{FINISHING}{SKIPPED}torchprof: No trace was saved. {given_up}\n"
     assert_recovered(kernel)
 
 
 def assert_opens(kernel: Kernel, cell: Cell) -> None:
     """Assert that the line a cell ended with names a command that opens its trace."""
-    found = re.search(r"The trace is kept in (\S+); open it with: (%torchprof load .*)\n", cell.text)
+    found = re.search(r"The trace is kept in (\S+)\. Open it with: (%torchprof load .*)\n", cell.text)
     assert found is not None
     assert Path(found[1]).is_dir()
     opened = kernel.run(found[2])
@@ -214,8 +214,8 @@ def test_row_9_a_kernel_that_is_killed_in_a_recorded_step(tmp_path: Path) -> Non
     with started(FIRST.replace("%load_ext torchprof_magic\n", ""), TMPDIR=str(runs)) as kernel:
         told = kernel.run("%load_ext torchprof_magic").text
         found = re.fullmatch(
-            r"torchprof: The run In \[3\] of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d did not finish: its process ended. "
-            r"2 cycles were saved; open the first with: (%torchprof load .*)\n",
+            r"torchprof: The run In \[3\] of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d did not finish, because its process ended. "
+            r"2 cycles were saved. Open the first with: (%torchprof load .*)\n",
             told,
         )
         assert found is not None, told

@@ -100,8 +100,8 @@ def test_a_full_disk_under_the_recording_is_said_with_what_is_needed_and_free(ke
     said = problems(kernel)
     assert "capture.not_saved cycle-0.pt.trace.json was not saved: " in said
     assert "it needs about " in said
-    assert "No other place has room." in said
-    assert "Make room or choose another folder" in said
+    assert "No other folder has space." in said
+    assert "Free disk space or choose another folder" in said
     assert "was not saved" in cell.static[0]
     folder = re.search(r"free in (\S+)\)", said)
     assert folder is not None
@@ -111,9 +111,11 @@ def test_a_full_disk_under_the_recording_is_said_with_what_is_needed_and_free(ke
 
 def take_elsewhere(said: str) -> Path:
     """Return the trace that a message says is elsewhere."""
-    found = re.search(r"capture.saved_elsewhere (\S+) could not be written to .*, so it is in (\S+)\.", said)
+    found = re.search(
+        r"capture.saved_elsewhere (\S+) could not be written to .*\. It was saved to (\S+) instead\.", said
+    )
     assert found is not None, said
-    assert "It stays there until you delete it" in said
+    assert "The file stays there until you delete it" in said
     return Path(found[2]) / found[1]
 
 
@@ -170,7 +172,7 @@ def test_a_full_disk_under_the_kept_traces_leaves_the_older_ones_and_the_report(
     [
         ("--trace-dir /proc/nowhere", "cannot store traces in /proc/nowhere"),
         ("--trace-dir {file}/traces", "cannot store traces in {file}/traces"),
-        ("--execution-trace /proc/nowhere/graph.json", "traces cannot be written to /proc/nowhere"),
+        ("--execution-trace /proc/nowhere/graph.json", "cannot write traces to /proc/nowhere"),
         ("--trace-dir {locked}", "cannot store traces in {locked}"),
     ],
 )
@@ -187,7 +189,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_cell_runs(
     cell = kernel.run(f"%%torchprof {flags.format(**places)}\nran = True\n{LOOP}")
     assert cell.reply["ename"] == "UsageError"
     assert says.format(**places) in cell.reply["evalue"]
-    assert "choose another folder" in cell.reply["evalue"]
+    assert "hoose another folder" in cell.reply["evalue"]
     assert kernel.run("print(ran)").text == "False\n"
     assert_off_and_usable(kernel)
 
@@ -198,7 +200,7 @@ def test_a_missing_temporary_folder_is_refused_before_the_cell_runs(kernel: Kern
     cell = kernel.run(f"%%torchprof\nran = True\n{LOOP}")
     kernel.run("tempfile.tempdir = None")
     assert cell.reply["ename"] == "UsageError"
-    assert "no folder for the recording could be made" in cell.reply["evalue"]
+    assert "cannot create a temporary folder for the trace" in cell.reply["evalue"]
     assert kernel.run("print(ran)").text == "False\n"
     assert_off_and_usable(kernel)
 
@@ -213,7 +215,7 @@ def test_a_folder_that_vanishes_while_the_cell_runs_is_said(kernel: Kernel, tmp_
     assert_ended_well(cell)
     assert cell.values == ["'mine'"]
     said = problems(kernel)
-    assert "is gone), so it is in " in said
+    assert "is not available). It was saved to " in said
     elsewhere = take_elsewhere(said)
     assert_is_trace(elsewhere)
     assert len(kept(tmp_path / "traces")) == 1

@@ -110,7 +110,7 @@ def test_an_upload_that_keeps_failing_is_said_keeps_the_file_and_can_be_tried_ag
     assert_is_trace(tmp_path / "run.json")
     assert server.files == {}
     assert "uploading" in kernel.run(f"%torchprof traces {tmp_path}").text
-    assert kernel.run("%torchprof uploads --retry").text == "1 failed upload will be tried again.\n"
+    assert kernel.run("%torchprof uploads --retry").text == "Retrying 1 failed upload.\n"
     wait_until(kernel, "%torchprof uploads", f"{server.port}/bucket/runs/run.json: done")
     assert server.files["/bucket/runs/run.json"] == (tmp_path / "run.json").read_bytes()
     assert_off_and_usable(kernel)

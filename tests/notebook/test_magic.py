@@ -116,9 +116,9 @@ def test_two_passes_may_be_the_default_and_need_steps(kernel: Kernel) -> None:
         cell = kernel.run("%%torchprof --display text\nx = torch.ones(3).sum()")
         assert "Warning: Only times were recorded: everything was one step" in cell.text
         cell = kernel.run("%%torchprof --display text --step cell\nx = torch.ones(3).sum()")
-        assert "Warning: Two passes had no room, for there are no steps to repeat" in cell.text
+        assert "Warning: Only one pass was recorded, because there are no steps to repeat" in cell.text
         cell = kernel.run("%%torchprof --display text\nfor i in range(3):\n    torch.ones(3).sum()")
-        assert "Warning: Two passes had no room, for the loop has 3 steps" in cell.text
+        assert "Warning: Only one pass was recorded, because the loop has 3 steps" in cell.text
         assert "two_pass" not in kernel.run(f"%%torchprof --no-two-pass -o run\n{LOOP}").text
         assert kernel.run("print(run.trace.meta.two_pass)").text == "None\n"
     finally:
@@ -132,7 +132,7 @@ def test_two_passes_step_with_an_optimizer_too(kernel: Kernel) -> None:
         "        model(torch.ones(4, 8)).sum().backward()\n        opt.step()"
     )
     cell = kernel.run("%%torchprof --two-pass -o run --display text\nfit(8)")
-    assert "steps 0–2 recorded, details from 4–6, one a call of optimizer.step()" in cell.text
+    assert "steps 0–2 recorded, details from 4–6, one per call of optimizer.step()" in cell.text
     assert kernel.run("print(run.ops.filter(pl.col('name') == 'aten::addmm')['calls'].item())").text == "3\n"
 
 
@@ -195,11 +195,11 @@ def test_display_says_what_is_shown(kernel: Kernel, flags: str, widgets: int, st
         ("--wait -1", "--wait must be at least 0 (got -1)"),
         ("--activities gpu", "unknown gpu; choose from cpu, cuda"),
         ("--nonsense", "unrecognized arguments: --nonsense"),
-        ("-o 1x", "-o needs the name of a variable"),
-        ("--step often", "choose from auto, loop, optimizer, cell, manual or line:N"),
-        ("--two-pass --repeat 2", "--repeat 2 and --two-pass exclude each other"),
+        ("-o 1x", "-o needs a valid variable name"),
+        ("--step often", "choose one of auto, loop, optimizer, cell, manual or line:N"),
+        ("--two-pass --repeat 2", "--repeat 2 and --two-pass cannot be combined"),
         ("--two-pass --no-shapes --no-memory --no-stack", "--two-pass has no details to record"),
-        ("--step line:99", "no for or while loop of the cell begins on that line"),
+        ("--step line:99", "no for or while loop begins on that line of the cell"),
     ],
 )
 def test_a_wrong_flag_is_refused_before_the_cell_runs(kernel: Kernel, flags: str, says: str) -> None:
@@ -235,7 +235,7 @@ def test_what_fails_before_there_is_a_report_names_the_raw_trace_whose_names_are
     kernel.run("run.read_recording, run.say_unread = read, say")
     assert cell.reply["status"] == "ok"
     assert "The report could not be made (ZeroDivisionError: division by zero). The trace is kept in " in cell.text
-    path = re.search(r"open it with: %torchprof load (\S+)", cell.text)
+    path = re.search(r"Open it with: %torchprof load (\S+)", cell.text)
     assert path is not None
     assert "模型 ☃" in names_in(Path(path[1]))
     assert kernel.run("print(files)").text == f"[{Path(path[1]).stat().st_ino}]\n"  # it was so when it was said
@@ -297,7 +297,7 @@ def test_a_cell_that_runs_out_of_device_memory_keeps_its_snapshot_and_its_own_er
         assert "\n".join(cell.reply["traceback"]).count("Tried to allocate 20.00 MiB") == 1
         assert "torchprof_magic" not in "\n".join(cell.reply["traceback"])
         said = kernel.run("print(kept, history, [p.message for p in run.problems if 'memory' in p.code])").text
-        assert said == "1 [] ['The device ran out of memory at step 2; 20.00 MiB were asked for.']\n"
+        assert said == "1 [] ['The device ran out of memory at step 2, allocating 20.00 MiB.']\n"
         opened = kernel.run(f"%torchprof load {target} -o opened").reply["status"]
         assert opened == "ok"
         said = kernel.run("print([p.message for p in opened.problems if p.code == 'snapshot.out_of_memory'])").text
@@ -316,7 +316,7 @@ def test_raw_files_of_a_run_go_once_the_next_run_took_the_place_of_its_report(ke
 def test_the_line_magic_shows_opens_and_switches_off(kernel: Kernel) -> None:
     kernel.run(f"%%torchprof -q\n{LOOP}")
     assert len(kernel.run("%torchprof last").static) == 1
-    assert "No profiler was on." in kernel.run("%torchprof off").text
+    assert "No profiler is running." in kernel.run("%torchprof off").text
     assert "%torchprof load FILE" in kernel.run("%torchprof").text
     cell = kernel.run("%torchprof load /nowhere/trace.json")
     assert (cell.reply["ename"], "no such file" in cell.reply["evalue"]) == ("UsageError", True)

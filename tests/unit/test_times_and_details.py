@@ -264,7 +264,7 @@ def test_a_loop_too_short_for_two_passes_is_recorded_in_one_with_everything() ->
 def test_a_block_without_steps_is_recorded_in_one_pass_with_everything() -> None:
     with tp.profile(two_pass=True) as p:
         torch.ones(3).sum()
-    assert "capture.one_pass" in codes(p.report)
+    assert "capture.one_pass_block" in codes(p.report)
     assert p.report.trace.meta.has_stacks
     assert p.report.memory.height > 0
 
@@ -333,7 +333,7 @@ def test_a_second_pass_that_cannot_be_read_is_lost_alone(tmp_path: Path, monkeyp
 
 @pytest.mark.parametrize("repeat", [0, 2, 3])
 def test_repeats_are_refused_with_the_reason(repeat: int) -> None:
-    with pytest.raises(OptionsError, match=f"--repeat {repeat} and --two-pass exclude each other: two passes are"):
+    with pytest.raises(OptionsError, match=f"--repeat {repeat} and --two-pass cannot be combined: --two-pass records"):
         tp.profile(two_pass=True, repeat=repeat, active=1)
 
 

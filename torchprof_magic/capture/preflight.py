@@ -35,7 +35,7 @@ def check(options: ProfileOptions, folder: Path | None) -> Path:
 
 def _check_target(path: Path) -> None:
     if path.is_dir():
-        raise CaptureError(f"--execution-trace: {path} is a folder. Name a file in it")
+        raise CaptureError(f"--execution-trace: {path} is a folder. Name a file in it.")
     check_folder(path.parent)
 
 
@@ -43,14 +43,14 @@ def _check_activities(options: ProfileOptions) -> None:
     known = compat.available_activities()
     missing = [name for name in options.activities if name not in known]
     if missing:
-        raise CaptureError(f"this machine cannot record {', '.join(missing)}. It can record {', '.join(known)}")
+        raise CaptureError(f"this machine cannot record {', '.join(missing)}. It can record {', '.join(known)}.")
 
 
 def _check_version(options: ProfileOptions) -> None:
     missing = compat.lacking(options)
     if missing:
         raise CaptureError(
-            f"torch {compat.VERSION} does not support {', '.join(missing)}. Leave it out, or update torch"
+            f"torch {compat.VERSION} does not support {', '.join(missing)}. Leave it out, or update torch."
         )
 
 
@@ -60,12 +60,12 @@ def _check_config(options: ProfileOptions) -> None:
     if options.profile_memory and compat.is_set_in(config, "profile_all_threads"):
         raise CaptureError(
             "profile_all_threads in experimental_config cannot be combined with --memory (which some presets set): "
-            "torch records no allocations when it records all threads. Add --no-memory, or leave it out"
+            "torch records no allocations when it records all threads. Add --no-memory, or leave it out."
         )
     if options.with_stack and compat.is_set_in(config, "trace_only"):
         raise CaptureError(
             "trace_only in experimental_config cannot be combined with --stack: torch needs its event tree for stacks. "
-            "Add --no-stack, or leave it out"
+            "Add --no-stack, or leave it out."
         )
 
 
@@ -75,12 +75,12 @@ def _check_snapshot(options: ProfileOptions) -> None:
     if not compat.has_memory_history():
         raise CaptureError(
             "--snapshot needs an accelerator with an allocator history (CUDA, ROCm or XPU), and this machine has none. "
-            "Leave it out, or use --memory to record allocations on the CPU"
+            "Leave it out, or use --memory to record allocations on the CPU."
         )
     if isinstance(options.snapshot, str):
         target = Path(options.snapshot).expanduser()
         if target.is_dir():
-            raise CaptureError(f"--snapshot: {target} is a folder. Name a file in it")
+            raise CaptureError(f"--snapshot: {target} is a folder. Name a file in it.")
         check_folder(target.parent)
 
 
@@ -99,7 +99,7 @@ def _new_folder() -> Path:
         return Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
     except OSError as exc:
         raise CaptureError(
-            f"cannot create a temporary folder for the trace ({exc}). Choose a folder with folder=..."
+            f"cannot create a temporary folder for the trace ({exc}). Choose a folder with folder=... instead."
         ) from exc
 
 
@@ -112,5 +112,5 @@ def check_folder(folder: Path) -> None:
         probe.unlink()
     except OSError as exc:
         raise CaptureError(
-            f"cannot write traces to {folder}: {exc.strerror or exc}. Nothing was run. Choose another folder"
+            f"cannot write traces to {folder}: {exc.strerror or exc}. Nothing was run. Choose another folder."
         ) from exc

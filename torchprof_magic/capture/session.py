@@ -113,7 +113,7 @@ class CaptureSession:
         Raises ``ProfilerBusyError`` or ``CaptureError``; nothing has been started then.
         """
         if self._state is not State.NEW:
-            raise CaptureError("a session can be started only once. Create a new one")
+            raise CaptureError("a session can be started only once. Create a new one.")
         is_named = self._folder is not None
         try:
             self.owner = registry.Owner()
@@ -246,7 +246,7 @@ class CaptureSession:
             discard(cycle.path)
         self._fallbacks.remove_empty()
         if self._folder is not None:
-            with suppress(OSError):  # it is gone, or has files of the user's
+            with suppress(OSError):  # it is gone, or contains files of the user
                 self._folder.rmdir()
 
     @protected
@@ -300,7 +300,7 @@ class CaptureSession:
         self._problems.note("capture.schedule_failed", step=step, reason=reason)
 
     def _begin(self, recorder: Recorder, *, is_early: bool) -> None:
-        # Drawing the progress bar takes milliseconds, which must not be in a recorded step: so before the step begins.
+        # Drawing the progress bar takes milliseconds. It is done before the step begins, so that it is not recorded.
         self._report_progress(recorder.schedule.action(0).phase, 0)
         self._tasks = OtherTasks()
         with self.guard.shield():

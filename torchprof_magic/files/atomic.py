@@ -1,7 +1,7 @@
-"""Files that appear whole or not at all, even when the disk is full or the process is killed.
+"""Atomic writes: files appear complete or not at all, even when the disk is full or the process is killed.
 
-The data goes into a part file: a new file with a random name beside the target, which is renamed when it is complete. A
-part file is locked while it is written, so one that is not locked was left by a process that has ended.
+The data is written to a part file: a new file with a random name next to the target, renamed when it is complete. A
+part file is locked while it is written, so an unlocked part file was left behind by a process that has ended.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from torchprof_magic.files import locks
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-GZIP_LEVEL = 2  # of 0-3: within a few percent of the smallest file, at several times the speed of zlib
+GZIP_LEVEL = 2  # of 0-3: within a few percent of the smallest size, several times as fast as zlib
 _PART = re.compile(r"\.torchprof-[0-9a-f]{16}\.part")
 READ_OWN = (locks.OPEN_OWN & ~os.O_RDWR) | os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
-_CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS}  # from file systems that cannot sync a folder
+_CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS}  # raised by file systems that cannot sync a folder
 
 
 class Part:
@@ -40,9 +40,9 @@ class Part:
         self._mode: int | None = None
 
     def hide(self) -> None:
-        """Let nobody else read the file until it is finished, where the file system has such permissions."""
+        """Make the file readable only by its owner until it is finished, if the file system supports permissions."""
         with contextlib.suppress(OSError, AttributeError):  # Windows has no fchmod
-            self._mode = stat.S_IMODE(os.fstat(self.handle).st_mode)  # what the umask gave
+            self._mode = stat.S_IMODE(os.fstat(self.handle).st_mode)  # according to the umask
             os.fchmod(self.handle, 0o600)
 
     def finish(self) -> None:
@@ -53,15 +53,15 @@ class Part:
         os.fsync(self.handle)
 
     def place(self, target: Path, *, may_replace: bool) -> None:
-        """Rename the file in one step; raises ``FileExistsError`` when the name is taken and may not be replaced."""
+        """Rename the file atomically; raises ``FileExistsError`` when the target exists and may not be replaced."""
         if sys.platform == "win32":
             self.close()  # Windows cannot rename an open file
         if not may_replace:
             try:
-                os.link(self.path, target)  # unlike a rename, a second name never replaces a file
+                os.link(self.path, target)  # unlike a rename, a hard link never replaces a file
             except FileExistsError:
                 raise
-            except OSError:  # this file system has no second names
+            except OSError:  # this file system has no hard links
                 if os.path.lexists(target):
                     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from None
             else:
@@ -69,7 +69,7 @@ class Part:
         os.replace(self.path, target)  # noqa: PTH105 - the tests make each call of ``os`` fail
 
     def close(self) -> None:
-        """Close the file, once."""
+        """Close the file; can be called twice."""
         if self._is_open:
             self._is_open = False
             locks.release(self.handle)
@@ -77,7 +77,7 @@ class Part:
 
 @contextlib.contextmanager
 def part_file(folder: Path) -> Iterator[Part]:
-    """Yield a new file in the folder; it is deleted when the block ends without placing it."""
+    """Yield a new file in the folder, which is deleted if the block does not place it."""
     part = _new_part(folder)
     try:
         part.hide()
@@ -92,12 +92,12 @@ def _new_part(folder: Path) -> Part:
     while True:
         path = folder / f".torchprof-{secrets.token_hex(8)}.part"
         handle = locks.claim(path, os.O_EXCL)
-        if handle is not None:  # otherwise another process took the file for an abandoned one, and deletes it
+        if handle is not None:  # otherwise another process took it for a left-over file and deletes it
             return Part(path, handle)
 
 
 def delete_left_parts(folder: Path) -> None:
-    """Delete part files of processes that have ended. Never raises, because a file left over does no harm."""
+    """Delete part files of processes that have ended. Never raises, because a left-over file does no harm."""
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):  # noqa: PTH208
             if _PART.fullmatch(name):
@@ -116,7 +116,7 @@ def _delete_if_left(path: Path) -> None:
 
 
 def delete(path: Path) -> None:
-    """Delete a file if it exists. A second attempt helps on network disks that are busy for a moment."""
+    """Delete a file if it exists. A second attempt helps with network disks that are busy."""
     try:
         _delete_once(path)
     except OSError:
@@ -141,7 +141,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def publish(written: Path, target: Path) -> None:
-    """Let a finished file that another library wrote take the place of the target; raises ``OSError``."""
+    """Replace the target with a finished file that another library wrote; raises ``OSError``."""
     with written.open("rb+") as file:
         os.fsync(file.fileno())
     written.replace(target)
@@ -158,7 +158,7 @@ def read_own(path: Path, limit_bytes: int) -> bytes:
         if not (stat.S_ISREG(found.st_mode) and is_own(found)):
             raise PermissionError(errno.EPERM, "it is not a file of this user", str(path))
         if found.st_size > limit_bytes:
-            raise ValueError(f"{path.name} is larger than any file that we write")
+            raise ValueError(f"{path.name} is larger than expected")
         return b"".join(iter(lambda: os.read(handle, limit_bytes), b""))
     finally:
         os.close(handle)
@@ -170,7 +170,7 @@ def is_own(found: os.stat_result) -> bool:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make new names survive a crash of the machine, where the system can do that; raises ``OSError``."""
+    """Sync a folder, so that new names survive a system crash, where supported; raises ``OSError``."""
     if sys.platform == "win32":
         return
     handle = os.open(folder, os.O_RDONLY)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def free_bytes(folder: Path) -> int | None:
-    """Return how many bytes this user can still write there, ``None`` when the system does not say."""
+    """Return the free space for this user in bytes, or ``None`` when it is unknown."""
     try:
         return shutil.disk_usage(folder).free
     except OSError:

@@ -1,7 +1,7 @@
 """Locks between processes that write into the same folder.
 
-The locks are the operating system's (``flock``): they end with the process that holds them, even after SIGKILL. Where a
-file system has none, nothing fails: the caller gets ``Lock.NONE`` and decides what is safe without one.
+The locks are those of the operating system (``flock``), which releases them when a process ends, even after SIGKILL. On
+a file system without locks nothing fails: the caller gets ``Lock.NONE`` and decides what is safe without a lock.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 FOLDER_LOCK = ".torchprof-store.lock"
 PATIENCE_SECONDS = 10.0  # other processes hold the lock of a folder for milliseconds
 _PAUSE_SECONDS = 0.01
-# A symbolic link in place of one of our own files may be an attack, so it is never followed.
+# A symbolic link in place of one of our files may be an attack, so links are never followed.
 OPEN_OWN = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
 class Lock(Enum):
-    """The result of asking for a lock."""
+    """The result of trying to take a lock."""
 
     TAKEN = "taken"
     BUSY = "another process holds it"
@@ -49,7 +49,7 @@ def take(handle: int) -> Lock:
 
 
 def release(handle: int) -> None:
-    """Unlock and close a file. Closing alone would leave the lock with a forked child that has the file open too."""
+    """Unlock and close a file. After closing alone, a forked child with the same open file would keep the lock."""
     if sys.platform != "win32":
         with contextlib.suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_UN)
@@ -59,7 +59,7 @@ def release(handle: int) -> None:
 
 @contextlib.contextmanager
 def folder_lock(folder: Path) -> Iterator[Lock]:
-    """Hold the lock of a folder; yield ``BUSY`` when other processes held it for ``PATIENCE_SECONDS``."""
+    """Hold the lock of a folder; yield ``BUSY`` when it cannot be taken within ``PATIENCE_SECONDS``."""
     try:
         handle = os.open(folder / FOLDER_LOCK, OPEN_OWN | os.O_CREAT, 0o666)
     except OSError:
@@ -90,7 +90,7 @@ def claim(path: Path, flags: int = 0) -> int | None:
 
 
 def _is_deleted(handle: int) -> bool:
-    """Return whether another process deleted the file between its opening and its locking."""
+    """Return whether another process deleted the file after it was opened and before it was locked."""
     try:
         return os.fstat(handle).st_nlink == 0
     except OSError:
@@ -98,7 +98,7 @@ def _is_deleted(handle: int) -> bool:
 
 
 def drop(path: Path, handle: int) -> None:
-    """End a claim. The file is deleted first: nobody may lock one that is about to be deleted."""
+    """Delete and release a claimed file, in this order, so that no process locks a file that is about to go."""
     with contextlib.suppress(OSError):
         os.unlink(path)  # noqa: PTH108 - the tests make each call of ``os`` fail
     release(handle)

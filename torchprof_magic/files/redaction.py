@@ -1,4 +1,4 @@
-"""Errors of other libraries, shown without the credentials that they may repeat."""
+"""Removes credentials from error messages of other libraries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NAMED = re.compile(
 
 
 def secrets_of(url: str) -> frozenset[str]:
-    """Return the parts of a URL that must not be shown: user, password, query and fragment, however they are quoted."""
+    """Return the parts of a URL that must not be shown: user, password, query and fragment, in every quoting."""
     spellings = {spelling for text in _parts_of(url) for spelling in (text, unquote(text), quote(text, safe=""))}
     return frozenset(text for text in spellings if len(text) >= _FEWEST_CHARS)
 
@@ -44,14 +44,14 @@ def _parts_of(url: str) -> Iterator[str]:
 
 
 def told(exc: BaseException, secrets: frozenset[str]) -> str:
-    """Return type and message of an exception in one line, without anything that may be secret."""
+    """Return type and message of an exception in one line, with secrets hidden."""
     try:
         text = " ".join(str(exc).split())
-    except Exception:  # noqa: BLE001 - even making the message may fail
+    except Exception:  # noqa: BLE001 - __str__ of the exception may fail
         text = ""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
-    text = text[: 5 * MOST_CHARS]  # after hiding, or half of a secret could be left at the end
+    text = text[: 5 * MOST_CHARS]  # after hiding, or a part of a secret could remain at the end
     text = _URL.sub(lambda match: public_url(match[0]), text)
     text = _NAMED.sub(rf"\1\2{HIDDEN}", text)
     text = text if len(text) <= MOST_CHARS else f"{text[: MOST_CHARS - 1]}…"

@@ -1,4 +1,4 @@
-"""Files behind URLs: a local copy that is complete, and texts that show no credentials."""
+"""Downloads files from URLs, and removes credentials from URLs that are shown."""
 
 from __future__ import annotations
 
@@ -51,20 +51,20 @@ def name_of(url: str) -> str:
 def fetched(url: str, progress: Progress | None = None) -> Iterator[Path]:
     """Download a file and yield its path; it is deleted when the block ends.
 
-    ``progress`` is called with the bytes received and the size of the file. Raises ``IngestError`` without any part of
-    the URL that may be secret.
+    ``progress`` is called with the number of bytes received and the size of the file. Raises ``IngestError``, without
+    the parts of the URL that may be secret.
     """
     with tempfile.TemporaryDirectory(prefix="torchprof-fetch-") as folder:
         target = Path(folder) / "trace"
         failure = _fetch(url, target, progress)
-        # Not raised in an except block: message and traceback of the original exception hold the URL.
+        # Not raised in an except block: message and traceback of the original exception contain the URL.
         if failure:
             raise IngestError(f"{public_url(url)}: {failure}")
         yield target
 
 
 def _fetch(url: str, target: Path, progress: Progress | None) -> str:
-    """Download the file and return what failed, or an empty text."""
+    """Download the file and return what failed, or an empty string."""
     try:
         import fsspec  # noqa: PLC0415 - optional: most traces are local
     except ImportError:
@@ -79,7 +79,7 @@ def _fetch(url: str, target: Path, progress: Progress | None) -> str:
             received = local.tell()
     except ImportError as exc:
         return f"this kind of URL needs another package ({exc.name or exc}); {_INSTALL}, or install that package"
-    except Exception as exc:  # noqa: BLE001 - every file system raises its own errors, and their messages hold the URL
+    except Exception as exc:  # noqa: BLE001 - every file system raises its own errors, and their messages contain the URL
         return _reason(exc)
     if isinstance(size, int) and size != received:
         return f"the download is incomplete ({received:,} of {size:,} bytes); try again"
@@ -95,7 +95,7 @@ def _reason(exc: Exception) -> str:
     if isinstance(exc, PermissionError):
         return "access was denied; check the credentials"
     if isinstance(exc, TimeoutError):
-        return "the server did not answer in time; try again"
+        return "the server did not respond in time; try again"
     if isinstance(exc, ValueError) and str(exc).startswith("Protocol not known"):
         return "fsspec does not support this kind of URL"
     status = getattr(exc, "status", None)  # of an HTTP answer

@@ -1,1 +1,1 @@
-"""The only code that imports IPython: magics, the cell that runs under them, and what is displayed."""
+"""The IPython integration: magics, flags, commands, and how a cell runs under them."""

@@ -1,7 +1,8 @@
-"""How does a cell that awaits run under the magic, on the event loop that its shell uses?
+"""Runs ``%%torchprof`` cells with top-level ``await`` on the event loop of their shell.
 
-A magic is called, not awaited. So the text ``get_ipython().run_cell_magic('torchprof', ...)`` that IPython makes of
-such a cell is turned into one that awaits, and IPython runs it as it runs any cell with ``await`` in it.
+IPython calls a cell magic as a function and does not await it. An input transformer therefore replaces the call
+``get_ipython().run_cell_magic('torchprof', ...)`` that IPython generates for such a cell with one that awaits, and
+IPython runs the result like any cell with ``await`` in it.
 """
 
 from __future__ import annotations
@@ -22,26 +23,26 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
 CALL = "get_ipython().run_cell_magic('torchprof', "
-# Swallows the errors of its cell, our refusal too.
+# %%capture hides the errors of its cell, including our UsageError.
 CAPTURE_CALL = "get_ipython().run_cell_magic('capture', "
 AWAITED_CALL = "await get_ipython().magics_manager.registry['TorchProfMagics'].torchprof_awaited("
-# Cells without these words, nearly all, are not even parsed.
+# Cells without these words are not parsed.
 WORDS = ("await", "async")
 
 
 class AwaitTransformer:
-    """Input transformer for ``%%torchprof`` cells with ``await`` in them; leaves every other cell as it is."""
+    """Input transformer for ``%%torchprof`` cells with ``await``; returns every other cell unchanged."""
 
     def __init__(self, shell: InteractiveShell) -> None:
         self._shell = shell
 
     def __call__(self, lines: list[str]) -> list[str]:
-        """Return the lines of the cell, which every other transformer has seen already."""
+        """Return the lines of the cell, after all other transformers."""
         text = "".join(lines)
         if not text.startswith((CALL, CAPTURE_CALL)) or not any(word in text for word in WORDS):
             return lines
         if not self._shell.autoawait or _is_inside_cell():
-            return lines  # cannot be awaited: the magic itself will refuse, and say why
+            return lines  # cannot be awaited: the magic raises a UsageError that says why
         try:
             line, cell = _arguments(text)
             inner = self._shell.transform_cell(cell)  # type: ignore[no-untyped-call]
@@ -49,28 +50,29 @@ class AwaitTransformer:
                 is_ours = inner.startswith(AWAITED_CALL)
                 return [CALL + inner.removeprefix(AWAITED_CALL)] if is_ours else lines
             return [f"{AWAITED_CALL}{line!r}, {cell!r})\n"] if _awaits(inner) else lines
-        except Exception:  # noqa: BLE001 - the magic meets it again when it compiles the cell, and says what it is
+        except Exception:  # noqa: BLE001 - the magic raises it again when it compiles the cell
             return lines
 
 
 class InterruptCancels:
-    """Lets Ctrl-C end an awaiting cell at once, wherever the event loop is just then.
+    """Lets Ctrl-C end an awaiting cell at once, whatever the event loop is doing.
 
-    In a terminal a KeyboardInterrupt would be raised in the event loop, past the cell, which would wait for ever with
-    its profiler on. So the task is cancelled, and the cell ends with the KeyboardInterrupt. ipykernel's handler cancels
-    the cell, and does it here too; but the loop may sleep on for as long as nothing else happens, so it is woken. And
-    the cell may never wait again, while its recording is finished above all: then it ends with the KeyboardInterrupt.
+    In a terminal, the KeyboardInterrupt would be raised in the event loop instead of the cell, and the cell would wait
+    forever with its profiler on. Therefore its task is cancelled, and the cell ends with the KeyboardInterrupt.
+    In a kernel, ipykernel's handler cancels the cell; here the event loop is woken as well, because it may sleep until
+    something else happens. If the cell does not await again, for example while its recording is being finished, it ends
+    with the KeyboardInterrupt.
     """
 
     def __init__(self) -> None:
         self._task: asyncio.Task[Any] | None = None
-        self._handler = self._handle  # each access makes another object, and signal handlers are compared
+        self._handler = self._handle  # each access creates a new object, and signal handlers are compared
         self._previous: Any = None
         self._was_cancelled = False
         self._is_unheard = False
 
     def __enter__(self) -> None:
-        """Take the place of the handler that is there."""
+        """Replace the current SIGINT handler."""
         previous = signal.getsignal(signal.SIGINT)
         if is_main_thread() and callable(previous):
             self._task = _current_task()
@@ -81,7 +83,7 @@ class InterruptCancels:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Put the handler back, and turn the cancellation that an interrupt caused into that interrupt."""
+        """Restore the handler, and raise KeyboardInterrupt in place of the CancelledError that an interrupt caused."""
         __tracebackhide__ = True
         handler: object = signal.getsignal(signal.SIGINT)
         if self._task is not None and handler is self._handler:
@@ -105,15 +107,15 @@ class InterruptCancels:
             return
         self._previous(signum, frame)
         self._is_unheard = _is_of_kernel(self._previous)
-        loop.call_soon_threadsafe(loop.call_soon, self._hear)  # wakes it, too
+        loop.call_soon_threadsafe(loop.call_soon, self._hear)  # also wakes the loop
 
     def _hear(self) -> None:
-        """Leave the rest to the cancellation: ipykernel's came in the second turn of the loop, just before this."""
+        """Leave the rest to ipykernel's cancellation, which the loop runs one callback before this one."""
         self._is_unheard = False
 
 
 def _is_of_kernel(handler: object) -> bool:
-    """Return whether ``handler`` is the one with which ipykernel cancels an awaiting cell, and no user's."""
+    """Return whether ``handler`` is ipykernel's, which cancels an awaiting cell, and not a user's handler."""
     return str(getattr(handler, "__module__", "")).startswith("ipykernel.")
 
 
@@ -126,12 +128,12 @@ def _arguments(text: str) -> tuple[str, str]:
 
 def _awaits(source: str) -> bool:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # they come again, with their place, when the cell is compiled to be run
+        warnings.simplefilter("ignore")  # they are shown when the cell is compiled to run it
         return is_coroutine(compile(source, "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True))
 
 
 def _is_inside_cell() -> bool:
-    """Return whether some cell is being run by the code that wants this one transformed: another magic, say."""
+    """Return whether the caller runs inside another cell, for example in another cell magic."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to the caller
     while frame is not None:
         if frame.f_code is InteractiveShell.run_cell_async.__code__:
@@ -143,5 +145,5 @@ def _is_inside_cell() -> bool:
 def _current_task() -> asyncio.Task[Any] | None:
     try:
         return asyncio.current_task()
-    except RuntimeError:  # no loop of asyncio's: trio, for one, minds its interrupts itself
+    except RuntimeError:  # not an asyncio loop: trio, for example, handles interrupts itself
         return None

@@ -1,7 +1,7 @@
-"""How does a cell run under a magic exactly as it would without one?
+"""Compiles and runs a cell under the magic as it would run without it.
 
-Its own line numbers and ``Cell In[n]`` label, IPython syntax (``!ls``, ``%magics``) in its body, the value of its last
-expression, one traceback, and every exception unchanged.
+The cell keeps its line numbers and ``Cell In[n]`` label, IPython syntax (``!ls``, ``%magics``) in its body, the value
+of its last expression, a single traceback, and its exceptions.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ if TYPE_CHECKING:
     from torchprof_magic.run.stepping import SteppedSession
 
     class CellSession(SteppedSession, Protocol):
-        """What running a cell needs of a capture session."""
+        """The part of a capture session that running a cell needs."""
 
         @property
         def is_active(self) -> bool:
-            """True once it is open."""
+            """True once the session is open."""
 
         def open(self) -> None:
-            """Check everything that can be checked before the cell runs."""
+            """Run the checks that are possible before the cell runs."""
 
         def let_interrupts_in(self) -> None:
-            """Raise an interrupt that had to wait."""
+            """Raise an interrupt that was deferred."""
 
         def stop(self, *, is_held: bool = False) -> object:
-            """End the recording and keep it; an interrupt that had to wait goes on waiting when ``is_held``."""
+            """End the recording and save it; a deferred interrupt stays deferred with ``is_held``."""
 
 
-AWAIT_IS_OFF = "the cell awaits at top level, and %autoawait is off: %autoawait asyncio switches it on"
+AWAIT_IS_OFF = "the cell uses top-level await, but %autoawait is off; turn it on with: %autoawait asyncio"
 AWAIT_IS_NESTED = """\
-a cell that awaits at top level runs under %%torchprof only if nothing stands around it: put %%torchprof first,
-without %%time, %%capture or another magic above it, or write inside the cell
+top-level await works only when %%torchprof is the outermost cell magic: put %%torchprof first, without %%time,
+%%capture or another magic above it, or use the context manager inside the cell:
     import torchprof_magic as tp
     with tp.profile() as p: ..."""
 _HANDLER_MODULE = "torchprof_magic.capture.interrupts.guard"
-# Begins with an underscore, so %who does not list it even while the cell runs.
+# The leading underscore keeps it out of %who while the cell runs.
 HELPER = "_torchprof_steps_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledCell:
-    """A cell that is ready to run. ``last`` computes the value of its last expression, if that is to be shown."""
+    """A cell that is ready to run. ``last`` computes the value of its last expression, if IPython would show it."""
 
     source: CellSource
     plan: StepPlan
@@ -68,15 +68,15 @@ class CompiledCell:
 
     @property
     def awaits(self) -> bool:
-        """True when it has to run as a coroutine."""
+        """True when the cell must run as a coroutine."""
         return is_coroutine(self.body) or (self.last is not None and is_coroutine(self.last))
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where the body of the magic stands: under ``offset`` header lines of the cell whose whole text is ``raw``.
+    """The position of the magic's body: below ``offset`` header lines of the cell with the full text ``raw``.
 
-    ``is_statement``: behind ``%torchprof`` on a line of a cell that is not ours.
+    ``is_statement``: the body is a statement after ``%torchprof`` on a line of a cell.
     """
 
     raw: str
@@ -88,11 +88,11 @@ class _Place:
 def compile_cell(shell: InteractiveShell, cell: str, *, step: str = "auto", may_await: bool = False) -> CompiledCell:
     """Compile the body of a cell magic and plan its steps; ``step`` is the value of ``--step``.
 
-    Raises OptionsError when the cell cannot be stepped as asked, or awaits where only ``run_cell`` can run it; and
+    Raises OptionsError when the cell cannot be stepped as requested, or when it awaits and ``may_await`` is False; and
     SyntaxError as usual.
     """
     __tracebackhide__ = True
-    compiler: Any = shell.compile  # callable with a tree, which its type does not say
+    compiler: Any = shell.compile  # accepts a tree, but its type does not say so
     place = _place(shell, cell)
     source = "\n" * place.offset + shell.transform_cell(cell)  # type: ignore[no-untyped-call]
     filename = _cache(compiler, source, place)
@@ -122,10 +122,10 @@ def run_cell(
 ) -> object:
     """Run the cell under ``session`` and return the value of its last expression.
 
-    Whatever happens in the cell comes out unchanged, after ``session.recording`` was stored. A session that is not
-    open yet is opened first, and may refuse (ProfilerBusyError, CaptureError) before the cell has run. Interrupts come
-    into the cell's own code alone; one that arrived around it waits for ``session.release()``. ``local_ns``
-    are the variables of the function that the code stands in, if it stands in one.
+    An exception of the cell propagates unchanged, after the recording has been saved. A session that is not open yet is
+    opened first, which may raise ProfilerBusyError or CaptureError before the cell runs. Interrupts are raised only in
+    the cell's own code; one that arrives outside of it is deferred until ``session.release()``. ``local_ns`` holds the
+    local variables when the code is called inside a function.
     """
     __tracebackhide__ = True
     if not session.is_active:
@@ -136,7 +136,7 @@ def run_cell(
         if not compiled.plan.starts_late:
             session.start()
         session.let_interrupts_in()
-        exec(compiled.body, shell.user_global_ns, names)  # noqa: S102 - running the user's cell is the job
+        exec(compiled.body, shell.user_global_ns, names)  # noqa: S102 - runs the user's cell
         return None if compiled.last is None else eval(compiled.last, shell.user_global_ns, names)  # noqa: S307
     except KeyboardInterrupt as exc:
         _end_at_users_line(exc)
@@ -148,7 +148,7 @@ def run_cell(
 
 @protected
 async def await_cell(shell: InteractiveShell, compiled: CompiledCell, session: CellSession) -> object:
-    """Do what ``run_cell`` does, in the running task: whatever the cell awaits is awaited right here."""
+    """Do what ``run_cell`` does for a cell that awaits, in the current task."""
     __tracebackhide__ = True
     if not session.is_active:
         session.open()
@@ -165,21 +165,21 @@ async def await_cell(shell: InteractiveShell, compiled: CompiledCell, session: C
 
 
 def is_coroutine(code: CodeType) -> bool:
-    """Return whether running ``code`` gives a coroutine, because it awaits at top level."""
+    """Return whether ``code`` uses top-level await, so that running it returns a coroutine."""
     return bool(code.co_flags & inspect.CO_COROUTINE)
 
 
 def cell_labels(shell: InteractiveShell) -> tuple[tuple[str, str], ...]:
-    """Return the file name and the label (``In [4]``) of every cell that this shell has compiled."""
+    """Return the file name and the label (``In [4]``) of every cell that this shell compiled."""
     compiler: Any = shell.compile
     labels = ((name, compiler.format_code_name(name)) for name in list(linecache.cache))
     return tuple((name, " ".join(label).replace("Cell In[", "In [")) for name, label in labels if label is not None)
 
 
 def _cache(compiler: Any, source: str, place: _Place) -> str:
-    """Make the source known to tracebacks and ``inspect``, line for line as the user sees the cell.
+    """Add the source to ``linecache`` for tracebacks and ``inspect``, line by line as the user sees the cell.
 
-    In a kernel the file of a cell is named after its text, so what stands there for the lines around ours must stay.
+    In a kernel, the file name of a cell depends on its text, so the entry's other lines are kept.
     """
     name: str = compiler.get_code_name(place.raw or source, source, place.number)
     before = linecache.cache.get(name)
@@ -199,7 +199,7 @@ def _cache(compiler: Any, source: str, place: _Place) -> str:
 
 
 def _end_at_users_line(exc: KeyboardInterrupt) -> None:
-    """Take the frames of our signal handler off the traceback, which else would be the last that it shows."""
+    """Remove the frames of our signal handler from the end of the traceback."""
     trace = exc.__traceback__
     while trace is not None and trace.tb_next is not None:
         if trace.tb_next.tb_frame.f_globals.get("__name__") == _HANDLER_MODULE:
@@ -214,7 +214,7 @@ async def _awaited(shell: InteractiveShell, code: CodeType) -> object:
 
 
 def _place(shell: InteractiveShell, cell: str) -> _Place:
-    """Find the whole cell in the history, so that lines count from its first header line."""
+    """Find the full cell in the history, so that line numbers count from its first line."""
     history: list[str] = shell.history_manager.input_hist_raw if shell.history_manager else [""]
     # In[n] is entry n of the history; execution_count is n or n + 1, depending on the version of IPython.
     number = len(history) - 1
@@ -222,14 +222,14 @@ def _place(shell: InteractiveShell, cell: str) -> _Place:
     above, found, below = raw.rpartition(body) if body else (raw, "", "")
     # transform_cell drops blank lines at the top, which still count.
     blank = cell[: len(cell) - len(cell.lstrip())].count("\n")
-    # A statement behind %torchprof may have other lines below; it is found if it stands there once.
+    # A statement after %torchprof may be followed by other lines; it is found if it occurs only once.
     if not body or not found or (below.strip() and raw.count(body) > 1):
         return _Place("", 1 + blank, number)
     return _Place(raw, above.count("\n") + blank, number, is_statement=bool(above) and not above.endswith("\n"))
 
 
 def _split_last(tree: ast.Module, interactivity: str) -> ast.Expression | None:
-    """Take the last expression out of ``tree`` if its value is to be shown."""
+    """Remove the last expression from ``tree`` and return it, if IPython would show its value."""
     if not tree.body or interactivity == "none":
         return None
     final = tree.body[-1]

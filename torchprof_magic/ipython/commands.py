@@ -1,4 +1,4 @@
-"""What can stand after ``%torchprof`` on a line of its own?"""
+"""The commands of ``%torchprof``, such as ``%torchprof last``."""
 
 from __future__ import annotations
 
@@ -32,34 +32,37 @@ if TYPE_CHECKING:
     Command = Callable[["Commands", list[str]], None]
 
 HELP = """\
-%%torchprof [flags]             at the top of a cell: record it; %%torchprof? lists the flags
+%%torchprof [flags]             at the top of a cell: record the cell; %%torchprof? lists the flags
 %torchprof [flags] STATEMENT    record one statement
 %torchprof last                 show the last report again
 %torchprof load FILE [-o NAME]  open a trace (.json, .json.gz), a saved run or a memory snapshot (.pickle)
-%torchprof save FILE            save the last report whole (.torchprof)
-%torchprof export FILE          write it as .json(.gz), .speedscope.json, .collapsed, .csv or .html
+%torchprof save FILE            save the last report with all its data (.torchprof)
+%torchprof export FILE          export the last report as .json(.gz), .speedscope.json, .collapsed, .csv or .html
 %torchprof history              list the runs of this kernel
 %torchprof config               list the defaults of the flags
-%torchprof doctor               look at this machine and the last run, and say what is in the way
-%torchprof traces DIR           list the traces that were kept in a folder
-%torchprof uploads [--retry]    list the uploads of this kernel, or try the failed ones again
-%torchprof prime                make CUDA before 12.6 ready for recording CUDA graphs; run it before they are captured
-%torchprof off                  switch off a profiler that was left on
-%torchprof help                 this text"""
+%torchprof doctor               check this machine and the last run for problems
+%torchprof traces DIR           list the traces kept in a folder
+%torchprof uploads [--retry]    list the uploads of this kernel, or retry the failed ones
+%torchprof prime                prepare CUDA before 12.6 for recording CUDA graphs; run it before capturing them
+%torchprof off                  stop a profiler that was left running
+%torchprof help                 show this text"""
+
+
+NO_RUN = "No run has been recorded in this kernel yet."
 
 
 class Commands:
-    """The words after ``%torchprof`` that are no statement."""
+    """The commands of ``%torchprof``."""
 
     def __init__(self, shell: InteractiveShell, defaults: FlagDefaults) -> None:
         self._shell = shell
         self._defaults = defaults
 
     def run(self, line: str) -> bool:
-        """Do what the line says; False when it does not begin with a command, so that it must be a statement.
+        """Run the command of a line; return False when the line holds no command, but a statement.
 
-        Raises ``UsageError`` for a command that is used wrongly, ``TorchProfError`` for what fails, and ``ValueError``
-        for quotes that do not match.
+        Raises ``UsageError`` for a command with wrong arguments, ``TorchProfError`` for one that fails, and
+        ``ValueError`` for quotes that do not match.
         """
         name = (line.split(maxsplit=1) or ["help"])[0]
         command = _COMMANDS.get(name.lstrip("-"))
@@ -72,7 +75,7 @@ class Commands:
         return True
 
     def _is_mistyped(self, line: str, name: str) -> bool:
-        """Tell a command that does not exist from a statement: its first word means nothing, and no code goes on so."""
+        """Return whether the line is an unknown command: its first word is undefined, and it is not an assignment."""
         if not name.isidentifier() or keyword.iskeyword(name) or name in self._shell.user_ns or hasattr(builtins, name):
             return False
         try:
@@ -86,7 +89,7 @@ class Commands:
         show(_last_report(), self._shell)
 
     def load(self, words: list[str]) -> None:
-        """Open a file and show it."""
+        """Open a file and show its report."""
         name = ""
         if len(words) == 3 and words[1] in ("-o", "--out"):  # noqa: PLR2004 - FILE -o NAME
             words, name = words[:1], words[2]
@@ -114,16 +117,16 @@ class Commands:
         _take(words, "history")
         runs = history.entries()
         if not runs:
-            _say("Nothing was recorded yet in this kernel.")
+            _say(NO_RUN)
         for number, run in enumerate(runs, 1):
             at = time.strftime("%H:%M:%S", time.localtime(run.unix_s))
-            step = "no whole step" if run.step_ns is None else f"{format_ns(run.step_ns)} a step"
+            step = "no complete step" if run.step_ns is None else f"{format_ns(run.step_ns)} per step"
             _say(f"{number:>3}  {at}  {printable(run.title):<24}  {step:>20}  {counted(run.events, 'event'):>18}")
 
     def config(self, words: list[str]) -> None:
         """List the defaults."""
         _take(words, "config")
-        _say("Change one with: %config TorchProfMagics.NAME = VALUE")
+        _say("Change a default with: %config TorchProfMagics.NAME = VALUE")
         traits = sorted(FlagDefaults.class_traits(config=True).items())
         width = max(len(name) for name, _ in traits)
         for name, trait in traits:
@@ -131,13 +134,13 @@ class Commands:
             _say(f"  {name:<{width}} {'-' if value is None else printable(repr(value)):<10} {trait.help}")
 
     def doctor(self, words: list[str]) -> None:
-        """Look at the machine and the last run."""
+        """Check the machine and the last run."""
         _take(words, "doctor")
         for check in examine():
             _say(f"{'✓' if check.is_good else '▲'} {check.what}{f' {check.fix}' if check.fix else ''}")
         report = history.last()
         if report is None:
-            _say("No run yet in this kernel.")
+            _say(NO_RUN)
             return
         _say(printable(f"Last run, {report.trace.meta.title}: {report.verdict}"))
         for problem in report.problems:
@@ -148,10 +151,10 @@ class Commands:
         """List the traces of a folder."""
         (folder,) = _take(words, "traces", "DIR", 1)
         if not Path(folder).expanduser().is_dir():
-            raise UsageError(f"{folder}: this is no folder")
+            raise UsageError(f"{folder} is not a folder")
         kept = kept_traces(folder)
         if not kept:
-            _say(f"No trace was kept in {folder}.")
+            _say(f"No kept traces in {folder}.")
         for trace in kept:
             at = f"{trace.timestamp:%Y-%m-%d %H:%M:%S}"
             where = f"cycle {trace.cycle}, step {trace.step}, rank {trace.rank}"
@@ -160,28 +163,28 @@ class Commands:
     def uploads(self, words: list[str]) -> None:
         """List the uploads."""
         if words == ["--retry"]:
-            _say(f"{counted(retry_uploads(), 'failed upload')} will be tried again.")
+            _say(f"Retrying {counted(retry_uploads(), 'failed upload')}.")
             return
-        _take(words, "uploads", "nothing, or --retry")
+        _take(words, "uploads", "no arguments, or --retry")
         statuses = upload_statuses()
         if not statuses:
             _say(
-                "Nothing was uploaded by this kernel. What an earlier one left goes on with the next run that has the "
-                "same --trace-dir and --remote."
+                "This kernel has not uploaded any traces. Unfinished uploads of earlier kernels continue with the next "
+                "run that has the same --trace-dir and --remote."
             )
         for status in statuses:
             _say(f"{status.path.name} to {status.remote}: {status}")
 
     def prime(self, words: list[str]) -> None:
-        """Make CUDA graphs recordable."""
+        """Prepare CUDA for recording CUDA graphs."""
         _take(words, "prime")
-        done = "CUDA graphs that are captured from now on can be recorded."
-        _say(done if prime() else "Nothing to do: CUDA graphs can be recorded here as they are, or there is no CUDA.")
+        done = "CUDA graphs captured from now on can be recorded."
+        _say(done if prime() else "Nothing to do: CUDA needs no preparation here, or is not available.")
 
     def off(self, words: list[str]) -> None:
-        """Switch off a profiler."""
+        """Stop a running profiler."""
         _take(words, "off")
-        _say("A profiler was on and is off now." if switch_off() else "No profiler was on.")
+        _say("The running profiler was stopped." if switch_off() else "No profiler is running.")
 
     def help(self, words: list[str]) -> None:
         """List the commands."""
@@ -209,14 +212,14 @@ _COMMANDS: dict[str, Command] = {
 
 
 def _is_python(line: str, name: str) -> bool:
-    """Tell ``last = 5`` or ``help(x)`` from a command; no file is called ``= 5``."""
+    """Return whether the line is Python such as ``last = 5`` or ``help(x)``, and not a command."""
     rest = line[len(name) :].lstrip()
     return rest[:1] in ("=", ".", "[", "(", "+", ",", ";") and rest[:2] not in ("./", "..")
 
 
-def _take(words: list[str], name: str, what: str = "nothing", count: int = 0) -> list[str]:
+def _take(words: list[str], name: str, what: str = "no arguments", count: int = 0) -> list[str]:
     if len(words) != count or any(word.startswith("-") for word in words):
-        quoted = " (quote a name with spaces)" if count else ""
+        quoted = " (put quotes around a name with spaces)" if count else ""
         raise UsageError(f"%torchprof {name} takes {what}{quoted}; %torchprof help lists the commands")
     return words
 
@@ -224,7 +227,7 @@ def _take(words: list[str], name: str, what: str = "nothing", count: int = 0) ->
 def _last_report() -> Report:
     report = history.last()
     if report is None:
-        raise UsageError("nothing was recorded yet in this kernel")
+        raise UsageError(NO_RUN)
     return report
 
 

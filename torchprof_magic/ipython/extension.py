@@ -1,4 +1,4 @@
-"""What does ``%load_ext torchprof_magic`` change in IPython, and how is it undone?"""
+"""Registers the magics and the input transformer with IPython, and removes them again."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ NAME = "torchprof"
 
 
 def load(shell: InteractiveShell) -> None:
-    """Register the magics and what lets cells await under them; loading twice leaves one of each.
+    """Register the magics and the transformer for cells that await; loading twice registers them once.
 
-    Runs that ended with their kernel are named.
+    Also prints which runs did not finish because their kernel ended.
     """
     unload(shell)
-    # With a parent it takes its defaults from configuration files too.
+    # With a parent, the defaults also come from configuration files.
     shell.register_magics(TorchProfMagics(shell=shell, parent=shell))
     shell.input_transformers_post.append(AwaitTransformer(shell))
     say_unfinished(take_unfinished())
 
 
 def unload(shell: InteractiveShell) -> None:
-    """Remove all of it; does nothing when it is not loaded."""
+    """Remove the magics and the transformer; does nothing when they are not loaded."""
     transformers = shell.input_transformers_post
     transformers[:] = [known for known in transformers if not isinstance(known, AwaitTransformer)]
     for kind in ("line", "cell"):

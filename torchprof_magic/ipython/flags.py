@@ -1,4 +1,4 @@
-"""The flags of ``%%torchprof`` and the defaults of ``%config TorchProfMagics``, made from the table of options."""
+"""The flags of ``%%torchprof`` and the defaults of ``%config TorchProfMagics``, built from the table of options."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Mapping
 
-# A word, or several in quotes; and what looks like a flag: a minus before a number or a name belongs to a statement.
+# A word, or several in quotes; and a flag. Other words with a minus, such as -1, belong to a statement.
 _WORD = re.compile(r"""\s*("[^"]*"|'[^']*'|\S+)""")
 _FLAG = re.compile(r"--|-[oq]\b")
 
 
 def flagged(function: Any) -> Any:
-    """Give the cell magic its flags, in the order of the table."""
+    """Decorate the cell magic with its flags, in the order of the table."""
     arguments = [argument_ for option in OPTIONS.values() for argument_ in _arguments(option)]
     for decorate in reversed([magic_arguments("%torchprof"), *arguments]):
         function = decorate(function)
@@ -36,7 +36,7 @@ def flagged(function: Any) -> Any:
 
 def _arguments(option: Option) -> list[Any]:
     names = [*([option.short] if option.short else []), option.dashed]
-    # Every default is None, so that a flag that was not given can be told from one that was.
+    # Every default is None, which marks a flag that was not given.
     how: dict[str, Any] = {"dest": option.name, "default": None, "help": option.help}
     if option.kind in (Kind.SWITCH, Kind.YES_NO):
         if option.is_of_run:  # there is no default that a --no- flag could turn off
@@ -44,7 +44,7 @@ def _arguments(option: Option) -> list[Any]:
         return [argument(*names, action=BooleanOptionalAction, **how)]
     how["metavar"] = option.metavar
     if option.kind is Kind.PATH_OR_YES:
-        off = {"dest": option.name, "action": "store_const", "const": False, "help": f"Leave out {option.dashed}."}
+        off = {"dest": option.name, "action": "store_const", "const": False, "help": f"Turn off {option.dashed}."}
         return [
             argument(*names, type=_unquoted, nargs="?", const=True, **how),
             argument(f"--no-{option.flag}", **off),
@@ -56,7 +56,7 @@ def _arguments(option: Option) -> list[Any]:
 
 
 def _trait(option: Option) -> TraitType[Any, Any]:
-    """Return the trait that holds an option's default; where it names a variable, by that name."""
+    """Return the trait that holds an option's default. The default of a variable is its name."""
     by_kind: dict[Kind, TraitType[Any, Any]] = {
         Kind.COUNT: Int(None, allow_none=True),
         Kind.SECONDS: Float(None, allow_none=True),
@@ -73,7 +73,7 @@ def _trait(option: Option) -> TraitType[Any, Any]:
 
 
 class FlagDefaults(HasTraits):
-    """The value of each flag that is not on the line; set one with ``%config TorchProfMagics.NAME = VALUE``."""
+    """The defaults of the flags; set one with ``%config TorchProfMagics.NAME = VALUE``."""
 
     locals().update({option.flag: _trait(option) for option in OPTIONS.values() if not option.is_of_run})
 
@@ -81,7 +81,7 @@ class FlagDefaults(HasTraits):
 def values_of(args: Namespace, defaults: FlagDefaults, variables: Mapping[str, object]) -> dict[str, Any]:
     """Return a value for every option: from the line, a preset, ``%config``, or its default.
 
-    ``variables`` are the user's, by name: some flags name one of them. Raises ``OptionsError``.
+    ``variables`` are the user's variables, which some flags refer to by name. Raises ``OptionsError``.
     """
     given = {name: getattr(args, name) for name in OPTIONS}
     if given["metadata"] is not None:
@@ -92,14 +92,14 @@ def values_of(args: Namespace, defaults: FlagDefaults, variables: Mapping[str, o
 
 
 def _looked_up(option: Option, value: Any, variables: Mapping[str, object]) -> Any:
-    """Put variables in the place of their names."""
+    """Replace the names of variables with their values."""
     if not isinstance(value, str):
         return value
     if option.kind in (Kind.PATH, Kind.PATH_OR_YES):
         return _expanded(option, value, variables)
     if option.kind is Kind.VARIABLE:
         if value not in variables:
-            raise OptionsError(f"{option.dashed} takes the name of a variable, and there is none called {value!r}")
+            raise OptionsError(f"{option.dashed} needs the name of a variable, and {value!r} is not defined")
         return variables[value]
     if option.kind is Kind.ACTIVITIES:
         names = value.replace(",", " ").split()
@@ -109,14 +109,14 @@ def _looked_up(option: Option, value: Any, variables: Mapping[str, object]) -> A
 
 
 def _expanded(option: Option, text: str, variables: Mapping[str, object]) -> str:
-    """Put variables of the user's, or else of the environment, in the place of ``$NAME``.
+    """Replace ``$NAME`` with the value of a user's or an environment variable.
 
-    IPython does so in the line of every other magic; here braces are the fields of a template.
+    IPython does this for the line of other magics, but it would also expand the braces of a template.
     """
     try:
         return Template(text).substitute({**os.environ, **variables})
     except KeyError as exc:
-        raise OptionsError(f"{option.dashed}: there is no variable called {exc.args[0]!r} (got {text!r})") from None
+        raise OptionsError(f"{option.dashed}: variable {exc.args[0]!r} is not defined (got {text!r})") from None
     except ValueError:
         raise OptionsError(f"{option.dashed}: write $$ for a dollar sign (got {text!r})") from None
 
@@ -131,7 +131,7 @@ def _metadata_of(texts: list[str]) -> dict[str, object]:
 
 
 def _metadata(text: str) -> tuple[str, object]:
-    """Return a key and its value; what is no JSON is a text, so that ``run=3b`` needs no quotes."""
+    """Return a key and its value. A value that is not JSON is a string, so ``run=3b`` needs no quotes."""
     key, sign, value = text.partition("=")
     if not sign:
         raise OptionsError(f"--metadata takes KEY=JSON (got {text!r})")
@@ -142,7 +142,7 @@ def _metadata(text: str) -> tuple[str, object]:
 
 
 def split_flags(line: str, parser: ArgumentParser) -> tuple[str, str]:
-    """Return the flags at the beginning of a line, and the statement behind them; ``--`` ends the flags too."""
+    """Return the flags at the beginning of a line and the statement after them; ``--`` also ends the flags."""
     at = 0
     while (found := _WORD.match(line, at)) is not None and _FLAG.match(found[1]):
         at = found.end()
@@ -155,12 +155,12 @@ def split_flags(line: str, parser: ArgumentParser) -> tuple[str, str]:
 
 
 def check_variable(name: str | None) -> None:
-    """Raise ``UsageError`` for what can be no variable."""
+    """Raise ``UsageError`` for an invalid variable name."""
     if name and (not name.isidentifier() or keyword.iskeyword(name)):
-        raise UsageError(f"-o needs the name of a variable (got {name!r})")
+        raise UsageError(f"-o needs a valid variable name (got {name!r})")
 
 
 def _unquoted(text: str) -> str:
-    """Return the text without the quotes that IPython leaves around what holds spaces."""
+    """Return the text without the quotes that IPython leaves around values with spaces."""
     is_quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
     return text[1:-1] if is_quoted else text

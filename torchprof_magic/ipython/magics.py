@@ -1,4 +1,4 @@
-"""``%%torchprof`` and ``%torchprof``: flags and a cell go in, the report is shown in the cell's output."""
+"""The magics ``%%torchprof`` and ``%torchprof``, which record a cell or a statement and show the report."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """One cell with its flags, ready to be recorded."""
+    """A cell with its flags, ready to be recorded."""
 
     flags: dict[str, Any]
     compiled: CompiledCell
@@ -46,7 +46,7 @@ class _Cell:
     bar: ProgressBar | None
 
     def open(self) -> CaptureSession:
-        """Check everything that can be checked before the cell runs; raises ``UsageError``."""
+        """Run the checks that are possible before the cell runs; raises ``UsageError``."""
         try:
             self.run.open()
         except TorchProfError as exc:
@@ -54,13 +54,13 @@ class _Cell:
         return self.run.session
 
 
-# The cell below is not run then, as a program would not.
+# With one of these the cell is not run.
 ASKS_FOR_HELP = ("-h", "--help", "?")
 
 
 @magics_class
 class TorchProfMagics(Magics, FlagDefaults):
-    """Record cells with torch's profiler and show the result in their output."""
+    """Record cells with torch's profiler and show the report in their output."""
 
     shell: InteractiveShell
 
@@ -71,8 +71,8 @@ class TorchProfMagics(Magics, FlagDefaults):
     def torchprof(self, line: str, cell: str) -> object:
         """Record this cell with torch's profiler and show where time and memory went.
 
-        The cell runs as it would without the magic. Its training loop is stepped for you, and without schedule flags
-        a few steps in the middle are recorded: one idle, one to warm up, three recorded; fewer when the loop is short.
+        The cell runs as it would without the magic, and its training loop is stepped automatically. Without schedule
+        flags, the profiler waits for one step, warms up for one and records three, or fewer if the loop is short.
         """
         __tracebackhide__ = True
         if line.strip() in ASKS_FOR_HELP:
@@ -83,7 +83,7 @@ class TorchProfMagics(Magics, FlagDefaults):
 
     @protected
     async def torchprof_awaited(self, line: str, cell: str) -> object:
-        """Do what ``%%torchprof`` does, for a cell that awaits; called by what ``AwaitTransformer`` writes."""
+        """Do what ``%%torchprof`` does, for a cell that awaits; ``AwaitTransformer`` inserts the call."""
         __tracebackhide__ = True
         recorded = self._prepare(line, cell, may_await=True)
         with InterruptCancels():
@@ -99,9 +99,9 @@ class TorchProfMagics(Magics, FlagDefaults):
     @output_can_be_silenced
     @line_magic("torchprof")  # type: ignore[arg-type]
     def torchprof_line(self, line: str, local_ns: dict[str, Any] | None = None) -> object:
-        """Record one statement, or do something outside a cell: last, load, save, export, history, config, doctor, off.
+        """Record one statement, or run a command: last, load, save, export, history, config, doctor, off.
 
-        ``%torchprof help`` lists what can be said. A recorded statement's value is returned, as ``%time`` does.
+        ``%torchprof help`` lists all commands. The value of a recorded statement is returned, as with ``%time``.
         """
         __tracebackhide__ = True
         try:
@@ -111,7 +111,7 @@ class TorchProfMagics(Magics, FlagDefaults):
             raise UsageError(str(exc)) from None
         flags, statement = split_flags(line, self.torchprof.parser)
         if not statement:
-            raise UsageError("%torchprof: a statement is missing behind the flags; %torchprof help lists the commands")
+            raise UsageError("%torchprof: expected a statement after the flags; %torchprof help lists the commands")
         return self._record(flags, statement, local_ns)
 
     @protected
@@ -127,7 +127,7 @@ class TorchProfMagics(Magics, FlagDefaults):
     def _prepare(
         self, line: str, cell: str, local_ns: dict[str, Any] | None = None, *, may_await: bool = False
     ) -> _Cell:
-        """Turn flags and cell into something that can run; every mistake in them is a ``UsageError`` before that."""
+        """Parse the flags and compile the cell; every mistake in them is a ``UsageError`` before the cell runs."""
         __tracebackhide__ = True
         try:
             args = parse_argstring(self.torchprof, line)
@@ -155,7 +155,7 @@ class TorchProfMagics(Magics, FlagDefaults):
         return ProgressBar() if has_place and not is_quiet else None
 
     def _finish(self, recorded: _Cell) -> None:
-        """Read and show what was recorded; the cell's own exception, if any, goes on afterwards."""
+        """Read and show what was recorded; an exception of the cell propagates afterwards."""
         __tracebackhide__ = True
         if recorded.bar is not None:
             recorded.bar.close()

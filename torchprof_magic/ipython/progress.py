@@ -1,4 +1,4 @@
-"""How far is the recording, or the reading? A bar that leaves nothing behind."""
+"""Progress bars for recording and reading, removed from the output when they are done."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tqdm.notebook import tqdm_notebook
 if TYPE_CHECKING:
     from torchprof_magic.capture import Progress
 
-LARGE_BYTES = 20 << 20  # half a second of JSON, more when packed
+LARGE_BYTES = 20 << 20  # takes half a second to read, longer when compressed
 _WORDS = {"wait": "waiting", "warmup": "warming up", "active": "recording", "done": "done"}
 
 
 class _Bar:
-    """A tqdm bar, as a widget where the notebook shows widgets, that goes without a trace."""
+    """A tqdm bar, as a widget where the notebook shows widgets, that leaves nothing in the output."""
 
     def __init__(self, **options: Any) -> None:
         self._place: Any = None
-        # With more than one iteration a turn, tqdm's own thread would draw into a long recording.
+        # With miniters above 1, tqdm's monitor thread would draw during a long recording.
         options |= {"leave": False, "miniters": 1}
         if not issubclass(tqdm, tqdm_notebook):
             self.tqdm = tqdm(**options, dynamic_ncols=True)
@@ -46,7 +46,7 @@ class _Bar:
 
 
 class ProgressBar:
-    """A bar over the steps of the schedule; it appears with the first step and goes when the recording is done."""
+    """A bar over the steps of the schedule, shown from the first step until the recording is done."""
 
     def __init__(self) -> None:
         self._bar: _Bar | None = None
@@ -74,7 +74,7 @@ class ProgressBar:
 
 
 class ReadingBar:
-    """A bar over the bytes of a file that is read; only files that take a while get one."""
+    """A bar over the bytes of a file that is being read; shown only for large files."""
 
     def __init__(self) -> None:
         self._bar: _Bar | None = None

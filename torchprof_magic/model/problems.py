@@ -227,7 +227,7 @@ PROBLEMS: Final[dict[str, Kind]] = {
     ),
     "capture.other_tasks": Kind(
         "info",
-        "The task {task}, started before this code, ran while it awaited. Its ops were recorded, too.",
+        "The task {task} was started before this code and ran while it awaited. Its ops were recorded, too.",
         "Cancel the task, or let it finish, before you start the recording.",
         "An asyncio task of an earlier cell ran while the recorded code awaited.",
     ),
@@ -322,7 +322,7 @@ PROBLEMS: Final[dict[str, Kind]] = {
     "capture.out_of_memory": Kind(
         "warning",
         _OUT_OF_MEMORY,
-        "To see what held the memory, run again with --snapshot (snapshot=True), where the device supports it.",
+        "Run again with --snapshot (snapshot=True) to see what held the memory, if the device supports it.",
         "The cell ended with an out-of-memory error of the device.",
     ),
     "capture.out_of_memory_snapshot": Kind(
@@ -431,6 +431,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Older traces in {folder} were deleted: {files}.",
         "",
         "`--keep-last` limits the number of kept traces. Only traces that torchprof wrote there are deleted.",
+    ),
+    "store.snapshot_note": Kind(
+        "warning",
+        "{file} was stored, but {note}.",
+        "The original file is not deleted.",
+        "The memory snapshot was copied to `--trace-dir`, but the copy may not be safe there.",
     ),
     "store.rank_unknown": Kind(
         "warning",

@@ -1,4 +1,4 @@
-"""Every option of a run: declared once, resolved, and checked."""
+"""The options of a run: the table that declares them, and how they are resolved and validated."""
 
 from torchprof_magic.options.checked import ACTIVITIES, EVERY_STEP, KeepOptions, ProfileOptions, ScheduleOptions
 from torchprof_magic.options.parse import activities_of, budget_of, bytes_of, metadata_of, seconds_of

@@ -1,4 +1,4 @@
-"""What one run records, which steps, and where its traces are kept: values that were checked, and go together."""
+"""Validated options of one run: what to record, which steps, and where to keep traces."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from torchprof_magic.options.presets import DETAILS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-# Schedules count steps; this many stand for "all of them", in a single cycle.
+# A number of active steps that no run reaches: records every step in a single cycle.
 EVERY_STEP = 1_000_000_000
 ACTIVITIES = vendors.ACTIVITIES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleOptions:
-    """Which steps are recorded, in torch's own terms; ``None`` means: chosen from the length of the loop.
+    """Which steps are recorded, in the terms of ``torch.profiler.schedule``; ``None`` fits the length of the loop.
 
-    After ``skip_first`` steps every cycle is ``wait`` idle steps, ``warmup`` steps with the profiler running but
-    nothing kept, and ``active`` recorded steps. ``repeat`` counts cycles; 0 means until the loop ends.
-    ``skip_first_wait`` leaves the idle steps of the first cycle out.
+    After ``skip_first`` steps, every cycle has ``wait`` idle steps, ``warmup`` steps whose events are discarded, and
+    ``active`` recorded steps. ``repeat`` is the number of cycles; 0 repeats them until the loop ends.
+    ``skip_first_wait`` omits the idle steps of the first cycle.
     """
 
     wait: int | None = None
@@ -44,31 +44,31 @@ class ScheduleOptions:
 
     @property
     def cycles(self) -> int | None:
-        """How many cycles there will be at most; ``None`` when that depends on the length of the run."""
+        """The largest possible number of cycles; ``None`` when it depends on the length of the run."""
         return 1 if self.repeat is None else self.repeat or None
 
     @property
     def is_adaptive(self) -> bool:
-        """True when nothing was asked for, so that the schedule may follow the length of the loop."""
+        """True when no schedule option was given, so that the schedule may fit the length of the loop."""
         values = [getattr(self, field.name) for field in fields(self)]
         return all(value is None or value is False for value in values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileOptions:
-    """Everything that shapes one recording.
+    """All options of one recording.
 
-    ``schedule_function`` says in place of ``schedule`` what happens in each step, as torch's own schedules do.
-    ``activities`` empty means: all that this machine has. ``activity_types`` narrows one of them down to the kinds of
-    records that torch calls by these names (``{"cuda": ("GPU_MEMCPY",)}``). ``budget_bytes`` bounds the growth of the
-    process in each cycle, and the files of all; ``None`` is half of the free memory, and any files. ``budget_s`` bounds
-    how long the recorded steps of all cycles last together; ``None`` is any time. torch tells no count of events while
-    it records, so events are bounded by the memory they take. ``execution_trace`` is the file that torch's execution
-    trace of the same steps goes to; ``snapshot`` is that for the history of the device's allocator, or True for one
-    beside the traces. ``metadata`` are keys with JSON texts that go into the trace. With ``two_pass`` a first cycle
-    records times alone, and a second one all that the switches ask for; see ``passes``. ``experimental_config``,
-    ``custom_trace_id_callback`` and ``post_processing_timeout_s`` are passed to torch unchanged; ``on_trace_ready`` is
-    called with the profiler of every finished cycle.
+    ``schedule_function`` replaces ``schedule``: it maps a step number to a ``ProfilerAction``. Empty ``activities``
+    mean all that this machine supports. ``activity_types`` limits an activity to torch's record types of these names
+    (``{"cuda": ("GPU_MEMCPY",)}``). ``budget_bytes`` limits the memory growth of the process in each cycle, and the
+    total size of the trace files; ``None`` means half of the free memory, and no limit for files. ``budget_s`` limits
+    the total duration of the recorded steps. torch does not report the number of events while it records, so they are
+    limited by the memory that they take. ``execution_trace`` is the file for torch's execution trace of the same steps;
+    ``snapshot`` is the file for the allocator's history, or True for one next to the traces. ``metadata`` holds keys
+    and JSON strings to add to the trace. With ``two_pass`` the first cycle records only times, and the second one what
+    the switches ask for; see ``passes``. ``experimental_config``, ``custom_trace_id_callback`` and
+    ``post_processing_timeout_s`` are passed to torch unchanged. ``on_trace_ready`` is called with the profiler of every
+    finished cycle.
     """
 
     schedule: ScheduleOptions = ScheduleOptions()
@@ -107,9 +107,9 @@ class ProfileOptions:
                 raise OptionsError(f"{name} must be a function (got {getattr(self, name)!r})")
         config = self.experimental_config
         if config is not None and "Config" not in type(config).__name__:
-            raise OptionsError(f"experimental_config must be one of torch's _ExperimentalConfig (got {config!r})")
+            raise OptionsError(f"experimental_config must be a torch _ExperimentalConfig object (got {config!r})")
         if not isinstance(self.snapshot, (bool, str)):
-            raise OptionsError(f"--snapshot takes the name of a file, or nothing (got {self.snapshot!r})")
+            raise OptionsError(f"--snapshot takes a file name or no value (got {self.snapshot!r})")
         for name in ("budget_s", "post_processing_timeout_s"):
             value = getattr(self, name)
             is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -119,49 +119,49 @@ class ProfileOptions:
     def _check_together(self) -> None:
         if self.all_threads and self.profile_memory:
             raise OptionsError(
-                "--all-threads and --memory (which some presets hold) exclude each other: torch records no allocation "
-                "while it watches all threads. Add --no-memory, and record memory in a run of its own."
+                "--all-threads and --memory (included in some presets) cannot be combined: torch records no "
+                "allocations while it records all threads. Add --no-memory, and record memory in a separate run."
             )
         if self.schedule_function is not None and not self.schedule.is_adaptive:
-            raise OptionsError("a schedule says itself which steps are recorded: leave --wait, --active and such out")
+            raise OptionsError("--schedule cannot be combined with --wait, --active and the other schedule flags")
         if self.two_pass:
             self._check_two_pass()
         if self.trace_only and self.with_stack:
-            raise OptionsError("--trace-only and --stack exclude each other: torch needs its event tree for stacks")
+            raise OptionsError("--trace-only and --stack cannot be combined: stacks need torch's event tree")
         if self.experimental_config is not None and (set_by_flag := self.experimental_flags):
             raise OptionsError(
-                f"set {', '.join(set_by_flag)} in experimental_config, or leave experimental_config out: not both"
+                f"flags and experimental_config cannot be combined: set {', '.join(set_by_flag)} in experimental_config"
             )
 
     @property
     def is_adaptive(self) -> bool:
-        """True when the schedule may follow the length of the loop."""
+        """True when the schedule may fit the length of the loop."""
         return self.schedule_function is None and self.schedule.is_adaptive
 
     def _check_two_pass(self) -> None:
         if self.schedule_function is not None:
-            raise OptionsError("--two-pass makes a schedule of its own: leave --schedule out")
+            raise OptionsError("--two-pass and --schedule cannot be combined: --two-pass makes its own schedule")
         repeat = self.schedule.repeat
         if repeat not in (None, 1):
             raise OptionsError(
-                f"--repeat {repeat} and --two-pass exclude each other: two passes are two cycles, one of times and one "
-                "of details. Leave --repeat out, and record more steps with --active."
+                f"--repeat {repeat} and --two-pass cannot be combined: --two-pass records one cycle for times and one "
+                "for details. Remove --repeat, and record more steps with --active."
             )
         if not any(getattr(self, name) for name in DETAILS):
-            raise OptionsError("--two-pass has no details to record: ask for --shapes, --memory or --stack")
+            raise OptionsError("--two-pass has no details to record: add --shapes, --memory or --stack")
 
     @property
     def cycles(self) -> int | None:
-        """How many cycles there will be at most; ``None`` when that depends on the run."""
+        """The largest possible number of cycles; ``None`` when it depends on the run."""
         if self.schedule_function is not None:
             return None
         return len(self.passes) if self.two_pass else self.schedule.cycles
 
     @property
     def passes(self) -> tuple[ProfileOptions, ...]:
-        """What each cycle records: the times and then the details with ``two_pass``, else every cycle the same.
+        """The options of each cycle: first times, then details with ``two_pass``; otherwise one entry for all cycles.
 
-        The execution trace comes with the details, because writing it takes time as well.
+        The execution trace is recorded with the details, because writing it takes time as well.
         """
         details = replace(self, two_pass=False)
         if not self.two_pass:
@@ -171,7 +171,7 @@ class ProfileOptions:
 
     @property
     def experimental_flags(self) -> dict[str, Any]:
-        """What has to be set in torch's experimental configuration, by torch's names."""
+        """The settings for torch's ``_ExperimentalConfig``, by torch's names."""
         flags = {
             "profile_all_threads": self.all_threads,
             "enable_cuda_sync_events": self.sync_events,
@@ -182,10 +182,10 @@ class ProfileOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepOptions:
-    """Where the traces of a run are kept; nowhere but with its report when ``trace_dir`` is empty.
+    """Where the traces of a run are kept. With an empty ``trace_dir`` they are deleted with their report.
 
-    ``trace_dir`` and ``filename`` are templates (see docs/traces.md). ``keep_last`` is how many traces of each rank
-    stay. ``remote`` is an address that fsspec knows; traces go there from ``trace_dir``, in the background.
+    ``trace_dir`` and ``filename`` are templates (see docs/traces.md). ``keep_last`` is the number of traces to keep per
+    rank. ``remote`` is a URL that fsspec supports; kept traces are uploaded to it in the background.
     """
 
     trace_dir: str = ""
@@ -200,14 +200,16 @@ class KeepOptions:
     def __post_init__(self) -> None:
         for name in ("trace_dir", "filename", "run_name", "remote"):
             if not isinstance(getattr(self, name), str):
-                raise OptionsError(f"--{name.replace('_', '-')} must be a text (got {getattr(self, name)!r})")
+                raise OptionsError(f"--{name.replace('_', '-')} must be a string (got {getattr(self, name)!r})")
         if self.keep_last is not None:
             _check_count("keep_last", self.keep_last, 1)
         given = [field.name for field in fields(self) if getattr(self, field.name) not in ("", None, False)]
         if given and not self.trace_dir:
-            raise OptionsError(f"--{given[0].replace('_', '-')} needs --trace-dir: a folder where traces are kept")
+            raise OptionsError(f"--{given[0].replace('_', '-')} needs --trace-dir, the folder to keep traces in")
         if self.tensorboard and self.filename:
-            raise OptionsError("--tensorboard and --filename exclude each other: TensorBoard looks for its own names")
+            raise OptionsError(
+                "--tensorboard and --filename cannot be combined: TensorBoard expects its own file names"
+            )
 
 
 def _check_count(name: str, value: object, least: int) -> None:

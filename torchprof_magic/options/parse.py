@@ -1,4 +1,4 @@
-"""Sizes, durations, activities and metadata, from what users write."""
+"""Parses sizes, durations, activities and metadata."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def seconds_of(duration: str) -> float:
 
 
 def budget_of(budget: str | int | None) -> tuple[int | None, float | None]:
-    """Return the size in bytes and the duration in seconds that a budget names: one of them, or both with a comma.
+    """Return the size in bytes and the duration in seconds of a budget: one of them, or both separated by a comma.
 
-    A number is one of bytes; what is not named is ``None``. Raises ``OptionsError``.
+    A number is a size in bytes; what is not given is ``None``. Raises ``OptionsError``.
     """
     if budget is None or budget == "":
         return None, None
@@ -63,22 +63,24 @@ def _no_budget(value: object) -> OptionsError:
 
 
 def metadata_of(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
-    """Return metadata as keys and JSON texts, which torch writes into the trace unread, but for backslashes.
+    """Return metadata as keys and JSON strings.
 
-    So there are as few of these as can be: letters of any language stand for themselves. Raises ``OptionsError`` for a
-    key that would break the file, or a value that JSON cannot hold.
+    torch copies the strings into the trace as they are, except for backslashes, so letters of any language are not
+    escaped. Raises ``OptionsError`` for a key that would break the file, or a value that is not valid JSON.
     """
     if not isinstance(values, Mapping):
-        raise OptionsError(f"metadata must be a dict of keys and values (got {values!r})")
+        raise OptionsError(f"metadata must be a dict (got {values!r})")
     pairs = []
     for key, value in values.items():
         if key in KINETO_KEYS:
             raise OptionsError(f"metadata: {key!r} is a key that torch writes itself; choose another")
         if not isinstance(key, str) or not key.isascii() or not key.isprintable() or not key or set(key) & set('"\\'):
-            raise OptionsError(f"metadata: {key!r} cannot be a key; use plain letters without quotes or backslashes")
+            raise OptionsError(
+                f"metadata: {key!r} is not a valid key; use ASCII characters without quotes or backslashes"
+            )
         try:
             text = json.dumps(value, allow_nan=False, ensure_ascii=False)
-            text.encode()  # half of a surrogate pair is no text
+            text.encode()  # a lone surrogate cannot be encoded
             pairs.append((key, text))
         except (TypeError, ValueError, RecursionError) as exc:
             raise OptionsError(f"metadata: the value of {key!r} cannot be written as JSON ({exc})") from None
@@ -86,10 +88,10 @@ def metadata_of(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
 
 
 def activities_of(values: object) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
-    """Return names of activities, and types of records by activity, from names, torch's own objects, or dicts of both.
+    """Return the names of activities and the record types of each, from names, torch's objects, or dicts of both.
 
-    A dict narrows an activity down, as in torch: ``{ProfilerActivity.CUDA: ["GPU_MEMCPY"]}``. Raises ``OptionsError``
-    for anything else, or an activity that is named twice.
+    A dict limits an activity to some record types, as in torch: ``{ProfilerActivity.CUDA: ["GPU_MEMCPY"]}``. Raises
+    ``OptionsError`` for anything else, or an activity that is given twice.
     """
     names: list[str] = []
     types: dict[str, tuple[str, ...]] = {}
@@ -102,7 +104,7 @@ def activities_of(values: object) -> tuple[tuple[str, ...], dict[str, tuple[str,
         else:
             names.append(_activity_name(value))
     if len(set(names)) < len(names):
-        raise OptionsError(f"activities: {max(names, key=names.count)} is named twice")
+        raise OptionsError(f"activities: {max(names, key=names.count)} is given twice")
     return tuple(names), types
 
 
@@ -110,12 +112,12 @@ def _record_types(kinds: object) -> tuple[str, ...]:
     if isinstance(kinds, str):
         return (kinds,)
     if not isinstance(kinds, Iterable) or not all(isinstance(kind, str) for kind in kinds):
-        raise OptionsError(f"activities: the types of records must be texts such as 'GPU_MEMCPY' (got {kinds!r})")
+        raise OptionsError(f"activities: record types must be strings such as 'GPU_MEMCPY' (got {kinds!r})")
     return tuple(kinds)
 
 
 def _activity_name(value: object) -> str:
     name = getattr(value, "name", value)
     if not isinstance(name, str):
-        raise OptionsError(f"activities: {value!r} is no activity; choose from {', '.join(ACTIVITIES)}")
+        raise OptionsError(f"activities: {value!r} is not an activity; choose from {', '.join(ACTIVITIES)}")
     return name.lower()

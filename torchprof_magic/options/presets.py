@@ -1,4 +1,4 @@
-"""Switches that go together by name, and those that the second of two passes records."""
+"""Presets, and the switches that the second of two passes records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torchprof_magic.errors import OptionsError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# What takes time while steps are recorded, and can wait for the second of two passes.
+# Switches with an overhead, which the second of two passes records.
 DETAILS = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 PRESETS: dict[str, tuple[str, ...]] = {
     "quick": (),
@@ -17,22 +17,22 @@ PRESETS: dict[str, tuple[str, ...]] = {
     "full": ("record_shapes", "profile_memory", "with_stack", "with_flops"),
 }
 
-# What a preset adds to each op while a step is recorded: benchmarks/presets.py, on two cores, CPU only.
+# Overhead of a preset per recorded op: benchmarks/presets.py, on two cores, CPU only.
 PRESET_COSTS_US = {"quick": 3, "memory": 5, "full": 7}
 
 
 def preset_switches(name: str) -> dict[str, bool]:
-    """Return the switches of a preset; raises ``OptionsError`` for another name."""
+    """Return the switches of a preset; raises ``OptionsError`` for an unknown name."""
     if name not in PRESETS:
         raise OptionsError(f"--preset: unknown {name!r}; choose from {', '.join(PRESETS)}")
     return dict.fromkeys(PRESETS[name], True)
 
 
 def detail_switches(asked: Mapping[str, bool | None], *, all_threads: bool, trace_only: bool) -> dict[str, bool]:
-    """Return what the second of two passes records, where ``None`` stands for what was not said.
+    """Return the switches of the second of two passes; ``None`` stands for a switch that was not given.
 
-    That is what was asked for, or when nothing was: shapes, memory and stacks, but for what was refused and for what
-    torch cannot record together with the other two options.
+    Without a switch that is on, these are shapes, memory and stacks, except those that were turned off and those that
+    torch cannot combine with ``all_threads`` or ``trace_only``.
     """
     if any(asked.values()):
         return {name: bool(is_on) for name, is_on in asked.items()}

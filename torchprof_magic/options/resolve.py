@@ -1,6 +1,6 @@
-"""What is given, what is configured, presets and defaults become the values of one run.
+"""Combines given options, presets, ``%config`` values and defaults into the values of one run.
 
-What is given wins over a preset that is given, and that over what is configured.
+A given option takes precedence over a given preset, and a given preset over ``%config``.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ SWITCHES = tuple(name for name, option in OPTIONS.items() if option.kind is Kind
 
 
 def resolved(given: Mapping[str, Any], configured: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return a value for every option, by name. ``None`` in what is given or configured stands for nothing.
+    """Return a value for every option, by name. ``None`` stands for an option that was not given or configured.
 
-    Raises ``OptionsError`` for what is none of an option's choices.
+    Raises ``OptionsError`` for a value that is not among an option's choices.
     """
     given = {name: value for name, value in given.items() if value is not None}
     usual = {name: value for name, value in (configured or {}).items() if value is not None}
@@ -44,7 +44,7 @@ def resolved(given: Mapping[str, Any], configured: Mapping[str, Any] | None = No
 
 
 def profile_options(values: Mapping[str, Any]) -> ProfileOptions:
-    """Return what to record, from resolved values; raises ``OptionsError``."""
+    """Return the options of a recording from resolved values; raises ``OptionsError``."""
     activities, types = activities_of(values["activities"])
     budget_bytes, budget_s = budget_of(values["budget"])
     named = {field.name: _plain(values[field.name]) for field in fields(ProfileOptions) if field.name in values}
@@ -64,7 +64,7 @@ def profile_options(values: Mapping[str, Any]) -> ProfileOptions:
 
 
 def keep_options(values: Mapping[str, Any]) -> KeepOptions:
-    """Return where traces are kept, from resolved values; raises ``OptionsError``."""
+    """Return the options of kept traces from resolved values; raises ``OptionsError``."""
     return KeepOptions(**{field.name: _plain(values[field.name]) for field in fields(KeepOptions)})
 
 
@@ -73,7 +73,7 @@ def _plain(value: Any) -> Any:
 
 
 def _applicable(usual: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is configured and not ruled out by what is given."""
+    """Return the configured values that do not conflict with what is given."""
     ruled_out: set[str] = set()
     if "preset" in given:
         ruled_out.update(SWITCHES)
@@ -81,6 +81,6 @@ def _applicable(usual: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str,
         ruled_out.update(COUNTS)
     if given.get("two_pass") or any(name in given for name in COUNTS):
         ruled_out.add("schedule")
-    if not given.get("trace_dir", usual.get("trace_dir")):  # without a folder, they have nothing to apply to
+    if not given.get("trace_dir", usual.get("trace_dir")):  # they have no effect without a folder
         ruled_out.update(name for name, option in OPTIONS.items() if option.is_kept)
     return {name: value for name, value in usual.items() if name not in ruled_out}

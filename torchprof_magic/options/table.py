@@ -23,24 +23,24 @@ class Kind(Enum):
 
     COUNT = "a whole number"
     SECONDS = "a number of seconds"
-    SWITCH = "on, off, or else what the preset says"
+    SWITCH = "on or off; by default as the preset sets it"
     YES_NO = "on or off"
     CHOICE = "one of a few names"
-    TEXT = "a text"
-    PATH = "a file, folder or address, in which $NAME stands for a variable"
-    PATH_OR_YES = "a path, or just on"
-    ACTIVITIES = "names with commas, or a variable"
-    VARIABLE = "on a line, the name of the variable that holds the value"
-    METADATA = "KEY=JSON, any number of times"
+    TEXT = "a string"
+    PATH = "a path or URL, in which $NAME stands for a variable"
+    PATH_OR_YES = "a path, or no value for the default path"
+    ACTIVITIES = "comma-separated names, or a variable"
+    VARIABLE = "as a flag, the name of the variable that holds the value"
+    METADATA = "KEY=JSON, can be repeated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One option. ``name`` is its keyword; ``flag`` is its name on a line and as a trait, without dashes.
+    """One option. ``name`` is its keyword; ``flag`` is the name of its flag and its trait, without dashes.
 
-    ``metavar`` stands for the value in help, and ``type`` is what ``profile()`` takes. ``short`` is a second flag, of
-    one letter. ``is_kept`` marks what concerns kept traces, ``is_of_cell`` flags that are no keyword, and ``is_of_run``
-    those without a default in ``%config``.
+    ``metavar`` stands for the value in help, and ``type`` is the type that ``profile()`` accepts. ``short`` is a
+    one-letter alias of the flag. ``is_kept`` marks options for kept traces, ``is_of_cell`` flags without a keyword, and
+    ``is_of_run`` flags without a default in ``%config``.
     """
 
     kind: Kind
@@ -58,7 +58,7 @@ class Option:
 
     @property
     def dashed(self) -> str:
-        """The flag as it is written."""
+        """The flag with its dashes."""
         return f"--{self.flag.replace('_', '-')}"
 
 
@@ -86,7 +86,7 @@ _PRESET_COSTS = ", ".join(f"{name} (about {cost} us per op)" for name, cost in P
 
 
 class Keywords(TypedDict, total=False):
-    """The options of ``profile()``; each of them is a flag of ``%%torchprof`` and a trait as well."""
+    """The options of ``profile()``; each of them is also a flag of ``%%torchprof`` and a trait."""
 
     preset: Annotated[
         str,
@@ -95,48 +95,52 @@ class Keywords(TypedDict, total=False):
             metavar="NAME",
             choices=tuple(PRESETS),
             default="quick",
-            help=f"Switches that go together, with what recording them adds: {_PRESET_COSTS}. Switches that are given "
-            "as well win.",
+            help=f"Set of switches to turn on, with its overhead: {_PRESET_COSTS}. Switches given explicitly take "
+            "precedence.",
         ),
     ]
     wait: Annotated[int | None, _count("Steps to skip at the start of each cycle.")]
-    warmup: Annotated[int | None, _count("Steps to run with the profiler on before recording; they are discarded.")]
+    warmup: Annotated[
+        int | None, _count("Steps to run with the profiler on before recording; their events are discarded.")
+    ]
     active: Annotated[int | None, _count("Steps to record in each cycle.")]
     repeat: Annotated[int | None, _count("Number of cycles; 0 repeats them until the code ends.")]
     skip_first: Annotated[int | None, _count("Steps to skip before the first cycle.")]
-    skip_first_wait: Annotated[bool, _yes_no("Leave out the wait steps of the first cycle.")]
+    skip_first_wait: Annotated[bool, _yes_no("Omit the wait steps of the first cycle.")]
     schedule: Annotated[
         Callable[[int], Any] | None,
         _variable(
-            "Function from step number to ProfilerAction, such as torch.profiler.schedule(...) returns; replaces the "
-            "six options above."
+            "Function that maps a step number to a ProfilerAction, such as the result of torch.profiler.schedule(...). "
+            "Replaces the six options above."
         ),
     ]
     record_shapes: Annotated[bool | None, _switch("shapes", "Record the shapes and dtypes of op inputs.")]
-    profile_memory: Annotated[bool | None, _switch("memory", "Record every allocation and release.")]
-    with_stack: Annotated[bool | None, _switch("stack", "Record Python calls; slows the code down the most.")]
+    profile_memory: Annotated[bool | None, _switch("memory", "Record memory allocations and deallocations.")]
+    with_stack: Annotated[bool | None, _switch("stack", "Record Python calls; adds the most overhead.")]
     with_flops: Annotated[
-        bool | None, _switch("flops", "Let torch count the FLOPs of matrix products and convolutions.")
+        bool | None, _switch("flops", "Estimate the FLOPs of matrix multiplications and convolutions.")
     ]
     with_modules: Annotated[bool | None, _switch("modules", "Record the module hierarchy of TorchScript models.")]
     all_threads: Annotated[
-        bool | None, _switch("all_threads", "Record every thread of the process; memory cannot be recorded then.")
+        bool | None,
+        _switch("all_threads", "Record all threads of the process; memory cannot be recorded at the same time."),
     ]
     sync_events: Annotated[
-        bool | None, _switch("sync_events", "Record when CUDA streams and events wait for each other.")
+        bool | None, _switch("sync_events", "Record CUDA synchronization events: waits on streams and events.")
     ]
     trace_only: Annotated[
         bool | None,
         _switch(
             "trace_only",
-            "Skip torch's event tree. Stopping takes half as long; names that torch cannot export are lost.",
+            "Do not build torch's event tree. Stopping the profiler takes half as long, but names that torch cannot "
+            "export are lost.",
         ),
     ]
     two_pass: Annotated[
         bool,
         _yes_no(
-            "Record times alone in a first cycle; then shapes, memory and stacks, or the switches that are given, in a "
-            "second cycle of as many steps."
+            "Record two cycles of the same number of steps: only times in the first; shapes, memory and stacks (or the "
+            "given switches) in the second."
         ),
     ]
     activities: Annotated[
@@ -145,8 +149,8 @@ class Keywords(TypedDict, total=False):
             kind=Kind.ACTIVITIES,
             metavar="A,B",
             default=(),
-            help=f"What to record: any of {', '.join(ACTIVITIES)}; by default everything that the machine has. Also "
-            "torch's ProfilerActivity objects, or dicts from an activity to the types of its records.",
+            help=f"Activities to record: any of {', '.join(ACTIVITIES)}; by default all that this machine supports. "
+            "Accepts torch's ProfilerActivity objects, and dicts that map an activity to record types.",
         ),
     ]
     budget: Annotated[
@@ -154,36 +158,36 @@ class Keywords(TypedDict, total=False):
         Option(
             kind=Kind.TEXT,
             metavar="SIZE,TIME",
-            help="Limit of the recording, checked after each step: a size for memory and for files (2GB), a time (30s, "
-            "5min, 1h), or both (2GB,5min). A cycle that exceeds it ends, and later ones leave out Python calls, then "
-            "shapes; otherwise the recording ends. By default half of the free memory.",
+            help="Limit of the recording, checked after each step: a size for memory and trace files (2GB), a time "
+            "(30s, 5min, 1h), or both (2GB,5min). A cycle that exceeds the memory limit ends early, and later cycles "
+            "omit Python calls, then shapes. Otherwise the recording stops. By default half of the free memory.",
         ),
     ]
     on_trace_ready: Annotated[
         Callable[[Any], object] | None,
         _variable(
-            "Function that is called with torch's profiler when a cycle is saved, as by torch.profiler.profile. An "
+            "Function to call with torch's profiler when a cycle has been saved, as in torch.profiler.profile. An "
             "exception in it becomes a note in the report."
         ),
     ]
-    experimental_config: Annotated[object, _variable("torch's _ExperimentalConfig, passed to torch as it is.")]
+    experimental_config: Annotated[object, _variable("torch's _ExperimentalConfig object, passed to torch unchanged.")]
     custom_trace_id_callback: Annotated[
-        Callable[[], str] | None, _variable("Function that returns the ID of each cycle's trace, passed to torch.")
+        Callable[[], str] | None, _variable("Function that returns the trace ID of each cycle, passed to torch.")
     ]
     post_processing_timeout_s: Annotated[
         float | None,
         Option(
             kind=Kind.SECONDS,
             metavar="SECONDS",
-            help="Time that torch may take to process what was recorded, passed to torch.",
+            help="Timeout of torch's post-processing of the recorded events, passed to torch.",
         ),
     ]
     execution_trace: Annotated[
         Path,
         _path(
             "FILE",
-            "File for torch's execution trace of the recorded steps (the graph of ops, for replay). Each further cycle "
-            "and each of several ranks has its number in the name.",
+            "File for torch's execution trace of the recorded steps (the graph of ops, for replay). With several "
+            "cycles or ranks, their numbers are added to the file name.",
         ),
     ]
     snapshot: Annotated[
@@ -192,32 +196,31 @@ class Keywords(TypedDict, total=False):
             kind=Kind.PATH_OR_YES,
             metavar="FILE",
             default=False,
-            help="Record the history of the GPU's memory allocator, in this file or else beside the traces.",
+            help="Record the history of the GPU memory allocator and write a snapshot to this file, by default next to "
+            "the traces.",
         ),
     ]
     metadata: Annotated[
         Mapping[str, object],
-        Option(kind=Kind.METADATA, metavar="KEY=JSON", default={}, help="More metadata to write into the trace."),
+        Option(kind=Kind.METADATA, metavar="KEY=JSON", default={}, help="Metadata to add to the trace."),
     ]
     trace_dir: Annotated[
         Path,
-        _path("DIR", "Folder to keep a copy of every trace in; otherwise traces last as long as their report."),
+        _path("DIR", "Folder to keep a copy of every trace in. Without it, traces are deleted with their report."),
     ]
     filename: Annotated[
         str,
-        _path("TEMPLATE", "Name of a kept trace, such as {run_name}-{cycle}.pt.trace.json.", is_kept=True),
+        _path("TEMPLATE", "Name template of kept traces, such as {run_name}-{cycle}.pt.trace.json.", is_kept=True),
     ]
     run_name: Annotated[str, _path("NAME", "Value of {run_name} in the names of kept traces.", is_kept=True)]
     gzip: Annotated[bool, _yes_no("Compress kept traces.", is_kept=True)]
-    keep_last: Annotated[
-        int | None, _count("Number of traces to keep of each rank; older ones are deleted.", is_kept=True)
-    ]
+    keep_last: Annotated[int | None, _count("Number of traces to keep per rank; older ones are deleted.", is_kept=True)]
     overwrite: Annotated[
-        bool, _yes_no("Replace a kept trace of the same name; otherwise the new one gets a number.", is_kept=True)
+        bool, _yes_no("Replace a kept trace of the same name. By default, the new one gets a number.", is_kept=True)
     ]
     remote: Annotated[
         str,
-        _path("URL", "Address to upload kept traces to in the background; any that fsspec supports.", is_kept=True),
+        _path("URL", "URL to upload kept traces to in the background; any URL that fsspec supports.", is_kept=True),
     ]
     tensorboard: Annotated[bool, _yes_no("Name kept traces as TensorBoard's profiler plugin expects.", is_kept=True)]
 
@@ -266,7 +269,7 @@ class Flags(Keywords, total=False):
             default=False,
             is_of_cell=True,
             is_of_run=True,
-            help="Show nothing; the report is in -o NAME and in torchprof_magic.last.",
+            help="Do not show the report; it is available as torchprof_magic.last and in -o NAME.",
         ),
     ]
 
@@ -283,5 +286,5 @@ def _declared() -> dict[str, Option]:
 
 _ALL = _declared()
 KEYWORDS = {name: option for name, option in _ALL.items() if not option.is_of_cell}
-# In the order of help: those of the cell come first.
+# In the order of help: the cell-only flags come first.
 OPTIONS = {name: option for name, option in _ALL.items() if option.is_of_cell} | KEYWORDS

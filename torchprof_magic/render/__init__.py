@@ -1,1 +1,1 @@
-"""Shapes become what a person sees: the page, its widget, text, figures and HTML."""
+"""Renders shapes as the live view, text, figures and HTML."""

@@ -1,4 +1,4 @@
-"""Shapes as bytes for the page: Arrow IPC streams, one a view, in one container."""
+"""Encodes shapes for the page: one Arrow IPC stream per view, in one container."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ MAX_SERIES_ROWS = 20_000  # per lane; a screen has a tenth of that in pixels
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packed:
-    """All views with a frame: what the page gets at once, where each view lies, and what it must ask for.
+    """The bytes of all views with a frame: ``data`` is sent with the page, ``pulled`` on request.
 
-    ``places`` gives ``(offset, length)`` per view; offset -1 means that the bytes are in ``pulled``.
+    ``places`` gives ``(offset, length)`` in ``data`` per view; offset -1 means that the bytes are in ``pulled``.
     """
 
     data: bytes
@@ -31,7 +31,7 @@ class Packed:
 
 
 def pack(shapes: Mapping[str, FramedShape], *, embed_all: bool = False) -> Packed:
-    """Return the bytes of all shapes that hold rows; ``embed_all`` leaves nothing to be pulled."""
+    """Return the bytes of all shapes with rows; ``embed_all`` puts all of them into ``data``."""
     data, places, pulled = bytearray(), {}, {}
     for name, shape in shapes.items():
         encoded = encode(shape) if shape.frame.height else b""
@@ -69,7 +69,7 @@ def _narrow(name: str, dtype: pl.DataType) -> pl.Expr:
 
 
 def _thinned(frame: pl.DataFrame) -> pl.DataFrame:
-    """Keep the highest and the last row of each of many equal slots of time, so that no peak is lost."""
+    """Return the highest and the last row of each of many equal time slots, so that no peak is lost."""
     if frame.height <= MAX_SERIES_ROWS:
         return frame
     value = next(name for name in frame.columns if name not in ("lane", "time_ns"))

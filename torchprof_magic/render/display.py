@@ -1,4 +1,4 @@
-"""Shows a report in whatever front end a shell has."""
+"""Shows a report in the front end of an IPython shell."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class Showable(Protocol):
-    """A report, as text, as HTML without scripts, and as a live view."""
+    """A report that can be shown as text, as HTML without scripts, and as a live view."""
 
     @property
     def widget(self) -> object:
         """The live view. Raises ``TorchProfError`` when the front end is not built."""
 
     def summary(self) -> str:
-        """Return the text."""
+        """Return the report as text."""
 
     def _repr_html_(self) -> str: ...
 
@@ -43,22 +43,22 @@ def show(report: Showable, shell: InteractiveShell, mode: str = "both") -> None:
 
 
 def show_here(report: Showable) -> None:
-    """Show it in the shell that runs this: what a report does that is the last line of a cell."""
+    """Show the report in the current shell; called when a report is the last line of a cell."""
     shell = get_ipython()
     if not has_front_end(shell):
-        print()  # noqa: T201 - a terminal has written ``Out[1]: ``, and what follows has columns
+        print()  # noqa: T201 - a terminal has printed ``Out[1]: `` in this line, which would shift the columns
     show(report, shell)
 
 
 def has_front_end(shell: InteractiveShell) -> bool:
-    """Return whether a notebook may be at the other end: only kernels have one."""
+    """Return whether the shell is a kernel, so that a notebook may show its output."""
     return getattr(shell, "kernel", None) is not None
 
 
 def can_be_asked(shell: InteractiveShell) -> bool:
-    """Return whether a widget in the output could ask this process for more.
+    """Return whether a widget in the output can send messages to this process.
 
-    An engine of a cluster sends its output to another kernel's notebook, and hears nothing back.
+    The output of an ipyparallel engine is shown by another kernel's notebook, so its widgets cannot reach the engine.
     """
     return not type(shell.kernel).__module__.startswith("ipyparallel")  # type: ignore[attr-defined]
 
@@ -67,6 +67,6 @@ def _show_widget(report: Showable) -> bool:
     try:
         display(report.widget)  # type: ignore[no-untyped-call]
     except TorchProfError as exc:
-        print(f"The live view is not available: {exc}")  # noqa: T201 - the user should know
+        print(f"The live view is not available: {exc}")  # noqa: T201 - this is the output
         return False
     return True

@@ -1,4 +1,4 @@
-"""Matplotlib figures of a report, in the colours of the live views.
+"""Matplotlib figures of a report, with the colours of the live view.
 
 matplotlib is imported with the first figure, because importing it takes longer than reading a small trace.
 """
@@ -25,9 +25,9 @@ DPI = 100
 BAR_IN = 0.26  # height of one row of bars
 TOP_OPS = 12
 MAX_STEPS = 24
-MAX_LANES = 8  # devices with a plot; below them is how many are left out
-MIN_BOX_RATIO = 0.002  # boxes narrower than this share of the graph are left out on paper
-LABEL_RATIO = 0.045  # boxes wider than this carry their name
+MAX_LANES = 8  # devices with a plot; a note gives the number of the others
+MIN_BOX_RATIO = 0.002  # boxes narrower than this share of the graph are not drawn
+LABEL_RATIO = 0.045  # boxes wider than this have a label
 MAX_DEPTH = 14
 GREY = "#6b737c"
 
@@ -52,7 +52,7 @@ def draw_steps(shape: Shape) -> Figure:
 
 
 def draw_ops(shape: Shape) -> Figure:
-    """Return the ops with the most time as bars, coloured by phase."""
+    """Return the ops with the most time as bars, colored by phase."""
     assert isinstance(shape, Table)
     by = shape.sort_by or "self_cpu_ns"
     title = next(column.title for column in shape.columns if column.name == by)
@@ -125,13 +125,15 @@ def to_png(figure: Figure) -> bytes:
     """Return a figure as PNG bytes, without touching the user's pyplot state."""
     buffer = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # letters that the font lacks become boxes; the cell's output stays clean
+        warnings.simplefilter(
+            "ignore"
+        )  # glyphs that the font lacks are drawn as boxes, without a warning in the cell's output
         figure.savefig(buffer, format="png", dpi=DPI)
     return buffer.getvalue()
 
 
 def _figure(height_in: float) -> Figure:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - the module's docstring says why
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - see the docstring of the module
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     figure = Figure(figsize=(WIDTH_IN, height_in), dpi=DPI, layout="constrained")
@@ -154,7 +156,7 @@ def _dress(axes: Axes) -> None:
 
 
 def _plain(name: str, width: int) -> str:
-    """Return a name that fits and that matplotlib does not read as mathematics."""
+    """Return a name that fits, escaped so that matplotlib does not read it as math text."""
     short = name if len(name) <= width else f"{name[: max(width - 1, 1)]}…"
     return "".join(char if char.isprintable() else "�" for char in short).replace("$", r"\$")
 
@@ -171,7 +173,7 @@ def _boxes(shape: Tree) -> list[tuple[float, float, int, str, str]]:
     names, parents = frame["name"].cast(str).to_list(), frame["parent"].to_list()
     totals, phases = frame["total_cpu_ns"].to_list(), frame["phase"].cast(str).to_list()
     filled, level, boxes = {0: 0.0}, {0: -1}, []
-    for row in range(1, len(names)):  # bounded: a skipped box skips everything inside
+    for row in range(1, len(names)):  # bounded: the children of a skipped box are skipped as well
         above, width = parents[row], totals[row] / whole
         if above not in filled or width < MIN_BOX_RATIO or level[above] + 1 >= MAX_DEPTH:
             continue

@@ -1,6 +1,6 @@
-"""The header of a view: what the page is told of a shape besides the bytes of its columns.
+"""The header of a view: the metadata of a shape, which the page needs besides the bytes of its columns.
 
-``js/src/wire/header.ts`` reads these keys, and checks them.
+``js/src/wire/header.ts`` reads and validates these keys.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Header = dict[str, object]
 
 
 def describe(shape: Shape, place: tuple[int, int]) -> Header:
-    """Return the part of a view's header that its shape decides; ``place`` is where the bytes of its frame lie."""
+    """Return the part of a view's header that depends on its shape; ``place`` is the place of its frame's bytes."""
     match shape:
         case Facts():
             return {"shape": "facts", "sections": [_section(section) for section in shape.sections]}

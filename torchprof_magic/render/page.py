@@ -1,4 +1,4 @@
-"""What the page is told about a report: one JSON header, one container of columns."""
+"""The data of a report for the page: a JSON header and a container of columns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HEADER_VERSION = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A header as JSON text, the embedded bytes, and the views that the page has to ask for."""
+    """A header as JSON text, the embedded bytes, and the views that the page pulls on request."""
 
     header: str
     data: bytes
@@ -36,7 +36,7 @@ class Page:
 def build_page(
     trace: Trace, shapes: Mapping[str, Shape], verdict: Verdict, run_id: str, *, is_standalone: bool = False
 ) -> Page:
-    """Return all that the front end needs; a standalone page has no kernel to ask, so everything is embedded."""
+    """Return the data for the front end. A standalone page has no kernel, so all views are embedded."""
     framed = {name: shape for name, shape in shapes.items() if not isinstance(shape, (Facts, Problems))}
     packed = pack(framed, embed_all=is_standalone)
     meta = trace.meta
@@ -70,12 +70,12 @@ def _view_header(view: View, shape: Shape, place: tuple[int, int]) -> dict[str, 
 
 
 def _notice(trace: Trace) -> str:
-    """Return the worst that happened as one sentence, or nothing when no data was lost."""
+    """Return the most severe data loss as a sentence, or an empty string."""
     if lost := [problem for problem in all_problems(trace) if problem.severity == "data_loss"]:
         return _sentence(lost[0])
     if trace.meta.is_partial:
         cut = trace.steps.filter(~trace.steps["complete"]).height
-        return f"Partial result: {cut} step{'s were' if cut != 1 else ' was'} cut before the end."
+        return f"Partial result: {cut} step{'s are' if cut != 1 else ' is'} incomplete."
     return ""
 
 

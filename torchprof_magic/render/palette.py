@@ -1,4 +1,4 @@
-"""The colours of phases and bands, read from the same file that the front end is built from."""
+"""The colors of phases and bands, from the file that the front end uses as well."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ _PALETTE = json.loads(files("torchprof_magic.render").joinpath("palette.json").r
 
 
 def phase_colour(phase: str, theme: Literal["light", "dark"] = "light") -> str:
-    """Return the colour of a phase as ``#rrggbb``."""
+    """Return the color of a phase as ``#rrggbb``."""
     return str(_PALETTE["phases"][phase][theme])
 
 
 def phase_title(phase: str) -> str:
-    """Return what a phase is called in the report."""
+    """Return the name of a phase in the report."""
     return str(_PALETTE["phases"][phase]["title"])
 
 
 def band_colour(band: str, theme: Literal["light", "dark"] = "light") -> str:
-    """Return the colour of a band of a series as ``#rrggbb``."""
+    """Return the color of a band of a series as ``#rrggbb``."""
     return str(_PALETTE["bands"][band][theme])

@@ -1,4 +1,4 @@
-"""A report as one HTML file that works from disk, offline, for years."""
+"""A report as a self-contained HTML file that works offline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from torchprof_magic.render.page import Page
 
-# The file may fetch nothing at all; the bundle runs from a blob: URL, as it does in a notebook.
+# The file may not fetch anything; the bundle runs from a blob: URL, as in a notebook.
 _POLICY = "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; img-src data:"
 
 _PAGE = Template(
@@ -39,7 +39,7 @@ pre { white-space: pre-wrap; }
 <style>$css</style>
 </head>
 <body>
-<main id="report"><noscript>This report needs JavaScript to be shown. It sends nothing anywhere.</noscript></main>
+<main id="report"><noscript>This report needs JavaScript. It makes no network requests.</noscript></main>
 <script type="application/json" id="header">$header</script>
 <script type="application/octet-stream" id="data">$data</script>
 <script type="text/plain" id="bundle">$bundle</script>
@@ -59,7 +59,7 @@ try {
   module.default.render({ model, el: main });
 } catch (error) {
   const message = document.createElement("pre");
-  message.textContent = "This report could not be shown: " + error + "\\nA current browser is needed.";
+  message.textContent = "This report could not be shown: " + error + "\\nOpen the file in a current browser.";
   main.append(message);
 }
 </script>
@@ -97,7 +97,7 @@ def front_end() -> tuple[str, str]:
 
 
 def _for_script(value: object) -> str:
-    """Return JSON that can stand inside a script element: no ``</script>``, no ``<!--``, no line separators."""
+    """Return JSON that is safe inside a script element: no ``</script>``, no ``<!--``, no line separators."""
     text = json.dumps(value)  # ASCII only, so U+2028 is escaped already
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 

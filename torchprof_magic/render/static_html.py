@@ -1,4 +1,4 @@
-"""A report as plain HTML, for saved notebooks where the live view cannot run: verdict, figures, top ops."""
+"""A report as plain HTML with verdict, figures and top ops, for saved notebooks without a live view."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NAME = 'style="text-align:left;padding:1px 10px;font-family:monospace"'
 def static_html(trace: Trace, shapes: Mapping[str, Shape], verdict: Verdict, run_id: str) -> str:
     """Return the report as HTML without scripts, styles or links; every name in it is escaped.
 
-    The live view hides it by its ``data-tp-static`` attribute.
+    The live view finds and hides it by its ``data-tp-static`` attribute.
     """
     meta, steps = trace.meta, trace.steps
     machine = machine_sentence(meta, trace.events.height, has_device=trace.has_device)
@@ -54,7 +54,7 @@ def _text(text: str) -> str:
 
 def _span(span: Span) -> str:
     tag = {"strong": "b", "code": "code"}.get(span.style)
-    # A name with right-to-left marks must not turn the sentence around it.
+    # <bdi> keeps right-to-left marks in a name from reordering the sentence around it.
     return f"<{tag}><bdi>{_text(span.text)}</bdi></{tag}>" if tag else _text(span.text)
 
 

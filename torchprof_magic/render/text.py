@@ -23,9 +23,9 @@ NAME_WIDTH = 44
 
 
 def steps_sentence(meta: Meta, steps: pl.DataFrame) -> str:
-    """Return which steps were recorded and what ended each of them: ``steps 4–6 recorded, stepped by line 3``.
+    """Return which steps were recorded and what ended them: ``steps 4–6 recorded, stepped by line 3``.
 
-    The steps that only details came from follow: ``steps 2–4 recorded, details from 7–9``.
+    With two passes, the steps of the second one are added: ``steps 2–4 recorded, details from 7–9``.
     """
     if steps.height == 0:
         return "no steps recorded"
@@ -49,7 +49,7 @@ def machine_sentence(meta: Meta, events: int, *, has_device: bool) -> str:
 def text_summary(
     meta: Meta, verdict: Verdict, ops: Table, steps: Table, memory: Series, problems: Sequence[Problem], machine: str
 ) -> str:
-    """Return the report on one screen: verdict, steps, top ops, memory peaks, problems."""
+    """Return the report as one screen of text: verdict, steps, top ops, memory peaks, problems."""
     title = " — ".join(part for part in (meta.title, steps_sentence(meta, steps.frame)) if part)
     parts = [printable(title), printable(machine), "", printable(str(verdict))]
     parts += _phase_lines(steps.frame)
@@ -71,7 +71,7 @@ def _stepped_by(meta: Meta) -> str:
         return ""
     if stepping.how == "loop":
         return f", stepped by line {stepping.line}"
-    return {"manual": ", stepped by step()", "optimizer": ", one a call of optimizer.step()"}.get(stepping.how, "")
+    return {"manual": ", stepped by step()", "optimizer": ", one per call of optimizer.step()"}.get(stepping.how, "")
 
 
 def _ranges(numbers: list[int]) -> str:

@@ -1,4 +1,4 @@
-"""The live view as one anywidget: a header, embedded columns, and a pull for the rest."""
+"""The live view as an anywidget: a header, embedded columns, and messages to pull the rest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHUNK_BYTES = EMBEDDED_BYTES
 
 
 class _Request(msgspec.Struct, forbid_unknown_fields=True):
-    """What a page may ask for. Anything else that arrives is answered with an error."""
+    """A request of the page. The reply to any other message is an error."""
 
     kind: str
     id: int | str
@@ -33,19 +33,20 @@ class _Request(msgspec.Struct, forbid_unknown_fields=True):
     chunk: int = 0
 
 
-# Live views that stay open; the static copy takes the place of an older one. A kernel keeps every widget that it ever
-# showed, and is not told when a cell is run again and its old output is gone.
+# Number of live views that stay open; the static copy replaces older ones. A kernel keeps every widget that it has
+# shown, and is not notified when the output that shows it is cleared.
 OPEN_WIDGETS = 32
-# What stays for the views although nobody else holds it: so much of the frames, and the newest in any case.
+# Limit of the frames that are kept only for open live views; those of the newest view are always kept.
 KEPT_FRAME_BYTES = 512 << 20
 _open: deque[ReportWidget] = deque()
 _kept: deque[Shown] = deque()
 
 
 class Shown:
-    """What a live view shows and can be asked for: a page, and the report as one HTML file.
+    """The data of a live view: a page, and the report as an HTML file for export.
 
-    ``frame_bytes`` is the memory of the frames behind it. ``write_html`` writes the file to a path and returns it.
+    ``frame_bytes`` is the size of the frames of the report in memory. ``write_html`` writes the file to a path and
+    returns the path.
     """
 
     def __init__(self, page: Page, *, title: str, frame_bytes: int, write_html: Callable[[Path], Path]) -> None:
@@ -55,13 +56,13 @@ class Shown:
         self._write_html = write_html
 
     def html(self) -> bytes:
-        """Return the report as one HTML file. Raises ``TorchProfError``."""
+        """Return the report as an HTML file. Raises ``TorchProfError``."""
         with tempfile.TemporaryDirectory(prefix="torchprof-") as folder:
             return self._write_html(Path(folder) / "report.html").read_bytes()
 
 
 class ReportWidget(anywidget.AnyWidget):
-    """The live view of one report. All its tabs live in this single widget, so the bundle is sent once."""
+    """The live view of one report. One widget holds all tabs, so the bundle is sent once."""
 
     _esm = Unicode().tag(sync=True)
     _css = Unicode().tag(sync=True)
@@ -72,7 +73,7 @@ class ReportWidget(anywidget.AnyWidget):
         bundle, css = front_end()
         super().__init__(_esm=bundle, _css=css, _header=shown.page.header, _data=shown.page.data)
         self.is_closed = False
-        # The widget stays with the kernel; what it shows must not stay with the widget.
+        # The kernel keeps the widget, so the widget must not keep the data.
         self._shown = weakref.ref(shown)
         self._title = shown.title
         self._exports: dict[str, bytes] = {}
@@ -82,17 +83,17 @@ class ReportWidget(anywidget.AnyWidget):
         _make_room()
 
     def close(self) -> None:
-        """Take the view out of the page; the report makes another if it is shown again."""
+        """Close the live view; the report creates a new one when it is shown again."""
         self.is_closed = True
         _forget(self)
         super().close()
 
     def _answer(self, _widget: object, content: object, _buffers: object) -> None:
-        """Answer one request of the page with one chunk, or say why not."""
+        """Reply to a request of the page with one chunk, or with an error."""
         try:
             request = msgspec.convert(content, _Request)
         except msgspec.ValidationError as exc:
-            self.send({"kind": "error", "id": None, "message": f"not a request: {exc}"})
+            self.send({"kind": "error", "id": None, "message": f"invalid request: {exc}"})
             return
         try:
             data = self._resource(request.name)
@@ -101,7 +102,7 @@ class ReportWidget(anywidget.AnyWidget):
             return
         chunks = max(1, -(-len(data) // CHUNK_BYTES))
         if request.kind != "get" or not 0 <= request.chunk < chunks:
-            self.send({"kind": "error", "id": request.id, "message": "there is no such part"})
+            self.send({"kind": "error", "id": request.id, "message": "The report has no such chunk."})
             return
         part = data[request.chunk * CHUNK_BYTES : (request.chunk + 1) * CHUNK_BYTES]
         head = {"kind": "chunk", "id": request.id, "name": request.name, "chunk": request.chunk, "chunks": chunks}
@@ -110,17 +111,17 @@ class ReportWidget(anywidget.AnyWidget):
     def _resource(self, name: str) -> bytes:
         shown = self._shown()
         if shown is None:
-            raise TorchProfError("The kernel no longer holds this run. Run the cell again.")
+            raise TorchProfError("The kernel no longer has the data of this run. Run the cell again.")
         if name in shown.page.pulled:
             return shown.page.pulled[name]
         if name == "export:html":
             if name not in self._exports:
                 self._exports[name] = shown.html()
             return self._exports[name]
-        raise TorchProfError("this report has nothing of that name")
+        raise TorchProfError("The report has no data of this name.")
 
     def __repr__(self) -> str:
-        """Return what is shown where widgets are not: the static output beside it holds the numbers."""
+        """Return the text for front ends without widgets; the static copy next to it shows the numbers."""
         return f"torchprof report {self._title} (the live view needs a running kernel)"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
@@ -131,7 +132,7 @@ class ReportWidget(anywidget.AnyWidget):
 
 
 def _forget(widget: ReportWidget) -> None:
-    """Close what belongs to a widget that is closed: ipywidgets leaves that open."""
+    """Close the layout of a closed widget, which ipywidgets leaves open."""
     if widget in _open:
         _open.remove(widget)
     if widget.layout is not None:
@@ -139,7 +140,7 @@ def _forget(widget: ReportWidget) -> None:
 
 
 def _make_room() -> None:
-    """Close the oldest views, and release what the oldest of them show, beyond what may stay."""
+    """Close the oldest views, and release the oldest data, beyond the limits."""
     while len(_open) > OPEN_WIDGETS:
         _open[0].close()
     while len(_kept) > OPEN_WIDGETS or (len(_kept) > 1 and _frame_bytes() > KEPT_FRAME_BYTES):

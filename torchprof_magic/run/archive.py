@@ -86,7 +86,7 @@ class Keeper:
         except Exception as exc:  # noqa: BLE001 - the report does not depend on the copy
             problems.append(problem("store.not_stored", reason=_text_of(exc, cycle.path)))
             return cycle
-        problems += _notes_of(stored)
+        problems += [problem("store.note", file=stored.path.name, note=note) for note in stored.notes]
         problems += _deleted_of(stored)
         if self._options.remote:
             self._upload(stored.path, problems)
@@ -123,7 +123,7 @@ class Keeper:
             problems.append(problem("store.snapshot_not_stored", reason=_text_of(exc, source)))
             return recording
         if stored.notes:
-            problems += _notes_of(stored)
+            problems += [problem("store.snapshot_note", file=stored.path.name, note=note) for note in stored.notes]
             return recording
         told = tuple(_with_path(found, source, stored.path) for found in recording.problems)
         return replace(recording, snapshot=stored.path, problems=told)
@@ -146,10 +146,6 @@ class Keeper:
         if remote not in _uploads:
             _uploads[remote] = Uploads(remote, overwrite=self._options.overwrite)
         return _uploads[remote]
-
-
-def _notes_of(stored: StoredFile) -> list[Problem]:
-    return [problem("store.note", file=stored.path.name, note=note) for note in stored.notes]
 
 
 def _deleted_of(stored: StoredFile) -> list[Problem]:

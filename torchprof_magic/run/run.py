@@ -62,7 +62,7 @@ class Run:
     def prepare(self) -> None:
         """Run the checks that need no session. Raises ``TorchProfError``; no code of the user's has run then."""
         if not can_report():
-            raise CaptureError(f"{NO_REPORTS}. Nothing was run")
+            raise CaptureError(f"{NO_REPORTS}. Nothing was run.")
         sweep()  # files of old reports must not fill the disk
         if self._archive is not None:
             self._archive.prepare()

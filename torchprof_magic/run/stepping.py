@@ -95,7 +95,7 @@ def plan_steps(
     if loops:
         return _loop_plan(_best_loop(loops, tree, namespace), source_lines)
     if wanted == "loop":
-        raise OptionsError("--step loop: the cell contains no loop. Use --step optimizer or --step cell")
+        raise OptionsError("--step loop: the cell contains no loop. Use --step optimizer or --step cell.")
     has_calls = any(isinstance(node, ast.Call) for node in ast.walk(tree))
     return StepPlan(how="optimizer" if has_calls else "cell")
 

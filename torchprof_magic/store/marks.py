@@ -10,8 +10,6 @@ import re
 import secrets
 import zlib
 
-from isal import isal_zlib
-
 from torchprof_magic.model.meta import STORE_KEY
 
 ID_BYTES = 8
@@ -36,7 +34,7 @@ def has_mark(handle: int, store_id: str) -> bool:
     os.lseek(handle, 0, os.SEEK_SET)
     head = os.read(handle, _HEAD_BYTES)
     try:
-        text = isal_zlib.decompressobj(_GZIP).decompress(head, _HEAD_BYTES) if head[:2] == b"\x1f\x8b" else head
+        text = zlib.decompressobj(_GZIP).decompress(head, _HEAD_BYTES) if head[:2] == b"\x1f\x8b" else head
     except zlib.error:
         return False
     found = _OBJECT.match(text)

@@ -26,7 +26,7 @@ const model = {
   off: (_event: string, listener: HostListener) => listeners.delete(listener),
   send: (content: unknown) => {
     const { id } = content as { readonly id: string };
-    const message = "The kernel no longer holds this run. Run the cell again.";
+    const message = "The kernel no longer has the data of this run. Run the cell again.";
     const answer = () => {
       for (const [listener, event] of listeners) {
         if (event === "msg:custom") listener({ kind: "error", id, message }, []);

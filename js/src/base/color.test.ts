@@ -7,7 +7,7 @@ it("reads hex, short hex and rgb", () => {
   expect(parseColor("rgb(1, 2, 3)")).toEqual([1, 2, 3]);
 });
 
-it("knows no colour for transparent or unknown text", () => {
+it("returns null for transparent or unknown colors", () => {
   expect(parseColor("rgba(0, 0, 0, 0)")).toBeNull();
   expect(parseColor("white")).toBeNull();
 });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { firstWhere } from "./search";
 
-describe("the first place that holds", () => {
+describe("the first position at which a condition holds", () => {
   const sorted = [1, 3, 3, 7];
   const firstAtLeast = (value: number) =>
     firstWhere(0, sorted.length, (at) => (sorted[at] ?? 0) >= value);

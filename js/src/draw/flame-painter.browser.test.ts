@@ -110,7 +110,7 @@ describe("CanvasView", () => {
 
   const nextFrame = () => new Promise((resolve) => requestAnimationFrame(resolve));
 
-  it("makes one drawing of many wishes and is as sharp as the screen", async () => {
+  it("draws once for many redraw requests, at the resolution of the screen", async () => {
     const canvas = document.createElement("canvas");
     canvas.style.cssText = "display:block;width:120px;height:40px";
     document.body.append(canvas);

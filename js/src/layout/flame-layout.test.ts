@@ -47,7 +47,7 @@ describe("buildTree", () => {
     expect(() => buildTree(Int32Array.of(-1, 2, 0))).toThrow("before its parent");
   });
 
-  it("knows the path to a row", () => {
+  it("returns the path to a row", () => {
     expect(pathTo(tree, 5)).toEqual([0, 3, 5]);
   });
 });
@@ -69,7 +69,7 @@ describe("layoutFlame", () => {
     ]);
   });
 
-  it("leaves out what lies beside the window", () => {
+  it("omits boxes outside the window", () => {
     // From 60 to 100 only c and what is under it; ten pixels a unit at 400 px.
     expect(layout(60, 100, 400)).toEqual([
       [0, -600, 1000],
@@ -79,7 +79,7 @@ describe("layoutFlame", () => {
     ]);
   });
 
-  it("lays nothing out without weight or width", () => {
+  it("returns no boxes without weight or width", () => {
     expect(layout(0, 100, 0)).toEqual([]);
   });
 
@@ -96,7 +96,7 @@ describe("layoutFlame", () => {
     expect(boxes.width[1]).toBe(0.5);
   });
 
-  it("does as much work for a million rows as its pixels ask for", () => {
+  it("does work in proportion to pixels, not to a million rows", () => {
     const { boxes, milliseconds } = wide(1_000_000, 1000);
     expect(boxes.count).toBe(2);
     expect(milliseconds).toBeLessThan(50);
@@ -130,7 +130,7 @@ describe("boxAt", () => {
     ]);
   });
 
-  it("knows how deep the graph is", () => {
+  it("returns the depth of the graph", () => {
     expect(depthsOf(boxes)).toBe(3);
   });
 });
@@ -146,14 +146,14 @@ describe("searchFlame", () => {
     expect(searchFlame(tree, extent, NAMES, "  ")).toBeNull();
   });
 
-  it("knows the heaviest row of a name", () => {
+  it("finds the heaviest row of a name", () => {
     expect(heaviestRow(extent, NAMES, "aten::b")).toBe(2);
     expect(heaviestRow(extent, NAMES, "__proto__")).toBe(-1);
   });
 });
 
 describe("places", () => {
-  it("climbs to the row that holds a window", () => {
+  it("finds the nearest ancestor that contains a window", () => {
     expect(holderOf(tree, extent, 5, { start: weight(65), end: weight(90) })).toBe(3);
     expect(holderOf(tree, extent, 5, { start: weight(50), end: weight(90) })).toBe(0);
   });

@@ -41,7 +41,7 @@ it("draws all bars on the scale of the longest step", () => {
   ]);
 });
 
-it("marks a cut step", () => {
+it("marks a partial step", () => {
   expect(stepBars(FRAME, BARS).map((bar) => bar.isComplete)).toEqual([true, false]);
 });
 

@@ -1,4 +1,4 @@
-/** What comes from Python: the header, and one frame per view, decoded when it is first asked for. */
+/** The data from Python: the header, and one frame per view, decoded on first use. */
 
 import { type ReadonlySignal, type Signal, signal } from "@preact/signals";
 import { failure, type Result, success } from "../base/result";
@@ -20,14 +20,14 @@ export interface ReportSource {
   readonly canAnswer: boolean;
   /** The state of a view's data; the first call starts decoding or pulling. */
   frame(view: FramedHeader): ReadonlySignal<FrameState>;
-  /** Asks again after a failure. */
+  /** Retries after a failure. */
   retry(view: FramedHeader): void;
   pullExport(name: string): Promise<Result<Uint8Array>>;
 }
 
 const NOTHING = "Nothing was recorded for this view.";
 
-/** Opens what the host holds now; `signal` ends every request that is still under way. */
+/** Opens the current data of the host; `signal` aborts all pending requests. */
 export function openReport(host: Host, abort: AbortSignal): Result<ReportSource> {
   const parsed = parseHeader(host.get("_header"));
   if (!parsed.ok) return failure(parsed.message);

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { atomOf, signalReactivity } from "./signal-atoms";
 
 describe("an atom of a signal", () => {
-  it("writes the signal, by a value or by what follows from the last", () => {
+  it("writes the signal from a value or an updater function", () => {
     const kept = signal(1);
     const atom = atomOf(kept);
     atom.set(2);
@@ -11,7 +11,7 @@ describe("an atom of a signal", () => {
     expect(kept.value).toBe(5);
   });
 
-  it("is read like the signal: what read it runs again", () => {
+  it("tracks reads like the signal", () => {
     const kept = signal(1);
     const doubled = signalReactivity.createReadonlyAtom(() => atomOf(kept).get() * 2);
     const seen: number[] = [];
@@ -20,7 +20,7 @@ describe("an atom of a signal", () => {
     expect(seen).toEqual([2, 8]);
   });
 
-  it("tells its subscribers until they leave", () => {
+  it("notifies its subscribers until they unsubscribe", () => {
     const kept = signal(1);
     const seen: number[] = [];
     const subscription = atomOf(kept).subscribe({ next: (value) => void seen.push(value) });

@@ -1,4 +1,4 @@
-/** Signals as the state of a TanStack table: whatever reads the table is told when they change. */
+/** Signals as the state of a TanStack table, so that readers of the table update when they change. */
 
 import {
   batch,
@@ -13,7 +13,7 @@ import type { TableReactivityBindings } from "@tanstack/table-core/reactivity";
 
 type Observer<T> = ((value: T) => void) | { readonly next?: (value: T) => void };
 
-/** Makes signals of all that a table keeps and derives. */
+/** Makes signals of the state and the derived values of a table. */
 export const signalReactivity: TableReactivityBindings = {
   createOptionsStore: false,
   wrapExternalAtoms: false,

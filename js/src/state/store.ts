@@ -1,4 +1,4 @@
-/** What the reader looks at now. Python never sees this state. */
+/** The state of the user interface, which is not sent to Python. */
 
 import { type Signal, signal } from "@preact/signals";
 import type { SortingState } from "@tanstack/table-core";
@@ -6,13 +6,13 @@ import type { Span } from "../base/scale";
 import type { Weight } from "../base/units";
 import type { TableHeader, TreeHeader, ViewHeader } from "../wire/header";
 
-/** What is selected everywhere: all boxes and rows of this name. */
+/** The selection in all views: all boxes and rows of this name. */
 export interface Selection {
   readonly name: string;
   readonly kind: string;
 }
 
-/** What the footer says about the thing under the pointer or the selection. */
+/** The text of the footer for the item under the pointer or the selection. */
 export interface FooterItem {
   readonly name: string;
   readonly isCode: boolean;
@@ -20,7 +20,7 @@ export interface FooterItem {
   readonly facts: readonly string[];
 }
 
-/** A wish to see a name in a view; a new object each time, so that asking twice works. */
+/** A request to show a name in a view; a new object each time, so that it can be repeated. */
 export interface Reveal {
   readonly view: string;
   readonly name: string;
@@ -32,7 +32,7 @@ export interface TableState {
   readonly scrollTop: Signal<number>;
 }
 
-/** A place in the flame graph to come back to. */
+/** A position in the flame graph to go back to. */
 export interface FlamePlace {
   readonly focus: number;
   /** null: the whole width of the focused box. */
@@ -43,7 +43,7 @@ export interface FlameState {
   readonly weight: Signal<string | null>;
   readonly place: Signal<FlamePlace>;
   readonly history: Signal<readonly FlamePlace[]>;
-  /** The one box among those of the selected name that keys start from; -1 for none. */
+  /** The box of the selected name that the keys start from; -1 for none. */
   readonly row: Signal<number>;
 }
 
@@ -84,7 +84,7 @@ export function createStore(view: string): Store {
   };
 }
 
-/** State that is made when a view is first shown and kept while the report lives. */
+/** State that is created when a view is first shown and kept with the report. */
 function perView<V extends ViewHeader, T>(make: (view: V) => T): (view: V) => T {
   const made = new Map<string, T>();
   return (view) => {
@@ -105,7 +105,7 @@ export function select(store: Store, name: string, kind: string): void {
   if (now?.name !== name) store.selection.value = { name, kind };
 }
 
-/** Goes to `view` and shows `name` there. */
+/** Opens `view` and shows `name` in it. */
 export function revealIn(store: Store, view: string, name: string): void {
   store.reveal.value = { view, name };
   store.view.value = view;

@@ -1,11 +1,11 @@
-/** Checks of what comes in as JSON. A check returns the value with its type, or throws and names the place. */
+/** Validates parsed JSON. A check returns the typed value, or throws an error with the path of the value. */
 
-/** `at` is the place of the value, such as `.views.0.title`. */
+/** `at` is the path of the value, such as `.views.0.title`. */
 export type Check<T> = (value: unknown, at: string) => T;
 export type Checked<C> = C extends Check<infer T> ? T : never;
 
 function wrong(at: string): never {
-  throw new TypeError(`${at.slice(1) || "it"} is missing or wrong`);
+  throw new TypeError(`${at.slice(1) || "it"} is missing or invalid`);
 }
 
 function ofType<T>(type: string): Check<T> {
@@ -20,7 +20,7 @@ export function oneOf<const T extends string | number>(...known: readonly T[]): 
   return (value, at) => (known.includes(value as T) ? (value as T) : wrong(at));
 }
 
-/** null, or what another check lets through. */
+/** null, or a value that passes another check. */
 export function orNull<T>(check: Check<T>): Check<T | null> {
   return (value, at) => (value === null ? null : check(value, at));
 }
@@ -30,7 +30,7 @@ export function listOf<T>(check: Check<T>): Check<readonly T[]> {
     Array.isArray(value) ? value.map((each, index) => check(each, `${at}.${index}`)) : wrong(at);
 }
 
-/** An object with these fields. What else it has is left out. */
+/** An object with these fields; other fields are dropped. */
 export function record<F extends Readonly<Record<string, Check<unknown>>>>(
   fields: F,
 ): Check<{ readonly [K in keyof F]: Checked<F[K]> }> {

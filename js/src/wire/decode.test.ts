@@ -47,7 +47,7 @@ describe("decodeFrame", () => {
     expect(keyOf(textOf(frame, "__proto__"), "constructor")).toBe(1);
   });
 
-  it("says so when bytes are no Arrow stream", () => {
+  it("fails when the bytes are not an Arrow stream", () => {
     expect(decodeFrame(Uint8Array.of(1, 2, 3, 4, 5)).ok).toBe(false);
   });
 });
@@ -63,7 +63,7 @@ describe("viewBytes", () => {
     expect(numbersOf(frameOf(bytes), "v")).toEqual(Float64Array.of(4, 5));
   });
 
-  it("gives nothing for a view that is not embedded", () => {
+  it("returns no bytes for a view that is not embedded", () => {
     expect(viewBytes(new DataView(new ArrayBuffer(8)), view(-1, 8)).byteLength).toBe(0);
   });
 

@@ -24,7 +24,7 @@ export function viewBytes(container: unknown, view: FramedHeader): Uint8Array {
   return new Uint8Array(container.buffer.slice(start, Math.max(start, stop)));
 }
 
-/** The columns of an Arrow IPC stream, or a sentence why they cannot be read. */
+/** The columns of an Arrow IPC stream, or why they cannot be read. */
 export function decodeFrame(bytes: Uint8Array): Result<Frame> {
   try {
     return success(readFrame(bytes));

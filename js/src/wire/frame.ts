@@ -33,14 +33,14 @@ export interface Frame {
   readonly columns: ReadonlyMap<string, Column>;
 }
 
-/** The numbers of a column that the contract promises. */
+/** The numbers of a column that must exist. */
 export function numbersOf(frame: Frame, name: string): Numbers {
   const column = frame.columns.get(name);
   assert(column?.kind === "number", `the column ${name} holds no numbers`);
   return column.values;
 }
 
-/** The text of a column that the contract promises. */
+/** The text of a column that must exist. */
 export function textOf(frame: Frame, name: string): TextColumn {
   const column = frame.columns.get(name);
   assert(column?.kind === "text", `the column ${name} holds no text`);
@@ -69,7 +69,7 @@ export function rowsOf(frame: Frame): readonly number[] {
   return Array.from({ length: frame.rows }, (_, row) => row);
 }
 
-/** The key of a word, -1 when the column never says it. */
+/** The key of a word, -1 when the column does not contain it. */
 export function keyOf(column: TextColumn, word: string): number {
   return column.words.indexOf(word);
 }

@@ -30,7 +30,7 @@ function words(frame: Frame, name: string): readonly string[] {
   return Array.from(column.keys, (_, row) => wordAt(column, row));
 }
 
-describe("the page that Python made", () => {
+describe("the golden page", () => {
   it("has its views in order", () => {
     expect(views.map(({ name, shape }) => `${name}: ${shape}`)).toEqual([
       "overview: facts",
@@ -43,7 +43,7 @@ describe("the page that Python made", () => {
     ]);
   });
 
-  it("says the verdict in spans", () => {
+  it("has the verdict as spans", () => {
     expect(verdict.title).toBe("Compute-bound");
     expect(verdict.text[0]).toEqual({ text: "aten::mm", style: "code" });
   });
@@ -77,7 +77,7 @@ describe("the page that Python made", () => {
     expect(numbers(steps, bars?.line ?? "")).toEqual([70_000, 70_000]);
   });
 
-  it("has a tree with parents before their children and a column a weight", () => {
+  it("has a tree with parents before their children and a column per weight", () => {
     const { weights } = viewOf("flame", "tree");
     const flame = frameOf("flame", "tree");
     expect(numbers(flame, "parent").every((parent, row) => parent < row)).toBe(true);
@@ -88,7 +88,7 @@ describe("the page that Python made", () => {
     }
   });
 
-  it("has a series with a column a band and its peak", () => {
+  it("has a series with a column per band and its peak", () => {
     const { bands, marks } = viewOf("memory", "series");
     const memory = frameOf("memory", "series");
     expect(bands.map(({ name, unit }) => [name, unit])).toEqual([["allocated_bytes", "bytes"]]);
@@ -114,7 +114,7 @@ describe("the page that Python made", () => {
     });
   });
 
-  it("has the problems that were met", () => {
+  it("has the problems of the recording", () => {
     const { problems, count } = viewOf("notes", "problems");
     expect(problems.map(({ code, severity }) => [code, severity])).toEqual([
       ["chrome.negative_duration", "warning"],

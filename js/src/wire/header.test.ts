@@ -19,16 +19,16 @@ describe("parseHeader", () => {
     expect(messageFor(JSON.stringify({ version: 1, views: [] }))).toContain("format 1");
   });
 
-  it("says so when the text is no JSON", () => {
+  it("fails when the text is not JSON", () => {
     expect(parseHeader("{").ok).toBe(false);
   });
 
-  it("names the place of what is missing", () => {
+  it("names the path of a missing field", () => {
     const text = changed((header) => {
       const views = header.views as Record<string, unknown>[];
       delete views[1]?.weights;
     });
-    expect(messageFor(text)).toContain("views.1.weights is missing or wrong");
+    expect(messageFor(text)).toContain("views.1.weights is missing or invalid");
   });
 
   it("refuses a shape that it does not know", () => {
@@ -36,11 +36,11 @@ describe("parseHeader", () => {
       const text = changed((header) => {
         header.views = [{ name: "a", title: "A", shape }];
       });
-      expect(messageFor(text)).toContain("views.0.shape is missing or wrong");
+      expect(messageFor(text)).toContain("views.0.shape is missing or invalid");
     }
   });
 
-  it("leaves out what it does not know", () => {
+  it("drops unknown fields", () => {
     const parsed = parseHeader(changed((header) => Object.assign(header, { more: 1 })));
     expect(parsed.ok && "more" in parsed.value).toBe(false);
   });

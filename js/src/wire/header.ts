@@ -1,6 +1,6 @@
 /**
- * What a report says about itself besides the bytes of its columns. Python writes the header in `render/page.py` and
- * `render/header.py`; both languages are held to the files in `tests/golden`.
+ * The metadata of a report besides the bytes of its columns. Python writes the header in `render/page.py` and
+ * `render/header.py`; the tests of both languages compare it with the files in `tests/golden`.
  */
 
 import type { Unit } from "../base/format";
@@ -26,9 +26,9 @@ const column = record({
   title: text,
   unit,
   definition: text,
-  /** Leaves first when there is little room. */
+  /** Hidden first when there is little room. */
   minor: flag,
-  /** Has a soft bar behind its numbers. */
+  /** Shows a bar behind its numbers. */
   bar: flag,
 });
 
@@ -37,14 +37,14 @@ const bars = record({
   number: text,
   /** The length of a bar. */
   total: text,
-  /** False for a bar that was cut. */
+  /** False for a partial step. */
   complete: text,
   parts: listOf(record({ phase: text, column: text })),
   /** A thin line on the same scale. */
   line: orNull(text),
 });
 
-/** One meaning of a box's width: its columns are `self_<name>` and `total_<name>`. */
+/** A quantity for the width of boxes: its columns are `self_<name>` and `total_<name>`. */
 const weight = record({ name: text, title: text, unit });
 
 const band = record({ name: text, title: text, unit });
@@ -77,16 +77,16 @@ const problem = record({
   fix: text,
 });
 
-/** What every view has. */
+/** The fields of every view. */
 const tab = {
   name: text,
   title: text,
   count: orNull(number),
-  /** The sentence to show instead of data. */
+  /** The sentence to show when there is no data; null when there is. */
   empty: orNull(text),
 };
 
-/** What a view has whose data are columns. */
+/** The fields of a view with columns. */
 const framed = {
   ...tab,
   /** First byte in the container; -1 when the view must be pulled. */
@@ -141,13 +141,13 @@ export type TreeHeader = Checked<typeof VIEWS.tree>;
 export type SeriesHeader = Checked<typeof VIEWS.series>;
 export type FactsHeader = Checked<typeof VIEWS.facts>;
 export type ProblemsHeader = Checked<typeof VIEWS.problems>;
-/** A view whose data are columns, embedded or to be pulled. */
+/** A view with columns, embedded or to be pulled. */
 export type FramedHeader = TableHeader | TreeHeader | SeriesHeader;
 export type ViewHeader = FramedHeader | FactsHeader | ProblemsHeader;
 export type ReportHeader = Checked<typeof report>;
 export type ExportHeader = ReportHeader["exports"][number];
 
-/** The header of a report, or a sentence why it cannot be read. */
+/** The header of a report, or why it cannot be read. */
 export function parseHeader(json: unknown): Result<ReportHeader> {
   if (typeof json !== "string" || json === "") return failure("The report has no header.");
   try {
@@ -161,7 +161,7 @@ function checkHeader(value: unknown): Result<ReportHeader> {
   const { version } = record({ version: number })(value, "");
   if (version !== VERSION) {
     return failure(
-      `This report has format ${version}, the page reads format ${VERSION}. Restart the kernel and reload the page.`,
+      `This report has format ${version}, but the page expects format ${VERSION}. Restart the kernel and reload the page.`,
     );
   }
   return success(report(value, ""));

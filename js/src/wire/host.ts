@@ -1,4 +1,4 @@
-/** What the report needs from the page that holds it: a Jupyter model, or its stand-in in a saved file. */
+/** The interface of the page around a report: a Jupyter model, or its replacement in a saved file. */
 
 export type HostListener = (...values: readonly unknown[]) => void;
 

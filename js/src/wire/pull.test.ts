@@ -77,7 +77,7 @@ describe("pull", () => {
     expect(await second).toEqual({ ok: true, value: Uint8Array.of(1) });
   });
 
-  it("gives the kernel's own words when it fails", async () => {
+  it("returns the kernel's error message", async () => {
     const host = new FakeHost();
     const pulled = pull(host, "kernels");
     host.answer({ kind: "error", id: host.last.id, message: "The run is gone." });

@@ -1,9 +1,9 @@
-/** Asks the kernel for what is not embedded. */
+/** Requests data from the kernel that is not embedded in the page. */
 
 import { failure, messageOf, type Result, success } from "../base/result";
 import { type Host, listenToHost } from "./host";
 
-/** A chunk, or the kernel's sentence why there is none. */
+/** A chunk, or the error message of the kernel. */
 interface Answer {
   readonly chunks: number;
   readonly bytes: Uint8Array;
@@ -16,8 +16,8 @@ export interface PullOptions {
 
 const TIMEOUT_MS = 10_000;
 const ABORTED = "The request was cancelled.";
-const NO_KERNEL = "No kernel is connected to this page. Run the cell again to get this view.";
-const NO_ANSWER = "The kernel did not answer. It may be busy or gone; try again when it is idle.";
+const NO_KERNEL = "No kernel is connected to this page. Run the cell again to load this view.";
+const NO_ANSWER = "The kernel did not reply. It may be busy or stopped; try again when it is idle.";
 
 let lastId = 0;
 
@@ -32,7 +32,7 @@ export function canAnswer(host: Host): boolean {
   return typeof host.send === "function";
 }
 
-/** All bytes of a view or an export, pulled one chunk after the other. */
+/** All bytes of a view or an export, pulled chunk by chunk. */
 export async function pull(
   host: Host,
   name: string,
@@ -58,7 +58,7 @@ function joined(parts: readonly Uint8Array[]): Uint8Array {
   return whole;
 }
 
-/** One question and its answer. Whatever comes first ends it: answer, timeout or abort. */
+/** One request and its reply. The first of reply, timeout and abort ends it. */
 function requestChunk(
   host: Host,
   name: string,
@@ -91,7 +91,7 @@ function requestChunk(
   });
 }
 
-/** The answer to question `id`, or null when the message is for somebody else. */
+/** The reply to request `id`, or null for other messages. */
 function readAnswer(
   content: unknown,
   buffers: unknown,
@@ -106,7 +106,7 @@ function readAnswer(
   if (message.kind === "error") return failure(String(message.message ?? NO_ANSWER));
   if (message.kind !== "chunk" || message.chunk !== chunk) return null;
   const buffer = Array.isArray(buffers) ? bytesOf(buffers[0]) : null;
-  if (buffer === null) return failure("The kernel's answer came without data.");
+  if (buffer === null) return failure("The kernel sent a reply without data.");
   return success({ chunks: Number(message.chunks), bytes: buffer });
 }
 

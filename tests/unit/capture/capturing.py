@@ -1,4 +1,4 @@
-"""What the capture tests do again and again: run some operations, and read a trace back."""
+"""Helpers of the capture tests: run some operations, and read a trace back."""
 
 from __future__ import annotations
 

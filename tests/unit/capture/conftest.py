@@ -1,4 +1,4 @@
-"""What the capture tests share."""
+"""Fixtures of the capture tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What gives way when a recording has taken its budget: Python calls, then shapes, then the recording itself."""
+"""A recording that reaches its budget leaves out Python calls, then shapes, and then stops."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ def messages(recording: Recording, code: str) -> list[str]:
 
 def degraded(cycle: int, step: int, grown: str, what: str) -> str:
     return (
-        f"Cycle {cycle} was ended after step {step}: the process grew by {grown} meanwhile (budget 10 MB). "
-        f"The cycles after it leave out {what}."
+        f"Cycle {cycle} ended early, after step {step}: memory use grew by {grown} (budget 10 MB). "
+        f"Later cycles leave out {what}."
     )
 
 
@@ -123,19 +123,19 @@ def test_cycles_leave_out_python_calls_then_shapes_and_then_recording_stops(run:
         degraded(1, 6, "11 MB", f"{PYTHON_CALLS} and {SHAPES}"),
     ]
     assert messages(recording, "capture.budget") == [
-        "Recording stopped after step 10: the process grew by 11 MB meanwhile (budget 10 MB)."
+        "Recording stopped after step 10: memory use grew by 11 MB (budget 10 MB)."
     ]
     assert [(problem.severity, problem.count) for problem in recording.problems] == [("warning", 1)] * 3
     assert (recording.ended_in, recording.steps_seen) == ("active", 11)
 
 
-def test_memory_is_counted_in_each_cycle_anew_and_not_between_them(run: Callable[..., Recording]) -> None:
+def test_memory_is_counted_per_cycle_and_not_between_cycles(run: Callable[..., Recording]) -> None:
     recording = run(asked(1, 1, 2, 0, with_stack=True), grown=[99 * MB, 99 * MB, 2 * MB, 2 * MB] * 3)
     assert steps_by_cycle(recording) == [[2, 3], [6, 7], [10, 11]]
     assert codes(recording) == []
 
 
-def test_what_is_left_of_a_degraded_cycle_is_idle_and_shown_as_such(run: Callable[..., Recording]) -> None:
+def test_the_rest_of_a_cycle_that_ended_early_is_idle(run: Callable[..., Recording]) -> None:
     seen: list[tuple[str, int]] = []
     recording = run(
         asked(0, 1, 4, 2, with_stack=True),
@@ -149,7 +149,7 @@ def test_what_is_left_of_a_degraded_cycle_is_idle_and_shown_as_such(run: Callabl
     assert (codes(recording), recording.ended_in) == (["capture.degraded"], "done")
 
 
-def test_a_degraded_cycle_is_on_disk_before_the_next_step_runs(tmp_path: Path, world: World) -> None:
+def test_a_cycle_that_ended_early_is_on_disk_before_the_next_step_runs(tmp_path: Path, world: World) -> None:
     session = CaptureSession(
         asked(0, 0, 3, 2, with_stack=True), stepping=Stepping(how="manual"), folder=tmp_path / "run"
     )
@@ -161,7 +161,7 @@ def test_a_degraded_cycle_is_on_disk_before_the_next_step_runs(tmp_path: Path, w
     session.stop()
 
 
-def test_cycles_without_a_step_between_them_go_over_into_each_other(run: Callable[..., Recording]) -> None:
+def test_a_cycle_that_ended_early_is_followed_directly_by_the_next(run: Callable[..., Recording]) -> None:
     """The limit is reached in the last step of a cycle, whose next step is recorded too."""
     recording = run(asked(0, 0, 2, 2, with_stack=True), grown=[MB, 10 * MB, 1, 1])
     assert steps_by_cycle(recording) == [[0, 1], [2, 3]]
@@ -178,7 +178,7 @@ def test_cycles_without_a_step_between_them_go_over_into_each_other(run: Callabl
         ({"record_shapes": True, "with_flops": True, "profile_memory": True}, "shapes (--shapes, --flops)"),
     ],
 )
-def test_only_what_was_asked_for_is_said_to_be_left_out(
+def test_only_requested_details_are_listed_as_left_out(
     run: Callable[..., Recording], switches: dict[str, bool], says: str
 ) -> None:
     recording = run(asked(1, 0, 2, 2, **switches), grown=[0, 11 * MB, 0, 0, MB, MB])
@@ -198,7 +198,7 @@ def test_only_what_was_asked_for_is_said_to_be_left_out(
         (asked(0, 1, 2, 1, with_stack=True, two_pass=True, size_mb=13), [[1, 2], [4]]),
     ],
 )
-def test_where_nothing_can_be_left_out_the_recording_stops(
+def test_the_recording_stops_if_nothing_can_be_left_out(
     run: Callable[..., Recording], options: ProfileOptions, steps: list[list[int]]
 ) -> None:
     recording = run(options, grown=[5 * MB, 6 * MB, 6 * MB, 6 * MB, 14 * MB, 6 * MB])
@@ -207,7 +207,7 @@ def test_where_nothing_can_be_left_out_the_recording_stops(
     assert [code for code in codes(recording) if code not in notes] == ["capture.budget"]
 
 
-def test_steps_after_a_recording_that_was_stopped_early_are_timed_from_where_they_begin(
+def test_steps_after_a_recording_that_stopped_early_are_timed_from_their_start(
     tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save = FinishedCycles.save
@@ -231,7 +231,7 @@ def test_steps_after_a_recording_that_was_stopped_early_are_timed_from_where_the
     assert recording.plain_step_ns == (10, 10)
 
 
-def test_a_function_that_schedules_may_have_another_cycle(run: Callable[..., Recording]) -> None:
+def test_a_schedule_function_may_have_another_cycle(run: Callable[..., Recording]) -> None:
     plan = {0: ProfilerAction.RECORD, 1: ProfilerAction.RECORD, 2: ProfilerAction.RECORD_AND_SAVE}
     options = ProfileOptions(
         schedule_function=lambda step: plan.get(step % 4, ProfilerAction.WARMUP),
@@ -245,7 +245,9 @@ def test_a_function_that_schedules_may_have_another_cycle(run: Callable[..., Rec
     assert codes(recording) == ["capture.degraded"]
 
 
-def test_handlers_and_execution_traces_go_on_in_lighter_cycles(run: Callable[..., Recording], tmp_path: Path) -> None:
+def test_handlers_and_execution_traces_continue_in_lighter_cycles(
+    run: Callable[..., Recording], tmp_path: Path
+) -> None:
     handed: list[int] = []
     options = asked(
         1, 0, 2, 2, with_stack=True,
@@ -258,7 +260,7 @@ def test_handlers_and_execution_traces_go_on_in_lighter_cycles(run: Callable[...
     assert sorted(path.name for path in tmp_path.glob("graph*")) == ["graph-1.json", "graph.json"]
 
 
-def test_setting_torch_up_is_not_of_the_first_step(
+def test_setting_up_torch_does_not_count_for_the_first_step(
     run: Callable[..., Recording], world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepare = Engine.prepare
@@ -274,17 +276,17 @@ def test_setting_torch_up_is_not_of_the_first_step(
     assert codes(recording) == []
 
 
-def test_a_recording_of_more_than_half_of_its_budget_says_so_once(run: Callable[..., Recording]) -> None:
+def test_a_recording_that_uses_more_than_half_of_its_budget_says_so_once(run: Callable[..., Recording]) -> None:
     recording = run(asked(1, 0, 2, 3), grown=[0, 2 * MB, 3 * MB, 0, 3 * MB, 3 * MB, 0, 4 * MB, 4 * MB])
     (problem,) = recording.problems  # 5 of 10 MB are not more than half
     assert (problem.code, problem.severity, problem.count) == ("capture.budget_half", "info", 1)
     assert problem.message == (
-        "Recording until step 5 took 60 % of the memory that it may: the process grew by 6 MB meanwhile (budget 10 MB)."
+        "Recording up to step 5 used 60 % of its memory budget: memory use grew by 6 MB (budget 10 MB)."
     )
-    assert "raise --budget" in problem.fix
+    assert "Raise --budget" in problem.fix
 
 
-def test_what_torch_takes_to_end_a_recording_does_not_count(
+def test_memory_that_torch_needs_to_end_a_recording_does_not_count(
     run: Callable[..., Recording], world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = torch.profiler.profiler._KinetoProfile.stop_trace
@@ -299,21 +301,21 @@ def test_what_torch_takes_to_end_a_recording_does_not_count(
     assert (codes(recording), steps_by_cycle(recording)) == ([], [[1, 2], [4, 5]])
 
 
-def test_a_recording_that_ends_with_the_step_that_took_too_much_was_not_stopped(run: Callable[..., Recording]) -> None:
+def test_a_recording_that_exceeds_its_budget_in_its_last_step_was_not_stopped(run: Callable[..., Recording]) -> None:
     recording = run(asked(0, 0, 2, 1, budget_s=1.0, with_stack=True), grown=[0, 12 * MB], lasted_s=[0, 9])
     assert steps_by_cycle(recording) == [[0, 1]]
     assert codes(recording) == ["capture.budget_half"]
-    assert "took 120 % of the memory that it may" in recording.problems[0].message
+    assert "used 120 % of its memory budget" in recording.problems[0].message
 
 
-def test_recorded_steps_of_all_cycles_together_may_last_so_long(run: Callable[..., Recording]) -> None:
+def test_the_time_budget_applies_to_the_recorded_steps_of_all_cycles_together(run: Callable[..., Recording]) -> None:
     # 20 s in the first cycle, 11 in the second; what is idle or warms up takes as long as it likes
     recording = run(
         asked(1, 1, 2, 0, with_stack=True, budget_s=30.0), lasted_s=[500, 500, 10, 10, 500, 500, 11, 7, 1, 1, 1, 1]
     )
     assert steps_by_cycle(recording) == [[2, 3], [6]]
     assert messages(recording, "capture.budget") == [
-        "Recording stopped after step 6: recording has lasted 31 s (budget 30 s)."
+        "Recording stopped after step 6: recording took 31 s (budget 30 s)."
     ]
     assert codes(recording) == ["capture.budget"]
 
@@ -323,10 +325,10 @@ def test_a_recording_may_last_as_long_as_its_budget(run: Callable[..., Recording
     assert (codes(recording), steps_by_cycle(recording)) == ([], [[1, 2, 3]])
 
 
-def test_time_that_is_spent_is_not_answered_by_recording_less(run: Callable[..., Recording]) -> None:
+def test_an_exceeded_time_budget_stops_the_recording_at_once(run: Callable[..., Recording]) -> None:
     recording = run(asked(0, 1, 3, 2, with_stack=True, budget_s=1.0), grown=[0, 11 * MB, 0, 0], lasted_s=[0, 2, 0, 0])
     assert codes(recording) == ["capture.budget", "capture.partial"]
-    assert "recording has lasted 2 s (budget 1 s)" in recording.problems[0].message
+    assert "recording took 2 s (budget 1 s)" in recording.problems[0].message
 
 
 @pytest.mark.parametrize(("grown_bytes", "lasted_ns", "is_over"), [(10, 1000, False), (11, 0, True), (0, 1001, True)])

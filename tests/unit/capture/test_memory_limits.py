@@ -1,4 +1,4 @@
-"""A recording stops before it takes more than it may, and says so."""
+"""A recording stops when it reaches its limits, and says so."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_growth_is_that_of_the_process_since_the_beginning() -> None:
     assert growth.grown_bytes() == 0
 
 
-def test_by_default_half_of_the_free_memory_may_be_taken_and_any_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_budget_is_half_of_the_free_memory_and_any_disk_space(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: SimpleNamespace(available=2_000))
     budget = Budget(ProfileOptions(), ProblemLog())
     for grown, is_reached in ((1_000, False), (1_001, True)):
@@ -60,31 +60,35 @@ def test_by_default_half_of_the_free_memory_may_be_taken_and_any_disk(monkeypatc
     assert not budget.is_disk_full()
 
 
-def test_the_step_that_takes_too_much_is_the_last_and_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_step_that_exceeds_the_budget_is_the_last_and_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     grown = iter([0, 10, 10_001, *[10_002] * 99])  # what is asked for: once a step, and for the message
     monkeypatch.setattr(Growth, "grown_bytes", lambda _self: next(grown))
     recording = recorded(tmp_path, 10_000, steps=9, active=8)
     assert steps_of(recording) == [(0, True), (1, True), (2, True)]
     assert codes(recording) == ["capture.budget", "capture.partial"]
-    assert recording.problems[0].message.startswith("Recording stopped after step 2: the process grew by 10 kB meanwh")
+    assert recording.problems[0].message.startswith("Recording stopped after step 2: memory use grew by 10 kB")
 
 
-def test_cycles_end_when_their_files_are_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recording_stops_when_the_files_are_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Growth, "grown_bytes", lambda _self: 0)
     size = recorded(tmp_path / "one", None, steps=1, active=1).cycles[0].path.stat().st_size
     recording = recorded(tmp_path / "many", size * 2 + size // 2, steps=18, wait=1, active=1, repeat=9)
     assert steps_of(recording) == [(1, True), (3, True), (5, True)]
     assert codes(recording) == ["capture.budget", "capture.partial"]
-    assert recording.problems[0].message.startswith("Recording stopped after step 5: its files have ")
+    assert recording.problems[0].message.startswith("Recording stopped after step 5: the trace files take up ")
 
 
-def test_a_recording_within_its_budget_is_whole(tmp_path: Path) -> None:
+def test_a_recording_within_its_budget_is_complete(tmp_path: Path) -> None:
     recording = recorded(tmp_path, 10_000_000_000, steps=6, active=3, repeat=2)
     assert codes(recording) == []
     assert len(steps_of(recording)) == 6
 
 
-def test_a_trace_needs_twice_its_size_in_memory_and_four_times_in_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_needs_twice_the_file_size_in_memory_and_four_times_in_address_space(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: SimpleNamespace(available=1_024_000))
     assert lacks_memory_for(512_000) is None
     assert lacks_memory_for(512_001) == (1_024_002, 1_024_000)

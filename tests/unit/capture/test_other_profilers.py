@@ -1,4 +1,4 @@
-"""Do our recording and a profiler of the user's own leave each other whole?"""
+"""A recording and a profiler of the user's own do not damage each other."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_profiler_of_a_class_of_the_users_in_its_warmup_is_an_error_too(make_ses
         make_session().start()
 
 
-def test_profilers_that_were_left_in_their_warmup_or_not_entered_are_in_no_ones_way(make_session: Make) -> None:
+def test_profilers_that_ended_in_their_warmup_or_were_not_entered_do_not_block_a_run(make_session: Make) -> None:
     activities = [torch.profiler.ProfilerActivity.CPU]
     schedule = torch.profiler.schedule(wait=0, warmup=1, active=1)
     with torch.profiler.profile(activities=activities, schedule=schedule) as left:
@@ -76,7 +76,7 @@ def test_profilers_that_were_left_in_their_warmup_or_not_entered_are_in_no_ones_
     assert left.current_action == before.current_action == torch.profiler.ProfilerAction.WARMUP
 
 
-def test_profiler_whose_making_failed_is_in_no_ones_way(make_session: Make) -> None:
+def test_a_profiler_whose_constructor_failed_does_not_block_a_run(make_session: Make) -> None:
     activities = [torch.profiler.ProfilerActivity.CPU]
     half_made = torch.profiler.profile.__new__(torch.profiler.profile)
     counted = torch.profiler.profile(activities=activities)
@@ -88,7 +88,7 @@ def test_profiler_whose_making_failed_is_in_no_ones_way(make_session: Make) -> N
     assert not hasattr(half_made, "step_rec_fn")
 
 
-def test_profiler_that_was_stopped_and_is_gone_is_no_longer_looked_for() -> None:
+def test_a_profiler_that_was_stopped_and_deleted_is_not_searched_for() -> None:
     # In a process of its own, where no test has left a profiler behind.
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", STOPPED], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "None", "True", "None", "False"]
@@ -106,7 +106,7 @@ def test_profiler_used_inside_leaves_both_with_their_data(make_session: Make) ->
     assert "capture.taken_over" in codes(recording)
 
 
-def test_a_recording_that_something_else_has_ended_is_over_and_what_was_saved_before_is_kept(
+def test_a_recording_that_was_ended_from_outside_keeps_what_was_saved_before(
     make_session: Make,
 ) -> None:
     session = make_session("manual", schedule=(0, 0, 1, 0))
@@ -122,7 +122,7 @@ def test_a_recording_that_something_else_has_ended_is_over_and_what_was_saved_be
     recording = session.stop()
     assert [names_in(cycle.path).count("first") for cycle in recording.cycles] == [1]
     assert codes(recording) == ["capture.taken_over"]
-    assert "the cycle that was being recorded is lost" in recording.problems[0].message
+    assert "the current cycle is lost" in recording.problems[0].message
     assert len(recording.plain_step_ns) == 2
     assert "again" in names_in(record(make_session, "again").cycles[0].path)
 

@@ -1,4 +1,4 @@
-"""Does the schedule do what torch's does, and fit the loop when nothing was asked for?"""
+"""Schedules have the actions of torch's, and fit the loop when no flags are given."""
 
 from __future__ import annotations
 
@@ -68,9 +68,7 @@ def test_the_total_is_the_first_step_after_which_nothing_is_recorded(skip_first_
         ("manual", None, (1, 1, 3)),
     ],
 )
-def test_schedule_fits_the_loop_when_nothing_is_asked_for(
-    how: str, length: int | None, expected: tuple[int, int, int]
-) -> None:
+def test_the_schedule_fits_the_loop_without_flags(how: str, length: int | None, expected: tuple[int, int, int]) -> None:
     schedule = resolve_schedule(ScheduleOptions(), how=how, length=length)
     assert (schedule.wait, schedule.warmup, schedule.active) == expected
     assert schedule.repeat == 1
@@ -97,7 +95,7 @@ def test_adaptive_schedule_completes_within_the_loop(length: int) -> None:
         ({"wait": 0, "warmup": 0}, None, (0, 0, 3, 1)),
     ],
 )
-def test_flags_that_were_not_given_fit_those_that_were(
+def test_defaults_of_missing_flags_fit_the_given_ones(
     asked: dict[str, int], length: int | None, expected: tuple[int, int, int, int]
 ) -> None:
     schedule = resolve_schedule(ScheduleOptions(**asked), how="loop", length=length)
@@ -111,11 +109,11 @@ def test_cycle_counts_periods_after_the_skipped_steps() -> None:
     assert [schedule.is_over(step) for step in (10, 11)] == [False, True]
 
 
-def never_fails(text: str) -> None:
-    pytest.fail(text)
+def never_fails(step: int, reason: str) -> None:
+    pytest.fail(f"step {step}: {reason}")
 
 
-def test_a_schedule_of_torchs_own_does_what_ours_does() -> None:
+def test_a_schedule_of_torch_gives_the_same_actions_as_ours() -> None:
     flags = {"wait": 1, "warmup": 2, "active": 3, "repeat": 2, "skip_first": 1}
     torchs, ours = FunctionSchedule(torch.profiler.schedule(**flags), never_fails), Schedule(**flags)
     assert [torchs.action(step) for step in range(30)] == [ours.action(step) for step in range(30)]
@@ -123,7 +121,7 @@ def test_a_schedule_of_torchs_own_does_what_ours_does() -> None:
     assert [torchs.cycle(step) for step in recorded] == [ours.cycle(step) for step in recorded] == [0] * 3 + [1] * 3
 
 
-def test_a_function_is_asked_once_for_each_step_and_in_order() -> None:
+def test_a_schedule_function_is_called_once_per_step_in_order() -> None:
     asked: list[int] = []
     schedule = FunctionSchedule(lambda step: asked.append(step) or ProfilerAction.RECORD_AND_SAVE, never_fails)
     for step in (0, 3, 1, 2, 3):
@@ -133,14 +131,15 @@ def test_a_function_is_asked_once_for_each_step_and_in_order() -> None:
     assert [schedule.cycle(step) for step in range(4)] == [0, 1, 2, 3]
 
 
-def test_a_recording_that_the_function_forgets_to_save_is_saved() -> None:
+def test_a_recording_is_saved_although_the_function_never_says_so() -> None:
     actions = [ProfilerAction.RECORD, ProfilerAction.RECORD, ProfilerAction.NONE, ProfilerAction.RECORD]
     schedule = FunctionSchedule(lambda step: actions[step % 4], never_fails)
     assert [schedule.action(step).name for step in range(3)] == ["RECORD", "RECORD_AND_SAVE", "NONE"]
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason"), [("raises", "ZeroDivisionError: division by zero"), (7, "it returned 7, which is no Prof")]
+    ("answer", "reason"),
+    [("raises", "ZeroDivisionError: division by zero"), (7, "it returned 7 instead of a ProfilerAction")],
 )
 def test_a_function_that_fails_ends_the_recording_before_that_step_and_says_why(answer: object, reason: str) -> None:
     def plan(step: int) -> object:
@@ -148,19 +147,18 @@ def test_a_function_that_fails_ends_the_recording_before_that_step_and_says_why(
             return ProfilerAction.RECORD
         return 1 / 0 if answer == "raises" else answer
 
-    said: list[str] = []
-    schedule = FunctionSchedule(plan, said.append)
+    failures: list[tuple[int, str]] = []
+    schedule = FunctionSchedule(plan, lambda *failure: failures.append(failure))
     assert [schedule.action(step).name for step in range(5)] == ["RECORD", "RECORD_AND_SAVE", "NONE", "NONE", "NONE"]
     assert [schedule.is_over(step) for step in range(4)] == [False, False, True, True]
-    assert len(said) == 1
-    assert reason in said[0]
+    assert failures == [(2, reason)]
 
 
-def test_another_cycle_may_follow_unless_it_is_the_last_or_one_is_everything() -> None:
+def test_another_cycle_may_follow_unless_it_is_the_last_or_has_every_step() -> None:
     assert [Schedule(repeat=3).may_follow(cycle) for cycle in range(3)] == [True, True, False]
     assert Schedule(repeat=0).may_follow(10**6)
     assert not Schedule(active=EVERY_STEP, repeat=0).may_follow(0)
-    schedule = FunctionSchedule(lambda step: ProfilerAction.RECORD if step < 2 else None, lambda _text: None)
+    schedule = FunctionSchedule(lambda step: ProfilerAction.RECORD if step < 2 else None, lambda _step, _reason: None)
     schedule.action(0)
     assert schedule.may_follow(0)
     schedule.action(1)  # asks for the second step after it, too
@@ -187,7 +185,7 @@ def recorded(schedule: Schedule | None) -> list[int]:
         ("optimizer", None, [0, 1, 2, 4, 5, 6]),
     ],
 )
-def test_two_passes_fit_the_loop_when_nothing_is_asked_for(how: str, length: int | None, expected: list[int]) -> None:
+def test_two_passes_fit_the_loop_without_flags(how: str, length: int | None, expected: list[int]) -> None:
     schedule = resolve_two_passes(ScheduleOptions(), how=how, length=length)
     assert recorded(schedule) == expected
     assert schedule is not None
@@ -195,7 +193,7 @@ def test_two_passes_fit_the_loop_when_nothing_is_asked_for(how: str, length: int
 
 
 @pytest.mark.parametrize(("how", "length"), [("loop", 3), ("loop", 0), ("manual", 1), ("cell", None), ("cell", 50)])
-def test_there_are_no_two_passes_where_steps_are_too_few(how: str, length: int | None) -> None:
+def test_a_loop_with_too_few_steps_has_no_two_passes(how: str, length: int | None) -> None:
     assert resolve_two_passes(ScheduleOptions(), how=how, length=length) is None
 
 
@@ -210,14 +208,14 @@ def test_there_are_no_two_passes_where_steps_are_too_few(how: str, length: int |
         ({"wait": 0, "warmup": 0, "active": 2}, None, [0, 1, 3, 4]),
     ],
 )
-def test_two_passes_fit_what_was_asked_for(asked: dict[str, int], length: int | None, expected: list[int]) -> None:
+def test_two_passes_follow_the_given_flags(asked: dict[str, int], length: int | None, expected: list[int]) -> None:
     assert recorded(resolve_two_passes(ScheduleOptions(**asked), how="loop", length=length)) == expected
 
 
-def test_there_is_a_step_between_two_passes_even_if_none_was_asked_for() -> None:
+def test_there_is_always_a_step_between_two_passes() -> None:
     assert resolve_two_passes(ScheduleOptions(wait=0, warmup=0, active=2), how="loop", length=4) is None
 
 
-def test_two_passes_of_which_one_would_not_fit_are_none() -> None:
+def test_two_passes_are_not_recorded_if_one_does_not_fit() -> None:
     assert resolve_two_passes(ScheduleOptions(active=3, warmup=1), how="loop", length=7) is None
     assert recorded(resolve_two_passes(ScheduleOptions(active=3, warmup=1), how="loop", length=8)) == [1, 2, 3, 5, 6, 7]

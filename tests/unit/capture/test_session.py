@@ -1,4 +1,4 @@
-"""Does a session record what was asked, and end well however the code in it ends?"""
+"""A session records the requested steps, and ends well however the code in it ends."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_steps_carry_the_names_that_torch_gives_them(run: Run) -> None:
     assert [name for name in names if name.startswith("ProfilerStep")] == [f"ProfilerStep#{n}" for n in (2, 3, 4)]
 
 
-def test_every_cycle_is_kept_apart(run: Run) -> None:
+def test_every_cycle_has_a_file_of_its_own(run: Run) -> None:
     recording = run(9, schedule=(0, 1, 2, 3))
     bodies = [[n for n in names_in(cycle.path) if n.startswith("body")] for cycle in recording.cycles]
     assert bodies == [["body1", "body2"], ["body4", "body5"], ["body7", "body8"]]
@@ -67,9 +67,9 @@ def test_cycles_are_on_disk_while_the_code_still_runs(make_session: Make, tmp_pa
     session.stop()
 
 
-@pytest.mark.parametrize(("steps", "phase"), [(0, "wait"), (1, "warmup")])
+@pytest.mark.parametrize(("steps", "phase"), [(1, "wait"), (2, "warmup")])
 def test_ending_before_the_first_active_step_says_where_it_ended(run: Run, steps: int, phase: str) -> None:
-    recording = run(steps)
+    recording = run(steps, schedule=(2, 1, 2, 1))
     assert recording.ended_in == phase
     assert recording.cycles == ()
     assert codes(recording) == ["capture.nothing_recorded"]
@@ -77,15 +77,16 @@ def test_ending_before_the_first_active_step_says_where_it_ended(run: Run, steps
     assert f"the run ended {place}, after {steps} of 5 steps" in recording.problems[0].message
 
 
-def test_a_run_that_ended_early_says_what_to_do_and_which_loop_was_stepped(run: Run, tmp_path: Path) -> None:
+def test_a_run_that_ended_early_says_what_to_do_and_which_loop_made_the_steps(run: Run, tmp_path: Path) -> None:
     (partial,) = run(3, schedule=(1, 1, 3, 1)).problems
-    assert partial.code == "capture.partial"
-    assert partial.fix == "Run more steps, or ask for fewer with --wait, --warmup and --active."
+    assert partial.code == "capture.too_few_steps"
+    assert partial.fix == "Run more steps, or request fewer with --wait, --warmup and --active."
     session = CaptureSession(ProfileOptions(), stepping=Stepping(how="loop", line=2), folder=tmp_path / "other")
     session.start()
     session.step()
     (nothing,) = session.stop().problems
-    assert nothing.fix.endswith("Line 2 was stepped: for another loop, use --step line:N.")
+    assert nothing.code == "capture.loop_too_short"
+    assert nothing.fix.endswith("The loop on line 2 was profiled; choose another one with --step line:N.")
 
 
 def stop_by_exception(session: CaptureSession) -> Recording:
@@ -104,7 +105,7 @@ def test_a_cell_that_fails_before_an_optimizer_steps_is_one_incomplete_step(make
     assert recording.stepping.how == "cell"
     assert [(mark.number, mark.is_complete) for cycle in recording.cycles for mark in cycle.steps] == [(0, False)]
     (problem,) = recording.problems
-    assert problem.message == "Partial: 0 of 1 steps are complete; the run ended while recording, after 0 of 1 step."
+    assert problem.message == "Partial: 0 of 1 steps are complete. The run ended while recording, after 0 of 1 step."
     assert (problem.code, problem.fix) == ("capture.partial", "")
 
 
@@ -115,7 +116,7 @@ def test_a_cell_that_fails_is_partial_whatever_was_scheduled(make_session: Make)
     assert codes(stop_by_exception(session)) == ["capture.partial"]
 
 
-def test_a_run_that_something_else_ended_early_is_not_told_to_run_more_steps(make_session: Make) -> None:
+def test_a_run_that_another_profiler_ended_does_not_advise_more_steps(make_session: Make) -> None:
     session = make_session(schedule=(0, 0, 5, 1))
     session.start()
     work()
@@ -128,13 +129,13 @@ def test_a_run_that_something_else_ended_early_is_not_told_to_run_more_steps(mak
     assert (taken.code, partial.code, partial.fix) == ("capture.taken_over", "capture.partial", "")
 
 
-def test_a_failure_before_the_first_recorded_step_says_how_to_see_it(make_session: Make) -> None:
+def test_an_exception_before_the_first_recorded_step_says_how_to_record_it(make_session: Make) -> None:
     session = make_session(schedule=(1, 1, 2, 1))
     session.start()
     session.step()
     (problem,) = stop_by_exception(session).problems
-    assert problem.code == "capture.nothing_recorded"
-    assert problem.fix == "Mend what ended it, or record from its first step on with --wait 0 --warmup 0."
+    assert problem.code == "capture.stopped_too_soon"
+    assert problem.fix.endswith("or record from the first step with --wait 0 --warmup 0.")
 
 
 def test_a_cell_that_fails_between_steps_of_an_optimizer_is_partial(make_session: Make) -> None:
@@ -148,11 +149,13 @@ def test_a_cell_that_fails_between_steps_of_an_optimizer_is_partial(make_session
     recording = stop_by_exception(session)
     assert recording.stepping.how == "optimizer"
     assert codes(recording) == ["capture.partial"]
-    assert recording.problems[0].message.startswith("Partial: 2 of 3 steps are complete; the run ended while recording")
+    assert recording.problems[0].message.startswith("Partial: 2 of 3 steps are complete. The run ended while recording")
 
 
-def test_step_never_called_says_so(run: Run) -> None:
-    assert "never called" in run(0).problems[0].fix
+def test_a_manual_run_without_a_call_of_step_says_so(run: Run) -> None:
+    (problem,) = run(0).problems
+    assert problem.code == "capture.step_not_called"
+    assert "step() was never called" in problem.message
 
 
 def test_exception_in_an_active_step_leaves_a_partial_trace(make_session: Make) -> None:
@@ -186,7 +189,7 @@ def test_a_schedule_longer_than_the_loop_keeps_what_was_recorded(run: Run) -> No
     assert "2 of 10 steps are complete" in recording.problems[0].message
 
 
-def test_no_torch_operation_is_a_note_and_not_an_error(make_session: Make) -> None:
+def test_a_run_without_torch_operations_has_a_note_and_no_error(make_session: Make) -> None:
     session = make_session("cell")
     session.start()
     recording = session.stop()
@@ -224,7 +227,7 @@ def test_optimizer_hook_is_gone_after_stop(make_session: Make) -> None:
     assert session.recording is recording
 
 
-def test_optimizer_that_never_steps_makes_the_cell_the_step(make_session: Make) -> None:
+def test_a_cell_whose_optimizer_never_steps_is_one_step(make_session: Make) -> None:
     session = make_session("optimizer")
     session.start()
     work()
@@ -241,7 +244,7 @@ def test_stop_twice_returns_the_same_recording(make_session: Make) -> None:
     assert not session.is_active
 
 
-def test_stop_without_start_is_a_recording_of_nothing(make_session: Make) -> None:
+def test_stop_without_start_returns_an_empty_recording(make_session: Make) -> None:
     recording = make_session().stop()
     assert recording.ended_in == "never started"
     assert codes(recording) == ["capture.never_started"]
@@ -258,7 +261,7 @@ def test_steps_outside_the_recording_are_counted_and_ignored(make_session: Make)
     assert [p.count for p in recording.problems if p.code == "capture.step_outside"] == [2]
 
 
-def test_steps_without_profiler_are_timed_but_for_the_first(run: Run) -> None:
+def test_steps_without_the_profiler_are_timed_except_the_first(run: Run) -> None:
     recording = run(9)  # step 0 waits, 1 warms up, 2 to 4 are recorded, 5 to 8 run freely
     assert len(recording.plain_step_ns) == 4
     assert all(duration_ns > 0 for duration_ns in recording.plain_step_ns)
@@ -280,9 +283,7 @@ def test_progress_names_every_phase(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("schedule", [(1, 1, 2, 2), (0, 0, 1, 3), (0, 1, 3, 1), (2, 0, 2, 1)])
-def test_nothing_that_the_progress_bar_does_is_in_a_recorded_step(
-    run: Run, schedule: tuple[int, int, int, int]
-) -> None:
+def test_work_of_the_progress_bar_is_not_in_a_recorded_step(run: Run, schedule: tuple[int, int, int, int]) -> None:
     drawn: list[str] = []
 
     def draw(progress: Progress) -> None:
@@ -328,7 +329,7 @@ def test_cut_marks_its_step_as_incomplete(make_session: Make) -> None:
     assert [mark.is_complete for mark in session.stop().cycles[0].steps] == [False, True]
 
 
-def test_step_from_another_thread_is_refused_and_counted(make_session: Make) -> None:
+def test_step_on_another_thread_is_ignored_and_counted(make_session: Make) -> None:
     session = make_session()
     session.start()
     for _ in range(2):
@@ -340,7 +341,7 @@ def test_step_from_another_thread_is_refused_and_counted(make_session: Make) -> 
     assert [p.count for p in recording.problems if p.code == "capture.other_thread"] == [2]
 
 
-def test_stop_from_another_thread_is_refused_and_harms_nothing(make_session: Make) -> None:
+def test_stop_on_another_thread_is_refused_and_loses_nothing(make_session: Make) -> None:
     session = make_session("cell")
     session.start()
     failures: list[Exception] = []
@@ -384,7 +385,7 @@ def test_nested_session_is_refused_and_the_outer_one_keeps_its_data(make_session
     assert "outer body" in names_in(outer.stop().cycles[0].path)
 
 
-def test_session_left_behind_is_reclaimed_by_the_next(make_session: Make) -> None:
+def test_a_session_that_was_never_stopped_is_ended_by_the_next(make_session: Make) -> None:
     def leave_behind() -> CaptureSession:
         session = make_session("cell")
         session.start()
@@ -426,7 +427,7 @@ def test_torch_failing_to_start_is_an_error_before_the_code_runs(
     assert busy_profiler() is None
 
 
-def test_torch_failing_later_lets_the_code_go_on(make_session: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_continues_when_torch_fails_later(make_session: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     session = make_session(schedule=(1, 1, 1, 1))
     session.start()
     monkeypatch.setattr("torch.profiler.profiler._KinetoProfile.start_trace", _raise)

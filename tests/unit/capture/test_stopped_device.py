@@ -1,4 +1,4 @@
-"""Does a recording end well when the device stops before it: with its event buffers full?
+"""A recording whose device stops early, because its event buffers are full.
 
 No machine without a device has one that stops, so torch's word for it is stood in for.
 """
@@ -48,7 +48,7 @@ def test_a_cycle_ends_with_the_step_in_which_the_device_stopped_and_the_next_is_
     assert all(mark.is_complete for cycle in recording.cycles for mark in cycle.steps)
     (problem,) = recording.problems
     assert (problem.code, problem.severity) == ("capture.device_stopped", "data_loss")
-    assert problem.message == "Device data stops at step 2: the device's event buffers were full."
+    assert problem.message == "Device events end at step 2, because the buffers for them were full."
     assert problem.fix == "Record fewer steps with --active."
     # The first cycle ends with step 2, and only there: steps 3 to 5 record nothing, and the next warm-up follows.
     assert shielded[:4] == [0, 1, 2, 5]

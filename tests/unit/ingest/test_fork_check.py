@@ -54,7 +54,7 @@ def told_by_child(when: str, folder: object) -> list[str]:
 def test_a_fork_of_a_process_that_has_used_polars_is_refused_before_anything_runs(tmp_path: object, when: str) -> None:
     recording, loading = told_by_child(when, tmp_path)
     assert recording.startswith("CaptureError this process was forked from one that had already used polars")
-    assert recording.endswith("nothing was run")
+    assert recording.endswith("Nothing was run.")
     assert loading.startswith("IngestError this process was forked")
     assert 'multiprocessing.get_context("spawn")' in loading
 

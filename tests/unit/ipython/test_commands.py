@@ -98,12 +98,12 @@ def test_flags_end_where_the_statement_begins(line: str, expected: tuple[str, st
 
 
 def test_the_history_lists_every_run_of_the_kernel_and_stays_short(say: Say) -> None:
-    assert say("%torchprof history") == "Nothing was recorded yet in this kernel.\n"
+    assert say("%torchprof history") == "No run has been recorded in this kernel yet.\n"
     for _ in range(5):
         say("%torchprof -q x @ x")
     lines = say("%torchprof history").splitlines()
     assert len(lines) == 3
-    pattern = r"  1  \d\d:\d\d:\d\d  In \[5\] .* a step +\d+ events"
+    pattern = r"  1  \d\d:\d\d:\d\d  In \[5\] .* per step +\d+ events"
     assert re.fullmatch(pattern, lines[0]), lines[0]
 
 
@@ -118,12 +118,12 @@ def test_the_configuration_shows_values_and_how_to_change_them(shell: Interactiv
 def test_the_doctor_looks_at_the_machine_and_at_the_last_run(say: Say) -> None:
     said = say("%torchprof doctor")
     assert f"✓ torch {torch.__version__} can record cpu" in said
-    assert "✓ No other profiler is on." in said
-    assert "No run yet in this kernel." in said
+    assert "✓ No other profiler is running." in said
+    assert "No run has been recorded in this kernel yet." in said
     say("%torchprof -q 1")
     said = say("%torchprof doctor")
     assert "Last run, In [3]: Nothing recorded." in said
-    assert "· No torch operation ran in the recorded steps. If another loop" in said
+    assert "· No torch operation ran in the recorded steps. To step another loop" in said
 
 
 def test_the_doctor_says_what_is_in_the_way(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,15 +131,15 @@ def test_the_doctor_says_what_is_in_the_way(say: Say, monkeypatch: pytest.Monkey
     say("p = torch.profiler.profile()\np.start()")
     said = say("%torchprof doctor")
     assert "▲ A torch profiler is already running on this thread. Leave its with-block" in said
-    assert re.search(r"▲ Recordings go to .* of room\. Make room, or set TMPDIR", said)
-    assert say("%torchprof off") == "A profiler was on and is off now.\n"
-    assert "✓ No other profiler is on." in say("%torchprof doctor")
+    assert re.search(r"▲ Traces are written to .* are free\. Free space, or set TMPDIR", said)
+    assert say("%torchprof off") == "The running profiler was stopped.\n"
+    assert "✓ No other profiler is running." in say("%torchprof doctor")
 
 
 def test_priming_says_where_it_has_nothing_to_do(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert say("%torchprof prime").startswith("Nothing to do: CUDA graphs can be recorded here as they are")
+    assert say("%torchprof prime").startswith("Nothing to do: CUDA needs no preparation here")
     monkeypatch.setattr(commands, "prime", lambda: True)
-    assert say("%torchprof prime") == "CUDA graphs that are captured from now on can be recorded.\n"
+    assert say("%torchprof prime") == "CUDA graphs captured from now on can be recorded.\n"
 
 
 def test_a_snapshot_is_refused_where_there_is_no_device_and_the_statement_does_not_run(say: Say) -> None:
@@ -174,15 +174,15 @@ def test_a_file_is_opened_and_kept_under_a_name(shell: InteractiveShell, say: Sa
     ("line", "says"),
     [
         ("load", "%torchprof load takes FILE [-o NAME]"),
-        ("load a b", "quote a name with spaces"),
-        ("load a -o 1x", "-o needs the name of a variable"),
+        ("load a b", "put quotes around a name with spaces"),
+        ("load a -o 1x", "-o needs a valid variable name"),
         ("load /no/such.json", "no such file"),
         ("save", "%torchprof save takes FILE"),
-        ("save a.torchprof", "nothing was recorded yet"),
-        ("last", "nothing was recorded yet"),
-        ("last one", "%torchprof last takes nothing"),
-        ("history 5", "%torchprof history takes nothing"),
-        ("--shapes", "a statement is missing"),
+        ("save a.torchprof", "No run has been recorded"),
+        ("last", "No run has been recorded"),
+        ("last one", "%torchprof last takes no arguments"),
+        ("history 5", "%torchprof history takes no arguments"),
+        ("--shapes", "expected a statement"),
         ("--keep-last 3 x", "--keep-last needs --trace-dir"),
         ("--trace-dir /proc/nowhere x", "cannot store traces in /proc/nowhere"),
         ("traces", "%torchprof traces takes DIR"),
@@ -199,9 +199,9 @@ def test_a_mistake_is_answered_with_one_line(say: Say, line: str, says: str) -> 
 
 
 def test_kept_traces_and_their_uploads_are_listed(say: Say, tmp_path: Path) -> None:
-    assert say("%torchprof uploads").startswith("Nothing was uploaded by this kernel. What an earlier one left")
-    assert say("%torchprof uploads --retry") == "0 failed uploads will be tried again.\n"
-    assert say(f"%torchprof traces {tmp_path}") == f"No trace was kept in {tmp_path}.\n"
+    assert say("%torchprof uploads").startswith("This kernel has not uploaded any traces. Unfinished uploads")
+    assert say("%torchprof uploads --retry") == "Retrying 0 failed uploads.\n"
+    assert say(f"%torchprof traces {tmp_path}") == f"No kept traces in {tmp_path}.\n"
     say(f"%torchprof -q --trace-dir {tmp_path} --filename {{cell}}-{{run_name}}.json --run-name 'net' --gzip x @ x")
     said = say(f"%torchprof traces {tmp_path}")
     assert re.fullmatch(
@@ -245,8 +245,8 @@ def test_a_statement_leaves_the_source_of_its_cell_as_it_was(say: Say) -> None:
 
 @pytest.mark.parametrize("name", ["class", "1x", "a.b", "lambda"])
 def test_a_report_needs_the_name_of_a_variable(say: Say, name: str) -> None:
-    assert "-o needs the name of a variable" in say(f"%torchprof -o {name} x @ x")
-    assert "-o needs the name of a variable" in say(f"%torchprof load a.json -o {name}")
+    assert "-o needs a valid variable name" in say(f"%torchprof -o {name} x @ x")
+    assert "-o needs a valid variable name" in say(f"%torchprof load a.json -o {name}")
 
 
 def test_a_loaded_file_has_its_name_in_the_history(say: Say, tmp_path: Path) -> None:

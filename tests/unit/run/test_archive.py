@@ -149,7 +149,7 @@ def test_ranks_do_not_share_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ({"filename": "{step:>999999999}"}, "or {step:04d} for leading zeros"),
         ({"run_name": "../../etc"}, "--run-name '../../etc': a file name cannot contain '/'"),
         ({"keep_last": 0}, "--keep-last must be at least 1"),
-        ({"filename": "a.json", "tensorboard": True}, "exclude each other"),
+        ({"filename": "a.json", "tensorboard": True}, "cannot be combined"),
     ],
 )
 def test_what_cannot_be_kept_is_refused_before_anything_runs(
@@ -276,7 +276,7 @@ def test_a_snapshot_is_kept_beside_its_trace_and_the_note_names_it(
     report = run(kept, snapshot=True, **options)
     assert names(kept) == sorted([trace, snapshot])
     assert is_snapshot(kept / snapshot)
-    assert told_snapshot(report) == f"A snapshot of the device's allocator is in {kept / snapshot}."
+    assert told_snapshot(report) == f"A memory snapshot was saved to {kept / snapshot}."
     assert codes(report) == []
     assert len(list(temporary.iterdir())) == 1
     del report
@@ -318,7 +318,7 @@ def test_a_file_that_was_named_for_the_snapshot_is_not_copied(tmp_path: Path, te
     named = tmp_path / "mine.pickle"
     report = run(tmp_path / "kept", snapshot=named, filename="net.json")
     assert names(tmp_path / "kept") == ["net.json"]
-    assert told_snapshot(report) == f"A snapshot of the device's allocator is in {named}."
+    assert told_snapshot(report) == f"A memory snapshot was saved to {named}."
     assert [path.name for path in temporary.glob("*/*")] == ["cycle-0.pt.trace.json"]
 
 
@@ -341,7 +341,7 @@ def test_a_snapshot_that_cannot_be_copied_stays_where_it_is(
     assert problem.message.startswith(
         f"{target} was not stored (the original is still in {raw}): No space left on device"
     )
-    assert told_snapshot(report) == f"A snapshot of the device's allocator is in {raw}."
+    assert told_snapshot(report) == f"A memory snapshot was saved to {raw}."
     assert names(kept) == ["net.json"]
     assert [path.name for path in kept.iterdir() if path.suffix == ".part"] == []
     del report
@@ -358,10 +358,10 @@ def test_a_disk_that_does_not_confirm_the_copy_leaves_both_snapshots(
 
     monkeypatch.setattr(trace_store, "sync_folder", fail)
     report = run(tmp_path / "kept", snapshot=True, filename="net.json")
-    notes = [problem for problem in report.problems if problem.code == "store.note"]
+    notes = [problem for problem in report.problems if problem.code in ("store.note", "store.snapshot_note")]
     assert [note.message.partition(" ")[0] for note in notes] == ["net.json", "net.snapshot.pickle"]
     (raw,) = temporary.glob("*/snapshot.pickle")
-    assert told_snapshot(report) == f"A snapshot of the device's allocator is in {raw}."
+    assert told_snapshot(report) == f"A memory snapshot was saved to {raw}."
     assert is_snapshot(raw)
     assert is_snapshot(tmp_path / "kept" / "net.snapshot.pickle")
 
@@ -373,6 +373,6 @@ def test_an_out_of_memory_note_names_the_copy_of_the_snapshot(tmp_path: Path) ->
     with contextlib.suppress(torch.cuda.OutOfMemoryError), block:
         torch.ones(3).sum()
         raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has less.")
-    (note,) = [problem for problem in block.report.problems if problem.code == "capture.out_of_memory"]
-    assert note.fix == f"What held the memory is in {kept / 'net.snapshot.pickle'}."
+    (note,) = [problem for problem in block.report.problems if problem.code == "capture.out_of_memory_snapshot"]
+    assert note.fix == f"To see what held the memory, open {kept / 'net.snapshot.pickle'}."
     assert is_snapshot(kept / "net.snapshot.pickle")

@@ -1,4 +1,4 @@
-"""Do the raw files of a run go with its report, at a moment at which no Ctrl-C is lost, and never sooner?"""
+"""The raw files of a run are deleted after its report, where no Ctrl-C is lost, and never earlier."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_files_go_when_the_report_has_gone(folder: Path) -> None:
+def test_files_are_deleted_after_their_report(folder: Path) -> None:
     report = made()
     delete_with(report, recording(folder))
     sweep()
@@ -51,7 +51,7 @@ def test_files_go_when_the_report_has_gone(folder: Path) -> None:
     assert not folder.exists()
 
 
-def test_nothing_of_ours_runs_while_a_report_goes_where_an_interrupt_would_be_dropped(folder: Path) -> None:
+def test_no_python_code_runs_in_the_callback_of_a_deleted_report(folder: Path) -> None:
     report = made()
     ran: list[str] = []
 
@@ -69,7 +69,7 @@ def test_nothing_of_ours_runs_while_a_report_goes_where_an_interrupt_would_be_dr
     assert ran == ["sweep", "delete"]
 
 
-def test_interrupted_sweep_is_made_up_for_by_the_next(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_sweep_is_completed_by_the_next(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = made()
     delete_with(report, recording(folder))
     del report
@@ -82,7 +82,9 @@ def test_interrupted_sweep_is_made_up_for_by_the_next(folder: Path, monkeypatch:
     assert not [files for files in cleanup._known.values() if files.folder == folder]
 
 
-def test_two_threads_that_sweep_share_the_work(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_threads_that_sweep_delete_each_folder_once(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     second = tmp_path / "torchprof-second"
     second.mkdir()
     reports = [made(), made()]
@@ -104,7 +106,7 @@ def test_two_threads_that_sweep_share_the_work(folder: Path, tmp_path: Path, mon
     assert not folder.exists()
 
 
-def test_snapshot_stays(folder: Path) -> None:
+def test_the_snapshot_is_not_deleted(folder: Path) -> None:
     report = made()
     delete_with(report, recording(folder, snapshot=folder / "memory.pickle"))
     del report
@@ -112,7 +114,7 @@ def test_snapshot_stays(folder: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["memory.pickle"]
 
 
-def test_promised_files_and_folders_of_the_users_stay(folder: Path, tmp_path: Path) -> None:
+def test_files_named_in_messages_and_folders_of_the_users_stay(folder: Path, tmp_path: Path) -> None:
     report = made()
     own = tmp_path / "own"
     own.mkdir()
@@ -142,7 +144,7 @@ def test_forked_child_deletes_nothing(folder: Path) -> None:
     assert (folder / "cycle-0.json").exists()
 
 
-def test_files_go_at_the_end_of_the_process() -> None:
+def test_files_are_deleted_at_the_end_of_the_process() -> None:
     script = (
         "import torch, torchprof_magic as tp\n"
         "with tp.profile() as p: torch.ones(3).sum()\n"

@@ -1,4 +1,4 @@
-"""No interrupt gets lost while a report is made."""
+"""No interrupt is lost while a report is made."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def swallow() -> None:
         signal.raise_signal(signal.SIGINT)
 
 
-def test_an_interrupt_that_a_library_swallows_is_raised_when_it_is_done() -> None:
+def test_an_interrupt_that_a_library_swallows_is_raised_when_it_returns() -> None:
     with pytest.raises(KeyboardInterrupt), interrupts_raise(is_awaiting=False):
         swallow()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_what_fails_because_an_interrupt_was_swallowed_counts_as_interrupted() -> None:
+def test_an_error_after_a_swallowed_interrupt_counts_as_the_interrupt() -> None:
     def fail(*, is_interrupted: bool) -> None:
         if is_interrupted:
             swallow()
@@ -40,7 +40,7 @@ def test_what_fails_because_an_interrupt_was_swallowed_counts_as_interrupted() -
         fail(is_interrupted=False)
 
 
-def test_an_interrupt_that_came_out_past_the_end_of_the_block_is_not_raised_once_more() -> None:
+def test_an_interrupt_that_was_already_raised_is_not_raised_again() -> None:
     block = interrupts_raise(is_awaiting=False)
     block.__enter__()
     with pytest.raises(KeyboardInterrupt):
@@ -53,7 +53,7 @@ def test_an_interrupt_that_came_out_past_the_end_of_the_block_is_not_raised_once
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_library_that_panics_was_interrupted_or_fails_like_any_other() -> None:
+def test_a_panic_is_an_interrupt_or_an_ordinary_error() -> None:
     class PanicException(BaseException):
         """No ``Exception``: it would end the cell in place of its own result."""
 
@@ -70,7 +70,7 @@ def test_a_library_that_panics_was_interrupted_or_fails_like_any_other() -> None
         sys.exit(3)
 
 
-def test_a_handler_of_the_users_own_decides_what_an_interrupt_is() -> None:
+def test_a_handler_of_the_users_own_stays_in_place() -> None:
     got: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _frame: got.append(number))
     try:
@@ -81,7 +81,7 @@ def test_a_handler_of_the_users_own_decides_what_an_interrupt_is() -> None:
     assert got == [signal.SIGINT]
 
 
-def test_interrupt_is_raised_where_nothing_awaits_and_the_handler_comes_back() -> None:
+def test_an_interrupt_is_raised_where_nothing_awaits_and_the_handler_is_restored() -> None:
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         mine = signal.getsignal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""A line of text says where the recording is when no report says it."""
+"""One-line messages say where the recording is when there is no report."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ def run(cycles: int, *problems: Problem) -> Recording:
 @pytest.mark.parametrize(
     ("cycles", "is_magic", "said"),
     [
-        (1, True, "open it with: %torchprof load '/t/torchprof a/cycle-0.pt.trace.json'"),
-        (1, False, "open it with: torchprof_magic.load('/t/torchprof a/cycle-0.pt.trace.json')"),
-        (3, True, "open it with: %torchprof load '/t/torchprof a/cycle-0.pt.trace.json' (the first of 3 cycles)"),
+        (1, True, "Open it with: %torchprof load '/t/torchprof a/cycle-0.pt.trace.json'"),
+        (1, False, "Open it with: torchprof_magic.load('/t/torchprof a/cycle-0.pt.trace.json')"),
+        (3, True, "Open it with: %torchprof load '/t/torchprof a/cycle-0.pt.trace.json' (the first of 3 cycles)"),
     ],
 )
 def test_a_trace_that_was_not_read_is_named_with_the_way_to_open_it(
     capsys: pytest.CaptureFixture[str], cycles: int, said: str, *, is_magic: bool
 ) -> None:
     say_unread(run(cycles), is_remembered=False, is_magic=is_magic)
-    expected = f"torchprof: Analysis interrupted. The trace is kept in /t/torchprof a; {said}\n"
+    expected = f"torchprof: Analysis interrupted. The trace is kept in /t/torchprof a. {said}\n"
     assert capsys.readouterr().out == expected
 
 
-def test_a_report_that_was_ready_is_named_instead(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_that_was_made_but_not_shown_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     say_unread(run(1), is_remembered=True, is_magic=True)
     assert (
         capsys.readouterr().out == "torchprof: Interrupted before the report was shown. Show it with: %torchprof last\n"
     )
 
 
-def test_no_trace_comes_with_the_losses_that_explain_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_trace_is_explained_by_the_problems(capsys: pytest.CaptureFixture[str]) -> None:
     lost = Problem(code="a", severity="data_loss", count=1, message="It was given up.")
     info = Problem(code="b", severity="info", count=1, message="Something else.")
     say_unread(run(0, info, lost), is_remembered=True, is_magic=True)
@@ -56,9 +56,9 @@ def test_no_trace_comes_with_the_losses_that_explain_it(capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("paths", "left"),
     [
-        ((), "Nothing of it was saved."),
-        (("/a/cycle-0.json",), "Open the cycle that was saved with: %torchprof load /a/cycle-0.json"),
-        (("/a/0", "/a/1"), "2 cycles were saved; open the first with: %torchprof load /a/0"),
+        ((), "Nothing was saved."),
+        (("/a/cycle-0.json",), "One cycle was saved. Open it with: %torchprof load /a/cycle-0.json"),
+        (("/a/0", "/a/1"), "2 cycles were saved. Open the first with: %torchprof load /a/0"),
     ],
 )
 def test_a_run_that_did_not_finish_is_named_with_what_is_left(
@@ -67,11 +67,11 @@ def test_a_run_that_did_not_finish_is_named_with_what_is_left(
     monkeypatch.setattr(time, "localtime", time.gmtime)
     run = Unfinished(title="In [5]\x1b[31m", began_unix_s=86400.0, paths=tuple(map(Path, paths)))
     say_unfinished([run])
-    expected = f"The run In [5]\\x1b[31m of 1970-01-02 00:00:00 did not finish: its process ended. {left}\n"
+    expected = f"The run In [5]\\x1b[31m of 1970-01-02 00:00:00 did not finish, because its process ended. {left}\n"
     assert capsys.readouterr().out == f"torchprof: {expected}"
 
 
-def test_each_interrupt_that_waits_is_told_what_the_next_one_does(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_waiting_interrupt_prints_what_the_next_one_does(capsys: pytest.CaptureFixture[str]) -> None:
     say_waiting(1)
     say_waiting(2)
     first, second = capsys.readouterr().out.splitlines()

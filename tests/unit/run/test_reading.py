@@ -1,4 +1,4 @@
-"""Does a recording become a report when there is not enough memory for all of it, or its files are not as recorded?"""
+"""A recording becomes a report even if memory is short or its files are damaged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def recording_of(folder: Path, cycles: int) -> Recording:
     return recording(folder, *made)
 
 
-def test_cycles_that_there_is_no_memory_for_stay_files_and_the_others_are_read(
+def test_cycles_that_do_not_fit_into_memory_stay_on_disk_and_the_others_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
@@ -41,7 +41,7 @@ def test_cycles_that_there_is_no_memory_for_stay_files_and_the_others_are_read(
     (problem,) = report.problems
     assert (problem.code, problem.severity) == ("run.too_large", "data_loss")
     assert problem.message == (
-        "cycle-2.json was saved, and is too large to analyse here: that takes about 6 kB of memory, and 5 kB are free."
+        "cycle-2.json was saved, but is too large to analyse here: that takes about 6 kB of memory, and 5 kB are free."
     )
     assert str(folder / "cycle-2.json") in problem.fix
     del report
@@ -49,7 +49,7 @@ def test_cycles_that_there_is_no_memory_for_stay_files_and_the_others_are_read(
     assert (folder / "cycle-2.json").exists()
 
 
-def test_memory_that_runs_out_while_reading_leaves_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_files_stay_when_memory_runs_out_while_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = reading.read_chrome
 
     def read(files: list[Path | bytes], *rest: object, **more: object) -> object:
@@ -68,7 +68,7 @@ def test_memory_that_runs_out_while_reading_leaves_the_files(tmp_path: Path, mon
     assert sorted(path.name for path in folder.iterdir()) == ["cycle-0.json", "cycle-1.json"]
 
 
-def test_only_the_cells_that_occur_in_a_recording_are_remembered_with_it(tmp_path: Path) -> None:
+def test_only_labels_of_cells_in_the_recording_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "cycle-0.json"
     path.write_bytes(
         chrome(frame("/cells/7.py(1): <module>", 0, 50), frame("lib.py(8): forward", 2, 20), span("mm", 3, 9))

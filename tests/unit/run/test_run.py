@@ -1,4 +1,4 @@
-"""Every failure around a recording, through the magic and through ``profile()``: both answer in the same way."""
+"""Every failure around a recording, through the magic and through ``profile()``, which behave alike."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _nothing_runs_afterwards(door: Door) -> Iterator[None]:
     switch_off()
 
 
-def test_a_run_that_goes_well_says_nothing_and_leaves_a_report(door: Door) -> None:
+def test_a_successful_run_prints_nothing_and_has_a_report(door: Door) -> None:
     run = door.record()
     assert (run.error, run.said, run.done, run.codes) == (None, "", [1], [])
     assert run.report is not None
@@ -126,7 +126,7 @@ def test_a_run_that_goes_well_says_nothing_and_leaves_a_report(door: Door) -> No
 
 
 @pytest.mark.parametrize("error", ["KeyError('mine')", "KeyboardInterrupt", "SystemExit(3)"])
-def test_the_users_exception_goes_on_and_the_report_has_what_ran_before(door: Door, error: str) -> None:
+def test_the_users_exception_is_raised_and_the_report_has_the_steps_before(door: Door, error: str) -> None:
     run = door.record(f"{WORK}raise {error}")
     assert type(run.error).__name__ in error
     assert run.report is not None
@@ -144,14 +144,14 @@ def refused(run: Outcome, says: str) -> None:
     assert (run.done, run.report, run.said) == ([], None, "")
 
 
-def test_where_no_report_can_be_made_nothing_is_run(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_runs_where_no_report_can_be_made(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(conductor, "can_report", lambda: False)
         run = door.record()
-    refused(run, "nothing was run")
+    refused(run, "Nothing was run")
 
 
-def test_beside_another_profiler_nothing_is_run(door: Door) -> None:
+def test_nothing_runs_beside_another_profiler(door: Door) -> None:
     with torch.profiler.profile():
         run = door.record()
     refused(run, "profiler")
@@ -162,7 +162,7 @@ def test_a_folder_that_cannot_be_written_is_named_before_anything_runs(door: Doo
     refused(door.record(trace_dir=tmp_path / "file"), str(tmp_path / "file"))
 
 
-def test_a_recording_within_a_recording_is_refused_and_the_outer_one_is_whole(door: Door) -> None:
+def test_a_nested_recording_is_refused_and_the_outer_one_is_complete(door: Door) -> None:
     run = door.record(
         "try:\n    tp.profile().__enter__()\nexcept tp.errors.ProfilerBusyError:\n    done.append(2)\n" + WORK
     )
@@ -174,7 +174,7 @@ def test_a_recording_within_a_recording_is_refused_and_the_outer_one_is_whole(do
 # -- while the recording ends --------------------------------------------------------------------------------------
 
 
-def test_a_profiler_that_cannot_stop_leaves_a_report_that_says_so(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_says_that_the_profiler_could_not_stop(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(f"{KINETO}.stop_trace", lambda _: 1 / 0)
         run = door.record()
@@ -182,7 +182,7 @@ def test_a_profiler_that_cannot_stop_leaves_a_report_that_says_so(door: Door, mo
     assert any(problem.severity == "data_loss" for problem in run.report.problems)  # type: ignore[union-attr]
 
 
-def test_a_trace_that_cannot_be_saved_leaves_a_report_that_says_so(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_says_that_the_trace_could_not_be_saved(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(f"{KINETO}.export_chrome_trace", lambda *_, **__: 1 / 0)
         run = door.record()
@@ -194,7 +194,7 @@ def test_a_handler_that_raises_is_a_problem_in_the_report(door: Door) -> None:
     assert (run.error, run.codes) == (None, ["capture.handler_failed"])
 
 
-def test_one_interrupt_while_the_recording_is_saved_comes_out_after_the_report(
+def test_one_interrupt_while_the_recording_is_saved_is_raised_after_the_report(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -205,7 +205,7 @@ def test_one_interrupt_while_the_recording_is_saved_comes_out_after_the_report(
     assert run.codes == []
 
 
-def test_two_interrupts_while_the_recording_is_saved_keep_the_trace_alone(
+def test_two_interrupts_while_the_recording_is_saved_keep_only_the_trace(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -240,7 +240,7 @@ FAILURES = [RuntimeError("no analysis"), RecursionError("too deep"), PanicExcept
 
 @pytest.mark.parametrize("is_raising", [False, True])
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: type(failure).__name__)
-def test_an_analysis_that_fails_keeps_the_trace_and_hides_nothing_of_the_users(
+def test_a_failed_analysis_keeps_the_trace_and_does_not_hide_the_users_exception(
     door: Door, monkeypatch: pytest.MonkeyPatch, failure: BaseException, *, is_raising: bool
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -294,7 +294,7 @@ def test_a_cycle_that_cannot_be_read_is_a_problem_that_names_its_file(
     assert str(path) in run.report.problems[0].fix
 
 
-def test_a_copy_that_cannot_be_kept_is_a_problem_and_the_original_stays(
+def test_a_copy_that_cannot_be_stored_is_a_problem_and_the_original_stays(
     door: Door, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def refuse(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""Is the right loop chosen, and does an instrumented cell still do exactly what it did?"""
+"""The right loop is chosen, and an instrumented cell behaves exactly as before."""
 
 from __future__ import annotations
 
@@ -114,20 +114,20 @@ def test_auto_finds_the_loop_that_trains(cell: str, line: int) -> None:
     assert found.code == cell.splitlines()[line - 1].strip()
 
 
-def test_receiver_is_looked_up_in_the_namespace() -> None:
+def test_the_receiver_of_a_step_call_is_looked_up_in_the_namespace() -> None:
     cell = "for e in range(3):\n  for b in data:\n    f(b)\n  thing.step()\n"
     assert plan(cell, thing=Optimizer()).line == 1
     assert plan(cell, thing=Scheduler()).line == 2
     assert plan(cell.replace("thing", "opt"), opt=Scheduler()).line == 2
 
 
-def test_receiver_made_in_the_cell_is_recognised_by_its_maker() -> None:
+def test_an_optimizer_that_the_cell_creates_is_recognised_by_its_constructor() -> None:
     cell = "x = {}(p)\nfor e in range(3):\n  for b in data:\n    f(b)\n  x.step()\n"
     assert plan(cell.format("torch.optim.Lion")).line == 2
     assert plan(cell.format("torch.optim.lr_scheduler.StepLR")).line == 3
 
 
-def test_namespace_values_are_looked_at_without_running_their_code() -> None:
+def test_values_of_the_namespace_are_examined_without_running_their_code() -> None:
     class Explosive:
         def __getattr__(self, name: str) -> object:
             pytest.fail(f"ran __getattr__({name})")
@@ -148,7 +148,7 @@ def test_namespace_values_are_looked_at_without_running_their_code() -> None:
         ("from torchprof_magic import steps as s\nfor b in s(data):\n  pass", "manual"),
     ],
 )
-def test_without_a_loop_of_its_own_the_cell_is_stepped_otherwise(cell: str, how: str) -> None:
+def test_a_cell_without_a_loop_has_other_steps(cell: str, how: str) -> None:
     assert plan(cell).how == how
 
 
@@ -163,11 +163,11 @@ def test_manual_steps_start_when_the_iterable_is_known() -> None:
 
 
 @pytest.mark.parametrize("wanted", ["cell", "optimizer", "manual"])
-def test_what_is_asked_for_wins_over_the_loop(wanted: str) -> None:
+def test_the_step_flag_takes_precedence_over_the_loop(wanted: str) -> None:
     assert plan("for b in data:\n  opt.step()", wanted).how == wanted
 
 
-def test_a_line_can_be_asked_for() -> None:
+def test_the_step_flag_can_name_a_line() -> None:
     assert plan("for a in x:\n  for b in a:\n    opt.step()\n", "line:1").line == 1
 
 
@@ -176,8 +176,8 @@ def test_a_line_without_a_loop_names_the_lines_with_one() -> None:
         plan("for a in x:\n  for b in a:\n    f()\n", "line:3")
 
 
-def test_asking_for_a_loop_that_is_not_there_is_an_error() -> None:
-    with pytest.raises(OptionsError, match="no loop of its own"):
+def test_requesting_a_loop_in_a_cell_without_one_is_an_error() -> None:
+    with pytest.raises(OptionsError, match="the cell contains no loop"):
         plan("f()", "loop")
 
 
@@ -219,7 +219,7 @@ def test_inner_loop_goes_on_stepping_in_the_next_epoch() -> None:
     assert calls == ["start 2", "step", "step", "step", "step", "finish"]
 
 
-def test_break_in_one_epoch_is_cut_when_the_next_begins() -> None:
+def test_a_step_that_ended_with_break_is_cut_when_the_next_epoch_begins() -> None:
     _, calls = run("for e in range(2):\n  for b in [1, 2, 3]:\n    break\n")
     assert calls == ["start 3", "cut", "finish inside"]
 
@@ -314,11 +314,11 @@ def test_source_of_functions_in_the_cell_can_be_read() -> None:
         (5, None),
     ],
 )
-def test_length_is_taken_from_what_says_it(iterable: object, expected: int | None) -> None:
+def test_the_length_is_taken_from_iterables_that_know_it(iterable: object, expected: int | None) -> None:
     assert count_ahead(iterable) == expected
 
 
-def test_a_length_that_raises_is_no_length() -> None:
+def test_a_length_that_raises_is_ignored() -> None:
     class Loader:
         def __len__(self) -> int:
             raise ValueError("IterableDataset has no length")
@@ -348,7 +348,7 @@ def test_break_in_async_for_leaves_its_step_unfinished_and_skips_else() -> None:
     assert calls == ["start None", "step", "step", "finish inside"]
 
 
-def test_async_for_inside_for_counts_on() -> None:
+def test_async_for_inside_for_continues_the_count() -> None:
     _, calls = run_async("for e in range(2):\n  async for i in arrive(2):\n    pass\n")
     assert calls == ["start None", "step", "step", "step", "step", "finish"]
 
@@ -358,7 +358,7 @@ def test_async_for_over_anything_else_fails_as_python_does() -> None:
         run_async("async for i in 5:\n  pass\n")
 
 
-def test_async_for_lets_go_of_an_item_while_it_waits_for_the_next() -> None:
+def test_async_for_releases_an_item_while_it_waits_for_the_next() -> None:
     cell = """
     import weakref
     class Item: pass

@@ -51,7 +51,7 @@ class AllocatorHistory:
             self._undo = compat.on_out_of_memory(self._note_failure)
         except Exception as exc:
             self.drop()
-            raise CaptureError(f"--snapshot: torch cannot record the allocator history ({exc}). Leave it out") from exc
+            raise CaptureError(f"--snapshot: torch cannot record the allocator history ({exc}). Leave it out.") from exc
         if is_foreign:
             self._problems.note("capture.history_was_on")
 

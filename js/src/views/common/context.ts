@@ -1,4 +1,4 @@
-/** What every part of one shown report may use. */
+/** The context that all parts of a shown report share. */
 
 import type { ReadonlySignal } from "@preact/signals";
 import type { ReportSource } from "../../state/python-sync";
@@ -14,7 +14,7 @@ import type {
 import type { Look } from "./theme-watch";
 
 export interface ReportContext {
-  /** Begins all ids of this report: there may be several on one page. */
+  /** Prefix of all ids of this report, because a page can have several reports. */
   readonly id: string;
   readonly source: ReportSource;
   readonly store: Store;
@@ -26,7 +26,7 @@ export function shownView({ source, store }: ReportContext): ViewHeader | undefi
   return source.header.views.find((view) => view.name === store.view.value);
 }
 
-/** The view in which a name is found as a box of a flame graph. */
+/** The first flame graph of the report, in which names can be found. */
 export function firstTree({ source }: ReportContext): ViewHeader | undefined {
   return source.header.views.find((view) => view.shape === "tree" && !view.empty);
 }

@@ -1,4 +1,4 @@
-/** A table row in words, as the footer shows it. */
+/** Describes a table row in words for the footer. */
 
 import { formatValue, isNumeric } from "../../base/format";
 import type { FooterItem } from "../../state/store";
@@ -9,7 +9,7 @@ import type { ReportContext } from "./context";
 // More facts than this do not fit beside a name.
 const MOST_FACTS = 5;
 
-/** The name of a row, its phase and its main numbers in prose. */
+/** The name of a row, its phase and its main numbers as text. */
 export function describeRow(view: TableHeader, frame: Frame, row: number): FooterItem {
   const lead = leadColumn(view.columns);
   const phase = view.columns.find((column) => column.unit === "phase");
@@ -45,12 +45,12 @@ function factsOf(view: TableHeader, frame: Frame, row: number): readonly string[
   });
 }
 
-/** "Self CPU 38.3 ms"; a title that is only a unit says nothing beside a value that has one. */
+/** "Self CPU 38.3 ms"; a title that is only a unit is left out. */
 function titled(column: ColumnHeader, text: string): string {
   return column.title === "%" ? text : `${column.title} ${text}`;
 }
 
-/** Where a name stands in the tables of a report, nearest view first; null when in none. */
+/** The first row of a name in the tables of a report, the shown view first; null when there is none. */
 export function findName(
   report: ReportContext,
   name: string,
@@ -64,7 +64,7 @@ export function findName(
   return null;
 }
 
-/** Embedded tables with names; the shown one first. What must be pulled is not asked for here. */
+/** Embedded tables with names, the shown one first. Nothing is pulled here. */
 function tablesByNearness(report: ReportContext): readonly TableHeader[] {
   const shown = report.store.view.value;
   const tables = report.source.header.views
@@ -73,7 +73,7 @@ function tablesByNearness(report: ReportContext): readonly TableHeader[] {
   return tables.toSorted((a, b) => Number(b.name === shown) - Number(a.name === shown));
 }
 
-/** The column whose words are selected and searched for in other views. */
+/** The column whose words can be selected and searched for in other views. */
 export function nameColumn(view: TableHeader): ColumnHeader | undefined {
   return view.columns.find((column) => column.name === "name" && column.unit === "code");
 }

@@ -1,4 +1,4 @@
-/** Props for focusable elements that keep their keys from reaching the notebook. */
+/** Props that keep the keys of focusable elements from triggering notebook shortcuts. */
 
 export interface KeyProps {
   readonly "data-lm-suppress-shortcuts": "true";
@@ -7,7 +7,7 @@ export interface KeyProps {
 
 /**
  * Props for one focusable element. Notebook shortcuts such as `b` act on the focused element itself,
- * so both the attribute and the stopped event must sit there; on the root alone they do not help.
+ * so both the attribute and the handler must be on it; on the root alone they have no effect.
  */
 export function focusable(onKey?: (event: KeyboardEvent) => void): KeyProps {
   return {
@@ -19,12 +19,12 @@ export function focusable(onKey?: (event: KeyboardEvent) => void): KeyProps {
   };
 }
 
-/** Whether a key is pressed without a modifier that would make it a command of the browser. */
+/** Whether a key is pressed without a modifier that makes it a browser shortcut. */
 export function isPlain(event: KeyboardEvent): boolean {
   return !event.ctrlKey && !event.metaKey && !event.altKey;
 }
 
-/** Whether the element takes typed text, so that letters are not ours. */
+/** Whether the element accepts text, so that letters are not shortcuts. */
 export function isTyping(target: EventTarget | null): boolean {
   return target instanceof HTMLInputElement || target instanceof HTMLTextAreaElement;
 }

@@ -13,7 +13,7 @@ interface SegmentedProps {
   readonly onChoose: (name: string) => void;
 }
 
-/** A row of choices of which one holds. Nothing to choose, nothing shown. */
+/** A row of buttons to choose one option; hidden with less than two options. */
 export function Segmented({ label, options, chosen, onChoose }: SegmentedProps) {
   if (options.length < 2) return null;
   return (
@@ -39,7 +39,7 @@ interface SearchProps {
   readonly onEnter?: () => void;
 }
 
-/** The search box of a view; `/` comes here, Esc empties it and a second Esc leaves it. */
+/** The search box of a view; `/` focuses it, Esc clears it, and a second Esc leaves it. */
 export function SearchBox({ text, label, onEnter }: SearchProps) {
   const onKey = (event: KeyboardEvent) => {
     if (event.key === "Enter") onEnter?.();
@@ -69,7 +69,7 @@ interface DotProps {
   readonly phase: string;
 }
 
-/** The square in the colour of a phase; nothing without a phase. */
+/** A square in the color of a phase; nothing without a phase. */
 export function PhaseDot({ report, phase }: DotProps) {
   if (phase === "") return null;
   const color = phaseColor(phase, report.look.value.theme);
@@ -90,7 +90,7 @@ export interface LegendEntry {
 
 export function Legend({ entries }: { readonly entries: readonly LegendEntry[] }) {
   return (
-    <ul class="tp-legend" aria-label="Colours">
+    <ul class="tp-legend" aria-label="Legend">
       {entries.map(({ title, color, isLine }) => (
         <li key={title}>
           <span
@@ -113,7 +113,7 @@ export function Tools({ children }: ToolsProps) {
   return <div class="tp-tools">{children}</div>;
 }
 
-/** One sentence in the middle: an empty view, a wait or a failure. */
+/** A centered sentence for an empty, loading or failed view. */
 export function Sentence({ children }: { readonly children: ComponentChildren }) {
   return <div class="tp-sentence">{children}</div>;
 }

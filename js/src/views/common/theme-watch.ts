@@ -1,4 +1,4 @@
-/** Tells whether the page around a report is light or dark, and when that changes. */
+/** Watches whether the page around a report is light or dark. */
 
 import { type ReadonlySignal, signal } from "@preact/signals";
 import { luminance, parseColor } from "../../base/color";
@@ -12,9 +12,9 @@ export interface Look {
 
 const HOST_BACKGROUNDS = ["--vscode-editor-background", "--jp-layout-color0"];
 const DARK_QUERY = "(prefers-color-scheme: dark)";
-// Half way between black and white for the eye.
+// Perceived lightness half way between black and white.
 const DARK_BELOW = 0.18;
-// Lab loads the new style sheet after it has changed the attribute.
+// JupyterLab loads the new style sheet after it has changed the attribute.
 const SECOND_LOOK_MS = 300;
 
 /** The theme of the page that holds `element`. */
@@ -55,7 +55,7 @@ function themeOf(color: readonly [number, number, number]): Theme {
   return luminance(color) < DARK_BELOW ? "dark" : "light";
 }
 
-/** The look of the page around `element`, kept up to date until `abort`. */
+/** The look of the page around `element`, updated until `abort`. */
 export function watchLook(element: Element, abort: AbortSignal): ReadonlySignal<Look> {
   const look = signal<Look>({ theme: hostTheme(element) });
   const refresh = () => {

@@ -20,7 +20,7 @@ import type { FlameMoves } from "./flame-moves";
 
 const CLICK_SLACK_PX = 3;
 const WHEEL_ZOOM_PER_PX = 0.0022;
-// A wheel that counts lines or pages instead of pixels.
+// For wheel events that count lines or pages instead of pixels.
 const WHEEL_LINE_PX = 16;
 
 export interface FlameParts {
@@ -61,7 +61,7 @@ export class FlameCanvas {
     abort.addEventListener("abort", stop);
   }
 
-  /** What a zoom by key turns around. */
+  /** The anchor of a zoom by key. */
   anchor(): Weight {
     const { moves } = this.#inputs;
     if (this.#pointerX !== null) return this.#scale().fromPx(px(this.#pointerX));
@@ -71,7 +71,7 @@ export class FlameCanvas {
     return weight(middle);
   }
 
-  /** Scrolls so that the row of the tree can be seen. */
+  /** Scrolls so that the row of the tree is visible. */
   showRow(row: number): void {
     const { scroller } = this.#parts;
     const top = (this.#inputs.moves.model.tree.depth[row] ?? 0) * ROW_PX;
@@ -80,7 +80,7 @@ export class FlameCanvas {
     if (isAbove || isBelow) scroller.scrollTop = Math.max(0, top - scroller.clientHeight / 2);
   }
 
-  /** Reads all state that the picture depends on, so that a change of any draws it anew. */
+  /** Reads all state that the picture depends on, so that any change redraws it. */
   #follow(): void {
     const { moves, store, look, matches } = this.#inputs;
     const { theme } = look.value;
@@ -142,7 +142,7 @@ export class FlameCanvas {
     scroller.addEventListener("scroll", () => this.#view.requestRedraw(), { signal });
   }
 
-  /** The row of the tree at the pointer: -1 for none or a run of many. */
+  /** The row of the tree at the pointer; -1 for none, or for a box of merged rows. */
   #rowAt(event: MouseEvent): number {
     const { left, top } = this.#parts.canvas.getBoundingClientRect();
     const depth = Math.floor((event.clientY - top + this.#parts.scroller.scrollTop) / ROW_PX);

@@ -7,7 +7,7 @@ import type { FlameMoves } from "./flame-moves";
 
 const ZOOM_IN = 0.7;
 
-/** Around what a zoom by key turns: the pointer, else the selection, else the middle. */
+/** The anchor of a zoom by key: the pointer, else the selection, else the middle. */
 type Anchor = () => Weight;
 type Action = (moves: FlameMoves, anchor: Anchor) => void;
 
@@ -40,7 +40,7 @@ const ACTIONS = new Map<string, Action>([
   ],
 ]);
 
-/** Does what a key asks for; keys with Ctrl, Alt or Meta belong to the browser. */
+/** Handles a key; keys with Ctrl, Alt or Meta are left to the browser. */
 export function actOnKey(event: KeyboardEvent, moves: FlameMoves, anchor: Anchor): void {
   const action = ACTIONS.get(event.key.toLowerCase());
   if (action === undefined || !isPlain(event)) return;

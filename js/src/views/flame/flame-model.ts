@@ -1,4 +1,4 @@
-/** What a flame graph needs from a decoded tree, worked out once. */
+/** The data of a flame graph, computed once from a decoded tree. */
 
 import { assert } from "../../base/assert";
 import { formatRatio, formatValue, plural } from "../../base/format";
@@ -14,7 +14,7 @@ export interface FlameModel {
   readonly phases: TextColumn;
   readonly kinds: TextColumn;
   readonly weights: readonly WeightHeader[];
-  /** Where boxes begin under a weight; prefix sums made at the first call. */
+  /** Where boxes begin under a weight; prefix sums, computed on the first call. */
   extent(weight: string): FlameExtent;
 }
 
@@ -45,7 +45,7 @@ export function weightOf(model: FlameModel, chosen: string | null): WeightHeader
   return weight;
 }
 
-/** What the footer says about a box. */
+/** The text of the footer for a box. */
 export function describeBox(model: FlameModel, row: number, weight: WeightHeader): FooterItem {
   const total = numberAt(model.frame, `total_${weight.name}`, row);
   const self = numberAt(model.frame, `self_${weight.name}`, row);
@@ -66,7 +66,7 @@ export function describeBox(model: FlameModel, row: number, weight: WeightHeader
   };
 }
 
-/** How often the path ran, when the tree says so and the weight does not. */
+/** The number of calls of a path, if the tree has it and the weight is another one. */
 function callsOf(model: FlameModel, row: number, weight: WeightHeader): readonly string[] {
   const known = model.weights.some(({ name }) => name === "calls") && weight.name !== "calls";
   return known && row > 0 ? [plural(numberAt(model.frame, "self_calls", row), "call")] : [];

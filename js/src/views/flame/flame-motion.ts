@@ -19,7 +19,7 @@ export class Motion {
     this.#began = now;
   }
 
-  /** Goes to `target` without a glide: a drag is already smooth, another weight has other units. */
+  /** Goes to `target` without animation: a drag is smooth already, and another weight has other units. */
   jump(target: Span<Weight>): void {
     this.#from = null;
     this.#target = target;

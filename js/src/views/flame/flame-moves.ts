@@ -1,4 +1,4 @@
-/** The moves of a reader through a flame graph. They change its state and draw nothing. */
+/** Navigation in a flame graph. It changes the state of the graph and draws nothing. */
 
 import { panSpan, type Span } from "../../base/scale";
 import { type Weight, weight } from "../../base/units";
@@ -11,7 +11,7 @@ import { type FlameModel, weightOf } from "./flame-model";
 const MOST_HISTORY = 50;
 const PAN_SHARE = 0.15;
 
-/** Moves of one flame graph. */
+/** Navigation in one flame graph. */
 export class FlameMoves {
   readonly model: FlameModel;
   readonly state: FlameState;
@@ -27,13 +27,13 @@ export class FlameMoves {
     return this.model.extent(weightOf(this.model, this.state.weight.value).name);
   }
 
-  /** The stretch that is shown, or is being moved to. */
+  /** The span that is shown, or that the animation moves to. */
   get span(): Span<Weight> {
     const { focus, span } = this.state.place.value;
     return span ?? spanOf(this.extent, focus);
   }
 
-  /** How many times the whole graph is wider than what is shown. */
+  /** The zoom factor: how many times the whole graph is wider than the shown span. */
   get zoom(): number {
     const whole = spanOf(this.extent, 0);
     const length = this.span.end - this.span.start;
@@ -45,7 +45,7 @@ export class FlameMoves {
     select(this.#store, wordAt(this.model.names, row), wordAt(this.model.kinds, row));
   }
 
-  /** Fills the width with a box; Esc comes back. */
+  /** Zooms so that a box fills the width; Esc goes back. */
   focus(row: number): void {
     const { place } = this.state;
     if (place.value.focus === row && place.value.span === null) return;
@@ -84,7 +84,7 @@ export class FlameMoves {
     this.panBy(weight((this.span.end - this.span.start) * PAN_SHARE * direction));
   }
 
-  /** Selects the box one step away, and brings it into the window. */
+  /** Selects a neighboring box, and scrolls it into the window. */
   step(direction: Direction): void {
     const from = this.state.row.value < 0 ? this.state.place.value.focus : this.state.row.value;
     const isFirst = this.state.row.value < 0;
@@ -93,7 +93,7 @@ export class FlameMoves {
     this.#bringIn(row);
   }
 
-  /** Another meaning of widths: stretches of the old one mean nothing now. */
+  /** Changes the weight, which resets the zoom because spans of the old weight are meaningless. */
   weigh(name: string): void {
     const { weight: chosen, place, history } = this.state;
     chosen.value = name;
@@ -112,7 +112,7 @@ export class FlameMoves {
   #show(span: Span<Weight>): void {
     const { place } = this.state;
     const { tree } = this.model;
-    // A run of zooms and pans is one step back, not fifty.
+    // A series of zooms and pans counts as one step back.
     if (place.value.span === null) this.#remember();
     const focus = holderOf(tree, this.extent, place.value.focus, span);
     place.value = { focus, span } satisfies FlamePlace;

@@ -49,7 +49,7 @@ export function FlameView({ report, view, frame }: TreeProps) {
         />
         <MatchNote matches={matches.value} weightTitle={weight.title} />
         <Segmented
-          label="Width of a box"
+          label="Box width"
           options={model.weights}
           chosen={weight.name}
           onChoose={(name) => moves.weigh(name)}
@@ -65,7 +65,7 @@ export function FlameView({ report, view, frame }: TreeProps) {
   );
 }
 
-/** The elements that the graph is drawn into, and who draws. */
+/** The elements that the graph is drawn into, and its painter. */
 interface Stage {
   readonly canvas: RefObject<HTMLCanvasElement | null>;
   readonly scroller: RefObject<HTMLDivElement | null>;
@@ -100,7 +100,7 @@ interface StageViewProps {
   readonly matches: FlameMatches | null;
 }
 
-/** The canvas in its scrolling box; its `data-` attributes say what it shows. */
+/** The canvas in its scrolling box; its `data-` attributes describe what it shows. */
 function StageView({ moves, stage, report, view, matches }: StageViewProps) {
   const { model, state } = moves;
   const weight = weightOf(model, state.weight.value);
@@ -118,7 +118,7 @@ function StageView({ moves, stage, report, view, matches }: StageViewProps) {
         tabIndex={0}
         role="application"
         aria-roledescription="flame graph"
-        aria-label={`${view.title}: ${plural(model.tree.rows, "box")}. Arrow keys move, Enter zooms in, Escape goes back.`}
+        aria-label={`${view.title}: ${plural(model.tree.rows, "box")}. Arrow keys move the selection, Enter zooms in, Escape goes back.`}
         data-tp-focus={wordAt(model.names, state.place.value.focus)}
         data-tp-selected={report.store.selection.value?.name ?? ""}
         data-tp-matches={matches?.rows ?? 0}
@@ -142,7 +142,7 @@ interface MatchNoteProps {
   readonly weightTitle: string;
 }
 
-/** "14 matches · 21.3 % of CPU": what the matching boxes weigh together. */
+/** "14 matches · 21.3 % of CPU": the total weight of the matching boxes. */
 function MatchNote({ matches, weightTitle }: MatchNoteProps) {
   if (matches === null) return <span class="tp-tools-note" role="status" />;
   return (
@@ -153,12 +153,12 @@ function MatchNote({ matches, weightTitle }: MatchNoteProps) {
   );
 }
 
-/** The path from the root to the focused box; a click goes up. */
+/** The path from the root to the focused box; a click zooms out to a box on it. */
 function Crumbs({ moves }: { readonly moves: FlameMoves }) {
   const path = pathTo(moves.model.tree, moves.state.place.value.focus);
   const last = path.length - 1;
   return (
-    <nav class="tp-crumbs" aria-label="Focused path">
+    <nav class="tp-crumbs" aria-label="Path to the focused box">
       {path.map((row, index) => (
         <span key={row} class="tp-crumb">
           {index > 0 && <span aria-hidden="true">›</span>}
@@ -191,13 +191,13 @@ function FlameLegend({ model, theme }: FlameLegendProps) {
   return <Legend entries={[...entries, ...kernel, ...python]} />;
 }
 
-/** Kernels are shown lighter than their phase; the forward phase stands for all. */
+/** Kernels are lighter than their phase; the legend uses the forward phase as an example. */
 function kernelEntry(theme: "light" | "dark") {
   const hue = parseColor(phaseColor("forward", theme)) ?? [128, 128, 128];
   return { title: "kernels (lighter)", color: cssColor(kernelColor(hue)) };
 }
 
-/** A name selected elsewhere has no box of its own yet: the heaviest stands for it. */
+/** Selects the heaviest box of a name that was selected in another view. */
 function useSelectionRow(moves: FlameMoves, report: ReportContext): void {
   useSignalEffect(() => {
     const name = report.store.selection.value?.name;
@@ -209,7 +209,7 @@ function useSelectionRow(moves: FlameMoves, report: ReportContext): void {
   });
 }
 
-/** Shows what another view asked for: zooms to the box above it, so that it is seen in its place. */
+/** Shows the box that another view asked for, zoomed to its parent. */
 function useReveal(
   moves: FlameMoves,
   view: string,

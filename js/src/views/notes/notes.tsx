@@ -1,4 +1,4 @@
-/** The problems of a recording, the worst first, each with what to do about it. */
+/** The problems of a recording, most severe first, each with what to do about it. */
 
 import { formatCount } from "../../base/format";
 import type { Problem, ProblemsHeader } from "../../wire/header";
@@ -11,7 +11,7 @@ const TITLES: Readonly<Record<Problem["severity"], string>> = {
 
 export function ProblemsView({ view }: { readonly view: ProblemsHeader }) {
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: the list scrolls, so keys must reach it.
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: the list scrolls, so it must be reachable by keyboard.
     <ul class="tp-notes" tabIndex={0} aria-label={view.title} data-lm-suppress-shortcuts="true">
       {view.problems.map((problem, index) => (
         <Note key={`${index}`} problem={problem} />

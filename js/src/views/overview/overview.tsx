@@ -21,7 +21,7 @@ interface FactsProps {
 
 export function FactsView({ report, view }: FactsProps) {
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: the page of facts scrolls, so keys must reach it.
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: the list scrolls, so it must be reachable by keyboard.
     <div class="tp-overview" tabIndex={0} {...focusable()}>
       <div class="tp-columns">
         {view.sections.map((section) =>
@@ -80,7 +80,7 @@ function FactValue({ fact }: { readonly fact: Fact }) {
   );
 }
 
-/** Selects the op that a fact is about and goes to the table that lists it. */
+/** Selects the op of a fact and opens the table that lists it. */
 function OpLink({ report, fact }: { readonly report: ReportContext; readonly fact: Fact }) {
   const open = () => {
     select(report.store, fact.op, "");
@@ -103,7 +103,7 @@ function OpLink({ report, fact }: { readonly report: ReportContext; readonly fac
   );
 }
 
-/** One fact a phase, as bars on the scale of the whole step. */
+/** One fact per phase, as bars on the scale of the whole step. */
 function PhaseSection({ report, section }: SectionProps) {
   const whole = section.facts.reduce((sum, fact) => sum + numberOf(fact), 0);
   return (

@@ -57,7 +57,7 @@ function laneNote(lane: string, marks: readonly MarkHeader[], series: LaneSeries
     : `${lane} · ${peak.label} at ${formatNs(peak.time_ns)} · ${points}`;
 }
 
-/** Keeps a chart in the box: made anew with other data or another look, resized with the box. */
+/** Keeps a chart in the box: recreated for new data or a new theme, resized with the box. */
 function useChart(
   plot: { readonly current: HTMLDivElement | null },
   { store, look }: SeriesProps["report"],

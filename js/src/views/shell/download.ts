@@ -1,6 +1,6 @@
 /** Offers bytes as a file to download. */
 
-// Long enough for the browser to open the file before its address is taken back.
+// Long enough for the browser to open the file before its URL is revoked.
 const RELEASE_MS = 10_000;
 
 /** Offers bytes as a download under the name that Python chose. */

@@ -1,4 +1,4 @@
-/** The footer: the keys that work here, and the full text of what is under the pointer or selected. */
+/** The footer: the keys of the view, and the full text of the item under the pointer or selected. */
 
 import type { FooterItem } from "../../state/store";
 import { revealIn } from "../../state/store";
@@ -24,9 +24,9 @@ const HINTS: Readonly<Record<Shape, readonly Hint[]>> = {
   ],
   series: [
     [["drag"], "zoom in"],
-    [["double click"], "whole run"],
+    [["double click"], "reset zoom"],
   ],
-  // These are read, not driven.
+  // These views have no keys.
   facts: [],
   problems: [],
 };
@@ -57,7 +57,7 @@ function Hints({ report }: { readonly report: ReportContext }) {
   );
 }
 
-/** A table without names has nothing to filter and nothing to find elsewhere. */
+/** A table without names has no filter and no links to other views. */
 function hintsOf(view: ViewHeader): readonly Hint[] {
   const hints = HINTS[view.shape];
   const isNameless = view.shape === "table" && nameColumn(view) === undefined;
@@ -100,7 +100,7 @@ interface LinksProps {
   readonly table: ViewHeader | undefined;
 }
 
-/** Ways from the selection to the views that show it differently. */
+/** Links from the selection to other views that show it. */
 function Links({ report, name, table }: LinksProps) {
   const shown = shownView(report);
   const tree = firstTree(report);

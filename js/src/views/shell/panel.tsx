@@ -1,4 +1,4 @@
-/** The panel under the active tab: the view, or a sentence that says why there is none. */
+/** The panel of the active tab: the view, or the reason why there is nothing to show. */
 
 import { Component, type ComponentChildren } from "preact";
 import { messageOf } from "../../base/result";

@@ -7,7 +7,7 @@ let report: Mounted | undefined;
 
 afterEach(() => report?.unmount());
 
-it("shows every view of the report that Python made, in its place", async () => {
+it("shows every view of the golden report inside the panel", async () => {
   report = mount(goldenHost());
   await settle();
   const { root } = report;

@@ -30,7 +30,7 @@ afterEach(() => {
 });
 
 describe("a report", () => {
-  it("says when it is shown, and for which run", async () => {
+  it("marks its root as ready, with the id of its run", async () => {
     const { root } = await show();
     expect([root.dataset.tpReady, root.dataset.tpRun]).toEqual(["true", "run-1"]);
   });
@@ -72,7 +72,7 @@ describe("a report", () => {
     expect(root.dataset.tpView).toBe("notes");
   });
 
-  it("leads from the notice to the notes", async () => {
+  it("opens the notes when the notice is clicked", async () => {
     const { root } = await show(hostOf({ notice: "214 kernels are missing." }));
     find(root, ".tp-notice").click();
     await settle();
@@ -86,7 +86,7 @@ describe("a report", () => {
     expect(codes.map((note) => note.dataset.tpNote)).toEqual(["b", "a"]);
   });
 
-  it("has no violations that axe can see", async () => {
+  it("has no accessibility violations that axe finds", async () => {
     const { root } = await show(hostOf({ notice: "Something was lost." }));
     for (const view of ["ops", "flame", "notes", "memory"]) {
       await openTab(root, view);
@@ -98,11 +98,11 @@ describe("a report", () => {
   });
 });
 
-describe("the report that Python made", () => {
+describe("the golden report", () => {
   // Memory needs a canvas, which jsdom has not: report.browser.test.ts shows it.
   const VIEWS = ["overview", "ops", "flame", "kernels", "steps", "notes"];
 
-  it("shows every view, and axe sees no violation", async () => {
+  it("shows every view without accessibility violations", async () => {
     const { root } = await show(goldenHost());
     for (const view of VIEWS) {
       await openTab(root, view);
@@ -132,7 +132,7 @@ describe("the report that Python made", () => {
     expect(phases).toEqual(["forward72.5 µs65.9 %", "Python and idle37.5 µs34.1 %"]);
   });
 
-  it("leads from a fact about an op to its row", async () => {
+  it("opens the row of an op from a fact about it", async () => {
     const { root } = await show(goldenHost());
     find(root, ".tp-link").click();
     await settle();
@@ -140,7 +140,7 @@ describe("the report that Python made", () => {
     expect(find(root, '.tp-rows [aria-selected="true"] .tp-name').textContent).toBe("aten::mm");
   });
 
-  it("tells the keys of what is driven, and none for what is read", async () => {
+  it("shows key hints only for interactive views", async () => {
     const { root } = await show(goldenHost());
     const hints: [string, number][] = [];
     for (const view of VIEWS) {
@@ -173,7 +173,7 @@ describe("hostile names", () => {
     expect(names).toEqual(["aten::add", "aten::mm", ...HOSTILE]);
   });
 
-  it("cannot turn the text around them", async () => {
+  it("cannot reorder the text around them", async () => {
     const { root } = await show();
     const names = Array.from(root.querySelectorAll(".tp-rows .tp-name"));
     expect(names.every((name) => name.tagName === "BDI")).toBe(true);
@@ -188,7 +188,7 @@ describe("hostile names", () => {
 });
 
 describe("keys", () => {
-  it("do not leave any focusable element", async () => {
+  it("do not reach the notebook from any focusable element", async () => {
     const { root } = await show(hostOf({ notice: "Lost." }));
     const leaked: string[] = [];
     const listen = (event: Event) => leaked.push((event.target as HTMLElement).className);
@@ -201,7 +201,7 @@ describe("keys", () => {
     expect(leaked).toEqual([]);
   });
 
-  it("are marked as ours on every focusable element", async () => {
+  it("are excluded from notebook shortcuts on every focusable element", async () => {
     const { root } = await show(hostOf({ notice: "Lost." }));
     for (const view of ["ops", "flame", "notes"]) {
       await openTab(root, view);
@@ -210,7 +210,7 @@ describe("keys", () => {
     }
   });
 
-  it("lead from anywhere to the search box", async () => {
+  it("include a slash that moves the focus to the search box", async () => {
     const { root } = await show();
     press(find(root, "[role=grid]"), "/");
     expect(document.activeElement).toBe(find(root, ".tp-search"));
@@ -238,7 +238,7 @@ describe("a pulled view", () => {
     return settle();
   };
 
-  it("waits quietly, then shows its rows", async () => {
+  it("shows that it is loading, and then its rows", async () => {
     const report = await show();
     await openTab(report.root, "pulled");
     expect(find(report.root, ".tp-panel").textContent).toBe("Loading…");
@@ -292,7 +292,7 @@ describe("the theme", () => {
   });
 });
 
-describe("the static picture", () => {
+describe("the static copy", () => {
   const addStatic = (runId: string) => {
     const element = document.createElement("details");
     element.dataset.tpStatic = runId;

@@ -1,4 +1,4 @@
-/** Mounts a report into an element of the page, and takes it out again. */
+/** Mounts a report into an element of the page, and unmounts it. */
 
 import { render } from "preact";
 import { useLayoutEffect } from "preact/hooks";
@@ -17,10 +17,10 @@ import { ResizeHandle } from "./resize-handle";
 import { hideStatic } from "./static-fallback";
 import { Tabs } from "./tabs";
 
-// Numbers the reports of a page, so that ids stay unique.
+// Numbers the reports of a page to keep ids unique.
 let reports = 0;
 
-/** Shows the report of `host` in `element`; the returned function takes everything back. */
+/** Shows the report of `host` in `element`; the returned function removes it. */
 export function mountReport(host: Host, element: HTMLElement): () => void {
   const abort = new AbortController();
   const root = document.createElement("div");
@@ -43,7 +43,7 @@ export function mountReport(host: Host, element: HTMLElement): () => void {
   };
 }
 
-/** One report in its root, shown anew when Python sends another. */
+/** One report in its root, replaced when Python sends another. */
 class ShownReport {
   readonly #host: Host;
   readonly #root: HTMLElement;
@@ -61,7 +61,7 @@ class ShownReport {
     abort.addEventListener("abort", () => this.#current.abort());
   }
 
-  /** Header and data change one after the other; both are read when the message is over. */
+  /** Header and data change one after the other, so they are read after both events. */
   showSoon(): void {
     if (this.#isDue) return;
     this.#isDue = true;
@@ -101,7 +101,7 @@ class ShownReport {
     render(<Shell report={report} root={this.#root} />, this.#root);
   }
 
-  /** A report that comes anew opens at the tab that the reader had open. */
+  /** A new report opens at the tab that was open before. */
   #firstView(source: ReportSource): string {
     const { views } = source.header;
     const open = views.find((view) => view.name === this.#store?.view.peek());
@@ -135,7 +135,7 @@ function Shell({ report, root }: ShellProps) {
   );
 }
 
-/** `/` goes to the search box of the view; no key that reaches the root leaves it. */
+/** `/` moves the focus to the search box of the view; other keys do not leave the report. */
 function keepKeysInside(root: HTMLElement, signal: AbortSignal): void {
   const toSearch = (event: KeyboardEvent) => {
     if (event.key !== "/" || !isPlain(event) || isTyping(event.target)) return;
@@ -145,7 +145,7 @@ function keepKeysInside(root: HTMLElement, signal: AbortSignal): void {
     event.stopPropagation();
     search.focus();
   };
-  // Capturing: focused elements keep their keys to themselves.
+  // Captures, because focused elements stop the propagation of their keys.
   root.addEventListener("keydown", toSearch, { signal, capture: true });
   root.addEventListener("keydown", focusable().onKeyDown, { signal });
 }

@@ -1,4 +1,4 @@
-/** The handle that makes a report higher. */
+/** The handle that changes the height of a report. */
 
 import { focusable } from "../common/focusable";
 
@@ -20,7 +20,7 @@ export function ResizeHandle({ root }: { readonly root: HTMLElement }) {
     <button
       type="button"
       class="tp-handle"
-      aria-label="Height of the report: drag, or use the up and down keys"
+      aria-label="Report height: drag, or use the up and down arrow keys"
       onPointerDown={(event) => followPointer(event, root, resize)}
       {...focusable(onKey)}
     />

@@ -1,4 +1,4 @@
-/** Hides the static picture of a run while a live report of the same run is shown. */
+/** Hides the static copy of a report while a live report of the same run is shown. */
 
 const HIDDEN = "tpHidden";
 
@@ -21,13 +21,13 @@ export function hideStatic(root: HTMLElement, runId: string, abort: AbortSignal)
   });
 }
 
-/** Compared as text, not built into a selector: the id comes from outside. */
+/** The id is compared as text, not put into a selector, because it is untrusted. */
 function staticsOf(page: Document, runId: string): readonly HTMLElement[] {
   const all = page.querySelectorAll<HTMLElement>("[data-tp-static]");
   return Array.from(all).filter((element) => element.dataset.tpStatic === runId);
 }
 
-/** Other copies of this module may be on the page, one a model; so the page itself is asked. */
+/** Looks in the page, because each model has its own copy of this module. */
 function hasOtherLive(root: HTMLElement, runId: string): boolean {
   const all = root.ownerDocument.querySelectorAll<HTMLElement>("[data-tp-run]");
   return Array.from(all).some((other) => other !== root && other.dataset.tpRun === runId);

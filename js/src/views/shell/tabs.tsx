@@ -1,4 +1,4 @@
-/** The row of tabs, with counts. */
+/** The row of tabs with their counts. */
 
 import { formatCount } from "../../base/format";
 import type { ViewHeader } from "../../wire/header";

@@ -1,4 +1,4 @@
-/** Waits for the columns of a view, or says why they do not come. */
+/** Waits for the columns of a view, or shows why they cannot be loaded. */
 
 import type { ComponentChild } from "preact";
 import type { Frame } from "../../wire/frame";
@@ -15,7 +15,7 @@ interface WithFrameProps {
 
 export function WithFrame({ report, view, children }: WithFrameProps) {
   const state = report.source.frame(view).value;
-  // In a saved file there is nobody to ask again.
+  // A saved file has no kernel to ask again.
   const retry = report.source.canAnswer ? () => report.source.retry(view) : null;
   switch (state.kind) {
     case "empty":

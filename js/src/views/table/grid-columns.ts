@@ -18,19 +18,19 @@ export interface GridColumn {
   /** The text over the column: title and unit. */
   readonly title: string;
   readonly isLead: boolean;
-  /** Shown as a dot at the name; searched and sorted all the same. */
+  /** Shown as a dot next to the name; still searched and sorted. */
   readonly isDot: boolean;
   readonly isNumeric: boolean;
   readonly widthPx: number;
-  /** What it takes to show all, up to a limit; minor columns leave for that. */
+  /** The width that shows all text, up to a limit; minor columns are hidden to get it. */
   readonly wishPx: number;
-  /** The largest magnitude, what a full bar stands for. */
+  /** The largest magnitude, which is the length of a full bar. */
   readonly largest: number;
   readonly text: (row: number) => string;
 }
 
 const LEAD_MIN_PX = 150;
-// Minor columns leave before names get narrower than this.
+// Minor columns are hidden before names get narrower than this.
 const LEAD_WISH_PX = 290;
 const DOT_PX = 18;
 const CHAR_PX = 7.4;
@@ -42,7 +42,7 @@ const TEXT_MAX_PX = 260;
 const BAR_MIN_PX = 112;
 const MEASURED_ROWS = 200;
 
-/** All columns of a table. The phase is a dot at the name, not a column, where there is a name. */
+/** All columns of a table. In a table with names, the phase is a dot next to the name. */
 export function gridColumns(view: TableHeader, frame: Frame): readonly GridColumn[] {
   const lead = leadColumn(view.columns);
   return view.columns.flatMap((header) => {
@@ -107,7 +107,7 @@ function textWidth(header: ColumnHeader, rows: number, text: (row: number) => st
   return longest * CHAR_PX + CELL_PAD_PX;
 }
 
-/** The columns that fit into a width; minor ones leave first, the last of them first. */
+/** The columns that fit into a width; minor ones are hidden first, starting with the last. */
 export function fittingColumns(
   columns: readonly GridColumn[],
   widthPx: number,
@@ -130,7 +130,7 @@ export function neededPx(columns: readonly GridColumn[]): number {
   return columns.reduce((sum, column) => sum + column.widthPx, 0);
 }
 
-/** The columns that the filter looks into. */
+/** The columns that the filter searches. */
 export function isSearched(header: ColumnHeader): boolean {
   return isText(header.unit);
 }

@@ -1,4 +1,4 @@
-/** The header row: what each column means, and which one orders the rows. */
+/** The header row: the titles and definitions of the columns, and how the rows are sorted. */
 
 import type { SortDirection } from "@tanstack/table-core";
 import { focusable } from "../common/focusable";
@@ -70,7 +70,7 @@ function arrow(sorted: SortDirection | false): string {
   return sorted === "desc" ? "▾" : "▴";
 }
 
-/** The whole title and the definition, one hover away. */
+/** The full title and the definition, shown on hover. */
 function tooltip({ title, header }: GridColumn): string {
   return header.definition === "" ? title : `${title}\n${header.definition}`;
 }

@@ -1,4 +1,4 @@
-/** The row that a key leads to. */
+/** The row that a key moves to. */
 
 import { isPlain } from "../common/focusable";
 
@@ -13,7 +13,7 @@ const MOVES = new Map<string, Move>([
   ["End", (_at, last) => last],
 ]);
 
-/** The place of the row that a key asks for, null when the key is for somebody else. */
+/** The index of the row that a key moves to, or null for other keys. */
 export function moveFor(
   event: KeyboardEvent,
   at: number,

@@ -6,11 +6,11 @@ import type { Column, TextColumn } from "../../wire/frame";
 // Below every number that can occur.
 const UNKNOWN_RANK = -Number.MAX_VALUE;
 
-/** All row numbers in order; equal values stay as they came, unknown ones end a descending sort. */
+/** All row numbers in order; the sort is stable, and unknown values are last in a descending sort. */
 export function orderedRows(column: Column, isDescending: boolean): Uint32Array {
   const sign = isDescending ? -1 : 1;
   const ranks = Float64Array.from(ranksOf(column), (rank) =>
-    // NaN has no order and would break that of all others.
+    // NaN has no order, so it would break the sort of all other values.
     Number.isNaN(rank) ? UNKNOWN_RANK * sign : rank * sign,
   );
   return rowsByRank(ranks);
@@ -21,7 +21,7 @@ function ranksOf(column: Column): ArrayLike<number> {
   return column.kind === "text" ? wordRanks(column) : column.values;
 }
 
-/** Names of code need no collation by language, which costs three times as much. */
+/** Compares by code units: names of code need no collation, which takes three times as long. */
 function wordRanks({ keys, words }: TextColumn): Int32Array {
   const lower = words.map((word) => word.toLowerCase());
   const order = words.map((_, key) => key);
@@ -33,7 +33,7 @@ function wordRanks({ keys, words }: TextColumn): Int32Array {
   return keys.map((key) => rankByKey[key] ?? -1);
 }
 
-/** Rows by rising rank. The values are sorted natively, without a call of ours per comparison. */
+/** Rows by ascending rank. The sort is native, without a callback per comparison. */
 function rowsByRank(ranks: Float64Array): Uint32Array {
   const sorted = ranks.slice().sort();
   const rows = new Uint32Array(ranks.length);

@@ -11,7 +11,7 @@ import { cellClass } from "./grid-header";
 import { type GridTableRow, gridColumnOf } from "./grid-table";
 import { ROW_PX } from "./virtual-rows";
 
-// Longer names are shortened by sense first; the style sheet cuts what still does not fit.
+// Longer names are shortened first; the style sheet cuts what still does not fit.
 const NAME_CHARS = 72;
 // The header row is the first of the grid, and rows count from one.
 const FIRST_ROW_INDEX = 2;
@@ -66,7 +66,7 @@ function GridCell({ place, ...props }: CellProps & { readonly place: number }) {
   );
 }
 
-/** The name with the dot of its phase; the whole name on hover and for readers of the page aloud. */
+/** The name with the dot of its phase; the full name is shown on hover and to screen readers. */
 function Lead({ report, view, frame, column, row }: CellProps) {
   const phaseColumn = view.columns.find((each) => each.unit === "phase");
   const phase = phaseColumn === undefined ? "" : stringAt(frame, phaseColumn.name, row.index);

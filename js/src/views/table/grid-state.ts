@@ -22,13 +22,13 @@ import { useVirtualRows, type VirtualRows } from "./virtual-rows";
 export interface GridState {
   readonly scroller: RefObject<HTMLDivElement | null>;
   readonly query: Signal<string>;
-  /** The rows in the order shown; their index is their place in the frame. */
+  /** The rows in the order shown; the index of a row is its position in the frame. */
   readonly rows: readonly GridTableRow[];
-  /** Places of the rows that are in the page. */
+  /** Positions of the rows that are in the page. */
   readonly visible: readonly number[];
   /** The columns for which there is room. */
   readonly columns: readonly GridTableColumn[];
-  /** The place of the active row, -1 for none. */
+  /** The position of the active row, -1 for none. */
   readonly current: number;
   choose(position: number): void;
   onKey(event: KeyboardEvent): void;
@@ -66,7 +66,7 @@ export function useGrid(props: TableProps): GridState {
     current,
     choose,
     onKey: (event) => {
-      // Keys on a button in the header are the button's.
+      // A button in the header handles its own keys.
       if (event.target !== event.currentTarget) return;
       if (event.key === "Enter") findInTree(report, view);
       if (event.key === "Escape") report.store.selection.value = null;
@@ -91,7 +91,7 @@ function useFittingColumns(table: GridTable, scroller: RefObject<HTMLDivElement 
   }, [table]);
 }
 
-/** Goes to the row that another view asked for; a filter must not hide it. */
+/** Goes to the row that another view asked for, and clears a filter that hides it. */
 function useRevealed(
   props: TableProps,
   table: GridTable,
@@ -112,7 +112,7 @@ function useRevealed(
   }, [wish, query.value]);
 }
 
-/** The active row while it is of the selected name; else the first row of that name. */
+/** The active row if it has the selected name, otherwise the first row of that name. */
 function currentPlace(table: GridTable, props: TableProps, activeRow: number): number {
   const { report, view, frame } = props;
   const column = nameColumn(view);
@@ -124,7 +124,7 @@ function currentPlace(table: GridTable, props: TableProps, activeRow: number): n
   return placeOfName(table, props, name);
 }
 
-/** The place of a name among the rows shown, -1 when it is not there. */
+/** The position of a name among the rows shown, -1 when it is not shown. */
 function placeOfName(
   table: GridTable,
   { view, frame }: TableProps,
@@ -144,7 +144,7 @@ function selectRow({ report, view, frame }: TableProps, row: number): void {
   select(report.store, stringAt(frame, column.name, row), stringAt(frame, "kind", row));
 }
 
-/** All rows of the selected name are marked; in a table without names only the active one. */
+/** Marks all rows of the selected name; in a table without names, only the active row. */
 export function isSelected(
   { report, view, frame }: TableProps,
   row: number,

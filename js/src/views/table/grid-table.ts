@@ -22,7 +22,7 @@ import type { TableHeader } from "../../wire/header";
 import { fittingColumns, type GridColumn, gridColumns, isSearched } from "./grid-columns";
 import { filteredRowModel, sortedRowModel } from "./grid-row-models";
 
-// Until the box is measured: the width of a usual cell.
+// The width of a usual cell, used until the box is measured.
 export const FIRST_WIDTH_PX = 1000;
 
 const features = tableFeatures({
@@ -42,13 +42,13 @@ export type GridTable = Table<typeof features, Frame>;
 export type GridTableColumn = Column<typeof features, Frame>;
 export type GridTableRow = Row<typeof features, Frame>;
 
-/** What a table shares with the report's store, so that it outlives the view. */
+/** The state that a table keeps in the store of the report, so that it outlives the view. */
 export interface GridTableState {
   readonly sorting: Signal<SortingState>;
   readonly query: Signal<string>;
 }
 
-/** The table of a view. Its rows are places in the frame, so all have the frame as their data. */
+/** The table of a view. A row is an index into the frame, so all rows have the frame as their data. */
 export function createGridTable(view: TableHeader, frame: Frame, state: GridTableState): GridTable {
   const columns = gridColumns(view, frame);
   return constructTable({
@@ -87,7 +87,7 @@ function visibilityAt(columns: readonly GridColumn[], widthPx: number): ColumnVi
   return Object.fromEntries(columns.map((column) => [column.header.name, fitting.has(column)]));
 }
 
-/** What the page knows of a column of the table. */
+/** The properties of a column of the table. */
 export function gridColumnOf(column: GridTableColumn): GridColumn {
   const { meta } = column.columnDef;
   assert(meta !== undefined, `the column ${column.id} was not made by columnDef`);

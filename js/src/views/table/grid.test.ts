@@ -49,7 +49,7 @@ describe("a table", () => {
     expect(header(root, "self_ns").getAttribute("aria-sort")).toBe("descending");
   });
 
-  it("turns around when the header is clicked", async () => {
+  it("reverses its order when the header is clicked", async () => {
     const root = await show();
     find(header(root, "self_ns"), "button").click();
     await settle();
@@ -116,7 +116,7 @@ describe("a table", () => {
     expect(find(report.root, '.tp-rows [aria-selected="true"] .tp-name').textContent).toBe("b");
   });
 
-  it("is sorted and filtered as before when its tab comes back", async () => {
+  it("keeps its sort order and filter when its tab is opened again", async () => {
     const root = await show();
     find(header(root, "calls"), "button").click();
     await type(root, "aten");
@@ -126,7 +126,7 @@ describe("a table", () => {
     expect(find(root, ".tp-tools-note").textContent).toBe("2 of 6 ops");
   });
 
-  it("counts its header and all rows for readers aloud", async () => {
+  it("reports all rows and the header to screen readers", async () => {
     const root = await show();
     expect(find(root, "[role=grid]").getAttribute("aria-rowcount")).toBe("7");
     expect(find(root, '[data-tp-row="1"]').getAttribute("aria-rowindex")).toBe("2");
@@ -143,7 +143,7 @@ describe("the selection", () => {
     expect(find(root, '.tp-rows [aria-selected="true"] .tp-name').textContent).toBe("aten::add");
   });
 
-  it("is found in the flame graph by Enter, in its place", async () => {
+  it("is shown inside its parent in the flame graph by Enter", async () => {
     const root = await show();
     find(root, '[data-tp-row="0"]').click();
     press(find(root, "[role=grid]"), "Enter");
@@ -154,7 +154,7 @@ describe("the selection", () => {
     );
   });
 
-  it("moves in the flame graph by keys and is seen in the table", async () => {
+  it("moves by keys in the flame graph and shows in the table", async () => {
     const root = await show();
     await openTab(root, "flame");
     const canvas = find(root, "canvas");
@@ -168,7 +168,7 @@ describe("the selection", () => {
     expect(find(root, '.tp-rows [aria-selected="true"] .tp-name').textContent).toBe("aten::mm");
   });
 
-  it("empties a filter that would hide what was asked for", async () => {
+  it("clears a filter that would hide the requested row", async () => {
     const root = await show();
     await type(root, "script");
     await openTab(root, "flame");
@@ -195,7 +195,7 @@ describe("the flame graph", () => {
     expect([canvas.dataset.tpFocus, canvas.dataset.tpZoom]).toEqual(["all", "1.00"]);
   });
 
-  it("says how many boxes match and what they weigh", async () => {
+  it("shows how many boxes match and their total weight", async () => {
     const root = await show();
     await openTab(root, "flame");
     await type(root, "ADD");
@@ -225,11 +225,11 @@ describe("columns", () => {
   const shown = (widthPx: number) =>
     fittingColumns(columns, widthPx).map((column) => column.header.name);
 
-  it("are all there when there is room", () => {
+  it("are all shown when they fit", () => {
     expect(shown(1000)).toEqual(["name", "calls", "self_ns"]);
   });
 
-  it("leave when there is little room, minor ones only", () => {
+  it("are hidden when they do not fit, minor ones only", () => {
     expect(shown(10)).toEqual(["name", "self_ns"]);
   });
 });
@@ -243,7 +243,7 @@ describe("sorting", () => {
     expect(table.atoms.sorting.get()).toEqual([{ id: "name", desc: false }]);
   });
 
-  it("turns around and around, and never ends", () => {
+  it("alternates between descending and ascending", () => {
     const table = tableOf(Float64Array.of(1));
     const column = table.getColumn("v");
     const directions = [1, 2, 3].map(() => {
@@ -261,7 +261,7 @@ describe("sorting", () => {
     expect(sorted(Float64Array.of(5, 7, 5, 7), true)).toEqual([1, 3, 0, 2]);
   });
 
-  it("leaves the rows as they came under a column that is not there", () => {
+  it("keeps the order of the rows for an unknown column", () => {
     const table = tableOf(Float64Array.of(1, 2));
     table.setSorting([{ id: "gone", desc: true }]);
     expect(rowsOf(table)).toEqual([0, 1]);
@@ -276,20 +276,20 @@ describe("sorting", () => {
 });
 
 describe("the filter of a table", () => {
-  it("keeps the order of the rows that it leaves", () => {
+  it("keeps the order of the matching rows", () => {
     const table = tableOf(Float64Array.of(1, 3, 2), ["Mul", "add", "mm"]);
     table.setSorting([{ id: "v", desc: true }]);
     table.setGlobalFilter(" M");
     expect(rowsOf(table)).toEqual([2, 0]);
   });
 
-  it("looks into words, not into numbers", () => {
+  it("searches text, not numbers", () => {
     const table = tableOf(Float64Array.of(12, 3), ["a3", "b"]);
     table.setGlobalFilter("3");
     expect(rowsOf(table)).toEqual([0]);
   });
 
-  it("tells where a row stands, -1 when it left the row out", () => {
+  it("returns the position of a row, -1 for a hidden row", () => {
     const table = tableOf(Float64Array.of(1, 2), ["a", "b"]);
     table.setGlobalFilter("b");
     expect(table.getCoreRowModel().rows.map((row) => row.getDisplayIndex())).toEqual([-1, 0]);

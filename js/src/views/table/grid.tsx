@@ -48,7 +48,7 @@ function GridTools({ view, frame, grid }: PartProps) {
   );
 }
 
-/** The scrolling box with the header over the rows. It has the focus and names its active row. */
+/** The scrolling box with the header above the rows. It has the focus and refers to its active row. */
 function Grid(props: PartProps) {
   const { report, view, grid } = props;
   const onDouble = (event: MouseEvent) => {
@@ -107,7 +107,7 @@ function rowId({ report }: TableProps, row: number): string {
   return `${report.id}-row-${row}`;
 }
 
-/** The id of the active row while it is in the page: an id that is not there says nothing. */
+/** The id of the active row while it is in the page; an id without an element has no effect. */
 function activeId(props: PartProps): string | undefined {
   const { grid } = props;
   const row = grid.rows[grid.current];
@@ -115,7 +115,7 @@ function activeId(props: PartProps): string | undefined {
   return rowId(props, row.index);
 }
 
-/** "op" for Ops: the title in the singular, as far as an s at its end tells. */
+/** "op" for Ops: the title without a final s. */
 function nounOf(view: TableHeader): string {
   return view.title.toLowerCase().replace(/s$/, "");
 }

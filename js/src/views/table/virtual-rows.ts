@@ -12,13 +12,13 @@ import type { RefObject } from "preact";
 import { useLayoutEffect, useState } from "preact/hooks";
 
 export const ROW_PX = 28;
-// The header row stays over the rows while they scroll.
+// The header row stays above the rows while they scroll.
 const HEADER_PX = 30;
 const OVERSCAN_ROWS = 6;
 const FIRST_HEIGHT_PX = 400;
 
 export interface VirtualRows {
-  /** Places of the rows to put into the page. */
+  /** Positions of the rows to put into the page. */
   items(): readonly number[];
   scrollTo(position: number): void;
   /** How many rows a page up or down moves. */
@@ -27,7 +27,7 @@ export interface VirtualRows {
 
 type Options = VirtualizerOptions<HTMLDivElement, HTMLDivElement>;
 
-/** Rows of `scroller`; `scrollTop` outlives the view, so that a tab comes back where it was. */
+/** Rows of `scroller`; `scrollTop` outlives the view, so that a tab keeps its scroll position. */
 export function useVirtualRows(
   scroller: RefObject<HTMLDivElement | null>,
   count: number,

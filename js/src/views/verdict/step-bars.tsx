@@ -8,12 +8,12 @@ import type { ReportContext } from "../common/context";
 import { focusable } from "../common/focusable";
 import { Legend, type LegendEntry, percent } from "../common/parts";
 
-// As many as fit without scrolling; verdict.css gives the height.
+// The number of bars that fit without scrolling; verdict.css sets the height.
 const VISIBLE_BARS = 6;
-// What scrolls must be reached by keys.
+// A scrolling list must be reachable by keyboard.
 const SCROLLABLE = { tabIndex: 0, ...focusable() };
 
-/** The bars of the table that can be drawn as such, or nothing when it has no rows. */
+/** The steps of a table as bars, or nothing when it has no rows. */
 export function StepBars({ report }: { readonly report: ReportContext }) {
   const bars = stepsOf(report);
   if (bars.length === 0) return null;
@@ -48,7 +48,7 @@ function legendOf(bars: readonly StepBar[], theme: Theme): readonly LegendEntry[
   return hasDevice ? [...parts, device] : parts;
 }
 
-/** Bars of the first embedded table that has any; it is never pulled for the header. */
+/** Bars of the first embedded table that has any; nothing is pulled for them. */
 function stepsOf({ source }: ReportContext): readonly StepBar[] {
   const tables = source.header.views.filter((view) => view.shape === "table");
   const view = tables.find(({ bars, offset }) => bars !== null && offset >= 0);
@@ -88,7 +88,7 @@ function BarRow({ report, bar, duration }: BarRowProps) {
         )}
       </span>
       <span class="tp-bar-duration">
-        {!bar.isComplete && <em>cut </em>}
+        {!bar.isComplete && <em>partial </em>}
         {duration}
       </span>
     </li>
@@ -102,10 +102,10 @@ function Part({ part, theme }: { readonly part: StepPart; readonly theme: Theme 
 
 function footerItem(bar: StepBar): FooterItem {
   const parts = bar.parts.map((part) => `${phaseTitle(part.phase)} ${formatNs(part.dur_ns)}`);
-  const device = bar.deviceRatio === null ? [] : [`GPU busy ${formatNs(bar.device_ns)}`];
-  const cut = bar.isComplete ? "" : ", cut off";
+  const device = bar.deviceRatio === null ? [] : [`device busy ${formatNs(bar.device_ns)}`];
+  const partial = bar.isComplete ? "" : ", partial";
   return {
-    name: `Step ${bar.number}${cut}`,
+    name: `Step ${bar.number}${partial}`,
     isCode: false,
     phase: "",
     facts: [formatNs(bar.dur_ns), ...parts, ...device],

@@ -1,4 +1,4 @@
-/** The verdict in words, with the bars of the steps beside it and a notice above it when data was lost. */
+/** The verdict as text, with the step bars next to it, and a notice above it when data was lost. */
 
 import type { Span } from "../../wire/header";
 import type { ReportContext } from "../common/context";
@@ -33,7 +33,7 @@ function renderSpan(span: Span, index: number) {
   }
 }
 
-/** One line when data was lost; leads to the view that lists the problems. */
+/** A line shown when data was lost; links to the view that lists the problems. */
 function Notice({ report }: { readonly report: ReportContext }) {
   const open = () => {
     const list = report.source.header.views.find((view) => view.shape === "problems");

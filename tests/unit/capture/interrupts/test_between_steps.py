@@ -1,4 +1,4 @@
-"""Does a Ctrl-C that comes while a session works between two steps reach the user's code at once?
+"""A Ctrl-C that arrives while a session works between two steps is raised in the user's code at once.
 
 A trace function sends SIGINT at each line that one call into the session runs, one line a time.
 """

@@ -1,4 +1,4 @@
-"""Does a Ctrl-C wait exactly where it must, and arrive everywhere else?"""
+"""A Ctrl-C waits in protected code, and is raised at once everywhere else."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_interrupt_inside_protected_code_waits(guard: InterruptGuard) -> None:
     guard.raise_pending()  # once is enough
 
 
-def test_nothing_of_ours_runs_when_the_users_code_goes() -> None:
+def test_no_callback_runs_when_the_users_code_is_deleted() -> None:
     """Python drops a KeyboardInterrupt that is raised in a weak reference's callback."""
     code = compile("1", "cell", "exec")
     open_to_interrupts(code)
@@ -69,7 +69,7 @@ def test_nothing_of_ours_runs_when_the_users_code_goes() -> None:
     assert _OPEN[id(following)]() is following
 
 
-def test_only_the_code_that_was_opened_lets_interrupts_in() -> None:
+def test_only_opened_code_can_be_interrupted() -> None:
     def users() -> bool:
         return is_protected(sys._getframe(0))
 
@@ -85,7 +85,7 @@ def test_only_the_code_that_was_opened_lets_interrupts_in() -> None:
     assert ours()
 
 
-def test_patience_lets_a_repeated_interrupt_through(guard: InterruptGuard) -> None:
+def test_patience_raises_a_repeated_interrupt(guard: InterruptGuard) -> None:
     with guard.patience(1):
         assert interrupted_inside() == "finished"
         with pytest.raises(KeyboardInterrupt):
@@ -197,7 +197,7 @@ def _raise_then_stop(session: CaptureSession) -> None:
         session.stop()
 
 
-def test_the_handler_is_looked_after_only_in_steps_that_begin_or_end_something(
+def test_signal_handlers_are_read_only_in_steps_that_start_or_stop_torch(
     make_session: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = make_session(schedule=(1, 1, 3, 1))
@@ -243,7 +243,7 @@ class _Impatient:
     ("moments", "told", "is_unwanted"),
     [({}, [], False), ({"stop_trace": 1}, [1], False), ({"stop_trace": 1, "export_chrome_trace": 1}, [1, 2], True)],
 )
-def test_each_interrupt_while_the_recording_is_finished_is_answered_and_none_loses_it(
+def test_each_interrupt_while_the_recording_is_saved_is_answered_and_loses_nothing(
     make_session: Make, monkeypatch: pytest.MonkeyPatch, moments: dict[str, int], told: list[int], *, is_unwanted: bool
 ) -> None:
     heard: list[int] = []
@@ -258,7 +258,7 @@ def test_each_interrupt_while_the_recording_is_finished_is_answered_and_none_los
         session.release()
 
 
-def test_the_third_interrupt_gives_the_recording_up(make_session: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_third_interrupt_discards_the_recording(make_session: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     session = make_session("cell")
     session.start()
     work()
@@ -270,7 +270,7 @@ def test_the_third_interrupt_gives_the_recording_up(make_session: Make, monkeypa
         session.release()
 
 
-def test_three_interrupts_before_the_file_is_begun_give_it_up_too(
+def test_three_interrupts_before_saving_begins_discard_the_recording_too(
     make_session: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = make_session("cell")
@@ -315,7 +315,9 @@ def test_an_interrupt_at_the_start_of_a_step_is_not_answered(
     assert heard == []
 
 
-def test_an_answer_that_cannot_be_given_tears_nothing(make_session: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_cannot_be_printed_does_not_interrupt_torch(
+    make_session: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def closed(_interrupts: int) -> None:
         raise ValueError("I/O operation on closed file")
 

@@ -41,7 +41,7 @@ def alarm() -> Iterator[None]:
     ("moment", "kept"), [("prepare_trace", []), ("start_trace", [(1, False)]), ("stop_trace", [(1, True)])]
 )
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_timeout_inside_torch_reaches_the_user_when_torch_is_through(
+def test_a_timeout_inside_torch_is_raised_when_torch_has_returned(
     make_session: Make, monkeypatch: pytest.MonkeyPatch, moment: str, kept: list[tuple[int, bool]], when: str
 ) -> None:
     """Raw torch dies of it with SIGSEGV."""
@@ -68,7 +68,7 @@ def test_a_timeout_inside_torch_reaches_the_user_when_torch_is_through(
 
 @pytest.mark.usefixtures("alarm")
 @pytest.mark.parametrize("is_held", [False, True])
-def test_a_timeout_while_the_recording_is_saved_reaches_the_user_when_it_is_saved(
+def test_a_timeout_while_the_recording_is_saved_is_raised_afterwards(
     make_session: Make, monkeypatch: pytest.MonkeyPatch, *, is_held: bool
 ) -> None:
     session = make_session("cell")
@@ -90,7 +90,7 @@ def test_a_timeout_while_the_recording_is_saved_reaches_the_user_when_it_is_save
 
 
 @pytest.mark.usefixtures("alarm")
-def test_a_timeout_in_a_step_that_is_not_recorded_reaches_the_user(
+def test_a_timeout_in_a_step_that_is_not_recorded_is_raised_at_once(
     make_session: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = make_session(schedule=(9, 1, 1, 0))
@@ -104,7 +104,7 @@ def test_a_timeout_in_a_step_that_is_not_recorded_reaches_the_user(
 
 
 @pytest.mark.usefixtures("alarm")
-def test_a_timeout_while_a_session_that_was_left_behind_is_ended_comes_when_it_is_over(
+def test_a_timeout_while_an_old_session_is_ended_is_raised_afterwards(
     make_session: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = make_session("cell")
@@ -150,7 +150,7 @@ def test_signals_within_a_transition_are_handled_once_each_at_its_end(heard: lis
     assert len(heard) == 3
 
 
-def test_a_handler_that_raises_keeps_no_other_from_its_signal(heard: list[str], guard: InterruptGuard) -> None:
+def test_a_handler_that_raises_does_not_prevent_the_others(heard: list[str], guard: InterruptGuard) -> None:
     def time_out(_signum: int, frame: FrameType | None) -> None:
         assert frame is not None
         raise TimeoutError
@@ -186,7 +186,7 @@ def test_an_event_loop_gets_its_signal_once(guard: InterruptGuard) -> None:
     assert asyncio.run(handled()) == 1
 
 
-def test_a_handler_that_is_set_within_a_transition_stays_and_gets_its_signal(
+def test_a_handler_that_is_set_within_a_transition_stays_and_receives_its_signal(
     heard: list[str], guard: InterruptGuard
 ) -> None:
     later: list[int] = []
@@ -205,7 +205,7 @@ def test_a_signal_that_the_user_ignores_by_the_end_is_ignored(guard: InterruptGu
     assert signal.getsignal(signal.SIGALRM) is signal.SIG_IGN
 
 
-def test_signals_that_nobody_handles_and_interrupts_are_left_as_they_are(guard: InterruptGuard) -> None:
+def test_signals_without_a_handler_and_interrupts_are_not_touched(guard: InterruptGuard) -> None:
     before = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     with guard.shield():
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -214,7 +214,7 @@ def test_signals_that_nobody_handles_and_interrupts_are_left_as_they_are(guard: 
     signal.signal(signal.SIGUSR2, before)
 
 
-def test_no_signal_is_lost_where_a_handler_could_not_come_back(heard: list[str], guard: InterruptGuard) -> None:
+def test_no_signal_is_lost_when_a_handler_could_not_be_restored(heard: list[str], guard: InterruptGuard) -> None:
     with guard.shield():
         standing_in = signal.getsignal(signal.SIGALRM)
     assert callable(standing_in)
@@ -223,7 +223,7 @@ def test_no_signal_is_lost_where_a_handler_could_not_come_back(heard: list[str],
     assert heard == ["SIGALRM"]
 
 
-def test_another_thread_leaves_the_handlers_alone(heard: list[str], guard: InterruptGuard) -> None:
+def test_another_thread_does_not_touch_the_handlers(heard: list[str], guard: InterruptGuard) -> None:
     del heard
     handler = signal.getsignal(signal.SIGALRM)
 

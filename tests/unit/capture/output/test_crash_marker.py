@@ -1,4 +1,4 @@
-"""Is a run that ended with its process found once, with what is left of it, and a run that goes on left alone?"""
+"""A run whose process was killed is found once, with its files, and a run in progress is not touched."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def alive(folder: Path) -> Iterator[subprocess.Popen[str]]:
     kill(process)
 
 
-def test_a_run_that_goes_on_is_left_alone(alive: subprocess.Popen[str]) -> None:
+def test_a_run_in_progress_is_not_touched(alive: subprocess.Popen[str]) -> None:
     where = run_folder(alive)
     before = sorted(where.iterdir())
     assert take_unfinished() == []
@@ -80,7 +80,7 @@ def test_a_run_that_goes_on_is_left_alone(alive: subprocess.Popen[str]) -> None:
     assert len(before) == 2
 
 
-def test_a_run_whose_process_was_killed_is_named_once_and_its_trace_stays(alive: subprocess.Popen[str]) -> None:
+def test_a_run_whose_process_was_killed_is_reported_once_and_its_trace_stays(alive: subprocess.Popen[str]) -> None:
     where = run_folder(alive)
     (where / ".cycle-1.pt.trace.json.part").write_text("half of it")
     kill(alive)
@@ -90,7 +90,7 @@ def test_a_run_whose_process_was_killed_is_named_once_and_its_trace_stays(alive:
     assert take_unfinished() == []
 
 
-def test_a_run_that_left_nothing_leaves_no_folder(folder: Path) -> None:
+def test_a_run_that_saved_nothing_leaves_no_folder(folder: Path) -> None:
     process = started(folder, "")
     where = run_folder(process)
     kill(process)
@@ -98,7 +98,7 @@ def test_a_run_that_left_nothing_leaves_no_folder(folder: Path) -> None:
     assert not where.exists()
 
 
-def test_a_child_that_outlives_the_process_does_not_keep_the_run_alive(folder: Path) -> None:
+def test_a_child_that_outlives_its_parent_does_not_hold_the_lock(folder: Path) -> None:
     process = started(folder, "import os, time\nchild = os.fork()\nif not child: time.sleep(600)\nprint(child)")
     assert process.stdout is not None
     child = int(process.stdout.readline())
@@ -110,7 +110,7 @@ def test_a_child_that_outlives_the_process_does_not_keep_the_run_alive(folder: P
         os.kill(child, signal.SIGKILL)
 
 
-def test_a_run_that_ended_has_no_mark(folder: Path) -> None:
+def test_a_run_that_ended_has_no_marker(folder: Path) -> None:
     run = folder / "torchprof-ours"
     run.mkdir()
     mark = Mark(run, "In [6]")
@@ -121,7 +121,7 @@ def test_a_run_that_ended_has_no_mark(folder: Path) -> None:
     assert list(run.iterdir()) == []
 
 
-def test_a_child_does_not_take_its_parents_mark_away(folder: Path) -> None:
+def test_a_child_does_not_remove_the_marker_of_its_parent(folder: Path) -> None:
     run = folder / "torchprof-ours"
     run.mkdir()
     mark = Mark(run, "In [7]")
@@ -137,7 +137,7 @@ def test_a_child_does_not_take_its_parents_mark_away(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"title": 1}', "\x00", '{"title": "a", "began_unix_s": "x"}'])
-def test_a_mark_that_makes_no_sense_is_left_where_it_is(folder: Path, text: str) -> None:
+def test_a_marker_that_cannot_be_parsed_is_not_touched(folder: Path, text: str) -> None:
     run = folder / "torchprof-odd"
     run.mkdir()
     (run / ".torchprof-running-1").write_text(text)
@@ -156,7 +156,7 @@ def test_a_link_is_never_followed(folder: Path) -> None:
     assert target.exists()
 
 
-def test_the_oldest_comes_first(folder: Path) -> None:
+def test_killed_runs_are_listed_with_the_oldest_first(folder: Path) -> None:
     for number, began in (("2", 20.0), ("1", 10.0)):
         run = folder / f"torchprof-{number}"
         run.mkdir()
@@ -167,5 +167,5 @@ def test_the_oldest_comes_first(folder: Path) -> None:
     ]
 
 
-def test_a_folder_that_cannot_be_written_makes_no_mark_and_no_error(folder: Path) -> None:
+def test_a_folder_that_is_not_writable_has_no_marker_and_raises_no_error(folder: Path) -> None:
     Mark(folder / "nowhere", "In [8]").remove()

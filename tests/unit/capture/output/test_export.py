@@ -1,4 +1,4 @@
-"""Every cycle ends as a valid file with the right names; one that cannot be written is named."""
+"""Every cycle becomes a valid file with correct names; one that cannot be written is reported."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ HOSTILE = ['q"uote', "back\\slash", "é", "日本語", "tab\there", "\x01", "</s
 
 @pytest.mark.skipif(not compat.HAS_PYTHON_EXPORT, reason="this torch has no export that escapes names")
 @pytest.mark.parametrize("name", HOSTILE)
-def test_names_arrive_as_they_were_given(make_session: Make, name: str) -> None:
+def test_names_are_in_the_trace_as_they_were_recorded(make_session: Make, name: str) -> None:
     recording = record(make_session, name)
     assert name in names_in(recording.cycles[0].path)
     assert recording.problems == ()
 
 
-def test_plain_names_use_the_fast_export_only(make_session: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ascii_names_use_the_fast_export_only(make_session: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export._Writer, "_export_again", lambda *_: pytest.fail("exported twice"))
     assert "layer1/relu" in names_in(record(make_session, "layer1/relu", "plain").cycles[0].path)
 
 
-def test_without_the_python_export_the_raw_file_is_kept_and_said_to_be_invalid(
+def test_without_the_python_export_an_invalid_file_is_kept_and_reported(
     make_session: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compat, "HAS_PYTHON_EXPORT", False)
@@ -95,19 +95,19 @@ def small_files() -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, handler)
 
 
-def test_no_space_is_said_and_leaves_nothing_behind(make_session: Make) -> None:
+def test_a_full_disk_is_reported_and_leaves_no_files_behind(make_session: Make) -> None:
     with small_files():
         recording = record(make_session, *"abcdefgh")
     assert codes(recording) == ["capture.not_saved"]
     assert "free in" in recording.problems[0].message
-    assert recording.problems[0].message.endswith(" No other place has room.")
+    assert recording.problems[0].message.endswith(" No other folder has space.")
     assert list(recording.folder.iterdir()) == []
     assert recording.cycles == ()
 
 
 def test_unwritable_folder_is_an_error_before_anything_runs() -> None:
     session = CaptureSession(ProfileOptions(), stepping=Stepping(how="cell"), folder=Path("/proc/torchprof"))
-    with pytest.raises(CaptureError, match="cannot be written"):
+    with pytest.raises(CaptureError, match="cannot write traces to"):
         session.start()
     assert not session.is_active
 
@@ -115,7 +115,7 @@ def test_unwritable_folder_is_an_error_before_anything_runs() -> None:
 def test_folder_that_is_a_file_is_an_error_before_anything_runs(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("")
     session = CaptureSession(ProfileOptions(), stepping=Stepping(how="cell"), folder=tmp_path / "run")
-    with pytest.raises(CaptureError, match="cannot be written"):
+    with pytest.raises(CaptureError, match="cannot write traces to"):
         session.start()
 
 
@@ -167,7 +167,7 @@ def run_script(close: str, message: str) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
-def test_stderr_has_the_users_lines_and_none_of_kinetos() -> None:
+def test_stderr_has_the_users_lines_and_none_of_kineto() -> None:
     assert run_script("", 'os.write(2, b"mine\\n")') == ("cell 0", "mine\n")
 
 
@@ -189,7 +189,7 @@ def test_an_empty_file_is_not_saved_and_leaves_nothing_behind(
     assert list(recording.folder.iterdir()) == []
 
 
-def test_the_file_of_an_earlier_run_is_not_taken_for_one_that_could_not_be_saved(
+def test_the_file_of_an_earlier_run_is_not_mistaken_for_the_current_one(
     make_session: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = record(make_session, "earlier").cycles[0].path
@@ -205,7 +205,7 @@ def broken_text(*_arguments: object, **_named: object) -> None:
 
 
 @pytest.mark.skipif(not compat.HAS_PYTHON_EXPORT, reason="this torch has no export that escapes names")
-def test_a_name_that_is_no_text_does_not_lose_what_torch_wrote_first(
+def test_a_name_that_is_not_text_does_not_lose_the_first_export(
     make_session: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     profiler = torch.profiler.profiler._KinetoProfile
@@ -223,9 +223,7 @@ def test_a_name_that_is_no_text_does_not_lose_what_torch_wrote_first(
 
 
 @pytest.mark.skipif(not compat.HAS_PYTHON_EXPORT, reason="this torch has no export that escapes names")
-def test_names_that_cannot_be_compared_are_a_flaw_that_the_second_export_mends(
-    make_session: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_that_cannot_be_compared_are_exported_again(make_session: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torchprof_magic.capture.torch_api.engine.Engine.recorded_names", broken_text)
     recording = record(make_session, "a/b")
     assert codes(recording) == []

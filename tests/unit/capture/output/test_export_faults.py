@@ -1,4 +1,4 @@
-"""Every call of the system that saving a cycle makes fails once, in turn."""
+"""Every system call of saving a cycle fails once, in turn."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_the_calls_that_fail_below_are_those_that_saving_makes(kind: str) -> Non
 
 
 @pytest.mark.parametrize(("kind", "number", "error"), CASES)
-def test_a_call_that_fails_leaves_the_old_or_the_new_file_whole(
+def test_a_system_call_that_fails_leaves_the_old_or_the_new_file_complete(
     tmp_path: Path, kind: str, number: int, error: int
 ) -> None:
     folder, name, graph = tmp_path / "run", NAMES[kind], tmp_path / "graph.json"
@@ -195,7 +195,7 @@ def no_space(_fd: int) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_a_full_disk_says_how_much_room_the_file_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_says_how_much_space_the_file_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", no_space)
     recording = record(tmp_path, "plain")
     assert recording.cycles == ()
@@ -216,7 +216,7 @@ def record_elsewhere(tmp_path: Path, faults: Faults, other_places: list[Path]) -
 
 
 @pytest.mark.skipif("again" not in KINDS, reason="this torch has no export that can be repeated")
-def test_whatever_fails_once_on_the_way_to_another_place_the_recording_is_somewhere(
+def test_a_recording_is_saved_somewhere_whichever_call_fails_once(
     tmp_path_factory: pytest.TempPathFactory, other_places: list[Path]
 ) -> None:
     counting = Faults()

@@ -1,4 +1,4 @@
-"""Is a recording that its own disk does not take written to another one, and is the user told where it is?"""
+"""A recording that does not fit on its own disk is written to another one, and the report says where."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def names(count: int) -> list[str]:
     return [f"work {number}" for number in range(count)]
 
 
-def test_a_disk_with_too_little_room_is_not_even_tried(
+def test_a_disk_with_too_little_space_is_not_tried(
     make_session: Make, small_disk: Path, place: Path, exports: Exports
 ) -> None:
     # Each name is an annotation around five operations: 2,400 events, more than 280 bytes each.
@@ -126,9 +126,9 @@ def test_a_disk_with_too_little_room_is_not_even_tried(
     assert exports.calls == [("fast", path.parent)]
     (problem,) = recording.problems
     assert (problem.code, problem.severity) == ("capture.saved_elsewhere", "warning")
-    assert problem.message.startswith(f"{FILE} could not be written to {small_disk} (too little room; it takes ")
-    assert f" free in {small_disk}), so it is in {path.parent}." in problem.message
-    assert problem.fix.startswith("It stays there until you delete it.")
+    assert problem.message.startswith(f"{FILE} could not be written to {small_disk} (not enough space; the file takes ")
+    assert f" free in {small_disk}). It was saved to {path.parent} instead." in problem.message
+    assert problem.fix.startswith("The file stays there until you delete it.")
     assert list(small_disk.iterdir()) == []
 
 
@@ -140,7 +140,7 @@ def test_a_small_recording_stays_on_a_small_disk(make_session: Make, small_disk:
 
 
 @needs_python_export
-def test_a_disk_that_turns_out_to_be_full_leaves_the_slow_export_for_another(
+def test_when_a_disk_turns_out_to_be_full_another_gets_the_slow_export(
     make_session: Make, small_disk: Path, place: Path, exports: Exports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(export, "SCARCE_BYTES", 0)
@@ -149,7 +149,10 @@ def test_a_disk_that_turns_out_to_be_full_leaves_the_slow_export_for_another(
     assert [cycle.path for cycle in recording.cycles] == [path]
     assert names_in(path).count("aten::ones") == 400
     assert exports.kinds == ["fast", "python", "python"]
-    assert f"could not be written to {small_disk} (No space left on device; it takes " in recording.problems[0].message
+    assert (
+        f"could not be written to {small_disk} (No space left on device; the file takes "
+        in recording.problems[0].message
+    )
     assert list(small_disk.iterdir()) == []
 
 
@@ -163,19 +166,19 @@ def test_a_torch_that_exports_once_writes_to_the_other_disk_at_once(
     assert list(small_disk.iterdir()) == []
 
 
-def test_a_torch_that_exports_once_has_nothing_left_for_another_disk(
+def test_a_torch_that_exports_once_cannot_write_to_another_disk(
     make_session: Make, tmp_path: Path, place: Path, exports: Exports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compat, "HAS_PYTHON_EXPORT", False)
     exports.full.append(tmp_path / "run")
     recording = record(make_session, *names(20))
     assert (recording.cycles, codes(recording)) == ((), ["capture.not_saved"])
-    assert f"Tried as well: {place} (torch wrote no file)." in recording.problems[0].message
+    assert f"Also tried: {place} (torch wrote no file)." in recording.problems[0].message
     assert list(place.iterdir()) == []
 
 
 @needs_python_export
-def test_the_places_are_tried_in_order_and_listed_when_none_has_room(
+def test_folders_are_tried_in_order_and_listed_when_none_has_space(
     make_session: Make, tmp_path: Path, other_places: list[Path], exports: Exports
 ) -> None:
     for name in ("a", "b"):
@@ -191,14 +194,14 @@ def test_the_places_are_tried_in_order_and_listed_when_none_has_room(
     assert f"{FILE} was not saved: File too large; it needs about " in problem.message
     assert f"free in {tmp_path / 'run'})" in problem.message
     tried = f"{tmp_path / 'a'} (File too large), {tmp_path / 'b'} (File too large)."
-    assert problem.message.endswith(f" Tried as well: {tried}")
+    assert problem.message.endswith(f" Also tried: {tried}")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "run"]
     assert [*(tmp_path / "a").iterdir(), *(tmp_path / "b").iterdir()] == []
 
 
 @needs_python_export
-def test_a_place_that_is_full_too_is_passed_over(
+def test_a_fallback_folder_that_is_full_is_skipped(
     make_session: Make, tmp_path: Path, place: Path, other_places: list[Path], exports: Exports
 ) -> None:
     (tmp_path / "second").mkdir()
@@ -234,7 +237,7 @@ def test_a_file_that_cannot_be_synced_is_copied_and_not_exported_again(
     assert [cycle.path for cycle in recording.cycles] == [path]
     assert "plain" in names_in(path)
     assert exports.kinds == ["fast"]
-    assert "(Disk quota exceeded; it takes " in recording.problems[0].message
+    assert "(Disk quota exceeded; the file takes " in recording.problems[0].message
     assert list((tmp_path / "run").iterdir()) == []
 
 
@@ -253,11 +256,11 @@ def test_a_file_that_the_disk_confirms_only_when_asked_twice_is_kept_with_a_warn
     recording = record(make_session, "plain")
     assert codes(recording) == ["capture.not_confirmed"]
     path = tmp_path / "run" / FILE
-    assert f"{path} is there, but at first the disk did not confirm it: " in recording.problems[0].message
+    assert f"{path} was saved, but the disk reported an error first: " in recording.problems[0].message
     assert "plain" in names_in(path)
 
 
-def test_a_folder_that_is_gone_is_no_reason_to_lose_the_recording(
+def test_a_folder_that_was_deleted_does_not_lose_the_recording(
     make_session: Make, place: Path, exports: Exports
 ) -> None:
     session = make_session("cell")
@@ -270,12 +273,12 @@ def test_a_folder_that_is_gone_is_no_reason_to_lose_the_recording(
     assert "plain" in names_in(path)
     assert exports.calls == [("fast", path.parent)]
     message = recording.problems[0].message
-    assert f"could not be written to {recording.folder} (there is no such folder; it takes " in message
-    assert f"{recording.folder} is gone), so it is in {path.parent}." in message
+    assert f"could not be written to {recording.folder} (the folder does not exist; the file takes " in message
+    assert f"{recording.folder} is not available). It was saved to {path.parent} instead." in message
 
 
 @needs_python_export
-def test_names_are_right_where_only_the_first_export_had_room(
+def test_names_are_correct_where_only_the_first_export_had_space(
     make_session: Make, tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = _KinetoProfile.export_chrome_trace
@@ -307,7 +310,7 @@ def not_there(tmp_path: Path) -> Path:
 
 @needs_python_export
 @pytest.mark.parametrize("make_place", [unwritable, a_file, not_there])
-def test_a_place_that_cannot_be_written_is_passed_over(
+def test_a_fallback_folder_that_is_not_writable_is_skipped(
     make_session: Make,
     tmp_path: Path,
     other_places: list[Path],
@@ -322,7 +325,7 @@ def test_a_place_that_cannot_be_written_is_passed_over(
 
 
 @needs_python_export
-def test_cycles_of_one_run_lie_together_and_an_idle_last_one_leaves_nothing(
+def test_cycles_of_one_run_share_a_fallback_folder_and_an_idle_last_one_leaves_none(
     make_session: Make, tmp_path: Path, place: Path, exports: Exports
 ) -> None:
     exports.full.append(tmp_path / "run")
@@ -341,7 +344,7 @@ def test_cycles_of_one_run_lie_together_and_an_idle_last_one_leaves_nothing(
 
 
 @needs_python_export
-def test_a_run_that_is_thrown_away_leaves_nothing_elsewhere(
+def test_a_discarded_run_leaves_no_fallback_folder(
     make_session: Make, tmp_path: Path, place: Path, exports: Exports
 ) -> None:
     exports.full.append(tmp_path / "run")
@@ -355,7 +358,7 @@ def test_a_run_that_is_thrown_away_leaves_nothing_elsewhere(
 
 
 @needs_python_export
-def test_repeated_interrupts_give_up_a_recording_that_is_being_written_elsewhere(
+def test_repeated_interrupts_discard_a_recording_that_is_being_saved_to_a_fallback_folder(
     make_session: Make, tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = _KinetoProfile.export_chrome_trace
@@ -390,7 +393,7 @@ def full_temporary_folder(tmp_path: Path, exports: Exports, monkeypatch: pytest.
 
 
 @needs_python_export
-def test_the_report_is_made_from_the_other_file_which_outlives_it(full_temporary_folder: Path, place: Path) -> None:
+def test_the_report_is_made_from_the_fallback_file_which_outlives_it(full_temporary_folder: Path, place: Path) -> None:
     handed: list[Path] = []
 
     def handler(profiler: object) -> None:
@@ -417,7 +420,7 @@ def test_the_report_is_made_from_the_other_file_which_outlives_it(full_temporary
 
 @needs_python_export
 @pytest.mark.usefixtures("full_temporary_folder")
-def test_kept_traces_are_copied_from_the_other_file_and_their_folder_is_the_first_choice(
+def test_kept_traces_are_copied_from_the_fallback_file_and_their_folder_is_tried_first(
     tmp_path: Path, place: Path
 ) -> None:
     kept = tmp_path / "kept"
@@ -432,9 +435,7 @@ def test_kept_traces_are_copied_from_the_other_file_and_their_folder_is_the_firs
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no locks of this kind")
-def test_a_run_that_was_killed_is_named_with_its_files_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_run_is_reported_with_its_fallback_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     temporary, there, foreign = tmp_path / "temporary", tmp_path / "torchprof-there", tmp_path / "foreign"
     for folder in (temporary, there, foreign):
         folder.mkdir()
@@ -466,7 +467,7 @@ def test_a_run_that_was_killed_is_named_with_its_files_elsewhere(
 
 @needs_python_export
 @pytest.mark.usefixtures("place")
-def test_the_mark_of_a_run_names_the_other_folder_before_anything_is_in_it(
+def test_the_marker_of_a_run_lists_the_fallback_folder_while_it_is_empty(
     make_session: Make, tmp_path: Path, exports: Exports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exports.full.append(tmp_path / "run")

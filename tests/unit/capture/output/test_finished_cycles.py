@@ -1,4 +1,4 @@
-"""Finished cycles are written, checked, and handed to the user's handler; torch's own copy goes then."""
+"""Finished cycles are saved, checked, and passed to the user's handler; then torch's copy is released."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def step(session: CaptureSession, count: int) -> None:
         session.step()
 
 
-def test_torch_lets_go_of_a_cycle_as_soon_as_it_is_on_disk(
+def test_torch_releases_a_cycle_as_soon_as_it_is_on_disk(
     session: CaptureSession, cycles: list[weakref.ref[Any]]
 ) -> None:
     session.start()
@@ -67,7 +67,7 @@ def test_torch_lets_go_of_a_cycle_as_soon_as_it_is_on_disk(
 
 
 @pytest.mark.parametrize("end", [CaptureSession.discard, CaptureSession.reclaim])
-def test_nothing_stays_with_torch_of_a_run_that_is_thrown_away(
+def test_torch_releases_everything_of_a_discarded_run(
     session: CaptureSession, cycles: list[weakref.ref[Any]], end: Callable[[CaptureSession], None]
 ) -> None:
     session.start()
@@ -86,9 +86,7 @@ def record(folder: Path, *names: str) -> CaptureSession:
 
 
 @needs_python_export
-def test_interrupts_during_the_second_export_leave_what_was_written_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupts_during_the_second_export_keep_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = _KinetoProfile.export_chrome_trace
 
     def export_slowly(profiler: _KinetoProfile, path: str, *, use_python_export: bool = False) -> None:
@@ -111,9 +109,7 @@ def test_interrupts_during_the_second_export_leave_what_was_written_first(
 
 
 @needs_python_export
-def test_what_torch_writes_again_is_not_taken_when_it_is_no_better(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_second_export_is_dropped_when_it_is_no_better(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = _KinetoProfile.export_chrome_trace
 
     def export_badly(profiler: _KinetoProfile, path: str, *, use_python_export: bool = False) -> None:
@@ -131,7 +127,7 @@ def test_what_torch_writes_again_is_not_taken_when_it_is_no_better(
 
 
 @needs_python_export
-def test_a_file_is_right_before_the_users_handler_has_it(tmp_path: Path) -> None:
+def test_a_file_is_verified_before_the_users_handler_is_called(tmp_path: Path) -> None:
     handed: list[list[str]] = []
     options = ProfileOptions(
         activities=("cpu",), on_trace_ready=lambda _: handed.append(names_in(tmp_path / "cycle-0.pt.trace.json"))

@@ -1,4 +1,4 @@
-"""Is the allocator's history recorded, kept and given back as it was found? torch's own functions are stood in for."""
+"""The allocator history is recorded, saved, and restored to its earlier state. torch's functions are replaced."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_each_of_several_ranks_has_a_snapshot_of_its_own(
     assert recording.snapshot == tmp_path / "held-rank1.pickle"
 
 
-def test_the_history_is_bounded_and_on_from_before_the_code_until_its_end(
+def test_the_history_is_limited_and_on_from_before_the_code_until_its_end(
     device: FakeAllocator, make: Callable[..., CaptureSession]
 ) -> None:
     session = make()
@@ -179,7 +179,7 @@ def test_the_history_is_bounded_and_on_from_before_the_code_until_its_end(
     assert device.calls[0] == {"enabled": "all", "context": "all", "stacks": "python", "max_entries": 100_000}
 
 
-def test_the_snapshot_is_taken_when_the_last_step_is_recorded_and_lies_beside_the_traces(
+def test_the_snapshot_is_taken_after_the_last_recorded_step_and_saved_beside_the_traces(
     device: FakeAllocator, make: Callable[..., CaptureSession], tmp_path: Path
 ) -> None:
     recording = stepped(make(), device, 5)
@@ -197,7 +197,7 @@ def test_a_run_that_ends_early_has_the_history_until_its_end(
     assert names(stepped(make(active=9), device, 3).snapshot) == ["step 0", "step 1", "step 2"]
 
 
-def test_taking_the_snapshot_does_not_count_for_the_step_behind_the_recorded_ones(
+def test_taking_the_snapshot_does_not_count_for_the_next_step(
     device: FakeAllocator, make: Callable[..., CaptureSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_ns = [0]
@@ -218,7 +218,7 @@ def test_taking_the_snapshot_does_not_count_for_the_step_behind_the_recorded_one
     assert session.stop().plain_step_ns == (7,)
 
 
-def test_the_file_is_in_torchs_own_format(device: FakeAllocator, make: Callable[..., CaptureSession]) -> None:
+def test_the_snapshot_is_in_the_format_of_torch(device: FakeAllocator, make: Callable[..., CaptureSession]) -> None:
     recording = stepped(make(), device, 2)
     assert recording.snapshot is not None
     data = recording.snapshot.read_bytes()
@@ -236,7 +236,7 @@ def test_a_named_file_is_written_where_the_user_wants_it_and_replaces_an_older_o
     assert [path.name for path in target.parent.iterdir()] == ["mine.pickle"]
 
 
-def test_without_the_option_nothing_of_the_allocator_is_touched(
+def test_without_the_option_the_allocator_is_not_touched(
     device: FakeAllocator, make: Callable[..., CaptureSession]
 ) -> None:
     recording = stepped(make(snapshot=False), device, 2)
@@ -244,7 +244,7 @@ def test_without_the_option_nothing_of_the_allocator_is_touched(
     assert recording.snapshot is None
 
 
-def test_a_history_that_was_on_before_goes_on_and_the_report_says_so(
+def test_a_history_that_was_on_before_stays_on_and_the_report_says_so(
     device: FakeAllocator, make: Callable[..., CaptureSession]
 ) -> None:
     device.record(max_entries=7)
@@ -256,7 +256,7 @@ def test_a_history_that_was_on_before_goes_on_and_the_report_says_so(
     assert codes(recording) == ["capture.history_was_on", "capture.snapshot"]
 
 
-def test_a_history_that_is_on_and_still_empty_is_left_on_as_well(
+def test_an_empty_history_that_was_on_before_stays_on_too(
     device: FakeAllocator, make: Callable[..., CaptureSession]
 ) -> None:
     device.record()
@@ -265,7 +265,7 @@ def test_a_history_that_is_on_and_still_empty_is_left_on_as_well(
     assert codes(recording) == ["capture.history_was_on", "capture.snapshot"]
 
 
-def test_where_torch_cannot_say_if_a_history_is_on_its_entries_tell(
+def test_a_history_is_detected_by_its_entries_where_torch_has_no_query(
     device: FakeAllocator, make: Callable[..., CaptureSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(torch._C, "_cuda_isHistoryEnabled")
@@ -276,15 +276,15 @@ def test_where_torch_cannot_say_if_a_history_is_on_its_entries_tell(
     assert device.is_on
 
 
-def test_out_of_memory_keeps_the_snapshot_of_that_moment_and_the_exception_is_the_users(
+def test_out_of_memory_keeps_the_snapshot_of_that_moment_and_raises_the_users_exception(
     device: FakeAllocator, make: Callable[..., CaptureSession]
 ) -> None:
     recording, error = failing(make(active=9), device, 1)
     # What was allocated while the exception was on its way is not in it.
     assert names(recording.snapshot) == ["step 0", "step 1"]
     assert str(error).startswith("CUDA out of memory. Tried to allocate 20.00 MiB.")
-    (problem,) = [problem for problem in recording.problems if problem.code == "capture.out_of_memory"]
-    assert problem.message == "The device ran out of memory at step 1; 20.00 MiB were asked for."
+    (problem,) = [problem for problem in recording.problems if problem.code == "capture.out_of_memory_snapshot"]
+    assert problem.message == "The device ran out of memory at step 1, allocating 20.00 MiB."
     assert str(recording.snapshot) in problem.fix
     assert not device.is_on
 
@@ -304,7 +304,7 @@ def test_out_of_memory_without_an_observer_in_torch_has_the_snapshot_of_the_end(
     assert names(recording.snapshot) == ["step 0", "step 1", "unwinding"]
 
 
-def test_out_of_memory_on_another_thread_is_seen_as_well(
+def test_out_of_memory_on_another_thread_has_a_snapshot_too(
     device: FakeAllocator, make: Callable[..., CaptureSession]
 ) -> None:
     session = make(active=9)
@@ -345,7 +345,9 @@ def test_out_of_memory_that_the_code_catches_changes_nothing(
     assert codes(recording) == ["capture.snapshot"]
 
 
-def test_of_several_failures_the_last_one_is_kept(device: FakeAllocator, make: Callable[..., CaptureSession]) -> None:
+def test_the_last_of_several_failed_allocations_is_kept(
+    device: FakeAllocator, make: Callable[..., CaptureSession]
+) -> None:
     session = make(active=9)
     session.start()
     with pytest.raises(torch.cuda.OutOfMemoryError):
@@ -354,7 +356,7 @@ def test_of_several_failures_the_last_one_is_kept(device: FakeAllocator, make: C
     assert names(recording.snapshot) == ["first", "second"]
 
 
-def test_torch_gets_one_observer_however_many_runs_there_are(
+def test_torch_has_one_observer_however_many_runs_there_are(
     device: FakeAllocator, make: Callable[..., CaptureSession]
 ) -> None:
     for _ in range(3):
@@ -371,29 +373,32 @@ def test_out_of_memory_without_a_snapshot_says_how_to_get_one(
 ) -> None:
     recording, _ = failing(make(snapshot=False, active=9), device, 1)
     (problem,) = [problem for problem in recording.problems if problem.code == "capture.out_of_memory"]
-    assert problem.fix == "Run again with --snapshot (snapshot=True) to see what held the memory."
+    assert (
+        problem.fix
+        == "Run again with --snapshot (snapshot=True) to see what held the memory, if the device supports it."
+    )
 
 
-def test_no_memory_on_the_cpu_is_just_the_users_own_error(
+def test_out_of_memory_on_the_cpu_is_an_ordinary_error(
     device: FakeAllocator, make: Callable[..., CaptureSession]
 ) -> None:
     session = make(active=9)
     session.start()
     recording, error = ended(session, device, lambda: torch.empty(1 << 60))
     assert "memory" in str(error)
-    assert "capture.out_of_memory" not in codes(recording)
+    assert not {"capture.out_of_memory", "capture.out_of_memory_snapshot"} & set(codes(recording))
     assert names(recording.snapshot) == ["unwinding"]
 
 
-def test_a_machine_without_an_accelerator_refuses_before_anything_runs(
+def test_a_snapshot_is_refused_without_an_accelerator(
     make: Callable[..., CaptureSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(CaptureError, match=r"--snapshot needs an accelerator .* Leave it out; --memory"):
+    with pytest.raises(CaptureError, match=r"--snapshot needs an accelerator .* Leave it out, or use --memory"):
         make().open()
 
 
-def test_a_torch_without_these_functions_refuses_as_well(
+def test_a_snapshot_is_refused_by_a_torch_without_a_history(
     device: FakeAllocator, make: Callable[..., CaptureSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def as_in_torch_2_0(enabled: bool, record_context: bool) -> None:
@@ -405,13 +410,13 @@ def test_a_torch_without_these_functions_refuses_as_well(
     assert device.calls == []
 
 
-def test_an_allocator_that_keeps_no_history_refuses_with_torchs_reason(
+def test_a_snapshot_is_refused_with_the_error_of_the_allocator(
     device: FakeAllocator, make: Callable[..., CaptureSession], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     device.failure = RuntimeError("cudaMallocAsync does not yet support recordHistory")
-    with pytest.raises(CaptureError, match=r"cudaMallocAsync does not yet support recordHistory.*leave it out"):
+    with pytest.raises(CaptureError, match=r"cudaMallocAsync does not yet support recordHistory.*Leave it out"):
         make().open()
     options = ProfileOptions(activities=("cpu",), snapshot=True)
     with pytest.raises(CaptureError):
@@ -421,15 +426,15 @@ def test_an_allocator_that_keeps_no_history_refuses_with_torchs_reason(
     assert stepped(make(), device, 2).snapshot is not None  # what was refused is in nobody's way
 
 
-def test_a_folder_is_no_file_for_a_snapshot(
+def test_a_snapshot_cannot_replace_a_folder(
     device: FakeAllocator, make: Callable[..., CaptureSession], tmp_path: Path
 ) -> None:
-    with pytest.raises(CaptureError, match="is a folder; name a file in it"):
+    with pytest.raises(CaptureError, match=r"is a folder\. Name a file in it"):
         make(str(tmp_path)).open()
     assert device.calls == []
 
 
-def test_a_folder_that_cannot_be_made_refuses_before_anything_runs(
+def test_a_snapshot_in_an_invalid_folder_is_refused(
     device: FakeAllocator, make: Callable[..., CaptureSession], tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -438,7 +443,7 @@ def test_a_folder_that_cannot_be_made_refuses_before_anything_runs(
     assert device.calls == []
 
 
-def test_a_snapshot_that_cannot_be_taken_costs_neither_recording_nor_result(
+def test_a_snapshot_that_cannot_be_taken_loses_neither_recording_nor_result(
     device: FakeAllocator, make: Callable[..., CaptureSession]
 ) -> None:
     session = make()
@@ -452,7 +457,7 @@ def test_a_snapshot_that_cannot_be_taken_costs_neither_recording_nor_result(
     assert {"capture.no_snapshot", "capture.history_stays_on"} <= set(codes(recording))
 
 
-def test_a_snapshot_that_cannot_be_written_is_noted_and_leaves_the_older_one(
+def test_a_snapshot_that_cannot_be_written_is_reported_and_an_older_one_stays(
     device: FakeAllocator, make: Callable[..., CaptureSession], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "mine.pickle"
@@ -472,7 +477,7 @@ def test_a_snapshot_that_cannot_be_written_is_noted_and_leaves_the_older_one(
     assert [path.name for path in tmp_path.glob("*.part")] == []
 
 
-def test_repeated_interrupts_give_up_a_snapshot_that_takes_long_to_write(
+def test_repeated_interrupts_abort_a_slow_snapshot(
     device: FakeAllocator, make: Callable[..., CaptureSession], tmp_path: Path
 ) -> None:
     class Slow:
@@ -495,11 +500,11 @@ def test_repeated_interrupts_give_up_a_snapshot_that_takes_long_to_write(
     assert len(session.recording.cycles) == 1
     assert not device.is_on
     notes = [problem.message for problem in session.recording.problems if problem.code == "capture.snapshot_not_saved"]
-    assert [note.endswith("given up after repeated interrupts.") for note in notes] == [True]
+    assert [note.endswith("it was interrupted repeatedly.") for note in notes] == [True]
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["cycle-0.pt.trace.json"]
 
 
-def test_a_run_that_is_thrown_away_leaves_no_snapshot_and_no_history(
+def test_a_discarded_run_leaves_no_snapshot_and_no_history(
     device: FakeAllocator, make: Callable[..., CaptureSession], tmp_path: Path
 ) -> None:
     session = make(active=9)
@@ -517,7 +522,7 @@ def test_a_run_that_is_thrown_away_leaves_no_snapshot_and_no_history(
 
 
 @pytest.mark.usefixtures("device")
-def test_the_snapshot_outlives_its_report_though_the_traces_do_not(
+def test_the_snapshot_outlives_its_report_and_the_traces_do_not(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -534,7 +539,7 @@ def test_the_snapshot_outlives_its_report_though_the_traces_do_not(
     assert [path.name for path in recording.folder.iterdir()] == ["snapshot.pickle"]
 
 
-def test_a_block_takes_a_snapshot_too_and_its_steps_begin_anew(device: FakeAllocator, tmp_path: Path) -> None:
+def test_a_block_takes_a_snapshot_too_and_counts_its_own_steps(device: FakeAllocator, tmp_path: Path) -> None:
     with tp.profile(activities=["cpu"], snapshot=tmp_path / "mine.pickle") as p:
         device.allocate("before the loop")
         for number in p.steps(range(3)):
@@ -542,11 +547,11 @@ def test_a_block_takes_a_snapshot_too_and_its_steps_begin_anew(device: FakeAlloc
             device.allocate(f"step {number}")
     assert names(tmp_path / "mine.pickle") == ["step 0", "step 1", "step 2"]
     assert "capture.snapshot" in [problem.code for problem in p.report.problems]
-    with pytest.raises(OptionsError, match="--snapshot takes the name of a file"):
+    with pytest.raises(OptionsError, match="--snapshot takes a file name"):
         tp.profile(snapshot=5)
 
 
-def test_the_steps_of_the_run_are_in_the_note_of_a_report(device: FakeAllocator) -> None:
+def test_the_report_says_in_which_step_the_memory_ran_out(device: FakeAllocator) -> None:
     p = tp.profile(activities=["cpu"])
 
     def run() -> None:
@@ -558,10 +563,10 @@ def test_the_steps_of_the_run_are_in_the_note_of_a_report(device: FakeAllocator)
     with pytest.raises(torch.cuda.OutOfMemoryError):
         run()
     notes = [problem.message for problem in p.report.problems if problem.code == "capture.out_of_memory"]
-    assert notes == ["The device ran out of memory at step 2; 20.00 MiB were asked for."]
+    assert notes == ["The device ran out of memory at step 2, allocating 20.00 MiB."]
 
 
-def test_the_history_of_a_real_torch_takes_what_it_is_given() -> None:
+def test_a_real_torch_accepts_the_arguments_of_the_history() -> None:
     # Without a device this only holds our arguments against those of the installed torch.
     inspect.signature(torch.cuda.memory._record_memory_history).bind(
         enabled="all", context="all", stacks="python", max_entries=allocator_history.MAX_ENTRIES

@@ -1,4 +1,4 @@
-"""Are CUDA graphs made ready for a recording where that is needed, and is a capture under way noticed?"""
+"""Priming makes CUDA graphs recordable where that is needed, and a capture in progress is noticed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_priming_runs_the_profiler_once_and_leaves_it_off(touched: list[bool]) -
 
 
 @pytest.mark.usefixtures("touched")
-def test_priming_keeps_cupti_as_torch_does_for_its_own_graphs() -> None:
+def test_priming_keeps_cupti_loaded_as_torch_does_for_its_own_graphs() -> None:
     tp.prime()
     assert [os.environ[name] for name in SETTINGS] == ["1", "0"]
 
@@ -68,7 +68,7 @@ def test_priming_leaves_what_the_user_has_set(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("version", ["12.6", "12.8", "13.0", None])
-def test_nothing_is_done_where_nothing_is_needed(
+def test_priming_does_nothing_where_it_is_not_needed(
     touched: list[bool], monkeypatch: pytest.MonkeyPatch, version: str | None
 ) -> None:
     monkeypatch.setattr(torch.version, "cuda", version)
@@ -79,7 +79,7 @@ def test_nothing_is_done_where_nothing_is_needed(
 
 @pytest.mark.usefixtures("touched")
 @pytest.mark.parametrize("version", ["11.8", "12.1", "12.4"])
-def test_versions_before_the_repair_are_known(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+def test_versions_of_cuda_before_the_fix_are_known(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     monkeypatch.setattr(torch.version, "cuda", version)
     assert compat.cuda_before_graph_safe() == version
 
@@ -114,15 +114,15 @@ def test_priming_that_fails_leaves_the_profiler_off_and_can_be_tried_again(monke
 @pytest.mark.usefixtures("touched")
 def test_the_doctor_says_when_graphs_need_priming_and_when_it_was_done() -> None:
     (check,) = [check for check in examine() if "CUDA graph" in check.what]
-    assert check.fix == "Run %torchprof prime before a graph is captured."
+    assert check.fix == "Run %torchprof prime before you capture a graph."
     assert "12.4" in check.what
     tp.prime()
     checks = [check for check in examine() if "CUDA" in check.what or "CUPTI" in check.what]
-    assert "CUDA 12.4 was made ready for recording CUDA graphs." in [check.what for check in checks if check.is_good]
+    assert "CUDA 12.4 is ready for recording CUDA graphs." in [check.what for check in checks if check.is_good]
     assert any("TEARDOWN_CUPTI=0 is set" in check.what for check in checks)
 
 
-def test_a_cycle_that_starts_in_a_capture_is_noted_with_its_step(
+def test_a_cycle_that_starts_in_a_capture_is_reported_with_its_step(
     make_session: Callable[..., CaptureSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     capturing = [False]
@@ -136,11 +136,11 @@ def test_a_cycle_that_starts_in_a_capture_is_noted_with_its_step(
         session.step()
     recording = session.stop()
     assert codes(recording) == ["capture.during_graph_capture"]
-    assert recording.problems[0].message.startswith("At step 3 the profiler started while a CUDA graph")
+    assert recording.problems[0].message.startswith("The profiler started at step 3 while a CUDA graph")
     assert len(recording.cycles) == 2
 
 
-def test_a_machine_without_cuda_is_not_asked_for_captures(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_captures_are_not_queried_without_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> bool:
         raise AssertionError("torch without CUDA raises here")
 

@@ -1,4 +1,4 @@
-"""Is only what torch's profiler itself says kept out of descriptor 2?"""
+"""Only the log lines of torch's profiler are kept out of descriptor 2."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def filter_() -> Iterator[StderrFilter]:
         (b"my collection.py\n\xff\n", "my collection.py\n\ufffd\n"),
     ],
 )
-def test_the_profilers_own_lines_are_dropped_and_all_others_passed_on(
+def test_log_lines_of_the_profiler_are_dropped_and_all_others_passed_on(
     filter_: StderrFilter, capfd: pytest.CaptureFixture[str], written: bytes, shown: str
 ) -> None:
     with filter_.held():
@@ -55,7 +55,7 @@ def test_the_profilers_own_lines_are_dropped_and_all_others_passed_on(
         "execution_trace_observer",
     ],
 )
-def test_each_source_of_the_profilers_own_lines_is_known(
+def test_every_source_of_log_lines_of_the_profiler_is_known(
     filter_: StderrFilter, capfd: pytest.CaptureFixture[str], source: str
 ) -> None:
     with filter_.held():
@@ -63,9 +63,7 @@ def test_each_source_of_the_profilers_own_lines_is_known(
     assert capfd.readouterr().err == "mine\n"
 
 
-def test_what_is_written_while_nothing_is_held_is_left_alone(
-    filter_: StderrFilter, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_lines_outside_the_filter_are_not_touched(filter_: StderrFilter, capfd: pytest.CaptureFixture[str]) -> None:
     with filter_.held():
         os.write(STDERR_FD, STARTED)
     os.write(STDERR_FD, STARTED)
@@ -74,7 +72,7 @@ def test_what_is_written_while_nothing_is_held_is_left_alone(
     assert capfd.readouterr().err == STARTED.decode() + "second\n"
 
 
-def test_where_no_descriptor_is_left_every_line_passes_and_descriptor_2_stays(
+def test_without_a_free_descriptor_every_line_passes_and_descriptor_2_stays(
     filter_: StderrFilter, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)

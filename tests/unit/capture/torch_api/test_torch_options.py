@@ -1,4 +1,4 @@
-"""Does every option of torch's profiler reach torch, and does none of them lose the recording?"""
+"""Every option of torch's profiler reaches torch, and none of them loses the recording."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def names(recording: Recording, cycle: int = 0) -> set[str]:
     return {event["name"] for event in spans(recording, cycle)}
 
 
-def test_another_threads_ops_are_recorded_only_when_all_threads_are(tmp_path: Path) -> None:
+def test_ops_of_another_thread_are_recorded_only_with_all_threads(tmp_path: Path) -> None:
     alone = recorded(tmp_path / "a", has_thread=True)
     together = recorded(tmp_path / "b", has_thread=True, all_threads=True)
     assert "aten::cumsum" not in names(alone)
@@ -64,7 +64,7 @@ def test_another_threads_ops_are_recorded_only_when_all_threads_are(tmp_path: Pa
     assert codes(together) == []
 
 
-def test_a_recording_of_all_threads_asked_for_in_torchs_own_words_is_whole_too(tmp_path: Path) -> None:
+def test_a_config_with_all_threads_records_completely_too(tmp_path: Path) -> None:
     config = _ExperimentalConfig(profile_all_threads=True)
     recording = recorded(tmp_path, cycles=2, has_thread=True, experimental_config=config)
     assert codes(recording) == []
@@ -78,7 +78,7 @@ def test_the_trace_is_the_same_without_torchs_event_tree(tmp_path: Path) -> None
     assert codes(without) == []
 
 
-def test_torchs_count_of_operations_is_in_the_trace(tmp_path: Path) -> None:
+def test_the_flops_of_torch_are_in_the_trace(tmp_path: Path) -> None:
     session = CaptureSession(ProfileOptions(with_flops=True), stepping=Stepping(how="cell"), folder=tmp_path / "run")
     session.start()
     torch.ones(3, 5).mm(torch.ones(5, 7))
@@ -86,7 +86,7 @@ def test_torchs_count_of_operations_is_in_the_trace(tmp_path: Path) -> None:
     assert document(recording)["with_flops"] == 1
 
 
-def test_metadata_is_in_the_trace_of_every_cycle_whatever_it_holds(tmp_path: Path) -> None:
+def test_metadata_is_in_the_trace_of_every_cycle_whatever_it_contains(tmp_path: Path) -> None:
     values = {"run": 'he said "x" \\ 模型', "learning rate": 1e-3, "sizes": [1, {"a": None}]}
     recording = recorded(tmp_path, cycles=2, metadata=metadata_of(values))
     for cycle in (0, 1):
@@ -109,7 +109,7 @@ def test_metadata_is_in_the_trace_as_it_was_given(tmp_path: Path, value: object)
     ("switch", "flag", "says"),
     [("profile_all_threads", "profile_memory", "Add --no-memory"), ("trace_only", "with_stack", "Add --no-stack")],
 )
-def test_what_a_config_of_the_users_excludes_is_refused_as_with_flags(
+def test_invalid_combinations_with_a_config_are_refused_as_with_flags(
     tmp_path: Path, switch: str, flag: str, says: str
 ) -> None:
     try:
@@ -122,19 +122,17 @@ def test_what_a_config_of_the_users_excludes_is_refused_as_with_flags(
     assert codes(recorded(tmp_path, experimental_config=_ExperimentalConfig(), **{flag: True})) == []
 
 
-def test_the_id_of_a_trace_is_the_callers_own(tmp_path: Path) -> None:
+def test_the_trace_id_callback_of_the_user_is_used(tmp_path: Path) -> None:
     recording = recorded(tmp_path, custom_trace_id_callback=lambda: "my-run-7")
     assert document(recording)["trace_id"] == "my-run-7"
 
 
-def test_activities_can_be_narrowed_to_types_of_records(tmp_path: Path) -> None:
+def test_activities_can_be_limited_to_types_of_events(tmp_path: Path) -> None:
     recording = recorded(tmp_path, activities=("cpu",), activity_types={"cpu": ("CPU_OP",)})
     assert {event["cat"] for event in spans(recording)} == {"cpu_op", "Trace"}
 
 
-def test_what_this_torch_does_not_have_is_refused_before_anything_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unsupported_options_are_refused_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Old:
         def __init__(self, *, activities: object = None, record_shapes: bool = False) -> None: ...
 
@@ -147,13 +145,15 @@ def test_what_this_torch_does_not_have_is_refused_before_anything_runs(
         trace_only=True, post_processing_timeout_s=5, activities=("cpu",), activity_types={"cpu": ("CPU_OP",)}
     )
     session = CaptureSession(options, stepping=Stepping(how="cell"), folder=tmp_path / "run")
-    missing = r"has no post_processing_timeout_s, trace_only, types of activities; leave it out, or update torch"
+    missing = (
+        r"does not support post_processing_timeout_s, trace_only, types of activities\. Leave it out, or update torch"
+    )
     with pytest.raises(CaptureError, match=missing):
         session.open()
     assert not (tmp_path / "run").exists()
 
 
-def test_the_users_own_handler_gets_the_profiler_of_every_cycle(tmp_path: Path) -> None:
+def test_the_handler_receives_the_profiler_of_every_cycle(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
 
     def note(profiler: Any) -> None:
@@ -165,7 +165,7 @@ def test_the_users_own_handler_gets_the_profiler_of_every_cycle(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("is_packed", [True, False])
-def test_torchs_tensorboard_handler_works_and_its_files_are_ours(tmp_path: Path, *, is_packed: bool) -> None:
+def test_the_tensorboard_handler_of_torch_writes_copies_of_our_files(tmp_path: Path, *, is_packed: bool) -> None:
     handler = tensorboard_trace_handler(str(tmp_path / "board"), worker_name="w", use_gzip=is_packed)
     recording = recorded(tmp_path, cycles=2, on_trace_ready=handler)
     files = sorted((tmp_path / "board").iterdir(), key=lambda path: int(path.name.split(".")[1]))
@@ -175,7 +175,7 @@ def test_torchs_tensorboard_handler_works_and_its_files_are_ours(tmp_path: Path,
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("mine"), SystemExit(3)])
-def test_a_handler_that_fails_loses_nothing(tmp_path: Path, error: BaseException) -> None:
+def test_a_handler_that_raises_loses_nothing(tmp_path: Path, error: BaseException) -> None:
     def fail(_profiler: object) -> None:
         raise error
 
@@ -190,7 +190,7 @@ def nodes(path: Path) -> list[str]:
     return [node["name"] for node in json.loads(path.read_bytes())["nodes"]]
 
 
-def test_the_execution_trace_is_of_the_recorded_steps_alone_one_file_a_cycle(tmp_path: Path) -> None:
+def test_the_execution_trace_has_only_recorded_steps_and_one_file_per_cycle(tmp_path: Path) -> None:
     target = tmp_path / "new" / "graph.json"
     recording = recorded(tmp_path, cycles=2, execution_trace=str(target))
     assert codes(recording) == []
@@ -201,7 +201,7 @@ def test_the_execution_trace_is_of_the_recorded_steps_alone_one_file_a_cycle(tmp
     assert [path.name for path in recording.folder.iterdir() if "execution" in path.name] == []
 
 
-def test_an_execution_trace_that_cannot_be_saved_is_said_and_an_older_one_stays(
+def test_an_execution_trace_that_cannot_be_saved_is_reported_and_an_older_one_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "graph.json"
@@ -217,15 +217,15 @@ def test_an_execution_trace_that_cannot_be_saved_is_said_and_an_older_one_stays(
     assert len(recording.cycles) == 1
 
 
-def test_an_execution_trace_to_nowhere_is_refused_before_anything_runs(tmp_path: Path) -> None:
+def test_an_execution_trace_in_an_invalid_folder_is_refused_before_anything_runs(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     options = ProfileOptions(execution_trace=str(tmp_path / "file" / "graph.json"))
     session = CaptureSession(options, stepping=Stepping(how="cell"), folder=tmp_path / "run")
-    with pytest.raises(CaptureError, match="Nothing was run; choose another folder"):
+    with pytest.raises(CaptureError, match=r"Nothing was run\. Choose another folder"):
         session.open()
 
 
-def test_the_next_run_has_an_execution_trace_of_its_own_after_a_profiler_took_over(tmp_path: Path) -> None:
+def test_the_next_run_after_a_takeover_has_its_own_execution_trace(tmp_path: Path) -> None:
     options = ProfileOptions(execution_trace=str(tmp_path / "graph.json"))
     session = CaptureSession(options, stepping=Stepping(how="cell"), folder=tmp_path / "run")
     session.start()
@@ -252,11 +252,12 @@ def test_a_cycle_that_is_not_kept_leaves_no_execution_trace(tmp_path: Path, step
         session.step()
     recording = session.stop()
     assert recording.cycles == ()
-    assert codes(recording) == ["capture.taken_over" if is_lost else "capture.nothing_recorded"]
+    nothing = "capture.nothing_recorded" if steps else "capture.step_not_called"
+    assert codes(recording) == ["capture.taken_over" if is_lost else nothing]
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_an_interrupt_ends_the_users_handler_at_once_and_goes_on_to_the_user(tmp_path: Path) -> None:
+def test_an_interrupt_ends_the_handler_at_once_and_is_raised_in_the_cell(tmp_path: Path) -> None:
     ended = []
 
     def endless(_profiler: object) -> None:
@@ -275,6 +276,6 @@ def test_an_interrupt_ends_the_users_handler_at_once_and_goes_on_to_the_user(tmp
     assert [mark.is_complete for cycle in recording.cycles for mark in cycle.steps] == [True]
 
 
-def test_an_execution_trace_cannot_go_where_a_folder_is(tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match="is a folder; name a file in it"):
+def test_an_execution_trace_cannot_replace_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match=r"is a folder\. Name a file in it"):
         recorded(tmp_path, execution_trace=str(tmp_path))

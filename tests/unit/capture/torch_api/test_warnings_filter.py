@@ -1,4 +1,4 @@
-"""Do torch's warnings become ours, and the user's stay as they were?"""
+"""torch's warnings are redirected, and those of the user are not affected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torchprof_magic.capture.torch_api.warnings_filter import warnings_to
 pytestmark = pytest.mark.filterwarnings("default")
 
 
-def test_a_warning_within_is_told_and_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_warning_of_torch_is_passed_on_and_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
     said: list[str] = []
     before = warnings.showwarning
     with warnings_to(said.append):
@@ -21,7 +21,7 @@ def test_a_warning_within_is_told_and_not_shown(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().err == ""
 
 
-def test_a_warning_that_would_be_an_error_is_told_all_the_same() -> None:
+def test_a_warning_that_would_be_an_error_is_passed_on_too() -> None:
     said: list[str] = []
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -1,4 +1,4 @@
-"""Is this package left alone by torch.compile, and is a step in a compiled function said?"""
+"""torch.compile does not compile this package, and a step in a compiled function is reported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _fresh_compiler() -> Iterator[None]:
     torch.compiler.reset()
 
 
-def test_a_step_in_a_compiled_function_is_said_once_and_counts(make_session: Make) -> None:
+def test_a_step_in_a_compiled_function_counts_and_is_reported_once(make_session: Make) -> None:
     session = make_session(schedule=(1, 1, 2, 1))
     session.start()
 
@@ -44,7 +44,7 @@ def test_a_step_in_a_compiled_function_is_said_once_and_counts(make_session: Mak
     assert recording.steps_seen == 4
 
 
-def test_a_step_beside_a_compiled_function_is_not_said(make_session: Make) -> None:
+def test_a_step_outside_a_compiled_function_is_not_reported(make_session: Make) -> None:
     session = make_session(schedule=(1, 1, 2, 1))
     train = torch.compile(lambda a: a * 2, backend="eager")
     train(torch.ones(2))
@@ -77,11 +77,11 @@ def test_the_guarded_functions_themselves_are_never_compiled(make_session: Make)
     assert "cos" in traced[1]
 
 
-def test_ordinary_code_is_not_taken_for_compiled() -> None:
-    assert not compat.is_compiled(test_ordinary_code_is_not_taken_for_compiled.__code__)
+def test_ordinary_code_is_not_mistaken_for_compiled_code() -> None:
+    assert not compat.is_compiled(test_ordinary_code_is_not_mistaken_for_compiled_code.__code__)
 
 
-def test_a_torch_without_the_compiler_records_all_the_same(make_session: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recording_works_without_the_compiler_of_torch(make_session: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compat, "_left_alone", [])
     monkeypatch.setattr("torch._dynamo.trace_rules.add", lambda _: 1 / 0)
     session = make_session("cell")

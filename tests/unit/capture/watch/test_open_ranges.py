@@ -1,4 +1,4 @@
-"""Do ranges that are open while one recording ends and another begins leave the process alive?"""
+"""Ranges that are open while one recording ends and another begins."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ with tp.profile(wait=0, warmup=0, active=1, repeat=0) as p:
 
 
 @pytest.mark.parametrize("code", [RANGE.format(wait=0), RANGE.format(wait=1), HOOK, FUTURE])
-def test_a_range_that_crosses_from_one_recording_to_another_ends_no_process(code: str) -> None:
+def test_a_range_that_is_open_across_two_recordings_does_not_crash_the_process(code: str) -> None:
     code = f"{CROSSING}{code}\nprint('survived')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "survived\n"), done.stderr[-2000:]
 
 
-def test_an_open_range_ends_with_the_recording_and_what_it_was_in_goes_on(tmp_path: Path) -> None:
+def test_an_open_range_ends_with_the_recording_and_the_code_in_it_continues(tmp_path: Path) -> None:
     schedule = ScheduleOptions(wait=0, warmup=0, active=1, repeat=2)
     before = record_function.__enter__, record_function.__exit__
     session = CaptureSession(ProfileOptions(schedule=schedule), stepping=Stepping(how="manual"), folder=tmp_path)
@@ -100,7 +100,7 @@ def test_an_open_range_ends_with_the_recording_and_what_it_was_in_goes_on(tmp_pa
     assert {"whole"} == {event["name"] for event in second if event["name"] in ("outer", "inner", "whole")}
 
 
-def test_only_what_is_still_open_on_the_recorded_thread_ends_with_the_recording(
+def test_only_open_ranges_of_the_recorded_thread_end_with_the_recording(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leave, ended = record_function.__exit__, []
@@ -135,7 +135,7 @@ def test_only_what_is_still_open_on_the_recorded_thread_ends_with_the_recording(
     assert with_recording == [second, moved, third, first]
 
 
-def test_ranges_of_a_recording_that_was_taken_over_are_left_to_the_user_and_forgotten(
+def test_ranges_of_a_recording_that_another_profiler_ended_are_not_touched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leave, ended = record_function.__exit__, []

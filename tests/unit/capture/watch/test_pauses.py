@@ -1,4 +1,4 @@
-"""Is left out what was paused, all of it and nothing else, and is it said?"""
+"""Pauses leave out all of the paused work and nothing else, and the report says so."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torchprof_magic.errors import OptionsError
 STEP = ("cycle", "number", "complete")
 
 
-def test_what_runs_while_the_recording_is_paused_is_not_in_it_and_steps_go_on() -> None:
+def test_paused_work_is_not_recorded_and_steps_are_still_counted() -> None:
     with tp.profile(wait=0, warmup=0, active=2, repeat=1) as p:
         for _ in range(2):
             torch.ones(3).sin()
@@ -62,13 +62,13 @@ def test_a_pause_of_an_earlier_step_does_not_end_one_of_this_step() -> None:
     assert {"aten::tan", "aten::cos"} & set(p.report.ops["name"]) == {"aten::cos"}
 
 
-def test_a_pause_of_what_is_not_recorded_is_none() -> None:
+def test_a_pause_of_an_activity_that_is_not_recorded_does_nothing() -> None:
     with tp.profile(activities=("cpu",)) as p, tp.paused("cuda"):
         torch.ones(3).tan()
     assert p.report.problems == []
 
 
-def test_a_recording_of_all_threads_is_not_paused_but_says_so_and_is_whole() -> None:
+def test_a_recording_of_all_threads_cannot_be_paused_and_says_so() -> None:
     with tp.profile(all_threads=True, wait=0, warmup=0, active=2, repeat=1) as p:
         for _ in range(2):
             with tp.paused():
@@ -78,7 +78,7 @@ def test_a_recording_of_all_threads_is_not_paused_but_says_so_and_is_whole() -> 
     assert p.report.ops.filter(p.report.ops["name"] == "aten::tan")["calls"].to_list() == [2]
 
 
-def test_pauses_are_counted_and_their_time_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_says_how_often_and_how_long_recording_was_paused(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count(step=1_500_000)
     with tp.profile(wait=1, warmup=1, active=2, repeat=1) as p:
         monkeypatch.setattr(pauses, "perf_counter_ns", lambda: next(clock))
@@ -91,10 +91,10 @@ def test_pauses_are_counted_and_their_time_is_told(monkeypatch: pytest.MonkeyPat
             pass
     told = [problem.message for problem in p.report.problems if problem.code == "capture.paused"]
     assert len(told) == 1
-    assert told[0].startswith("The recording of cpu was paused 1 time, for 1.50 ms in all: ops that ran then are not")
+    assert told[0].startswith("Recording of cpu events was paused 1 time, for 1.50 ms in total. What ran during that")
 
 
-def test_a_pause_ends_with_an_error_in_it_and_is_nothing_outside_of_a_recording() -> None:
+def test_a_pause_ends_with_an_exception_and_does_nothing_outside_of_a_recording() -> None:
     with tp.paused():
         work()
     with tp.profile() as p:

@@ -1,4 +1,4 @@
-"""Are the tasks that ran during a recording told from those that only waited?"""
+"""Tasks that ran during a recording are distinguished from those that only waited."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_tasks_that_ran_are_counted_by_name() -> None:
     asyncio.run(main())
 
 
-def test_task_that_waits_at_the_same_place_for_something_else_has_run() -> None:
+def test_a_task_that_waits_at_the_same_place_for_another_result_has_run() -> None:
     async def main() -> None:
         futures = [asyncio.get_running_loop().create_future() for _ in range(3)]
         task = asyncio.create_task(in_turn(futures))
@@ -72,7 +72,7 @@ def test_task_that_waits_at_the_same_place_for_something_else_has_run() -> None:
     asyncio.run(main())
 
 
-def test_task_that_ended_has_run_and_own_tasks_do_not_count() -> None:
+def test_a_task_that_ended_has_run_and_tasks_of_the_cell_do_not_count() -> None:
     async def main() -> None:
         task = asyncio.create_task(asyncio.sleep(0))
         others = OtherTasks()
@@ -84,7 +84,7 @@ def test_task_that_ended_has_run_and_own_tasks_do_not_count() -> None:
     asyncio.run(main())
 
 
-def test_nothing_is_kept_alive() -> None:
+def test_watching_tasks_keeps_no_object_alive() -> None:
     async def main() -> None:
         class Large:
             pass
@@ -102,10 +102,10 @@ def test_nothing_is_kept_alive() -> None:
         until.set()
         await task
         assert seen() is None
-        assert noted(others) == [("test_nothing_is_kept_alive.<locals>.main.<locals>.hold", 1)]
+        assert noted(others) == [("test_watching_tasks_keeps_no_object_alive.<locals>.main.<locals>.hold", 1)]
 
     asyncio.run(main())
 
 
-def test_without_a_loop_there_are_none() -> None:
+def test_without_an_event_loop_there_are_no_tasks() -> None:
     assert noted(OtherTasks()) == []

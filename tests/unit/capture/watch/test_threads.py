@@ -29,21 +29,19 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield found
 
 
-def test_nobody_else_is_seen_when_nobody_else_is_there(run: Run) -> None:
+def test_no_thread_is_reported_when_there_is_no_other(run: Run) -> None:
     assert OtherThreads().threads_seen() == []
     assert codes(run(6)) == []
 
 
-def test_a_thread_that_began_since_is_seen_and_one_that_was_there_is_not(pool: ThreadPoolExecutor) -> None:
+def test_a_thread_that_began_later_is_reported_and_an_older_one_is_not(pool: ThreadPoolExecutor) -> None:
     before = OtherThreads()
     pool.submit(int).result()
     assert before.threads_seen() == ["mine_0"]
     assert OtherThreads().threads_seen() == []
 
 
-def test_other_threads_are_looked_for_before_torch_takes_its_time_to_stop(
-    make_session: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_threads_are_listed_before_torch_stops(make_session: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
     monkeypatch.setattr(OtherThreads, "threads_seen", lambda _: asked.append(torch.autograd._profiler_enabled()) or [])
     session = make_session("cell")
@@ -53,7 +51,7 @@ def test_other_threads_are_looked_for_before_torch_takes_its_time_to_stop(
     assert asked == [True]
 
 
-def test_threads_that_loaders_and_bars_keep_for_themselves_are_not_meant() -> None:
+def test_threads_of_data_loaders_and_progress_bars_are_not_reported() -> None:
     others, may_go = OtherThreads(), threading.Event()
     feeder = threading.Thread(target=may_go.wait, name="QueueFeederThread", args=(30,))
     feeder.start()
@@ -67,7 +65,7 @@ def process_notes(recording: Recording) -> list[Problem]:
 
 
 @pytest.mark.parametrize("way", ["process", "pool", "executor"])
-def test_processes_at_work_in_recorded_steps_are_told_once(make_session: Make, way: str) -> None:
+def test_processes_that_are_active_in_recorded_steps_are_reported_once(make_session: Make, way: str) -> None:
     context = multiprocessing.get_context("spawn")
     session = make_session(schedule=(1, 0, 2, 1))
     with ProcessPoolExecutor(1, mp_context=context) as executor:
@@ -91,13 +89,13 @@ def test_processes_at_work_in_recorded_steps_are_told_once(make_session: Make, w
     told = process_notes(recording)
     assert len(told) == 1
     name = {"process": "SpawnProcess-", "pool": "SpawnPoolWorker-", "executor": "SpawnProcess-"}[way]
-    assert told[0].message.startswith(f"Other processes were there too ({name}")
-    assert told[0].fix == "Record a few steps that do the work in this process."
+    assert told[0].message.startswith(f"Other processes were active during the recording ({name}")
+    assert told[0].fix == "To record their work, run a few steps that do it in this process."
     assert "capture.other_threads" not in codes(recording)  # what a pool keeps for itself runs no op
 
 
 @pytest.mark.parametrize("is_persistent", [False, True])
-def test_workers_of_a_data_loader_are_told_by_the_waiting_for_them(make_session: Make, *, is_persistent: bool) -> None:
+def test_workers_of_a_data_loader_are_not_reported_as_processes(make_session: Make, *, is_persistent: bool) -> None:
     loader = torch.utils.data.DataLoader(
         range(4), num_workers=1, multiprocessing_context="fork", persistent_workers=is_persistent
     )
@@ -112,7 +110,7 @@ def test_workers_of_a_data_loader_are_told_by_the_waiting_for_them(make_session:
     assert process_notes(session.stop()) == []
 
 
-def test_processes_from_before_that_belong_to_no_pool_are_not_told(make_session: Make) -> None:
+def test_older_processes_that_belong_to_no_pool_are_not_reported(make_session: Make) -> None:
     context = multiprocessing.get_context("fork")
     unjoined = context.Process(target=abs, args=(1,))
     unjoined.start()
@@ -124,7 +122,7 @@ def test_processes_from_before_that_belong_to_no_pool_are_not_told(make_session:
     unjoined.join()
 
 
-def test_any_process_of_the_users_begins_as_it_would_without_us(make_session: Make) -> None:
+def test_every_process_of_the_users_starts_as_without_the_profiler(make_session: Make) -> None:
     context = multiprocessing.get_context("fork")
     session = make_session("cell")
     session.start()
@@ -138,11 +136,11 @@ def test_any_process_of_the_users_begins_as_it_would_without_us(make_session: Ma
     recording = session.stop()
     assert ended == [0, 0]
     (told,) = process_notes(recording)
-    assert ", 5); what they do is not in the recording." in told.message
+    assert ", 5). Their ops were not recorded." in told.message
 
 
 @pytest.mark.parametrize("all_threads", [False, True])
-def test_ops_of_a_pool_are_missing_and_that_is_said_once_unless_they_are_recorded(
+def test_missing_ops_of_a_pool_are_reported_once_unless_all_threads_are_recorded(
     make_session: Make, pool: ThreadPoolExecutor, *, all_threads: bool
 ) -> None:
     session = make_session(schedule=(0, 0, 3, 1), all_threads=all_threads)
@@ -158,7 +156,7 @@ def test_ops_of_a_pool_are_missing_and_that_is_said_once_unless_they_are_recorde
         assert recording.problems[0].count == 1
 
 
-def test_a_pool_that_lives_within_one_recorded_step_is_noted(make_session: Make) -> None:
+def test_a_pool_that_lives_within_one_recorded_step_is_reported(make_session: Make) -> None:
     session = make_session(schedule=(1, 1, 1, 1))
     session.start()
     for name in ("waiting", "warming", "recorded"):
@@ -170,7 +168,7 @@ def test_a_pool_that_lives_within_one_recorded_step_is_noted(make_session: Make)
     assert "(recorded_0)" in problem.message
 
 
-def test_threads_begin_as_ever_when_the_recording_is_over(run: Run) -> None:
+def test_threads_start_as_usual_after_the_recording(run: Run) -> None:
     before = threading.Thread.start
     run(6)
     assert threading.Thread.start is before
