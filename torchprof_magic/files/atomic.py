@@ -20,6 +20,7 @@ from isal import igzip
 
 from torchprof_magic.errors import ExportError
 from torchprof_magic.files import locks
+from torchprof_magic.files.links import follow, is_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -77,7 +78,8 @@ class Part:
 
 @contextlib.contextmanager
 def part_file(folder: Path) -> Iterator[Part]:
-    """Yield a new file in the folder, which is deleted if the block does not place it."""
+    """Yield a new file in the folder, which is deleted if the block does not place it. Raises ``OSError``."""
+    follow(folder)
     part = _new_part(folder)
     try:
         part.hide()
@@ -164,11 +166,6 @@ def read_own(path: Path, limit_bytes: int) -> bytes:
         os.close(handle)
 
 
-def is_own(found: os.stat_result) -> bool:
-    """Return whether this user owns the file, where the system says so."""
-    return sys.platform == "win32" or found.st_uid == os.geteuid()
-
-
 def sync_folder(folder: Path) -> None:
     """Sync a folder, so that new names survive a system crash, where supported; raises ``OSError``."""
     if sys.platform == "win32":
@@ -198,12 +195,13 @@ def target_of(path: str | os.PathLike[str]) -> Path:
 def exporting(path: Path) -> Iterator[IO[bytes]]:
     """Yield a file that replaces the one that the user named; a link then points to the new file.
 
-    Raises ``ExportError`` when that is not possible; an existing file is then untouched.
+    Raises ``ExportError`` when that is not possible; an existing file is then untouched. A link of another user is not
+    followed in a folder that anyone can write to.
     """
-    target = Path(os.path.realpath(path))
-    if os.path.exists(target) and not os.path.isfile(target):  # noqa: PTH110, PTH113 - Path raises for long names
-        raise ExportError(f"{path} is {'a folder' if target.is_dir() else 'not a file'}; choose another path")
     try:
+        target = follow(path)
+        if os.path.exists(target) and not os.path.isfile(target):  # noqa: PTH110, PTH113 - Path raises for long names
+            raise ExportError(f"{path} is {'a folder' if target.is_dir() else 'not a file'}; choose another path")
         with replacing(target) as file:
             yield file
     except OSError as exc:

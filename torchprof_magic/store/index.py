@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 
 from torchprof_magic.errors import OptionsError
-from torchprof_magic.files.atomic import READ_OWN, is_own, read_own, replacing
+from torchprof_magic.files.atomic import READ_OWN, read_own, replacing
+from torchprof_magic.files.links import is_own
 from torchprof_magic.store.marks import ID_BYTES, has_mark
 from torchprof_magic.store.template import check_name
 
