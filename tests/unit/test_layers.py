@@ -14,13 +14,13 @@ PACKAGE = ROOT / "torchprof_magic"
 
 # Who may import whom, from the pixels down to the data. A module sees only what stands below it.
 MAY_IMPORT = {
-    "__main__": {"loading", "report", "errors"},
+    "__main__": {"loading", "report", "units", "errors"},
     "ipython": {"run", "loading", "render", "capture", "options", "model", "units", "errors"},
     "profiling": {"run", "capture", "options", "model", "errors"},
     "run": {"report", "ingest", "store", "capture", "distributed", "files", "options", "model", "units", "errors"},
     "loading": {"report", "ingest", "files", "model", "errors"},
     "report": {"views", "render", "exporters", "analysis", "sql", "files", "model", "units"},
-    "sql": set(),
+    "sql": {"units"},
     "render": {"views", "analysis", "files", "model", "units", "errors"},
     "views": {"analysis", "model"},
     "exporters": {"files", "model"},
@@ -28,12 +28,12 @@ MAY_IMPORT = {
     "ingest": {"model", "units", "errors"},
     "store": {"files", "model", "units", "errors"},
     "capture": {"distributed", "files", "options", "model", "units", "errors"},
-    "files": {"errors"},
+    "files": {"units", "errors"},
     "distributed": set(),
     "options": {"model", "errors"},
-    "model": set(),
+    "model": {"units"},
+    "errors": {"units"},
     "units": set(),
-    "errors": set(),
 }
 # Who may use which heavy library, and nobody else.
 OWNERS = {

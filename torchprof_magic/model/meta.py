@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from torchprof_magic.model.vendors import METADATA_KEYS
+from torchprof_magic.units import printable
 
 # The key of the id that the store of kept traces writes into each.
 STORE_KEY = "torchprofStoreId"
@@ -32,6 +33,11 @@ class Problem:
     count: int
     message: str
     fix: str = ""
+
+    def __post_init__(self) -> None:
+        """Escape control characters: messages are printed, and name what stands in files."""
+        object.__setattr__(self, "message", printable(self.message))
+        object.__setattr__(self, "fix", printable(self.fix))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
