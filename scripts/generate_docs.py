@@ -102,7 +102,8 @@ other row is read as the last one, and the error message says what is wrong with
 EXPORTERS_HEAD = """## Files that can be written
 
 `report.export(path)` and `%torchprof export FILE` choose the format by the ending of the path; if several
-match, the longest one is used. `report.export(path, format=...)` overrides it. A file is written completely or not at all.
+match, the longest one is used. `report.export(path, format=...)` overrides it. A file is written completely or not at
+all.
 """
 OPTIONS_HEAD = """# Options
 
@@ -231,9 +232,13 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def template(text: str) -> str:
-    """Return a template of ``str.format`` with the names of its fields in italics."""
-    parts = string.Formatter().parse(text)
-    return "".join(literal + (f"*{field}*" if field else "") for literal, field, _, _ in parts)
+    """Return a template of ``str.format`` with the names of its fields in italics, apart from the text before them."""
+    shown = ""
+    for literal, field, _, _ in string.Formatter().parse(text):
+        shown += literal
+        if field:
+            shown += f"*{field}*" if not shown or shown[-1] in " (" else f" *{field}*"
+    return shown
 
 
 def codes(names: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""Is a file a Chrome trace by the rules of the format? Written from these alone; it shares no code with the package.
+"""A validator of Chrome traces, written from the rules of the format without code of the package.
 
 Rules: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU, and of JSON: RFC 8259.
 """
@@ -29,7 +29,7 @@ Lane = tuple[int, int]
 
 
 def validate(data: bytes) -> Counter[str]:
-    """Return how many events of each phase a valid trace has; raise AssertionError with the first breach."""
+    """Return the number of events per phase of a valid trace; raise AssertionError at the first violation."""
     events = parse(data)["traceEvents"]
     for event in events:
         check_fields(event)
@@ -44,7 +44,7 @@ def validate(data: bytes) -> Counter[str]:
 
 
 def parse(data: bytes) -> dict[str, Any]:
-    """Return the document, its decimals exact; only what every JSON parser takes is let through."""
+    """Return the document with exact decimals; only JSON that every parser accepts is allowed."""
     text = data.decode("utf-8", "strict")
     document = json.loads(
         text, parse_float=Decimal, parse_constant=refuse_constant, object_pairs_hook=refuse_duplicates, strict=True
@@ -90,7 +90,7 @@ def check_fields(event: dict[str, Any]) -> None:
 
 
 def check_nesting(lane: Lane, spans: list[tuple[Decimal, Decimal, str]]) -> None:
-    """On one thread two events are nested or apart."""
+    """On one thread, two events are nested or disjoint."""
     open_spans: list[tuple[Decimal, Decimal, str]] = []
     for start, end, name in sorted(spans, key=lambda span: (span[0], -span[1])):
         while open_spans and open_spans[-1][1] <= start:
@@ -101,7 +101,7 @@ def check_nesting(lane: Lane, spans: list[tuple[Decimal, Decimal, str]]) -> None
 
 
 def check_flows(ends: list[dict[str, Any]], slices: dict[Lane, list[tuple[Decimal, Decimal, str]]]) -> None:
-    """An arrow has one beginning and one end, not before it, each within an event of its thread."""
+    """An arrow has one start and one end, in this order, each within an event of its thread."""
     pairs: dict[tuple[str, Any], dict[str, dict[str, Any]]] = defaultdict(dict)
     for end in ends:
         pair = pairs[end["cat"], end["id"]]
@@ -118,7 +118,7 @@ def check_flows(ends: list[dict[str, Any]], slices: dict[Lane, list[tuple[Decima
 
 
 def check_covered(lane: Lane, spans: list[tuple[Decimal, Decimal, str]], times: list[Decimal]) -> None:
-    """Every time lies within a span; both are sorted, and spans are nested, so the furthest end decides."""
+    """Every time is inside a span. Both are sorted and spans are nested, so the largest end so far is enough."""
     reach, at = Decimal(-1), 0
     for time in times:
         while at < len(spans) and spans[at][0] <= time:

@@ -1,4 +1,4 @@
-"""What every test may use. Real traces of other people are not part of this repository; tests that need them skip."""
+"""Fixtures for all tests. Tests that need real traces, which are not part of this repository, are skipped without."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as after `make test &` or nohup; tests interrupt themselves
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # inherited from nohup or `make test &`
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _temporary_files_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Kernels that a test kills leave unfinished runs, which the next kernel of a user would offer to load."""
-    tmp_path_factory.getbasetemp()  # pytest's own folder stays where it is looked for after a failure
+    """Keep the unfinished runs of killed test kernels away from the user's own kernels."""
+    tmp_path_factory.getbasetemp()  # created first, so that pytest's own folder stays in its usual place
     with (
         tempfile.TemporaryDirectory(prefix="tp-", ignore_cleanup_errors=True) as folder,
         pytest.MonkeyPatch.context() as patch,
@@ -50,7 +50,7 @@ def facts(traces: Path) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def _no_steps_are_counted_afterwards() -> Iterator[None]:
-    """torch counts steps for a profiler that was not left; all later recordings would look for it in all objects."""
+    """Reset torch's step count of a profiler that was not exited, which slows down all later recordings."""
     yield
     if profiler := sys.modules.get("torch.autograd.profiler"):
         profiler.KinetoStepTracker.erase_step_count("ProfilerStep")

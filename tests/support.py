@@ -57,7 +57,7 @@ def make_trace(*events: Event, **head: Any) -> Trace:
 def recording(
     folder: Path, *cycles: Cycle, problems: tuple[Problem, ...] = (), snapshot: Path | None = None
 ) -> Recording:
-    """A run that ended well and left its raw files in a folder."""
+    """A successful run whose raw files are in a folder."""
     return Recording(
         cycles=cycles,
         folder=folder,

@@ -1,4 +1,4 @@
-"""How is a bad file written down? Small well-formed traces, then the damage, then what must come of it."""
+"""Builders of damaged files: small valid traces, their damage, and the expected result."""
 
 from __future__ import annotations
 

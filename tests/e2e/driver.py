@@ -1,4 +1,4 @@
-"""A real JupyterLab and a real Chromium, and nothing of the user's own set-up in either."""
+"""A real JupyterLab and a real Chromium, both without the user's configuration."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
-# Without these Chromium looks up its vendor's hosts at every start.
+# Without these, Chromium contacts its vendor's hosts at every start.
 CHROMIUM_FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -63,7 +63,7 @@ def chromium() -> Iterator[Browser]:
 
 @contextmanager
 def jupyterlab(root: Path, theme: str = "light") -> Iterator[str]:
-    """Yield the address of a JupyterLab that serves ``root``; it is gone afterwards, whatever happens."""
+    """Yield the URL of a JupyterLab that serves ``root``; it is always stopped afterwards."""
     with tempfile.TemporaryDirectory(prefix="lab-") as private:
         env = dict(os.environ)
         for name in PRIVATE_FOLDERS:
@@ -159,7 +159,7 @@ class Lab:
         self.page.evaluate(f"() => {{ void jupyterapp.commands.execute('{name}') }}")
 
     def wait_until_idle(self) -> None:
-        """Wait until the kernel has nothing left to do."""
+        """Wait until the kernel is idle."""
         self.page.wait_for_function(KERNEL_IS_IDLE, timeout=START_S * 1000)
 
     def run_all(self) -> None:
@@ -176,7 +176,7 @@ class Lab:
         return found
 
     def state(self) -> Any:
-        """Return what keys could have changed: how many cells there are, which is active, and their text."""
+        """Return what shortcuts could have changed: the number of cells, the active one, and their text."""
         return self.page.evaluate(
             "() => { const book = jupyterapp.shell.currentWidget.content;"
             " return [book.widgets.length, book.activeCellIndex, book.mode, "
@@ -185,7 +185,7 @@ class Lab:
 
 
 def screenshot(target: Any, name: str) -> None:
-    """Keep a picture for a person to look at; no test compares pixels."""
+    """Save a screenshot for people to look at; no test compares pixels."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     target.screenshot(path=str(SCREENSHOTS / f"{name}.png"))
 

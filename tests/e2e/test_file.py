@@ -1,4 +1,4 @@
-"""The HTML file and the static copy: opened from disk, offline, full of hostile names."""
+"""The HTML file and the static copy, opened from disk without a network, with hostile names."""
 
 from __future__ import annotations
 

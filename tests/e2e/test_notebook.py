@@ -62,7 +62,7 @@ def box(report: Any, across: float, row: int) -> tuple[float, float]:
     return area["x"] + area["width"] * across, area["y"] + 19 * row + 9
 
 
-def test_the_cell_keeps_its_value_and_its_prints_beside_the_live_report(lab: Lab) -> None:
+def test_the_cell_shows_its_value_and_prints_next_to_the_live_report(lab: Lab) -> None:
     cell = lab.page.locator(".jp-Cell").nth(1)
     expect(cell).to_contain_text("after the loop")
     expect(cell.locator(".jp-OutputArea-executeResult")).to_contain_text("42")
@@ -98,7 +98,7 @@ def test_the_table_sorts_and_searches(lab: Lab) -> None:
     screenshot(report, "ops-light")
 
 
-def test_the_flame_graph_zooms_searches_and_comes_back(lab: Lab) -> None:
+def test_the_flame_graph_zooms_searches_and_goes_back(lab: Lab) -> None:
     report = lab.report()
     open_tab(report, "flame")
     expect(flame(report)).to_have_attribute("data-tp-focus", "all")
@@ -196,7 +196,7 @@ def test_the_export_is_an_interactive_file(lab: Lab, tmp_path: Path) -> None:
     assert (tmp_path / "report.html").read_text().startswith("<!DOCTYPE html>")
 
 
-def test_nothing_left_the_machine_and_nothing_failed_on_the_page(lab: Lab) -> None:
+def test_the_page_made_no_requests_and_had_no_errors(lab: Lab) -> None:
     lab.report()
     strangers = [url for url in lab.requests if not url.startswith(("http://127.0.0.1:", "blob:", "data:"))]
     assert lab.requests
@@ -204,7 +204,7 @@ def test_nothing_left_the_machine_and_nothing_failed_on_the_page(lab: Lab) -> No
     assert lab.errors == []
 
 
-def test_the_static_copy_takes_the_place_of_a_view_that_the_kernel_has_closed(lab: Lab) -> None:
+def test_the_static_copy_replaces_a_view_that_the_kernel_has_closed(lab: Lab) -> None:
     kernel = "jupyterapp.shell.currentWidget.context.sessionContext.session.kernel"
     lab.page.evaluate(f"() => {{ void {kernel}.requestExecute({{ code: 'run.widget.close()' }}) }}")
     static = lab.page.locator("[data-tp-static]")

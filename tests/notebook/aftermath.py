@@ -1,4 +1,4 @@
-"""What has to hold after every failure: nothing of the profiler is on, and the next cell is recorded as usual."""
+"""Checks for after every failure: no profiler is on, and the next cell is recorded as usual."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def work():
     torch.ones(16).mul(2).sum()
 """
 PATIENCE_SECONDS = 60.0
-# Eight steps: one idle, one to warm up, steps 2 to 4 recorded.
+# Eight steps: one idle, one warm-up, steps 2 to 4 recorded.
 LOOP = "for i in range(8):\n    work()\n"
-# A failure may have taken the names of the kernel with it, so what is asked here is imported anew.
+# A failure may have changed the names in the kernel, so this imports everything again.
 IS_OFF = """import torch as _torch
 from torchprof_magic.capture import busy_profiler as _busy, live_session as _live
 print(_torch.autograd._profiler_enabled(), _busy(), _live())
@@ -35,7 +35,7 @@ PROBLEMS = (
 
 
 def assert_off_and_usable(kernel: Kernel) -> None:
-    """Assert that no profiler is on, no session is live, and the next cell is recorded from end to end."""
+    """Assert that no profiler is on, no session is live, and the next cell is recorded completely."""
     assert kernel.run(IS_OFF).text == "False None None\n"
     cell = kernel.run(f"%%torchprof -o _after\nimport torch\n{LOOP.replace('work()', 'torch.ones(16).mul(2).sum()')}")
     assert (cell.reply["status"], cell.of("error"), len(cell.static)) == ("ok", [], 1)
@@ -44,7 +44,7 @@ def assert_off_and_usable(kernel: Kernel) -> None:
 
 
 def problems(kernel: Kernel) -> str:
-    """Return code, message and fix of every problem of the last report, each on a line."""
+    """Return code, message and fix of every problem of the last report, one per line."""
     return kernel.run(PROBLEMS).text
 
 
@@ -54,7 +54,7 @@ def assert_ended_well(cell: Cell) -> None:
 
 
 def assert_is_trace(path: Path) -> None:
-    """Assert that the file is a whole trace of what these cells do."""
+    """Assert that the file is a complete trace of these cells."""
     data = path.read_bytes()
     names = {
         event.get("name")
@@ -64,7 +64,7 @@ def assert_is_trace(path: Path) -> None:
 
 
 def wait_for_end(kernel: Kernel) -> None:
-    """Wait until the kernel's process is gone."""
+    """Wait until the kernel's process has ended."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while kernel.manager.is_alive():
         assert time.monotonic() < deadline, "the kernel does not end"

@@ -1,4 +1,4 @@
-"""A real kernel, and what its cells put out, as any front end would see it."""
+"""A real kernel and the output of its cells, as a front end receives it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TIMEOUT_S = 120
-LOOK_S = 5  # how often to look whether the kernel still lives
-SENDING_S = 0.5  # an interrupt within the kernel's own sending of the output would cut its messages short
-# A kernel at a standstill runs no code that could tell where it stands, but this is of C.
+LOOK_S = 5  # how often to check whether the kernel is alive
+SENDING_S = 0.5  # an interrupt while the kernel sends output would truncate its messages
+# A kernel that hangs runs no Python code to show where, but faulthandler is written in C.
 TELLING = """
 (lambda file, fault, signal: (fault.enable(file), fault.register(signal.SIGUSR1, file)))(
     open({path!r}, "w"), __import__("faulthandler"), __import__("signal")
@@ -30,7 +30,7 @@ TELLING = """
 
 
 class Kernel:
-    """Runs cells and collects what they put out."""
+    """Runs cells and collects their output."""
 
     def __init__(self, manager: Any, client: Any, stacks: Path) -> None:
         self.manager = manager
@@ -43,11 +43,11 @@ class Kernel:
         return self.answer(self.ask(code), interrupt_at=interrupt_at)
 
     def ask(self, code: str) -> str:
-        """Begin to run a cell, and return what to give to ``answer``."""
+        """Start to run a cell, and return its message ID for ``answer``."""
         return str(self.client.execute(code, allow_stdin=False))
 
     def answer(self, message: str, *, interrupt_at: str = "") -> Cell:
-        """Wait for the end of a cell that was asked for."""
+        """Wait for the end of a cell."""
         cell = Cell()
         while True:
             got = self._next()
@@ -64,7 +64,7 @@ class Kernel:
         return cell
 
     def _next(self) -> Any:
-        """Return the next message of the kernel; one that is dead or at a standstill fails the test, and says where."""
+        """Return the next message of the kernel; fail the test with a stack when the kernel is dead or hangs."""
         for _ in range(TIMEOUT_S // LOOK_S):
             with suppress(queue.Empty):
                 return self.client.get_iopub_msg(timeout=LOOK_S)
@@ -73,11 +73,11 @@ class Kernel:
         process = self.manager.provisioner.process
         process.send_signal(signal.SIGUSR1)
         time.sleep(1)
-        process.kill()  # nobody else need wait for it
+        process.kill()  # so that no other test waits for it
         return pytest.fail(f"the kernel has said nothing for {TIMEOUT_S} s; it is here:\n{self._stacks.read_text()}")
 
     def _reply(self, message: str) -> Any:
-        """Return the reply to ``message``; the answers to the first questions of a slow kernel come before it."""
+        """Return the reply to ``message``, skipping replies to earlier requests."""
         while True:
             got = self.client.get_shell_msg(timeout=TIMEOUT_S)
             if got["parent_header"].get("msg_id") == message:
@@ -85,7 +85,7 @@ class Kernel:
 
 
 class Cell:
-    """What one cell put out."""
+    """The output of one cell."""
 
     def __init__(self) -> None:
         self.messages: list[Any] = []
@@ -109,7 +109,7 @@ class Cell:
 
     @property
     def error_lines(self) -> list[int]:
-        """The lines of the cell in its traceback, the outermost first; the cell has one traceback."""
+        """The line numbers of the cell in its only traceback, the outermost first."""
         (error,) = self.of("error")
         plain = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error["traceback"]))
         return [int(line) for line in re.findall(r"Cell In\[\d+\], line (\d+)", plain)]
@@ -120,13 +120,13 @@ class Cell:
 
 
 def environment() -> dict[str, str]:
-    """Return what a kernel of a user would find: one that sees pytest does not watch descriptors 1 and 2."""
+    """Return the environment of a user's kernel: under pytest, ipykernel does not watch descriptors 1 and 2."""
     return {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
 
 
 @contextmanager
 def started(first: str, **environ: str) -> Iterator[Kernel]:
-    """Start a kernel that has run the cell ``first``, with some variables of the environment besides our own."""
+    """Start a kernel with additional environment variables, and run the cell ``first`` in it."""
     manager, client = start_new_kernel(kernel_name="python3", env=environment() | environ)
     with tempfile.TemporaryDirectory() as folder:
         kernel = Kernel(manager, client, Path(folder) / "stacks.txt")

@@ -1,4 +1,4 @@
-"""A kernel that cells are to fail in, what is asked of it afterwards, and what has to hold after every failure."""
+"""A kernel for failing cells, and checks for after every failure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def interrupt_in(owner, name, times=1):
     setattr(owner, name, interrupted)
 """
 LOOP = "for i in range(8):\n    y = torch.ones(16).mul(2).sum()\n"
-# Without flags a loop of eight steps waits in step 0, warms up in step 1 and is recorded in steps 2, 3 and 4.
+# Without flags, a loop of eight steps waits in step 0, warms up in step 1 and records steps 2, 3 and 4.
 RECORDED = "[2, 3, 4]"
 TORCH = "torch.profiler.profiler._KinetoProfile"
 

@@ -1,4 +1,4 @@
-"""Does a cell that awaits behave under the magic as it would without one?"""
+"""Cells that await behave under the magic as without it."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_context_variables_are_those_of_a_plain_cell(kernel: Kernel) -> None:
     assert seen[1] == seen[0]
 
 
-def test_exception_is_the_cells_own_on_its_own_line(kernel: Kernel) -> None:
+def test_exception_of_the_cell_has_its_own_line(kernel: Kernel) -> None:
     fails = "async def fail():\n    await asyncio.sleep(0.001)\n    raise KeyError('mine')\n"
     cell = kernel.run(f"%%torchprof\n{fails}{PLAIN}    if i == 5: await fail()")
     assert (cell.reply["status"], cell.reply["ename"]) == ("error", "KeyError")
@@ -110,15 +110,15 @@ def test_exception_in_the_async_iterator_keeps_its_lines(kernel: Kernel) -> None
     assert cell.error_lines == [1, 5, 4]
 
 
-def test_async_for_over_what_is_no_async_iterator_fails_as_python_does(kernel: Kernel) -> None:
+def test_async_for_over_a_plain_iterable_fails_as_in_python(kernel: Kernel) -> None:
     cell = "async for i in 5:\n    work()"
     assert kernel.run(f"%%torchprof -q\n{cell}").reply["evalue"] == kernel.run(cell).reply["evalue"]
 
 
-def test_interrupt_while_awaiting_shows_the_part_and_the_next_cell_records(kernel: Kernel) -> None:
+def test_interrupt_while_awaiting_shows_a_partial_report_and_the_next_cell_records(kernel: Kernel) -> None:
     waits = "    if i == 3: print('here', flush=True)\n    await asyncio.sleep(1000 if i == 3 else 0)\n"
     cell = kernel.run(f"%%torchprof -o run\n{PLAIN}{waits}", interrupt_at="here")
-    assert (cell.reply["status"], cell.reply["ename"]) == ("error", "CancelledError")  # what ipykernel makes of it
+    assert (cell.reply["status"], cell.reply["ename"]) == ("error", "CancelledError")  # as ipykernel reports it
     assert cell.error_lines == [1, 5]
     assert len(cell.static) == 1
     assert kernel.run(STEPS).text == "[2, 3] [True, False]\n"
@@ -127,7 +127,7 @@ def test_interrupt_while_awaiting_shows_the_part_and_the_next_cell_records(kerne
     assert kernel.run(STEPS).text == "[2, 3, 4] [True, True, True]\n"
 
 
-def test_cancellation_goes_on_unchanged(kernel: Kernel) -> None:
+def test_cancellation_propagates_unchanged(kernel: Kernel) -> None:
     cell = kernel.run(f"%%torchprof -o run\n{PLAIN}asyncio.current_task().cancel('why')\nawait asyncio.sleep(9)")
     assert (cell.reply["ename"], cell.reply["evalue"]) == ("CancelledError", "why")
     assert kernel.run(STEPS).text == "[2, 3, 4] [True, True, True]\n"
@@ -158,14 +158,14 @@ def test_interrupt_while_the_recording_is_ended_stops_the_cell_and_the_report_is
     assert (again.reply["status"], again.values) == ("ok", ["'its value'"])
 
 
-def test_cancellation_that_the_cell_survives_ends_nothing(kernel: Kernel) -> None:
+def test_cancellation_that_the_cell_catches_does_not_end_the_recording(kernel: Kernel) -> None:
     waits = "try:\n    print('here', flush=True)\n    await asyncio.sleep(60)\n"
     survives = "except asyncio.CancelledError:\n    pass\n'went on'"
     cell = kernel.run(f"%%torchprof -q\n{waits}{survives}", interrupt_at="here")
     assert (cell.reply["status"], cell.values) == ("ok", ["'went on'"])
 
 
-def test_task_of_another_cell_that_ran_meanwhile_is_noted(kernel: Kernel) -> None:
+def test_task_of_another_cell_that_ran_at_the_same_time_is_noted(kernel: Kernel) -> None:
     notes = "print([(p.code, p.severity, p.count) for p in run.trace.problems])"
     kernel.run(
         "async def poll():\n    while True: torch.zeros(3).cos(); await asyncio.sleep(0.001)\n"
@@ -186,14 +186,14 @@ def test_task_of_another_cell_that_ran_meanwhile_is_noted(kernel: Kernel) -> Non
 def test_magic_above_an_awaiting_cell_is_refused_before_it_runs(kernel: Kernel, above: str) -> None:
     kernel.run("ran = False")
     cell = kernel.run(f"{above}\n%%torchprof\nran = True\nawait asyncio.sleep(0)")
-    if "\n" not in above:  # what is captured is not seen
+    if "\n" not in above:  # captured output is not shown
         assert cell.reply["ename"] == "UsageError"
         assert "put %%torchprof first" in cell.reply["evalue"]
         assert "with tp.profile() as p" in cell.reply["evalue"]
     assert kernel.run("print(ran)").text == "False\n"
 
 
-def test_way_out_that_the_refusal_names_works(kernel: Kernel) -> None:
+def test_context_manager_that_the_error_suggests_works(kernel: Kernel) -> None:
     cell = kernel.run(f"with tp.profile() as p:\n    {PLAIN.replace('    ', '        ')}    await asyncio.sleep(0)")
     assert cell.reply["status"] == "ok"
     assert kernel.run("print({n: c for n, c in p.report.ops[['name', 'calls']].rows()}['aten::mul'])").text == "8\n"
@@ -236,7 +236,7 @@ def test_stacks_are_recorded_across_awaits(kernel: Kernel) -> None:
     assert kernel.run("print(any('work' in n for n in run.events['name']))").text == "True\n"
 
 
-def test_unloading_takes_the_transformer_away_and_reloading_leaves_one(kernel: Kernel) -> None:
+def test_unloading_removes_the_transformer_and_reloading_adds_one(kernel: Kernel) -> None:
     count = "print(sum(type(t).__name__ == 'AwaitTransformer' for t in get_ipython().input_transformers_post))"
     assert kernel.run(count).text == "1\n"
     kernel.run("%reload_ext torchprof_magic")

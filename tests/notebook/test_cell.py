@@ -1,4 +1,4 @@
-"""Does a cell under the magic behave as it would without one?"""
+"""Cells behave under the magic as without it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STEP = "import torch\nfor i in range(7):\n    torch.ones(3).sum()\n"
 
 
 class Runs:
-    """Runs cells under a bare-bones magic, ``%%prof [--step value]``, and keeps what was compiled and recorded."""
+    """Runs cells under a minimal magic, ``%%prof [--step value]``, and keeps the compiled cells and recordings."""
 
     def __init__(self, shell: InteractiveShell, folder: Path) -> None:
         self.shell = shell
@@ -93,14 +93,14 @@ def test_interactivity_setting_is_honoured(runs: Runs) -> None:
     assert runs("%%prof\n5").result is None
 
 
-def test_variables_stay_and_the_helper_goes(runs: Runs) -> None:
+def test_variables_are_kept_and_the_helper_is_removed(runs: Runs) -> None:
     before = set(runs.shell.user_ns)
     runs("%%prof\nseen = [name for name in get_ipython().run_line_magic('who_ls', '')]\n" + STEP)
     assert set(runs.shell.user_ns) - before == {"seen", "torch", "i", "_i", "_ii", "_iii", "_i2"} - before
     assert not any("torchprof" in name for name in runs.shell.user_ns["seen"])
 
 
-def test_helper_goes_after_an_error_too(runs: Runs) -> None:
+def test_helper_is_removed_after_an_error_too(runs: Runs) -> None:
     runs("%%prof\nfor i in range(3):\n    1 / 0")
     assert not any("torchprof" in name for name in runs.shell.user_ns)
 
@@ -123,7 +123,7 @@ def test_error_names_the_line_of_the_visible_cell(runs: Runs, cell: str, line: i
     assert runs.traceback_lines(result)[-1] == f"Cell In[{number}], line {line}"
 
 
-def test_our_frames_are_not_in_the_traceback(runs: Runs) -> None:
+def test_frames_of_this_package_are_not_in_the_traceback(runs: Runs) -> None:
     result = runs("%%prof\nfor i in range(3):\n    1 / 0\n")
     error = result.error_in_exec
     assert error is not None

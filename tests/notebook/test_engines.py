@@ -1,4 +1,4 @@
-"""What does a notebook see of cells that are recorded on the engines of a cluster?"""
+"""Output of cells that are recorded on the engines of an ipyparallel cluster."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def kernel() -> Iterator[Kernel]:
 
 
 def asked(kernel: Kernel, what: str) -> str:
-    """Return what every engine says to ``what``, and whether a profiler is on there."""
+    """Return the output of ``what`` on every engine, and whether a profiler is on there."""
     kernel.run(f"%%px\nsaid = {what}, torch.autograd._profiler_enabled()")
     return kernel.run("print(view['said'])").text
 

@@ -1,6 +1,6 @@
-"""Each failure of running a cell, rows 22 to 32: what the user saw, what survived, and whether the next cell records.
+"""Failures around a running cell, in a real kernel: rows 22 to 32 of docs/failures.md.
 
-The numbers are those of the list of failures that this project began with; docs/failures.md says the same in words.
+Each test checks what the user sees, what survives, and that the next cell is recorded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def kernel() -> Iterator[Kernel]:
     ],
 )
 def test_a_cell_that_awaits_runs_whole_and_is_recorded(kernel: Kernel, body: str, value: str) -> None:
-    """Row 22: an async cell works, with its value."""
+    """Row 22: an async cell runs and shows its value."""
     kernel.run("async def items():\n    for i in range(8):\n        yield i\n")
     cell = kernel.run(f"%%torchprof -o run\n{body}")
     assert_ended_well(cell)
@@ -39,7 +39,7 @@ def test_a_cell_that_awaits_runs_whole_and_is_recorded(kernel: Kernel, body: str
 
 
 def test_a_cell_that_cannot_be_awaited_does_not_even_begin(kernel: Kernel) -> None:
-    """Row 22: below another magic an async cell is refused before any line of it ran."""
+    """Row 22: below another magic, an async cell is refused before it runs."""
     kernel.run("ran = False")
     cell = kernel.run("%%time\n%%torchprof\nran = True\nawait asyncio.sleep(0)")
     assert cell.reply["ename"] == "UsageError"
@@ -49,7 +49,7 @@ def test_a_cell_that_cannot_be_awaited_does_not_even_begin(kernel: Kernel) -> No
 
 
 def test_ranges_of_tasks_that_take_turns_are_all_shown_and_said_to_overlap(kernel: Kernel) -> None:
-    """Row 23: ranges of two tasks overlap without nesting; their self times share what ran in both."""
+    """Row 23: ranges of two tasks overlap without nesting; the shared time is in the self time of both."""
     body = """
 turn = [asyncio.Event() for _ in range(4)]
 async def first():
@@ -74,7 +74,7 @@ await asyncio.gather(first(), second())
 
 
 def test_a_task_of_an_earlier_cell_is_named_as_not_of_this_cell(kernel: Kernel) -> None:
-    """Row 24: a background task of another cell runs meanwhile; the report names it, and it goes on."""
+    """Row 24: a background task of another cell runs at the same time; the report names it, and it continues."""
     kernel.run("""
 rounds = 0
 async def background():
@@ -96,7 +96,7 @@ task = asyncio.create_task(background())""")
 
 
 def test_compilation_in_a_recorded_step_is_said_with_how_long_it_took(kernel: Kernel) -> None:
-    """Row 25: the first recorded step includes torch.compile; the report says so, with the time and the way out."""
+    """Row 25: the first recorded step includes torch.compile; the report shows the time and what to do."""
     body = "f = torch.compile(lambda a: (a @ a).relu(), backend='eager')\n"
     body += "for i in range(4):\n    y = f(torch.ones(4, 4))\n"
     cell = kernel.run(f"%%torchprof --wait 0 --warmup 0 --active 3 -o run\n{body}y.sum().item()")
@@ -111,7 +111,7 @@ def test_compilation_in_a_recorded_step_is_said_with_how_long_it_took(kernel: Ke
 
 
 def test_compilation_with_stacks_is_not_lost(kernel: Kernel) -> None:
-    """Row 25: with stacks, torch has names in such a recording that it cannot read back; what it wrote is kept."""
+    """Row 25: with stacks, torch writes names that it cannot read back; the trace is kept."""
     body = "f = torch.compile(lambda a: (a @ a).sin(), backend='aot_eager')\n"
     body += "for i in range(3):\n    y = f(torch.ones(4, 4))\n"
     cell = kernel.run(f"%%torchprof --stack --wait 0 --warmup 0 --active 2 -o run\n{body}")
@@ -125,7 +125,7 @@ def test_compilation_with_stacks_is_not_lost(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("call", ["tp.step()", "p.step()"])
 def test_a_step_within_a_compiled_function_counts_warns_and_leaves_the_numbers_alone(kernel: Kernel, call: str) -> None:
-    """Row 26: step() in a function that torch.compile compiles breaks its graph; results and steps are right."""
+    """Row 26: step() in a compiled function causes graph breaks; results and steps are correct."""
     body = f"""
 @torch.compile(backend="eager")
 def f(a):
@@ -152,7 +152,7 @@ for i in range(6):
 
 
 def test_what_torch_writes_to_descriptor_2_is_not_in_the_cell_and_what_the_user_writes_is(kernel: Kernel) -> None:
-    """Row 27: no line of Kineto's or the allocator's, with memory on; every line of the user's."""
+    """Row 27: with --memory, the output has every line of the user and none of Kineto or the allocator."""
     body = """
 blocks = [torch.ones(9) for _ in range(400)]
 for i in range(12):
@@ -169,7 +169,7 @@ print("by Python", file=sys.stderr)
 
 
 def test_names_that_the_cell_takes_from_us_and_itself_change_nothing(kernel: Kernel) -> None:
-    """Row 28: torch, tp, the shell's own name and built-in functions are redefined by the cell."""
+    """Row 28: the cell redefines torch, tp, get_ipython and built-in functions."""
     spoil = "torch = tp = get_ipython = print = len = range = None\n'own value'"
     cell = kernel.run(f"%%torchprof -o run\n{LOOP}{spoil}")
     assert_ended_well(cell)
@@ -183,7 +183,7 @@ def test_names_that_the_cell_takes_from_us_and_itself_change_nothing(kernel: Ker
 
 @pytest.mark.parametrize("flags", ["", "--wait 0 --warmup 0", "--memory --shapes --stack"])
 def test_warnings_that_are_errors_come_from_the_users_code_only(kernel: Kernel, flags: str) -> None:
-    """Row 29: under simplefilter("error") none of torch's or our warnings ends the cell; the user's own one does."""
+    """Row 29: with simplefilter("error"), no warning of torch or this package ends the cell; the user's own does."""
     kernel.run("warnings.simplefilter('error')")
     cell = kernel.run(f"%%torchprof {flags} -o run\n{LOOP}'done'")
     assert_ended_well(cell)
@@ -226,7 +226,7 @@ run = p.report
 
 @pytest.mark.skipif("sys.platform != 'linux'", reason="the addresses of a process can be limited on Linux alone")
 def test_a_trace_that_is_too_large_to_analyse_is_kept_and_the_kernel_lives(kernel: Kernel) -> None:
-    """Row 31: no memory for the analysis. Reading on would kill the kernel; the raw file is kept, and opens later."""
+    """Row 31: not enough memory to read the trace, which would kill the kernel; the raw file is kept."""
     cell = kernel.run(TOO_LARGE)
     assert (cell.reply["status"], cell.of("error")) == ("ok", [])
     said = problems(kernel)
@@ -264,7 +264,7 @@ def fail(*_, **__): raise MemoryError
     assert_off_and_usable(kernel)
 
 
-# Memory of its own for every block: what the process has free already would not make it grow.
+# Each block allocates new memory: memory that the process has free already would not make it grow.
 BALLAST = """
 import mmap
 ballast, full = [], b"x" * 8_000_000
@@ -286,13 +286,13 @@ def test_a_recording_that_takes_too_much_ends_with_its_step_and_the_loop_goes_on
     assert "or raise --budget" in said
     assert "Recording stopped after step " in cell.static[0]
     steps = int(kernel.run("print(run.steps.height)").text)
-    assert 3 <= steps <= 9  # 50 MB are 6 steps of 8 MB and a part; the process takes and gives back a little besides
+    assert 3 <= steps <= 9  # 50 MB are a bit more than 6 steps of 8 MB; other allocations of the process add some noise
     assert kernel.run("print(run.steps['complete'].all())").text == "True\n"
     assert_off_and_usable(kernel)
 
 
 def test_a_cycle_that_takes_too_much_ends_and_later_ones_leave_out_python_calls_then_shapes(kernel: Kernel) -> None:
-    """Row 32: with cycles to come, less of each is recorded before recording stops."""
+    """Row 32: with further cycles, details are omitted before recording stops."""
     flags = "--wait 0 --warmup 1 --active 9 --repeat 0 --stack --shapes --budget 30MB -o run"
     cell = kernel.run(f"%%torchprof {flags}\n{BALLAST}len(ballast)")
     assert_ended_well(cell)
@@ -324,7 +324,7 @@ def test_a_recording_that_lasts_too_long_ends_with_its_step(kernel: Kernel) -> N
 
 
 def test_the_users_exception_comes_first_when_the_budget_is_spent_too(kernel: Kernel) -> None:
-    """Row 32: what is raised in the cell is seen, whatever happens to the recording."""
+    """Row 32: an exception in the cell is shown, whatever happens to the recording."""
     body = f"{BALLAST}    if i == 20: raise MemoryError('CUDA out of memory')\n"
     cell = kernel.run(f"%%torchprof --wait 0 --warmup 1 --active 30 --budget 50MB -o run\n{body}")
     assert (cell.reply["ename"], cell.reply["evalue"]) == ("MemoryError", "CUDA out of memory")

@@ -1,7 +1,7 @@
-"""Each way in which a recorded cell can end before its time, in a real kernel: rows 1 to 9 of docs/failures.md.
+"""Recorded cells that end early, in a real kernel: rows 1 to 9 of docs/failures.md.
 
-Every test provokes the failure, says what the user must see and what must survive, and ends with ``assert_recovered``:
-the profiler is off, and the next cell is recorded as ever.
+Each test checks what the user sees and what survives, and ends with ``assert_recovered``: the profiler is off, and the
+next cell is recorded as usual.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def assert_opens(kernel: Kernel, cell: Cell) -> None:
     ("owner", "name"),
     [
         ("torchprof_magic.run.reading", "read_chrome"),
-        ("torchprof_magic.run.run.Run", "_remember"),  # the report is made, and nobody has it yet
+        ("torchprof_magic.run.run.Run", "_remember"),  # the report exists but was not remembered yet
     ],
 )
 def test_row_7_an_interrupt_while_the_trace_is_read(kernel: Kernel, owner: str, name: str) -> None:

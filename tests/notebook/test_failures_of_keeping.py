@@ -1,7 +1,6 @@
-"""Each failure of saving and keeping traces, rows 33 to 38, 41 and 42, in a real kernel.
+"""Failures of saving and keeping traces, in a real kernel: rows 33 to 38, 41 and 42 of docs/failures.md.
 
-What the user saw, what survived, and whether the next cell records. The numbers are those of the list of failures that
-this project began with; docs/failures.md says the same in words.
+Each test checks what the user sees, what survives, and that the next cell is recorded.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from kernels import Kernel, started
 
 from torchprof_magic.capture.torch_api import compat
 
-# From here on the kernel cannot make a file longer than so many bytes, as on a full disk, while one function runs.
+# While one function runs, the kernel cannot write files beyond a size, as on a full disk.
 FULL_DISK = """
 import functools, resource
 def full_disk(owner, name, limit):
@@ -73,17 +72,17 @@ def other() -> Iterator[Kernel]:
 
 
 def kept(folder: Path) -> list[str]:
-    """Return the names in a folder of traces, without those that the store keeps for itself."""
+    """Return the names of the traces in a folder, without the files of the store."""
     return sorted(path.name for path in folder.iterdir() if not path.name.startswith(".torchprof"))
 
 
 def parts(folder: Path) -> list[str]:
-    """Return what is left of files that were being written."""
+    """Return partly written files in a folder."""
     return sorted(path.name for path in folder.iterdir() if path.suffix in (".part", ".tmp", ".part2"))
 
 
 def raw_path(said: str) -> Path:
-    """Return the raw trace that a message says is still there."""
+    """Return the raw trace whose path is in a message."""
     found = re.search(r"the original is still in (.*?)\)", said)
     assert found is not None, said
     return Path(found[1])
@@ -91,7 +90,7 @@ def raw_path(said: str) -> Path:
 
 @needs_limits
 def test_a_full_disk_under_the_recording_is_said_with_what_is_needed_and_free(kernel: Kernel) -> None:
-    """Row 33: no room for the raw trace anywhere. The cell keeps its result, nothing half-written stays."""
+    """Row 33: no space for the raw trace anywhere. The cell keeps its result, no partial file remains."""
     kernel.run("undo = full_disk(shelf, 'save_cycle', 2048)")
     cell = kernel.run(f"%%torchprof\n{LOOP}'mine'")
     kernel.run("undo()")
@@ -110,7 +109,7 @@ def test_a_full_disk_under_the_recording_is_said_with_what_is_needed_and_free(ke
 
 
 def take_elsewhere(said: str) -> Path:
-    """Return the trace that a message says is elsewhere."""
+    """Return the trace in another folder whose path is in a message."""
     found = re.search(
         r"capture.saved_elsewhere (\S+) could not be written to .*\. It was saved to (\S+) instead\.", said
     )
@@ -124,7 +123,7 @@ def take_elsewhere(said: str) -> Path:
 def test_a_full_disk_under_the_recording_alone_leaves_the_report_and_a_trace_elsewhere(
     kernel: Kernel, tmp_path: Path
 ) -> None:
-    """Row 33: no room for the raw trace where it belongs. The report is shown; the copy is kept as ever."""
+    """Row 33: no space for the raw trace in its folder. The report is shown, and the copy is kept."""
     flags = f"--trace-dir {tmp_path} --filename run.json -o run"
     kernel.run("undo = full_folder('_folder')")
     cell = kernel.run(f"%%torchprof {flags}\n{LOOP}'mine'")
@@ -147,7 +146,7 @@ def test_a_full_disk_under_the_recording_alone_leaves_the_report_and_a_trace_els
 
 @needs_limits
 def test_a_full_disk_under_the_kept_traces_leaves_the_older_ones_and_the_report(kernel: Kernel, tmp_path: Path) -> None:
-    """Row 33: no room for a copy. The report is shown, the raw trace stays, --keep-last 1 deletes nothing."""
+    """Row 33: no space for a copy. The report is shown, the raw trace stays, --keep-last 1 deletes nothing."""
     flags = f"--trace-dir {tmp_path} --filename {{cell}}.json --keep-last 1"
     assert_ended_well(kernel.run(f"%%torchprof {flags}\n{LOOP}"))
     (older,) = kept(tmp_path)
@@ -179,7 +178,7 @@ def test_a_full_disk_under_the_kept_traces_leaves_the_older_ones_and_the_report(
 def test_a_folder_that_cannot_be_written_is_refused_before_the_cell_runs(
     kernel: Kernel, tmp_path: Path, flags: str, says: str
 ) -> None:
-    """Row 34: a folder that is unwritable, no folder, or cannot be made."""
+    """Row 34: a path that is not writable, not a folder, or cannot be created."""
     (tmp_path / "file").touch()
     (tmp_path / "locked").mkdir(mode=0o500)
     if "{locked}" in flags and os.access(tmp_path / "locked", os.W_OK):
@@ -195,7 +194,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_cell_runs(
 
 
 def test_a_missing_temporary_folder_is_refused_before_the_cell_runs(kernel: Kernel) -> None:
-    """Row 34: TMPDIR names a folder that is not there."""
+    """Row 34: TMPDIR names a folder that does not exist."""
     kernel.run("import tempfile\nran, tempfile.tempdir = False, '/nowhere'")
     cell = kernel.run(f"%%torchprof\nran = True\n{LOOP}")
     kernel.run("tempfile.tempdir = None")
@@ -206,7 +205,7 @@ def test_a_missing_temporary_folder_is_refused_before_the_cell_runs(kernel: Kern
 
 
 def test_a_folder_that_vanishes_while_the_cell_runs_is_said(kernel: Kernel, tmp_path: Path) -> None:
-    """Row 34: the folder was there before the cell; its own code takes both away."""
+    """Row 34: the code of the cell deletes both folders."""
     vanish = (
         "import shutil\nfrom torchprof_magic.capture import live_session\n"
         f"shutil.rmtree(live_session()._folder); shutil.rmtree({str(tmp_path / 'traces')!r})\n"
@@ -247,7 +246,7 @@ def test_a_folder_that_vanishes_while_the_cell_runs_is_said(kernel: Kernel, tmp_
 def test_a_template_that_leaves_the_folder_or_asks_for_gigabytes_is_refused_before_the_cell_runs(
     kernel: Kernel, tmp_path: Path, flag: str, template: str, says: str
 ) -> None:
-    """Row 35: only {name} and {name:04d} mean anything; nothing outside the folder is touched."""
+    """Row 35: only {name} and {name:04d} are replaced; nothing outside the folder is touched."""
     folder = tmp_path / "traces"
     value = template.replace("{folder}", str(folder))
     flags = f"{flag} '{value}'" + ("" if flag == "--trace-dir" else f" --trace-dir {folder}")
@@ -265,7 +264,7 @@ def test_a_template_that_leaves_the_folder_or_asks_for_gigabytes_is_refused_befo
 
 
 def test_two_kernels_that_save_under_one_name_keep_every_trace(kernel: Kernel, other: Kernel, tmp_path: Path) -> None:
-    """Row 36: the name is taken again and again, by both; no file is overwritten; --keep-last counts only ours."""
+    """Row 36: both kernels save under the same name; no file is overwritten; --keep-last ignores other files."""
     flags = f"-q --trace-dir {tmp_path} --filename same.json"
     many = f"for _n in range(5):\n    get_ipython().run_cell_magic('torchprof', {flags!r}, {LOOP!r})"
     (tmp_path / "same.json").write_text("mine")
@@ -298,7 +297,7 @@ files.copy_verified = armed
 def test_a_kernel_that_dies_while_it_saves_leaves_the_file_that_was_there(
     kernel: Kernel, tmp_path: Path, call: str
 ) -> None:
-    """Row 37: SIGKILL in the middle of a save. The file before stays whole, and the next kernel tidies up."""
+    """Row 37: SIGKILL in the middle of a save. The older file stays complete, and the next kernel cleans up."""
     flags = f"--trace-dir {tmp_path} --filename run.json --overwrite"
     assert_ended_well(kernel.run(f"%%torchprof {flags}\n{LOOP}"))
     before = (tmp_path / "run.json").read_bytes()
@@ -317,7 +316,7 @@ def test_a_kernel_that_dies_while_it_saves_leaves_the_file_that_was_there(
 
 @needs_limits
 def test_packing_that_fails_half_way_leaves_no_packed_file_and_the_raw_one(kernel: Kernel, tmp_path: Path) -> None:
-    """Row 38: no room within --gzip. No .gz of 0 or 30 bytes appears, and the trace is still there unpacked."""
+    """Row 38: no space for --gzip. No partial .gz file appears, and the uncompressed trace stays."""
     flags = f"--trace-dir {tmp_path} --filename run.json --gzip"
     kernel.run("undo = full_disk(files, 'copy_verified', 300)")
     cell = kernel.run(f"%%torchprof {flags}\n{LOOP}")
@@ -348,7 +347,7 @@ template.datetime, real_datetime = Clock, template.datetime
 def test_a_clock_that_stands_still_or_jumps_back_gives_every_trace_a_name_of_its_own(
     kernel: Kernel, tmp_path: Path
 ) -> None:
-    """Row 41: twice in one second, an hour back as at the end of summer time, and then the same second again."""
+    """Row 41: twice in one second, an hour back as at the end of daylight saving time, and the same second again."""
     kernel.run(CLOCK)
     flags = f"-q --trace-dir {tmp_path}"
     for at in ("0, 59, 59", "0, 59, 59", "1, 59, 59", "0, 59, 59"):
@@ -359,7 +358,7 @@ def test_a_clock_that_stands_still_or_jumps_back_gives_every_trace_a_name_of_its
     assert kept(tmp_path) == sorted(names)
     for name in names:
         assert_is_trace(tmp_path / name)
-    # The one that was written last is the newest, whatever the clock said.
+    # The trace that was written last is the newest, whatever the clock shows.
     assert kernel.run(f"%%torchprof {flags} --keep-last 1\n{LOOP}").reply["status"] == "ok"
     assert kept(tmp_path) == ["run-20261025-005959-4.pt.trace.json"]
     kernel.run("template.datetime = real_datetime")
@@ -375,7 +374,7 @@ def test_a_clock_that_stands_still_or_jumps_back_gives_every_trace_a_name_of_its
     ],
 )
 def test_a_rank_that_is_not_known_is_said(kernel: Kernel, tmp_path: Path, environ: str, says: str) -> None:
-    """Row 42: RANK is unset, no number, or larger than the job."""
+    """Row 42: RANK is unset, not a number, or not below WORLD_SIZE."""
     kernel.run(f"os.environ.update({environ})")
     cell = kernel.run(f"%%torchprof --trace-dir {tmp_path} --filename run.json\n{LOOP}")
     kernel.run("for _name in ('RANK', 'WORLD_SIZE'): os.environ.pop(_name, None)")
@@ -392,7 +391,7 @@ def test_a_rank_that_is_not_known_is_said(kernel: Kernel, tmp_path: Path, enviro
 def test_two_processes_that_both_think_they_are_rank_0_keep_both_traces(
     kernel: Kernel, other: Kernel, tmp_path: Path
 ) -> None:
-    """Row 42: equal ranks. Neither trace takes the place of the other, and they are not read as one."""
+    """Row 42: two processes have the same rank. Neither trace replaces the other."""
     flags = f"--trace-dir {tmp_path} --filename run.json --run-name job"
     for each in (kernel, other):
         each.run("os.environ.update(WORLD_SIZE='2', RANK='0')")

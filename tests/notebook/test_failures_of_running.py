@@ -1,8 +1,7 @@
-"""Each way in which a recorded cell can fail as it runs, in a real kernel: rows 10 to 21 of docs/failures.md.
+"""Failures of recorded cells while they run, in a real kernel: rows 10 to 21 of docs/failures.md.
 
-Every test provokes the failure, says what the user must see and what must survive, and ends with ``assert_recovered``:
-the profiler is off, and the next cell is recorded as ever. All of it runs without a GPU, but one
-variant of row 11.
+Each test checks what the user sees and what survives, and ends with ``assert_recovered``: the profiler is off, and the
+next cell is recorded as usual. Only one variant of row 11 needs a GPU.
 """
 
 from __future__ import annotations
@@ -121,7 +120,7 @@ def test_row_12_the_cell_uses_a_profiler_of_its_own(kernel: Kernel) -> None:
     assert_recovered(kernel)
 
 
-# -- steps that do not come, or not as planned --------------------------------------------------------------------
+# -- missing and unexpected steps -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("flags", ["--wait 1 --warmup 1 --active 2", "--wait 0 --warmup 1 --active 3"])

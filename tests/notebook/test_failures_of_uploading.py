@@ -1,6 +1,6 @@
-"""Each failure of uploading traces, rows 39 and 40, in a real kernel, against a server that fails as it is told to.
+"""Failures of uploading traces, in a real kernel against a fault-injecting server: rows 39 and 40 of docs/failures.md.
 
-What the user saw, what survived, and whether the next cell records.
+Each test checks what the user sees, what survives, and that the next cell is recorded.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from aftermath import (
 from kernels import Kernel, started
 
 STUB = Path(__file__).parents[1] / "unit" / "store"
-SECRET = "hunter2"  # noqa: S105 - the point of the tests is that it shows nowhere
+SECRET = "hunter2"  # noqa: S105 - the tests check that it is not shown anywhere
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def kernel() -> Iterator[Kernel]:
 
 
 def wait_until(kernel: Kernel, command: str, says: str) -> str:
-    """Run a command again and again until its output holds some words."""
+    """Run a command repeatedly until its output contains some words."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         text = kernel.run(command).text
@@ -80,7 +80,7 @@ def remote_of(server: Any, *, is_secret: bool = False) -> str:
 def test_an_upload_that_fails_is_tried_again_until_what_arrived_is_right(
     kernel: Kernel, tmp_path: Path, server: Any, faults: list[str]
 ) -> None:
-    """Row 39: errors, refusals, broken connections and damaged arrivals, one after the other."""
+    """Row 39: errors, refusals, broken connections and damaged uploads, one after the other."""
     kernel.run(KNOWS_STUB)
     server.faults["PUT"] = list(faults)
     flags = f"--trace-dir {tmp_path} --filename run.json --remote {remote_of(server, is_secret=True)}"
@@ -119,7 +119,7 @@ def test_an_upload_that_keeps_failing_is_said_keeps_the_file_and_can_be_tried_ag
 def test_an_upload_that_hangs_holds_up_neither_the_cell_nor_the_next(
     kernel: Kernel, tmp_path: Path, server: Any
 ) -> None:
-    """Row 39: a server that does not answer. The kernel goes on; the state says so."""
+    """Row 39: a server that does not respond. The kernel continues, and the state is listed."""
     kernel.run(KNOWS_STUB)
     server.faults["PUT"] = ["stall"]
     flags = f"--trace-dir {tmp_path} --filename run.json --remote {remote_of(server)}"
@@ -134,7 +134,7 @@ def test_an_upload_that_hangs_holds_up_neither_the_cell_nor_the_next(
 def test_an_upload_that_is_under_way_when_the_kernel_ends_goes_on_in_the_next(
     kernel: Kernel, tmp_path: Path, server: Any
 ) -> None:
-    """Row 40: the kernel is shut down while its upload hangs; a later one, with the same address, ends it."""
+    """Row 40: the kernel is shut down while its upload hangs; a later kernel with the same URL finishes it."""
     server.faults["PUT"] = ["stall"]
     flags = f"--trace-dir {tmp_path} --filename {{run_name}}.json --remote {remote_of(server)}"
     with started(SETUP + KNOWS_STUB) as first:

@@ -1,7 +1,7 @@
-"""Is anything lost when Ctrl-C comes at a line of our own, wherever that line stands?
+"""Ctrl-C at any line of this package loses nothing.
 
-A trace function counts the lines of the functions that run around a cell, and sends SIGINT at one of them. Some of the
-lines are tried here, always the same ones as long as the code is the same.
+A trace function counts the lines of the functions that run around a cell, and sends SIGINT at one of them. The tests
+use a sample of the lines, which is the same as long as the code is the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 PACKAGE = str(Path(torchprof_magic.__file__).parent)
-# What runs once or a few times a cell; the steps between are the business of tests/stress/interrupts.py.
+# Functions that run once or a few times per cell; tests/stress/interrupts.py covers the steps between.
 FUNCTIONS = {
     "torchprof", "_record", "run_cell", "_finish", "_read", "_remember", "assign", "remember", "read_recording",
     "sweep", "open", "prepare", "start", "stop", "release", "finish", "cell_labels",
@@ -72,7 +72,7 @@ def shell() -> Iterator[InteractiveShell]:
 
 
 def interrupted(shell: InteractiveShell, cell: str, interrupter: Interrupter) -> BaseException | None:
-    """Run a cell, and return what came out of it."""
+    """Run a cell and return its output."""
     traced = sys.gettrace()
     try:
         sys.settrace(interrupter)

@@ -1,4 +1,4 @@
-"""The magics in a real kernel, as any front end would drive it."""
+"""The magics in a real kernel, as a front end uses them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def names_in(path: Path) -> list[str]:
     return [event["name"] for event in json.loads(path.read_bytes())["traceEvents"]]
 
 
-def test_the_cells_value_prints_and_variables_are_its_own(kernel: Kernel) -> None:
+def test_the_cell_keeps_its_value_prints_and_variables(kernel: Kernel) -> None:
     cell = kernel.run(f"%%torchprof\nprint('before')\n{LOOP}answer = 41\nanswer + 1")
     assert cell.reply["status"] == "ok"
     assert [content["data"]["text/plain"] for content in cell.of("execute_result")] == ["42"]
@@ -110,7 +110,7 @@ def test_two_passes_of_a_training_loop_show_the_times_of_one_and_the_details_of_
     assert kernel.run(asked).text == ("[3] [[2], [4, 8], [8, 2], [], []] True <built-in function linear>\n")
 
 
-def test_two_passes_may_be_the_default_and_need_steps(kernel: Kernel) -> None:
+def test_two_passes_can_be_the_default_and_need_steps(kernel: Kernel) -> None:
     kernel.run("%config TorchProfMagics.two_pass = True")
     try:
         cell = kernel.run("%%torchprof --display text\nx = torch.ones(3).sum()")
@@ -149,7 +149,7 @@ def test_an_interrupt_in_the_second_pass_leaves_the_first(kernel: Kernel) -> Non
     )
 
 
-def test_an_exception_is_the_cells_own_and_comes_with_what_was_recorded(kernel: Kernel) -> None:
+def test_an_exception_of_the_cell_is_unchanged_and_comes_with_the_partial_report(kernel: Kernel) -> None:
     cell = kernel.run(f"%%torchprof\n{LOOP}    if i == 5: raise KeyError('mine')")
     assert (cell.reply["status"], cell.reply["ename"]) == ("error", "KeyError")
     assert len(cell.of("error")) == 1
@@ -161,7 +161,7 @@ def test_an_exception_is_the_cells_own_and_comes_with_what_was_recorded(kernel: 
     assert kernel.run("print(after.ops.height > 0)").text == "True\n"
 
 
-def test_an_interrupt_ends_the_cell_shows_the_part_and_the_next_cell_records(kernel: Kernel) -> None:
+def test_an_interrupt_ends_the_cell_with_a_partial_report_and_the_next_cell_records(kernel: Kernel) -> None:
     forever = "for i in iter(int, 1):\n    torch.ones(8).sum()\n    if k == 3: print('here', flush=True)\n    k += 1\n"
     cell = kernel.run(f"%%torchprof --active 100000000 --wait 0 --warmup 0\nk = 0\n{forever}", interrupt_at="here")
     assert (cell.reply["status"], cell.reply["ename"]) == ("error", "KeyboardInterrupt")
@@ -211,7 +211,7 @@ def test_a_wrong_flag_is_refused_before_the_cell_runs(kernel: Kernel, flags: str
     assert kernel.run("print(ran)").text == "False\n"
 
 
-def test_what_fails_while_showing_does_not_replace_the_cells_own_result(kernel: Kernel) -> None:
+def test_an_error_while_showing_does_not_replace_the_result_of_the_cell(kernel: Kernel) -> None:
     kernel.run("import torchprof_magic.ipython.magics as magics; shown = magics.show\nmagics.show = lambda *_: 1 / 0")
     cell = kernel.run(f"%%torchprof\n{LOOP}raise KeyError('mine')")
     assert cell.reply["ename"] == "KeyError"
@@ -222,7 +222,7 @@ def test_what_fails_while_showing_does_not_replace_the_cells_own_result(kernel: 
     kernel.run("magics.show = shown")
 
 
-def test_what_fails_before_there_is_a_report_names_the_raw_trace_whose_names_are_right(kernel: Kernel) -> None:
+def test_an_error_before_the_report_is_made_names_the_raw_trace(kernel: Kernel) -> None:
     kernel.run(
         "import torchprof_magic.run.run as run; read = run.read_recording\n"
         "run.read_recording = lambda *_, **__: 1 / 0\n"
@@ -238,10 +238,10 @@ def test_what_fails_before_there_is_a_report_names_the_raw_trace_whose_names_are
     path = re.search(r"Open it with: %torchprof load (\S+)", cell.text)
     assert path is not None
     assert "模型 ☃" in names_in(Path(path[1]))
-    assert kernel.run("print(files)").text == f"[{Path(path[1]).stat().st_ino}]\n"  # it was so when it was said
+    assert kernel.run("print(files)").text == f"[{Path(path[1]).stat().st_ino}]\n"  # as it was when the handler ran
 
 
-def test_an_interrupt_while_showing_stops_the_notebook_but_not_the_cells_own_exception(kernel: Kernel) -> None:
+def test_an_interrupt_while_showing_is_raised_unless_the_cell_raised(kernel: Kernel) -> None:
     stop = "def stop(*_): raise KeyboardInterrupt"
     kernel.run(f"import torchprof_magic.ipython.magics as magics; shown = magics.show\n{stop}\nmagics.show = stop")
     assert kernel.run(f"%%torchprof\n{LOOP}").reply["ename"] == "KeyboardInterrupt"
@@ -304,7 +304,7 @@ def test_a_cell_that_runs_out_of_device_memory_keeps_its_snapshot_and_its_own_er
         assert "requested 21 MB while the device had 0 B free" in said
 
 
-def test_raw_files_of_a_run_go_once_the_next_run_took_the_place_of_its_report(kernel: Kernel) -> None:
+def test_raw_files_of_a_run_are_deleted_once_the_next_run_replaced_its_report(kernel: Kernel) -> None:
     where = "print(tp.last.trace_paths[0])"
     paths = []
     for _ in range(3):
@@ -337,7 +337,7 @@ def test_a_report_is_saved_exported_and_opened_again(kernel: Kernel, tmp_path: P
     assert "load takes FILE" in kernel.run("%torchprof load").reply["evalue"]
 
 
-def test_a_large_file_is_read_with_a_bar_that_leaves_nothing(kernel: Kernel, tmp_path: Path) -> None:
+def test_a_large_file_is_read_with_a_bar_that_is_removed(kernel: Kernel, tmp_path: Path) -> None:
     file = tmp_path / "large.json"
     event = b'{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 1}'
     file.write_bytes(b"[" + b", ".join([event] * 300_000) + b"]")
@@ -352,18 +352,18 @@ def test_a_profiler_that_was_left_on_is_named_and_can_be_switched_off(kernel: Ke
     cell = kernel.run(f"%%torchprof\n{LOOP}")
     assert cell.reply["ename"] == "UsageError"
     assert "%torchprof off" in cell.reply["evalue"]
-    assert "is off now" in kernel.run("%torchprof off").text
+    assert "was stopped" in kernel.run("%torchprof off").text
     assert kernel.run(f"%%torchprof -q\n{LOOP}").reply["status"] == "ok"
 
 
 @pytest.mark.parametrize("above", ["%%time", "%%capture out"])
-def test_other_cell_magics_may_stand_above(kernel: Kernel, above: str) -> None:
+def test_other_cell_magics_can_be_above(kernel: Kernel, above: str) -> None:
     cell = kernel.run(f"{above}\n%%torchprof -o run\n{LOOP}")
     assert cell.reply["status"] == "ok"
     assert kernel.run("print(run.steps.height, run.trace.meta.stepping.line)").text == "3 3\n"
 
 
-def test_the_pages_requests_are_answered_in_chunks_and_nonsense_is_refused(kernel: Kernel) -> None:
+def test_requests_of_the_page_are_answered_in_chunks_and_invalid_ones_are_refused(kernel: Kernel) -> None:
     kernel.run(f"%%torchprof -q -o run\n{LOOP}")
     code = """
 sent = []
@@ -381,7 +381,7 @@ print([(content["kind"], content["id"]) for content, _ in sent], sent[0][1][0][:
     assert "<!DOCTYPE html>" in said
 
 
-def test_unloading_takes_the_magics_away_and_loading_brings_them_back(kernel: Kernel) -> None:
+def test_unloading_removes_the_magics_and_loading_restores_them(kernel: Kernel) -> None:
     assert kernel.run("%unload_ext torchprof_magic").reply["status"] == "ok"
     assert kernel.run(f"%%torchprof\n{LOOP}").reply["ename"] == "UsageError"
     assert kernel.run("%load_ext torchprof_magic\n%reload_ext torchprof_magic").reply["status"] == "ok"
@@ -389,7 +389,7 @@ def test_unloading_takes_the_magics_away_and_loading_brings_them_back(kernel: Ke
 
 
 @pytest.mark.parametrize("asked", ["-h", "--help"])
-def test_who_asks_for_help_gets_the_flags_and_the_cell_does_not_run(kernel: Kernel, asked: str) -> None:
+def test_help_lists_the_flags_and_does_not_run_the_cell(kernel: Kernel, asked: str) -> None:
     cell = kernel.run(f"%%torchprof {asked}\nprint('ran')")
     assert cell.reply["status"] == "ok"
     assert "--skip-first" in cell.text

@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[2] / "notebooks" / "quickstart.ipynb"
 def test_the_quickstart_runs_and_acting_on_its_reports_makes_training_faster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # On a busy machine the threads of one op wait for one another, and the ops would be what limits the loop.
+    # On a busy machine the threads of an op wait for each other, and the ops would limit the loop.
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     notebook = nbformat.read(SOURCE, as_version=4)
     NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()

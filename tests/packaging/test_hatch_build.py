@@ -70,7 +70,7 @@ def test_a_build_without_a_view_requires_nothing(
     assert hook.dependencies() == []
 
 
-def test_a_build_that_was_not_given_npm_says_what_to_install(hook: BuildHookInterface[Any], checkout: Path) -> None:
+def test_a_build_without_npm_names_what_to_install(hook: BuildHookInterface[Any], checkout: Path) -> None:
     with pytest.raises(RuntimeError, match=r"npm was not found.*Install Node.js 20 or newer"):
         hook.initialize("standard", {})
     add_bundle(checkout)

@@ -104,18 +104,18 @@ def test_a_chromium_on_path_is_taken_and_one_line_says_so(machine: Machine) -> N
     assert done.stderr == f"Chromium: {path} (found on PATH)\n"
 
 
-def test_a_command_that_does_not_start_is_passed_over(machine: Machine) -> None:
+def test_a_command_that_does_not_start_is_skipped(machine: Machine) -> None:
     machine.add("chromium-browser", STUB)
     path = machine.add("google-chrome", BROWSER)
     assert machine.install_chromium().stdout == f"{path}\n"
 
 
-def test_the_environment_variable_goes_before_path(machine: Machine) -> None:
+def test_the_environment_variable_takes_precedence_over_path(machine: Machine) -> None:
     machine.add("chromium", BROWSER)
     assert machine.install_chromium(CHROMIUM="/opt/chromium").stdout == "/opt/chromium\n"
 
 
-def test_the_systems_package_goes_before_playwrights_download(machine: Machine) -> None:
+def test_the_systems_package_takes_precedence_over_playwrights_download(machine: Machine) -> None:
     add_package_manager(machine, BROWSER)
     done = machine.install_chromium()
     assert done.stdout == f"{machine.bin}/chromium\n"
@@ -137,7 +137,7 @@ def test_playwright_downloads_where_the_systems_package_does_not_start(
     assert (again.stdout, again.stderr) == (f"{path}\n", f"Chromium: {path} (found in playwright's cache)\n")
 
 
-def test_a_machine_that_gives_no_chromium_is_told_what_to_install(machine: Machine) -> None:
+def test_a_machine_without_chromium_prints_what_to_install(machine: Machine) -> None:
     done = machine.install_chromium()
     assert done.returncode == 1
     assert done.stdout == ""

@@ -63,7 +63,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin" / "python"
 
 
-def test_wheel_and_sdist_hold_the_front_end_and_nothing_of_its_workshop(built: tuple[Path, Path]) -> None:
+def test_wheel_and_sdist_hold_the_front_end_without_its_development_files(built: tuple[Path, Path]) -> None:
     sdist, wheel = built
     names = zipfile.ZipFile(wheel).namelist()
     for needed in (

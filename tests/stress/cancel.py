@@ -1,7 +1,7 @@
-"""How long does reading a file go on after an interrupt? Random moments of one large file; see ``--help``.
+"""Measures how long reading a large file continues after an interrupt at a random moment; see ``--help``.
 
-Every run reads in a process of its own; at a random moment it gets a SIGINT, and says how long after it the
-KeyboardInterrupt came out of ``load``.
+Every run reads the file in a separate process, which gets a SIGINT at a random moment and prints how much later
+``load`` raised the KeyboardInterrupt.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ def _start(path: str) -> subprocess.Popen[str]:
 
 
 def whole_seconds(path: str) -> float:
-    """Read the file once, undisturbed."""
+    """Read the file once without an interrupt."""
     with _start(path) as process:
         begun = _said(process, "begin")[1]
         return _said(process, "finished")[1] - begun
 
 
 def delay_after(path: str, wait_seconds: float) -> float | None:
-    """Return the seconds between an interrupt and its coming out, or ``None`` when reading was over before."""
+    """Return the seconds between an interrupt and its exception, or ``None`` when reading had ended before."""
     with _start(path) as process:
         _said(process, "begin")
         time.sleep(wait_seconds)

@@ -1,7 +1,7 @@
-"""Does any file, however broken, crash the reader, hang it, or make it say what cannot be?
+"""Checks that no broken file crashes the reader, hangs it, or leads to impossible results.
 
-Small pieces of real traces (of ``TORCHPROF_TRACES``, or of traces made here) are broken in the ways that files break:
-bytes, texts, types, structure, packing. Every input is made from its own seed, so a failure can be repeated:
+Small pieces of real traces (of ``TORCHPROF_TRACES``, or of traces made here) are damaged as real files are:
+in bytes, texts, types, structure and compression. Every input has its own seed, so a failure can be repeated:
 ``python tests/stress/fuzz.py --first SEED --inputs 1``.
 """
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 LONGEST_S = 10
 MEMORY_BYTES = 4 << 30
-ANALYSED_EVERY = 10  # the analyses cost as much as the reading
+ANALYSED_EVERY = 10  # the analyses take as long as reading
 PIECE_EVENTS = 40
 REPRODUCERS = Path("build/fuzz")
 HOSTILE: tuple[Any, ...] = (
@@ -70,19 +70,19 @@ def main() -> int:
 
 
 def work(seeds: range) -> int:
-    """Try one input a seed; return how many failed, and leave those in ``REPRODUCERS``."""
+    """Try one input per seed; return how many failed, and save those in ``REPRODUCERS``."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     signal.signal(signal.SIGALRM, _too_long)
     pieces = seed_pieces()
     failures = opened = 0
     slowest = 0.0
     for done, seed in enumerate(seeds, 1):
-        content = broken(pieces, random.Random(seed))  # noqa: S311 - repeatable is what it must be
+        content = broken(pieces, random.Random(seed))  # noqa: S311 - must be repeatable
         began = time.perf_counter()
         try:
             signal.alarm(LONGEST_S)
             opened += attempt(content, is_analysed=seed % ANALYSED_EVERY == 0)
-        except BaseException:  # noqa: BLE001 - whatever it is, it is what is looked for
+        except BaseException:  # noqa: BLE001 - any exception is a finding
             failures += 1
             _keep(seed, content)
         finally:
@@ -109,7 +109,7 @@ def _keep(seed: int, content: bytes) -> None:
 
 
 def attempt(content: bytes, *, is_analysed: bool) -> bool:
-    """Read one input and check what must hold; False when the reader refused it in its own words."""
+    """Read one input and check the result; return False when the reader refused it with its own error."""
     try:
         trace = read_chrome([content])
     except IngestError as exc:
@@ -124,7 +124,7 @@ def attempt(content: bytes, *, is_analysed: bool) -> bool:
 
 
 def check(trace: Trace) -> None:
-    """Assert what holds for every trace, whatever it was read from."""
+    """Assert the invariants of every trace."""
     events = trace.events
     assert dict(events.schema) == EVENTS_SCHEMA
     start, end = events["start_ns"], events["start_ns"] + events["dur_ns"]
@@ -143,7 +143,7 @@ def check(trace: Trace) -> None:
 
 
 def seed_pieces() -> list[dict[str, Any]]:
-    """Return small whole traces to break: slices of real ones where there are any."""
+    """Return small valid traces to damage: slices of real ones if there are any."""
     pieces: list[dict[str, Any]] = [{"schemaVersion": 1, "baseTimeNanoseconds": 10**18, "traceEvents": _made()}]
     folder = Path(os.environ.get("TORCHPROF_TRACES", ""))
     for path in sorted(folder.rglob("*.json.gz")) if folder.name else []:

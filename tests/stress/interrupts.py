@@ -1,4 +1,4 @@
-"""Does one Ctrl-C at a random moment ever kill the process, hang it, or leave the profiler on?
+"""Checks that Ctrl-C at a random moment never kills the process, hangs it, or leaves the profiler on.
 
     python tests/stress/interrupts.py --runs 200          # this project's session
     python tests/stress/interrupts.py --runs 200 --raw    # torch.profiler.profile with a handler, for comparison
@@ -22,21 +22,21 @@ from collections import Counter
 from pathlib import Path
 
 import torch
-import torch._inductor.config  # torch imports it at the first prepare, which takes 2 s; here once for all children
+import torch._inductor.config  # takes 2 s in the first prepare; imported here once for all children
 
 from torchprof_magic.capture import CaptureSession, busy_profiler
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import ProfileOptions, ScheduleOptions
 
-# (wait, warmup, active, repeat): the endless one makes a transition at every step, the other is the default.
+# (wait, warmup, active, repeat): the endless one has a transition at every step, the other is the default.
 SCHEDULES = {"endless": (0, 1, 1, 0), "default": (1, 1, 3, 1)}
 # Work per step; small, so that transitions are a large part of the time and are hit often.
 MATRIX = 8
 STEPS = {"endless": 400, "default": 40}
-# A run takes about this long; interrupts fall evenly into it.
+# The approximate duration of a run; interrupts are distributed evenly over it.
 WINDOW_S = {"endless": 0.35, "default": 0.02}
 STUCK_S = 30.0
-# What a child says with its exit status.
+# The meaning of a child's exit status.
 CLEAN, FINISHED, WRONG_EXCEPTION, STILL_ON, NEXT_FAILED = 0, 10, 11, 12, 13
 VERDICTS = {
     CLEAN: "clean KeyboardInterrupt",
@@ -100,10 +100,10 @@ def child(name: str, *, raw: bool, ready: int) -> int:
         try:
             os.write(ready, b"1")
             (run_raw if raw else run_ours)(name, folder)
-            time.sleep(0)  # an interrupt that is still on its way ends up here
+            time.sleep(0)  # a pending interrupt is raised here
         except KeyboardInterrupt:
             verdict = CLEAN
-        except BaseException as exc:  # noqa: BLE001 - the verdict is which one it was
+        except BaseException as exc:  # noqa: BLE001 - the verdict depends on its type
             print(f"  {type(exc).__name__}: {exc}", file=sys.stderr)
             verdict = WRONG_EXCEPTION
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -133,7 +133,7 @@ def fork_child(name: str, *, raw: bool) -> tuple[int, int]:
 
 
 def await_child(pid: int) -> str:
-    """Wait for a run to end, kill it when it is stuck, and return its verdict."""
+    """Wait for a run to end, kill it if it hangs, and return its verdict."""
     deadline = time.monotonic() + STUCK_S
     while time.monotonic() < deadline:
         done, status = os.waitpid(pid, os.WNOHANG)

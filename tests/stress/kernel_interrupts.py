@@ -1,13 +1,13 @@
-"""Does a Ctrl-C at any moment in the life of a ``%%torchprof`` cell lose a step, or leave the kernel the worse for it?
+"""Checks that Ctrl-C at any moment of a ``%%torchprof`` cell neither loses a step nor harms the kernel.
 
     python tests/stress/kernel_interrupts.py --runs 1000           # four kinds of cell in turn
     python tests/stress/kernel_interrupts.py --runs 200 --plain    # the same cells without the magic, for comparison
 
-Each cell runs in one real kernel and is interrupted once, at a moment that is evenly random between being asked for
-and a fifth past its usual end: before it starts, in any step or transition, while the trace is saved, read or shown.
-The loop must not go on after it. Afterwards the kernel must live, its profiler be off and its signal handler back;
-every step that was recorded and over must be in the report, or in a raw trace that the output names; and the next cell
-must be recorded as ever. The exit status is 1 when any of this was not so.
+Each cell runs in one real kernel and is interrupted once, at a random moment between the request and 1.2 times its
+usual duration: before it starts, in any step or transition, while the trace is saved, read or shown. The loop must not
+continue after it. Afterwards the kernel must be alive, its profiler off and its signal handler restored; every
+completely recorded step must be in the report, or in a raw trace that the output names; and the next cell must be
+recorded as usual. The exit status is 1 if any of this does not hold.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 
 from live_kernel import Done, LiveKernel, live_kernel
 
-# Each step says that it began; when the next one has begun, it is over. The work takes a few milliseconds.
+# Each step prints that it began; it has ended when the next one begins. The work takes a few milliseconds.
 LOOP = """\
 for i in range(STEPS):
     begun.append(i)
@@ -89,11 +89,11 @@ _ready()
 """
 ASK = "print(json.dumps(_facts()))"
 ASK_AND_READY = "print(json.dumps(_facts())); _ready()"
-GRACE_S = 0.002  # for a signal on its way
+GRACE_S = 0.002  # for a pending signal
 
 
-class Flawed(Exception):  # noqa: N818 - it is no error of this script
-    """The kernel cannot be asked any more."""
+class Flawed(Exception):  # noqa: N818 - not an error of this script
+    """The kernel no longer responds."""
 
 
 def plain(code: str) -> str:
@@ -119,10 +119,10 @@ def undisturbed(kernel: LiveKernel, code: str) -> tuple[float, list[int]]:
 
 
 def phase_of(facts: dict[str, Any], done: Done) -> str:
-    """Say where the interrupt was, by what had happened."""
+    """Return where the interrupt was, from what had happened."""
     start, end = facts["times"]
     at = done.interrupted_at or 0.0
-    if at < start:  # the kernel ignores it, or drops the question
+    if at < start:  # the kernel ignores it, or drops the request
         return "before the cell"
     if end is None or done.sent_at > end - GRACE_S:
         return "after the cell"
@@ -145,12 +145,12 @@ def flaws_of(
         end = facts["times"][1] - done.interrupted_at
         flaws.append(f"the interrupt was swallowed, {end:.4f} s before the end of the cell; printed: {done.text!r}")
     later = [moment for moment in facts["moments"] if moment > done.sent_at + GRACE_S]
-    if len(later) > 1 and phase != "before the cell":  # one: the signal was still on its way
+    if len(later) > 1 and phase != "before the cell":  # one step: the signal was still pending
         flaws.append(f"{len(later)} more steps began after the interrupt")
     flaws += [f"{name}: {facts[name]}" for name in ("enabled", "busy", "live", "handler", "helper") if facts[name]]
     if is_plain:
         return flaws
-    # The newest step has begun, and only the next one's beginning tells that it is over.
+    # The newest step has begun; only the start of the next one shows that it has ended.
     ended = set(facts["begun"] if facts["over"] else facts["begun"][:-1])
     expected = sorted(ended & set(recorded))
     has_report = facts["run"] != before
@@ -162,7 +162,7 @@ def flaws_of(
 
 
 def is_named(text: str) -> bool:
-    """Return whether the output names a folder with a whole trace."""
+    """Return whether the output names a folder with a complete trace."""
     found = re.search(r"the raw trace is in (\S+)", text)
     traces = list(Path(found[1]).glob("*.json*")) if found else []
     return any(b"aten::relu" in trace.read_bytes() for trace in traces)
@@ -171,7 +171,7 @@ def is_named(text: str) -> bool:
 def one_run(
     kernel: LiveKernel, code: str, moment_s: float, before: str, recorded: list[int], *, is_plain: bool
 ) -> tuple[Done, str, list[str], str]:
-    """Interrupt one cell; return what became of it, where it was, what is wrong, and the last report's name."""
+    """Interrupt one cell; return its outcome, where it was, what is wrong, and the last report's name."""
     done = kernel.run(code, interrupt_s=moment_s)
     if not kernel.is_alive:
         raise Flawed(f"the kernel died: {done}")
@@ -197,7 +197,7 @@ def where(done: Done) -> str:
 
 
 def run_all(runs: int, seed: int, names: list[str], *, end_s: float, is_plain: bool) -> tuple[int, int]:
-    """Interrupt cells, print counts and what is wrong; return how many it were, and how many had something wrong."""
+    """Interrupt cells, print counts and failures; return the number of cells and of failures."""
     chance = random.Random(seed)  # noqa: S311 - not for secrets
     counts: Counter[tuple[str, str, str]] = Counter()
     flawed = number = 0
@@ -216,13 +216,13 @@ def run_all(runs: int, seed: int, names: list[str], *, end_s: float, is_plain: b
                     done, phase, flaws, before = one_run(
                         kernel, codes[name], moment_s, before, recorded, is_plain=is_plain
                     )
-                except Flawed as exc:  # a new kernel, then
+                except Flawed as exc:  # continue with a new kernel
                     print(f"run {number} ({name}, {moment_s:.4f} s of {seconds:.3f}): {exc}", flush=True)
                     counts[name, "unknown", "kernel lost"] += 1
                     flawed += 1
                     break
                 counts[name, phase, done.outcome if done.is_idle else f"{done.outcome}, idle not told"] += 1
-                if phase == "after the cell":  # machines get faster and slower
+                if phase == "after the cell":  # the speed of the machine varies
                     usual[name] = (seconds + (done.seconds - seconds) * LEARNING, recorded)
                 flawed += bool(flaws)
                 for flaw in flaws:

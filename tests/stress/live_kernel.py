@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 STUCK_S = 60.0
-IDLE_S = 3.0  # the last message of a cell follows its reply at once, if an interrupt did not swallow it
+IDLE_S = 3.0  # the last message of a cell follows its reply at once, unless an interrupt dropped it
 SETTLE_S = 0.03
 
 
 @dataclass(slots=True)
 class Done:
-    """What became of one cell. Without a reply ``status`` is empty; ``outcome`` is ``ok`` or the name of the error."""
+    """The result of one cell. ``status`` is empty without a reply; ``outcome`` is ``ok`` or the name of the error."""
 
     text: str = ""
     status: str = ""
@@ -30,7 +30,7 @@ class Done:
     seconds: float = 0.0
     is_idle: bool = False
     interrupted_at: float | None = None  # by the monotonic clock, which all processes share
-    sent_at: float = 0.0  # the interrupt was on its way then at the latest: a busy machine takes its time
+    sent_at: float = 0.0  # the latest time at which the interrupt was sent; a busy machine may send it late
 
     @property
     def outcome(self) -> str:
@@ -43,7 +43,7 @@ class Done:
 
 
 class LiveKernel:
-    """Runs one cell after the other, and says what became of each."""
+    """Runs cells one after the other, and returns the result of each."""
 
     def __init__(self, manager: Any, client: Any) -> None:
         self.manager = manager
@@ -54,7 +54,7 @@ class LiveKernel:
         return bool(self.manager.is_alive())
 
     def run(self, code: str, *, interrupt_s: float | None = None) -> Done:
-        """Run a cell to its end; one interrupt is sent ``interrupt_s`` after it was asked for, over or not."""
+        """Run a cell to its end; an interrupt is sent ``interrupt_s`` after the request, even if it has ended."""
         done = Done()
         start = time.monotonic()
         message = self._client.execute(code, allow_stdin=False)

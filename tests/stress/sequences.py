@@ -1,12 +1,12 @@
-"""Does whatever a cell does to its profiler, in whatever order, leave the profiler off and what was recorded kept?
+"""Checks that no sequence of profiler operations leaves the profiler on or loses a recording.
 
     python tests/stress/sequences.py --runs 1000 [--first 0]
 
-Each run is one session with options by chance, to which up to 25 things by chance are done: steps, steps from other
-threads and from inside backward(), pauses, ranges that cross steps, profilers of the user's own, scheduled and not,
-something that ends the recording without a word, interrupts, exceptions. Afterwards the profiler must be off, nothing
-of ours may be left in torch or Python, every step that was recorded to its end must be in a file or told as lost, and
-the next session must record. The exit status is 1 when any run was different; its number repeats it.
+Each run is one session with random options and up to 25 random operations: steps, steps from other threads and from
+inside backward(), pauses, ranges that cross steps, other profilers with and without a schedule, code that stops the
+recording silently, interrupts, exceptions. Afterwards the profiler must be off, no patch of this package may be left in
+torch or Python, every completely recorded step must be in a file or reported as lost, and the next session must record.
+The exit status is 1 if a run fails; its number repeats it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch._inductor.config  # torch imports it at the first prepare; its warnings are not ours
+import torch._inductor.config  # torch imports it in the first prepare, with warnings
 from torch.profiler import ProfilerActivity, record_function
 
 from torchprof_magic.capture import CaptureSession, busy_profiler, live_session
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from torchprof_magic.capture import Progress, Recording
 
 MOST_DEEDS, MOST_FLAWS = 25, 5
-PRESENT = 0.2  # how often a rare option is there
+PRESENT = 0.2  # probability of a rare option
 
 
 class UserError(Exception):
-    """What the user's own code raises."""
+    """An exception of the user's code."""
 
 
 def work(name: str) -> None:
@@ -55,12 +55,12 @@ def work(name: str) -> None:
 
 
 def fail(*_: object) -> None:
-    """Stand for code of the user's that does not work."""
+    """Fail as the user's code may."""
     raise UserError
 
 
 class Run:
-    """One session, what is done to it, and what must be true afterwards."""
+    """One session, its operations, and the checks afterwards."""
 
     def __init__(self, number: int) -> None:
         self.chance = random.Random(number)  # noqa: S311 - a sequence, not a secret
@@ -95,7 +95,7 @@ class Run:
         }
 
     def make_session(self) -> CaptureSession:
-        """Return a session with options by chance."""
+        """Return a session with random options."""
         chance = self.chance
         how = chance.choice(["manual", "loop", "optimizer", "cell"])
         numbers = {"wait": chance.randrange(2), "warmup": chance.randrange(2), "active": chance.randrange(1, 4)}
@@ -120,11 +120,11 @@ class Run:
         )
 
     def work(self) -> None:
-        """Do what is profiled."""
+        """Run some ops."""
         work("user")
 
     def step(self) -> None:
-        """End a step, and remember it if all of it was recorded."""
+        """End a step, and remember it if it was recorded completely."""
         recorder = self.session._recorder
         if recorder is not None and recorder.is_recording and compat.is_any_profiler_on():
             self.whole.add(recorder.step)
@@ -140,7 +140,7 @@ class Run:
         self.optimizer.step()
 
     def open_range(self) -> None:
-        """Begin a range that may end anywhere."""
+        """Begin a range that may end in another step."""
         self.ranges.append(record_function("range").__enter__())
 
     def close_range(self) -> None:
@@ -153,7 +153,7 @@ class Run:
         self._elsewhere(self.work)
 
     def step_elsewhere(self) -> None:
-        """Step from a thread that may not."""
+        """Step from another thread, which is not allowed."""
         self._elsewhere(self.session.step)
 
     def _elsewhere(self, deed: Callable[[], None]) -> None:
@@ -162,13 +162,13 @@ class Run:
         thread.join()
 
     def step_in_backward(self) -> None:
-        """Step where torch cannot."""
+        """Step inside backward(), where torch cannot stop."""
         leaf = torch.ones(3, requires_grad=True)
         leaf.register_hook(lambda _grad: self.session.step())  # type: ignore[no-untyped-call]
         (leaf * 2).sum().backward()
 
     def pause(self) -> None:
-        """Leave some records out."""
+        """Pause some activities."""
         self.pauses.append(Pause(frozenset(self.chance.sample(["cpu", "cuda"], k=self.chance.randrange(1, 3)))))
         self.session.pause(self.pauses[-1])
 
@@ -201,7 +201,7 @@ class Run:
             self.work()
 
     def end_from_outside(self) -> None:
-        """End the recording without a word."""
+        """Stop the recording silently."""
         compat.switch_off()
 
     def finish(self) -> None:
@@ -213,7 +213,7 @@ class Run:
         signal.raise_signal(signal.SIGINT)
 
     def flaw(self) -> str:
-        """Run, and return what is not as it must be; empty if all is."""
+        """Run the sequence and return what is wrong, or an empty string."""
         before = left_behind()
         recording = self._record()
         if isinstance(recording, str):
@@ -227,7 +227,7 @@ class Run:
         return next(filter(None, checks), "")
 
     def _record(self) -> Recording | str:
-        """Return the recording of everything that was done, or what was raised that is not the user's own."""
+        """Return the recording of the sequence, or the unexpected exception."""
         try:
             if self.chance.choice([False, True]):
                 self.session.open()
@@ -242,12 +242,12 @@ class Run:
                 self.session.stop()
         except (UserError, KeyboardInterrupt):
             pass
-        except BaseException as exc:  # noqa: BLE001 - the verdict is which one it was
+        except BaseException as exc:  # noqa: BLE001 - the verdict depends on its type
             return f"{type(exc).__name__}: {exc}"
         return self.session.recording or "there is no recording"
 
     def _unlisted(self, recording: Recording) -> str:
-        """Return which step of the files is not in the list, or the other way round, or was lost without a word."""
+        """Return which steps of files and list differ, or were lost without a problem."""
         numbers = [mark.number for cycle in recording.cycles for mark in cycle.steps]
         if numbers != sorted(set(numbers)):
             return f"steps are listed as {numbers}"
@@ -258,7 +258,7 @@ class Run:
                 return f"steps {unseen} are not in {cycle.path.name}"
         lost = self.whole - set(numbers)
         is_told = any(problem.severity == "data_loss" for problem in recording.problems)
-        return f"steps {sorted(lost)} are lost without a word" if lost and not is_told else ""
+        return f"steps {sorted(lost)} are lost without a problem" if lost and not is_told else ""
 
     def _untidy(self, recording: Recording) -> str:
         """Return what is in the folder and belongs to no cycle."""
@@ -287,7 +287,7 @@ def what_is_on() -> str:
 
 
 def left_behind() -> tuple[object, ...]:
-    """Return everything that a session may change and has to put back."""
+    """Return the state that a session changes and must restore."""
     prepare = torch.autograd.profiler.profile._prepare_trace
     ranges = record_function.__enter__, record_function.__exit__
     starts = threading.Thread.start, multiprocessing.process.BaseProcess.start

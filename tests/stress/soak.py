@@ -1,12 +1,12 @@
-"""Does a long notebook session stay the size it was? A thousand cells in one real kernel, measured every hundred.
+"""Checks that a long session does not grow: a thousand cells in one real kernel, measured every hundred cells.
 
     python tests/stress/soak.py                      # every kind of cell in turn
     python tests/stress/soak.py --kinds loop,error   # some of them, to find which one grows
     python tests/stress/soak.py --plain              # the same cells without the magic, for comparison
 
 Memory may grow by 2 % or 10 MB from the first measurement to the last; descriptors, threads, comms, widgets and
-temporary folders may not grow at all. Afterwards whatever is known to hold on to things is emptied, one after the
-other, and what each gave back is printed. The exit status is 1 when something grew.
+temporary folders may not grow at all. Afterwards the known caches are emptied one by
+one, and the memory that each released is printed. The exit status is 1 when something grew.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Does a Ctrl-C at a random moment ever kill the process? ``interrupts.py --runs 1000`` is the long run."""
+"""Ctrl-C at random moments; a short run of ``interrupts.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does any order of steps, pauses, ranges and other profilers end well? ``sequences.py --runs 5000`` takes minutes."""
+"""Random sequences of steps, pauses, ranges and other profilers; a short run of ``sequences.py``."""
 
 from __future__ import annotations
 

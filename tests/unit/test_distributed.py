@@ -24,7 +24,7 @@ from torchprof_magic.distributed import Ranks, rank_flaw, ranks
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, Ranks()),
     ],
 )
-def test_each_launcher_tells_the_rank_by_its_own_variables(environ: dict[str, str], expected: Ranks) -> None:
+def test_each_launcher_sets_the_rank_in_its_own_variables(environ: dict[str, str], expected: Ranks) -> None:
     assert ranks(environ) == expected
     assert rank_flaw(environ) == ""
 
@@ -50,11 +50,11 @@ def test_a_rank_that_is_not_a_number_counts_as_rank_0_of_1(text: str) -> None:
         ({"PMI_SIZE": "2"}, "PMI_RANK is not set, although PMI_SIZE is 2"),
     ],
 )
-def test_a_rank_that_cannot_be_right_is_reported(environ: dict[str, str], flaw: str) -> None:
+def test_an_impossible_rank_is_reported(environ: dict[str, str], flaw: str) -> None:
     assert rank_flaw(environ) == flaw
 
 
-def test_the_process_group_counts_more_than_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_process_group_takes_precedence_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)

@@ -35,7 +35,7 @@ def test_table_cells_of_generated_pages_cannot_break_their_row() -> None:
             assert len({line.count("|") for line in block.splitlines()}) == 1, block
 
 
-def test_links_between_the_documents_lead_somewhere() -> None:
+def test_links_between_the_documents_have_a_target() -> None:
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"

@@ -1,4 +1,4 @@
-"""Imports go one way; this file is the map."""
+"""Imports go one way, from layer to layer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "torchprof_magic"
 
-# Who may import whom, from the pixels down to the data. A module sees only what stands below it.
+# The layers from top to bottom. A module imports only from the layers below its own.
 MAY_IMPORT = {
     "__main__": {"loading", "report", "units", "errors"},
     "ipython": {"run", "loading", "render", "capture", "options", "model", "units", "errors"},
@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "errors": {"units"},
     "units": set(),
 }
-# Who may use which heavy library, and nobody else.
+# Heavy libraries, and the only layers that may import them.
 OWNERS = {
     "torch": {"capture"},
     "IPython": {"ipython", "render"},
@@ -85,7 +85,7 @@ def test_a_module_imports_only_from_the_layers_below_it(path: Path) -> None:
         assert parts[1] in MAY_IMPORT[layer], f"{layer} must not import {name}"
 
 
-def test_the_map_has_no_way_back() -> None:
+def test_the_layers_have_no_cycle() -> None:
     seen: list[str] = []
     for layer in graphlib.TopologicalSorter(MAY_IMPORT).static_order():  # raises CycleError
         assert MAY_IMPORT[layer] <= set(seen)

@@ -23,7 +23,7 @@ def trace(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_the_summary_is_printed_when_nothing_else_is_asked_for(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_summary_is_printed_by_default(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([trace]) == 0
     said = capsys.readouterr()
     assert "aten::mm" in said.out
@@ -64,7 +64,7 @@ def test_a_query_is_answered_as_a_table_or_as_json(trace: str, capsys: pytest.Ca
         (["{trace}", "-o", "x.exe"], "x.exe"),
     ],
 )
-def test_what_cannot_be_done_is_one_line_on_stderr(
+def test_an_error_is_one_line_on_stderr(
     trace: str, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([argument.format(trace=trace) for argument in arguments]) == 1

@@ -30,12 +30,12 @@ def test_a_schedule_value_out_of_range_is_refused_with_its_flag(name: str, value
 
 
 @pytest.mark.parametrize("value", [1.5, "2", [1], True])
-def test_a_schedule_value_that_is_no_whole_number_is_refused(value: object) -> None:
+def test_a_schedule_value_that_is_not_a_whole_number_is_refused(value: object) -> None:
     with pytest.raises(OptionsError, match="--active must be a whole number"):
         ScheduleOptions(active=value)  # type: ignore[arg-type]
 
 
-def test_a_schedule_is_adaptive_only_while_nothing_was_asked_for() -> None:
+def test_a_schedule_is_adaptive_only_without_schedule_options() -> None:
     assert ScheduleOptions().is_adaptive
     assert not ScheduleOptions(active=3).is_adaptive
     assert not ScheduleOptions(wait=0).is_adaptive
@@ -47,7 +47,7 @@ def test_an_unknown_activity_is_refused_with_the_known_ones() -> None:
         ProfileOptions(activities=("gpu",))
 
 
-def test_activities_come_by_name_or_as_torchs_own_narrowed_or_not() -> None:
+def test_activities_are_names_or_torch_objects_with_or_without_record_types() -> None:
     assert activities_of("CPU") == (("cpu",), {})
     assert activities_of(["cpu", ProfilerActivity.CUDA]) == (("cpu", "cuda"), {})
     assert activities_of({ProfilerActivity.CUDA: "GPU_MEMCPY"}) == (("cuda",), {"cuda": ("GPU_MEMCPY",)})
@@ -70,12 +70,12 @@ def test_activities_come_by_name_or_as_torchs_own_narrowed_or_not() -> None:
         ([{"cpu": 5}], "record types must be strings"),
     ],
 )
-def test_what_is_no_activity_is_refused(values: object, says: str) -> None:
+def test_a_value_that_is_not_an_activity_is_refused(values: object, says: str) -> None:
     with pytest.raises(OptionsError, match=says):
         activities_of(values)
 
 
-def test_of_two_passes_the_first_leaves_out_what_takes_time() -> None:
+def test_the_first_of_two_passes_omits_the_details() -> None:
     options = ProfileOptions(
         two_pass=True, record_shapes=True, with_stack=True, sync_events=True, execution_trace="graph.json"
     )
@@ -112,17 +112,17 @@ def test_of_two_passes_the_first_leaves_out_what_takes_time() -> None:
         ({"post_processing_timeout_s": float("nan")}, "must be a number of seconds above 0"),
     ],
 )
-def test_options_that_exclude_each_other_are_refused_with_the_way_out(options: dict[str, object], says: str) -> None:
+def test_options_that_cannot_be_combined_are_refused_with_what_to_do(options: dict[str, object], says: str) -> None:
     with pytest.raises(OptionsError, match=says):
         ProfileOptions(**options)  # type: ignore[arg-type]
 
 
-def test_every_preset_says_what_it_costs() -> None:
+def test_every_preset_has_a_cost() -> None:
     assert PRESET_COSTS_US.keys() == PRESETS.keys()
     assert list(PRESET_COSTS_US.values()) == sorted(PRESET_COSTS_US.values())
 
 
-def test_every_preset_is_a_set_of_options_that_go_together() -> None:
+def test_every_preset_is_a_valid_set_of_options() -> None:
     for name in PRESETS:
         ProfileOptions(**preset_switches(name))
     with pytest.raises(OptionsError, match="unknown 'pie'; choose from quick, memory, full"):
@@ -138,7 +138,7 @@ def test_a_budget_is_a_size_in_decimal_units(size: str | int | None, expected: i
 
 
 @pytest.mark.parametrize("size", ["much", "-1GB", "0", 0, "1e9", "2 G B", "٣GB"])
-def test_what_is_no_size_is_refused(size: str | int) -> None:
+def test_an_invalid_size_is_refused(size: str | int) -> None:
     with pytest.raises(OptionsError, match="--budget takes a size such as 2GB"):
         bytes_of(size)
 
@@ -178,12 +178,12 @@ def test_a_budget_that_is_neither_is_refused_with_an_example(budget: Any) -> Non
 
 
 @pytest.mark.parametrize("budget", ["2GB,3GB", "30s,5min", "2GB,30s,1", "30s,2GB,30s"])
-def test_a_budget_names_a_size_and_a_time_once(budget: str) -> None:
+def test_a_budget_has_at_most_one_size_and_one_time(budget: str) -> None:
     with pytest.raises(OptionsError, match=r"one size and one time, such as 2GB,5min \(got '"):
         budget_of(budget)
 
 
-def test_metadata_becomes_json_with_as_few_backslashes_as_can_be() -> None:
+def test_metadata_becomes_json_without_unnecessary_backslashes() -> None:
     assert metadata_of({"a b": 'x"é', "n": [1, None]}) == (("a b", '"x\\"é"'), ("n", "[1, null]"))
 
 
@@ -215,12 +215,12 @@ def test_metadata_is_a_dict(values: object) -> None:
         ({"trace_dir": "a", "keep_last": 0}, "--keep-last must be at least 1"),
     ],
 )
-def test_words_about_kept_traces_have_their_types(options: dict[str, object], says: str) -> None:
+def test_options_of_kept_traces_have_their_types(options: dict[str, object], says: str) -> None:
     with pytest.raises(OptionsError, match=says):
         KeepOptions(**options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("value", [object(), float("nan"), {1, 2}, "half \ud800"])
-def test_metadata_that_json_cannot_hold_is_refused(value: object) -> None:
+def test_metadata_that_is_not_json_is_refused(value: object) -> None:
     with pytest.raises(OptionsError, match="the value of 'a' cannot be written as JSON"):
         metadata_of({"a": value})

@@ -1,4 +1,4 @@
-"""torch's own table is the oracle; it is on no path of the product."""
+"""``key_averages()`` equals torch's own table, which the package itself does not use."""
 
 from __future__ import annotations
 
@@ -176,14 +176,14 @@ def test_key_averages_of_all_threads_equals_torchs_own(tmp_path: Path, program: 
     assert same_rows(report, profiler) > 3
 
 
-def test_grouping_by_stacks_splits_nothing_because_torch_leaves_its_stacks_empty(tmp_path: Path) -> None:
+def test_grouping_by_stacks_has_no_effect_because_torch_leaves_its_stacks_empty(tmp_path: Path) -> None:
     report, profiler = recorded(tmp_path, recurse, **EVERYTHING)
     assert not any(event.stack for event in profiler.events())
     assert same_rows(report, profiler, group_by_stack_n=5) == same_rows(report, profiler)
     assert same_rows(report, profiler, group_by_input_shape=True, group_by_stack_n=5) > 3
 
 
-def test_stacks_rebuilt_from_frames_tell_where_an_op_was_called(tmp_path: Path) -> None:
+def test_stacks_rebuilt_from_frames_show_where_an_op_was_called(tmp_path: Path) -> None:
     report, _ = recorded(tmp_path, recurse, **EVERYTHING)
     calls = report.ops_by("stack", stack_n=2).filter(pl.col("name") == "aten::ones")
     assert calls["calls"].to_list() == [15]

@@ -43,7 +43,7 @@ def numbers(report: tp.Report) -> list[tuple[int, int, bool]]:
     return report.steps.select("cycle", "number", "complete").rows()
 
 
-def test_a_block_without_schedule_is_recorded_whole_and_as_one_step() -> None:
+def test_a_block_without_schedule_is_recorded_as_one_step() -> None:
     with tp.profile() as p:
         work()
     assert numbers(p.report) == [(0, 0, True)]
@@ -77,7 +77,7 @@ def test_a_copy_that_is_kept_has_the_right_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not compat.HAS_PYTHON_EXPORT, reason="this torch has no export that escapes names")
-def test_the_file_that_an_unread_recording_is_told_to_be_in_has_the_right_names(
+def test_the_file_that_the_message_of_an_unread_recording_names_has_the_right_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def stop(*_: object, **__: object) -> None:
@@ -93,7 +93,7 @@ def test_the_file_that_an_unread_recording_is_told_to_be_in_has_the_right_names(
     assert "\u00e9" in [event["name"] for event in json.loads(told[0])["traceEvents"]]
 
 
-def test_step_marks_the_steps_of_a_block_without_schedule() -> None:
+def test_step_ends_the_steps_of_a_block_without_schedule() -> None:
     with tp.profile() as p:
         for _ in range(3):
             work()
@@ -101,7 +101,7 @@ def test_step_marks_the_steps_of_a_block_without_schedule() -> None:
     assert numbers(p.report) == [(0, 0, True), (0, 1, True), (0, 2, True)]
 
 
-def test_steps_over_a_loop_gives_what_the_magic_gives() -> None:
+def test_steps_over_a_loop_records_what_the_magic_records() -> None:
     with tp.profile() as p:
         work()
         for _ in tp.steps(range(9)):
@@ -154,7 +154,7 @@ def test_memory_is_in_the_report_when_asked_for() -> None:
     assert p.report.trace.meta.has_shapes
 
 
-def test_the_blocks_exception_goes_on_and_what_was_recorded_is_there() -> None:
+def test_the_exception_of_a_block_propagates_and_its_report_is_there() -> None:
     p = tp.profile()
 
     def fail() -> None:
@@ -289,7 +289,7 @@ def test_a_schedule_of_torchs_own_is_followed() -> None:
     assert numbers(p.report) == [(0, 2, True), (0, 3, True), (1, 6, True), (1, 7, True)]
 
 
-def test_a_schedule_that_fails_takes_nothing_with_it_but_later_steps() -> None:
+def test_a_schedule_that_raises_loses_only_later_steps() -> None:
     def plan(step: int) -> ProfilerAction:
         if step == 3:
             raise ValueError("no idea")
@@ -354,7 +354,7 @@ def test_an_interrupt_while_reading_names_the_trace_and_the_trace_stays(
 
 
 @pytest.mark.parametrize("interrupts", [1, 2])
-def test_interrupts_while_the_recording_ends_come_out_once_and_the_second_does_without_the_report(
+def test_interrupts_while_the_recording_ends_are_raised_once_and_the_second_skips_the_report(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], interrupts: int
 ) -> None:
     profiler = torch.profiler.profiler._KinetoProfile
@@ -380,7 +380,7 @@ def test_interrupts_while_the_recording_ends_come_out_once_and_the_second_does_w
         shutil.rmtree(p._run.session.recording.folder)
 
 
-def test_an_interrupt_while_the_last_step_is_saved_comes_out_after_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_while_the_last_step_is_saved_is_raised_after_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
     profiler = torch.profiler.profiler._KinetoProfile
     original = profiler.stop_trace
 
@@ -402,7 +402,7 @@ def _run_steps(p: tp.profile, count: int) -> None:
             torch.ones(3).sum()
 
 
-def test_modes_of_the_users_see_no_op_of_ours() -> None:
+def test_dispatch_modes_of_the_user_see_no_op_of_this_package() -> None:
     class Seen(TorchDispatchMode):
         names: ClassVar[list[str]] = []
 
@@ -418,7 +418,7 @@ def test_modes_of_the_users_see_no_op_of_ours() -> None:
     assert "aten.empty.memory_format" not in Seen.names
 
 
-def test_a_block_that_is_one_long_cycle_ends_at_its_budget_and_leaves_nothing_out() -> None:
+def test_a_block_with_one_long_cycle_ends_at_its_budget_and_omits_nothing() -> None:
     with tp.profile(with_stack=True, budget="2GB,0.001s") as p:
         for _ in range(4):
             work()
@@ -432,13 +432,13 @@ def test_a_block_that_is_one_long_cycle_ends_at_its_budget_and_leaves_nothing_ou
 
 
 @pytest.mark.parametrize("budget", [30.0, True, "30 days", "0s"])
-def test_what_is_no_budget_is_refused_before_anything_runs(budget: Any) -> None:
+def test_an_invalid_budget_is_refused_before_anything_runs(budget: Any) -> None:
     with pytest.raises(OptionsError, match="a time such as 30s"):
         tp.profile(budget=budget)
 
 
 class Recorded:
-    """A function and a coroutine that are recorded whenever they are called."""
+    """A function and a coroutine function that are recorded at each call."""
 
     profiler = tp.profile()
 
@@ -465,7 +465,7 @@ def calls(report: tp.Report | None) -> int:
     return int(report.ops.filter(report.ops["name"] == "aten::addmm")["calls"].item())
 
 
-def test_a_decorated_function_is_recorded_at_each_call_and_stays_what_it_is() -> None:
+def test_a_decorated_function_is_recorded_at_each_call_and_keeps_its_signature() -> None:
     assert Recorded.twice(2) == 4
     assert calls(tp.last) == 2
     assert Recorded.twice(count=3) == 6
@@ -475,7 +475,7 @@ def test_a_decorated_function_is_recorded_at_each_call_and_stays_what_it_is() ->
     assert list(inspect.signature(Recorded.twice).parameters) == ["count", "fails"]
 
 
-def test_the_exception_of_a_decorated_function_goes_on_and_its_call_is_in_the_report() -> None:
+def test_the_exception_of_a_decorated_function_propagates_and_its_call_is_in_the_report() -> None:
     with pytest.raises(ValueError, match="mine"):
         Recorded.twice(1, fails=True)
     assert calls(Recorded.profiler.report) == 1
@@ -520,7 +520,7 @@ def test_start_and_stop_record_what_is_between_them() -> None:
         p.start()
 
 
-def test_a_block_that_catches_an_exception_around_it_is_whole() -> None:
+def test_a_block_inside_an_except_clause_is_complete() -> None:
     try:
         int("no number")
     except ValueError:

@@ -38,7 +38,7 @@ def report() -> Report:
     )
 
 
-def test_every_view_has_a_header_and_its_columns_lie_where_the_header_says() -> None:
+def test_every_view_has_a_header_with_the_right_places_of_its_columns() -> None:
     shapes, page = report()._shapes, report()._page
     header = json.loads(page.header)
     assert [view["name"] for view in header["views"]] == [view.name for view in VIEWS]
@@ -61,7 +61,7 @@ def test_times_go_to_the_page_as_float64_and_names_as_dictionaries() -> None:
     assert dict(frame.select(pl.col("name").cast(pl.String), "self_cpu_ns").rows())["aten::mm"] == 60_000
 
 
-def test_what_is_too_large_for_the_first_message_is_pulled_and_nothing_is_in_a_file() -> None:
+def test_large_views_are_pulled_and_a_file_embeds_everything() -> None:
     big = report()._shapes["memory"]
     rows = EMBEDDED_BYTES // 40
     ops = report()._shapes["ops"]
@@ -83,7 +83,7 @@ def test_a_long_series_is_thinned_without_losing_its_peak() -> None:
     assert frame["time_ns"].is_sorted()
 
 
-def test_the_html_file_holds_the_report_and_no_name_can_leave_its_text(tmp_path: Path) -> None:
+def test_the_html_file_holds_the_report_with_all_names_escaped(tmp_path: Path) -> None:
     text = report().to_html(tmp_path / "report.html").read_text()
     assert HOSTILE not in text
     assert "connect-src" not in text
@@ -138,7 +138,7 @@ def test_frames_have_the_names_that_the_documentation_promises() -> None:
     assert found.problems == []
 
 
-def test_a_report_of_nothing_is_still_a_report() -> None:
+def test_an_empty_trace_has_a_report() -> None:
     empty = Report(make_trace())
     assert "Nothing recorded" in empty.summary()
     assert json.loads(empty._page.header)["verdict"]["title"] == "Nothing recorded"

@@ -33,7 +33,7 @@ def test_names_and_categories_are_text_so_that_like_finds_them(report: Report) -
     assert found.rows() == [("aten::add", 5_000), ("aten::mm", 30_000)]
 
 
-def test_rows_can_be_joined_by_the_numbers_that_frames_speak_of(report: Report) -> None:
+def test_rows_can_be_joined_by_row_numbers(report: Report) -> None:
     found = report.sql(
         "SELECT calls.name AS call, work.name AS work FROM flows JOIN events AS calls ON flows.source = calls.row "
         "JOIN events AS work ON flows.target = work.row"
@@ -72,7 +72,7 @@ def test_a_query_cannot_read_files(report: Report, tmp_path: Path, source: str) 
         report.sql("SELECT * FROM events JOIN read_parquet('https://example.org/x') AS x ON true")
 
 
-def test_names_like_those_of_functions_that_read_files_can_be_asked_for(report: Report) -> None:
+def test_names_like_those_of_functions_that_read_files_can_be_queried(report: Report) -> None:
     assert report.sql("SELECT name FROM events WHERE name LIKE '%read_csv%'").height == 0
 
 
@@ -84,7 +84,7 @@ def test_a_query_that_would_change_anything_is_refused(report: Report, query: st
         report.sql(query)
 
 
-def test_a_query_leaves_the_frames_as_they_were(report: Report) -> None:
+def test_a_query_does_not_change_the_frames(report: Report) -> None:
     before = report.events
     report.sql("WITH a AS (SELECT name FROM events) SELECT * FROM a")
     assert report.events is before

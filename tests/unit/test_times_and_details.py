@@ -1,4 +1,4 @@
-"""Times of one pass and details of another, recorded by torch itself; torch's own tables are the oracle."""
+"""Two passes, recorded by torch and compared with torch's own tables."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_stacks_tell_which_line_called_an_op(run: tuple[tp.Report, list[Any]]) -
     assert "forward" in calls["stack"][0]
 
 
-def test_every_view_and_file_can_be_made_and_a_saved_run_is_the_same(
+def test_every_view_and_file_can_be_made_and_a_saved_run_is_equal(
     run: tuple[tp.Report, list[Any]], tmp_path: Path
 ) -> None:
     report, _ = run
@@ -199,7 +199,7 @@ def test_the_pass_of_times_has_no_details_in_its_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.glob("graph*")] == ["graph.json"]
 
 
-def test_passes_that_do_different_work_are_told_with_what_they_share() -> None:
+def test_passes_that_do_different_work_are_reported_with_their_common_share() -> None:
     with tp.profile(two_pass=True) as p:
         for number in p.steps(range(10)):
             for _ in range(8):
@@ -215,7 +215,7 @@ def test_passes_that_do_different_work_are_told_with_what_they_share() -> None:
     assert shapes.filter(pl.col("name") == "aten::fill_")["shapes"].drop_nulls().to_list() == ["[[3], []]"] * 24
 
 
-def test_an_op_more_in_every_second_step_costs_its_details_alone() -> None:
+def test_an_extra_op_in_every_second_step_loses_only_its_own_details() -> None:
     with tp.profile(two_pass=True, wait=0, warmup=1, active=3) as p:
         for number in range(8):
             for _ in range(20):

@@ -86,7 +86,10 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "An exception or an interrupt ended the run before the first recorded step.",
     ),
     "capture.too_few_steps": Kind(
-        "warning", _PARTIAL, _MORE_STEPS, "The loop ended before the schedule was complete. The report shows the rest."
+        "warning",
+        _PARTIAL,
+        _MORE_STEPS,
+        "The loop ended before the schedule was complete.",
     ),
     "capture.partial": Kind(
         "warning",
@@ -309,7 +312,7 @@ PROBLEMS: Final[dict[str, Kind]] = {
     ),
     "capture.history_was_on": Kind(
         "info",
-        "The allocator history was already being recorded. The snapshot includes its older entries, and it stays on.",
+        "The allocator history was already on, and stays on. The snapshot includes older entries.",
         _STOP_HISTORY,
         "`torch.cuda.memory._record_memory_history()` was called before a cell with `--snapshot`.",
     ),

@@ -158,9 +158,10 @@ class Keywords(TypedDict, total=False):
         Option(
             kind=Kind.TEXT,
             metavar="SIZE,TIME",
-            help="Limit of the recording, checked after each step: a size for memory and trace files (2GB), a time "
-            "(30s, 5min, 1h), or both (2GB,5min). A cycle that exceeds the memory limit ends early, and later cycles "
-            "omit Python calls, then shapes. Otherwise the recording stops. By default half of the free memory.",
+            help="Limits of the recording, checked after each step: a size for memory and for trace files (2GB), a "
+            "time (30s, 5min, 1h), or both (2GB,5min). At the memory limit the cycle ends, and later cycles omit "
+            "Python calls, then shapes. At the other limits the recording stops. By default, memory is limited to "
+            "half of what is free.",
         ),
     ]
     on_trace_ready: Annotated[
@@ -235,7 +236,8 @@ class Flags(Keywords, total=False):
             metavar="HOW",
             default="auto",
             is_of_cell=True,
-            help="What ends a step: auto, loop, optimizer, cell, manual or line:N.",
+            help="What ends a step: loop (an iteration of the training loop), optimizer (its step()), cell (the whole "
+            "cell), manual (a call of step()), line:N (an iteration of the loop in line N), or auto (one of these).",
         ),
     ]
     display: Annotated[
@@ -246,7 +248,8 @@ class Flags(Keywords, total=False):
             choices=MODES,
             default="both",
             is_of_cell=True,
-            help=f"How to show the report: {', '.join(MODES)}.",
+            help="How to show the report: widget (the live view), static (a copy that works without a kernel), both, "
+            "text or none.",
         ),
     ]
     out: Annotated[
@@ -269,7 +272,7 @@ class Flags(Keywords, total=False):
             default=False,
             is_of_cell=True,
             is_of_run=True,
-            help="Do not show the report; it is available as torchprof_magic.last and in -o NAME.",
+            help="Do not show the report. It is available as torchprof_magic.last, and as NAME with -o NAME.",
         ),
     ]
 

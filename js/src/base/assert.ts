@@ -1,6 +1,6 @@
-/** Assertions that find our own bugs at once. */
+/** Assertions that detect bugs in this code. */
 
-/** Throws when `condition` is false: a bug of ours, never the user's data. */
+/** Throws when `condition` is false, which is always a bug, never invalid user data. */
 export function assert(condition: boolean, message: string): asserts condition {
   if (!condition) throw new Error(`torchprof: ${message}`);
 }
@@ -10,7 +10,7 @@ export function assertNever(value: never): never {
   throw new Error(`torchprof: unexpected ${String(value)}`);
 }
 
-/** The value, or a throw when it is missing. */
+/** Returns the value; throws when it is missing. */
 export function defined<T>(value: T | null | undefined, what: string): T {
   assert(value !== null && value !== undefined, `${what} is missing`);
   return value;

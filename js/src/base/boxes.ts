@@ -1,4 +1,4 @@
-/** What the layout hands to the painter: columns with one entry per box, and no object per box. */
+/** The result of the layout for the painter: columns with one entry per box instead of an object per box. */
 
 import type { Px } from "./units";
 

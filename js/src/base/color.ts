@@ -1,11 +1,11 @@
-/** How light a colour is, and which text can be read on it. */
+/** The luminance of colors, and which text color is readable on them. */
 
 export type Rgb = readonly [red: number, green: number, blue: number];
 
 const WHITE: Rgb = [255, 255, 255];
 const BLACK: Rgb = [12, 14, 17];
 
-/** The channels of "#4477aa" or "rgb(68, 119, 170)"; null for what is transparent or unknown. */
+/** The channels of "#4477aa" or "rgb(68, 119, 170)"; null for a transparent or unknown color. */
 export function parseColor(text: string): Rgb | null {
   const color = text.trim();
   return color.startsWith("#") ? parseHex(color.slice(1)) : parseRgb(color);
@@ -34,13 +34,13 @@ export function luminance(rgb: Rgb): number {
   return 0.2126 * (red ?? 0) + 0.7152 * (green ?? 0) + 0.0722 * (blue ?? 0);
 }
 
-/** The contrast of two colours, 1 to 21. */
+/** The contrast of two colors, 1 to 21. */
 export function contrast(one: Rgb, other: Rgb): number {
   const [low = 0, high = 0] = [luminance(one), luminance(other)].sort((a, b) => a - b);
   return (high + 0.05) / (low + 0.05);
 }
 
-/** Black or white, whichever reads better on `fill`. */
+/** Black or white, whichever has more contrast on `fill`. */
 export function textOn(fill: Rgb): Rgb {
   return contrast(fill, BLACK) >= contrast(fill, WHITE) ? BLACK : WHITE;
 }

@@ -2,7 +2,7 @@
 
 export type Unit = "text" | "code" | "count" | "ns" | "bytes" | "ratio" | "phase" | "step" | "bool";
 
-/** One step of a unit's ladder: `suffix` is worth `size` base units. */
+/** One unit of a scale: `suffix` is `size` base units. */
 interface Rung {
   readonly suffix: string;
   readonly size: number;
@@ -23,7 +23,7 @@ const BYTES_LADDER: readonly Rung[] = [
   { suffix: "B", size: 1 },
 ];
 
-// Under this many of a unit a column takes the next smaller one: two decimals must still say something.
+// Below this many of a unit, a column uses the next smaller unit to keep two decimals meaningful.
 const COLUMN_MIN = 10;
 const MISSING = "–";
 const MINUS = "−";
@@ -51,7 +51,7 @@ function grouped(size: number, decimals: number): string {
   });
 }
 
-/** The number rounded to three significant digits, so that 999.6 becomes 1000 before its unit is chosen. */
+/** The number with three significant digits, rounded before its unit is chosen: 999.6 becomes 1000. */
 function threeDigits(size: number): number {
   return size === 0 ? 0 : Number(size.toPrecision(3));
 }
@@ -114,7 +114,7 @@ function scaled(value: number, rung: Rung, decimals: number): string {
   if (!Number.isFinite(value)) return MISSING;
   const size = Math.abs(value) / rung.size;
   const least = 10 ** -decimals;
-  // A number that is there must not look like zero.
+  // A number that is not zero must not look like zero.
   if (size > 0 && size < least / 2) return `< ${withMinus(value, least.toFixed(decimals))}`;
   return withMinus(value, grouped(size, decimals));
 }
@@ -141,12 +141,12 @@ export function columnFormat(unit: Unit, largest: number, least = COLUMN_MIN): C
   }
 }
 
-/** Whether a unit is one of numbers, so that cells are right-aligned. */
+/** Whether values of a unit are numbers, so that cells are right-aligned. */
 export function isNumeric(unit: Unit): boolean {
   return unit === "count" || unit === "ns" || unit === "bytes" || unit === "ratio";
 }
 
-/** Whether a unit is one of words, so that the filter looks into the column. */
+/** Whether values of a unit are text, so that the filter searches the column. */
 export function isText(unit: Unit): boolean {
   return unit === "text" || unit === "code" || unit === "phase";
 }

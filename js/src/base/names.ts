@@ -1,10 +1,10 @@
-/** Shortens long names of code and keeps what tells them apart. */
+/** Shortens long names of code and keeps the parts that differ. */
 
 const ELLIPSIS = "…";
-// Of a cut name, this part of the room shows its beginning; the rest shows its end.
+// The part of the room for the beginning of a cut name; the rest is for its end.
 const HEAD_SHARE = 0.6;
 
-/** Replaces what is nested deeper than `keep` levels of `open`…`close` by one ellipsis. */
+/** Replaces text nested deeper than `keep` levels of `open`…`close` by an ellipsis. */
 function foldNested(name: string, open: string, close: string, keep: number): string {
   let depth = 0;
   let folded = "";
@@ -19,7 +19,7 @@ function foldNested(name: string, open: string, close: string, keep: number): st
   return folded;
 }
 
-/** The forms of a C++ name from whole to bare; the first that fits is used. */
+/** The forms of a C++ name from long to short; the first that fits is used. */
 function shorterForms(name: string): readonly string[] {
   const bare = name.replace(/^void /, "");
   const noArguments = foldNested(bare, "(", ")", 0);
@@ -31,7 +31,7 @@ function shorterForms(name: string): readonly string[] {
 // "torch/nn/modules/module.py(1781): _call_impl", as Kineto names Python frames.
 const PYTHON_FRAME = /^(?:.*[/\\])?([^/\\]+\(\d+\)): (.+)$/;
 
-/** The forms of a Python frame from whole to bare: without its folders, then the function alone. */
+/** The forms of a Python frame from long to short: without folders, then only the function. */
 function frameForms(name: string, file: string, routine: string): readonly string[] {
   return [name, `${file}: ${routine}`, routine];
 }
@@ -44,7 +44,7 @@ function formsOf(name: string): readonly string[] {
 }
 
 function isTemplated(name: string): boolean {
-  // "<built-in method run_backward of ...>" is Python's, and all of it is in the brackets.
+  // Names of Python such as "<built-in method run_backward of ...>" are entirely in brackets.
   return name.indexOf("<") > 0 && name.includes(">");
 }
 

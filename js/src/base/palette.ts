@@ -1,4 +1,4 @@
-/** The colours of phases and bands, from one file for the page and for the static figures. */
+/** The colors of phases and bands, from the file that the static figures use as well. */
 
 import palette from "../../../torchprof_magic/render/palette.json";
 
@@ -32,7 +32,7 @@ export function phaseTitle(name: string): string {
   return PHASES.get(name)?.title ?? name;
 }
 
-/** A band that the palette does not know takes the colours of the phases in turn. */
+/** A band that is not in the palette gets the color of a phase, in turn. */
 export function bandColor(name: string, index: number, theme: Theme): string {
   const entry = BANDS.get(name) ?? PHASES.get(phases[index % phases.length]?.name ?? "") ?? OTHER;
   return entry[theme];

@@ -12,7 +12,7 @@ export function failure(message: string): { readonly ok: false; readonly message
   return { ok: false, message };
 }
 
-/** The sentence of anything that was thrown. */
+/** The message of a thrown value. */
 export function messageOf(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown);
 }

@@ -1,8 +1,8 @@
-/** Conversion between values and pixels; nothing else converts. */
+/** The only conversions between values and pixels. */
 
 import { type DevicePx, devicePx, type Px, px, type Weight, weight } from "./units";
 
-/** A stretch of the domain: `start` is at the left edge, `end` at the right one. */
+/** An interval of the domain: `start` is at the left edge, `end` at the right edge. */
 export interface Span<Unit extends number> {
   readonly start: Unit;
   readonly end: Unit;
@@ -42,7 +42,7 @@ export function panSpan(span: Span<Weight>, delta: Weight, limits: Span<Weight>)
   return { start: weight(start), end: weight(Math.min(start + length, limits.end)) };
 }
 
-/** `span` made `factor` times as long around `anchor`, kept inside `limits` and not under `shortest`. */
+/** `span` scaled by `factor` around `anchor`, inside `limits` and at least `shortest` long. */
 export function zoomSpan(
   span: Span<Weight>,
   anchor: Weight,
@@ -58,7 +58,7 @@ export function zoomSpan(
   return panSpan({ start: weight(start), end: weight(start + next) }, weight(0), limits);
 }
 
-/** CSS pixels to pixels of the screen, whole so that hairlines stay sharp. */
+/** CSS pixels to screen pixels, rounded so that hairlines are sharp. */
 export function toDevicePx(length: Px, ratio: number): DevicePx {
   return devicePx(Math.round(length * ratio));
 }

@@ -1,6 +1,6 @@
-/** Binary search for the place in an order where a condition begins to hold. */
+/** Binary search for the first position at which a condition holds. */
 
-/** The first position from `low` up to `high` that holds, `high` for none; all behind it must hold too. */
+/** The first position in `low..high` that holds, or `high`; all later ones must hold as well. */
 export function firstWhere(low: number, high: number, holds: (at: number) => boolean): number {
   let left = low;
   let right = high;

@@ -1,4 +1,4 @@
-/** Numbers that carry their unit: a `Px` where an `Ns` is due does not compile. */
+/** Numbers with a unit as their type: a `Px` in place of an `Ns` does not compile. */
 
 declare const brand: unique symbol;
 type Brand<Name extends string> = number & { readonly [brand]: Name };
@@ -9,7 +9,7 @@ export type Ns = Brand<"ns">;
 export type Px = Brand<"px">;
 /** Pixels of the screen: CSS pixels times `devicePixelRatio`. */
 export type DevicePx = Brand<"devicePx">;
-/** What the width of a flame box stands for: ns, bytes or calls, as the chosen weight says. */
+/** The unit of the width of flame boxes: ns, bytes or calls, depending on the weight. */
 export type Weight = Brand<"weight">;
 
 export const ns = (value: number): Ns => value as Ns;

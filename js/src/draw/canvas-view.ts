@@ -1,4 +1,4 @@
-/** A canvas that fits its box and draws at most once per animation frame, however many reasons to redraw there are. */
+/** A canvas that fits its box and draws at most once per animation frame. */
 
 import { toDevicePx } from "../base/scale";
 import { type Px, px } from "../base/units";
@@ -22,7 +22,7 @@ export class CanvasView {
     this.#redraw = redraw;
     const observer = new ResizeObserver(() => this.#measure());
     observer.observe(canvas);
-    // Moving to another screen or zooming the page changes devicePixelRatio and fires only this.
+    // The only event when devicePixelRatio changes because the window moved to another screen or was zoomed.
     window.addEventListener("resize", () => this.requestRedraw(), { signal });
     signal.addEventListener("abort", () => {
       observer.disconnect();
@@ -31,7 +31,7 @@ export class CanvasView {
     this.#measure();
   }
 
-  /** Draws in the next animation frame, however often it is called before. */
+  /** Requests a redraw in the next animation frame; further calls before it have no effect. */
   requestRedraw(): void {
     if (this.#frame !== 0) return;
     this.#frame = requestAnimationFrame(() => {

@@ -1,4 +1,4 @@
-/** The colours of a canvas: the tokens of the style sheet, read where the canvas hangs. */
+/** The colors of a canvas: tokens of the style sheet, read at the canvas. */
 
 import { parseColor, type Rgb } from "../base/color";
 import type { Theme } from "../base/palette";
@@ -10,9 +10,9 @@ export interface Colors {
   readonly muted: Rgb;
   readonly line: Rgb;
   readonly accent: Rgb;
-  /** Python frames and the root: no phase of their own. */
+  /** For Python frames and the root, which have no phase. */
   readonly neutral: Rgb;
-  /** Runs of boxes too narrow to tell apart. */
+  /** For merged boxes. */
   readonly merged: Rgb;
   readonly uiFont: string;
   readonly codeFont: string;
@@ -39,7 +39,7 @@ export function readColors(element: Element, theme: Theme): Colors {
   };
 }
 
-/** Hosts write colours in any syntax ("white", hsl()); what is not plain is resolved by the browser. */
+/** Hosts write colors in any syntax ("white", hsl()), so the browser resolves them. */
 export function resolveColor(page: Document, text: string): Rgb | null {
   if (text.trim() === "") return null;
   const simple = parseColor(text);

@@ -1,4 +1,4 @@
-/** Paints the boxes of a flame graph. Where they are has been decided by the layout. */
+/** Paints the boxes of a flame graph, which the layout has placed. */
 
 import { type Boxes, MERGED_ROW } from "../base/boxes";
 import { cssColor, mix, parseColor, type Rgb, textOn } from "../base/color";
@@ -48,7 +48,7 @@ interface Brush {
   readonly fills: FillTable;
 }
 
-/** Fill of every pair of phase and kind, mixed once a theme. */
+/** The fill of every pair of phase and kind, mixed once per theme. */
 export class FillTable {
   readonly #fills = new Map<number, Fill>();
   readonly #merged: Fill;
@@ -105,7 +105,7 @@ export function paintFlame(
   for (let depth = first; depth < last; depth += 1) paintDepth(brush, depth);
   context.globalAlpha = 1;
   outlineRow(brush, scene.hoverRow, scene.colors.text, 1);
-  // A line in the ground's colour inside keeps the accent apart from boxes of a like hue.
+  // An inner line in the background color separates the accent from boxes of a similar color.
   outlineRow(brush, scene.selectedRow, scene.colors.background, 5);
   outlineRow(brush, scene.selectedRow, scene.colors.accent, 3);
 }
@@ -132,7 +132,7 @@ function paintBox(brush: Brush, box: number, top: number): void {
   if (key >= 0 && width >= TEXT_MIN_BOX_PX) writeName(brush, key, fill, left, width, top);
 }
 
-/** Leaves a hairline to the next box where there is room for it. */
+/** Leaves a hairline gap to the next box if it is wide enough. */
 function visibleWidth(width: number): number {
   if (width > 12) return width - GAP_PX;
   return width > 2 ? width - GAP_PX / 2 : Math.max(width, 0.5);

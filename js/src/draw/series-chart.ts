@@ -1,4 +1,4 @@
-/** A chart of values over time: uPlot with our axes, marks and colours. */
+/** A chart of values over time: uPlot with axes, marks and colors of the report. */
 
 import uPlot from "uplot";
 import { cssColor } from "../base/color";
@@ -31,10 +31,10 @@ export interface SeriesChart {
 const AREA_ALPHA = "55";
 const AXIS_PX = 62;
 const LABEL_PX = 11;
-// Room for half of the label of a tick at the very end.
+// Space for half of the label of a tick at the right edge.
 const RIGHT_PX = 28;
 const LABEL_GAP_PX = 5;
-// Room above the highest value, so that the peak's label stands free.
+// Space above the highest value for the label of the peak.
 const HEADROOM = 1.14;
 
 /** Draws a scene into `element`. */

@@ -2,11 +2,11 @@
 
 import { shortenName } from "../base/names";
 
-// Fewer characters than this say nothing.
+// Fewer characters than this are meaningless.
 const LEAST_CHARS = 3;
 const MOST_ENTRIES = 20_000;
 
-/** Shortened names by room, in a monospace font, so that room is a number of characters. */
+/** Shortened names by available characters; the font is monospace. */
 export class TextCache {
   readonly #fitted = new Map<string, Map<number, string>>();
   #entries = 0;
@@ -46,7 +46,7 @@ export class TextCache {
   }
 }
 
-// Under this a cut middle leaves two stumps; the beginning alone reads better.
+// Below this length, the beginning alone is more readable than both ends of a name.
 const MIDDLE_CHARS = 14;
 
 function shortenForBox(name: string, room: number): string {

@@ -1,4 +1,4 @@
-/** The boxes of a tree that can be seen in a window, and their places. The cost follows pixels, not rows. */
+/** Lays out the visible boxes of a tree. The cost is proportional to pixels, not rows. */
 
 import { type Boxes, MERGED_ROW } from "../base/boxes";
 import type { Scale } from "../base/scale";
@@ -10,7 +10,7 @@ import { endOf, type FlameExtent, type FlameTree, firstEndingAfter } from "./fla
 export const MIN_BOX_PX = 0.5;
 const FIRST_CAPACITY = 1024;
 
-/** Growing columns of boxes, used again by the next layout. */
+/** Growing columns of boxes, reused by the next layout. */
 export class BoxBuffer implements Boxes {
   count = 0;
   left = new Float64Array(FIRST_CAPACITY);
@@ -109,12 +109,12 @@ function addRun(
   let end = start;
   while (next < high && end < scale.span.end) {
     if ((extent.total[tree.child[next] ?? 0] ?? 0) >= least) break;
-    // All that end within half a pixel are narrower than that: jump over them at once.
+    // All boxes that end within half a pixel are narrower than that, so they are skipped at once.
     next = Math.max(next + 1, firstEndingAfter(tree, extent, next, high, end + least));
     end = endOf(extent, tree.child[next - 1] ?? 0);
   }
   const width = scale.lengthToPx(weight(end - start));
-  // Alone and invisible: a speck would claim more than is there.
+  // A single invisible box is not drawn, because even a dot would be too large.
   if (width >= MIN_BOX_PX) into.add(scale.toPx(weight(start)), width, MERGED_ROW);
   return next;
 }
@@ -128,7 +128,7 @@ export function boxAt(boxes: Boxes, depth: number, x: number): number {
   return found < last && (boxes.left[found] ?? 0) <= x ? found : -1;
 }
 
-/** How many depths have a box. */
+/** The number of depths with a box. */
 export function depthsOf(boxes: Boxes): number {
   return Math.max(0, boxes.depthStart.length - 1);
 }

@@ -1,13 +1,13 @@
-/** Places in a flame graph, and where each move leads. */
+/** Positions in a flame graph, and the result of each navigation. */
 
 import { type Span, zoomSpan } from "../base/scale";
 import { type Weight, weight } from "../base/units";
 import { childrenOf, endOf, type FlameExtent, type FlameTree } from "./flame-tree";
 
-// At this share of the whole graph the window gets no shorter.
+// The window is never shorter than this share of the graph.
 const SHORTEST_RATIO = 1e-7;
 
-/** The stretch that a row takes. */
+/** The span of a row. */
 export function spanOf(extent: FlameExtent, row: number): Span<Weight> {
   return { start: weight(extent.start[row] ?? 0), end: weight(endOf(extent, row)) };
 }
@@ -24,14 +24,14 @@ export function zoomed(
   return zoomSpan(span, anchor, factor, whole, shortest);
 }
 
-/** The row nearest to `row`, upwards, that holds the whole span. */
+/** `row` or its nearest ancestor that contains the whole span. */
 export function holderOf(
   tree: FlameTree,
   extent: FlameExtent,
   row: number,
   span: Span<Weight>,
 ): number {
-  // Sums of floats differ in the last digits; a window may stick out by that much.
+  // Float sums differ in the last digits, so a window may be larger by that much.
   const slack = (span.end - span.start) * 1e-9;
   let at = row;
   while (at > 0) {
@@ -44,7 +44,7 @@ export function holderOf(
 
 export type Direction = "parent" | "child" | "next" | "previous";
 
-/** The row one step away from `row`; `row` itself where there is none. */
+/** The neighbor of `row`, or `row` itself if there is none. */
 export function neighbour(
   tree: FlameTree,
   extent: FlameExtent,

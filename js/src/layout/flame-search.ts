@@ -8,7 +8,7 @@ export interface FlameMatches {
   readonly isMatch: Uint8Array;
   /** Matching rows. */
   readonly rows: number;
-  /** What the outermost matching rows weigh, 0–1 of the root. */
+  /** The weight of the outermost matching rows as a share of the root, 0–1. */
   readonly ratio: number;
 }
 
@@ -26,7 +26,7 @@ export function searchFlame(
   return { isMatch, rows, ratio: whole > 0 ? total / whole : 0 };
 }
 
-/** Counts all matches; weighs only those not inside another one, or nested calls would count twice. */
+/** Counts all matches; sums the weight of outermost ones only, or nested calls would count twice. */
 function sumOutermost(
   tree: FlameTree,
   extent: FlameExtent,

@@ -1,4 +1,4 @@
-/** A tree of rows that can be walked from the top without touching what cannot be seen. */
+/** A tree of rows that can be traversed from the root without visiting invisible rows. */
 
 import { assert } from "../base/assert";
 import { firstWhere } from "../base/search";
@@ -20,7 +20,7 @@ export interface FlameExtent {
   readonly total: Numbers;
 }
 
-/** The walkable tree of a parent column. */
+/** Builds the tree from a parent column. */
 export function buildTree(parent: Numbers): FlameTree {
   const rows = parent.length;
   const depth = new Uint16Array(rows);

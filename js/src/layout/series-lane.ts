@@ -24,7 +24,7 @@ export function lanesOf(frame: Frame): readonly string[] {
   return Array.from(keys, (key) => lane.words[key] ?? "");
 }
 
-/** Points of a lane; bands that hold no value at all are left out. */
+/** Points of a lane, without bands that have no values. */
 export function laneSeries(view: SeriesHeader, frame: Frame, lane: string): LaneSeries {
   const lanes = textOf(frame, "lane");
   const key = keyOf(lanes, lane);

@@ -21,7 +21,7 @@ export interface StepBar {
   readonly device_ns: number;
 }
 
-/** One bar a row, of the columns that the table names; the longest step fills the scale. */
+/** One bar per row, from the columns in the header; the longest step fills the scale. */
 export function stepBars(frame: Frame, bars: BarsHeader): readonly StepBar[] {
   const rows = rowsOf(frame);
   const longest = Math.max(1, ...rows.map((row) => numberAt(frame, bars.total, row) || 0));
@@ -44,7 +44,7 @@ function stepBar(frame: Frame, bars: BarsHeader, row: number, longest: number): 
   };
 }
 
-/** Phases that any bar has, in palette order. */
+/** The phases of all bars, in palette order. */
 export function phasesIn(bars: readonly StepBar[]): readonly string[] {
   const seen = new Set(bars.flatMap((bar) => bar.parts.map((part) => part.phase)));
   return phases.map(({ name }) => name).filter((name) => seen.has(name));

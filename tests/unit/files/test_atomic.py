@@ -32,7 +32,7 @@ def report() -> Report:
     )
 
 
-def test_a_file_is_replaced_only_when_it_is_whole(tmp_path: Path) -> None:
+def test_a_file_is_replaced_only_when_it_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_text("before")
 
@@ -157,7 +157,7 @@ def test_a_csv_export_holds_the_op_table_by_default(tmp_path: Path) -> None:
     assert rows[1][0] == "'=HYPERLINK(1)"
 
 
-def test_the_end_of_the_path_decides_what_is_written(tmp_path: Path) -> None:
+def test_the_ending_of_the_path_selects_the_format(tmp_path: Path) -> None:
     found = report()
     assert validate(found.export(tmp_path / "a.JSON").read_bytes())
     assert validate(gzip.decompress(found.export(tmp_path / "a.json.gz").read_bytes()))
@@ -172,7 +172,7 @@ def test_a_named_format_wins_over_the_path(tmp_path: Path) -> None:
     assert pl.read_csv(io.BytesIO(path.read_bytes())).height == report().ops.height
 
 
-def test_a_wrong_format_ending_table_or_metric_is_refused_with_the_known_ones(tmp_path: Path) -> None:
+def test_an_unknown_format_ending_table_or_metric_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="choose from chrome, speedscope, collapsed, csv, html, torchprof"):
         report().export(tmp_path / "a.csv", format="xml")
     with pytest.raises(ValueError, match=r"cannot tell the export format from 'a\.dat'; end it in one of \.json, "):

@@ -1,4 +1,4 @@
-"""Does a forked process say that it cannot make reports, where it would wait for ever?"""
+"""A forked process raises an error instead of hanging when it cannot make reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cells with ``await`` are turned into awaiting ones, and an interrupt ends them while they wait."""
+"""Cells with ``await`` run on the event loop, and an interrupt ends them while they wait."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_cell_that_awaits_is_awaited(shell: InteractiveShell, body: str) -> None
         "for i in x: pass",
     ],
 )
-def test_cell_that_does_not_await_is_left_alone(shell: InteractiveShell, body: str) -> None:
+def test_cell_that_does_not_await_is_unchanged(shell: InteractiveShell, body: str) -> None:
     text = shell.transform_cell(f"%%torchprof -o run\n{body}")
     extension.unload(shell)
     assert text == shell.transform_cell(f"%%torchprof -o run\n{body}")
@@ -85,13 +85,13 @@ def test_cell_that_does_not_await_is_left_alone(shell: InteractiveShell, body: s
         "get_ipython().run_cell_magic('torchprof', name, 'await x'); y",
     ],
 )
-def test_other_cells_are_left_alone(shell: InteractiveShell, cell: str) -> None:
+def test_other_cells_are_unchanged(shell: InteractiveShell, cell: str) -> None:
     text = shell.transform_cell(cell)
     extension.unload(shell)
     assert text == shell.transform_cell(cell)
 
 
-def test_capture_above_is_left_out_so_that_the_refusal_is_seen(shell: InteractiveShell) -> None:
+def test_capture_above_is_removed_so_that_the_error_is_shown(shell: InteractiveShell) -> None:
     assert shell.transform_cell("%%capture out\n%%torchprof -q\nawait x") == f"{SYNC}'-q', 'await x\\n')\n"
 
 
@@ -107,7 +107,7 @@ def test_cell_that_another_cell_transforms_is_not_awaited(shell: InteractiveShel
     assert shell.user_ns["text"].startswith(SYNC)
 
 
-def test_unfinished_cell_asks_for_more_as_it_did(shell: InteractiveShell) -> None:
+def test_incomplete_cell_still_asks_for_more_input(shell: InteractiveShell) -> None:
     cell = "%%torchprof\nasync for i in x:\n    f(i)\n"
     with_it = [shell.check_complete(cell + end) for end in ("", "\n")]
     extension.unload(shell)
@@ -138,7 +138,7 @@ def test_body_runs_in_the_task_that_awaits_it_and_gives_its_value(shell: Interac
     assert "_torchprof_steps_" not in shell.user_ns
 
 
-def test_cell_that_is_thrown_away_while_it_waits_leaves_the_profiler_off(
+def test_cell_that_is_destroyed_while_it_awaits_leaves_the_profiler_off(
     shell: InteractiveShell, tmp_path: Path
 ) -> None:
     compiled = compile_cell(shell, "import asyncio\nfor i in range(8):\n    await asyncio.sleep(0)", may_await=True)
@@ -156,7 +156,7 @@ def test_cell_that_is_thrown_away_while_it_waits_leaves_the_profiler_off(
 
 
 def run(main: Coroutine[object, object, None]) -> None:
-    """Run it as IPython does: asyncio.run would put a handler of its own in place."""
+    """Run a coroutine as IPython does; asyncio.run would install its own signal handler."""
     with contextlib.closing(asyncio.new_event_loop()) as loop:
         loop.run_until_complete(main)
 
@@ -195,7 +195,7 @@ def test_interrupt_while_the_cell_computes_is_raised_there() -> None:
     run(main())
 
 
-def test_cancellation_by_others_stays_one() -> None:
+def test_cancellation_by_other_code_stays_a_cancellation() -> None:
     async def main() -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -226,10 +226,10 @@ def test_handler_that_cancels_by_itself_is_called_and_the_loop_wakes(monkeypatch
 
 @pytest.mark.parametrize(
     ("awaits", "ends_in"),
-    # ipykernel cancels in the second turn of the loop, and a cell that is over by then it does not cancel at all.
+    # ipykernel cancels in the second iteration of the loop, and not at all if the cell has ended by then.
     [(0, KeyboardInterrupt), (1, KeyboardInterrupt), (2, asyncio.CancelledError), (3, asyncio.CancelledError)],
 )
-def test_interrupt_that_ipykernel_would_drop_is_raised_at_the_end_and_no_other(
+def test_only_an_interrupt_that_ipykernel_would_drop_is_raised_at_the_end(
     awaits: int, ends_in: type[BaseException]
 ) -> None:
     went_on: list[int] = []
@@ -254,7 +254,7 @@ def test_interrupt_that_ipykernel_would_drop_is_raised_at_the_end_and_no_other(
     assert went_on == list(range(min(awaits, 1)))
 
 
-def test_cell_that_survives_its_cancellation_goes_on_to_its_end() -> None:
+def test_cell_that_catches_its_cancellation_runs_to_its_end() -> None:
     async def cell() -> str:
         with InterruptCancels():
             interrupt()
@@ -270,7 +270,7 @@ def test_cell_that_survives_its_cancellation_goes_on_to_its_end() -> None:
     run(main())
 
 
-def test_interrupt_that_a_handler_of_the_users_took_is_not_raised() -> None:
+def test_interrupt_that_a_users_handler_handled_is_not_raised() -> None:
     got: list[int] = []
 
     async def main() -> None:

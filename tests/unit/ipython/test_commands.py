@@ -1,4 +1,4 @@
-"""What do the words after ``%torchprof`` do?"""
+"""The commands of ``%torchprof``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def shell(monkeypatch: pytest.MonkeyPatch) -> Iterator[InteractiveShell]:
 
 @pytest.fixture
 def say(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> Say:
-    """Run a cell, and return what it put out."""
+    """Run a cell and return its output."""
 
     def run(cell: str) -> str:
         shell.run_cell(cell, store_history=True)
@@ -49,7 +49,7 @@ def say(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> Say:
     return run
 
 
-def test_a_statement_is_recorded_and_its_value_is_its_own(shell: InteractiveShell, say: Say) -> None:
+def test_a_statement_is_recorded_and_its_value_is_returned(shell: InteractiveShell, say: Say) -> None:
     say("total = %torchprof -q -o run (x @ x).sum().item()")
     assert shell.user_ns["total"] == 512
     assert "aten::mm" in shell.user_ns["run"].ops["name"].to_list()
@@ -66,7 +66,7 @@ def test_a_loop_on_one_line_is_stepped(shell: InteractiveShell, say: Say) -> Non
     assert shell.user_ns["run"].steps["number"].to_list() == [2, 3]
 
 
-def test_an_error_in_a_statement_stands_on_the_line_of_the_statement(shell: InteractiveShell) -> None:
+def test_an_error_in_a_statement_has_the_line_of_the_statement(shell: InteractiveShell) -> None:
     result = shell.run_cell("a = 1\n%torchprof -q x @ missing\nb = 2", store_history=True)
     error = result.error_in_exec
     assert isinstance(error, NameError)
@@ -115,7 +115,7 @@ def test_the_configuration_shows_values_and_how_to_change_them(shell: Interactiv
     assert re.search(r"active +- +Steps to record", said)
 
 
-def test_the_doctor_looks_at_the_machine_and_at_the_last_run(say: Say) -> None:
+def test_the_doctor_checks_the_machine_and_the_last_run(say: Say) -> None:
     said = say("%torchprof doctor")
     assert f"✓ torch {torch.__version__} can record cpu" in said
     assert "✓ No other profiler is running." in said
@@ -126,7 +126,7 @@ def test_the_doctor_looks_at_the_machine_and_at_the_last_run(say: Say) -> None:
     assert "· No torch operation ran in the recorded steps. To step another loop" in said
 
 
-def test_the_doctor_says_what_is_in_the_way(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_reports_problems_and_what_to_do(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "LITTLE_ROOM_BYTES", 1 << 60)
     say("p = torch.profiler.profile()\np.start()")
     said = say("%torchprof doctor")
@@ -136,7 +136,7 @@ def test_the_doctor_says_what_is_in_the_way(say: Say, monkeypatch: pytest.Monkey
     assert "✓ No other profiler is running." in say("%torchprof doctor")
 
 
-def test_priming_says_where_it_has_nothing_to_do(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prime_prints_when_there_is_nothing_to_do(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     assert say("%torchprof prime").startswith("Nothing to do: CUDA needs no preparation here")
     monkeypatch.setattr(commands, "prime", lambda: True)
     assert say("%torchprof prime") == "CUDA graphs captured from now on can be recorded.\n"
@@ -192,7 +192,7 @@ def test_a_file_is_opened_and_kept_under_a_name(shell: InteractiveShell, say: Sa
         ("load 'a", "No closing quotation"),
     ],
 )
-def test_a_mistake_is_answered_with_one_line(say: Say, line: str, says: str) -> None:
+def test_a_mistake_is_reported_in_one_line(say: Say, line: str, says: str) -> None:
     said = say(f"%torchprof {line}")
     assert said.startswith("UsageError: ")
     assert says in said
@@ -209,7 +209,7 @@ def test_kept_traces_and_their_uploads_are_listed(say: Say, tmp_path: Path) -> N
     ), said
 
 
-def test_metadata_on_the_line_is_json_or_else_text(say: Say, tmp_path: Path) -> None:
+def test_metadata_on_the_line_is_json_or_a_string(say: Say, tmp_path: Path) -> None:
     say(f"%torchprof -q --trace-dir {tmp_path} --filename a.json --metadata lr=0.1 --metadata 'run=my net' x @ x")
     found = json.loads((tmp_path / "a.json").read_bytes())
     assert (found["lr"], found["run"]) == (0.1, "my net")
@@ -224,7 +224,7 @@ def test_help_lists_every_command(say: Say, line: str) -> None:
 
 
 @pytest.mark.parametrize(("line", "value"), [("last = 5", 5), ("load = x.sum().item()", 64), ("history = [1]", [1])])
-def test_a_variable_named_as_a_command_is_a_variable(
+def test_a_variable_with_the_name_of_a_command_is_a_variable(
     shell: InteractiveShell, say: Say, line: str, value: object
 ) -> None:
     say(f"%torchprof -q {line}")
@@ -232,7 +232,7 @@ def test_a_variable_named_as_a_command_is_a_variable(
     assert shell.user_ns[line.split(maxsplit=1)[0]] == value
 
 
-def test_a_statement_sees_the_variables_of_the_function_that_it_stands_in(say: Say) -> None:
+def test_a_statement_sees_the_variables_of_the_function_around_it(say: Say) -> None:
     body = "    inner = x * 2\n    found = %torchprof -q (inner @ inner).sum().item()\n    return found\n"
     said = say(f"def f():\n{body}print(f())")
     assert said.splitlines()[-1] == "2048.0"
@@ -262,19 +262,19 @@ def test_in_a_terminal_a_report_as_the_last_line_is_its_summary(shell: Interacti
     assert say("run").removeprefix("Out[3]: ") == "\n" + shell.user_ns["run"].summary() + "\n"
 
 
-def test_names_cannot_steer_the_terminal(say: Say) -> None:
+def test_names_cannot_write_control_characters_to_the_terminal(say: Say) -> None:
     said = say("%torchprof with torch.profiler.record_function('a\\x1b[31mb\\n\\u202ec'): x @ x")
     assert "a\\x1b[31mb\\n\\u202ec" in said
     assert "\x1b[31m" not in said
 
 
-def test_defaults_for_kept_traces_mean_nothing_without_a_folder(shell: InteractiveShell, say: Say) -> None:
+def test_defaults_for_kept_traces_have_no_effect_without_a_folder(shell: InteractiveShell, say: Say) -> None:
     shell.run_cell("%config TorchProfMagics.gzip = True\n%config TorchProfMagics.keep_last = 3")
     assert "UsageError" not in say("%torchprof -q x @ x")
     assert "--gzip needs --trace-dir" in say("%torchprof --gzip x @ x")
 
 
-def test_metadata_given_twice_or_named_as_torchs_own_is_refused(say: Say) -> None:
+def test_metadata_with_a_repeated_key_or_a_key_of_torch_is_refused(say: Say) -> None:
     assert "'a' is given twice" in say("%torchprof --metadata a=1 --metadata a=2 x @ x")
     assert "a key that torch writes itself" in say("%torchprof --metadata traceEvents=[] x @ x")
 

@@ -67,7 +67,7 @@ def test_every_switch_can_be_turned_on_and_off_on_the_line(magics: TorchProfMagi
 
 
 @pytest.mark.parametrize("name", COUNTS)
-def test_every_count_comes_from_the_line_or_else_from_the_configuration(magics: TorchProfMagics, name: str) -> None:
+def test_every_count_comes_from_the_line_or_the_configuration(magics: TorchProfMagics, name: str) -> None:
     setattr(magics, name, 4)
     assert getattr(options(magics, "").schedule, name) == 4
     assert getattr(options(magics, f"--{name.replace('_', '-')} 2").schedule, name) == 2
@@ -106,7 +106,7 @@ def test_a_flag_wins_over_a_preset_and_a_preset_on_the_line_over_the_configurati
         ("--trace-only", {"shapes", "memory", "trace_only"}),
     ],
 )
-def test_the_second_pass_records_what_was_asked_for_or_else_all_that_can_be(
+def test_the_second_pass_records_the_given_switches_or_all_possible_ones(
     magics: TorchProfMagics, line: str, switches: set[str]
 ) -> None:
     found = options(magics, f"--two-pass {line}")
@@ -116,7 +116,7 @@ def test_the_second_pass_records_what_was_asked_for_or_else_all_that_can_be(
     assert not options(magics, f"--no-two-pass {line}").two_pass
 
 
-def test_the_configuration_counts_as_asked_for_in_the_second_pass(magics: TorchProfMagics) -> None:
+def test_configured_switches_count_as_given_in_the_second_pass(magics: TorchProfMagics) -> None:
     magics.stack = False
     assert switched_on(options(magics, "--two-pass")) == {"shapes", "memory"}
     magics.memory = True
@@ -130,7 +130,7 @@ def test_activities_may_be_written_with_commas_or_spaces(magics: TorchProfMagics
         options(magics, "--activities cpu,cpu")
 
 
-def test_the_configuration_lists_every_flag_and_goes_with_the_extension(magics: TorchProfMagics) -> None:
+def test_the_configuration_lists_every_flag_and_is_removed_with_the_extension(magics: TorchProfMagics) -> None:
     shell = magics.shell
     traits = TorchProfMagics.class_own_traits(config=True) | TorchProfMagics.class_traits(config=True)
     assert {*COUNTS, *SWITCHES, "preset", "skip_first_wait", "activities", "step", "display"} <= set(traits)
@@ -142,7 +142,7 @@ def test_the_configuration_lists_every_flag_and_goes_with_the_extension(magics: 
 
 
 @pytest.mark.parametrize("name", list(OBJECTS))
-def test_what_no_text_can_say_is_taken_from_a_variable(magics: TorchProfMagics, name: str) -> None:
+def test_functions_and_objects_are_taken_from_a_variable(magics: TorchProfMagics, name: str) -> None:
     value = _ExperimentalConfig() if name == "experimental_config" else print
     flag = f"--{name.replace('_', '-')}"
     assert getattr(options(magics, f"{flag} mine", mine=value), OBJECTS[name]) is value
@@ -161,7 +161,7 @@ def test_activities_can_be_a_variable_with_torchs_own_objects(magics: TorchProfM
 
 
 @pytest.mark.parametrize("name", list(OBJECTS))
-def test_what_no_text_can_say_may_be_a_default(magics: TorchProfMagics, name: str) -> None:
+def test_a_variable_can_be_a_default(magics: TorchProfMagics, name: str) -> None:
     usual, given = (_ExperimentalConfig(), _ExperimentalConfig()) if name == "experimental_config" else (print, repr)
     magics.shell.run_cell(f"%config TorchProfMagics.{name} = 'usual'")
     found = options(magics, "", usual=usual)
@@ -170,7 +170,7 @@ def test_what_no_text_can_say_may_be_a_default(magics: TorchProfMagics, name: st
     assert getattr(found, OBJECTS[name]) is given
 
 
-def test_what_says_which_steps_are_recorded_on_the_line_wins_over_every_such_default(magics: TorchProfMagics) -> None:
+def test_schedule_flags_on_the_line_win_over_every_configured_schedule(magics: TorchProfMagics) -> None:
     magics.schedule = "usual"
     assert options(magics, "--active 2").schedule == ScheduleOptions(active=2)
     assert options(magics, "--two-pass").schedule_function is None
@@ -187,7 +187,7 @@ def test_metadata_on_the_line_adds_to_that_of_the_configuration(magics: TorchPro
     assert dict(options(magics, "--metadata run=2").metadata) == {"run": "2", "who": '"me"'}
 
 
-def test_activities_and_the_time_that_torch_may_take_may_be_defaults(magics: TorchProfMagics) -> None:
+def test_activities_and_the_post_processing_timeout_can_be_defaults(magics: TorchProfMagics) -> None:
     magics.activities, magics.post_processing_timeout_s = "mine", 2
     found = options(magics, "", mine=[ProfilerActivity.CPU])
     assert (found.activities, found.post_processing_timeout_s) == (("cpu",), 2.0)
@@ -203,9 +203,7 @@ def test_every_flag_but_those_of_one_run_has_a_default(magics: TorchProfMagics) 
 
 
 @pytest.mark.parametrize("flag", ["trace-dir", "filename", "run-name", "remote", "execution-trace", "snapshot"])
-def test_a_variable_may_stand_in_the_name_of_a_place(
-    magics: TorchProfMagics, monkeypatch: pytest.MonkeyPatch, flag: str
-) -> None:
+def test_a_path_can_contain_a_variable(magics: TorchProfMagics, monkeypatch: pytest.MonkeyPatch, flag: str) -> None:
     monkeypatch.setenv("AT_HOME", "/home")
     monkeypatch.setenv("mine", "not this")
 
@@ -223,24 +221,24 @@ def test_a_variable_may_stand_in_the_name_of_a_place(
         place("a$")
 
 
-def test_a_schedule_and_its_counts_exclude_each_other(magics: TorchProfMagics) -> None:
+def test_a_schedule_function_and_schedule_flags_cannot_be_combined(magics: TorchProfMagics) -> None:
     assert options(magics, "--schedule mine", mine=print).is_adaptive is False
     with pytest.raises(OptionsError, match="--schedule cannot be combined with --wait"):
         options(magics, "--schedule mine --active 2", mine=print)
 
 
-def test_a_schedule_and_two_passes_exclude_each_other(magics: TorchProfMagics) -> None:
+def test_a_schedule_function_and_two_passes_cannot_be_combined(magics: TorchProfMagics) -> None:
     with pytest.raises(OptionsError, match="--two-pass and --schedule cannot be combined"):
         options(magics, "--schedule mine --two-pass", mine=print)
 
 
-def test_the_time_that_torch_may_take_is_a_number_of_seconds(magics: TorchProfMagics) -> None:
+def test_the_post_processing_timeout_is_a_number_of_seconds(magics: TorchProfMagics) -> None:
     assert options(magics, "--post-processing-timeout-s 1.5").post_processing_timeout_s == 1.5
     with pytest.raises(OptionsError, match="above 0"):
         options(magics, "--post-processing-timeout-s 0")
 
 
-def test_a_snapshot_goes_beside_the_traces_or_into_the_file_that_is_named(magics: TorchProfMagics) -> None:
+def test_a_snapshot_goes_next_to_the_traces_or_into_the_named_file(magics: TorchProfMagics) -> None:
     assert options(magics, "").snapshot is False
     assert options(magics, "--snapshot").snapshot is True
     assert options(magics, "--snapshot --memory").snapshot is True
@@ -248,7 +246,7 @@ def test_a_snapshot_goes_beside_the_traces_or_into_the_file_that_is_named(magics
     assert options(magics, "--snapshot=a.pickle").snapshot == "a.pickle"
 
 
-def test_a_budget_of_memory_and_time_comes_from_the_line_or_else_from_the_configuration(
+def test_a_budget_of_memory_and_time_comes_from_the_line_or_the_configuration(
     magics: TorchProfMagics,
 ) -> None:
     def budget(line: str) -> tuple[int | None, float | None]:
@@ -266,9 +264,7 @@ def test_a_budget_of_memory_and_time_comes_from_the_line_or_else_from_the_config
 
 
 @pytest.mark.parametrize("value", [True, "a.pickle"])
-def test_the_configuration_can_ask_for_a_snapshot_and_the_line_can_say_no(
-    magics: TorchProfMagics, value: bool | str
-) -> None:
+def test_the_line_can_turn_off_a_configured_snapshot(magics: TorchProfMagics, value: bool | str) -> None:
     magics.snapshot = value
     assert options(magics, "").snapshot == value
     assert options(magics, "--no-snapshot").snapshot is False

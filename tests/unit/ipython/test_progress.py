@@ -1,4 +1,4 @@
-"""Is the bar ever drawn while torch records? Whatever it draws then is time and events in the user's steps."""
+"""The progress bar is never drawn while torch records, which would add time and events to the user's steps."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ DRAWN, STEPPED = "drawn", "stepped"
 
 @dataclass
 class Diary:
-    """What happened, in order, each with whether torch recorded at that moment, in whichever thread."""
+    """What happened, in order, each with whether torch was recording in any thread."""
 
     entries: list[tuple[str, bool]] = field(default_factory=list)
 
     def note(self, what: str) -> None:
-        # The flag of the process: the one of the thread, _profiler_enabled(), is False in a thread that only draws.
+        # The flag of the process; that of the thread, _profiler_enabled(), is False in a thread that only draws.
         self.entries.append((what, bool(autograd_profiler._is_profiler_enabled)))
 
     def moments(self, what: str) -> list[bool]:
@@ -45,7 +45,7 @@ def diary() -> Diary:
 
 @pytest.fixture(params=["console", "widget"])
 def _screen(request: pytest.FixtureRequest, diary: Diary, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every report draw at once, and note whatever is written to the screen or sent to the notebook's page."""
+    """Draw at every update, and note everything that is written to the screen or sent to the notebook."""
 
     class Screen(io.StringIO):
         def write(self, text: str) -> int:
@@ -83,7 +83,7 @@ def train(session: CaptureSession, diary: Diary, how: str, steps: int, *, fail_a
 
 
 def record(diary: Diary, folder: Path, how: str, schedule: ScheduleOptions, steps: int, **more: int) -> None:
-    """Do what the magic does: record under a bar, stop whatever happens, take the bar away."""
+    """Do what the magic does: record with a bar, always stop, close the bar."""
     bar = ProgressBar()
     options = ProfileOptions(schedule=schedule, activities=("cpu",))
     session = CaptureSession(options, stepping=Stepping(how=how), folder=folder, on_progress=bar)
@@ -121,7 +121,7 @@ def test_the_bar_is_drawn_only_while_torch_does_not_record(
 
 
 @pytest.mark.usefixtures("_screen")
-def test_the_bar_goes_only_after_the_step_that_failed(diary: Diary, tmp_path: Path) -> None:
+def test_the_bar_is_closed_only_after_the_step_that_failed(diary: Diary, tmp_path: Path) -> None:
     record(diary, tmp_path, "manual", ScheduleOptions(), 8, fail_at=3)
     assert diary.moments(STEPPED) == [False, False, True, True]
     assert diary.entries[-1] == (DRAWN, False)
@@ -137,11 +137,11 @@ def test_each_phase_is_drawn_before_its_first_step(diary: Diary, tmp_path: Path)
 
 
 @pytest.mark.usefixtures("_screen")
-def test_tqdms_own_thread_has_no_reason_to_draw() -> None:
+def test_the_monitor_thread_of_tqdm_does_not_draw() -> None:
     bar = ProgressBar()
     for step, phase in ((0, "wait"), (300, "active")):
         bar(Progress(phase=phase, step=step, total=303))
     assert bar._bar is not None
-    # tqdm's monitor draws what stood still for 10 s, as a bar does in a long recording, if this is more than 1.
+    # tqdm's monitor thread redraws a bar that has not changed for 10 s if this is more than 1.
     assert bar._bar.tqdm.miniters <= 1
     bar.close()

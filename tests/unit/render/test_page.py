@@ -29,7 +29,7 @@ def without_places(header: dict[str, Any]) -> dict[str, Any]:
     return header | {"views": views}
 
 
-def test_the_page_is_what_both_languages_agreed_on() -> None:
+def test_the_page_equals_the_golden_page_that_typescript_reads() -> None:
     page = golden_report()._page
     kept, now = json.loads(HEADER.read_text(encoding="utf-8")), json.loads(header_text(page))
     assert without_places(now) == without_places(kept), REMAKE
@@ -45,7 +45,7 @@ def test_every_shape_is_in_the_golden_page() -> None:
     assert [view["name"] for view in header["views"] if view["empty"]] == []
 
 
-def test_what_is_unknown_is_null_because_json_has_no_nan() -> None:
+def test_unknown_values_are_null_because_json_has_no_nan() -> None:
     trace = make_trace(
         span("ProfilerStep#1", 0, 0, cat="user_annotation"), span("ProfilerStep#2", 9, 0, "user_annotation")
     )

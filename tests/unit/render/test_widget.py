@@ -1,4 +1,4 @@
-"""How many live views, and their reports, a long session keeps."""
+"""Limits of the live views, and of their data, that a long session keeps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _alone() -> Iterator[None]:
-    """Begin without the views of other tests, and leave none."""
+    """Start without the views of other tests, and close all views afterwards."""
     while widget._open:
         widget._open[0].close()
     widget._kept.clear()
@@ -34,7 +34,7 @@ def shown(number: int = 0) -> Report:
     return report
 
 
-def test_the_newest_views_stay_open_and_older_ones_are_closed_with_their_parts() -> None:
+def test_the_newest_views_stay_open_and_older_ones_are_closed_with_their_layouts() -> None:
     reports = [shown(number) for number in range(widget.OPEN_WIDGETS)]
     first = reports[0].widget
     parts = [first, first.layout]
@@ -53,7 +53,7 @@ def test_a_report_whose_view_was_closed_gets_another_when_it_is_shown_again() ->
     assert report.widget is report.widget
 
 
-def test_reports_stay_for_their_views_up_to_a_number_and_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_is_kept_for_open_views_up_to_a_number_and_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
     refs = [weakref.ref(shown(number)._shown) for number in range(widget.OPEN_WIDGETS + 3)]
     gc.collect()
     assert [ref() is not None for ref in refs] == [False] * 3 + [True] * widget.OPEN_WIDGETS
@@ -64,7 +64,7 @@ def test_reports_stay_for_their_views_up_to_a_number_and_a_size(monkeypatch: pyt
     assert [ref() is not None for ref in refs] == [False] * len(refs)
 
 
-def test_closing_twice_is_closing_once() -> None:
+def test_closing_twice_has_no_effect() -> None:
     report = shown()
     closed = report.widget
     closed.close()

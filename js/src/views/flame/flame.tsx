@@ -111,7 +111,7 @@ function StageView({ moves, stage, report, view, matches }: StageViewProps) {
   };
   return (
     <div class="tp-flame-scroll" ref={stage.scroller}>
-      {/* biome-ignore lint/a11y/noInteractiveElementToNoninteractiveRole: application is how a canvas with keys of its own says so. */}
+      {/* biome-ignore lint/a11y/noInteractiveElementToNoninteractiveRole: a canvas with its own keys has the role application. */}
       <canvas
         class="tp-flame-canvas"
         ref={stage.canvas}

@@ -1,4 +1,4 @@
-"""Does our own reader of pickles read what is plain, and refuse all else without running any of it?"""
+"""The pickle reader reads plain data, and refuses everything else without running it."""
 
 from __future__ import annotations
 

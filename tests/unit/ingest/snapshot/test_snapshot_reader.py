@@ -1,4 +1,4 @@
-"""Does a memory snapshot of torch become the right curve, and say what ran out and who held it?"""
+"""A memory snapshot of torch becomes a curve, and notes on failed allocations and on memory in use."""
 
 from __future__ import annotations
 

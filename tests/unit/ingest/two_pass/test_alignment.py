@@ -1,4 +1,4 @@
-"""Are the items of two sequences that belong together found, and found soon?"""
+"""Matching items of two sequences are found quickly."""
 
 from __future__ import annotations
 

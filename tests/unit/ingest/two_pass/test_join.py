@@ -1,4 +1,4 @@
-"""Do the times of one cycle and the details of another become one recording?"""
+"""The times of one cycle and the details of another become one recording."""
 
 from __future__ import annotations
 
