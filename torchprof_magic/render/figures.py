@@ -125,11 +125,12 @@ FIGURES: Mapping[str, Callable[[Shape], Figure]] = {
 
 def to_png(figure: Figure) -> bytes:
     """Return a figure as PNG bytes, without touching the user's pyplot state."""
-    from matplotlib import rc_context  # noqa: PLC0415 - see the docstring of the module
+    from matplotlib import rc, rc_context  # noqa: PLC0415 - see the docstring of the module
 
     buffer = io.BytesIO()
     # Numbers on an axis become texts only while the figure is drawn.
-    with warnings.catch_warnings(), rc_context({"text.usetex": False}):
+    with warnings.catch_warnings(), rc_context():
+        rc("text", usetex=False)
         warnings.simplefilter("ignore")  # glyphs that the font lacks become boxes, without a warning in the output
         figure.savefig(buffer, format="png", dpi=DPI)
     return buffer.getvalue()
