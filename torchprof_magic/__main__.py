@@ -12,6 +12,7 @@ import polars as pl
 
 from torchprof_magic.errors import TorchProfError
 from torchprof_magic.loading import load
+from torchprof_magic.units import printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _run(parsed)
         sys.stdout.flush()
     except (TorchProfError, ValueError) as exc:
-        print(f"{parser.prog}: error: {exc}", file=sys.stderr)
+        print(printable_lines(f"{parser.prog}: error: {exc}"), file=sys.stderr)
         return 1
     except BrokenPipeError:  # `| head` closed the pipe; Python must not write to it at exit either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -71,7 +72,7 @@ def _run(parsed: argparse.Namespace) -> None:
     report = load(parsed.trace)
     if parsed.output:
         path = report.export(parsed.output)
-        print(f"Wrote {path}", file=sys.stderr)
+        print(printable(f"Wrote {path}"), file=sys.stderr)
     if parsed.sql:
         print(_answer(report, parsed.sql, is_json=parsed.json))
     if parsed.summary or (not parsed.sql and (parsed.json or not parsed.output)):
@@ -83,7 +84,7 @@ def _answer(report: Report, query: str, *, is_json: bool) -> str:
     if is_json:
         return json.dumps(frame.to_dicts(), default=str)
     with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_hide_dataframe_shape=True, fmt_str_lengths=100, tbl_width_chars=200):
-        return str(frame)
+        return printable_lines(str(frame))
 
 
 if __name__ == "__main__":

@@ -15,9 +15,15 @@ The user's own exception never becomes one of these.
 
 from __future__ import annotations
 
+from torchprof_magic.units import printable_lines
+
 
 class TorchProfError(Exception):
     """Base of every error that torchprof-magic raises on its own account."""
+
+    def __str__(self) -> str:
+        """Return the message; names of files and of other programs in it cannot take control of a terminal."""
+        return printable_lines(super().__str__())
 
 
 class CaptureError(TorchProfError):

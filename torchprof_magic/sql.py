@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from torchprof_magic.units import printable_lines
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -35,7 +37,7 @@ def run_sql(query: str, tables: Mapping[str, Callable[[], pl.DataFrame]]) -> pl.
         with pl.SQLContext(frames=named) as context:
             return context.execute(query, eager=True)
     except Exception as exc:  # polars raises many kinds of exceptions
-        raise ValueError(f"{exc}\n{_known(named, tables)}") from exc
+        raise ValueError(printable_lines(f"{exc}\n{_known(named, tables)}")) from exc
 
 
 def _queried(name: str, frame: pl.DataFrame) -> pl.DataFrame:

@@ -28,6 +28,11 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
+def printable_lines(text: str) -> str:
+    """Return a text of several lines, each of them ``printable``."""
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
 def counted(value: int, noun: str) -> str:
     """Return a count with its noun, such as ``1 call`` or ``1,590 calls``."""
     return f"{value:,} {noun}" if value == 1 else f"{value:,} {noun}s"

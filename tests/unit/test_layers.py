@@ -14,30 +14,30 @@ PACKAGE = ROOT / "torchprof_magic"
 
 # The layers from top to bottom. A module imports only from the layers below its own.
 MAY_IMPORT = {
-    "__main__": {"process", "loading", "report", "errors"},
-    "ipython": {"process", "run", "loading", "render", "capture", "options", "model", "units", "errors"},
+    "__main__": {"loading", "report", "units", "errors"},
+    "ipython": {"run", "loading", "render", "capture", "options", "model", "process", "units", "errors"},
     "profiling": {"run", "capture", "options", "model", "errors"},
     "run": {
-        *("report", "ingest", "store", "capture", "distributed", "files", "process"),
-        *("options", "model", "units", "errors"),
+        *("report", "ingest", "store", "capture", "distributed", "files"),
+        *("options", "model", "process", "units", "errors"),
     },
-    "loading": {"process", "report", "ingest", "files", "model", "errors"},
-    "report": {"process", "views", "render", "exporters", "analysis", "sql", "files", "model", "units"},
-    "sql": set(),
-    "render": {"process", "views", "analysis", "files", "model", "units", "errors"},
+    "loading": {"report", "ingest", "files", "model", "errors"},
+    "report": {"views", "render", "exporters", "analysis", "sql", "files", "model", "units"},
+    "sql": {"units"},
+    "render": {"views", "analysis", "files", "model", "process", "units", "errors"},
     "views": {"analysis", "model"},
     "exporters": {"files", "model"},
     "analysis": {"model", "units"},
     "ingest": {"model", "units", "errors"},
-    "store": {"files", "units", "errors"},
-    "capture": {"process", "distributed", "files", "options", "model", "units", "errors"},
-    "files": {"errors"},
+    "store": {"files", "model", "units", "errors"},
+    "capture": {"distributed", "files", "options", "model", "process", "units", "errors"},
+    "files": {"units", "errors"},
     "distributed": set(),
     "options": {"model", "errors"},
-    "model": set(),
+    "model": {"units"},
     "process": set(),
+    "errors": {"units"},
     "units": set(),
-    "errors": set(),
 }
 # Heavy libraries, and the only layers that may import them.
 OWNERS = {

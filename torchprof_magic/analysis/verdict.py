@@ -16,7 +16,7 @@ from torchprof_magic.analysis.steps import complete_steps, steps_table
 from torchprof_magic.model.intervals import IntArray, covered_ns
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL
-from torchprof_magic.units import counted, format_count, format_ns, format_ratio
+from torchprof_magic.units import counted, format_count, format_ns, format_ratio, printable
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -58,7 +58,7 @@ class Verdict:
     text: tuple[Span, ...]
 
     def __str__(self) -> str:
-        return f"{self.title}. {''.join(span.text for span in self.text)}"
+        return printable(f"{self.title}. {''.join(span.text for span in self.text)}")
 
 
 def find_verdict(trace: Trace) -> Verdict:

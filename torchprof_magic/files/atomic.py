@@ -20,13 +20,14 @@ from isal import igzip
 
 from torchprof_magic.errors import ExportError
 from torchprof_magic.files import locks
+from torchprof_magic.files.links import follow, is_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 GZIP_LEVEL = 2  # of 0-3: within a few percent of the smallest size, several times as fast as zlib
 _PART = re.compile(r"\.torchprof-[0-9a-f]{16}\.part")
-_READ = (locks.OPEN_OWN & ~os.O_RDWR) | os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
+READ_OWN = (locks.OPEN_OWN & ~os.O_RDWR) | os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
 _CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS}  # raised by file systems that cannot sync a folder
 
 
@@ -77,7 +78,8 @@ class Part:
 
 @contextlib.contextmanager
 def part_file(folder: Path) -> Iterator[Part]:
-    """Yield a new file in the folder, which is deleted if the block does not place it."""
+    """Yield a new file in the folder, which is deleted if the block does not place it. Raises ``OSError``."""
+    follow(folder)
     part = _new_part(folder)
     try:
         part.hide()
@@ -108,7 +110,8 @@ def delete_left_parts(folder: Path) -> None:
 def _delete_if_left(path: Path) -> None:
     handle = os.open(path, locks.OPEN_OWN | getattr(os, "O_NONBLOCK", 0))
     try:
-        if locks.take(handle) is locks.Lock.TAKEN and stat.S_ISREG(os.fstat(handle).st_mode):
+        found = os.fstat(handle)
+        if stat.S_ISREG(found.st_mode) and is_own(found) and locks.take(handle) is locks.Lock.TAKEN:
             delete(path)
     finally:
         locks.release(handle)
@@ -146,17 +149,19 @@ def publish(written: Path, target: Path) -> None:
     written.replace(target)
 
 
-def read_own(path: Path, limit_bytes: int) -> tuple[bytes, os.stat_result]:
-    """Return the content and the status of a small file that ``replacing`` wrote; a link is not followed.
+def read_own(path: Path, limit_bytes: int) -> bytes:
+    """Return the content of a small file that ``replacing`` wrote; a link is not followed.
 
-    Raises ``OSError``, and ``ValueError`` when the file is larger than the limit.
+    Raises ``OSError``, also when another user owns the file, and ``ValueError`` when it is larger than the limit.
     """
-    handle = os.open(path, _READ)
+    handle = os.open(path, READ_OWN)
     try:
         found = os.fstat(handle)
+        if not (stat.S_ISREG(found.st_mode) and is_own(found)):
+            raise PermissionError(errno.EPERM, "it is not a file of this user", str(path))
         if found.st_size > limit_bytes:
             raise ValueError(f"{path.name} is larger than expected")
-        return b"".join(iter(lambda: os.read(handle, limit_bytes), b"")), found
+        return b"".join(iter(lambda: os.read(handle, limit_bytes), b""))
     finally:
         os.close(handle)
 
@@ -190,12 +195,13 @@ def target_of(path: str | os.PathLike[str]) -> Path:
 def exporting(path: Path) -> Iterator[IO[bytes]]:
     """Yield a file that replaces the one that the user named; a link then points to the new file.
 
-    Raises ``ExportError`` when that is not possible; an existing file is then untouched.
+    Raises ``ExportError`` when that is not possible; an existing file is then untouched. A link of another user is not
+    followed in a folder that anyone can write to.
     """
-    target = Path(os.path.realpath(path))
-    if os.path.exists(target) and not os.path.isfile(target):  # noqa: PTH110, PTH113 - Path raises for long names
-        raise ExportError(f"{path} is {'a folder' if target.is_dir() else 'not a file'}; choose another path")
     try:
+        target = follow(path)
+        if os.path.exists(target) and not os.path.isfile(target):  # noqa: PTH110, PTH113 - Path raises for long names
+            raise ExportError(f"{path} is {'a folder' if target.is_dir() else 'not a file'}; choose another path")
         with replacing(target) as file:
             yield file
     except OSError as exc:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
 from torchprof_magic.files.urls import public_url
+from torchprof_magic.units import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,4 +56,4 @@ def told(exc: BaseException, secrets: frozenset[str]) -> str:
     text = _URL.sub(lambda match: public_url(match[0]), text)
     text = _NAMED.sub(rf"\1\2{HIDDEN}", text)
     text = text if len(text) <= MOST_CHARS else f"{text[: MOST_CHARS - 1]}…"
-    return f"{type(exc).__name__}: {text}" if text else type(exc).__name__
+    return printable(f"{type(exc).__name__}: {text}") if text else type(exc).__name__

@@ -20,7 +20,7 @@ from torchprof_magic.loading import load
 from torchprof_magic.render.display import show
 from torchprof_magic.run import history
 from torchprof_magic.run.archive import kept_traces, retry_uploads, upload_statuses
-from torchprof_magic.units import counted, format_bytes, format_ns, printable
+from torchprof_magic.units import counted, format_bytes, format_ns, printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -232,4 +232,4 @@ def _last_report() -> Report:
 
 
 def _say(text: str) -> None:
-    print(text)  # noqa: T201 - this is the output
+    print(printable_lines(text))  # noqa: T201 - this is the output

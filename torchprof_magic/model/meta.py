@@ -6,12 +6,15 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from torchprof_magic.model.vendors import METADATA_KEYS
+from torchprof_magic.units import printable
 
-# The keys that Kineto writes at the top of a trace.
+# The key of the id that the store of kept traces writes into each.
+STORE_KEY = "torchprofStoreId"
+# The keys at the top of a trace that Kineto writes, and this one.
 KINETO_KEYS = (
     "schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds", "displayTimeUnit", "traceEvents",
     "traceName", "trace_id", "host_name", "record_shapes", "profile_memory", "with_stack", "with_modules", "with_flops",
-    "nodes", *METADATA_KEYS,
+    "nodes", *METADATA_KEYS, STORE_KEY,
 )  # fmt: skip
 
 Severity = Literal["info", "warning", "data_loss"]
@@ -30,6 +33,11 @@ class Problem:
     count: int
     message: str
     fix: str = ""
+
+    def __post_init__(self) -> None:
+        """Escape control characters: messages are printed, and name what stands in files."""
+        object.__setattr__(self, "message", printable(self.message))
+        object.__setattr__(self, "fix", printable(self.fix))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

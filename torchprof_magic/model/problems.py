@@ -435,6 +435,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "",
         "The trace was copied to `--trace-dir`, but something else failed, such as deleting an older one.",
     ),
+    "store.deleted": Kind(
+        "info",
+        "Older traces in {folder} were deleted: {files}.",
+        "",
+        "`--keep-last` limits the number of kept traces. Only traces that torchprof wrote there are deleted.",
+    ),
     "store.snapshot_note": Kind(
         "warning",
         "{file} was stored, but {note}.",

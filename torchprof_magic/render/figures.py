@@ -27,6 +27,8 @@ TOP_OPS = 12
 MAX_STEPS = 24
 MAX_LANES = 8  # devices with a plot; a note gives the number of the others
 MIN_BOX_RATIO = 0.002  # boxes narrower than this share of the graph are not drawn
+LABEL_CHARS = 42  # of the name of an op
+LANE_CHARS = 20  # of the name of a device, along the height of its plot
 LABEL_RATIO = 0.045  # boxes wider than this have a label
 MAX_DEPTH = 14
 GREY = "#6b737c"
@@ -48,7 +50,7 @@ def draw_steps(shape: Shape) -> Figure:
     axes.set_xlabel("ms")
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False, fontsize=8, ncols=len(PHASES), loc="lower left", bbox_to_anchor=(0, 1))
-    return figure
+    return _finished(figure)
 
 
 def draw_ops(shape: Shape) -> Figure:
@@ -61,10 +63,10 @@ def draw_ops(shape: Shape) -> Figure:
     colours = [phase_colour(str(phase)) for phase in ops["phase"].to_list()]
     bars = axes.barh(range(ops.height), [value / 1e6 for value in ops[by].to_list()], color=colours)
     axes.bar_label(bars, fmt=" {:.2f}", fontsize=8, color=GREY)
-    axes.set_yticks(range(ops.height), [_plain(name, 42) for name in ops["name"].to_list()], family="monospace")
+    axes.set_yticks(range(ops.height), [plain_label(name) for name in ops["name"].to_list()], family="monospace")
     axes.invert_yaxis()
     axes.set_xlabel(f"{title}, ms")
-    return figure
+    return _finished(figure)
 
 
 def draw_flame(shape: Shape) -> Figure:
@@ -76,13 +78,13 @@ def draw_flame(shape: Shape) -> Figure:
     for left, width, level, name, colour in boxes:
         axes.barh(level, width, left=left, height=0.94, color=colour, edgecolor="white", linewidth=0.4)
         if width > LABEL_RATIO:
-            text = _plain(name, int(width * 150))
+            text = plain_label(name, int(width * 150))
             ink = "white" if _is_dark(colour) else "#1f2328"
             axes.text(left + 0.003, level, text, va="center", fontsize=7, family="monospace", color=ink)
     axes.set_xlim(0, 1)
     axes.invert_yaxis()
     axes.set_axis_off()
-    return figure
+    return _finished(figure)
 
 
 def draw_memory(shape: Shape) -> Figure:
@@ -101,16 +103,16 @@ def draw_memory(shape: Shape) -> Figure:
                 time_ms, size, drawstyle="steps-post", color=band_colour(band.name), label=band.title, linewidth=1
             )
         _dress(axes)
-        axes.set_ylabel(f"{lane}, MB")
+        axes.set_ylabel(f"{plain_label(lane, LANE_CHARS)}, MB")
         for mark in (mark for mark in memory_peaks(shape) if mark.lane == lane):
             axes.axvline(mark.time_ns / 1e6, color=GREY, linestyle=":", linewidth=1)
-            axes.set_title(mark.label, fontsize=9, loc="right", color=GREY)
+            axes.set_title(plain_label(mark.label), fontsize=9, loc="right", color=GREY)
         axes.set_xlabel("ms")
         axes.legend(frameon=False, fontsize=8, loc="lower right")
     if len(every_lane) > len(lanes):
         text = f"{len(every_lane) - len(lanes)} more devices are not shown."
         figure.supxlabel(text, fontsize=8, color=GREY, x=0.99, ha="right")
-    return figure
+    return _finished(figure)
 
 
 FIGURES: Mapping[str, Callable[[Shape], Figure]] = {
@@ -123,8 +125,12 @@ FIGURES: Mapping[str, Callable[[Shape], Figure]] = {
 
 def to_png(figure: Figure) -> bytes:
     """Return a figure as PNG bytes, without touching the user's pyplot state."""
+    from matplotlib import rc, rc_context  # noqa: PLC0415 - see the docstring of the module
+
     buffer = io.BytesIO()
-    with warnings_to():  # glyphs that the font lacks are drawn as boxes, without a warning in the output
+    # Numbers on an axis become texts only while the figure is drawn. Glyphs that the font lacks become boxes.
+    with warnings_to(), rc_context():
+        rc("text", usetex=False)
         figure.savefig(buffer, format="png", dpi=DPI)
     return buffer.getvalue()
 
@@ -152,10 +158,19 @@ def _dress(axes: Axes) -> None:
     axes.yaxis.label.set_fontsize(8)
 
 
-def _plain(name: str, width: int) -> str:
-    """Return a name that fits, escaped so that matplotlib does not read it as math text."""
-    short = name if len(name) <= width else f"{name[: max(width - 1, 1)]}…"
+def plain_label(text: str, most_chars: int = LABEL_CHARS) -> str:
+    """Return a text from a trace as a label: short, on one line, and not read as math text by matplotlib."""
+    short = text if len(text) <= most_chars else f"{text[: max(most_chars - 1, 1)]}…"
     return "".join(char if char.isprintable() else "�" for char in short).replace("$", r"\$")
+
+
+def _finished(figure: Figure) -> Figure:
+    """Return the figure with texts that are never given to LaTeX, which a user may have turned on for own figures."""
+    from matplotlib.text import Text  # noqa: PLC0415 - see the docstring of the module
+
+    for text in figure.findobj(Text):
+        text.set_usetex(False)
+    return figure
 
 
 def _is_dark(colour: str) -> bool:

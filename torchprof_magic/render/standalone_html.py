@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.errors import TorchProfError
 from torchprof_magic.files.atomic import write_text
+from torchprof_magic.units import printable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,7 +78,7 @@ def write_html(page: Page, path: Path, title: str) -> Path:
     bundle, css = front_end()
     text = _PAGE.substitute(
         policy=_POLICY,
-        title=html.escape(f"{title or 'Report'} · torchprof"),
+        title=html.escape(printable(f"{title or 'Report'} · torchprof")),
         css=css,
         header=_for_script(json.loads(page.header)),
         data=_packed(page.data),

@@ -10,7 +10,7 @@ from torchprof_magic.analysis.diagnosis import all_problems
 from torchprof_magic.model.shapes import Table, count_rows
 from torchprof_magic.render.figures import FIGURES, to_png
 from torchprof_magic.render.text import machine_sentence, steps_sentence
-from torchprof_magic.units import counted, format_bytes, format_count, format_ns, format_ratio
+from torchprof_magic.units import counted, format_bytes, format_count, format_ns, format_ratio, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -49,7 +49,7 @@ def static_html(trace: Trace, shapes: Mapping[str, Shape], verdict: Verdict, run
 
 
 def _text(text: str) -> str:
-    return html.escape(text, quote=True)
+    return html.escape(printable(text), quote=True)
 
 
 def _span(span: Span) -> str:

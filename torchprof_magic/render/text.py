@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from torchprof_magic.analysis.verdict import Verdict
     from torchprof_magic.model.meta import Meta, Problem
-    from torchprof_magic.model.shapes import Series, Table
+    from torchprof_magic.model.shapes import Mark, Series, Table
 
 TOP_ROWS = 10
 NAME_WIDTH = 44
@@ -51,12 +51,16 @@ def text_summary(
 ) -> str:
     """Return the report as one screen of text: verdict, steps, top ops, memory peaks, problems."""
     title = " — ".join(part for part in (meta.title, steps_sentence(meta, steps.frame)) if part)
-    parts = [printable(title), printable(machine), "", printable(str(verdict))]
+    parts = [printable(title), printable(machine), "", str(verdict)]
     parts += _phase_lines(steps.frame)
     parts += _op_lines(ops)
-    parts += [f"Memory on {mark.lane}: {mark.label} at {format_ns(mark.time_ns)}" for mark in memory_peaks(memory)]
+    parts += [_memory_line(mark) for mark in memory_peaks(memory)]
     parts += [_problem_line(problem) for problem in problems]
     return "\n".join(parts)
+
+
+def _memory_line(mark: Mark) -> str:
+    return printable(f"Memory on {mark.lane}: {mark.label} at {format_ns(mark.time_ns)}")
 
 
 def _problem_line(problem: Problem) -> str:

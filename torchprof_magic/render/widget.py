@@ -15,6 +15,7 @@ from traitlets import Bytes, Unicode
 from torchprof_magic.errors import TorchProfError
 from torchprof_magic.render.arrow import EMBEDDED_BYTES
 from torchprof_magic.render.standalone_html import front_end
+from torchprof_magic.units import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,7 +123,7 @@ class ReportWidget(anywidget.AnyWidget):
 
     def __repr__(self) -> str:
         """Return the text for front ends without widgets; the static copy next to it shows the numbers."""
-        return f"torchprof report {self._title} (the live view needs a running kernel)"
+        return printable(f"torchprof report {self._title} (the live view needs a running kernel)")
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         bundle: Any = super()._repr_mimebundle_(**kwargs)

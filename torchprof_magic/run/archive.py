@@ -27,6 +27,8 @@ DEFAULT_FILENAME = "{run_name}-{timestamp}.pt.trace.json"
 DEFAULT_RUN_NAME = "run"
 # A name that is taken gets a number; a folder with this many traces of one name has another problem.
 MAX_NUMBER = 1000
+# Deleted traces that one problem names.
+MAX_NAMED = 20
 SNAPSHOT_SUFFIX = ".snapshot.pickle"
 # The problems whose text holds the path of the snapshot.
 _NAMES_SNAPSHOT = ("capture.snapshot", "capture.out_of_memory_snapshot")
@@ -85,6 +87,7 @@ class Keeper:
             problems.append(problem("store.not_stored", reason=_text_of(exc, cycle.path)))
             return cycle
         problems += [problem("store.note", file=stored.path.name, note=note) for note in stored.notes]
+        problems += _deleted_of(stored)
         if self._options.remote:
             self._upload(stored.path, problems)
         return replace(cycle, stored=stored.path)
@@ -143,6 +146,15 @@ class Keeper:
         if remote not in _uploads:
             _uploads[remote] = Uploads(remote, overwrite=self._options.overwrite)
         return _uploads[remote]
+
+
+def _deleted_of(stored: StoredFile) -> list[Problem]:
+    if not stored.deleted:
+        return []
+    hidden = len(stored.deleted) - MAX_NAMED
+    more = f" and {hidden:,} more" if hidden > 0 else ""
+    files = ", ".join(stored.deleted[:MAX_NAMED]) + more
+    return [problem("store.deleted", folder=stored.path.parent, files=files)]
 
 
 def _text_of(exc: Exception, source: Path) -> str:

@@ -46,7 +46,7 @@ def say_unfinished(runs: Sequence[Unfinished]) -> None:
     """Print which runs were cut off because their kernel died, and how to open what is left of them."""
     for run in runs:
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.began_unix_s))
-        say(f"The run {printable(run.title)} of {at} did not finish, because its process ended. {_left_of(run.paths)}")
+        say(f"The run {run.title} of {at} did not finish, because its process ended. {_left_of(run.paths)}")
 
 
 def _left_of(paths: Sequence[Path]) -> str:
@@ -64,4 +64,4 @@ def _opening(path: Path, *, is_magic: bool) -> str:
 
 def say(text: str) -> None:
     """Print one line, prefixed with the name of the extension."""
-    print(f"torchprof: {text}")  # noqa: T201 - this is the output
+    print(f"torchprof: {printable(text)}")  # noqa: T201 - this is the output

@@ -1,4 +1,4 @@
-"""A copy of a file, gzipped if need be, that is read back before it counts."""
+"""A copy of a file, gzipped and marked if need be, that is read back before it counts."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from isal import isal_zlib
 
 from torchprof_magic.errors import StoreError
 from torchprof_magic.files.atomic import GZIP_LEVEL
+from torchprof_magic.store.marks import marked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +23,8 @@ _GZIP = 31  # zlib's code for "gzip header and checksum"; the header holds no ti
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
-def copy_verified(source: Path, part: Part, *, is_packed: bool) -> None:
-    """Copy the source into a part file, write that to the disk and read it back.
+def copy_verified(source: Path, part: Part, *, is_packed: bool, store_id: str = "") -> None:
+    """Copy the source into a part file, with an id if it is a trace; write that to the disk and read it back.
 
     Raises ``OSError``, or ``StoreError`` when what is read differs from what was written.
     """
@@ -32,7 +33,7 @@ def copy_verified(source: Path, part: Part, *, is_packed: bool) -> None:
     with _opened(source) as handle:
         expected_bytes = os.fstat(handle).st_size
         while block := os.read(handle, BLOCK_BYTES):
-            read_bytes += len(block)
+            block, read_bytes = block if read_bytes else marked(block, store_id), read_bytes + len(block)
             written_bytes, crc = _write(part.handle, packer.compress(block) if packer else block, written_bytes, crc)
     if packer:
         written_bytes, crc = _write(part.handle, packer.flush(), written_bytes, crc)

@@ -1,10 +1,13 @@
 """The list of the traces that were written into a folder, in its file ``.torchprof-store.json``.
 
-It decides what may be deleted, so an entry that is damaged, or a file that differs from its entry, is left alone.
+It decides what may be deleted. A list that another user wrote is therefore neither read nor replaced, a link is not
+followed, and a file that is not the user's own, or that differs from its entry, is left alone.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import stat
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -12,7 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 
 from torchprof_magic.errors import OptionsError
-from torchprof_magic.files.atomic import read_own, replacing
+from torchprof_magic.files.atomic import READ_OWN, read_own, replacing
+from torchprof_magic.files.links import is_own
+from torchprof_magic.store.marks import ID_BYTES, has_mark
 from torchprof_magic.store.template import check_name
 
 if TYPE_CHECKING:
@@ -26,7 +31,10 @@ LATEST = 253_402_300_799.0  # the last second that a datetime can hold
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A trace that was written. ``timestamp`` is seconds since 1970; size and ``mtime_ns`` tell if it was changed."""
+    """A trace that was written. ``timestamp`` is seconds since 1970.
+
+    Size, ``mtime_ns`` and ``inode`` tell whether the file was changed. ``store_id`` is the id in it, "" if it has none.
+    """
 
     name: str
     timestamp: Annotated[float, msgspec.Meta(ge=0, le=LATEST)]
@@ -35,41 +43,72 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     rank: int
     size_bytes: int
     mtime_ns: int
+    inode: int
+    store_id: Annotated[str, msgspec.Meta(pattern=f"^([0-9a-f]{{{2 * ID_BYTES}}})?$")]
     state: Literal["kept", "deleted"] = "kept"
 
 
 class _Index(msgspec.Struct):
-    version: Literal[1]
+    version: Literal[2]
     traces: list[msgspec.Raw]
 
 
 def read_index(folder: Path) -> tuple[Entry, ...]:
     """Return the traces that were written into the folder, in that order, without damaged entries."""
     try:
-        rows = msgspec.json.decode(read_own(folder / INDEX, LIMIT_BYTES)[0], type=_Index).traces
+        rows = msgspec.json.decode(read_own(folder / INDEX, LIMIT_BYTES), type=_Index).traces
     except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
         return ()
     return tuple({entry.name: entry for row in rows if (entry := _entry(row)) is not None}.values())
 
 
 def write_index(folder: Path, entries: Iterable[Entry]) -> None:
-    """Replace the list; raises ``OSError``."""
+    """Replace the list; raises ``OSError``, also when the list is another user's."""
+    _refuse_foreign(folder / INDEX)
     kept = list(entries)
     deleted = [entry for entry in kept if entry.state == "deleted"]
     forgotten = {entry.name for entry in deleted[:-MOST_DELETED]}
     rows = [entry for entry in kept if entry.name not in forgotten]
     with replacing(folder / INDEX) as file:
-        file.write(msgspec.json.encode({"version": 1, "traces": rows}))
+        file.write(msgspec.json.encode({"version": 2, "traces": rows}))
+
+
+def _refuse_foreign(path: Path) -> None:
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return
+    if not is_own(found):
+        raise PermissionError(errno.EPERM, "it belongs to another user", str(path))
 
 
 def is_as_written(folder: Path, entry: Entry) -> bool:
     """Return whether the file exists and is still the one that was written; a link never is."""
     try:
-        found = os.lstat(folder / entry.name)
+        return _is_same(os.lstat(folder / entry.name), entry)
     except OSError:
         return False
-    is_same = (found.st_size, found.st_mtime_ns) == (entry.size_bytes, entry.mtime_ns)
-    return stat.S_ISREG(found.st_mode) and is_same
+
+
+def may_delete(folder: Path, entry: Entry) -> bool:
+    """Return whether the file is as it was written and has the id that the store wrote into it."""
+    try:
+        handle = os.open(folder / entry.name, READ_OWN)
+    except OSError:
+        return False
+    try:
+        return _is_same(os.fstat(handle), entry) and has_mark(handle, entry.store_id)
+    except OSError:
+        return False
+    finally:
+        with contextlib.suppress(OSError):
+            os.close(handle)
+
+
+def _is_same(found: os.stat_result, entry: Entry) -> bool:
+    facts = (found.st_size, found.st_mtime_ns, found.st_ino)
+    is_same = facts == (entry.size_bytes, entry.mtime_ns, entry.inode)
+    return is_same and stat.S_ISREG(found.st_mode) and is_own(found)
 
 
 def _entry(row: msgspec.Raw) -> Entry | None:

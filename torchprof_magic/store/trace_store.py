@@ -15,8 +15,9 @@ from torchprof_magic.files import locks
 from torchprof_magic.files.atomic import delete, delete_left_parts, part_file, sync_folder
 from torchprof_magic.files.free_space import free_bytes
 from torchprof_magic.store.copying import copy_verified
-from torchprof_magic.store.index import Entry, is_as_written, read_index, write_index
+from torchprof_magic.store.index import Entry, is_as_written, may_delete, read_index, write_index
 from torchprof_magic.store.journal import unsent
+from torchprof_magic.store.marks import has_mark, new_id
 from torchprof_magic.store.template import check_name
 from torchprof_magic.units import format_bytes
 
@@ -36,10 +37,14 @@ class NameTakenError(StoreError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFile:
-    """A file that was stored. ``notes`` tell what failed afterwards; with any, the source should be kept too."""
+    """A file that was stored, and the names of the older traces that were ``deleted`` for it.
+
+    ``notes`` tell what failed afterwards; with any, the source should be kept too.
+    """
 
     path: Path
     notes: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +68,8 @@ class SavedTrace:
 class TraceStore:
     """A folder of traces. ``keep_last`` is how many of each rank stay, counting all runs that used the folder.
 
-    Only files that were written here and are unchanged are ever deleted, and none that still has to be uploaded.
+    Only traces that this user's store wrote here and that are unchanged are ever deleted, and none that still has to
+    be uploaded.
     """
 
     folder: Path
@@ -107,15 +113,18 @@ class TraceStore:
         delete_left_parts(self.folder)
         self._check_free(target)
         notes: list[str] = []
+        deleted: tuple[str, ...] = ()
+        store_id = "" if values is None else new_id()
         with part_file(self.folder) as part:
-            copy_verified(source, part, is_packed=target.name.lower().endswith(".gz"))
+            copy_verified(source, part, is_packed=target.name.lower().endswith(".gz"), store_id=store_id)
             if values is None:
                 self._place(part, target)
                 self._is_synced(notes)
             else:
+                entry = _entry(target.name, values, part.handle, store_id)
                 with locks.folder_lock(self.folder) as lock:
-                    self._publish(part, target, values, lock, notes)
-        return StoredFile(path=target, notes=tuple(notes))
+                    deleted = self._publish(part, target, entry, lock, notes)
+        return StoredFile(path=target, notes=tuple(notes), deleted=deleted)
 
     def _check_free(self, target: Path) -> None:
         """Raise ``NameTakenError`` before the work of copying; a folder is never replaced."""
@@ -132,13 +141,12 @@ class TraceStore:
         except FileExistsError as exc:
             raise NameTakenError(_TAKEN) from exc
 
-    def _publish(self, part: Part, target: Path, values: TraceValues, lock: locks.Lock, notes: list[str]) -> None:
-        """Add the new file to the index and give it its name.
+    def _publish(self, part: Part, target: Path, entry: Entry, lock: locks.Lock, notes: list[str]) -> tuple[str, ...]:
+        """Add the new file to the index and give it its name; return the names of the older ones that were deleted.
 
         The index comes first. If the process is killed in between, the index names a file that does not exist, which
         does no harm. In the other order the file would never be deleted.
         """
-        entry = _entry(target.name, values, os.fstat(part.handle))
         before = read_index(self.folder)
         entries = (*(old for old in before if old.name != entry.name), entry)
         is_listed = self._write_index(entries, lock, notes)
@@ -149,7 +157,8 @@ class TraceStore:
                 self._write_index(before, lock, notes)
             raise
         if self._is_synced(notes) and is_listed and self.keep_last is not None:
-            self._prune(entries, self.keep_last, lock, notes)
+            return self._prune(entries, self.keep_last, lock, notes)
+        return ()
 
     def _write_index(self, entries: Sequence[Entry], lock: locks.Lock, notes: list[str]) -> bool:
         """Write the index and return whether that was possible."""
@@ -175,20 +184,21 @@ class TraceStore:
             return False
         return True
 
-    def _prune(self, entries: Sequence[Entry], keep_last: int, lock: locks.Lock, notes: list[str]) -> None:
-        """Delete the oldest traces beyond ``keep_last`` of the rank of the newest."""
+    def _prune(self, entries: Sequence[Entry], keep_last: int, lock: locks.Lock, notes: list[str]) -> tuple[str, ...]:
+        """Delete the oldest traces beyond ``keep_last`` of the rank of the newest, and return their names."""
         new = entries[-1]
         own = [entry for entry in entries if entry.rank == new.rank and entry.state == "kept"]
         there = [entry for entry in own if is_as_written(self.folder, entry)]
         if new not in there:
             notes.append("another process changed the new file, so no older one was deleted")
-            return
+            return ()
         waiting = unsent(self.folder, [entry.name for entry in there])
         old = [entry for entry in there[:-keep_last] if entry.name not in waiting]
-        gone = {entry.name for entry in old if self._delete(entry, notes)}
+        gone = tuple(entry.name for entry in old if may_delete(self.folder, entry) and self._delete(entry, notes))
         if gone:
             left = [replace(entry, state="deleted") if entry.name in gone else entry for entry in entries]
             self._write_index(left, lock, notes)
+        return gone
 
     def _delete(self, entry: Entry, notes: list[str]) -> bool:
         try:
@@ -228,7 +238,9 @@ def _state(folder: Path, entry: Entry, *, is_waiting: bool) -> SavedState:
 _TAKEN = "a file of this name exists; choose another --filename, or replace it with --overwrite"
 
 
-def _entry(name: str, values: TraceValues, found: os.stat_result) -> Entry:
+def _entry(name: str, values: TraceValues, handle: int, store_id: str) -> Entry:
+    """Return the entry of a written file. One that does not begin as a trace does carries no id, so it stays."""
+    found = os.fstat(handle)
     return Entry(
         name=name,
         timestamp=max(0.0, values.timestamp.timestamp()),
@@ -237,4 +249,6 @@ def _entry(name: str, values: TraceValues, found: os.stat_result) -> Entry:
         rank=values.rank,
         size_bytes=found.st_size,
         mtime_ns=found.st_mtime_ns,
+        inode=found.st_ino,
+        store_id=store_id if has_mark(handle, store_id) else "",
     )

@@ -156,7 +156,7 @@ def test_collectives_of_several_devices_are_not_added_up() -> None:
     )
     verdict = find_verdict(make_trace(STEP, span("aten::mm", 0, 90), *(event for pair in devices for event in pair)))
     assert verdict.title == "Communication-bound"
-    assert "40 µs of 100 µs a step (40" in str(verdict)
+    assert "40 µs of 100 µs per step (40" in str(verdict)
 
 
 def test_a_device_that_waits_for_the_loader_is_data_bound_and_not_host_bound() -> None:
@@ -194,7 +194,7 @@ def cut_last(*events: Event) -> Trace:
 
 
 def test_ops_of_an_interrupted_step_do_not_count_towards_ops_per_step() -> None:
-    assert "between 1 ops" in str(find_verdict(cut_last(span("aten::mm", 100, 30), span("aten::mm", 140, 30))))
+    assert "(ops per step: 1)" in str(find_verdict(cut_last(span("aten::mm", 100, 30), span("aten::mm", 140, 30))))
 
 
 def test_kernels_of_an_interrupted_step_do_not_count_towards_kernels_per_step() -> None:

@@ -117,7 +117,7 @@ def test_the_configuration_shows_values_and_how_to_change_them(shell: Interactiv
 
 def test_the_doctor_checks_the_machine_and_the_last_run(say: Say) -> None:
     said = say("%torchprof doctor")
-    assert f"✓ torch {torch.__version__} can record cpu" in said
+    assert f"✓ torch {torch.__version__} can record these activities: cpu" in said
     assert "✓ No other profiler is running." in said
     assert "No run has been recorded in this kernel yet." in said
     say("%torchprof -q 1")

@@ -97,6 +97,18 @@ def test_only_the_newest_copies_stay(tmp_path: Path) -> None:
     assert [trace.state for trace in archive.kept_traces(str(tmp_path))] == ["deleted", "deleted", "kept", "kept"]
 
 
+def test_the_report_names_the_copies_that_were_deleted(tmp_path: Path) -> None:
+    run(tmp_path, 3, filename="{cycle}.json")
+    report = run(tmp_path, filename="new.json", keep_last=2)
+    assert codes(report) == ["store.deleted"]
+    (problem,) = [problem for problem in report.problems if problem.code == "store.deleted"]
+    assert problem.severity == "info"
+    assert problem.message == f"Older traces in {tmp_path} were deleted: 0.json, 1.json."
+    assert "torchprofStoreId" in (tmp_path / "new.json").read_text()
+    assert report.metadata == tp.load(tmp_path / "new.json").metadata
+    assert "torchprofStoreId" not in report.metadata
+
+
 class Exporter:
     """Stands in for a profiler, and collects the names that torch's handler asks for."""
 
@@ -315,10 +327,10 @@ def test_a_snapshot_that_cannot_be_copied_stays_where_it_is(
 ) -> None:
     real = trace_store.copy_verified
 
-    def copy(source: Path, part: Any, *, is_packed: bool) -> Any:
+    def copy(source: Path, part: Any, **options: Any) -> Any:
         if source.name == "snapshot.pickle":
             raise OSError(28, "No space left on device")
-        return real(source, part, is_packed=is_packed)
+        return real(source, part, **options)
 
     monkeypatch.setattr(trace_store, "copy_verified", copy)
     kept = tmp_path / "kept"

@@ -4,6 +4,7 @@ import errno
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -15,13 +16,14 @@ import pytest
 
 from torchprof_magic.errors import OptionsError, StoreError
 from torchprof_magic.files import atomic, locks
-from torchprof_magic.store import index, journal
+from torchprof_magic.store import index, journal, marks
 from torchprof_magic.store.template import TraceValues
 from torchprof_magic.store.trace_store import NameTakenError, StoredFile, TraceStore, saved_traces
 
 RAW = b'{"traceEvents": [' + b'{"ph": "X"},' * 1000 + b"{}]}"
 NOON = datetime(2026, 1, 2, 12, tzinfo=timezone.utc)
 VALUES = TraceValues(timestamp=NOON)
+MARK_BYTES = len('"torchprofStoreId": "0123456789abcdef",')
 
 
 @pytest.fixture
@@ -43,6 +45,13 @@ def put(store: TraceStore, source: Path, *cycles: int, rank: int = 0, name: str 
     ]
 
 
+def unmarked(data: bytes) -> bytes:
+    """Return a stored trace without the id that the store put into it, which must be there."""
+    rest, count = re.subn(rb'^{"torchprofStoreId": "[0-9a-f]{16}",', b"{", data)
+    assert count == 1
+    return rest
+
+
 def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if not path.name.startswith(".torchprof"))
 
@@ -53,19 +62,24 @@ def states(folder: Path) -> dict[str, str]:
 
 def test_a_file_is_stored_under_its_name_and_the_source_stays(source: Path, folder: Path) -> None:
     assert put(TraceStore(folder=folder), source, 7) == [StoredFile(path=folder / "7.json")]
-    assert (folder / "7.json").read_bytes() == RAW == source.read_bytes()
+    assert unmarked((folder / "7.json").read_bytes()) == RAW == source.read_bytes()
     with pytest.raises(OptionsError):
         put(TraceStore(folder=folder), source, 0, name="../{cycle}.json")
 
 
-@pytest.mark.parametrize("content", [RAW, b""])
-def test_a_name_that_ends_in_gz_is_packed_into_the_same_bytes_every_time(
-    source: Path, folder: Path, content: bytes
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"\x80\x04", b'{"traceEv', b' {\n "a": 1}'])
+@pytest.mark.parametrize("name", ["0.json", "0.json.gz"])
+def test_a_file_is_stored_as_it_is_but_for_the_id_in_a_trace(
+    source: Path, folder: Path, content: bytes, name: str
 ) -> None:
     source.write_bytes(content)
-    first, second = put(TraceStore(folder=folder), source, 0, 1, name="{cycle}.json.gz")
-    assert gzip.decompress(first.path.read_bytes()) == content
-    assert first.path.read_bytes() == second.path.read_bytes()
+    (stored,) = put(TraceStore(folder=folder), source, 0, name=name)
+    found = stored.path.read_bytes()
+    assert re.sub(rb'"torchprofStoreId": "[0-9a-f]{16}",', b"", unpacked(found)) == content
+
+
+def unpacked(data: bytes) -> bytes:
+    return gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
 
 
 def test_a_file_that_exists_is_left_alone_unless_asked(source: Path, folder: Path) -> None:
@@ -77,7 +91,7 @@ def test_a_file_that_exists_is_left_alone_unless_asked(source: Path, folder: Pat
     assert (folder / "0.json").read_text() == "mine"
     assert source.exists()
     put(TraceStore(folder=folder, overwrite=True), source, 0)
-    assert (folder / "0.json").read_bytes() == RAW
+    assert unmarked((folder / "0.json").read_bytes()) == RAW
 
 
 def test_a_file_that_appears_at_the_last_moment_is_left_alone(
@@ -215,10 +229,10 @@ def test_a_trace_that_has_still_to_be_uploaded_is_not_deleted(source: Path, fold
         b"null",
         b"\xff\xfe",
         b"[" * 100_000,
-        b'{"version": 1, "traces": [{"timestamp": NaN}]}',
-        b'{"version": 2, "traces": []}',
-        b'{"version": 1, "traces": {"name": "0.json"}}',
-        b'{"version": 1, "traces": [1, null, {}, {"name": "0.json"}]}',
+        b'{"version": 2, "traces": [{"timestamp": NaN}]}',
+        b'{"version": 3, "traces": []}',
+        b'{"version": 2, "traces": {"name": "0.json"}}',
+        b'{"version": 2, "traces": [1, null, {}, {"name": "0.json"}]}',
     ],
 )
 def test_a_damaged_index_deletes_nothing(source: Path, folder: Path, damage: bytes) -> None:
@@ -243,6 +257,8 @@ def test_a_damaged_index_deletes_nothing(source: Path, folder: Path, damage: byt
         {"timestamp": 1e300},
         {"rank": "0"},
         {"size_bytes": True},
+        {"inode": "1"},
+        {"store_id": '",'},
         {"state": "gone"},
         {"more": 1},
     ],
@@ -268,19 +284,120 @@ def test_an_index_that_is_a_link_is_not_followed(source: Path, folder: Path, tmp
     assert (tmp_path / "elsewhere").read_bytes() == before
 
 
+class Foreign:
+    """Lets a file seem to belong to another user."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+        monkeypatch.setattr(atomic, "is_own", self.is_own)
+        monkeypatch.setattr(index, "is_own", self.is_own)
+        self.inode = path.stat().st_ino
+
+    def is_own(self, found: os.stat_result) -> bool:
+        return found.st_ino != self.inode
+
+
+def test_an_index_of_another_user_is_neither_followed_nor_replaced(
+    source: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(TraceStore(folder=folder), source, 0, 1)
+    planted = (folder / index.INDEX).read_bytes()
+    Foreign(monkeypatch, folder / index.INDEX)
+    assert saved_traces(folder) == ()
+    (stored,) = put(TraceStore(folder=folder, keep_last=1), source, 2)
+    assert names_in(folder) == ["0.json", "1.json", "2.json"]
+    assert (folder / index.INDEX).read_bytes() == planted
+    (note,) = stored.notes
+    assert "could not be written (it belongs to another user), so --keep-last does not count this trace" in note
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give a file away")
+def test_what_another_user_owns_is_never_read_or_deleted(source: Path, folder: Path) -> None:
+    put(TraceStore(folder=folder), source, 0, 1)
+    os.chown(folder / "0.json", 12345, -1)
+    put(TraceStore(folder=folder, keep_last=1), source, 2)
+    assert names_in(folder) == ["0.json", "2.json"]
+    os.chown(folder / index.INDEX, 12345, -1)
+    put(TraceStore(folder=folder, keep_last=1), source, 3)
+    assert names_in(folder) == ["0.json", "2.json", "3.json"]
+
+
+def plant(folder: Path, **changes: dict[str, Any]) -> None:
+    """Add an entry to the index for each file, as somebody would who can write to it."""
+    found = json.loads((folder / index.INDEX).read_bytes())
+    model = found["traces"][0]
+    for name, change in changes.items():
+        status = (folder / f"{name}.json").stat()
+        facts = {"size_bytes": status.st_size, "mtime_ns": status.st_mtime_ns, "inode": status.st_ino}
+        found["traces"].insert(0, model | facts | {"name": f"{name}.json"} | change)
+    (folder / index.INDEX).write_text(json.dumps(found))
+
+
+@pytest.mark.parametrize("content", [b"mine", RAW, b'{"torchprofStoreId": "x", "a": 1}', b""])
+def test_an_index_of_our_own_that_was_planted_cannot_name_foreign_files(
+    source: Path, folder: Path, content: bytes
+) -> None:
+    put(TraceStore(folder=folder), source, 0)
+    (folder / "mine.json").write_bytes(content)
+    (folder / "too.json").write_bytes(content)
+    plant(folder, mine={}, too={"store_id": ""})
+    put(TraceStore(folder=folder, keep_last=1), source, 1)
+    assert names_in(folder) == ["1.json", "mine.json", "too.json"]
+
+
+def test_a_file_of_the_same_size_and_time_is_not_taken_for_a_trace(source: Path, folder: Path) -> None:
+    put(TraceStore(folder=folder), source, 0, 1)
+    for name, is_copy in {"0.json": True, "1.json": False}.items():
+        path = folder / name
+        before, data = path.stat(), path.read_bytes()
+        if is_copy:  # the same bytes in another file
+            path.rename(source.with_name(name))
+            path.write_bytes(data)
+        else:  # the same file with other bytes
+            path.write_bytes(bytes(len(data)))
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    put(TraceStore(folder=folder, keep_last=1), source, 2)
+    assert names_in(folder) == ["0.json", "1.json", "2.json"]
+    assert states(folder)["0.json"] == "changed"
+
+
+@pytest.mark.parametrize("name", ["{cycle}.json", "{cycle}.json.gz"])
+def test_what_was_deleted_is_named(source: Path, folder: Path, name: str) -> None:
+    (*_, stored) = put(TraceStore(folder=folder), source, 0, 1, 2, name=name)
+    assert stored.deleted == ()
+    (stored,) = put(TraceStore(folder=folder, keep_last=2), source, 3, name=name)
+    assert stored.deleted == tuple(name.format(cycle=cycle) for cycle in (0, 1))
+
+
+def test_the_id_is_found_in_a_packed_trace_of_any_size(source: Path, folder: Path) -> None:
+    source.write_bytes(b'{"a": "' + os.urandom(9_000_000).hex().encode() + b'"}')
+    (stored,) = put(TraceStore(folder=folder), source, 0, name="0.json.gz")
+    (entry,) = index.read_index(folder)
+    with stored.path.open("rb") as file:
+        assert marks.has_mark(file.fileno(), entry.store_id)
+        assert not marks.has_mark(file.fileno(), "0" * 16)
+        assert not marks.has_mark(file.fileno(), "")
+
+
 def test_only_so_many_deleted_traces_are_remembered(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index, "MOST_DELETED", 2)
     folder.mkdir()
     states = {**dict.fromkeys("abcd", "deleted"), "e": "kept"}
-    fields = dict.fromkeys(("timestamp", "step", "cycle", "rank", "size_bytes", "mtime_ns"), 1)
-    index.write_index(folder, [index.Entry(name=name, state=state, **fields) for name, state in states.items()])
+    fields = dict.fromkeys(("timestamp", "step", "cycle", "rank", "size_bytes", "mtime_ns", "inode"), 1)
+    rows = [index.Entry(name=name, state=state, store_id="", **fields) for name, state in states.items()]
+    index.write_index(folder, rows)
     assert [entry.name for entry in index.read_index(folder)] == ["c", "d", "e"]
 
 
 def test_saved_traces_have_time_step_cycle_and_rank(source: Path, folder: Path) -> None:
     put(TraceStore(folder=folder), source, 3, rank=2)
     (saved,) = saved_traces(folder)
-    assert (saved.timestamp, saved.step, saved.cycle, saved.rank, saved.size_bytes) == (NOON, 30, 3, 2, len(RAW))
+    assert (saved.timestamp, saved.step, saved.cycle, saved.rank, saved.size_bytes) == (
+        NOON,
+        30,
+        3,
+        2,
+        len(RAW) + MARK_BYTES,
+    )
 
 
 def test_a_folder_that_others_lock_for_too_long_still_gets_the_trace(
@@ -317,17 +434,23 @@ def test_processes_that_store_at_once_do_not_spoil_the_index(source: Path, folde
     assert len(saved_traces(folder)) == 15
 
 
-def test_a_file_left_by_a_killed_process_goes_and_one_in_use_stays(source: Path, folder: Path) -> None:
+def test_a_file_left_by_a_killed_process_goes_and_one_in_use_stays(source: Path, folder: Path, tmp_path: Path) -> None:
     folder.mkdir()
     left = folder / ".torchprof-0123456789abcdef.part"
     left.write_bytes(b"half")
     foreign = folder / ".torchprof-mine.part"
     foreign.touch()
+    pointed = tmp_path / "mine"
+    pointed.touch()
+    link = folder / ".torchprof-fedcba9876543210.part"
+    link.symlink_to(pointed)
     with atomic.part_file(folder) as part:
         put(TraceStore(folder=folder), source, 0)
         assert part.path.exists()
     assert not left.exists()
     assert foreign.exists()
+    assert pointed.exists()
+    assert link.is_symlink()
 
 
 def test_a_folder_is_tried_before_the_run(source: Path, tmp_path: Path) -> None:

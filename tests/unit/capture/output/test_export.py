@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import resource
 import shutil
 import signal
@@ -18,9 +20,12 @@ import torch
 from capturing import codes, names_in, record, work
 
 from torchprof_magic.capture import CaptureSession
+from torchprof_magic.capture.interrupts.guard import InterruptGuard
 from torchprof_magic.capture.output import export
+from torchprof_magic.capture.problems import ProblemLog
 from torchprof_magic.capture.torch_api import compat
 from torchprof_magic.errors import CaptureError
+from torchprof_magic.files.atomic import Part
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import ProfileOptions
 
@@ -228,3 +233,79 @@ def test_names_that_cannot_be_compared_are_exported_again(make_session: Make, mo
     recording = record(make_session, "a/b")
     assert codes(recording) == []
     assert "a/b" in names_in(recording.cycles[0].path)
+
+
+def save_graph(target: Path, folder: Path) -> ProblemLog:
+    """Save an execution trace that torch wrote to ``folder``, as at the end of a cycle."""
+    problems = ProblemLog()
+    written = folder / "written.json"
+    written.write_text(GRAPH)
+    export.save_execution_trace(written, target, problems)
+    assert not written.exists()
+    return problems
+
+
+def save_snapshot(target: Path, _folder: Path) -> ProblemLog:
+    problems = ProblemLog()
+    export.save_snapshot({"segments": []}, target, InterruptGuard(), problems)
+    return problems
+
+
+GRAPH = '{"schema": "1.1.1", "nodes": []}'
+writers = pytest.mark.parametrize("save", [save_graph, save_snapshot])
+
+
+@writers
+def test_links_under_names_that_a_writer_could_use_are_not_followed(
+    tmp_path: Path, save: Callable[[Path, Path], ProblemLog]
+) -> None:
+    shared, mine = tmp_path / "shared", tmp_path / "mine"
+    shared.mkdir(mode=0o1777)
+    mine.write_text("mine")
+    for name in (".graph.json.part", "graph.json.part", "graph.json.tmp", ".graph.json.part.tmp"):
+        (shared / name).symlink_to(mine)
+    planted = set(shared.iterdir())
+    assert not save(shared / "graph.json", tmp_path).as_tuple()
+    assert mine.read_text() == "mine"
+    assert set(shared.iterdir()) == {*planted, shared / "graph.json"}
+
+
+@writers
+def test_a_link_as_target_is_replaced_and_what_it_points_to_stays(
+    tmp_path: Path, save: Callable[[Path, Path], ProblemLog]
+) -> None:
+    target, mine = tmp_path / "graph.json", tmp_path / "mine"
+    mine.write_text("mine")
+    target.symlink_to(mine)
+    assert not save(target, tmp_path).as_tuple()
+    assert mine.read_text() == "mine"
+    assert target.is_file()
+    assert not target.is_symlink()
+
+
+@writers
+def test_a_file_is_private_under_a_random_name_until_it_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, save: Callable[[Path, Path], ProblemLog]
+) -> None:
+    created: list[tuple[str, int]] = []
+    modes: list[int] = []
+
+    def open_noting(path: Path, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_CREAT:
+            created.append((Path(path).name, flags))
+        return real_open(path, flags, mode)
+
+    def finish_noting(part: Part) -> None:
+        modes.append(part.path.lstat().st_mode & 0o777)
+        real_finish(part)
+
+    real_open, real_finish = os.open, Part.finish
+    monkeypatch.setattr(os, "open", open_noting)
+    monkeypatch.setattr(Part, "finish", finish_noting)
+    for _ in range(2):
+        assert not save(tmp_path / "graph.json", tmp_path).as_tuple()
+    parts = [(name, flags) for name, flags in created if "torchprof" in name]
+    assert len({name for name, _ in parts}) == 2
+    assert all(re.fullmatch(r"\.torchprof-[0-9a-f]{16}\.part", name) for name, _ in parts)
+    assert all(flags & os.O_EXCL and flags & os.O_NOFOLLOW for _, flags in parts)
+    assert modes == [0o600, 0o600]

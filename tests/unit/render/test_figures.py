@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+
+import matplotlib as mpl
+import polars as pl
+import pytest
+from matplotlib.text import Text
+from support import allocation, annotation, frame, make_trace, span
+
+from torchprof_magic.render.figures import LABEL_CHARS, plain_label, to_png
+from torchprof_magic.report import Report
+
+MOST_CHARS = 300  # in a box of the flame graph over the whole width, with every character escaped
+VIEWS = ("steps", "ops", "flame", "memory")
+# Each of them breaks a figure, or its layout, if matplotlib reads it as it is.
+HOSTILE = {
+    "mathematics": r"$\frac{1}{$",
+    "escaped dollars": r"\$\frac{\$ $\alpha$ \\$x$",
+    "one dollar": "$",
+    "lines": "\n" * 50,
+    "control characters": "a\x1b[31m\x00\x9b\u202eb\t\r\v\f",
+    "long": "W" * 100_000,
+    "hidden from legends": "_nolegend_",
+    "format": "%s {} {lane} {0!r}",
+    "LaTeX": r"\input{/etc/passwd} \write18{x} #&~^_",
+    "empty": "",
+}
+
+
+@pytest.fixture(autouse=True)
+def _defaults() -> Iterator[None]:
+    with mpl.rc_context():
+        yield
+
+
+def report(name: str) -> Report:
+    found = make_trace(
+        {"ph": "M", "name": "thread_name", "pid": 7, "tid": 1, "args": {"name": name}},
+        annotation("ProfilerStep#2", 0, 100),
+        frame(name, 1, 90),
+        span(name, 5, 60),
+        allocation(12, 512, 512),
+        allocation(14, 512, 1024),
+    )
+    memory = found.memory.with_columns(device=pl.lit(name).cast(found.memory.schema["device"]))
+    meta = replace(found.meta, title=name, device_names=(name,))
+    return Report(replace(found, meta=meta, memory=memory))
+
+
+def size_px(png: bytes) -> tuple[int, int]:
+    width, height = struct.unpack(">II", png[16:24])
+    return width, height
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
+def test_a_figure_is_drawn_whatever_its_names_are(view: str, name: str) -> None:
+    figure = report(name).figure(view)
+    width_px, height_px = size_px(to_png(figure))
+    assert width_px == 900
+    assert height_px < 600
+    for text in figure.findobj(Text):
+        label = text.get_text()
+        assert label.isprintable()
+        assert len(label) <= MOST_CHARS
+        assert not text.get_usetex()
+
+
+@pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
+def test_the_static_copy_is_made_whatever_the_names_are(name: str) -> None:
+    assert report(name)._repr_html_().count("<img") == 3
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_figure_does_not_run_latex_when_the_users_own_figures_do(view: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*_: object, **__: object) -> None:
+        pytest.fail("LaTeX was run")
+
+    monkeypatch.setattr("matplotlib.texmanager.TexManager.make_dvi", run)
+    mpl.rcParams["text.usetex"] = True
+    figure = report(r"\input{/etc/passwd}").figure(view)
+    texts = figure.findobj(Text)
+    assert texts
+    assert not any(text.get_usetex() for text in texts)
+    to_png(figure)
+    assert mpl.rcParams["text.usetex"] is True
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("aten::mm", "aten::mm"),
+        ("模型 é", "模型 é"),
+        ("a$b$", r"a\$b\$"),
+        ("a\nb\x1b", "a�b�"),
+        ("W" * 100, f"{'W' * (LABEL_CHARS - 1)}…"),
+        ("$" * 100, "\\$" * (LABEL_CHARS - 1) + "…"),
+    ],
+)
+def test_a_label_is_short_plain_text(text: str, label: str) -> None:
+    assert plain_label(text) == label
