@@ -121,7 +121,7 @@ def _with_device(trace: Trace, ops: pl.DataFrame, steps: pl.DataFrame, whole: fl
             text=(
                 Span(text="Collectives run alone on the device for "),
                 Span(text=f"{mean} of {_mean(steps, 'dur_ns')}", style="strong"),
-                Span(text=f" a step ({format_ratio(exposed)}), with no other work to overlap with."),
+                Span(text=f" per step ({format_ratio(exposed)}), with no other work to overlap with."),
             ),
         )
     data = float(steps["data_ns"].sum()) / whole
@@ -135,7 +135,7 @@ def _with_device(trace: Trace, ops: pl.DataFrame, steps: pl.DataFrame, whole: fl
         text=(
             Span(text="The device is busy "),
             Span(text=f"{_mean(steps, 'device_busy_ns')} of {_mean(steps, 'dur_ns')}", style="strong"),
-            Span(text=f" a step ({format_ratio(busy)}) and waits for the host otherwise. Most host time is in "),
+            Span(text=f" per step ({format_ratio(busy)}) and waits for the host otherwise. Most host time is in "),
             *_top_ops(ops, "self_cpu_ns"),
             Span(text=f"; {_per_step(trace, steps, 'kernel')} kernels a step."),
         ),
@@ -248,7 +248,7 @@ def _phase(title: str, phase: str, share: float, steps: pl.DataFrame, before: st
         text=(
             Span(text=before),
             Span(text=amount, style="strong"),
-            Span(text=f" a step ({format_ratio(share)}){after}"),
+            Span(text=f" per step ({format_ratio(share)}){after}"),
         ),
     )
 

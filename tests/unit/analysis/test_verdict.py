@@ -136,7 +136,7 @@ def test_time_in_which_the_recording_was_paused_does_not_count_as_python(paused_
     )
     verdict = find_verdict(replace(trace, meta=replace(trace.meta, recorded_steps=marks)))
     assert verdict.title == title
-    assert "70 µs of 100 µs a step" in str(verdict)
+    assert "70 µs of 100 µs per step" in str(verdict)
     assert ("the recording was paused for 58 µs of it" in str(verdict)) == (title == "Partly paused")
 
 
