@@ -14,7 +14,7 @@ import msgspec
 import polars as pl
 
 from torchprof_magic.errors import IngestError
-from torchprof_magic.ingest.saved.arrow import is_compressed
+from torchprof_magic.ingest.saved.arrow import check_layout
 from torchprof_magic.model.meta import Meta, Problem  # noqa: TC001 - msgspec reads the types of _Head
 from torchprof_magic.model.trace import FRAME_SCHEMAS, SAVED_HEAD, SAVED_VERSION, Trace
 
@@ -75,7 +75,7 @@ def read_saved(path: str | os.PathLike[str]) -> Trace:
         with zipfile.ZipFile(path) as archive:
             _check_sizes(archive, Path(path).stat().st_size)
             head = _read_head(archive)
-            frames = {name: _read_frame(archive, name, pl.Schema(schema)) for name, schema in FRAME_SCHEMAS.items()}
+            frames = {name: read_frame(name, archive.read(f"{name}.arrow")) for name in FRAME_SCHEMAS}
     except _DAMAGE as exc:
         raise IngestError(f"the saved run is damaged or cut off ({exc}); copy it or save it again") from exc
     _check_references(frames)
@@ -109,18 +109,18 @@ def _read_head(archive: zipfile.ZipFile) -> _Head:
         raise IngestError(f"{SAVED_HEAD} in the saved run is not valid ({exc}); save it again") from exc
 
 
-def _read_frame(archive: zipfile.ZipFile, name: str, schema: pl.Schema) -> pl.DataFrame:
-    data = archive.read(f"{name}.arrow")
-    if is_compressed(data):
-        raise IngestError(f"the {name} of the saved run are compressed twice, so it was not opened")
+def read_frame(name: str, data: bytes) -> pl.DataFrame:
+    """Return a frame of a trace from its Arrow file; raise ``IngestError`` unless it has exactly its columns."""
+    schema = pl.Schema(FRAME_SCHEMAS[name])
     try:
-        frame = pl.read_ipc(io.BytesIO(data))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as exc:
+        check_layout(data)
+        found = pl.read_ipc_schema(io.BytesIO(data))
+        if found == schema:
+            return pl.read_ipc(io.BytesIO(data))
+    except (ValueError, struct.error, pl.exceptions.PolarsError, pl.exceptions.PanicException) as exc:
         raise IngestError(f"the {name} of the saved run are damaged ({exc}); save it again") from exc
-    if frame.schema != schema:
-        odd = sorted(set(frame.schema.items()) ^ set(schema.items()), key=str)[:1]
-        raise IngestError(f"the {name} of the saved run have unexpected columns ({odd}); save it again")
-    return frame
+    odd = sorted(set(found.items()) ^ set(schema.items()), key=str)[:1]
+    raise IngestError(f"the {name} of the saved run have unexpected columns ({odd}); save it again")
 
 
 def _check_references(frames: dict[str, pl.DataFrame]) -> None:
