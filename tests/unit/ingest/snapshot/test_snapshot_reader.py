@@ -323,9 +323,9 @@ def nested_twice(levels: int) -> list[Any]:
 
 
 SHARED_FRAMES = [frame("/site-packages/torch/nn/module.py", 1, "f")] * 30_000
-LONG_PATH = "/a" * 100_000 + ".py"
-LONG_PATHS = [frame(LONG_PATH, line, "f") for line in range(5_000)]
-WIDE = {"action": "alloc", "size": 1, "frames": []} | {f"key{number}": 0 for number in range(5_000)}
+LONG_PATH = "a" * 1_000_000 + "/torch/x.py"
+LONG_PATHS = [frame(LONG_PATH, line, "f") for line in range(20_000)]
+WIDE = {"action": "alloc", "size": 1, "frames": []} | {f"key{number}": 0 for number in range(20_000)}
 DOUBLING = nested_twice(26)
 
 
@@ -334,7 +334,7 @@ def in_use(*blocks: Entry) -> Entry:
 
 
 SMALL_FILES_WITH_MUCH_WORK = {
-    "many devices and many segments": snapshot(*([[]] * 120), segments=tuple([segment(1)] * 60_000)),
+    "many devices and many segments": snapshot(*([[]] * 120), segments=tuple([segment(1)] * 400_000)),
     "one long stack of many blocks": in_use(*[block(1) | {"frames": SHARED_FRAMES}] * 30_000),
     "one long path in many frames": in_use(block(1, "active", *LONG_PATHS)),
     "one wide entry many times, without times": snapshot([WIDE] * 30_000),
@@ -355,7 +355,7 @@ def test_the_work_grows_with_the_file_however_much_its_parts_are_shared(load: An
     [
         snapshot(*([[entry("alloc", 0, 1)] * 10_000] * 100)),
         snapshot(segments=(segment(1, *[block(1)] * 10_000),) * 100_000),
-        snapshot(*([[]] * 100_000)),
+        snapshot(*([[]] * 20_000), segments=tuple([segment(1)] * 20_000)),
     ],
     ids=["traces", "blocks", "devices"],
 )
