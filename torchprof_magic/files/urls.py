@@ -17,13 +17,16 @@ if TYPE_CHECKING:
     Progress = Callable[[int, int], None]
 
 BLOCK_BYTES = 4 << 20
-_URL = re.compile(r"^[A-Za-z][A-Za-z0-9+.\-]+(::[A-Za-z][A-Za-z0-9+.\-]+)*://")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+")
 _INSTALL = "install it with `pip install 'torchprof-magic[remote]'`"
 
 
 def is_url(path: object) -> bool:
     """Return whether a path is a URL: ``s3://...``, ``https://...``, or any other scheme of fsspec."""
-    return isinstance(path, str) and _URL.match(path) is not None
+    if not isinstance(path, str) or "://" not in path:
+        return False
+    schemes = path.partition("://")[0].split("::")
+    return all(_SCHEME.fullmatch(scheme) for scheme in schemes)
 
 
 def public_url(url: str) -> str:
