@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchprof_magic.errors import IngestError
-from torchprof_magic.files.urls import fetched, is_url, name_of, public_url
+from torchprof_magic.files.download import fetched
+from torchprof_magic.files.urls import is_url, local_path, name_of, public_path, public_url
 from torchprof_magic.ingest import read_file
 from torchprof_magic.ingest.fork_check import NO_REPORTS, can_report
 from torchprof_magic.model.meta import Meta
@@ -29,7 +30,7 @@ def load(path: str | os.PathLike[str], *, progress: Progress | None = None) -> R
 
     Args:
         path: A path, or a URL that fsspec supports (``s3://``, ``https://``). A URL is downloaded to a temporary
-            file, which is deleted afterwards.
+            file, which is deleted afterwards; a download that has no end, or hardly moves, is given up.
         progress: Called from time to time with the number of bytes read and the total.
 
     Damaged parts of a file are repaired or omitted, and counted in ``Report.problems``. Raises ``IngestError`` when
@@ -39,12 +40,31 @@ def load(path: str | os.PathLike[str], *, progress: Progress | None = None) -> R
     __tracebackhide__ = True
     if not can_report():
         raise IngestError(NO_REPORTS)
-    if is_url(path):
+    local = _local(path)
+    if local is None:
         url = str(path)
         with fetched(url, progress) as file:
             return Report(_read(file, public_url(url), name_of(url), None))
-    file = Path(path).expanduser()
-    return Report(_read(file, str(file), file.name, progress), trace_paths=(file,))
+    shown = str(local) if _exists(local) else public_path(str(path))
+    return Report(_read(local, shown, local.name, progress), trace_paths=(local,))
+
+
+def _local(path: str | os.PathLike[str]) -> Path | None:
+    """Return a path on this machine, ``None`` for a file that must be fetched."""
+    if is_url(path):
+        url = str(path)
+        return local_path(url) if "::" not in url else None
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as exc:
+        raise IngestError(f"{public_path(str(path))}: cannot resolve this home directory") from exc
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
 
 
 def _read(file: Path, shown: str, title: str, progress: Progress | None) -> Trace:

@@ -12,12 +12,32 @@ from torchprof_magic.units import printable_lines
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_READING = re.compile(
-    r"^(\s|\(|--[^\n]*\n|/\*.*?\*/)*(select|with|show|explain|values|from)\b", re.IGNORECASE | re.DOTALL
+_SPACES = re.compile(r"[\s(]*")
+_READING = re.compile(r"(select|with|show|explain|values|from)\b", re.IGNORECASE)
+# Functions of polars that read files and URLs. Queries over a report do not need them. What follows a comment is not
+# looked at: comments can be nested.
+_FILE_FUNCTION = re.compile(r"""\bread_\w+["`\]]?\s*(\(|--|/\*)""", re.IGNORECASE)
+_QUOTED = re.compile(r"""(\w?)'[^']*'|"[^"]*"|`[^`]*`""")
+# Texts can be written in ways that only the engine's own parser knows. They are counted like the rest of the query.
+_UNCLEAR = ("\\", "$", "--", "/*")
+# The engine calls itself for every operator in a chain, and dies when its stack is full: after about a thousand
+# operators, or 500 queries joined by UNION. BETWEEN, NULLIF and CASE repeat the value that they compare, so each one in
+# a chain doubles it.
+_PARTS = (
+    (
+        "operators",
+        re.compile(r"[-+*/%|&^<>=!~.:\[@#?]+|\b(?:and|or|not|is|in|like|ilike|rlike|regexp|interval|at)\b"),
+        300,
+    ),
+    ("queries", re.compile(r"\b(?:select|union|intersect|except|values|table)\b"), 100),
+    ("joins", re.compile(r"\bjoin\b"), 30),
+    ("BETWEEN, NULLIF and CASE with a value", re.compile(r"\b(?:between|nullif|ifnull|case(?!\s+when\b))\b"), 12),
+    ("CASE with a value", re.compile(r"\bcase\b(?!\s+when\b)"), 4),
+    ("WHEN", re.compile(r"\bwhen\b"), 100),
+    ("names", re.compile(r"\b[^\W\d]\w*"), 1_000),
 )
-# Functions of polars that read files and URLs. Queries over a report do not need them.
-_FILE_FUNCTION = re.compile(r"""\bread_\w+["`\]]?(\s|--[^\n]*\n|/\*.*?\*/)*\(""", re.IGNORECASE | re.DOTALL)
-# Frames whose rows other frames refer to by number, which needs a column in SQL.
+MAX_QUERY_CHARS = 100_000
+# Frames whose rows other frames refer to by number. SQL has no other way to get the number of a row.
 NUMBERED = ("events", "lanes", "stacks")
 
 
@@ -27,10 +47,13 @@ def run_sql(query: str, tables: Mapping[str, Callable[[], pl.DataFrame]]) -> pl.
     Categories are converted to strings, so that ``LIKE`` works. Raises ``ValueError`` with the available tables
     and columns if the query is invalid, or if it does more than read.
     """
-    if not _READING.match(query):
+    if len(query) > MAX_QUERY_CHARS:
+        raise ValueError(f"the query is too long ({len(query):,} characters; at most {MAX_QUERY_CHARS:,})")
+    if not _READING.match(query, _beginning(query)):
         raise ValueError("queries can only read; begin with SELECT or WITH")
     if _FILE_FUNCTION.search(query):
         raise ValueError("queries can use only the tables of the report, and cannot read files")
+    _check_parts(query)
     words = {word.lower() for word in re.findall(r"\w+", query)}
     named = {name: _queried(name, build()) for name, build in tables.items() if name in words or "show" in words}
     try:
@@ -38,6 +61,36 @@ def run_sql(query: str, tables: Mapping[str, Callable[[], pl.DataFrame]]) -> pl.
             return context.execute(query, eager=True)
     except Exception as exc:  # polars raises many kinds of exceptions
         raise ValueError(printable_lines(f"{exc}\n{_known(named, tables)}")) from exc
+
+
+def _beginning(query: str) -> int:
+    """Return where the first word of a query is, after spaces, brackets and comments."""
+    at = 0
+    while True:
+        at = _SPACES.match(query, at).end()  # type: ignore[union-attr]
+        end = {"--": "\n", "/*": "*/"}.get(query[at : at + 2])
+        if end is None:
+            return at
+        found = query.find(end, at + 2)
+        if found < 0:
+            return len(query)
+        at = found + len(end)
+
+
+def _check_parts(query: str) -> None:
+    """Refuse a query of so many parts that the engine would use up its stack, or not come to an end."""
+    counted = _without_texts(query).lower()
+    for name, pattern, most in _PARTS:
+        count = sum(1 for _ in pattern.finditer(counted))
+        if count > most:
+            raise ValueError(f"the query is too complex ({count:,} {name}; at most {most:,}); split it into several")
+
+
+def _without_texts(query: str) -> str:
+    """Return the query without its texts and quoted names, or all of it where they are not plain."""
+    if any(sign in query for sign in _UNCLEAR) or any(found[1] for found in _QUOTED.finditer(query)):
+        return query
+    return _QUOTED.sub(lambda found: " 0 " if found[0][0] == "'" else " x ", query)
 
 
 def _queried(name: str, frame: pl.DataFrame) -> pl.DataFrame:

@@ -1,29 +1,33 @@
-"""Downloads files from URLs, and removes credentials from URLs that are shown."""
+"""Paths that are URLs: where they point to, and how to show them without credentials."""
 
 from __future__ import annotations
 
 import re
-import tempfile
-from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
-from torchprof_magic.errors import IngestError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    Progress = Callable[[int, int], None]
-
-BLOCK_BYTES = 4 << 20
-_URL = re.compile(r"^[A-Za-z][A-Za-z0-9+.\-]+(::[A-Za-z][A-Za-z0-9+.\-]+)*://")
-_INSTALL = "install it with `pip install 'torchprof-magic[remote]'`"
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+")
+_LOCAL = re.compile(r"(?:file|local)://(?:localhost(?=/))?", re.IGNORECASE)
+_OF_PATHS = ("file", "local", "zip", "tar")  # nothing but a path follows
+# A mistyped URL: one slash for two, backslashes, spaces, or a path object, which joins slashes.
+_MISTYPED = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.\-]+)\s*:(?=[/\\]|[^@]*@)[/\\]*")
 
 
 def is_url(path: object) -> bool:
     """Return whether a path is a URL: ``s3://...``, ``https://...``, or any other scheme of fsspec."""
-    return isinstance(path, str) and _URL.match(path) is not None
+    if not isinstance(path, str) or "://" not in path:
+        return False
+    schemes = path.partition("://")[0].split("::")
+    return all(_SCHEME.fullmatch(scheme) for scheme in schemes)
+
+
+def local_path(url: str) -> Path | None:
+    """Return the path in a ``file://`` URL, or in a text without a scheme; ``None`` for another kind of URL."""
+    found = _LOCAL.match(url)
+    if found is None:
+        return None if "://" in url else Path(url)
+    path = Path(url[found.end() :])
+    return path if path.exists() else Path(unquote(url[found.end() :]))
 
 
 def public_url(url: str) -> str:
@@ -31,73 +35,37 @@ def public_url(url: str) -> str:
     return "::".join(_public_part(part) for part in url.split("::"))
 
 
+def public_path(path: str) -> str:
+    """Return a path as it is, unless it may be a mistyped URL that holds credentials."""
+    if is_url(path):
+        return public_url(path)
+    found = _MISTYPED.match(path)
+    if found is not None:
+        return public_url(f"{found[1]}://{path[found.end() :]}".replace("\\", "/"))
+    user, has_user, rest = path.rpartition("@")
+    return f"...@{rest}" if has_user and ":" in user else path
+
+
 def _public_part(part: str) -> str:
+    if "://" not in part:
+        return part.rpartition("@")[2].partition("?")[0].partition("#")[0]
     try:
         found = urlsplit(part)
     except ValueError:
         return part.partition("://")[0] + "://..."
-    if not found.netloc and "://" not in part:
-        return found.path.partition("@")[0]
+    if _has_odd_user(found):
+        return f"{found.scheme}://{(found.netloc + found.path).rpartition('@')[2].lstrip('/')}"
     return f"{found.scheme}://{found.netloc.rpartition('@')[2]}{found.path}"
+
+
+def _has_odd_user(found: SplitResult) -> bool:
+    """Return whether user and password may be in the path, because a slash is in the password or before the user."""
+    if "@" not in found.path or found.scheme in _OF_PATHS or "@" in found.netloc:
+        return False
+    return not found.netloc or ":" in found.netloc
 
 
 def name_of(url: str) -> str:
     """Return the last part of a URL's path, as a title."""
     place = next(part for part in public_url(url).split("::") if "://" in part).partition("://")[2]
     return unquote(PurePosixPath(place).name)
-
-
-@contextmanager
-def fetched(url: str, progress: Progress | None = None) -> Iterator[Path]:
-    """Download a file and yield its path; it is deleted when the block ends.
-
-    ``progress`` is called with the number of bytes received and the size of the file. Raises ``IngestError``, without
-    the parts of the URL that may be secret.
-    """
-    with tempfile.TemporaryDirectory(prefix="torchprof-fetch-") as folder:
-        target = Path(folder) / "trace"
-        failure = _fetch(url, target, progress)
-        # Not raised in an except block: message and traceback of the original exception contain the URL.
-        if failure:
-            raise IngestError(f"{public_url(url)}: {failure}")
-        yield target
-
-
-def _fetch(url: str, target: Path, progress: Progress | None) -> str:
-    """Download the file and return what failed, or an empty string."""
-    try:
-        import fsspec  # noqa: PLC0415 - optional: most traces are local
-    except ImportError:
-        return f"opening a URL needs fsspec; {_INSTALL}"
-    try:
-        with fsspec.open(url, "rb") as remote, target.open("wb") as local:
-            size = getattr(remote, "size", None)
-            for block in iter(lambda: remote.read(BLOCK_BYTES), b""):
-                local.write(block)
-                if progress is not None:
-                    progress(local.tell(), size or 0)
-            received = local.tell()
-    except ImportError as exc:
-        return f"this kind of URL needs another package ({exc.name or exc}); {_INSTALL}, or install that package"
-    except Exception as exc:  # noqa: BLE001 - every file system raises its own errors, and their messages contain the URL
-        return _reason(exc)
-    if isinstance(size, int) and size != received:
-        return f"the download is incomplete ({received:,} of {size:,} bytes); try again"
-    return ""
-
-
-def _reason(exc: Exception) -> str:
-    cause = exc.__cause__ or exc
-    if isinstance(exc, FileNotFoundError) and not isinstance(cause, (ConnectionError, TimeoutError)):
-        if "Connect" not in type(cause).__name__:
-            return "file not found"
-        exc = cause if isinstance(cause, Exception) else exc
-    if isinstance(exc, PermissionError):
-        return "access was denied; check the credentials"
-    if isinstance(exc, TimeoutError):
-        return "the server did not respond in time; try again"
-    if isinstance(exc, ValueError) and str(exc).startswith("Protocol not known"):
-        return "fsspec does not support this kind of URL"
-    status = getattr(exc, "status", None)  # of an HTTP answer
-    detail = f"HTTP {status}" if isinstance(status, int) else type(exc).__name__
-    return f"the download failed ({detail}); check the URL and the connection"

@@ -17,11 +17,38 @@ KINETO_KEYS = (
     "nodes", *METADATA_KEYS, STORE_KEY,
 )  # fmt: skip
 
+# Texts from a file are shown in many places, so none of them can be of megabytes.
+MAX_TEXT = 300
+MAX_MESSAGE_CHARS = 5_000
+MAX_SOURCE_CHARS = 1_000_000
+_MORE = "…"
+
 Severity = Literal["info", "warning", "data_loss"]
 
 
+def shortened(text: str, most_chars: int = MAX_TEXT) -> str:
+    """Return a text of at most ``most_chars`` characters; a longer one ends in an ellipsis."""
+    return text if len(text) <= most_chars else f"{text[: most_chars - 1]}{_MORE}"
+
+
+class _Bounded:
+    """Shortens the texts of a frozen dataclass when it is made, wherever they come from."""
+
+    __slots__ = ()
+
+    def _shorten(self, *names: str, most_chars: int = MAX_TEXT) -> None:
+        for name in names:
+            object.__setattr__(self, name, _with_short_texts(getattr(self, name), most_chars))
+
+
+def _with_short_texts(value: object, most_chars: int) -> object:
+    if isinstance(value, str):
+        return shortened(value, most_chars)
+    return tuple(_with_short_texts(item, most_chars) for item in value) if isinstance(value, tuple) else value
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Problem(_Bounded):
     """One kind of problem, with its count.
 
     ``code`` is stable and dotted (``chrome.unclosed_event``), ``message`` says what happened and what was lost,
@@ -35,9 +62,11 @@ class Problem:
     fix: str = ""
 
     def __post_init__(self) -> None:
-        """Escape control characters: messages are printed, and name what stands in files."""
+        """Escape control characters, because messages are printed and quote files; and bound their length."""
         object.__setattr__(self, "message", printable(self.message))
         object.__setattr__(self, "fix", printable(self.fix))
+        self._shorten("code")
+        self._shorten("message", "fix", most_chars=MAX_MESSAGE_CHARS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +86,7 @@ class StepMark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CellSource:
+class CellSource(_Bounded):
     """The source of the cell that ran, because the kernel may die and the cell may be edited.
 
     ``label`` is what a traceback would show (``In [4]``); ``filename`` is the name that code objects carry.
@@ -67,14 +96,23 @@ class CellSource:
     filename: str = ""
     source: str = ""
 
+    def __post_init__(self) -> None:
+        self._shorten("label")
+        self._shorten("filename", most_chars=MAX_MESSAGE_CHARS)
+        self._shorten("source", most_chars=MAX_SOURCE_CHARS)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stepping:
+class Stepping(_Bounded):
     """What ended each step: ``how`` is one of ``loop``, ``optimizer``, ``manual``, ``cell``."""
 
     how: str
     line: int | None = None
     code: str = ""
+
+    def __post_init__(self) -> None:
+        self._shorten("how")
+        self._shorten("code", most_chars=MAX_MESSAGE_CHARS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +125,7 @@ class TwoPass:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Meta:
+class Meta(_Bounded):
     """Where a trace came from and what it ran on. Empty strings and ``None`` mean unknown.
 
     ``cell_labels`` pairs the file names of notebook cells with the labels that users know (``In [4]``).
@@ -115,3 +153,7 @@ class Meta:
     plain_step_ns: tuple[int, ...] = ()
     two_pass: TwoPass | None = None
     extra: tuple[tuple[str, str], ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        self._shorten("title", "torch_version", "device_names", "backend", "extra")
+        self._shorten("cell_labels", most_chars=MAX_MESSAGE_CHARS)

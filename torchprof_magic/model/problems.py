@@ -577,6 +577,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "",
         "A field holds a string instead of a number, or a number that is out of range.",
     ),
+    "chrome.long_text": Kind(
+        "warning",
+        "Names are so long that only their beginning is shown.",
+        "",
+        "The name of an event has more than 10,000 characters, or that of a thread more than 290.",
+    ),
     "chrome.no_time": Kind(
         "data_loss",
         "Events without a readable time were left out.",

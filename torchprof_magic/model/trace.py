@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import polars as pl
 
+from torchprof_magic.model.meta import MAX_TEXT
+
 if TYPE_CHECKING:
     from torchprof_magic.model.meta import Meta, Problem
 
@@ -35,59 +37,140 @@ TEXT = pl.Categorical()
 # The range around a step. Longer numbers would not fit into their column.
 STEP_PATTERN = r"^ProfilerStep#(\d{1,9})$"
 
+# Times and levels stay below this, so that the sum of two fits into int64; so do the sums of whole columns.
+MAX_SUM = 2**62
+MAX_STEP = 10**9 - 1
+# Names of kernels can have thousands of characters, and shapes of ops over thousands of tensors hundreds of thousands.
+MAX_NAME_CHARS = 10_000
+MAX_JSON_CHARS = 1_000_000
+
 DType: TypeAlias = pl.DataType | type[pl.DataType]
 
 
 class FrameColumn(NamedTuple):
-    """One column of a frame: its name, type and unit, and an exact definition."""
+    """One column of a frame: its name, type and unit, an exact definition, and which values it can have.
+
+    ``least`` and ``most`` bound numbers. ``row_of`` names the frame of which the numbers are rows; those of a frame's
+    own rows are of earlier ones. The values of an ``is_summed`` column together stay below ``MAX_SUM``.
+    """
 
     name: str
     dtype: DType
     unit: str
     definition: str
+    is_nullable: bool = False
+    least: int | None = None
+    most: int | None = None
+    max_chars: int | None = None
+    row_of: str = ""
+    is_summed: bool = False
 
 
 EVENTS_COLUMNS = (
-    FrameColumn("name", TEXT, "text", "Name as recorded: of the op, range, Python function, runtime call or kernel."),
+    FrameColumn(
+        "name",
+        TEXT,
+        "text",
+        "Name as recorded: of the op, range, Python function, runtime call or kernel.",
+        max_chars=MAX_NAME_CHARS,
+    ),
     FrameColumn(
         "category", CATEGORY, "text", f"One of {', '.join(CATEGORIES)}; derived from the category in the file."
     ),
-    FrameColumn("lane", pl.Int32, "row", "Thread or stream it ran on, a row of `lanes`."),
-    FrameColumn("start_ns", pl.Int64, "ns", "Start time, relative to the first recorded event."),
+    FrameColumn("lane", pl.Int32, "row", "Thread or stream it ran on, a row of `lanes`.", least=0, row_of="lanes"),
+    FrameColumn("start_ns", pl.Int64, "ns", "Start time, relative to the first recorded event.", least=0, most=MAX_SUM),
     FrameColumn(
-        "dur_ns", pl.Int64, "ns", "Duration; 0 if it was not finished, or is below the resolution of the file."
+        "dur_ns",
+        pl.Int64,
+        "ns",
+        "Duration; 0 if it was not finished, or is below the resolution of the file.",
+        least=0,
+        most=MAX_SUM,
+        is_summed=True,
     ),
-    FrameColumn("parent", pl.Int32, "row", "Innermost event around it on its lane, an earlier row; -1 for none."),
-    FrameColumn("depth", pl.Int32, "count", "Number of events around it on its lane."),
-    FrameColumn("step", pl.Int32, "step", "Step in which it began, or was launched; null outside of steps."),
-    FrameColumn("cycle", pl.Int32, "count", "Recording cycle of the schedule, from 0."),
+    FrameColumn(
+        "parent",
+        pl.Int32,
+        "row",
+        "Innermost event around it on its lane, an earlier row; -1 for none.",
+        least=-1,
+        row_of="events",
+    ),
+    FrameColumn("depth", pl.Int32, "count", "Number of events around it on its lane.", least=0),
+    FrameColumn(
+        "step",
+        pl.Int32,
+        "step",
+        "Step in which it began, or was launched; null outside of steps.",
+        is_nullable=True,
+        least=0,
+        most=MAX_STEP,
+    ),
+    FrameColumn("cycle", pl.Int32, "count", "Recording cycle of the schedule, from 0.", least=0),
     FrameColumn(
         "correlation",
         pl.Int64,
         "id",
         "Number shared by a runtime call and the device work it launched, or by a range and its span on a device.",
+        is_nullable=True,
     ),
-    FrameColumn("sequence", pl.Int64, "id", "Sequence number of autograd, shared by a forward op and its backward op."),
     FrameColumn(
-        "fwd_thread", pl.Int64, "id", "For backward ops: autograd's number of the thread that ran the forward op."
+        "sequence",
+        pl.Int64,
+        "id",
+        "Sequence number of autograd, shared by a forward op and its backward op.",
+        is_nullable=True,
     ),
-    FrameColumn("shapes", TEXT, "json", "Dimensions of the inputs; null if not recorded."),
-    FrameColumn("dtypes", TEXT, "json", "Types of the inputs; null if not recorded."),
-    FrameColumn("bytes", pl.Int64, "bytes", "Size of a copy or fill."),
-    FrameColumn("stream", pl.Int32, "id", "Stream of device work, as numbered by the device."),
-    FrameColumn("device", pl.Int32, "id", "Device of device work, as numbered in the file."),
-    FrameColumn("stack", pl.Int32, "row", "Innermost Python frame around it (around its launch), a row of `stacks`."),
+    FrameColumn(
+        "fwd_thread",
+        pl.Int64,
+        "id",
+        "For backward ops: autograd's number of the thread that ran the forward op.",
+        is_nullable=True,
+    ),
+    FrameColumn(
+        "shapes",
+        TEXT,
+        "json",
+        "Dimensions of the inputs; null if not recorded.",
+        is_nullable=True,
+        max_chars=MAX_JSON_CHARS,
+    ),
+    FrameColumn(
+        "dtypes", TEXT, "json", "Types of the inputs; null if not recorded.", is_nullable=True, max_chars=MAX_JSON_CHARS
+    ),
+    FrameColumn(
+        "bytes",
+        pl.Int64,
+        "bytes",
+        "Size of a copy or fill.",
+        is_nullable=True,
+        least=-MAX_SUM,
+        most=MAX_SUM,
+        is_summed=True,
+    ),
+    FrameColumn("stream", pl.Int32, "id", "Stream of device work, as numbered by the device.", is_nullable=True),
+    FrameColumn("device", pl.Int32, "id", "Device of device work, as numbered in the file.", is_nullable=True),
+    FrameColumn(
+        "stack",
+        pl.Int32,
+        "row",
+        "Innermost Python frame around it (around its launch), a row of `stacks`.",
+        is_nullable=True,
+        least=0,
+        row_of="stacks",
+    ),
     FrameColumn(
         "overlaps", pl.Boolean, "bool", "True if it began inside another event of its lane and ended after it."
     ),
 )
 LANES_COLUMNS = (
     FrameColumn("kind", LANE_KIND, "text", "thread, stream, stream annotations (ranges seen on a stream), or other."),
-    FrameColumn("pid", pl.String, "id", "Process id in the file; empty for streams."),
-    FrameColumn("tid", pl.String, "id", "Thread id in the file; empty for streams."),
-    FrameColumn("device", pl.Int32, "id", "Device of a stream; null for threads."),
-    FrameColumn("stream", pl.Int32, "id", "Number of a stream; null for threads."),
-    FrameColumn("name", pl.String, "text", "Name of the thread or stream."),
+    FrameColumn("pid", pl.String, "id", "Process id in the file; empty for streams.", max_chars=MAX_TEXT),
+    FrameColumn("tid", pl.String, "id", "Thread id in the file; empty for streams.", max_chars=MAX_TEXT),
+    FrameColumn("device", pl.Int32, "id", "Device of a stream; null for threads.", is_nullable=True),
+    FrameColumn("stream", pl.Int32, "id", "Number of a stream; null for threads.", is_nullable=True),
+    FrameColumn("name", pl.String, "text", "Name of the thread or stream.", max_chars=MAX_TEXT),
 )
 FLOWS_COLUMNS = (
     FrameColumn(
@@ -97,49 +180,111 @@ FLOWS_COLUMNS = (
         "launch: runtime call to device work. backward: forward op to backward op; if nested ops share a sequence "
         "number, the innermost ones are linked. annotation: range to its span on a device.",
     ),
-    FrameColumn("source", pl.Int32, "row", "Event at which the link begins, a row of `events`."),
-    FrameColumn("target", pl.Int32, "row", "Event at which the link ends, a row of `events`."),
+    FrameColumn(
+        "source", pl.Int32, "row", "Event at which the link begins, a row of `events`.", least=0, row_of="events"
+    ),
+    FrameColumn(
+        "target", pl.Int32, "row", "Event at which the link ends, a row of `events`.", least=0, row_of="events"
+    ),
 )
 MEMORY_COLUMNS = (
-    FrameColumn("time_ns", pl.Int64, "ns", "Time, relative to the first recorded event; rows are sorted by it."),
-    FrameColumn("device", pl.String, "text", "cpu, or type and number of the device, such as cuda:0."),
-    FrameColumn("delta_bytes", pl.Int64, "bytes", "Allocated (positive) or released (negative)."),
+    FrameColumn(
+        "time_ns",
+        pl.Int64,
+        "ns",
+        "Time, relative to the first recorded event; rows are sorted by it.",
+        least=-MAX_SUM,
+        most=MAX_SUM,
+    ),
+    FrameColumn(
+        "device", pl.String, "text", "cpu, or type and number of the device, such as cuda:0.", max_chars=MAX_TEXT
+    ),
+    FrameColumn(
+        "delta_bytes",
+        pl.Int64,
+        "bytes",
+        "Allocated (positive) or released (negative).",
+        least=-MAX_SUM,
+        most=MAX_SUM,
+        is_summed=True,
+    ),
     FrameColumn(
         "allocated_bytes",
         pl.Int64,
         "bytes",
         "Bytes allocated afterwards, as reported by the allocator; null if not recorded.",
+        is_nullable=True,
+        least=-MAX_SUM,
+        most=MAX_SUM,
     ),
     FrameColumn(
         "reserved_bytes",
         pl.Int64,
         "bytes",
         "Bytes that the allocator has reserved on the device; null if not recorded.",
+        is_nullable=True,
+        least=-MAX_SUM,
+        most=MAX_SUM,
     ),
-    FrameColumn("address", pl.UInt64, "id", "Address of the block."),
-    FrameColumn("event", pl.Int32, "row", "Innermost event around it on its thread, a row of `events`; -1 for none."),
-    FrameColumn("cycle", pl.Int32, "count", "Recording cycle of the schedule, from 0."),
+    FrameColumn("address", pl.UInt64, "id", "Address of the block.", is_nullable=True),
+    FrameColumn(
+        "event",
+        pl.Int32,
+        "row",
+        "Innermost event around it on its thread, a row of `events`; -1 for none.",
+        least=-1,
+        row_of="events",
+    ),
+    FrameColumn("cycle", pl.Int32, "count", "Recording cycle of the schedule, from 0.", least=0),
 )
 STEPS_COLUMNS = (
-    FrameColumn("number", pl.Int32, "step", "Number of the step, counted from the first step()."),
-    FrameColumn("cycle", pl.Int32, "count", "Recording cycle of the schedule, from 0."),
-    FrameColumn("start_ns", pl.Int64, "ns", "Start time, relative to the first recorded event."),
-    FrameColumn("end_ns", pl.Int64, "ns", "End time, relative to the first recorded event."),
+    FrameColumn(
+        "number", pl.Int32, "step", "Number of the step, counted from the first step().", least=0, most=MAX_STEP
+    ),
+    FrameColumn("cycle", pl.Int32, "count", "Recording cycle of the schedule, from 0.", least=0),
+    FrameColumn(
+        "start_ns", pl.Int64, "ns", "Start time, relative to the first recorded event.", least=-MAX_SUM, most=MAX_SUM
+    ),
+    FrameColumn(
+        "end_ns", pl.Int64, "ns", "End time, relative to the first recorded event.", least=-MAX_SUM, most=MAX_SUM
+    ),
     FrameColumn("complete", pl.Boolean, "bool", "False if the step was interrupted."),
 )
 STACKS_COLUMNS = (
-    FrameColumn("parent", pl.Int32, "row", "The calling frame, an earlier row; -1 for none."),
-    FrameColumn("name", TEXT, "text", "The frame as torch writes it: file(line): function."),
-    FrameColumn("file", TEXT, "text", "File of the function; null if it has none, as built-in functions."),
-    FrameColumn("line", pl.Int32, "count", "Line of the function's definition; null if there is no file."),
-    FrameColumn("function", TEXT, "text", "Name of the function, or the whole name if there is no file."),
+    FrameColumn(
+        "parent", pl.Int32, "row", "The calling frame, an earlier row; -1 for none.", least=-1, row_of="stacks"
+    ),
+    FrameColumn("name", TEXT, "text", "The frame as torch writes it: file(line): function.", max_chars=MAX_NAME_CHARS),
+    FrameColumn(
+        "file",
+        TEXT,
+        "text",
+        "File of the function; null if it has none, as built-in functions.",
+        is_nullable=True,
+        max_chars=MAX_NAME_CHARS,
+    ),
+    FrameColumn(
+        "line",
+        pl.Int32,
+        "count",
+        "Line of the function's definition; null if there is no file.",
+        is_nullable=True,
+        least=0,
+    ),
+    FrameColumn(
+        "function",
+        TEXT,
+        "text",
+        "Name of the function, or the whole name if there is no file.",
+        max_chars=MAX_NAME_CHARS,
+    ),
 )
 ARROWS_COLUMNS = (
-    FrameColumn("category", pl.String, "text", "Category of the arrows in the file."),
-    FrameColumn("starts", pl.Int64, "count", "Number of arrow starts."),
-    FrameColumn("ends", pl.Int64, "count", "Number of arrow ends."),
-    FrameColumn("ids", pl.Int64, "count", "Number of distinct arrow ids."),
-    FrameColumn("paired", pl.Int64, "count", "Number of ids with both a start and an end."),
+    FrameColumn("category", pl.String, "text", "Category of the arrows in the file.", max_chars=MAX_TEXT),
+    FrameColumn("starts", pl.Int64, "count", "Number of arrow starts.", least=0, most=MAX_SUM),
+    FrameColumn("ends", pl.Int64, "count", "Number of arrow ends.", least=0, most=MAX_SUM),
+    FrameColumn("ids", pl.Int64, "count", "Number of distinct arrow ids.", least=0, most=MAX_SUM),
+    FrameColumn("paired", pl.Int64, "count", "Number of ids with both a start and an end.", least=0, most=MAX_SUM),
 )
 
 
@@ -155,15 +300,16 @@ STEPS_SCHEMA = _schema(STEPS_COLUMNS)
 STACKS_SCHEMA = _schema(STACKS_COLUMNS)
 ARROWS_SCHEMA = _schema(ARROWS_COLUMNS)
 # The frames of a trace by the name of its field.
-FRAME_SCHEMAS = {
-    "events": EVENTS_SCHEMA,
-    "lanes": LANES_SCHEMA,
-    "flows": FLOWS_SCHEMA,
-    "memory": MEMORY_SCHEMA,
-    "steps": STEPS_SCHEMA,
-    "stacks": STACKS_SCHEMA,
-    "arrows": ARROWS_SCHEMA,
+FRAME_COLUMNS = {
+    "events": EVENTS_COLUMNS,
+    "lanes": LANES_COLUMNS,
+    "flows": FLOWS_COLUMNS,
+    "memory": MEMORY_COLUMNS,
+    "steps": STEPS_COLUMNS,
+    "stacks": STACKS_COLUMNS,
+    "arrows": ARROWS_COLUMNS,
 }
+FRAME_SCHEMAS = {name: _schema(columns) for name, columns in FRAME_COLUMNS.items()}
 # The name of the first entry of a saved run, and the version of its format. Changing a schema above needs a new one.
 SAVED_HEAD = "torchprof.json"
 SAVED_VERSION = 1

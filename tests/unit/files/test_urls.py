@@ -2,18 +2,23 @@ from __future__ import annotations
 
 import functools
 import http.server
+import os
+import signal
 import sys
 import tempfile
 import threading
+import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hostile_server import Hostile
 from support import chrome, span
 
-from torchprof_magic.errors import IngestError
+from torchprof_magic.errors import IngestError, NotATraceError
+from torchprof_magic.files import download
 from torchprof_magic.files.urls import is_url, name_of, public_url
 from torchprof_magic.loading import load
 from torchprof_magic.report import Report
@@ -36,6 +41,18 @@ def server(tmp_path: Path) -> Iterator[str]:
         yield f"127.0.0.1:{found.server_address[1]}"
         found.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def hostile() -> Iterator[str]:
+    pytest.importorskip("aiohttp")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hostile) as found:
+        found.daemon_threads = True
+        found.block_on_close = False
+        thread = threading.Thread(target=found.serve_forever, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{found.server_address[1]}"
+        found.shutdown()
 
 
 @pytest.fixture
@@ -147,6 +164,12 @@ def test_a_file_system_that_is_not_installed_is_named(monkeypatch: pytest.Monkey
         (f"simplecache::s3://{SECRET}@bucket/a.json", "simplecache::s3://bucket/a.json", "a.json"),
         (f"zip://in.json::https://me:{SECRET}@host/a.zip", "zip://in.json::https://host/a.zip", "in.json"),
         (f"https://[broken{SECRET}", "https://...", "..."),
+        (f"https:///me:{SECRET}@host/a.json", "https://host/a.json", "a.json"),
+        (f"https://me:{SECRET}/x@host/a.json", "https://host/a.json", "a.json"),
+        (f"https://me:42{SECRET}/x@host/a.json", "https://host/a.json", "a.json"),
+        (f"https://me:42/{SECRET}@host/a.json", "https://host/a.json", "a.json"),
+        ("https://host/me@work/a.json", "https://host/me@work/a.json", "a.json"),
+        (f"zip://in.json::me:{SECRET}@host/a.zip", "zip://in.json::host/a.zip", "in.json"),
     ],
 )
 def test_only_the_public_part_of_a_url_is_shown(url: str, public: str, name: str) -> None:
@@ -166,3 +189,96 @@ def test_a_report_needs_no_fsspec(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "fsspec", None)
     (tmp_path / "a.json").write_bytes(chrome(span("aten::mm", 0, 5)))
     assert isinstance(load(tmp_path / "a.json"), Report)
+
+
+@pytest.mark.parametrize(
+    "url", ["file:///dev/zero", "local:///dev/zero", "simplecache::file:///dev/zero", "zip://a.json::/dev/zero"]
+)
+def test_a_device_behind_a_url_is_refused_as_behind_a_path(url: str) -> None:
+    with pytest.raises(NotATraceError, match="this is a device or pipe, not a file"):
+        load(url)
+
+
+def test_a_pipe_behind_a_url_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(NotATraceError, match="this is a device or pipe, not a file"):
+        load(f"file://{tmp_path}/pipe")
+
+
+def test_a_file_behind_a_url_is_read_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    path = tmp_path / "rank 0.json"
+    path.write_bytes(chrome(span("aten::mm", 0, 5)))
+    for url in (f"file://{path}", f"file://{tmp_path}/rank%200.json", f"file://localhost{path}"):
+        report = load(url)
+        assert report.trace.meta.title == "rank 0.json"
+        assert report.trace_paths == (path,)
+
+
+def test_an_endless_answer_ends_at_the_limit_of_bytes(
+    hostile: str, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "MAX_UNKNOWN_BYTES", 1 << 20)
+    with pytest.raises(IngestError, match=r"/endless: the download did not end after 1(\.\d+)? MB"):
+        load(f"http://{hostile}/endless")
+    assert list(temporary.iterdir()) == []
+
+
+def test_an_answer_that_trickles_ends_at_the_limit_of_time(
+    hostile: str, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "GRACE_S", 0.5)
+    with pytest.raises(IngestError, match=r"/drip: the server is too slow \([\d,]+ bytes in \d+ s\)"):
+        load(f"http://{hostile}/drip")
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_download_ends_at_once_when_it_is_interrupted(hostile: str, temporary: Path) -> None:
+    threading.Timer(0.5, signal.raise_signal, (signal.SIGINT,)).start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        load(f"http://{hostile}/drip")
+    assert time.monotonic() - began < 5
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("401", r"access was denied \(HTTP 401\); check the credentials"),
+        ("403", r"access was denied \(HTTP 403\); check the credentials"),
+        ("404", "file not found"),
+        ("500", r"the download failed \(HTTP 500\)"),
+        ("circle", "the server redirects in a circle; check the URL"),
+    ],
+)
+def test_a_server_that_refuses_is_named_as_what_it_does(hostile: str, path: str, says: str) -> None:
+    with pytest.raises(IngestError, match=says) as caught:
+        load(f"http://me:{SECRET}@{hostile}/{path}?token={SECRET}")
+    assert SECRET not in everything_said(caught.value)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"https:/me:{SECRET}@host/a.json",
+        Path(f"https://me:{SECRET}@host/a.json"),
+        f"https:/host/a.json?token={SECRET}",
+        f"https:me:{SECRET}@host/a.json",
+        f"https:\\\\me:{SECRET}@host\\a.json",
+        f"//me:{SECRET}@host/a.json",
+        f"me:{SECRET}@host/a.json",
+        f"s3:/me:{SECRET}/x@bucket/a.json",
+        f" https://me:{SECRET}@host/a.json",
+        f"https ://me:{SECRET}@host/a.json",
+    ],
+)
+def test_a_path_that_looks_like_a_url_is_not_repeated_with_its_secrets(path: str | Path) -> None:
+    with pytest.raises(IngestError, match=r"a\.json: no such file") as caught:
+        load(path)
+    assert SECRET not in everything_said(caught.value)
+
+
+def test_an_unknown_home_directory_is_an_error_of_ours() -> None:
+    with pytest.raises(IngestError, match="cannot resolve this home directory"):
+        load("~nobody-has-this-name/a.json")

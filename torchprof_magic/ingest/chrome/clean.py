@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from torchprof_magic.ingest.json.schema import MAX_TIME_NS
+from torchprof_magic.model.meta import MAX_TEXT
+from torchprof_magic.model.trace import MAX_JSON_CHARS, MAX_NAME_CHARS, MAX_SUM
 
 if TYPE_CHECKING:
     from torchprof_magic.ingest.chrome.spans import Columns
@@ -16,8 +18,15 @@ if TYPE_CHECKING:
 LONGEST_NS = 30 * 24 * 3600 * 10**9
 # No machine has a petabyte of memory. Larger sizes are errors of the program that wrote the file.
 LARGEST_BYTES = 2**50
-# Sums of a column fit into int64 as long as its values together stay below this.
-MAX_SUM = 2**62
+# Process and thread ids, names of threads and kinds of arrows; a lane is shown as "thread" and its id.
+MAX_LABEL_CHARS = MAX_TEXT - len("thread ")
+_LABELS = {
+    "places": ("pid", "tid"),
+    "thread_names": ("pid", "tid", "name"),
+    "memory": ("pid", "tid"),
+    "arrows": ("pid", "tid", "cat"),
+    "other_arrows": ("cat",),
+}
 _CAN_LAST = pl.col("dur_ns").is_between(0, LONGEST_NS)
 _ESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _CONTROL = r"[\x08\x0c\n\r\t]"
@@ -33,11 +42,15 @@ def cleaned(columns: Columns, findings: Findings) -> Columns:
         spans = pl.concat([spans, _closed(bounds, columns.places, _last_ns(spans), findings).select(spans.columns)])
     spans = _with_sizes(_with_durations(spans, findings), ("bytes",), findings)
     memory = _with_sizes(memory, ("delta_bytes", "allocated_bytes", "reserved_bytes"), findings)
-    return columns._replace(
-        spans=_with_backslashes(spans, findings),
-        bounds=bounds.clear(),
-        memory=_kept(memory, pl.col("delta_bytes").is_not_null(), "memory.no_size", findings),
-    )
+    memory = _kept(memory, pl.col("delta_bytes").is_not_null(), "memory.no_size", findings)
+    spans = _with_short_texts(_with_backslashes(spans, findings), {"name": MAX_NAME_CHARS}, findings)
+    spans = _without_long_json(spans, ("shapes", "dtypes", "call_stack"), findings)
+    columns = columns._replace(spans=spans, bounds=bounds.clear(), memory=memory)
+    labelled = {
+        name: _with_short_texts(getattr(columns, name), dict.fromkeys(labels, MAX_LABEL_CHARS), findings)
+        for name, labels in _LABELS.items()
+    }
+    return columns._replace(**labelled)
 
 
 def _middle_ns(columns: Columns) -> int | None:
@@ -101,6 +114,36 @@ def _with_backslashes(spans: pl.DataFrame, findings: Findings) -> pl.DataFrame:
         text = text.str.replace_all(control, f"\\{letter}", literal=True)
     findings.add("json.bad_escape", len(broken))
     return spans.with_columns(pl.col("name").replace(broken, text.cast(broken.dtype)))
+
+
+def _with_short_texts(frame: pl.DataFrame, max_chars: dict[str, int], findings: Findings) -> pl.DataFrame:
+    """Return the rows with long texts cut off, and an ellipsis in their place."""
+    for name, most in max_chars.items():
+        texts = _long_texts(frame[name], most)
+        if len(texts):
+            findings.add("chrome.long_text", len(texts))
+            short = (texts.cast(pl.String).str.head(most - 1) + "…").cast(texts.dtype)
+            frame = frame.with_columns(pl.col(name).replace(texts, short))
+    return frame
+
+
+def _without_long_json(frame: pl.DataFrame, columns: tuple[str, ...], findings: Findings) -> pl.DataFrame:
+    """Return the rows without very long values, of which a part would be of no use."""
+    for name in columns:
+        is_long = frame[name].is_in(_long_texts(frame[name], MAX_JSON_CHARS).implode()).fill_null(value=False)
+        if is_long.any():
+            findings.add("chrome.odd_value", int(is_long.sum()))
+            frame = frame.with_columns(frame[name].set(is_long, None))
+    return frame
+
+
+def _long_texts(values: pl.Series, max_chars: int) -> pl.Series:
+    """Return the distinct texts that are too long."""
+    distinct = values.unique()
+    texts = distinct.cast(pl.String)
+    # The number of bytes is stored with a text, the number of characters is not.
+    long = distinct.filter((texts.str.len_bytes() > max_chars).fill_null(value=False))
+    return long if len(long) == 0 else long.filter(long.cast(pl.String).str.len_chars() > max_chars)
 
 
 def _believable(frame: pl.DataFrame, column: str, middle_ns: int | None, findings: Findings) -> pl.DataFrame:

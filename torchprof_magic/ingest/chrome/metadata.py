@@ -6,11 +6,9 @@ import re
 
 import msgspec
 
-from torchprof_magic.model.meta import KINETO_KEYS
+from torchprof_magic.model.meta import KINETO_KEYS, shortened
 
 MAX_FACTS = 100
-MAX_TEXT = 300
-_MORE = "…"
 # Kineto's own log, and keys that other programs write beside the events.
 _NO_FACTS = {*KINETO_KEYS, "INFO", "WARNING", "ERROR", "STATUS", "VERBOSE", "metadata", "schema", "otherData"}
 # Reports are shared more readily than traces, so keys that may name people, machines or accounts are left out.
@@ -32,17 +30,13 @@ def facts_of(text: bytes) -> dict[str, str]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
     wanted = [key for key in entries if key and key not in _NO_FACTS and not _PRIVATE.search(key)]
-    return {_shortened(key): _text_of(bytes(entries[key])) for key in wanted[:MAX_FACTS]}
+    return {shortened(key): _text_of(bytes(entries[key])) for key in wanted[:MAX_FACTS]}
 
 
 def _text_of(value: bytes) -> str:
     if value.startswith(b'"'):
         try:
-            return _shortened(msgspec.json.decode(value, type=str))
+            return shortened(msgspec.json.decode(value, type=str))
         except (msgspec.DecodeError, UnicodeDecodeError):
             pass
-    return _shortened(value.decode(errors="replace"))
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}{_MORE}"
+    return shortened(value.decode(errors="replace"))

@@ -11,7 +11,6 @@ from torchprof_magic.ingest.chrome import links
 from torchprof_magic.ingest.chrome.clean import cleaned
 from torchprof_magic.ingest.chrome.columns import InexactError
 from torchprof_magic.ingest.chrome.lanes import assign_lanes
-from torchprof_magic.ingest.chrome.metadata import MAX_TEXT
 from torchprof_magic.ingest.chrome.nesting import nested_events, with_step_annotations
 from torchprof_magic.ingest.chrome.spans import ColumnBuilder, Columns
 from torchprof_magic.ingest.chrome.stacks import find_stacks
@@ -28,6 +27,10 @@ if TYPE_CHECKING:
 
     Source = str | os.PathLike[str] | bytes
     Progress = Callable[[int, int], None]
+
+
+# More devices than any machine has.
+MAX_DEVICES = 1024
 
 
 class _Part(NamedTuple):
@@ -155,10 +158,10 @@ def _described(
     return replace(
         meta,
         start_unix_ns=start_ns,
-        device_names=meta.device_names or tuple(names),
+        device_names=meta.device_names or tuple(names)[:MAX_DEVICES],
         rank=distributed.rank,
         world_size=distributed.world_size,
-        backend=distributed.backend[:MAX_TEXT] if isinstance(distributed.backend, str) else "",
+        backend=distributed.backend if isinstance(distributed.backend, str) else "",
         has_shapes=any(head.says("record_shapes") for head in heads) or events["shapes"].null_count() < events.height,
         has_stacks=any(head.says("with_stack") for head in heads),
         has_memory=has_memory,

@@ -22,7 +22,7 @@ _SURROGATE = re.compile(
 _BACKSLASHES = re.compile(rb"\\+$")
 # What follows a quote that ends a string, which distinguishes it from a quote within.
 _AFTER_KEY = re.compile(rb"\s*:")
-_AFTER_MEMBER = re.compile(rb'\s*(?:,?\s*\}|,\s*"(?:[^"\\]|\\.){0,200}"\s*:|,?\s*$)', re.DOTALL)
+_AFTER_MEMBER = re.compile(rb'\s*(?:\}|$|,\s*(?:\}|$|"(?:[^"\\]|\\.){0,200}"\s*:))', re.DOTALL)
 _AFTER_ITEM = re.compile(rb"\s*(?:[,\]]|$)")
 # Valid JSON never continues like this after an escaped quote.
 _NEXT_KEY = re.compile(rb'\s*,\s*"[^"\\]{0,200}"\s*:')

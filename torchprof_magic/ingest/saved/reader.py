@@ -14,9 +14,10 @@ import msgspec
 import polars as pl
 
 from torchprof_magic.errors import IngestError
-from torchprof_magic.ingest.saved.arrow import is_compressed
+from torchprof_magic.ingest.saved.arrow import check_layout
+from torchprof_magic.ingest.saved.bounds import first_flaw
 from torchprof_magic.model.meta import Meta, Problem  # noqa: TC001 - msgspec reads the types of _Head
-from torchprof_magic.model.trace import FRAME_SCHEMAS, SAVED_HEAD, SAVED_VERSION, Trace
+from torchprof_magic.model.trace import FRAME_SCHEMAS, MAX_SUM, SAVED_HEAD, SAVED_VERSION, Trace
 
 if TYPE_CHECKING:
     import os
@@ -27,6 +28,8 @@ _NAME_AT = 30  # offset of the name of the first entry of a zip file
 MAX_RATIO = 200
 RATIO_FREE_BYTES = 256 << 20
 MAX_HEAD_BYTES = 64 << 20
+MAX_ITEMS = 1_000_000  # steps of a run, for example
+MAX_PROBLEMS = 1_000
 _DAMAGE = (
     zipfile.BadZipFile,
     zipfile.LargeZipFile,
@@ -36,9 +39,14 @@ _DAMAGE = (
     OSError,
     KeyError,
     ValueError,
+    OverflowError,  # a place in the file beyond 2**63
     RuntimeError,  # an encrypted entry
     NotImplementedError,  # a compression that zipfile does not know
+    AttributeError,  # of an entry without a name, or of a compression that this Python was built without
+    TypeError,
 )
+# The only ones in use. Others unpack to thousands of times their size, and raise errors of their own.
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 class _Head(msgspec.Struct, kw_only=True):
@@ -75,10 +83,12 @@ def read_saved(path: str | os.PathLike[str]) -> Trace:
         with zipfile.ZipFile(path) as archive:
             _check_sizes(archive, Path(path).stat().st_size)
             head = _read_head(archive)
-            frames = {name: _read_frame(archive, name, pl.Schema(schema)) for name, schema in FRAME_SCHEMAS.items()}
+            frames = {name: read_frame(name, archive.read(f"{name}.arrow")) for name in FRAME_SCHEMAS}
     except _DAMAGE as exc:
         raise IngestError(f"the saved run is damaged or cut off ({exc}); copy it or save it again") from exc
-    _check_references(frames)
+    flaw = first_flaw(frames)
+    if flaw:
+        raise IngestError(f"the saved run is damaged ({flaw}); save it again")
     return Trace(**frames, meta=head.meta, problems=head.problems)
 
 
@@ -86,6 +96,8 @@ def _check_sizes(archive: zipfile.ZipFile, packed_bytes: int) -> None:
     unpacked_bytes = sum(info.file_size for info in archive.infolist())
     if unpacked_bytes > max(RATIO_FREE_BYTES, MAX_RATIO * packed_bytes):
         raise IngestError("the saved run would expand far more than any real run, so it was not opened")
+    if any(info.compress_type not in _COMPRESSIONS for info in archive.infolist()):
+        raise IngestError("the saved run is packed in a way that torchprof-magic does not use; save it again")
 
 
 def _read_head(archive: zipfile.ZipFile) -> _Head:
@@ -103,40 +115,37 @@ def _read_head(archive: zipfile.ZipFile) -> _Head:
             f"the run was saved by a newer torchprof-magic (format {version}, this one reads up to {SAVED_VERSION}); "
             "update with `pip install -U torchprof-magic`"
         )
+    _check_values(head)
     try:
         return msgspec.convert(head, _Head)
     except (msgspec.ValidationError, RecursionError) as exc:
         raise IngestError(f"{SAVED_HEAD} in the saved run is not valid ({exc}); save it again") from exc
 
 
-def _read_frame(archive: zipfile.ZipFile, name: str, schema: pl.Schema) -> pl.DataFrame:
-    data = archive.read(f"{name}.arrow")
-    if is_compressed(data):
-        raise IngestError(f"the {name} of the saved run are compressed twice, so it was not opened")
+def _check_values(head: dict[str, Any]) -> None:
+    """Refuse lists and numbers beyond anything that is saved. Texts are shortened by ``Meta`` and ``Problem``."""
+    if isinstance(head.get("problems"), list) and len(head["problems"]) > MAX_PROBLEMS:
+        raise IngestError(f"the saved run has more than {MAX_PROBLEMS:,} notes, unlike any real run; save it again")
+    values: list[object] = [head]
+    while values:
+        value = values.pop()
+        if isinstance(value, dict):
+            values += value.values()
+        elif isinstance(value, list) and len(value) <= MAX_ITEMS:
+            values += value
+        elif isinstance(value, list) or (isinstance(value, int) and not -MAX_SUM <= value <= MAX_SUM):
+            raise IngestError(f"{SAVED_HEAD} in the saved run holds impossible values; save it again")
+
+
+def read_frame(name: str, data: bytes) -> pl.DataFrame:
+    """Return a frame of a trace from its Arrow file; raise ``IngestError`` unless it has exactly its columns."""
+    schema = pl.Schema(FRAME_SCHEMAS[name])
     try:
-        frame = pl.read_ipc(io.BytesIO(data))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as exc:
+        check_layout(data)
+        found = pl.read_ipc_schema(io.BytesIO(data))
+        if found == schema:
+            return pl.read_ipc(io.BytesIO(data))
+    except (ValueError, struct.error, pl.exceptions.PolarsError, pl.exceptions.PanicException) as exc:
         raise IngestError(f"the {name} of the saved run are damaged ({exc}); save it again") from exc
-    if frame.schema != schema:
-        odd = sorted(set(frame.schema.items()) ^ set(schema.items()), key=str)[:1]
-        raise IngestError(f"the {name} of the saved run have unexpected columns ({odd}); save it again")
-    return frame
-
-
-def _check_references(frames: dict[str, pl.DataFrame]) -> None:
-    """Raise unless all row numbers exist, and parents come before their children."""
-    events, rows = frames["events"], pl.int_range(pl.len())
-    heights = {name: frame.height for name, frame in frames.items()}
-    within = {
-        "lane": events["lane"].is_between(0, heights["lanes"] - 1),
-        "parent": events.select((pl.col("parent") >= -1) & (pl.col("parent") < rows)).to_series(),
-        "stack": events["stack"].is_between(0, heights["stacks"] - 1).fill_null(value=True),
-        "start": events["start_ns"].is_not_null() & (events["dur_ns"] >= 0),
-        "source": frames["flows"]["source"].is_between(0, heights["events"] - 1),
-        "target": frames["flows"]["target"].is_between(0, heights["events"] - 1),
-        "event": frames["memory"]["event"].is_between(-1, heights["events"] - 1),
-        "caller": frames["stacks"].select((pl.col("parent") >= -1) & (pl.col("parent") < rows)).to_series(),
-    }
-    for name, is_right in within.items():
-        if not is_right.fill_null(value=False).all():
-            raise IngestError(f"the saved run is damaged (invalid {name}); save it again")
+    odd = sorted(set(found.items()) ^ set(schema.items()), key=str)[:1]
+    raise IngestError(f"the {name} of the saved run have unexpected columns ({odd}); save it again")

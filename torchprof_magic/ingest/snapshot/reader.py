@@ -40,11 +40,14 @@ MAX_FILE_BYTES = 256 << 20  # two minutes of reading
 # be allocated again.
 _IN_USE = {"alloc": 1, "free_completed": -1}
 _HELD = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
-_MAX_TIME_US = 1 << 53
+_CHANGES = _IN_USE.keys() | _HELD.keys()
+_MAX_TIME_US = 1 << 52  # until the year 2112; in ns it fits into int64 with room for sums
 _MAX_SIZE_BYTES = 1 << 53
 _MAX_SUM_BYTES = float(1 << 62)
 _UNTIMED = -1
-_MAX_DEVICES = 1024
+_MAX_DEVICES = 128
+_MAX_PATH_CHARS = 4_096
+_MAX_FUNCTION_CHARS = 80
 _TOP_PLACES = 3
 _NO_FRAMES = "code that ran before the history was recorded"
 _NO_PYTHON = "code without Python frames, such as a backward pass"
@@ -85,18 +88,10 @@ def snapshot_trace(snapshot: object, meta: Meta, *, most_entries: int) -> Trace:
     """Return the trace of a decoded snapshot with at most ``most_entries``; lists that occur twice count twice."""
     if not isinstance(snapshot, dict) or not {"segments", "device_traces"} & snapshot.keys():
         raise NotATraceError("this is a pickle, but not a memory snapshot of torch")
-    traces = _lists(snapshot.get("device_traces"))
     segments = _dicts(snapshot.get("segments"))
-    walked = [*traces, *(_dicts(segment.get("blocks")) for segment in segments)]
-    if sum(map(len, walked)) > most_entries:
-        raise IngestError("the snapshot refers to the same entries again and again, so it was not opened")
+    _check_work(snapshot.get("device_traces"), segments, most_entries)
     kind = device_of_allocator(" ".join(_texts(snapshot.get("allocator_settings"))))
-    numbers = sorted({*range(len(traces)), *(_device(segment) for segment in segments)})
-    devices = [
-        _read_device(f"{kind}:{number}", traces[number] if number < len(traces) else [], segments, number)
-        for number in numbers
-    ]
-    devices = [device for device in devices if device.has_history or len(device.time_us)]
+    devices = _read_devices(kind, _lists(snapshot.get("device_traces")), segments)
     marks = [mark for mark in _dicts(snapshot.get("external_annotations")) if _is_count(mark.get("time_us"))]
     begin_us = _earliest_us(devices, marks)
     frames = {name: pl.DataFrame(schema=schema) for name, schema in FRAME_SCHEMAS.items()}
@@ -104,6 +99,32 @@ def snapshot_trace(snapshot: object, meta: Meta, *, most_entries: int) -> Trace:
     names = meta.device_names or tuple(device.name for device in devices)
     meta = replace(meta, start_unix_ns=begin_us * 1000, device_names=names, has_memory=True)
     return Trace(**frames, meta=meta, problems=tuple(_problems(devices)))
+
+
+def _check_work(traces: object, segments: Sequence[Entry], most_entries: int) -> None:
+    """Refuse lists that occur so often that walking them would take far longer than reading the file."""
+    histories = traces if isinstance(traces, (list, tuple)) else []
+    walked = sum(map(_length, histories)) + sum(_length(segment.get("blocks")) for segment in segments)
+    if walked > most_entries:
+        raise IngestError("the snapshot refers to the same entries again and again, so it was not opened")
+    if len(histories) > _MAX_DEVICES:
+        raise IngestError("the snapshot has more devices than any machine, so it was not opened; record it again")
+
+
+def _length(value: object) -> int:
+    return len(value) if isinstance(value, (list, tuple)) else 0
+
+
+def _read_devices(kind: str, traces: Sequence[Sequence[Entry]], segments: Sequence[Entry]) -> list[_Device]:
+    """Return the devices that have a history or segments."""
+    owned: dict[int, list[Entry]] = {number: [] for number in range(len(traces))}
+    for segment in segments:
+        owned.setdefault(_device(segment), []).append(segment)
+    devices = [
+        _read_device(f"{kind}:{number}", traces[number] if number < len(traces) else [], owned[number])
+        for number in sorted(owned)
+    ]
+    return [device for device in devices if device.has_history or len(device.time_us)]
 
 
 def _earliest_us(devices: Sequence[_Device], marks: Sequence[Entry]) -> int:
@@ -132,26 +153,27 @@ class _Device:
     has_times: bool
 
 
-def _read_device(name: str, trace: Sequence[Entry], segments: Sequence[Entry], number: int) -> _Device:
-    own = [segment for segment in segments if _device(segment) == number]
+def _read_device(name: str, trace: Sequence[Entry], own: Sequence[Entry]) -> _Device:
     blocks = [block for segment in own for block in _dicts(segment.get("blocks")) if block.get("state") != "inactive"]
     has_times = any("time_us" in entry for entry in trace)
-    timed = [entry if has_times else {**entry, "time_us": place} for place, entry in enumerate(trace)]
-    sound = [entry for entry in timed if _is_sound(entry)]
-    changes = [entry for entry in sound if entry["action"] in _IN_USE or entry["action"] in _HELD]
+    # Without times, the place in the history stands for one.
+    timed = [(_time_us(entry) if has_times else place, entry) for place, entry in enumerate(trace)]
+    sound = [(time_us, entry) for time_us, entry in timed if time_us != _UNTIMED and _is_sound(entry)]
+    timed_changes = [(time_us, entry) for time_us, entry in sound if entry["action"] in _CHANGES]
+    changes = [entry for _, entry in timed_changes]
     size = _ints(entry["size"] for entry in changes)
     delta = size * _ints(_IN_USE.get(entry["action"], 0) for entry in changes)
     held_delta = size * _ints(_HELD.get(entry["action"], 0) for entry in changes)
     rows = len(changes) or int(bool(own))
     return _Device(
         name=name,
-        time_us=_ints(entry["time_us"] for entry in changes) if changes else np.full(rows, _UNTIMED, np.int64),
+        time_us=_ints(time_us for time_us, _ in timed_changes) if changes else np.full(rows, _UNTIMED, np.int64),
         delta_bytes=delta if changes else np.zeros(rows, np.int64),
         in_use_bytes=_backwards(delta, sum(_block_size(block) for block in blocks), rows),
         held_bytes=_backwards(held_delta, sum(_size(segment.get("total_size")) for segment in own), rows),
         address=np.array([_address(entry) for entry in changes] or [0] * rows, np.uint64),
         blocks=blocks,
-        failed=[entry for entry in sound if entry["action"] == "oom"],
+        failed=[entry for _, entry in sound if entry["action"] == "oom"],
         damaged=len(trace) - len(sound),
         has_history=bool(trace),
         has_times=has_times,
@@ -195,7 +217,7 @@ def _steps(marks: Sequence[Entry], begin_us: int) -> pl.DataFrame:
     begun: dict[int, int] = {}
     ended: dict[int, int] = {}
     for mark in marks:
-        found = re.match(STEP_PATTERN, str(mark.get("name")))
+        found = re.match(STEP_PATTERN, _text(mark.get("name")))
         if found:
             (ended if mark.get("stage") == "END" else begun).setdefault(int(found[1]), mark["time_us"] - begin_us)
     last_us = max((mark["time_us"] - begin_us for mark in marks), default=0)
@@ -237,9 +259,12 @@ def _holders(device: _Device) -> Iterator[Problem]:
     """Yield which lines of code allocated most of what is still in use at the end."""
     by_place: Counter[str] = Counter()
     blocks: Counter[str] = Counter()
+    places: dict[int, str] = {}  # by the list of frames, which many blocks can share
     for block in device.blocks:
-        by_place[_place(block)] += _block_size(block)
-        blocks[_place(block)] += 1
+        frames = id(block.get("frames"))
+        place = places[frames] = places.get(frames) or _place(block)
+        by_place[place] += _block_size(block)
+        blocks[place] += 1
     if not by_place:
         return
     whole = format_bytes(sum(by_place.values()))
@@ -260,10 +285,20 @@ def _place(entry: Entry) -> str:
     frames = [frame for frame in _dicts(entry.get("frames")) if _is_python(frame.get("filename"))]
     if not frames:
         return _NO_PYTHON if entry.get("frames") else _NO_FRAMES
-    own = (frame for frame in frames if "/torch/" not in frame["filename"].replace("\\", "/"))
+    own = (frame for frame in frames if "/torch/" not in _path(frame))
     frame = next(own, frames[0])
-    file = frame["filename"].replace("\\", "/").rpartition("/")[2]
-    return f"{file}:{_size(frame.get('line'))} {str(frame.get('name', ''))[:80]}".rstrip()
+    function = _text(frame.get("name"))[:_MAX_FUNCTION_CHARS]
+    return f"{_path(frame).rpartition('/')[2]}:{_size(frame.get('line'))} {function}".rstrip()
+
+
+def _path(frame: Entry) -> str:
+    """Return the end of a file's path, with slashes; a path that is longer than any file system allows is cut off."""
+    return frame["filename"][-_MAX_PATH_CHARS:].replace("\\", "/")
+
+
+def _text(value: object) -> str:
+    """Return a text, empty for any other value: lists in lists could become texts of any length."""
+    return value if isinstance(value, str) else ""
 
 
 def _is_python(filename: object) -> bool:
@@ -280,9 +315,14 @@ def _device(segment: Entry) -> int:
     return number if isinstance(number, int) and _is_count(number, _MAX_DEVICES) else 0
 
 
+def _time_us(entry: Entry) -> int:
+    time_us = entry.get("time_us")
+    return time_us if isinstance(time_us, int) and _is_count(time_us) else _UNTIMED
+
+
 def _is_sound(entry: Entry) -> bool:
     is_named = isinstance(entry.get("action"), str)
-    return is_named and _is_count(entry.get("size"), _MAX_SIZE_BYTES) and _is_count(entry.get("time_us"))
+    return is_named and _is_count(entry.get("size"), _MAX_SIZE_BYTES)
 
 
 def _address(entry: Entry) -> int:

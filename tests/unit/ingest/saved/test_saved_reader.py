@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import tempfile
 import zipfile
@@ -19,7 +20,14 @@ from torchprof_magic.ingest import read_chrome
 from torchprof_magic.ingest.saved.reader import is_saved
 from torchprof_magic.loading import load
 from torchprof_magic.model.meta import CellSource, Meta, Problem, StepMark, Stepping
-from torchprof_magic.model.trace import FRAME_SCHEMAS, SAVED_VERSION, Trace
+from torchprof_magic.model.trace import (
+    FRAME_COLUMNS,
+    FRAME_SCHEMAS,
+    MAX_JSON_CHARS,
+    MAX_NAME_CHARS,
+    SAVED_VERSION,
+    Trace,
+)
 from torchprof_magic.report import Report
 
 
@@ -59,6 +67,7 @@ def full_trace() -> Trace:
         launch(4, 2, correlation=1),
         kernel("gemm", 20, 70, correlation=1),
         allocation(12, 512, 512),
+        {"ph": "s", "id": 1, "cat": "ac2g", "pid": 7, "tid": 1, "ts": 3},
         baseTimeNanoseconds=1_700_000_000_000_000_000,
     )
     meta = Meta(
@@ -198,7 +207,7 @@ def test_other_columns_are_refused(saved: Path, tmp_path: Path) -> None:
 def test_columns_that_are_compressed_twice_are_refused_before_they_are_unpacked(saved: Path, tmp_path: Path) -> None:
     for compression in ("zstd", "lz4"):
         packed = arrow(full_trace().flows, tmp_path, compression=compression)
-        with pytest.raises(IngestError, match="flows of the saved run are compressed twice"):
+        with pytest.raises(IngestError, match=r"flows of the saved run are damaged .*compressed twice"):
             load(rewritten(saved, flows_arrow=packed))
 
 
@@ -244,3 +253,100 @@ def test_every_real_trace_survives_saving(traces: Path, tmp_path: Path) -> None:
         trace = load(path).trace
         saved = write_saved(trace, tmp_path / "run.torchprof")
         assert_same(trace, load(saved).trace)
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "value"),
+    [
+        *((name, one.name, None) for name, columns in FRAME_COLUMNS.items() for one in columns if not one.is_nullable),
+        ("events", "depth", 2**31 - 1),
+        ("events", "depth", 1),
+        ("events", "name", "x" * (MAX_NAME_CHARS + 1)),
+        ("events", "shapes", "x" * (MAX_JSON_CHARS + 1)),
+        ("events", "step", -1),
+        ("events", "start_ns", -1),
+        ("events", "dur_ns", 2**62),
+        ("lanes", "name", "x" * 5_000_000),
+        ("memory", "device", "x" * 301),
+        ("memory", "time_ns", 2**62 + 1),
+        ("steps", "number", 2**31 - 1),
+        ("stacks", "line", -3),
+    ],
+)  # fmt: skip
+def test_a_value_that_no_trace_has_is_refused_when_the_run_is_read(
+    saved: Path, tmp_path: Path, name: str, column: str, value: object
+) -> None:
+    frame = getattr(full_trace(), name)
+    assert frame.height, "the trace must have a row to spoil"
+    spoilt = frame.with_columns(pl.lit(value).cast(frame.schema[column]).alias(column))
+    entry = arrow(spoilt, tmp_path, compression="uncompressed")
+    with pytest.raises(IngestError, match=rf"the saved run is damaged \(.*{column}.*in {name}\); save it again"):
+        load(rewritten(saved, **{f"{name}_arrow": entry}))
+
+
+def test_events_and_allocations_in_a_wrong_order_are_refused(saved: Path, tmp_path: Path) -> None:
+    events = full_trace().events.with_columns(pl.lit(-1, pl.Int32).alias("parent"), pl.lit(0, pl.Int32).alias("depth"))
+    entry = arrow(events.reverse(), tmp_path, compression="uncompressed")
+    with pytest.raises(IngestError, match="events in a wrong order"):
+        load(rewritten(saved, events_arrow=entry))
+
+
+def test_a_device_name_of_megabytes_is_shortened_wherever_it_comes_from(saved: Path) -> None:
+    meta = {"device_names": ["x" * 5_000_000], "title": "y" * 5_000_000, "extra": [["k" * 500, "v" * 500]]}
+    found = load(head_with(saved, meta=meta)).trace.meta
+    assert [len(text) for text in (*found.device_names, found.title, *found.extra[0])] == [300] * 4
+    named = make_trace(span("a", 0, 1), deviceProperties=[{"name": "x" * 5_000_000}] * 3)
+    assert [len(name) for name in named.meta.device_names] == [300]
+    assert len(Problem(code="a.b", severity="info", count=1, message="m" * 10**6).message) == 5_000
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"meta": {"start_unix_ns": 10**30}},
+        {"meta": {"rank": -(10**30)}},
+        {"meta": {"plain_step_ns": [0] * 1_000_001}},
+        {"problems": [{"code": "a.b", "severity": "info", "count": 1, "message": ""}] * 1_001},
+    ],
+)
+def test_numbers_and_lists_beyond_anything_that_is_saved_are_refused(saved: Path, fields: dict[str, Any]) -> None:
+    with pytest.raises(IngestError, match=r"impossible values|more than 1,000 notes"):
+        load(head_with(saved, **fields))
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_a_run_that_is_packed_in_another_way_is_refused_before_it_is_unpacked(saved: Path, compression: int) -> None:
+    with zipfile.ZipFile(saved) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(saved, "w", compression) as archive:
+        for name, data in entries.items():
+            archive.writestr(name, data)
+    with pytest.raises(IngestError, match="packed in a way that torchprof-magic does not use"):
+        load(saved)
+
+
+def test_whatever_byte_of_the_zip_is_changed_the_run_is_read_or_refused(saved: Path) -> None:
+    good = saved.read_bytes()
+    directory = good.index(b"PK\x01\x02")
+    for at in [*range(60), *range(directory, len(good))]:
+        for value in (0x00, 0x09, 0x0E, 0xFF):
+            saved.write_bytes(good[:at] + bytes((value,)) + good[at + 1 :])
+            with contextlib.suppress(IngestError):
+                load(saved)
+
+
+def test_names_in_a_trace_are_bounded_so_that_it_can_be_saved_and_read(tmp_path: Path) -> None:
+    long = "é" * 1_000_000
+    trace = make_trace(
+        span(long, 0, 9),
+        span("shapes", 1, 1, **{"Input Dims": [long]}),
+        span("stack", 3, 1, **{"Call stack": f"{long};b"}),
+        span("thread", 5, 1) | {"tid": long},
+        span("process", 5, 1, cat="odd") | {"pid": long},
+        {"ph": "M", "name": "thread_name", "pid": 7, "tid": 1, "args": {"name": long}},
+        {"ph": "s", "id": 1, "cat": long, "pid": 7, "tid": 1, "ts": 1},
+    )
+    assert max(trace.events["name"].cast(pl.String).str.len_chars()) == MAX_NAME_CHARS
+    assert trace.events["shapes"].null_count() == trace.events.height
+    assert {problem.code for problem in trace.problems} >= {"chrome.long_text", "chrome.odd_value"}
+    assert_same(load(write_saved(trace, tmp_path / "run.torchprof")).trace, trace)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import pickle
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ def block(size: int, state: str = "active_allocated", *frames: Entry) -> Entry:
     return {"size": size + 512, "requested_size": size, "address": 0, "state": state, "frames": list(frames)}
 
 
-def frame(filename: str, line: int, name: str) -> Entry:
+def frame(filename: str, line: int, name: Any) -> Entry:
     return {"filename": filename, "line": line, "name": name}
 
 
@@ -311,3 +312,55 @@ def test_a_real_snapshot_has_the_numbers_that_were_computed_independently(traces
     assert level[-1] == 6_808_535_044
     assert memory["reserved_bytes"].unique().to_list() == [7_235_174_400]
     assert found(report, "in_use")[0].count == 885
+
+
+def nested_twice(levels: int) -> list[Any]:
+    """A list of which a naive text has 2 ** levels words, and which takes a few bytes a level in a pickle."""
+    value: list[Any] = ["x"]
+    for _ in range(levels):
+        value = [value, value]
+    return value
+
+
+SHARED_FRAMES = [frame("/site-packages/torch/nn/module.py", 1, "f")] * 30_000
+LONG_PATH = "a" * 1_000_000 + "/torch/x.py"
+LONG_PATHS = [frame(LONG_PATH, line, "f") for line in range(20_000)]
+WIDE = {"action": "alloc", "size": 1, "frames": []} | {f"key{number}": 0 for number in range(20_000)}
+DOUBLING = nested_twice(26)
+
+
+def in_use(*blocks: Entry) -> Entry:
+    return snapshot([], segments=(segment(1, *blocks),))
+
+
+SMALL_FILES_WITH_MUCH_WORK = {
+    "many devices and many segments": snapshot(*([[]] * 120), segments=tuple([segment(1)] * 400_000)),
+    "one long stack of many blocks": in_use(*[block(1) | {"frames": SHARED_FRAMES}] * 30_000),
+    "one long path in many frames": in_use(block(1, "active", *LONG_PATHS)),
+    "one wide entry many times, without times": snapshot([WIDE] * 30_000),
+    "a name that doubles with each level": in_use(block(1, "active", frame("a.py", 1, DOUBLING))),
+    "a mark that doubles with each level": snapshot([], external_annotations=[{"name": DOUBLING, "time_us": 1}]),
+}
+
+
+@pytest.mark.parametrize("what", SMALL_FILES_WITH_MUCH_WORK)
+def test_the_work_grows_with_the_file_however_much_its_parts_are_shared(load: Any, what: str) -> None:
+    began = time.process_time()
+    load(SMALL_FILES_WITH_MUCH_WORK[what])
+    assert time.process_time() - began < 4
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        snapshot(*([[entry("alloc", 0, 1)] * 10_000] * 100)),
+        snapshot(segments=(segment(1, *[block(1)] * 10_000),) * 100_000),
+        snapshot(*([[]] * 20_000), segments=tuple([segment(1)] * 20_000)),
+    ],
+    ids=["traces", "blocks", "devices"],
+)
+def test_a_snapshot_that_refers_to_the_same_lists_again_and_again_is_refused_at_once(load: Any, value: object) -> None:
+    began = time.process_time()
+    with pytest.raises(IngestError, match=r"again and again|more devices than any machine"):
+        load(value)
+    assert time.process_time() - began < 4

@@ -1,0 +1,91 @@
+"""No regular expression of the package can take long over a hostile text."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import torchprof_magic
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import sre_parse
+
+PACKAGE = Path(torchprof_magic.__file__).parent
+FEW = 300  # repetitions that are bounded by a number cost at most so much more
+
+
+def compiled() -> Iterator[tuple[str, re.Pattern[Any]]]:
+    """Yield every compiled expression of every module, also those in tables."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = ".".join(("torchprof_magic", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
+        if "re.compile(" not in path.read_text(encoding="utf-8"):
+            continue
+        module = __import__(name, fromlist=["_"])
+        for key, value in vars(module).items():
+            for number, pattern in enumerate(patterns_in(value)):
+                yield f"{name}.{key}[{number}]", pattern
+
+
+def patterns_in(value: object) -> Iterator[re.Pattern[Any]]:
+    if isinstance(value, re.Pattern):
+        yield value
+    elif isinstance(value, dict):
+        yield from patterns_in(tuple(value.values()))
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from patterns_in(item)
+
+
+def repeats_a_repetition(parsed: Any, *, is_repeated: bool = False) -> bool:
+    for kind, argument in parsed:
+        if str(kind) in ("MAX_REPEAT", "MIN_REPEAT"):
+            _, most, inner = argument
+            is_long = most > FEW
+            if (is_long and is_repeated) or repeats_a_repetition(inner, is_repeated=is_repeated or is_long):
+                return True
+        elif any(repeats_a_repetition(part, is_repeated=is_repeated) for part in parts_of(argument)):
+            return True
+    return False
+
+
+def parts_of(argument: Any) -> Iterator[Any]:
+    if isinstance(argument, sre_parse.SubPattern):
+        yield argument
+    elif isinstance(argument, (tuple, list)):
+        for item in argument:
+            yield from parts_of(item)
+
+
+PATTERNS = dict(compiled())
+
+
+def test_the_expressions_of_the_package_are_found() -> None:
+    assert len(PATTERNS) > 30
+    assert repeats_a_repetition(sre_parse.parse(r"(\s|/\*.*?\*/)*x"))
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_no_expression_repeats_a_repetition(name: str) -> None:
+    assert not repeats_a_repetition(sre_parse.parse(PATTERNS[name].pattern, PATTERNS[name].flags))
+
+
+BEGINNINGS = ("", '"', "'", "{", "}", "]", ",", "read_a", "a", "x=", "://", "0")
+PIECES = (" ", ",", "\n", "a", "0", "/**/", "\\", '"', "a::", "(", "--\n", "{ ", "]")
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_a_long_text_of_one_piece_takes_no_time(name: str) -> None:
+    pattern = PATTERNS[name]
+    for begin, piece in itertools.product(BEGINNINGS, PIECES):
+        text = begin + piece * 20_000 + "\x00"
+        began = time.process_time()
+        pattern.match(text.encode() if isinstance(pattern.pattern, bytes) else text)
+        assert time.process_time() - began < 0.5, (begin, piece)
