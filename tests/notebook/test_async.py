@@ -237,7 +237,7 @@ def test_stacks_are_recorded_across_awaits(kernel: Kernel) -> None:
 
 
 def test_unloading_removes_the_transformer_and_reloading_adds_one(kernel: Kernel) -> None:
-    count = "print(sum(type(t).__name__ == 'AwaitTransformer' for t in get_ipython().input_transformers_post))"
+    count = "print(sum(type(t).__name__ == 'CellTransformer' for t in get_ipython().input_transformers_post))"
     assert kernel.run(count).text == "1\n"
     kernel.run("%reload_ext torchprof_magic")
     assert kernel.run(count).text == "1\n"
