@@ -55,6 +55,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
         Growth, "grown_bytes", lambda growth: made.resident_bytes - begun.get(id(growth), made.resident_bytes)
     )
     monkeypatch.setattr(budget, "perf_counter_ns", lambda: made.now_ns)
+    monkeypatch.setattr(budget, "MEMORY_INTERVAL_NS", 0)
     return made
 
 
