@@ -277,23 +277,24 @@ for i in range(40):
 
 def test_a_recording_that_takes_too_much_ends_with_its_step_and_the_loop_goes_on(kernel: Kernel) -> None:
     """Row 32: the budget ends the recording before the system ends the kernel."""
-    cell = kernel.run(f"%%torchprof --wait 0 --warmup 1 --active 30 --budget 50MB -o run\n{BALLAST}len(ballast)")
+    cell = kernel.run(f"%%torchprof --wait 0 --warmup 1 --active 30 --budget 400MB -o run\n{BALLAST}len(ballast)")
     assert_ended_well(cell)
     assert cell.values == ["40"]
     said = problems(kernel)
     assert "capture.budget Recording stopped after step " in said
-    assert "(budget 50 MB)" in said
+    assert "(budget 400 MB)" in said
     assert "or raise --budget" in said
     assert "Recording stopped after step " in cell.static[0]
     steps = int(kernel.run("print(run.steps.height)").text)
-    assert 3 <= steps <= 9  # 50 MB are a bit more than 6 steps of 8 MB; other allocations of the process add some noise
+    # Ending takes 8 times the growth, so that is a bit more than 6 steps of 8 MB; other allocations add some noise.
+    assert 3 <= steps <= 9
     assert kernel.run("print(run.steps['complete'].all())").text == "True\n"
     assert_off_and_usable(kernel)
 
 
 def test_a_cycle_that_takes_too_much_ends_and_later_ones_leave_out_python_calls_then_shapes(kernel: Kernel) -> None:
     """Row 32: with further cycles, details are omitted before recording stops."""
-    flags = "--wait 0 --warmup 1 --active 9 --repeat 0 --stack --shapes --budget 30MB -o run"
+    flags = "--wait 0 --warmup 1 --active 9 --repeat 0 --stack --shapes --budget 240MB -o run"
     cell = kernel.run(f"%%torchprof {flags}\n{BALLAST}len(ballast)")
     assert_ended_well(cell)
     assert cell.values == ["40"]
@@ -326,7 +327,7 @@ def test_a_recording_that_lasts_too_long_ends_with_its_step(kernel: Kernel) -> N
 def test_the_users_exception_comes_first_when_the_budget_is_spent_too(kernel: Kernel) -> None:
     """Row 32: an exception in the cell is shown, whatever happens to the recording."""
     body = f"{BALLAST}    if i == 20: raise MemoryError('CUDA out of memory')\n"
-    cell = kernel.run(f"%%torchprof --wait 0 --warmup 1 --active 30 --budget 50MB -o run\n{body}")
+    cell = kernel.run(f"%%torchprof --wait 0 --warmup 1 --active 30 --budget 400MB -o run\n{body}")
     assert (cell.reply["ename"], cell.reply["evalue"]) == ("MemoryError", "CUDA out of memory")
     assert len(cell.of("error")) == 1
     assert len(cell.static) == 1

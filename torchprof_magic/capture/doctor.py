@@ -9,6 +9,9 @@ from typing import NamedTuple
 
 import torch
 
+from torchprof_magic.capture.budget import ENDING_FACTORS
+from torchprof_magic.capture.memory import FREE_PART
+from torchprof_magic.capture.memory import free_bytes as free_memory_bytes
 from torchprof_magic.capture.torch_api import compat
 from torchprof_magic.capture.torch_api.cuda_graphs import needs_priming
 from torchprof_magic.files.free_space import free_bytes
@@ -34,7 +37,7 @@ class Check(NamedTuple):
 
 def examine() -> list[Check]:
     """Run all checks. They change nothing."""
-    return [_versions(), _busy(), *_device(), *_graphs(), _names(), _room()]
+    return [_versions(), _busy(), *_device(), *_graphs(), _names(), _memory(), _room()]
 
 
 def _versions() -> Check:
@@ -87,6 +90,14 @@ def _names() -> Check:
         "This version of torch changes quotes, backslashes and non-ASCII letters in names.",
         "Use ASCII names, or torch 2.10 or newer.",
     )
+
+
+def _memory() -> Check:
+    limit_bytes = free_memory_bytes() // FREE_PART
+    ops, memory = (format_bytes(int(limit_bytes / ENDING_FACTORS[kind])) for kind in ("ops", "memory"))
+    used = f"A recording may use {ops} ({memory} with --memory)."
+    ending = f"Ending it then takes {format_bytes(limit_bytes)}, half of the free memory."
+    return Check(f"{used} {ending} --budget sets another limit.")
 
 
 def _room() -> Check:

@@ -217,7 +217,7 @@ PROBLEMS: Final[dict[str, Kind]] = {
     ),
     "capture.budget_half": Kind(
         "info",
-        "Recording up to step {step} used {share} of its memory budget: memory use grew by {grown} (budget {limit}).",
+        "Recording up to step {step} used {share} of its memory budget: {reason} (budget {limit}).",
         "Raise --budget before you record more steps, or more per step.",
         "A recording came close to its budget of memory.",
     ),

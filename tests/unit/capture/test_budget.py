@@ -56,6 +56,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     )
     monkeypatch.setattr(budget, "perf_counter_ns", lambda: made.now_ns)
     monkeypatch.setattr(budget, "MEMORY_INTERVAL_NS", 0)
+    monkeypatch.setattr(budget, "ENDING_FACTORS", {"ops": 1.0, "memory": 1.0})
     return made
 
 
@@ -109,7 +110,8 @@ def messages(recording: Recording, code: str) -> list[str]:
 
 def degraded(cycle: int, step: int, grown: str, what: str) -> str:
     return (
-        f"Cycle {cycle} ended early, after step {step}: memory use grew by {grown} (budget 10 MB). "
+        f"Cycle {cycle} ended early, after step {step}: memory use grew by {grown}, and ending the recording takes "
+        f"about {grown} (budget 10 MB). "
         f"Later cycles leave out {what}."
     )
 
@@ -123,9 +125,8 @@ def test_cycles_leave_out_python_calls_then_shapes_and_then_recording_stops(run:
         degraded(0, 2, "11 MB", PYTHON_CALLS),
         degraded(1, 6, "11 MB", f"{PYTHON_CALLS} and {SHAPES}"),
     ]
-    assert messages(recording, "capture.budget") == [
-        "Recording stopped after step 10: memory use grew by 11 MB (budget 10 MB)."
-    ]
+    stopped = "Recording stopped after step 10: memory use grew by 11 MB, and ending the recording takes about 11 MB"
+    assert messages(recording, "capture.budget") == [f"{stopped} (budget 10 MB)."]
     assert [(problem.severity, problem.count) for problem in recording.problems] == [("warning", 1)] * 3
     assert (recording.ended_in, recording.steps_seen) == ("active", 11)
 
@@ -282,7 +283,8 @@ def test_a_recording_that_uses_more_than_half_of_its_budget_says_so_once(run: Ca
     (problem,) = recording.problems  # 5 of 10 MB are not more than half
     assert (problem.code, problem.severity, problem.count) == ("capture.budget_half", "info", 1)
     assert problem.message == (
-        "Recording up to step 5 used 60 % of its memory budget: memory use grew by 6 MB (budget 10 MB)."
+        "Recording up to step 5 used 60 % of its memory budget: memory use grew by 6 MB, and ending the "
+        "recording takes about 6 MB (budget 10 MB)."
     )
     assert "Raise --budget" in problem.fix
 
@@ -343,3 +345,18 @@ def test_a_budget_counts_nothing_before_and_after_a_cycle(
         world.now_ns += lasted_ns
         seen.append(watched.is_reached())
     assert seen == [False, is_over, False]
+
+
+@pytest.mark.parametrize(
+    ("switches", "limit_mb"), [({}, 150), ({"with_stack": True}, 150), ({"profile_memory": True}, 220)]
+)
+def test_what_counts_is_the_memory_that_ending_the_recording_needs(
+    world: World, monkeypatch: pytest.MonkeyPatch, switches: dict[str, bool], limit_mb: int
+) -> None:
+    monkeypatch.setattr(budget, "ENDING_FACTORS", {"ops": 7.5, "memory": 11.0})
+    watched = Budget(ProfileOptions(budget_bytes=limit_mb * MB, **switches), ProblemLog())
+    watched.begin()
+    world.resident_bytes += 20 * MB
+    assert not watched.is_reached()
+    world.resident_bytes += 1
+    assert watched.is_reached()

@@ -54,6 +54,7 @@ def test_growth_is_that_of_the_process_since_the_beginning() -> None:
 def test_the_default_budget_is_half_of_the_free_memory_and_any_disk_space(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: SimpleNamespace(available=2_000))
     monkeypatch.setattr(budget_module, "MEMORY_INTERVAL_NS", 0)
+    monkeypatch.setattr(budget_module, "ENDING_FACTORS", {"ops": 1.0, "memory": 1.0})
     budget = Budget(ProfileOptions(), ProblemLog())
     for grown, is_reached in ((1_000, False), (1_001, True)):
         monkeypatch.setattr(Growth, "grown_bytes", lambda _self, grown=grown: grown)
@@ -68,6 +69,7 @@ def test_the_step_that_exceeds_the_budget_is_the_last_and_complete(
     grown = iter([0, 10, 10_001, *[10_002] * 99])  # what is asked for: once a step, and for the message
     monkeypatch.setattr(Growth, "grown_bytes", lambda _self: next(grown))
     monkeypatch.setattr(budget_module, "MEMORY_INTERVAL_NS", 0)
+    monkeypatch.setattr(budget_module, "ENDING_FACTORS", {"ops": 1.0, "memory": 1.0})
     recording = recorded(tmp_path, 10_000, steps=9, active=8)
     assert steps_of(recording) == [(0, True), (1, True), (2, True)]
     assert codes(recording) == ["capture.budget", "capture.partial"]
