@@ -60,7 +60,7 @@ class CaptureSession:
     a step; ``finish`` ends the recording while the code goes on; ``stop`` returns the recording, also kept on
     ``self.recording``. ``is_unwanted`` is true afterwards when the user interrupted again while the recording was being
     finished: it is on disk, but its report is not wanted. ``on_wait`` is called with the number of such interrupts.
-    ``spare`` is the first folder to try when the disk of the trace folder is full.
+    ``fallback`` is the first folder to try when the disk of the trace folder is full.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class CaptureSession:
         *,
         stepping: Stepping,
         folder: Path | None = None,
-        spare: Path | None = None,
+        fallback: Path | None = None,
         on_progress: Callable[[Progress], None] | None = None,
         on_wait: Callable[[int], None] | None = None,
         title: str = "",
@@ -83,7 +83,7 @@ class CaptureSession:
         self._options = options
         self._stepping = stepping
         self._folder = folder
-        self._fallbacks = FallbackFolders(spare, self._mark_too)
+        self._fallbacks = FallbackFolders(fallback, self._mark_too)
         self._on_progress = on_progress
         self._state = State.NEW
         self._recorder: Recorder | None = None

@@ -20,14 +20,12 @@ from torchprof_magic.process.python_warnings import warnings_to
 from torchprof_magic.process.threads import is_main_thread
 
 if TYPE_CHECKING:
-    from types import FrameType, TracebackType
+    from types import CodeType, FrameType, TracebackType
 
 CALL = "get_ipython().run_cell_magic('torchprof', "
 # %%capture hides the errors of its cell, including our UsageError.
 CAPTURE_CALL = "get_ipython().run_cell_magic('capture', "
 AWAITED_CALL = "await get_ipython().magics_manager.registry['TorchProfMagics'].torchprof_awaited("
-# Cells without these words are not parsed.
-WORDS = ("await", "async")
 # The rest of the cell is then not run.
 ASKS_FOR_HELP = ("-h", "--help", "?")
 
@@ -48,29 +46,32 @@ class CellTransformer:
         if not text.startswith((CALL, CAPTURE_CALL)) or _is_inside_cell():
             return lines
         try:
-            line, cell = _arguments(text)
-            inner = self._shell.transform_cell(cell)  # type: ignore[no-untyped-call]
-            if text.startswith(CAPTURE_CALL):
-                is_ours = inner.startswith(AWAITED_CALL)
-                return [CALL + inner.removeprefix(AWAITED_CALL)] if is_ours else lines
-            if line.strip() in ASKS_FOR_HELP:
-                return lines
-            if self._is_broken(inner):
-                return ["\n", *inner.splitlines(keepends=True)]  # below the line of the magic
-            may_await = self._shell.autoawait and any(word in text for word in WORDS)
-            return [f"{AWAITED_CALL}{line!r}, {cell!r})\n"] if may_await and _awaits(inner) else lines
+            return self._transformed(text, lines)
         except Exception:  # noqa: BLE001 - the magic raises it again when it compiles the cell
             return lines
 
-    def _is_broken(self, source: str) -> bool:
-        """Return whether the cell has a syntax error, with or without top-level await."""
+    def _transformed(self, text: str, lines: list[str]) -> list[str]:
+        line, cell = _arguments(text)
+        inner = self._shell.transform_cell(cell)  # type: ignore[no-untyped-call]
+        if text.startswith(CAPTURE_CALL):
+            is_ours = inner.startswith(AWAITED_CALL)
+            return [CALL + inner.removeprefix(AWAITED_CALL)] if is_ours else lines
+        if line.strip() in ASKS_FOR_HELP:
+            return lines
+        code = self._compiled(inner)
+        if code is None:
+            return ["\n", *inner.splitlines(keepends=True)]  # below the line of the magic
+        awaits = self._shell.autoawait and is_coroutine(code)
+        return [f"{AWAITED_CALL}{line!r}, {cell!r})\n"] if awaits else lines
+
+    def _compiled(self, source: str) -> CodeType | None:
+        """Return the code of the cell, with top-level await allowed, or ``None`` if it has a syntax error."""
         flags = self._shell.compile.flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         try:
             with warnings_to():  # they are shown when the cell is compiled to run it
-                compile(source, "<cell>", "exec", flags, dont_inherit=True)
+                return compile(source, "<cell>", "exec", flags, dont_inherit=True)
         except SyntaxError:
-            return True
-        return False
+            return None
 
 
 class InterruptCancels:
@@ -143,11 +144,6 @@ def _arguments(text: str) -> tuple[str, str]:
     call: Any = ast.parse(text.strip(), mode="eval").body
     _, line, cell = (ast.literal_eval(argument) for argument in call.args)
     return line, cell
-
-
-def _awaits(source: str) -> bool:
-    with warnings_to():  # they are shown when the cell is compiled to run it
-        return is_coroutine(compile(source, "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True))
 
 
 def _is_inside_cell() -> bool:

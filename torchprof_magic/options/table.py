@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypedDict, get_type_hints
 from torchprof_magic.options.checked import ACTIVITIES
 from torchprof_magic.options.presets import PRESET_COSTS_US, PRESETS
 
-Path = str | os.PathLike[str]
+AnyPath = str | os.PathLike[str]
 MODES = ("widget", "static", "both", "text", "none")
 
 
@@ -184,7 +184,7 @@ class Keywords(TypedDict, total=False):
         ),
     ]
     execution_trace: Annotated[
-        Path,
+        AnyPath,
         _path(
             "FILE",
             "File for torch's execution trace of the recorded steps (the graph of ops, for replay). With several "
@@ -192,7 +192,7 @@ class Keywords(TypedDict, total=False):
         ),
     ]
     snapshot: Annotated[
-        bool | Path,
+        bool | AnyPath,
         Option(
             kind=Kind.PATH_OR_YES,
             metavar="FILE",
@@ -206,7 +206,7 @@ class Keywords(TypedDict, total=False):
         Option(kind=Kind.METADATA, metavar="KEY=JSON", default={}, help="Metadata to add to the trace."),
     ]
     trace_dir: Annotated[
-        Path,
+        AnyPath,
         _path("DIR", "Folder to keep a copy of every trace in. Without it, traces are deleted with their report."),
     ]
     filename: Annotated[

@@ -37,7 +37,7 @@ _NAMES_SNAPSHOT = ("capture.snapshot", "capture.out_of_memory_snapshot")
 _uploads: dict[str, Uploads] = {}
 
 
-class Keeper:
+class Archive:
     """Copies each cycle of one run into the folder of kept traces. Raises ``OptionsError`` for an invalid template.
 
     ``cycles`` is how many there will be, ``None`` when that is unknown; ``cell`` is the number of the notebook cell.

@@ -51,11 +51,6 @@ def last() -> Report | None:
     return _reports[0] if _reports else None
 
 
-def newest_id() -> str:
-    """Return the ``run_id`` of the newest report, "" before the first."""
-    return _reports[0].run_id if _reports else ""
-
-
 def entries() -> list[Entry]:
     """Return the summaries of the runs of this process, the oldest first."""
     return list(_entries)

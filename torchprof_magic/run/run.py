@@ -14,7 +14,7 @@ from torchprof_magic.capture import CaptureSession, protected
 from torchprof_magic.errors import CaptureError, TorchProfError
 from torchprof_magic.ingest.fork_check import NO_REPORTS, can_report
 from torchprof_magic.run import history
-from torchprof_magic.run.archive import Keeper
+from torchprof_magic.run.archive import Archive
 from torchprof_magic.run.cleanup import keep_raw, sweep
 from torchprof_magic.run.interrupts import interrupts_raise
 from torchprof_magic.run.messages import say, say_unread, say_waiting
@@ -55,7 +55,7 @@ class Run:
         self._cell = cell
         self._is_magic = is_magic
         self._on_progress = on_progress
-        self._archive = Keeper(keep, cycles=options.cycles, cell=cell_number) if keep.trace_dir else None
+        self._archive = Archive(keep, cycles=options.cycles, cell=cell_number) if keep.trace_dir else None
         self._notes: list[Problem] = []
         self.session = self._new_session(options, stepping)
 
@@ -111,14 +111,10 @@ class Run:
             if session.is_unwanted:
                 self._say_unread()
             else:
+                if stepping is not None:
+                    session.recording = replace(session.recording, stepping=stepping)
                 with interrupts_raise(is_awaiting=is_awaiting):
-                    recording = session.recording
-                    if stepping is not None:
-                        recording = replace(recording, stepping=stepping)
-                    self._remember(self._read(recording, labels), assign)
-                    if show is not None and self.report is not None:
-                        show(self.report)
-                    sweep()  # the previous report may be gone now
+                    self._make_report(session.recording, labels, assign, show)
         except KeyboardInterrupt:
             self._say_unread()
             if not has_exception:
@@ -134,11 +130,24 @@ class Run:
                 session.guard.drop_pending()
             session.release()
 
+    def _make_report(
+        self,
+        recording: Recording,
+        labels: Callable[[], tuple[tuple[str, str], ...]],
+        assign: Callable[[Report], None] | None,
+        show: Callable[[Report], None] | None,
+    ) -> None:
+        report = self._read(recording, labels)
+        self._remember(report, assign)
+        if show is not None:
+            show(report)
+        sweep()  # the previous report may be gone now
+
     def _new_session(self, options: ProfileOptions, stepping: Stepping) -> CaptureSession:
         return CaptureSession(
             options,
             stepping=stepping,
-            spare=self._archive.folder if self._archive is not None else None,
+            fallback=self._archive.folder if self._archive is not None else None,
             on_progress=self._on_progress,
             on_wait=say_waiting,
             title=self.title,

@@ -18,7 +18,7 @@ from torchprof_magic.errors import IngestError, TorchProfError
 from torchprof_magic.ipython import extension
 from torchprof_magic.run import history, reading
 from torchprof_magic.run import run as conductor
-from torchprof_magic.run.archive import Keeper
+from torchprof_magic.run.archive import Archive
 from torchprof_magic.run.cleanup import sweep
 
 if TYPE_CHECKING:
@@ -301,7 +301,7 @@ def test_a_copy_that_cannot_be_stored_is_a_problem_and_the_original_stays(
         raise OSError("disk on fire")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Keeper, "_put", refuse)
+        patch.setattr(Archive, "_put", refuse)
         run = door.record(trace_dir=tmp_path)
     assert (run.error, run.codes) == (None, ["store.not_stored"])
     assert run.report is not None

@@ -40,8 +40,7 @@ _DAMAGE = (
     KeyError,
     ValueError,
     OverflowError,  # a place in the file beyond 2**63
-    RuntimeError,  # an encrypted entry
-    NotImplementedError,  # a compression that zipfile does not know
+    RuntimeError,  # an encrypted entry; and, as a subclass, a compression that zipfile does not know
     AttributeError,  # of an entry without a name, or of a compression that this Python was built without
     TypeError,
 )
