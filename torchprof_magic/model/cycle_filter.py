@@ -27,7 +27,8 @@ def of_cycle(trace: Trace, cycle: int) -> Trace:
     events = trace.events.filter(pl.Series(is_kept)).with_columns(
         pl.Series("parent", parent, dtype=pl.Int32), pl.Series("depth", depth_of(parent), dtype=pl.Int32)
     )
-    lanes = events["lane"].unique().sort()
+    scopes = trace.scopes.filter(pl.col("cycle") == cycle)
+    lanes = pl.concat([events["lane"], scopes["lane"]]).unique().sort()
     places = {lane: place for place, lane in enumerate(lanes.to_list())}
     source, target = (number[trace.flows[name].to_numpy()] for name in ("source", "target"))
     flows = trace.flows.with_columns(
@@ -43,6 +44,7 @@ def of_cycle(trace: Trace, cycle: int) -> Trace:
         flows=flows.filter((pl.col("source") >= 0) & (pl.col("target") >= 0)),
         memory=memory.with_columns(pl.Series("event", number[memory["event"].to_numpy()], dtype=pl.Int32)),
         steps=steps,
+        scopes=scopes.with_columns(pl.col("lane").replace_strict(places, return_dtype=pl.Int32)),
         meta=replace(trace.meta, recorded_steps=marks, is_partial=not steps["complete"].all()),
         problems=tuple(_with_overlaps(trace.problems, int(events["overlaps"].sum()))),
     )

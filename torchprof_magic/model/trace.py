@@ -33,6 +33,7 @@ DEVICE_CATEGORIES = ("kernel", "memcpy", "memset")
 CATEGORY = pl.Enum(CATEGORIES)
 LANE_KIND = pl.Enum(("thread", "stream", "stream annotations", "other"))
 FLOW_KIND = pl.Enum(("launch", "backward", "annotation"))
+SITE_KIND = pl.Enum(("line", "module"))
 TEXT = pl.Categorical()
 # The range around a step. Longer numbers would not fit into their column.
 STEP_PATTERN = r"^ProfilerStep#(\d{1,9})$"
@@ -286,6 +287,52 @@ ARROWS_COLUMNS = (
     FrameColumn("ids", pl.Int64, "count", "Number of distinct arrow ids.", least=0, most=MAX_SUM),
     FrameColumn("paired", pl.Int64, "count", "Number of ids with both a start and an end.", least=0, most=MAX_SUM),
 )
+SITES_COLUMNS = (
+    FrameColumn("kind", SITE_KIND, "text", "line: a line of source code. module: an nn.Module."),
+    FrameColumn(
+        "parent",
+        pl.Int32,
+        "row",
+        "The module that holds this one as an attribute, an earlier row; -1 for none, and for lines.",
+        least=-1,
+        row_of="sites",
+    ),
+    FrameColumn(
+        "name",
+        TEXT,
+        "code",
+        "Of a line its source text, of a module its path of attributes, such as encoder.layers.0.",
+        max_chars=MAX_NAME_CHARS,
+    ),
+    FrameColumn("file", TEXT, "text", "File of the line.", is_nullable=True, max_chars=MAX_NAME_CHARS),
+    FrameColumn("line", pl.Int32, "count", "Number of the line, from 1.", is_nullable=True, least=0),
+    FrameColumn("class_name", TEXT, "code", "Class of the module.", is_nullable=True, max_chars=MAX_NAME_CHARS),
+    FrameColumn(
+        "parameters",
+        pl.Int64,
+        "count",
+        "Number of elements in the parameters of the module and of those in it, each parameter once.",
+        is_nullable=True,
+        least=0,
+        most=MAX_SUM,
+    ),
+    FrameColumn(
+        "bytes",
+        pl.Int64,
+        "bytes",
+        "Size of these parameters and of the buffers.",
+        is_nullable=True,
+        least=0,
+        most=MAX_SUM,
+    ),
+)
+SCOPES_COLUMNS = (
+    FrameColumn("site", pl.Int32, "row", "What ran, a row of `sites`.", least=0, row_of="sites"),
+    FrameColumn("lane", pl.Int32, "row", "Thread it ran on, a row of `lanes`.", least=0, row_of="lanes"),
+    FrameColumn("start_ns", pl.Int64, "ns", "Start time, relative to the first recorded event.", least=0, most=MAX_SUM),
+    FrameColumn("dur_ns", pl.Int64, "ns", "Duration.", least=0, most=MAX_SUM, is_summed=True),
+    FrameColumn("cycle", pl.Int32, "count", "Recording cycle of the schedule, from 0.", least=0),
+)
 
 
 def _schema(columns: tuple[FrameColumn, ...]) -> dict[str, DType]:
@@ -299,6 +346,8 @@ MEMORY_SCHEMA = _schema(MEMORY_COLUMNS)
 STEPS_SCHEMA = _schema(STEPS_COLUMNS)
 STACKS_SCHEMA = _schema(STACKS_COLUMNS)
 ARROWS_SCHEMA = _schema(ARROWS_COLUMNS)
+SITES_SCHEMA = _schema(SITES_COLUMNS)
+SCOPES_SCHEMA = _schema(SCOPES_COLUMNS)
 # The frames of a trace by the name of its field.
 FRAME_COLUMNS = {
     "events": EVENTS_COLUMNS,
@@ -308,11 +357,15 @@ FRAME_COLUMNS = {
     "steps": STEPS_COLUMNS,
     "stacks": STACKS_COLUMNS,
     "arrows": ARROWS_COLUMNS,
+    "sites": SITES_COLUMNS,
+    "scopes": SCOPES_COLUMNS,
 }
 FRAME_SCHEMAS = {name: _schema(columns) for name, columns in FRAME_COLUMNS.items()}
 # The name of the first entry of a saved run, and the version of its format. Changing a schema above needs a new one.
 SAVED_HEAD = "torchprof.json"
-SAVED_VERSION = 1
+SAVED_VERSION = 2
+# Frames that older versions of the format lack.
+ADDED_FRAMES = {"sites": 2, "scopes": 2}
 
 
 class _Referable:
@@ -332,6 +385,10 @@ class Trace(_Referable):
     ``events.stack`` is the row of the innermost frame around the event (around its launch, for device events), null
     if unknown. ``events.overlaps`` marks events that began inside another one of their lane and ended after it.
     ``arrows`` counts the file's own flow arrows by category: how many begin, end, and have both ends.
+
+    A live run also watches the program itself: ``sites`` are the lines and modules that were watched, and ``scopes``
+    are their single runs on each thread, sorted by lane, start and falling duration. Scopes of one kind are nested
+    properly on their lane. Both are empty for a file that was recorded by another program.
     """
 
     events: pl.DataFrame
@@ -341,6 +398,8 @@ class Trace(_Referable):
     steps: pl.DataFrame
     stacks: pl.DataFrame
     arrows: pl.DataFrame
+    sites: pl.DataFrame
+    scopes: pl.DataFrame
     meta: Meta
     problems: tuple[Problem, ...] = ()
 

@@ -12,6 +12,7 @@ from torchprof_magic.model.trace import FRAME_COLUMNS, MAX_SUM
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.trace import FrameColumn
 
 
@@ -60,6 +61,12 @@ def _checks_of_rows(frames: Mapping[str, pl.DataFrame]) -> Iterator[tuple[str, b
     outer = parent[is_inner]
     yield "invalid depth in events", bool((depth[~is_inner] == 0).all() and (depth[is_inner] == depth[outer] + 1).all())
     yield "invalid parent in events", bool((lane[is_inner] == lane[outer]).all())
-    is_new = np.diff(lane) > 0
-    yield "events in a wrong order", bool((is_new | ((np.diff(lane) == 0) & (np.diff(start) >= 0))).all())
+    yield "events in a wrong order", _is_in_order(lane, start)
+    lane, start = (frames["scopes"][name].to_numpy() for name in ("lane", "start_ns"))
+    yield "scopes in a wrong order", _is_in_order(lane, start)
     yield "allocations in a wrong order", frames["memory"]["time_ns"].is_sorted()
+
+
+def _is_in_order(lane: IntArray, start: IntArray) -> bool:
+    """Return whether rows are sorted by lane, and by start within each."""
+    return bool(((np.diff(lane) > 0) | ((np.diff(lane) == 0) & (np.diff(start) >= 0))).all())

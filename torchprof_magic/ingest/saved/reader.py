@@ -17,7 +17,7 @@ from torchprof_magic.errors import IngestError
 from torchprof_magic.ingest.saved.arrow import check_layout
 from torchprof_magic.ingest.saved.bounds import first_flaw
 from torchprof_magic.model.meta import Meta, Problem  # noqa: TC001 - msgspec reads the types of _Head
-from torchprof_magic.model.trace import FRAME_SCHEMAS, MAX_SUM, SAVED_HEAD, SAVED_VERSION, Trace
+from torchprof_magic.model.trace import ADDED_FRAMES, FRAME_SCHEMAS, MAX_SUM, SAVED_HEAD, SAVED_VERSION, Trace
 
 if TYPE_CHECKING:
     import os
@@ -51,6 +51,7 @@ _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 class _Head(msgspec.Struct, kw_only=True):
     """The part of a saved run that is not a data frame."""
 
+    version: int
     meta: Meta
     problems: tuple[Problem, ...]
 
@@ -82,7 +83,12 @@ def read_saved(path: str | os.PathLike[str]) -> Trace:
         with zipfile.ZipFile(path) as archive:
             _check_sizes(archive, Path(path).stat().st_size)
             head = _read_head(archive)
-            frames = {name: read_frame(name, archive.read(f"{name}.arrow")) for name in FRAME_SCHEMAS}
+            frames = {
+                name: read_frame(name, archive.read(f"{name}.arrow"))
+                if head.version >= ADDED_FRAMES.get(name, 1)
+                else pl.DataFrame(schema=schema)
+                for name, schema in FRAME_SCHEMAS.items()
+            }
     except _DAMAGE as exc:
         raise IngestError(f"the saved run is damaged or cut off ({exc}); copy it or save it again") from exc
     flaw = first_flaw(frames)

@@ -86,6 +86,9 @@ def full_trace() -> Trace:
     )
     problems = (Problem(code="a.b", severity="data_loss", count=3, message="lost", fix="again"),)
     fields = {name: getattr(trace, name) for name in FRAME_SCHEMAS}
+    module = {"kind": "module", "parent": -1, "name": "encoder.0", "class_name": "Linear", "parameters": 6, "bytes": 24}
+    fields["sites"] = pl.DataFrame([module], schema=FRAME_SCHEMAS["sites"])
+    fields["scopes"] = pl.DataFrame([(0, 0, 5_000, 2_000, 0)], schema=FRAME_SCHEMAS["scopes"], orient="row")
     return Trace(**fields, meta=meta, problems=problems)
 
 
@@ -125,6 +128,13 @@ def test_a_saved_run_reads_back_exactly(saved: Path) -> None:
 def test_a_report_saves_itself_and_empty_runs_too(tmp_path: Path) -> None:
     report = Report(make_trace())
     assert_same(report.trace, load(report.save(tmp_path / "empty.torchprof")).trace)
+
+
+def test_a_run_that_was_saved_before_lines_and_modules_were_watched_has_none(saved: Path) -> None:
+    older = head_with(rewritten(saved, sites_arrow=None, scopes_arrow=None), version=1)
+    trace = load(older).trace
+    assert (trace.sites.height, trace.scopes.height) == (0, 0)
+    assert trace.events.equals(full_trace().events)
 
 
 def test_content_and_not_the_name_says_that_a_file_is_a_saved_run(saved: Path) -> None:
