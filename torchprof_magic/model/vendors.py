@@ -21,6 +21,13 @@ class Vendor:
         runtime_categories: Values of ``cat`` that mark calls of its runtime or driver, in lower case.
         launch_calls: Parts of the names of runtime calls that start one kernel.
         graph_launch_calls: Parts of the names of runtime calls that start a recorded graph of kernels.
+        waiting_calls: Parts of the names of runtime calls that wait until the device has finished something, in any
+            case.
+        memory_calls: Parts of the names of runtime calls that allocate or free memory in the driver.
+        setup_calls: Parts of the names of runtime calls that load or compile code for the device, or make its graphs.
+        query_calls: Parts of the names of runtime calls that ask the driver about the device; slow only at first.
+        copy_calls: Parts of the names of runtime calls that copy memory.
+        fill_calls: Parts of the names of runtime calls that fill memory.
         collective_libraries: Its communication libraries. Their kernels begin with these names, in any case.
         collective_ranges: How the names of host events around collectives begin.
         metadata_keys: Keys that Kineto writes at the top of a trace for this vendor.
@@ -35,6 +42,12 @@ class Vendor:
     runtime_categories: tuple[str, ...] = ()
     launch_calls: tuple[str, ...] = ()
     graph_launch_calls: tuple[str, ...] = ()
+    waiting_calls: tuple[str, ...] = ()
+    memory_calls: tuple[str, ...] = ()
+    setup_calls: tuple[str, ...] = ()
+    query_calls: tuple[str, ...] = ()
+    copy_calls: tuple[str, ...] = ()
+    fill_calls: tuple[str, ...] = ()
     collective_libraries: tuple[str, ...] = ()
     collective_ranges: tuple[str, ...] = ()
     metadata_keys: tuple[str, ...] = ()
@@ -58,6 +71,12 @@ VENDORS = (
         runtime_categories=("cuda_runtime", "cuda_driver"),
         launch_calls=("LaunchKernel", "LaunchCooperativeKernel"),
         graph_launch_calls=("GraphLaunch",),
+        waiting_calls=("Synchronize",),
+        memory_calls=("Malloc", "Free", "HostAlloc", "HostRegister", "MemCreate", "MemMap"),
+        setup_calls=("ModuleLoad", "LibraryLoad", "GraphInstantiate", "GraphExecUpdate"),
+        query_calls=("GetDeviceProperties", "GetDeviceCount"),
+        copy_calls=("Memcpy",),
+        fill_calls=("Memset",),
         collective_libraries=("NCCL",),
         collective_ranges=("nccl",),
         metadata_keys=("cuda_runtime_version", "cuda_driver_version", "DISABLE_CUPTI_LAZY_REINIT"),
@@ -71,6 +90,12 @@ VENDORS = (
         runtime_categories=("hip_runtime",),
         launch_calls=("LaunchKernel", "LaunchCooperativeKernel"),
         graph_launch_calls=("GraphLaunch",),
+        waiting_calls=("Synchronize",),
+        memory_calls=("Malloc", "Free", "HostAlloc", "HostRegister", "MemCreate", "MemMap"),
+        setup_calls=("ModuleLoad", "LibraryLoad", "GraphInstantiate", "GraphExecUpdate"),
+        query_calls=("GetDeviceProperties", "GetDeviceCount"),
+        copy_calls=("Memcpy",),
+        fill_calls=("Memset",),
         collective_libraries=("RCCL", "MSCCL"),
         collective_ranges=("rccl:",),
         metadata_keys=("hip_runtime_version", "hip_driver_version"),
@@ -81,19 +106,38 @@ VENDORS = (
         title="Intel GPU",
         device_type=12,
         runtime_categories=("xpu_runtime",),
+        launch_calls=("EnqueueKernelLaunch",),
+        waiting_calls=("Synchronize", "QueueFinish", "EventWait"),
+        memory_calls=("USMDeviceAlloc", "USMHostAlloc", "USMSharedAlloc", "USMFree"),
+        setup_calls=("ProgramBuild", "ProgramLink", "ModuleCreate"),
+        copy_calls=("EnqueueUSMMemcpy", "EnqueueMemBufferCopy"),
+        fill_calls=("EnqueueUSMFill",),
         collective_ranges=("xccl:",),
         has_device_memory=True,
         allocator_word="XPU",
         is_activity=True,
     ),
     Vendor(device="mps", title="Apple Metal", device_type=13),
-    Vendor(device="mtia", title="Meta MTIA", device_type=19, runtime_categories=("mtia_runtime",), is_activity=True),
+    Vendor(
+        device="mtia",
+        title="Meta MTIA",
+        device_type=19,
+        runtime_categories=("mtia_runtime",),
+        waiting_calls=("synchronizeStream", "synchronizeDevice", "synchronizeEvent"),
+        is_activity=True,
+    ),
     Vendor(device="hpu", title="Intel Gaudi", device_type=15, is_activity=True),
     Vendor(
         device="privateuse1",
         title="Out-of-tree backends",
         device_type=20,
         runtime_categories=("privateuse1_runtime", "privateuse1_driver"),
+        launch_calls=("aclrtLaunch", "LaunchKernel", "aclnn"),
+        waiting_calls=("Synchronize",),
+        memory_calls=("aclrtMalloc", "aclrtFree", "Malloc", "Free"),
+        setup_calls=("aclopCompile", "ModuleLoad", "BinaryLoad"),
+        copy_calls=("aclrtMemcpy", "Memcpy"),
+        fill_calls=("aclrtMemset", "Memset"),
         has_device_memory=True,
         is_activity=True,
     ),
@@ -112,9 +156,22 @@ METADATA_KEYS = tuple(key for vendor in VENDORS for key in vendor.metadata_keys)
 COLLECTIVE_LIBRARIES = tuple(library for vendor in VENDORS for library in vendor.collective_libraries)
 # Regular expressions of names. Kernels of C++ templates carry their return type and namespaces in front.
 COLLECTIVE_KERNEL = rf"(?i)^(void )?(\w+::)*{_any_of(COLLECTIVE_LIBRARIES)}"
+HOST_COLLECTIVE = f"^{_any_of(VENDORS[0].collective_ranges)}"
 COLLECTIVE_RANGE = f"^{_any_of(tuple(start for vendor in VENDORS for start in vendor.collective_ranges))}"
 GRAPH_LAUNCH = _any_of(tuple(call for vendor in VENDORS for call in vendor.graph_launch_calls))
 LAUNCH = _any_of(tuple(call for vendor in VENDORS for call in (*vendor.launch_calls, *vendor.graph_launch_calls)))
+# A call that makes a stream wait for an event does not make the host wait.
+STREAM_WAIT = r"(?i)WaitEvent|waitOnEvent"
+
+
+def _calls(attribute: str) -> str:
+    parts = tuple(call for vendor in VENDORS for call in getattr(vendor, attribute))
+    return rf"(?i){_any_of(parts)}"
+
+
+WAITING_CALL, MEMORY_CALL, SETUP_CALL, QUERY_CALL, COPY_CALL, FILL_CALL = map(
+    _calls, ("waiting_calls", "memory_calls", "setup_calls", "query_calls", "copy_calls", "fill_calls")
+)
 DEVICE_MEMORY = f"^{_any_of(tuple(vendor.device for vendor in VENDORS if vendor.has_device_memory))}:"
 
 
