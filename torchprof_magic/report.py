@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Literal
 from torchprof_magic.analysis.averages import averages_table
 from torchprof_magic.analysis.devices import devices_table
 from torchprof_magic.analysis.diagnosis import all_problems
+from torchprof_magic.analysis.idle import idle_table
 from torchprof_magic.analysis.ops import ops_by
 from torchprof_magic.analysis.verdict import Verdict, find_verdict
+from torchprof_magic.analysis.waits import waits_table
 from torchprof_magic.exporters import Source, choose_exporter
 from torchprof_magic.exporters.collapsed import METRICS
 from torchprof_magic.exporters.saved import write_saved
@@ -40,7 +42,20 @@ if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
     from torchprof_magic.render.widget import ReportWidget, Shown
 
-EXPORTED_TABLES = ("ops", "kernels", "devices", "steps", "events", "flows", "allocations", "memory", "lanes", "stacks")
+EXPORTED_TABLES = (
+    "ops",
+    "kernels",
+    "devices",
+    "waits",
+    "idle",
+    "steps",
+    "events",
+    "flows",
+    "allocations",
+    "memory",
+    "lanes",
+    "stacks",
+)
 
 
 class Report:
@@ -71,6 +86,19 @@ class Report:
     def devices(self) -> pl.DataFrame:
         """One row per device: busy and idle time, and communication time not overlapped by computation, in ns."""
         return devices_table(self.trace).frame
+
+    @property
+    def waits(self) -> pl.DataFrame:
+        """One row per blocking call and its cause: how long it held the host, and for how much of that a device worked.
+
+        Times are ns. Only calls within the recorded steps count. See docs/definitions.md for the rules.
+        """
+        return waits_table(self.trace).frame
+
+    @property
+    def idle(self) -> pl.DataFrame:
+        """Every idle time of every device in the recorded steps, in ns, by what the host did before the next launch."""
+        return idle_table(self.trace).frame
 
     @property
     def steps(self) -> pl.DataFrame:
@@ -234,7 +262,7 @@ class Report:
     def sql(self, query: str) -> pl.DataFrame:
         """Return the result of a SQL query over the frames of the report.
 
-        The tables are events, ops, kernels, devices, steps, flows, allocations, memory (same as allocations), lanes and
+        The tables are events, ops, kernels, devices, waits, idle, steps, flows, allocations, memory (same as allocations), lanes and
         stacks. Events, lanes and stacks have a column ``row`` with their row number, to which ``parent``, ``lane``,
         ``stack``, ``source``, ``target`` and ``event`` refer. Raises ``ValueError`` with the tables and columns when
         the query is invalid.
@@ -286,6 +314,8 @@ class Report:
             "events": lambda: self.events,
             "ops": lambda: self.ops,
             "kernels": lambda: self.kernels,
+            "waits": lambda: self.waits,
+            "idle": lambda: self.idle,
             "steps": lambda: self.steps,
             "flows": lambda: self.flows,
             "allocations": lambda: self.allocations,

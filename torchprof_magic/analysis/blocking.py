@@ -12,7 +12,7 @@ from torchprof_magic.analysis.launches import launching_calls
 from torchprof_magic.analysis.shared import ask_names, once_per_trace
 from torchprof_magic.analysis.steps import device_intervals
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, covered_ns, depth_of, levels
-from torchprof_magic.model.trace import DEVICE_CATEGORIES
+from torchprof_magic.model.trace import DEVICE_CATEGORIES, DType
 from torchprof_magic.model.vendors import (
     COPY_CALL,
     FILL_CALL,
@@ -45,7 +45,13 @@ STARTING_DRIVER_NS = 1_000_000
 FULL_QUEUE_CALLS = 512
 
 RULE = pl.Enum(tuple(RULES))
-SCHEMA = {"row": pl.Int64, "rule": RULE, "start_ns": pl.Int64, "dur_ns": pl.Int64, "device_busy_ns": pl.Int64}
+SCHEMA: dict[str, DType] = {
+    "row": pl.Int64,
+    "rule": RULE,
+    "start_ns": pl.Int64,
+    "dur_ns": pl.Int64,
+    "device_busy_ns": pl.Int64,
+}
 _PROFILER_FRAME = r"(^|[/\\])torch[/\\](profiler|autograd[/\\]profiler)"
 _DEVICE_WAIT = r"(?i)DeviceSynchronize|synchronizeDevice"
 _NAMES = (
@@ -145,7 +151,7 @@ def _first_work_ns(trace: Trace) -> int:
 def _by_profiler(trace: Trace, nest: HostNest) -> BoolArray:
     """Return which waits for a whole device belong to the profiler.
 
-    They are under frames of ``torch.profiler``, or after the last launch and outside of all ops, annotations and frames.
+    They are under frames of ``torch.profiler``, or after the last launch and outside of all other events.
     """
     names = trace.events["name"]
     is_wait = ask_names(names, pl.col("name").str.contains(_DEVICE_WAIT)).astype(np.bool_)[nest.row]

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from torchprof_magic.analysis.shared import once_per_trace
-from torchprof_magic.model.intervals import NO_PARENT, nearest_marked
+from torchprof_magic.model.intervals import NO_PARENT, depth_of, nearest_marked
 from torchprof_magic.model.trace import CATEGORIES
 
 if TYPE_CHECKING:
-    from torchprof_magic.model.intervals import IntArray
+    from torchprof_magic.model.intervals import BoolArray, IntArray
     from torchprof_magic.model.trace import Trace
 
 NESTED = ("cpu_op", "user_annotation", "python_function", "runtime")
@@ -155,3 +155,14 @@ def lanes_of(nest: HostNest) -> list[tuple[int, slice]]:
     edges = np.flatnonzero(np.diff(nest.lane)) + 1
     first, last = np.concatenate(([0], edges)), np.concatenate((edges, [len(nest.lane)]))
     return [(int(nest.lane[a]), slice(int(a), int(b))) for a, b in zip(first, last, strict=True)]
+
+
+def indexes_of(nest: HostNest, rows: IntArray) -> IntArray:
+    """Return the index in the nest of each row of ``trace.events``, all of which are in it."""
+    order = np.argsort(nest.row, kind="stable")
+    return order[np.searchsorted(nest.row, rows, sorter=order)]
+
+
+def above_marked(nest: HostNest, is_marked: BoolArray) -> IntArray:
+    """Return for each event the nearest marked one at or above it, or -1; with one more entry for event -1."""
+    return nearest_marked(nest.parent, depth_of(nest.parent), is_marked).astype(np.int64)

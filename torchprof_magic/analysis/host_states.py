@@ -38,6 +38,7 @@ COMPILE_NAME = (
     r"|[/\\]cudagraph_trees\.py\(\d+\): (record_function|_record)$"
     r"|[/\\]cuda[/\\]graphs\.py\(\d+\): (capture_begin|capture_end)$|StreamBeginCapture|StreamEndCapture"
 )
+WRAPPER_NAME = r"^(Torch-Compiled Region|autograd::engine::|torch::autograd::)|^## "
 PROFILER_NAME = r"(^|[/\\])torch[/\\]profiler[/\\]"
 
 
@@ -85,6 +86,22 @@ def _own_states(trace: Trace) -> IntArray:
     rows = blocked["row"].to_numpy()
     own[rows] = np.where((blocked["rule"] == "profiler").to_numpy(), PROFILER, BLOCKED)
     return own
+
+
+@once_per_trace
+def called_ops(trace: Trace) -> IntArray:
+    """Return for each event of ``host_nest`` the outermost op at or around it, an index of the nest, or -1.
+
+    Ops that only stand around others, such as a compiled region or a node of autograd, do not count.
+    """
+    nest, events = host_nest(trace), trace.events
+    is_op = (events["category"] == "cpu_op").to_numpy()
+    is_op &= ~ask_names(events["name"], pl.col("name").str.contains(WRAPPER_NAME)).astype(np.bool_)
+    found = np.where(is_op[nest.row], np.arange(len(nest.row)), NO_PARENT)
+    for rows in levels(depth_of(nest.parent))[1:]:
+        above = found[nest.parent[rows]]
+        found[rows] = np.where(above >= 0, above, found[rows])
+    return found
 
 
 def thread_timelines(trace: Trace) -> dict[int, Timeline]:

@@ -7,20 +7,26 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
+from torchprof_magic.analysis.blocking import RULE, blocking_calls
+from torchprof_magic.analysis.host_nest import host_nest
 from torchprof_magic.analysis.host_states import (
     BLOCKED,
+    DISPATCH,
     STATES,
     WEAK,
     Pieces,
     Timeline,
+    called_ops,
     pieces_of,
     strongest_of,
     thread_timelines,
 )
 from torchprof_magic.analysis.launches import launching_calls
+from torchprof_magic.analysis.places import places_of
 from torchprof_magic.analysis.shared import launch_sources, once_per_trace
 from torchprof_magic.analysis.window import windows_of
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, merge
+from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
 
 if TYPE_CHECKING:
@@ -199,3 +205,142 @@ def _host_pieces(gaps: Gaps, lane: IntArray, lines: dict[int, Timeline], anyone:
     if not parts:
         return Pieces(*(np.empty(0, np.int64) for _ in Pieces._fields))
     return Pieces(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+# What idle time is blamed on, and its definition.
+CAUSES = {
+    "data": "the host waited for the next batch",
+    "waiting": "the host was held by a blocking call, which `name` names",
+    "compile": "the host compiled code or captured a graph",
+    "initialisation": "the host loaded code for the device or started the driver",
+    "communication": "the host took part in a collective of its own",
+    "allocation": "the host allocated or freed memory in the driver",
+    "op dispatch": "the host ran ops or launched work, one piece at a time",
+    "python": "the host ran Python between ops, or something that was not recorded",
+    "queued": "the next work was launched already, but the device had not begun it",
+    "profiler": "the profiler itself held the host",
+    "unknown": "the file does not say",
+}
+_CAUSE_OF = {
+    "profiler": "profiler",
+    "data": "data",
+    "compile": "compile",
+    "host communication": "communication",
+    "op dispatch": "op dispatch",
+    "runtime call": "op dispatch",
+    "python or other": "python",
+    "no host activity": "unknown",
+    "launch call": "op dispatch",
+    "launch latency": "queued",
+    "queued, not started": "queued",
+    "queued, short gap": "queued",
+    "inside a graph": "queued",
+    "not recorded": "unknown",
+}
+_BLOCKED_CAUSE = {"alloc": "allocation", "init": "initialisation", "profiler": "profiler"}  # others: waiting
+COLUMNS = (
+    Column(name="device", title="Device", unit="id", definition="Number of the device in the trace."),
+    Column(name="step", title="Step", unit="step", definition="Step in which the idle time began; null outside steps."),
+    Column(
+        name="cause",
+        title="Cause",
+        unit="text",
+        definition="What the host did between the end of the last work and the launch of the next, on the thread that "
+        "launched it. " + "; ".join(f"{cause}: {text}" for cause, text in CAUSES.items()) + ".",
+    ),
+    Column(
+        name="detail",
+        title="Detail",
+        unit="text",
+        definition=f"The same more finely: one of {', '.join(DETAILS)}.",
+        is_minor=True,
+    ),
+    Column(
+        name="host",
+        title="Host",
+        unit="text",
+        definition="What the host did at that time, whether or not the next work had been launched already.",
+        is_minor=True,
+    ),
+    Column(
+        name="name",
+        title="Name",
+        unit="code",
+        definition="The call, op, range or function that the host was in; the outermost of nested ops.",
+    ),
+    Column(name="file", title="File", unit="text", definition="File of the user's line or function, if known."),
+    Column(name="line", title="Line", unit="count", definition="Line that ran, or at which the function is defined."),
+    Column(name="start_ns", title="Start", unit="ns", definition="Start, relative to the first recorded event."),
+    Column(
+        name="idle_ns",
+        title="Idle",
+        unit="ns",
+        definition="Time in which the device had no kernel, copy or fill to run. All rows of a device add up to the "
+        "recorded steps minus its busy time.",
+        has_bar=True,
+    ),
+)
+_TYPES = {"device": pl.Int32, "step": pl.Int32, "line": pl.Int32, "start_ns": pl.Int64, "idle_ns": pl.Int64}
+SCHEMA = {column.name: _TYPES.get(column.name, pl.String) for column in COLUMNS}
+
+
+@once_per_trace
+def idle_table(trace: Trace) -> Table:
+    """Return the idle time of every device in order of time, one row per gap, cause, name and line in it."""
+    pieces = idle_pieces(trace)
+    if len(pieces.gap) == 0:
+        return Table(frame=pl.DataFrame(schema=SCHEMA), columns=COLUMNS)
+    nest, rule = host_nest(trace), _rules(trace)
+    is_dispatch = (pieces.detail == DISPATCH) | (pieces.detail == LAUNCH_CALL)
+    outer = np.append(called_ops(trace), NO_PARENT)[pieces.cause]
+    cause = np.where(is_dispatch & (outer >= 0), outer, pieces.cause)
+    row = np.append(nest.row, NO_PARENT)[cause]
+    blocked = np.where(pieces.detail == BLOCKED, np.append(rule, 0)[row], 0)
+    names = trace.events["name"].cast(pl.String)
+    at = pl.Series(row)
+    frame = pl.DataFrame(
+        {
+            "device": pieces.device,
+            "step": _step_at(trace, pieces.start_ns),
+            "gap": pieces.gap,
+            "cause": _labels(_cause_names(), pieces.detail + blocked * len(DETAILS)),
+            "detail": _labels(list(DETAILS), pieces.detail),
+            "host": _labels(list(STATES), pieces.host),
+            "name": names.gather(at.set(at < 0, None)),
+            "start_ns": pieces.start_ns,
+            "idle_ns": pieces.end_ns - pieces.start_ns,
+        }
+    ).hstack(list(places_of(trace, row, pieces.start_ns).columns()))
+    keys = [name for name in ("gap", *SCHEMA) if name not in ("start_ns", "idle_ns")]
+    merged = frame.group_by(keys, maintain_order=True).agg(pl.col("start_ns").min(), pl.col("idle_ns").sum())
+    merged = merged.sort("device", "start_ns", maintain_order=True).select(SCHEMA.keys()).cast(SCHEMA)  # type: ignore[arg-type]
+    return Table(frame=merged, columns=COLUMNS)
+
+
+def _rules(trace: Trace) -> IntArray:
+    """Return for each event 0, or 1 plus the number of the rule by which it blocks."""
+    calls = blocking_calls(trace)
+    rules = np.zeros(trace.events.height, np.int64)
+    rules[calls["row"].to_numpy()] = calls["rule"].to_physical().to_numpy().astype(np.int64) + 1
+    return rules
+
+
+def _cause_names() -> list[str]:
+    """Return the cause of every detail, without a rule and then with each rule."""
+    blocked = [_BLOCKED_CAUSE.get(rule, "waiting") for rule in RULE.categories]
+    return [
+        cause if detail == "blocked" else _CAUSE_OF[detail] for cause in ("waiting", *blocked) for detail in DETAILS
+    ]
+
+
+def _labels(labels: list[str], numbers: IntArray) -> pl.Series:
+    return pl.Series(labels, dtype=pl.Categorical()).gather(numbers)
+
+
+def _step_at(trace: Trace, time_ns: IntArray) -> pl.Series:
+    """Return the step that holds each moment, null outside of steps."""
+    steps = trace.steps.sort("start_ns")
+    at = np.searchsorted(steps["start_ns"].to_numpy(), time_ns, side="right") - 1
+    is_inside = (at >= 0) & (time_ns < np.append(steps["end_ns"].to_numpy(), 0)[at])
+    number = pl.Series(np.append(steps["number"].to_numpy(), 0)[at], dtype=pl.Int32)
+    return number.set(pl.Series(~is_inside), None)

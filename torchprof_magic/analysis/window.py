@@ -1,4 +1,4 @@
-"""The part of a recording that analyses of waiting and idle time look at: from its first step to the end of its last."""
+"""The part of a recording in which waiting and idle time are looked for: from its first step to the end of its last."""
 
 from __future__ import annotations
 
