@@ -9,7 +9,7 @@ import string
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchprof_magic.analysis import averages, devices, groups
+from torchprof_magic.analysis import averages, devices, groups, idle, waits
 from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.exporters import EXPORTERS
 from torchprof_magic.ingest import READERS
@@ -29,6 +29,8 @@ ROOT = Path(__file__).parents[1]
 OTHER_TABLES: tuple[tuple[str, str, tuple[Column, ...]], ...] = (
     ("`report.ops_by(...)`", "The columns that split the rows of `report.ops`.", tuple(groups.KEYS.values())),
     ("`report.devices`", "One row per device.", devices.COLUMNS),
+    ("`report.waits`", "One row per blocking call and its cause, within the recorded steps.", waits.COLUMNS),
+    ("`report.idle`", "Idle time of each device in the recorded steps, by cause.", idle.COLUMNS),
     ("`report.key_averages()`", "torch's own definitions, to check against its table.", averages.COLUMNS),
 )
 FRAMES: tuple[tuple[str, str, tuple[FrameColumn, ...]], ...] = (

@@ -262,8 +262,8 @@ class Report:
     def sql(self, query: str) -> pl.DataFrame:
         """Return the result of a SQL query over the frames of the report.
 
-        The tables are events, ops, kernels, devices, waits, idle, steps, flows, allocations, memory (same as allocations), lanes and
-        stacks. Events, lanes and stacks have a column ``row`` with their row number, to which ``parent``, ``lane``,
+        The tables are events, ops, kernels, devices, waits, idle, steps, flows, allocations, memory (same as
+        allocations), lanes and stacks. Events, lanes and stacks have a column ``row`` with their row number, to which ``parent``, ``lane``,
         ``stack``, ``source``, ``target`` and ``event`` refer. Raises ``ValueError`` with the tables and columns when
         the query is invalid.
         """

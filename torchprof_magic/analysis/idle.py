@@ -27,7 +27,7 @@ from torchprof_magic.analysis.shared import launch_sources, once_per_trace
 from torchprof_magic.analysis.window import windows_of
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, merge
 from torchprof_magic.model.shapes import Column, Table
-from torchprof_magic.model.trace import DEVICE_CATEGORIES
+from torchprof_magic.model.trace import DEVICE_CATEGORIES, DType
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -239,7 +239,7 @@ _CAUSE_OF = {
 }
 _BLOCKED_CAUSE = {"alloc": "allocation", "init": "initialisation", "profiler": "profiler"}  # others: waiting
 COLUMNS = (
-    Column(name="device", title="Device", unit="id", definition="Number of the device in the trace."),
+    Column(name="device", title="Device", unit="text", definition="Number of the device in the trace."),
     Column(name="step", title="Step", unit="step", definition="Step in which the idle time began; null outside steps."),
     Column(
         name="cause",
@@ -280,8 +280,14 @@ COLUMNS = (
         has_bar=True,
     ),
 )
-_TYPES = {"device": pl.Int32, "step": pl.Int32, "line": pl.Int32, "start_ns": pl.Int64, "idle_ns": pl.Int64}
-SCHEMA = {column.name: _TYPES.get(column.name, pl.String) for column in COLUMNS}
+_TYPES: dict[str, DType] = {
+    "device": pl.Int32,
+    "step": pl.Int32,
+    "line": pl.Int32,
+    "start_ns": pl.Int64,
+    "idle_ns": pl.Int64,
+}
+SCHEMA: dict[str, DType] = {column.name: _TYPES.get(column.name, pl.String) for column in COLUMNS}
 
 
 @once_per_trace

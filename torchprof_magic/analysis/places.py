@@ -66,10 +66,15 @@ def _line_sites(trace: Trace, rows: IntArray, at_ns: IntArray | None) -> IntArra
     if scopes.height == 0 or len(known) == 0:
         return found
     lane, start = (trace.events[name].to_numpy()[rows[known]].astype(np.int64) for name in ("lane", "start_ns"))
-    intervals = (scopes[name].to_numpy().astype(np.int64) for name in ("lane", "start_ns", "dur_ns"))
-    inside = innermost_at(*intervals, lane, start if at_ns is None else at_ns[known])
+    inside = _innermost_scope(scopes, lane, start if at_ns is None else at_ns[known])
     found[known] = np.append(scopes["site"].to_numpy(), NO_PARENT)[inside]
     return found
+
+
+def _innermost_scope(scopes: pl.DataFrame, lane: IntArray, at_ns: IntArray) -> IntArray:
+    """Return the row of the innermost of some scopes at each moment on a thread, or -1."""
+    lanes, start, dur = (scopes[name].to_numpy().astype(np.int64) for name in ("lane", "start_ns", "dur_ns"))
+    return innermost_at(lanes, start, dur, lane, at_ns)
 
 
 @once_per_trace
@@ -106,8 +111,7 @@ def module_of_events(trace: Trace, rows: IntArray) -> pl.Series:
     scopes = trace.scopes.filter(pl.Series(is_module[trace.scopes["site"].to_numpy()]))
     if scopes.height:
         lane, start = (trace.events[name].to_numpy()[rows].astype(np.int64) for name in ("lane", "start_ns"))
-        intervals = (scopes[name].to_numpy().astype(np.int64) for name in ("lane", "start_ns", "dur_ns"))
-        site = np.append(scopes["site"].to_numpy(), NO_PARENT)[innermost_at(*intervals, lane, start)]
+        site = np.append(scopes["site"].to_numpy(), NO_PARENT)[_innermost_scope(scopes, lane, start)]
         return _gathered(trace.sites["name"].cast(pl.String), site)
     path, innermost = _module_frames(trace)
     return _gathered(path, np.append(innermost, NO_PARENT)[_stack_of(trace, rows)])

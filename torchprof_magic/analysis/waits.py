@@ -15,7 +15,7 @@ from torchprof_magic.analysis.steps import device_intervals
 from torchprof_magic.analysis.window import windows_of
 from torchprof_magic.model.intervals import IntArray, covered_ns
 from torchprof_magic.model.shapes import Column, Table
-from torchprof_magic.model.trace import STEP_PATTERN
+from torchprof_magic.model.trace import STEP_PATTERN, DType
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -67,12 +67,12 @@ COLUMNS = (
     Column(name="longest_ns", title="Longest", unit="ns", definition="Longest single call."),
 )
 _KEYS = ("call", "rule", "thread", "op", "annotation", "module", "file", "line")
-_TYPES = {
+_TYPES: dict[str, DType] = {
     "rule": RULE,
     "line": pl.Int32,
     **dict.fromkeys(("count", "total_ns", "device_busy_ns", "longest_ns"), pl.Int64),
 }
-SCHEMA = {column.name: _TYPES.get(column.name, pl.String) for column in COLUMNS}
+SCHEMA: dict[str, DType] = {column.name: _TYPES.get(column.name, pl.String) for column in COLUMNS}
 
 
 @once_per_trace
