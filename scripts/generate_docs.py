@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.analysis import averages, devices, groups, idle, waits
 from torchprof_magic.analysis.phases import PHASES
+from torchprof_magic.analysis.verdict import LEAST_CAUSE, LOUD_OPTIMIZER, LOUD_PYTHON, MOSTLY_WORK
 from torchprof_magic.exporters import EXPORTERS
 from torchprof_magic.ingest import READERS
 from torchprof_magic.model import trace
@@ -56,11 +57,22 @@ that only partly overlaps another is not inside it, and is counted in the notes.
 correlation number of the call. One call can launch many kernels. Device events without a launch in the file were queued
 before the recording began. They belong to no op, and are counted in the notes.
 
-**Phases.** {", ".join(PHASES)}. The phase of an event is that of the nearest event at or around it whose name indicates
-one. Autograd nodes, `aten::*_backward` and annotations with the word backward are backward; `Optimizer.step` and
-`Optimizer.zero_grad` are optimizer; collectives are communication; `enumerate(DataLoader)` is data; other ops are
-forward. When a step is split by phase, time in which threads overlap counts for the first of communication, optimizer,
-backward, data and forward. Time that none of them covers is other, so the parts add up to the step exactly.
+**Phases.** {", ".join(PHASES)}. The phase of an event is that of the nearest event at or around it that torch itself
+names: autograd nodes and `aten::*_backward` are backward; `Optimizer.step` and `Optimizer.zero_grad` are optimizer;
+collectives are communication; `enumerate(DataLoader)` is data. An op that made an autograd node is forward, whatever
+range it is in. Only then do the words backward and optimizer in the names of the user's ranges count, and other ops are
+forward. When a step is split by phase, the thread that runs the step decides at every moment; where it only waits for
+other threads, what they do counts. Blocking calls are waiting. The rest is Python, so the parts add up to the step
+exactly.
+
+**Verdict.** The verdict compares everything that the complete steps spend time on, by shares of those steps' time.
+Steps of more than 1.5 times the median are left out of three or more. With a device, a step consists of the time in
+which it computes, copies or only communicates, and of its idle time by cause. The device's own work, together with
+idle time in which work was queued already, is the limit from {MOSTLY_WORK:.0%} on, or if nothing else has
+{LEAST_CAUSE:.0%}; otherwise the largest other cause is. Without a device, the ops of forward, backward and optimizer
+are the work, by the same rule; Python is the limit from {LOUD_PYTHON:.0%} on, and the optimizer from
+{LOUD_OPTIMIZER:.0%} on if neither forward nor backward is longer. If most time of ops is in calls that last less than
+20 us, calling them is what costs (dispatch); if most is in ops that only copy or fill, it is memory traffic.
 
 **Busy and sum.** Busy time is the union over all streams of a device: time during which at least one kernel, copy or
 fill ran. Summed time adds streams up, and can exceed busy time. Work that was queued before the recording began has no

@@ -172,7 +172,7 @@ class Report:
 
     @property
     def verdict(self) -> Verdict:
-        """What limits the speed of the program, as text with the numbers behind it."""
+        """What limits the speed of the program: its kind, name and line, with the numbers behind it and its doubts."""
         return self._verdict
 
     def ops_by(self, *by: str, stack_n: int = 1) -> pl.DataFrame:
@@ -263,9 +263,9 @@ class Report:
         """Return the result of a SQL query over the frames of the report.
 
         The tables are events, ops, kernels, devices, waits, idle, steps, flows, allocations, memory (same as
-        allocations), lanes and stacks. Events, lanes and stacks have a column ``row`` with their row number, to which ``parent``, ``lane``,
-        ``stack``, ``source``, ``target`` and ``event`` refer. Raises ``ValueError`` with the tables and columns when
-        the query is invalid.
+        allocations), lanes and stacks. Events, lanes and stacks have a column ``row`` with their row number, to which
+        ``parent``, ``lane``, ``stack``, ``source``, ``target`` and ``event`` refer. Raises ``ValueError`` with the
+        tables and columns when the query is invalid.
         """
         return run_sql(query, self._frames())
 
@@ -341,7 +341,19 @@ class Report:
         ]
         ops = self.ops.head(20).to_dicts()
         problems = [{"code": p.code, "severity": p.severity, "count": p.count} for p in self.problems]
-        verdict = {"title": self.verdict.title, "text": "".join(span.text for span in self.verdict.text)}
+        found = self.verdict
+        verdict = {
+            "kind": found.kind,
+            "title": found.title,
+            "text": "".join(span.text for span in found.text),
+            "name": found.name,
+            "file": found.file,
+            "line": found.line,
+            "share": found.share,
+            "certainty": found.certainty,
+            "doubts": found.doubts,
+            "causes": {cause.kind: cause.ns for cause in found.causes},
+        }
         return json.dumps({"verdict": verdict, "facts": facts, "ops": ops, "problems": problems}, default=str)
 
     def _repr_html_(self) -> str:

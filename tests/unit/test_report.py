@@ -104,7 +104,14 @@ def test_the_html_file_says_why_it_could_not_be_written(tmp_path: Path) -> None:
 
 def test_the_summary_holds_verdict_steps_ops_and_peak() -> None:
     text = report().summary()
-    for part in ("step 2 recorded", "Compute-bound", "Mean step 100 µs", "aten::mm", "peak 512 B", "70 µs in 1 call)"):
+    for part in (
+        "step 2 recorded",
+        "Compute-bound",
+        "Mean step 100 µs",
+        "aten::mm",
+        "peak 512 B",
+        "70 µs of 100 µs per step",
+    ):
         assert part in text
     facts = json.loads(report().summary("json"))
     assert facts["verdict"]["title"] == "Compute-bound"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from torchprof_magic.analysis.devices import device_intervals
 from torchprof_magic.analysis.host_nest import HostNest, host_nest
 from torchprof_magic.analysis.launches import launching_calls
 from torchprof_magic.analysis.shared import ask_names, once_per_trace
-from torchprof_magic.analysis.steps import device_intervals
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, covered_ns, depth_of, levels
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, DType
 from torchprof_magic.model.vendors import (

@@ -141,3 +141,13 @@ def _together_ns(start: IntArray, end: IntArray, one: BoolArray, other: BoolArra
     """Return for how many ns work of both kinds ran at the same time."""
     window_start, window_end = merge(start[one], end[one])
     return int(covered_ns(start[other], end[other], window_start, window_end).sum())
+
+
+def device_intervals(trace: Trace) -> list[tuple[int, IntArray, IntArray]]:
+    """Return for each device its number and the start and end of everything that ran on it, in ns."""
+    work = trace.events.filter(pl.col("category").is_in(DEVICE_CATEGORIES)).with_columns(pl.col("device").fill_null(0))
+    found = []
+    for (device,), rows in work.group_by("device", maintain_order=True):
+        start = rows["start_ns"].to_numpy()
+        found.append((int(device), start, start + rows["dur_ns"].to_numpy()))
+    return sorted(found, key=lambda item: item[0])

@@ -153,7 +153,7 @@ def _summed(calls: _Calls, path: IntArray, first: IntArray) -> pl.DataFrame:
             "name": pl.concat([pl.Series([ROOT_NAME]), name]),
             "parent": np.concatenate(([NO_PARENT], parent)),
             "kind": np.concatenate(([KINDS.index("root")], calls.kind[first])),
-            "phase": np.concatenate(([PHASES.index("other")], _main_phase(calls, path, count))),
+            "phase": np.concatenate(([PHASES.index("python")], _main_phase(calls, path, count))),
             "self_cpu_ns": np.concatenate(([0], total(calls.self_cpu_ns))),
             "self_device_ns": np.concatenate(([0], total(calls.self_device_ns))),
             "self_calls": np.concatenate(([0], np.bincount(path, minlength=count))),

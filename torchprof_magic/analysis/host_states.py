@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.analysis.blocking import blocking_calls
-from torchprof_magic.analysis.host_nest import Segments, host_nest, inherited, lanes_of, segments_of
+from torchprof_magic.analysis.host_nest import HostNest, Segments, host_nest, inherited, lanes_of, segments_of
 from torchprof_magic.analysis.shared import ask_names, once_per_trace
-from torchprof_magic.model.intervals import NO_PARENT, IntArray, depth_of, levels
+from torchprof_magic.model.intervals import NO_PARENT, IntArray, depth_of, levels, nest
 from torchprof_magic.model.vendors import HOST_COLLECTIVE
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ COMPILE_NAME = (
     r"|[/\\]cuda[/\\]graphs\.py\(\d+\): (capture_begin|capture_end)$|StreamBeginCapture|StreamEndCapture"
 )
 WRAPPER_NAME = r"^(Torch-Compiled Region|autograd::engine::|torch::autograd::)|^## "
+_SCOPE = ("site", "lane", "start_ns", "dur_ns")
 PROFILER_NAME = r"(^|[/\\])torch[/\\]profiler[/\\]"
 
 
@@ -63,10 +64,8 @@ class Timeline(NamedTuple):
 @once_per_trace
 def host_states(trace: Trace) -> HostStates:
     """Return the state that each event of ``host_nest`` puts its thread into, with the events around it counted."""
-    nest = host_nest(trace)
-    turns = levels(depth_of(nest.parent))
-    state, cause = inherited(nest, _own_states(trace)[nest.row], turns)
-    # Within ops the innermost one is named, within Python the innermost frame or annotation.
+    host = host_nest(trace)
+    state, cause = inherited(host, _own_states(trace)[host.row], levels(depth_of(host.parent)))
     return HostStates(state, cause)
 
 
@@ -94,24 +93,53 @@ def called_ops(trace: Trace) -> IntArray:
 
     Ops that only stand around others, such as a compiled region or a node of autograd, do not count.
     """
-    nest, events = host_nest(trace), trace.events
+    host, events = host_nest(trace), trace.events
     is_op = (events["category"] == "cpu_op").to_numpy()
     is_op &= ~ask_names(events["name"], pl.col("name").str.contains(WRAPPER_NAME)).astype(np.bool_)
-    found = np.where(is_op[nest.row], np.arange(len(nest.row)), NO_PARENT)
-    for rows in levels(depth_of(nest.parent))[1:]:
-        above = found[nest.parent[rows]]
+    found = np.where(is_op[host.row], np.arange(len(host.row)), NO_PARENT)
+    for rows in levels(depth_of(host.parent))[1:]:
+        above = found[host.parent[rows]]
+        found[rows] = np.where(above >= 0, above, found[rows])
+    return found
+
+
+@once_per_trace
+def compile_ranges(trace: Trace) -> IntArray:
+    """Return for each event of ``host_nest`` the outermost annotation of compiling or capturing around it, or -1."""
+    host = host_nest(trace)
+    is_range = (trace.events["category"] == "user_annotation").to_numpy()[host.row]
+    found = np.where((host_states(trace).state == COMPILE) & is_range, np.arange(len(host.row)), NO_PARENT)
+    for rows in levels(depth_of(host.parent))[1:] if (found >= 0).any() else ():
+        above = found[host.parent[rows]]
         found[rows] = np.where(above >= 0, above, found[rows])
     return found
 
 
 def thread_timelines(trace: Trace) -> dict[int, Timeline]:
-    """Return the states over time of every thread that runs ops or runtime calls, by its lane."""
-    nest, states = host_nest(trace), host_states(trace)
-    works = trace.events["category"].is_in(("cpu_op", "runtime")).to_numpy()[nest.row]
+    """Return the states over time of every thread, by its lane."""
+    host, states = host_nest(trace), host_states(trace)
+    return {lane: _timeline(segments_of(host, rows), states) for lane, rows in lanes_of(host)}
+
+
+def does_more_than_python(timeline: Timeline) -> bool:
+    """Return whether a thread ever does anything else; others may just be parked in a wait of Python's."""
+    return bool((timeline.state < WEAK).any())
+
+
+@once_per_trace
+def line_timelines(trace: Trace) -> dict[int, Timeline]:
+    """Return the innermost watched line of each thread over time, as a row of ``sites`` in ``cause``; by lane."""
+    is_line = (trace.sites["kind"] == "line").to_numpy()
+    site, lane, start, dur = (trace.scopes[name].to_numpy().astype(np.int64) for name in _SCOPE)
+    chosen = np.flatnonzero(is_line[site])
+    site, lane, start, end = site[chosen], lane[chosen], start[chosen], (start + dur)[chosen]
+    parent, _, _ = nest(lane, start, end - start)
+    scopes = HostNest(site, lane, start, end, parent)
     found = {}
-    for lane, rows in lanes_of(nest):
-        if works[rows].any():
-            found[lane] = _timeline(segments_of(nest, rows), states)
+    for number, rows in lanes_of(scopes):
+        segments = segments_of(scopes, rows)
+        line = np.append(site, NO_PARENT)[segments.event]
+        found[number] = Timeline(segments.start_ns, np.zeros(len(line), np.int64), line)
     return found
 
 

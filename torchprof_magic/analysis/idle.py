@@ -17,6 +17,7 @@ from torchprof_magic.analysis.host_states import (
     Pieces,
     Timeline,
     called_ops,
+    does_more_than_python,
     pieces_of,
     strongest_of,
     thread_timelines,
@@ -109,7 +110,7 @@ def _next_work(trace: Trace, work: pl.DataFrame, end_ns: IntArray) -> IntArray:
 def idle_pieces(trace: Trace) -> IdlePieces:
     """Return the idle time of all devices in pieces; their lengths add up to it exactly."""
     lines = thread_timelines(trace)
-    anyone = strongest_of(list(lines.values()))
+    anyone = strongest_of([line for line in lines.values() if does_more_than_python(line)])
     parts, gap_count = [], 0
     for gaps in gaps_of(trace):
         pieces = _device_pieces(trace, gaps, lines, anyone)
@@ -296,12 +297,11 @@ def idle_table(trace: Trace) -> Table:
     pieces = idle_pieces(trace)
     if len(pieces.gap) == 0:
         return Table(frame=pl.DataFrame(schema=SCHEMA), columns=COLUMNS)
-    nest, rule = host_nest(trace), _rules(trace)
+    nest = host_nest(trace)
     is_dispatch = (pieces.detail == DISPATCH) | (pieces.detail == LAUNCH_CALL)
     outer = np.append(called_ops(trace), NO_PARENT)[pieces.cause]
     cause = np.where(is_dispatch & (outer >= 0), outer, pieces.cause)
     row = np.append(nest.row, NO_PARENT)[cause]
-    blocked = np.where(pieces.detail == BLOCKED, np.append(rule, 0)[row], 0)
     names = trace.events["name"].cast(pl.String)
     at = pl.Series(row)
     frame = pl.DataFrame(
@@ -309,7 +309,7 @@ def idle_table(trace: Trace) -> Table:
             "device": pieces.device,
             "step": _step_at(trace, pieces.start_ns),
             "gap": pieces.gap,
-            "cause": _labels(_cause_names(), pieces.detail + blocked * len(DETAILS)),
+            "cause": idle_causes(trace),
             "detail": _labels(list(DETAILS), pieces.detail),
             "host": _labels(list(STATES), pieces.host),
             "name": names.gather(at.set(at < 0, None)),
@@ -321,6 +321,15 @@ def idle_table(trace: Trace) -> Table:
     merged = frame.group_by(keys, maintain_order=True).agg(pl.col("start_ns").min(), pl.col("idle_ns").sum())
     merged = merged.sort("device", "start_ns", maintain_order=True).select(SCHEMA.keys()).cast(SCHEMA)  # type: ignore[arg-type]
     return Table(frame=merged, columns=COLUMNS)
+
+
+@once_per_trace
+def idle_causes(trace: Trace) -> pl.Series:
+    """Return the cause of each of the ``idle_pieces``, one of ``CAUSES``."""
+    pieces = idle_pieces(trace)
+    row = np.append(host_nest(trace).row, NO_PARENT)[pieces.cause]
+    blocked = np.where(pieces.detail == BLOCKED, np.append(_rules(trace), 0)[row], 0)
+    return _labels(_cause_names(), pieces.detail + blocked * len(DETAILS)).alias("cause")
 
 
 def _rules(trace: Trace) -> IntArray:

@@ -8,72 +8,100 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from torchprof_magic.analysis.host_states import COMPILE_NAME, DATA_NAME
 from torchprof_magic.analysis.shared import ask_names, once_per_trace
 from torchprof_magic.model.intervals import nearest_marked
 from torchprof_magic.model.trace import STEP_PATTERN
 from torchprof_magic.model.vendors import COLLECTIVE_RANGE
 
 if TYPE_CHECKING:
+    from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.trace import Trace
 
-PHASES = ("forward", "backward", "optimizer", "communication", "data", "other")
+PHASES = ("forward", "backward", "optimizer", "communication", "data", "waiting", "compile", "python", "idle")
 PHASE = pl.Enum(PHASES)
 
-# The nearest marked event at or around an event decides. The names are those that torch uses; annotations of the user
-# count if they contain the word backward or optimizer.
+# The nearest event at or around an event that its structure marks decides. The names are those that torch itself uses.
 _COMMUNICATION = rf"{COLLECTIVE_RANGE}|^(c10d|_c10d_functional)::|^record_param_comms$"
 _OPTIMIZER = r"^Optimizer\.(step|zero_grad)#"
-_DATA = r"^enumerate\(DataLoader\)#"
 # Before 2022, traces lack the ranges of the autograd engine; there the nodes (MulBackward0) and *_backward ops tell.
 _BACKWARD = r"^autograd::engine::|^torch::autograd::|Backward\d*$|^aten::\w+_backward(_\w+)?$"
+# The names of the user's own annotations count for ops that no structure marks.
 _USER_BACKWARD = r"(?i)\bbackward\b"
 _USER_OPTIMIZER = r"(?i)\bopt(imizer)?\b"
 
+_ENGINE_RANGE = r"^autograd::engine::|^torch::autograd::"
+
 UNMARKED = -1
-# Phase, pattern of names, and pattern of the names of user annotations.
-_RULES = (
-    ("communication", _COMMUNICATION, None),
-    ("optimizer", _OPTIMIZER, _USER_OPTIMIZER),
-    ("data", _DATA, None),
-    ("backward", _BACKWARD, _USER_BACKWARD),
+_STRUCTURE = (
+    ("communication", _COMMUNICATION),
+    ("optimizer", _OPTIMIZER),
+    ("data", DATA_NAME),
+    ("compile", COMPILE_NAME),
+    ("backward", _BACKWARD),
 )
+_USERS = (("backward", _USER_BACKWARD), ("optimizer", _USER_OPTIMIZER))
 
 
 @once_per_trace
 def phase_of_events(trace: Trace) -> npt.NDArray[np.int8]:
     """Return the index into ``PHASES`` of every event. Computed once per trace, and read-only.
 
-    Ops outside of all marked events count as forward, Python frames and runtime calls as other. Device events belong
+    Ops outside of all marked events count as forward, Python frames and runtime calls as python. Device events belong
     to the phase of the op that launched them.
     """
     events = trace.events
-    marks = _marks(events)
-    nearest = nearest_marked(events["parent"].to_numpy(), events["depth"].to_numpy(), marks != UNMARKED)
-    phase = np.append(marks, np.int8(UNMARKED))[nearest[:-1]]
+    parent, depth = events["parent"].to_numpy(), events["depth"].to_numpy()
+    phase = structural_phases(trace).copy()
+    creates_node = np.zeros(len(phase), np.bool_)
+    creates_node[trace.flows.filter(pl.col("kind") == "backward")["source"].to_numpy()] = True
+    is_forward = creates_node & (phase == UNMARKED)
+    phase[is_forward] = PHASES.index("forward")
+    named = _nearest(parent, depth, np.where(is_forward, phase, _names_by_user(events)))
+    phase = np.where(phase == UNMARKED, named, phase)
     phase = np.where(phase == UNMARKED, _defaults(events), phase)
     phase = _with_device_events(phase, trace)
     phase.flags.writeable = False
     return phase
 
 
-def _marks(events: pl.DataFrame) -> npt.NDArray[np.int8]:
-    """Return the phase that the name of each event indicates, or ``UNMARKED``."""
-    category = events["category"]
-    marks = np.where(
-        (category == "user_annotation").to_numpy(),
-        ask_names(events["name"], _rule(by_user=True)),
-        ask_names(events["name"], _rule(by_user=False)),
-    )
-    return np.where((category == "python_function").to_numpy(), np.int8(UNMARKED), marks)
+@once_per_trace
+def structural_phases(trace: Trace) -> npt.NDArray[np.int8]:
+    """Return the phase that torch's own names indicate for every event, -1 where they indicate none; read-only."""
+    events = trace.events
+    found = _nearest(events["parent"].to_numpy(), events["depth"].to_numpy(), _structure(events))
+    found.flags.writeable = False
+    return found
 
 
-def _rule(*, by_user: bool) -> pl.Expr:
-    name = pl.col("name")
+def _nearest(parent: npt.NDArray[np.int32], depth: IntArray, marks: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
+    """Return the mark of the nearest marked event at or around each event, or ``UNMARKED``."""
+    nearest = nearest_marked(parent, depth, marks != UNMARKED)
+    return np.append(marks, np.int8(UNMARKED))[nearest[:-1]]
+
+
+def _structure(events: pl.DataFrame) -> npt.NDArray[np.int8]:
+    """Return the phase that torch's own name for each event indicates, or ``UNMARKED``."""
+    marks = ask_names(events["name"], _first_of(_STRUCTURE)).astype(np.int8)
+    marks[(events["fwd_thread"].fill_null(0) > 0).to_numpy() & (marks == UNMARKED)] = PHASES.index("backward")
+    is_frame = (events["category"] == "python_function").to_numpy()
+    is_users = (events["category"] == "user_annotation").to_numpy()
+    backward = PHASES.index("backward")
+    own_ranges = ask_names(events["name"], pl.col("name").str.contains(_ENGINE_RANGE)).astype(np.bool_)
+    is_wrong = (is_frame & (marks != PHASES.index("compile"))) | (is_users & (marks == backward) & ~own_ranges)
+    return np.where(is_wrong, np.int8(UNMARKED), marks)
+
+
+def _names_by_user(events: pl.DataFrame) -> npt.NDArray[np.int8]:
+    """Return the phase that the user's own name for an annotation indicates, or ``UNMARKED``."""
+    marks = ask_names(events["name"], _first_of(_USERS)).astype(np.int8)
+    return np.where((events["category"] == "user_annotation").to_numpy(), marks, np.int8(UNMARKED))
+
+
+def _first_of(rules: tuple[tuple[str, str], ...]) -> pl.Expr:
     expression = pl.lit(UNMARKED, pl.Int8)
-    for phase, pattern, user_pattern in reversed(_RULES):
-        matches = name.str.contains(pattern)
-        if by_user and user_pattern:
-            matches |= name.str.contains(user_pattern)
+    for phase, pattern in reversed(rules):
+        matches = pl.col("name").str.contains(pattern)
         expression = pl.when(matches).then(pl.lit(PHASES.index(phase), pl.Int8)).otherwise(expression)
     return expression
 
@@ -85,7 +113,7 @@ def _defaults(events: pl.DataFrame) -> npt.NDArray[np.int8]:
     parent = events["parent"].to_numpy()
     is_call = (events["category"] == "runtime").to_numpy() & (parent >= 0)
     is_forward = is_op | (is_call & is_op[parent])
-    return np.where(is_forward, np.int8(PHASES.index("forward")), np.int8(PHASES.index("other")))
+    return np.where(is_forward, np.int8(PHASES.index("forward")), np.int8(PHASES.index("python")))
 
 
 def _with_device_events(phase: npt.NDArray[np.int8], trace: Trace) -> npt.NDArray[np.int8]:

@@ -7,22 +7,27 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from torchprof_magic.analysis.phases import PHASES, phase_of_events
+from torchprof_magic.analysis.devices import device_intervals
+from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.analysis.shared import once_per_trace
+from torchprof_magic.analysis.step_pieces import step_pieces
+from torchprof_magic.analysis.sums import sum_by
 from torchprof_magic.model.intervals import covered_ns
 from torchprof_magic.model.shapes import Bars, Column, Table
-from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace
-
-# Where phases overlap (two threads), the time counts for the first of these; uncovered time is "other".
-PRIORITY = ("communication", "optimizer", "backward", "data", "forward")
+from torchprof_magic.model.trace import Trace
 
 _PHASE_TEXT = {
-    "forward": "Host time in ops and annotations that belong to no other phase.",
-    "backward": "Host time in autograd nodes and in annotations whose name contains backward.",
-    "optimizer": "Host time in Optimizer.step and Optimizer.zero_grad.",
-    "communication": "Host time in collectives.",
-    "data": "Host time in the iterator of a DataLoader.",
-    "other": "The rest of the step: Python code between ops, and waiting. All phases add up to the step.",
+    "forward": "Host time in ops that belong to no other phase.",
+    "backward": "Host time in autograd nodes, and in ops of ranges whose name contains backward that make no node.",
+    "optimizer": "Host time in Optimizer.step and Optimizer.zero_grad, and in ops of ranges with such names.",
+    "communication": "Host time in collectives, when the thread that runs the step does nothing else.",
+    "data": "Host time in the iterator of a DataLoader, in a range named after data loading, or in the header of the "
+    "loop that makes the steps, where lines were watched.",
+    "waiting": "Host time in blocking calls, which `report.waits` lists.",
+    "compile": "Host time in compilation, in the capture of graphs, and in calls that load code for the device.",
+    "python": "Host time between ops: Python code, and whatever was not recorded.",
+    "idle": "Host time in Python functions that only sleep or wait, where stacks were recorded; and that in which the "
+    "thread used no CPU, where this was measured. All phases add up to the step.",
 }
 COLUMNS = (
     Column(name="number", title="Step", unit="step", definition="Number of the step, counted from the first step()."),
@@ -54,7 +59,7 @@ def steps_table(trace: Trace) -> Table:
     """Return one row per recorded step with its wall time split by phase; the phases add up to the step exactly."""
     start = trace.steps["start_ns"].to_numpy()
     end = trace.steps["end_ns"].to_numpy()
-    split = _split_by_phase(trace, start, end)
+    split = _split_by_phase(trace)
     frame = trace.steps.select(
         "number", "cycle", "complete", "start_ns", (pl.col("end_ns") - pl.col("start_ns")).alias("dur_ns")
     ).with_columns(pl.Series(f"{phase}_ns", split[phase], dtype=pl.Int64) for phase in PHASES)
@@ -70,19 +75,11 @@ def complete_steps(steps: pl.DataFrame) -> pl.DataFrame:
     return complete if complete.height else steps
 
 
-def _split_by_phase(trace: Trace, start: np.ndarray, end: np.ndarray) -> dict[str, np.ndarray]:
-    phase = phase_of_events(trace)
-    is_op = trace.events["category"].is_in(("cpu_op", "user_annotation")).to_numpy()
-    from_ns = trace.events["start_ns"].to_numpy()
-    to_ns = from_ns + trace.events["dur_ns"].to_numpy()
-    split, covered, taken = {}, np.zeros(len(start), np.int64), np.zeros(len(phase), np.bool_)
-    for name in PRIORITY:
-        taken |= is_op & (phase == PHASES.index(name))
-        together = covered_ns(from_ns[taken], to_ns[taken], start, end)
-        split[name] = together - covered
-        covered = together
-    split["other"] = (end - start) - covered
-    return split
+def _split_by_phase(trace: Trace) -> dict[str, np.ndarray]:
+    pieces = step_pieces(trace)
+    cell = pieces.step * len(PHASES) + pieces.phase
+    table = sum_by(cell, pieces.dur_ns, trace.steps.height * len(PHASES)).reshape(-1, len(PHASES))
+    return {name: table[:, number] for number, name in enumerate(PHASES)}
 
 
 def _busiest(trace: Trace, start: np.ndarray, end: np.ndarray) -> np.ndarray:
@@ -92,13 +89,3 @@ def _busiest(trace: Trace, start: np.ndarray, end: np.ndarray) -> np.ndarray:
         del device
         busy.append(covered_ns(from_ns, to_ns, start, end))
     return np.max(busy, axis=0)
-
-
-def device_intervals(trace: Trace) -> list[tuple[int, np.ndarray, np.ndarray]]:
-    """Return for each device its number and the start and end of everything that ran on it, in ns."""
-    work = trace.events.filter(pl.col("category").is_in(DEVICE_CATEGORIES)).with_columns(pl.col("device").fill_null(0))
-    found = []
-    for (device,), rows in work.group_by("device", maintain_order=True):
-        start = rows["start_ns"].to_numpy()
-        found.append((int(device), start, start + rows["dur_ns"].to_numpy()))
-    return sorted(found, key=lambda item: item[0])

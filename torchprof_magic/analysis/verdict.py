@@ -1,78 +1,105 @@
-"""The verdict: what limits the program, in one sentence with its evidence."""
+"""The verdict: what would have to vanish for a step to be shorter, with its evidence and what makes it doubtful."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
 import polars as pl
 
-from torchprof_magic.analysis.devices import devices_table
-from torchprof_magic.analysis.kernels import kernels_table
+from torchprof_magic.analysis.accounts import Account, Cause, chosen_steps, device_account, host_account
+from torchprof_magic.analysis.doubts import find_doubts
 from torchprof_magic.analysis.memory import memory_peaks, memory_series
 from torchprof_magic.analysis.ops import ops_table
-from torchprof_magic.analysis.steps import complete_steps, steps_table
-from torchprof_magic.model.intervals import IntArray, covered_ns
-from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
-from torchprof_magic.model.vendors import COLLECTIVE_KERNEL
-from torchprof_magic.units import counted, format_count, format_ns, format_ratio, printable
+from torchprof_magic.analysis.verdict_words import DEVICE_WORDS, HOST_WORDS, TITLES, Span, code, described, second_words
+from torchprof_magic.model.trace import STEP_PATTERN
+from torchprof_magic.units import counted, format_ns, format_ratio, printable
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
-# Shares of a step that make something the limit.
-STARVED_DEVICE = 0.6  # a device that is busy for less than this waits for the host
-LOUD_COMMUNICATION = 0.25
-LOUD_DATA = 0.25
+Kind = Literal[
+    "data",
+    "communication",
+    "waiting",
+    "dispatch",
+    "python",
+    "compile",
+    "initialisation",
+    "compute",
+    "memory_traffic",
+    "optimizer",
+    "none",
+]
+# From this share on, what a device or the ops themselves do is the limit, whatever else a step waits for.
+MOSTLY_WORK = 0.6
+# Below it, the largest other cause is, if it has at least this share.
+LEAST_CAUSE = 0.25
+# A second cause is named from this share on.
+LEAST_SECOND = 0.1
+# On the host alone: Python from this share on, and the optimizer.
 LOUD_PYTHON = 0.4
 LOUD_OPTIMIZER = 0.35
-# If ops have less than this share of the device time, the verdict names a kernel instead.
-MOSTLY_UNDER_OPS = 0.5
-
-# The title, and the text before and after the time.
-_PHASE_TEXTS = {
-    "communication": ("Communication-bound", "Collectives take ", "."),
-    "data": (
-        "Data-bound",
-        "Loading data takes ",
-        ". Check what the dataset does for each item, or use more DataLoader workers.",
-    ),
-    "optimizer": ("Optimizer-bound", "The optimizer takes ", "."),
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
-    """A piece of text. Pieces with the style ``code`` are names."""
-
-    text: str
-    style: Literal["", "strong", "code"] = ""
+# If most of the ops' time is in calls of less than 20 us, it goes to calling them.
+MOSTLY = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What limits the program, as a title and a sentence of evidence."""
+    """What limits the program.
 
+    Attributes:
+        kind: One of data, communication, waiting, dispatch, python, compile, initialisation, compute, memory_traffic,
+            optimizer, none.
+        title: The same for people.
+        text: A few sentences of evidence, in pieces.
+        name: The op, call, range or kernel with the most of it, empty if none is known.
+        file: File of the user's line with the most of it, empty if it is not known.
+        line: Number of that line.
+        share: Its share of the time of the steps that count, between 0 and 1.
+        whole_ns: Those steps' time together, which all shares refer to.
+        causes: Everything that the steps spend time on, the largest first; adds up to ``whole_ns``.
+        second: The next cause, if it has at least a tenth.
+        doubts: What makes the verdict doubtful, the gravest first.
+        certainty: sure without doubts, likely with one, otherwise not sure.
+    """
+
+    kind: Kind
     title: str
     text: tuple[Span, ...]
+    name: str = ""
+    file: str = ""
+    line: int | None = None
+    share: float = 0.0
+    whole_ns: int = 0
+    causes: tuple[Cause, ...] = ()
+    second: Cause | None = None
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def certainty(self) -> Literal["sure", "likely", "not sure"]:
+        """How sure it is."""
+        return ("sure", "likely", "not sure")[min(len(self.doubts), 2)]
 
     def __str__(self) -> str:
         return printable(f"{self.title}. {''.join(span.text for span in self.text)}")
 
 
 def find_verdict(trace: Trace) -> Verdict:
-    """Return what limits the recorded steps, or what was not recorded to tell."""
-    ops = ops_table(trace).frame
-    if ops.height == 0:
+    """Return what limits the recorded steps, or what was not recorded to tell.
+
+    Complete steps count, but for those of more than 1.5 times the median, so that one outlier never decides.
+    """
+    if not trace.has_device and ops_table(trace).frame.height == 0:
         return _nothing(trace)
-    steps = complete_steps(steps_table(trace).frame)
-    if steps.height == 0:
-        return _without_steps(ops, trace)
-    whole = float(steps["dur_ns"].sum() or 1)
-    if trace.has_device:
-        return _with_device(trace, ops, steps, whole)
-    return _on_host(trace, ops, steps, whole)
+    on_device = device_account(trace)
+    if on_device is not None:
+        if ops_table(trace).frame.filter(pl.col("kind") != "no op").height == 0:
+            return _nothing(trace)
+        return _on_device(trace, on_device)
+    if trace.steps.height == 0:
+        return _without_steps(trace)
+    return _on_host(trace, host_account(trace))
 
 
 def _nothing(trace: Trace) -> Verdict:
@@ -92,209 +119,163 @@ def _nothing(trace: Trace) -> Verdict:
     return _say("Nothing recorded", "No torch op ran during the recording.")
 
 
-def _on_host(trace: Trace, ops: pl.DataFrame, steps: pl.DataFrame, whole: float) -> Verdict:
-    """Return the largest part of the steps above its threshold, or else the ops themselves."""
-    limits = {
-        "communication": LOUD_COMMUNICATION,
-        "data": LOUD_DATA,
-        "other": LOUD_PYTHON,
-        "optimizer": LOUD_OPTIMIZER,
-    }
-    shares = {name: float(steps[f"{name}_ns"].sum()) / whole for name in limits}
-    loud = [name for name, share in shares.items() if share > limits[name]]
-    if not loud:
-        return _compute_bound(ops, "self_cpu_ns", "CPU")
-    worst = max(loud, key=shares.__getitem__)
-    if worst == "other":
-        return _python_bound(trace, steps, shares["other"])
-    title, before, after = _PHASE_TEXTS[worst]
-    return _phase(title, worst, shares[worst], steps, before, after)
+def _say(title: str, text: str) -> Verdict:
+    return Verdict(kind="none", title=title, text=(Span(text=text),))
 
 
-def _with_device(trace: Trace, ops: pl.DataFrame, steps: pl.DataFrame, whole: float) -> Verdict:
-    busy = float(steps["device_busy_ns"].sum()) / whole
-    exposed = _exposed_communication_ns(trace, steps) / whole
-    if exposed > LOUD_COMMUNICATION:
-        mean = format_ns(exposed * whole / steps.height)
-        return Verdict(
-            title="Communication-bound",
-            text=(
-                Span(text="Collectives run alone on the device for "),
-                Span(text=f"{mean} of {_mean(steps, 'dur_ns')}", style="strong"),
-                Span(text=f" per step ({format_ratio(exposed)}), with no other work to overlap with."),
-            ),
-        )
-    data = float(steps["data_ns"].sum()) / whole
-    if busy < STARVED_DEVICE and data > LOUD_DATA:
-        title, before, after = _PHASE_TEXTS["data"]
-        return _phase(title, "data", data, steps, before, after)
-    if busy >= STARVED_DEVICE:
-        return _device_bound(ops, trace)
+# What the causes of an account are called in a verdict.
+_DEVICE_KINDS: dict[str, Kind] = {
+    "compute": "compute",
+    "memory_traffic": "memory_traffic",
+    "communication": "communication",
+    "data": "data",
+    "waiting": "waiting",
+    "allocation": "waiting",
+    "compile": "compile",
+    "initialisation": "initialisation",
+    "op dispatch": "dispatch",
+    "python": "python",
+}
+_HOST_KINDS: dict[str, Kind] = {
+    "data": "data",
+    "communication": "communication",
+    "waiting": "waiting",
+    "idle": "waiting",
+    "compile": "compile",
+    "python": "python",
+}
+
+
+def _on_device(trace: Trace, account: Account) -> Verdict:
+    """Decide for a run with a device, by what the device does and what it waits for."""
+    works, queued = account.share("compute", "memory_traffic"), account.share("queued")
+    causes = account.causes
+    outside = {name: causes[name] for name in _DEVICE_KINDS if name not in ("compute", "memory_traffic")}
+    worst = max(outside.values(), key=lambda cause: cause.ns)
+    if works + queued >= MOSTLY_WORK or worst.ns < LEAST_CAUSE * account.whole_ns <= works * account.whole_ns:
+        is_moving = causes["memory_traffic"].ns > causes["compute"].ns
+        cause = causes["memory_traffic" if is_moving else "compute"]
+    else:
+        cause = worst
+    kind = _DEVICE_KINDS[cause.kind]
+    if kind == "compute" and account.optimizer_ns >= MOSTLY * causes["compute"].ns > 0:
+        kind = "optimizer"
+    words = DEVICE_WORDS[cause.kind](trace, account, cause)
+    return _told(trace, kind, account, cause, words)
+
+
+def _on_host(trace: Trace, account: Account) -> Verdict:
+    """Decide for a run without a device, by the phases of its steps."""
+    causes = account.causes
+    works = account.share("forward", "backward", "optimizer")
+    if (paused := _partly_paused(trace, account)) is not None:
+        return paused
+    others = [causes[name] for name in _HOST_KINDS if name != "python"]
+    worst = max(others, key=lambda cause: cause.ns)
+    is_python = account.share("python") > LOUD_PYTHON and causes["python"].ns >= worst.ns
+    cause: Cause
+    kind: Kind
+    if works < MOSTLY_WORK and is_python:
+        cause, kind = causes["python"], "python"
+    elif works < MOSTLY_WORK and worst.ns >= LEAST_CAUSE * account.whole_ns:
+        cause, kind = worst, _HOST_KINDS[worst.kind]
+    else:
+        cause, kind = _work_on_host(account)
+    words = HOST_WORDS[kind](trace, account, cause)
+    return _told(trace, kind, account, cause, words)
+
+
+def _work_on_host(account: Account) -> tuple[Cause, Kind]:
+    """Return what the ops of a step spend their time on."""
+    causes = account.causes
+    forward, backward, optimizer = (causes[name] for name in ("forward", "backward", "optimizer"))
+    largest = max(forward, backward, key=lambda cause: cause.ns)
+    ops_ns = forward.ns + backward.ns + optimizer.ns
+    if optimizer.ns > LOUD_OPTIMIZER * account.whole_ns and optimizer.ns >= largest.ns:
+        return optimizer, "optimizer"
+    ops = replace(largest, kind="compute", ns=ops_ns)
+    if account.tiny_ns >= MOSTLY * ops_ns > 0:
+        return ops, "dispatch"
+    if account.moving_ns >= MOSTLY * ops_ns > 0:
+        return ops, "memory_traffic"
+    return ops, "compute"
+
+
+def _partly_paused(trace: Trace, account: Account) -> Verdict | None:
+    """Return that the recording was paused, if Python would be the limit only because of that."""
+    steps = trace.steps[chosen_steps(trace).row.tolist()].select("cycle", "number").rows()
+    paused_ns = sum(m.paused_ns for m in trace.meta.recorded_steps if (m.cycle, m.number) in set(steps))
+    other, whole = account.causes["python"].ns, account.whole_ns
+    if not paused_ns or other <= LOUD_PYTHON * whole or other - paused_ns > LOUD_PYTHON * (whole - paused_ns):
+        return None
+    mean, step = format_ns(paused_ns / account.steps), format_ns(whole / account.steps)
     return Verdict(
-        title="Host-bound",
+        kind="none",
+        title="Partly paused",
         text=(
-            Span(text="The device is busy "),
-            Span(text=f"{_mean(steps, 'device_busy_ns')} of {_mean(steps, 'dur_ns')}", style="strong"),
-            Span(text=f" per step ({format_ratio(busy)}) and waits for the host otherwise. Most host time is in "),
-            *_top_ops(ops, "self_cpu_ns"),
-            Span(text=f"; {_per_step(trace, steps, 'kernel')} kernels a step."),
+            Span(text="No op runs for "),
+            Span(text=f"{format_ns(other / account.steps)} of {step}", style="strong"),
+            Span(text=f" per step: the recording was paused for {mean} of it. Record without paused() to see what "),
+            Span(text="limits it."),
         ),
     )
 
 
-def _exposed_communication_ns(trace: Trace, steps: pl.DataFrame) -> int:
-    """Return the device time within ``steps`` in which collectives ran and nothing else did.
-
-    In each step only the device with the most of it counts: the sum over devices could exceed the step.
-    """
-    start = steps["start_ns"].to_numpy()
-    end = start + steps["dur_ns"].to_numpy()
-    work = trace.events.filter(pl.col("category").is_in(DEVICE_CATEGORIES)).with_columns(pl.col("device").fill_null(0))
-    is_comm = pl.col("name").cast(pl.String).str.contains(COLLECTIVE_KERNEL)
-    exposed = [np.zeros(steps.height, np.int64)]
-    for _, rows in work.group_by("device"):
-        exposed.append(_covered(rows, start, end) - _covered(rows.filter(~is_comm), start, end))
-    return int(np.max(exposed, axis=0).sum())
-
-
-def _covered(rows: pl.DataFrame, start: IntArray, end: IntArray) -> IntArray:
-    from_ns = rows["start_ns"].to_numpy()
-    return covered_ns(from_ns, from_ns + rows["dur_ns"].to_numpy(), start, end)
-
-
-def _device_bound(ops: pl.DataFrame, trace: Trace) -> Verdict:
-    """Return the op with the most device time, or the kernel if most work belongs to no op, as in CUDA graphs."""
-    kernels = kernels_table(trace).frame
-    under_ops = float(ops.filter(pl.col("kind") == "cpu_op")["self_device_ns"].sum() or 0)
-    if kernels.height == 0 or under_ops >= MOSTLY_UNDER_OPS * float(kernels["sum_ns"].sum()):
-        return _compute_bound(ops, "self_device_ns", "device")
-    top = kernels.row(0, named=True)
+def _told(trace: Trace, kind: Kind, account: Account, cause: Cause, words: tuple[Span, ...]) -> Verdict:
+    """Return the verdict with the place of its cause, the second cause, and the doubts."""
+    is_on_device = account.device is not None
+    ranked = tuple(sorted((c for c in account.causes.values() if c.ns), key=lambda c: (-c.ns, c.kind)))
+    own = {cause.kind} if is_on_device or kind not in ("compute", "dispatch", "memory_traffic") else set(_WORK)
+    second = next((c for c in ranked if c.kind not in own | {"queued", "unknown", "profiler"}), None)
+    if second is not None and second.ns < LEAST_SECOND * account.whole_ns:
+        second = None
+    doubts = find_doubts(trace)
     return Verdict(
-        title="Compute-bound",
-        text=(
-            Span(text=top["name"], style="code"),
-            Span(text=" takes "),
-            Span(text=f"{format_ratio(top['sum_ratio'])} of device time", style="strong"),
-            Span(text=f" ({format_ns(top['sum_ns'])} in {counted(top['calls'], 'run')}); most work belongs to no op."),
-        ),
+        kind=kind,
+        title=TITLES[kind] if is_on_device or kind != "compute" else "Bound by CPU ops",
+        text=(*words, *described(trace, cause), *(second_words(second, account) if second else ()), *_doubt(doubts)),
+        name=cause.name,
+        file=cause.file,
+        line=cause.line,
+        share=cause.ns / max(account.whole_ns, 1),
+        whole_ns=account.whole_ns,
+        causes=ranked,
+        second=second,
+        doubts=doubts,
     )
 
 
-def _compute_bound(ops: pl.DataFrame, by: str, where: str) -> Verdict:
-    total = float(ops[by].sum() or 1)
+_WORK = ("forward", "backward", "optimizer")
+
+
+def _doubt(doubts: tuple[str, ...]) -> tuple[Span, ...]:
+    return (Span(text=f" {doubts[0]}"),) if doubts else ()
+
+
+def _without_steps(trace: Trace) -> Verdict:
+    """Return the op with the most time, for host recordings without steps."""
+    ops = ops_table(trace).frame
+    total = float(ops["self_cpu_ns"].sum() or 1)
     # The self time of an annotation is Python or waiting, so it is named only if there is nothing else.
     own = ops.filter(pl.col("kind") == "cpu_op")
-    ops = own if own.height and float(own[by].sum() or 0) > 0 else ops
-    top = ops.sort(by, descending=True).row(0, named=True)
+    ops = own if own.height and float(own["self_cpu_ns"].sum() or 0) > 0 else ops
+    top = ops.sort("self_cpu_ns", descending=True).row(0, named=True)
+    share = top["self_cpu_ns"] / total
+    others = ops.filter((pl.col("name") != top["name"]) & (pl.col("self_cpu_ns") > 0))
+    names = others.sort("self_cpu_ns", descending=True)["name"].head(2).to_list()
+    calls = f" ({format_ns(top['self_cpu_ns'])} in {counted(top['calls'], 'call')})"
     return Verdict(
-        title="Compute-bound" if where == "device" else "Bound by CPU ops",
+        kind="compute",
+        title="Bound by CPU ops",
         text=(
             Span(text=top["name"], style="code"),
             Span(text=" takes "),
-            Span(text=f"{format_ratio(top[by] / total)} of {where} time", style="strong"),
-            Span(text=f" ({format_ns(top[by])} in {counted(top['calls'], 'call')})"),
-            *_followed_by(ops, by, top["name"]),
-        ),
-    )
-
-
-def _followed_by(ops: pl.DataFrame, by: str, first: str) -> tuple[Span, ...]:
-    others = ops.filter((pl.col("name") != first) & (pl.col(by) > 0)).sort(by, descending=True).head(2)
-    if others.height == 0:
-        return (Span(text="."),)
-    return (Span(text=", then "), *_joined(others["name"].to_list()), Span(text="."))
-
-
-def _python_bound(trace: Trace, steps: pl.DataFrame, share: float) -> Verdict:
-    found = (
-        Span(text="No op runs for "),
-        Span(text=f"{_mean(steps, 'other_ns')} of {_mean(steps, 'dur_ns')}", style="strong"),
-        Span(text=f" per step ({format_ratio(share)})"),
-    )
-    paused_ns = _paused_ns(trace, steps)
-    if paused_ns:
-        other, whole = float(steps["other_ns"].sum()) - paused_ns, float(steps["dur_ns"].sum()) - paused_ns
-        if other <= LOUD_PYTHON * whole:
-            mean = format_ns(paused_ns / steps.height)
-            left_out = f": the recording was paused for {mean} of it. Record without paused() to see what limits it."
-            return Verdict(title="Partly paused", text=(*found, Span(text=left_out)))
-    ops = _per_step(trace, steps, "cpu_op")
-    where = Span(text=f": this time goes to Python code or waiting (ops per step: {ops}). ")
-    return Verdict(title="Python-bound", text=(*found, where, *_which_functions(trace)))
-
-
-def _paused_ns(trace: Trace, steps: pl.DataFrame) -> int:
-    """Return for how long the recording of these steps was paused, in ns."""
-    numbers = set(steps.select("cycle", "number").rows())
-    return sum(mark.paused_ns for mark in trace.meta.recorded_steps if (mark.cycle, mark.number) in numbers)
-
-
-def _which_functions(trace: Trace) -> tuple[Span, ...]:
-    if trace.meta.has_stacks and trace.meta.two_pass is not None and trace.meta.two_pass.detail_steps:
-        return (Span(text="report.ops_by('stack')", style="code"), Span(text=" shows which functions call the ops."))
-    if trace.meta.has_stacks:
-        return (Span(text="The flame graph shows which functions take it."),)
-    return (
-        Span(text="Record with "),
-        Span(text="--stack", style="code"),
-        Span(text=" to see which functions take it."),
-    )
-
-
-def _phase(title: str, phase: str, share: float, steps: pl.DataFrame, before: str, after: str) -> Verdict:
-    amount = f"{_mean(steps, f'{phase}_ns')} of {_mean(steps, 'dur_ns')}"
-    return Verdict(
-        title=title,
-        text=(
-            Span(text=before),
-            Span(text=amount, style="strong"),
-            Span(text=f" per step ({format_ratio(share)}){after}"),
-        ),
-    )
-
-
-def _without_steps(ops: pl.DataFrame, trace: Trace) -> Verdict:
-    if not trace.has_device:
-        return _compute_bound(ops, "self_cpu_ns", "CPU")
-    busy, window = max(devices_table(trace).frame.select("busy_ns", "window_ns").rows())
-    if busy / max(window, 1) >= STARVED_DEVICE:
-        return _device_bound(ops, trace)
-    return Verdict(
-        title="Host-bound",
-        text=(
-            Span(text="The device is busy "),
-            Span(text=f"{format_ns(busy)} of {format_ns(window)}", style="strong"),
-            Span(
-                text=f" ({format_ratio(busy / max(window, 1))}) and waits for the host otherwise. Most host time is in "
-            ),
-            *_top_ops(ops, "self_cpu_ns"),
+            Span(text=f"{format_ratio(share)} of the ops' CPU time", style="strong"),
+            Span(text=calls),
+            *(span for i, name in enumerate(names) for span in (Span(text=(", then ", " and ")[i]), code(name))),
             Span(text="."),
         ),
+        name=top["name"],
+        share=share,
+        whole_ns=int(total),
     )
-
-
-def _top_ops(ops: pl.DataFrame, by: str) -> tuple[Span, ...]:
-    names = ops.filter(pl.col("kind") == "cpu_op").sort(by, descending=True)["name"].head(2).to_list()
-    return _joined(names or ops["name"].head(1).to_list())
-
-
-def _joined(names: list[str]) -> tuple[Span, ...]:
-    spans = [Span(text=names[0], style="code")]
-    for name in names[1:]:
-        spans += [Span(text=" and "), Span(text=name, style="code")]
-    return tuple(spans)
-
-
-def _mean(steps: pl.DataFrame, column: str) -> str:
-    return format_ns(float(steps[column].mean() or 0))  # type: ignore[arg-type]
-
-
-def _per_step(trace: Trace, steps: pl.DataFrame, category: str) -> str:
-    """Return the average number of events of a category in each of ``steps``."""
-    events = trace.events.filter(pl.col("category") == category)
-    within = events.join(steps, left_on=["step", "cycle"], right_on=["number", "cycle"], how="semi")
-    return format_count(within.height / steps.height)
-
-
-def _say(title: str, text: str) -> Verdict:
-    return Verdict(title=title, text=(Span(text=text),))

@@ -8,10 +8,10 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.analysis.blocking import RULE, RULES, blocking_calls
+from torchprof_magic.analysis.devices import device_intervals
 from torchprof_magic.analysis.host_nest import above_marked, host_nest, indexes_of
 from torchprof_magic.analysis.places import module_of_events, places_of
 from torchprof_magic.analysis.shared import ask_names, once_per_trace
-from torchprof_magic.analysis.steps import device_intervals
 from torchprof_magic.analysis.window import windows_of
 from torchprof_magic.model.intervals import IntArray, covered_ns
 from torchprof_magic.model.shapes import Column, Table

@@ -15,7 +15,8 @@ from torchprof_magic.units import counted, format_bytes, format_count, format_ns
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from torchprof_magic.analysis.verdict import Span, Verdict
+    from torchprof_magic.analysis.verdict import Verdict
+    from torchprof_magic.analysis.verdict_words import Span
     from torchprof_magic.model.meta import Problem
     from torchprof_magic.model.shapes import Column, Shape
     from torchprof_magic.model.trace import Trace

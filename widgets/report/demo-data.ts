@@ -125,8 +125,8 @@ function addBackward(tree: TreeBuilder, all: number, name: string, op: string, u
 
 function flameNodes(layers: number): readonly Node[] {
   const tree = new TreeBuilder();
-  const all = tree.add(-1, "all", "root", "other");
-  const step = tree.add(all, "ProfilerStep", "annotation", "other", 4 * MS);
+  const all = tree.add(-1, "all", "root", "python");
+  const step = tree.add(all, "ProfilerStep", "annotation", "python", 4 * MS);
   const data = tree.add(
     step,
     "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
@@ -221,7 +221,7 @@ function opRows(nodes: readonly Node[], count: number) {
   for (let at = 0; sums.size < count; at += 1) {
     const name = `aten::${TAIL[at % TAIL.length]}${at >= TAIL.length ? `_${at}` : ""}`;
     const self_cpu = 6 * MS * random() ** 4;
-    const phase = ["forward", "backward", "optimizer", "data"][at % 4] ?? "other";
+    const phase = ["forward", "backward", "optimizer", "data"][at % 4] ?? "python";
     sums.set(name, {
       phase,
       calls: 1 + Math.floor(1500 * random() ** 2),
@@ -276,14 +276,14 @@ const STEP_COLUMNS: readonly ColumnHeader[] = [
   column("optimizer_ns", "Optimizer", "ns", "Time in the optimizer."),
   column("communication_ns", "Communication", "ns", "Time in collectives.", { minor: true }),
   column("data_ns", "Data", "ns", "Time waiting for data."),
-  column("other_ns", "Other", "ns", "What is left.", { minor: true }),
+  column("python_ns", "Other", "ns", "What is left.", { minor: true }),
 ];
 
 const STEP_BARS: BarsHeader = {
   number: "number",
   total: "dur_ns",
   complete: "complete",
-  parts: ["forward", "backward", "optimizer", "communication", "data", "other"].map((phase) => ({
+  parts: ["forward", "backward", "optimizer", "communication", "data", "python"].map((phase) => ({
     phase,
     column: `${phase}_ns`,
   })),
@@ -309,7 +309,7 @@ function encodeSteps(count: number): Uint8Array {
     ["optimizer_ns", part(2)],
     ["communication_ns", part(3)],
     ["data_ns", part(4)],
-    ["other_ns", part(5)],
+    ["python_ns", part(5)],
     ["device_busy_ns", Float64Array.from(sums, (sum) => sum * 0.24)],
   ]);
 }

@@ -16,7 +16,7 @@ export interface Phase {
 
 const PHASES = new Map<string, Entry & { readonly title: string }>(Object.entries(palette.phases));
 const BANDS = new Map<string, Entry>(Object.entries(palette.bands));
-const OTHER = palette.phases.other;
+const OTHER = palette.phases.python;
 
 /** Phases in the order of the palette, which is the order of the bars. */
 export const phases: readonly Phase[] = Array.from(PHASES, ([name, { title }]) => ({

@@ -16,7 +16,7 @@ const FRAME: Frame = {
     ["dur_ns", numbers(200, 100)],
     ["forward_ns", numbers(120, 60)],
     ["data_ns", numbers(0, 0)],
-    ["other_ns", numbers(80, 40)],
+    ["python_ns", numbers(80, 40)],
     ["busy_ns", numbers(50, 100)],
   ]),
 };
@@ -28,7 +28,7 @@ const BARS: BarsHeader = {
   parts: [
     { phase: "forward", column: "forward_ns" },
     { phase: "data", column: "data_ns" },
-    { phase: "other", column: "other_ns" },
+    { phase: "python", column: "python_ns" },
   ],
   line: null,
 };
@@ -46,7 +46,7 @@ it("marks a partial step", () => {
 });
 
 it("leaves out phases that took no time", () => {
-  expect(stepBars(FRAME, BARS)[0]?.parts.map((part) => part.phase)).toEqual(["forward", "other"]);
+  expect(stepBars(FRAME, BARS)[0]?.parts.map((part) => part.phase)).toEqual(["forward", "python"]);
 });
 
 it("has no line for a device that was not recorded", () => {

@@ -66,7 +66,7 @@ describe("the golden page", () => {
       "optimizer",
       "communication",
       "data",
-      "other",
+      "python",
     ]);
     const total = bars === null ? [] : numbers(steps, bars.total);
     const parts = bars?.parts.map(({ column }) => numbers(steps, column)) ?? [];

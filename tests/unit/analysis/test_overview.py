@@ -14,7 +14,7 @@ def test_phases_have_a_section_that_adds_up_to_the_mean_step() -> None:
         span("aten::mm", 100, 30),
     )
     (phases,) = (section for section in overview_facts(trace).sections if section.is_by_phase)
-    assert [(fact.label, fact.value) for fact in phases.facts] == [("forward", 40_000), ("other", 80_000)]
+    assert [(fact.label, fact.value) for fact in phases.facts] == [("forward", 40_000), ("python", 80_000)]
 
 
 def test_a_fact_about_an_op_names_it() -> None:

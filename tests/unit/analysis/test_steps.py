@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from support import annotation, kernel, launch, make_trace, span
+from support import annotation, frame, kernel, launch, make_trace, span
 
 from torchprof_magic.analysis.steps import steps_table
 
 
-def test_a_step_is_split_by_phase_and_the_rest_is_other() -> None:
+def test_a_step_is_split_by_phase_and_the_rest_is_python() -> None:
     trace = make_trace(
         annotation("ProfilerStep#2", 0, 100),
         span("enumerate(DataLoader)#_Iter.__next__", 0, 10),
@@ -16,9 +16,12 @@ def test_a_step_is_split_by_phase_and_the_rest_is_other() -> None:
     )
     row = steps_table(trace).frame.row(0, named=True)
     assert (row["number"], row["dur_ns"]) == (2, 100_000)
-    split = {name: row[f"{name}_ns"] for name in ("data", "forward", "backward", "optimizer", "communication", "other")}
+    split = {
+        name: row[f"{name}_ns"] for name in ("data", "forward", "backward", "optimizer", "communication", "python")
+    }
     assert split == {
-        "data": 10_000, "forward": 20_000, "backward": 25_000, "optimizer": 15_000, "communication": 0, "other": 30_000,
+        "data": 10_000, "forward": 20_000, "backward": 25_000, "optimizer": 15_000,
+        "communication": 0, "python": 30_000,
     }  # fmt: skip
 
 
@@ -27,13 +30,68 @@ def test_time_in_which_threads_overlap_counts_once() -> None:
         annotation("ProfilerStep#0", 0, 100),
         span("aten::mm", 0, 60),
         span("autograd::engine::evaluate_function: X", 40, 40, tid=2),
-        annotation("nccl:all_reduce", 70, 20, tid=3),
+        annotation("gloo:all_reduce", 70, 20, tid=3),
     )
     row = steps_table(trace).frame.row(0, named=True)
-    # communication 70..90, backward 40..70, forward 0..40, nothing 90..100
-    assert [row[f"{name}_ns"] for name in ("communication", "backward", "forward", "other")] == [
-        20_000, 30_000, 40_000, 10_000,
+    # The first thread runs the step: forward 0..60; then a collective 70..90 comes before the node that ends at 80.
+    assert [row[f"{name}_ns"] for name in ("communication", "backward", "forward", "python")] == [
+        20_000, 10_000, 60_000, 10_000,
     ]  # fmt: skip
+
+
+def test_a_range_that_the_user_calls_backward_is_backward_only_where_ops_run() -> None:
+    trace = make_trace(
+        annotation("ProfilerStep#0", 0, 100), annotation("my backward", 0, 90), span("aten::mul", 20, 30)
+    )
+    row = steps_table(trace).frame.row(0, named=True)
+    assert (row["backward_ns"], row["python_ns"]) == (30_000, 70_000)
+
+
+def test_an_op_that_makes_a_node_is_forward_whatever_the_user_calls_the_range_around_it() -> None:
+    trace = make_trace(
+        annotation("ProfilerStep#0", 0, 100),
+        annotation("backward", 0, 50),
+        span("aten::mul", 10, 30, **{"Sequence number": 5}),
+        span("MulBackward0", 60, 20, **{"Sequence number": 5, "Fwd thread id": 1}),
+    )
+    row = steps_table(trace).frame.row(0, named=True)
+    assert (row["forward_ns"], row["backward_ns"]) == (30_000, 20_000)
+
+
+def test_the_main_thread_that_waits_for_autograds_thread_is_in_backward() -> None:
+    trace = make_trace(
+        annotation("ProfilerStep#0", 0, 100),
+        annotation("## backward ##", 10, 80),
+        span("autograd::engine::evaluate_function: X", 20, 50, tid=2),
+    )
+    row = steps_table(trace).frame.row(0, named=True)
+    assert (row["backward_ns"], row["python_ns"]) == (50_000, 50_000)
+
+
+def test_blocking_calls_and_graph_capture_have_phases_of_their_own() -> None:
+    wait = span("cudaDeviceSynchronize", 15, 20, cat="cuda_runtime")
+    trace = make_trace(
+        annotation("ProfilerStep#0", 0, 100),
+        span("aten::item", 10, 30),
+        wait,
+        annotation("CUDAGraphNode.record (dynamo_timed)", 50, 40),
+        span("aten::mm", 55, 5),
+    )
+    row = steps_table(trace).frame.row(0, named=True)
+    assert [row[f"{name}_ns"] for name in ("waiting", "forward", "compile", "python")] == [
+        20_000, 10_000, 40_000, 30_000,
+    ]  # fmt: skip
+
+
+def test_time_in_a_python_function_that_sleeps_is_idle() -> None:
+    trace = make_trace(
+        annotation("ProfilerStep#0", 0, 100),
+        frame("train.py(3): step", 0, 90),
+        frame("<built-in function sleep>", 10, 60),
+        with_stack=1,
+    )
+    row = steps_table(trace).frame.row(0, named=True)
+    assert (row["idle_ns"], row["python_ns"]) == (60_000, 40_000)
 
 
 def test_device_time_is_the_union_within_the_step_on_the_busiest_device() -> None:

@@ -98,7 +98,7 @@ describe("a table", () => {
     const host = hostOf();
     const twins = encodeFrame([
       ["name", ["a", "a", "b"]],
-      ["phase", ["other", "other", "other"]],
+      ["phase", ["python", "python", "python"]],
       ["calls", Int32Array.of(1, 1, 1)],
       ["self_ns", Float64Array.of(3, 2, 1)],
     ]);

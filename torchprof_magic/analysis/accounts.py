@@ -1,0 +1,319 @@
+"""Where the time of a typical step goes: an account of the device that limits it, or of the host if there is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.analysis.host_nest import host_nest
+from torchprof_magic.analysis.host_states import COMPILE, DISPATCH, RUNTIME_CALL, called_ops, compile_ranges
+from torchprof_magic.analysis.idle import CAUSES, LAUNCH_CALL, idle_causes, idle_pieces
+from torchprof_magic.analysis.phases import PHASES, phase_of_events
+from torchprof_magic.analysis.places import Places, places_of
+from torchprof_magic.analysis.shared import ask_names, launch_sources, once_per_trace
+from torchprof_magic.analysis.step_pieces import StepPieces, step_pieces
+from torchprof_magic.analysis.window import windows_of
+from torchprof_magic.model.intervals import NO_PARENT, IntArray, covered_ns
+from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
+from torchprof_magic.model.vendors import COLLECTIVE_KERNEL
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from torchprof_magic.model.trace import Trace
+
+# A step that takes this many times the median is an outlier, and does not count where there are others.
+OUTLIER_RATIO = 1.5
+LEAST_STEPS_WITH_OUTLIERS = 3
+# Ops that only move or fill memory.
+MOVING_OP = (
+    r"^aten::(copy_|clone|contiguous|_to_copy|cat|stack|fill_|zero_|zeros|full|repeat|index_copy_|_cat|roll|flip|"
+    r"new_zeros|zeros_like|ones|empty|empty_like|empty_strided|resize_|_reshape_alias|pad|constant_pad_nd)$"
+)
+# An op that the program calls and that lasts less than this mostly costs its call.
+TINY_OP_NS = 20_000
+
+
+class Chosen(NamedTuple):
+    """The steps that count: their times, and which rows of ``trace.steps`` they are; the windows if there are none."""
+
+    start_ns: IntArray
+    end_ns: IntArray
+    row: IntArray
+    outliers: IntArray
+
+    @property
+    def whole_ns(self) -> int:
+        """Their time together."""
+        return int((self.end_ns - self.start_ns).sum())
+
+    @property
+    def steps(self) -> int:
+        """How many steps count; 1 for a recording without steps."""
+        return max(len(self.row), 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """One thing that a step spends time on, in ns over all chosen steps, and what stands for most of it.
+
+    ``name`` is the op, call, range or kernel with the most of it, ``around`` the annotation around that. ``file`` and
+    ``line`` are the user's line with the most of it. ``longest_name`` is what took the most of a single idle gap.
+    """
+
+    kind: str
+    ns: int
+    name: str = ""
+    name_ns: int = 0
+    around: str = ""
+    file: str = ""
+    line: int | None = None
+    line_ns: int = 0
+    longest_name: str = ""
+    longest_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """Where the time of the chosen steps went; the causes add up to ``whole_ns``.
+
+    ``tiny_ns`` is the part of the ops that called ones of less than 20 us take, ``moving_ns`` the part of ops that only
+    move memory. ``device`` is the number of the device, or ``None`` for the host's account.
+    """
+
+    whole_ns: int
+    steps: int
+    causes: dict[str, Cause]
+    device: int | None = None
+    busy_ns: int = 0
+    tiny_ns: int = 0
+    moving_ns: int = 0
+    has_steps: bool = True
+    optimizer_ns: int = 0
+
+    def share(self, *kinds: str) -> float:
+        """Return the share of these causes together."""
+        return sum(self.causes[kind].ns for kind in kinds if kind in self.causes) / max(self.whole_ns, 1)
+
+
+@once_per_trace
+def chosen_steps(trace: Trace) -> Chosen:
+    """Return the complete steps without outliers, or the windows of a recording without steps."""
+    steps = trace.steps
+    if steps.height == 0:
+        windows = windows_of(trace)
+        nothing = np.empty(0, np.int64)
+        return Chosen(windows.start_ns, windows.end_ns, nothing, nothing)
+    row = np.flatnonzero(steps["complete"].to_numpy())
+    row = row if len(row) else np.arange(steps.height)
+    start, end = (steps[name].to_numpy()[row] for name in ("start_ns", "end_ns"))
+    dur = end - start
+    outliers = np.zeros(len(row), np.bool_)
+    if len(row) >= LEAST_STEPS_WITH_OUTLIERS:
+        outliers = dur > OUTLIER_RATIO * np.median(dur)
+    return Chosen(start[~outliers], end[~outliers], row[~outliers], row[outliers])
+
+
+@once_per_trace
+def device_account(trace: Trace) -> Account | None:
+    """Return the account of the busiest device, ``None`` if no device worked in the recording."""
+    work = trace.events.with_row_index("row").filter(pl.col("category").is_in(DEVICE_CATEGORIES))
+    work = work.with_columns(pl.col("device").fill_null(0))
+    accounts = [_of_device(trace, int(device), rows) for (device,), rows in sorted(work.group_by("device"))]
+    return max(accounts, key=lambda account: account.busy_ns, default=None)
+
+
+@once_per_trace
+def host_account(trace: Trace) -> Account:
+    """Return the account of the thread that runs the steps, by phase."""
+    chosen, pieces = chosen_steps(trace), step_pieces(trace)
+    ns = np.where(np.isin(pieces.step, chosen.row), pieces.dur_ns, 0)
+    named = _called(trace, pieces.cause, pieces.state)
+    parts = _Parts(
+        label=np.array(PHASES, dtype=object)[pieces.phase],
+        named=named,
+        ns=ns,
+        places=_places_of_pieces(trace, pieces, named),
+        gap=np.full(len(ns), NO_PARENT),
+    )
+    causes = {phase: _cause_of(trace, phase, parts) for phase in PHASES}
+    nest = host_nest(trace)
+    is_ops = np.isin(pieces.phase, [PHASES.index(name) for name in ("forward", "backward", "optimizer")])
+    length = np.append(nest.end_ns - nest.start_ns, TINY_OP_NS)[named]
+    moves = ask_names(trace.events["name"], pl.col("name").str.contains(MOVING_OP)).astype(np.bool_)
+    is_moving = np.append(moves[nest.row], False)[pieces.cause]
+    return Account(
+        whole_ns=chosen.whole_ns,
+        steps=chosen.steps,
+        has_steps=len(chosen.row) > 0,
+        causes=causes,
+        tiny_ns=int(ns[is_ops & (length < TINY_OP_NS)].sum()),
+        moving_ns=int(ns[is_ops & is_moving].sum()),
+        optimizer_ns=causes["optimizer"].ns,
+    )
+
+
+def _of_device(trace: Trace, device: int, work: pl.DataFrame) -> Account:
+    chosen = chosen_steps(trace)
+    row = work["row"].to_numpy().astype(np.int64)
+    start = work["start_ns"].to_numpy()
+    end = start + work["dur_ns"].to_numpy()
+    is_kernel = (work["category"] == "kernel").to_numpy()
+    is_collective = ask_names(trace.events["name"], pl.col("name").str.contains(COLLECTIVE_KERNEL)).astype(np.bool_)
+    is_comm = is_kernel & is_collective[row]
+    busy = _covered(start, end, chosen)
+    comm_ns = busy - _covered(start[~is_comm], end[~is_comm], chosen)
+    copies_ns = busy - _covered(start[is_kernel], end[is_kernel], chosen)
+    inside = _clipped(start, end, chosen)
+    works = {
+        "communication": (is_comm, comm_ns),
+        "memory_traffic": (~is_kernel, copies_ns),
+        "compute": (is_kernel & ~is_comm, busy - comm_ns - copies_ns),
+    }
+    causes = {
+        kind: replace(_top_work(trace, kind, row[which], inside[which]), ns=ns) for kind, (which, ns) in works.items()
+    }
+    idle = _idle_of(trace, device)
+    on_host, on_device = idle.pop("communication"), causes["communication"]
+    larger = max(on_device, on_host, key=lambda cause: cause.ns)
+    causes["communication"] = replace(larger, ns=on_device.ns + on_host.ns)
+    is_optimizer = phase_of_events(trace)[row] == PHASES.index("optimizer")
+    return Account(
+        whole_ns=chosen.whole_ns,
+        steps=chosen.steps,
+        has_steps=len(chosen.row) > 0,
+        causes=causes | idle,
+        device=device,
+        busy_ns=busy,
+        optimizer_ns=_covered(start[is_optimizer], end[is_optimizer], chosen),
+    )
+
+
+def _covered(start: IntArray, end: IntArray, chosen: Chosen) -> int:
+    return int(covered_ns(start, end, chosen.start_ns, chosen.end_ns).sum())
+
+
+def _clipped(start: IntArray, end: IntArray, chosen: Chosen) -> IntArray:
+    """Return how much of each interval lies in the chosen steps."""
+    if len(chosen.start_ns) == 0:
+        return np.zeros(len(start), np.int64)
+    return covered_ns(chosen.start_ns, chosen.end_ns, start, end)
+
+
+def _top_work(trace: Trace, kind: str, row: IntArray, ns: IntArray) -> Cause:
+    """Return a cause with the work that has the most time, and the line that launched the most."""
+    if len(row) == 0:
+        return Cause(kind=kind, ns=0)
+    call = launch_sources(trace).astype(np.int64)[row]
+    file, line = places_of(trace, call).columns()
+    frame = pl.DataFrame(
+        {"name": trace.events["name"].gather(row).cast(pl.String), "ns": ns, "file": file, "line": line}
+    )
+    return _most(frame, kind)
+
+
+class _Parts(NamedTuple):
+    """Pieces of time: their labels, the event of the host nest that names each, their lengths, and their lines.
+
+    ``gap`` is the number of the idle gap that each belongs to, -1 where there is none.
+    """
+
+    label: npt.NDArray[np.object_]
+    named: IntArray
+    ns: IntArray
+    places: Places
+    gap: IntArray
+
+
+def _idle_of(trace: Trace, device: int) -> dict[str, Cause]:
+    """Return the idle time of a device in the chosen steps, by cause."""
+    pieces = idle_pieces(trace)
+    here = np.flatnonzero(pieces.device == device)
+    named = _called(trace, pieces.cause[here], pieces.detail[here])
+    start = pieces.start_ns[here]
+    parts = _Parts(
+        label=idle_causes(trace).cast(pl.String).to_numpy()[here],
+        named=named,
+        ns=_clipped(start, pieces.end_ns[here], chosen_steps(trace)),
+        places=places_of(trace, np.append(host_nest(trace).row, NO_PARENT)[named], start),
+        gap=pieces.gap[here],
+    )
+    return {cause: _cause_of(trace, cause, parts) for cause in CAUSES}
+
+
+def _called(trace: Trace, cause: IntArray, state: IntArray) -> IntArray:
+    """Return the events that name pieces: where ops run, the outermost op; in compilation, the outermost range."""
+    outer = np.append(called_ops(trace), NO_PARENT)[cause]
+    ranges = np.append(compile_ranges(trace), NO_PARENT)[cause]
+    is_ops = np.isin(state, (DISPATCH, RUNTIME_CALL, LAUNCH_CALL)) & (outer >= 0)
+    return np.where(is_ops, outer, np.where((state == COMPILE) & (ranges >= 0), ranges, cause))
+
+
+def _places_of_pieces(trace: Trace, pieces: StepPieces, named: IntArray) -> Places:
+    """Return the line of each piece: the watched one, or the user's innermost frame around the event."""
+    known = places_of(trace, np.append(host_nest(trace).row, NO_PARENT)[named], pieces.start_ns)
+    has_site = pieces.site >= 0
+    lines = np.append(trace.sites["line"].fill_null(0).to_numpy(), 0)[pieces.site]
+    return known._replace(file=np.where(has_site, pieces.site, known.file), line=np.where(has_site, lines, known.line))
+
+
+def _cause_of(trace: Trace, kind: str, parts: _Parts) -> Cause:
+    """Return a cause with the event and the line that have the most of it."""
+    chosen = np.flatnonzero((parts.label == kind) & (parts.ns > 0))
+    if len(chosen) == 0:
+        return Cause(kind=kind, ns=0)
+    index = parts.named[chosen]
+    at = pl.Series(np.append(host_nest(trace).row, NO_PARENT)[index])
+    name = trace.events["name"].cast(pl.String).gather(at.set(at < 0, None))
+    name = name.set(name.str.contains(STEP_PATTERN).fill_null(value=False), None)
+    file, line = (column.gather(chosen) for column in parts.places.columns())
+    frame = pl.DataFrame(
+        {"name": name, "index": index, "ns": parts.ns[chosen], "file": file, "line": line, "gap": parts.gap[chosen]}
+    )
+    cause = _with_longest(_most(frame, kind), frame)
+    first = frame.filter(pl.col("name") == cause.name).sort("ns", descending=True)["index"]
+    return replace(cause, around=_annotation_around(trace, first[0])) if cause.name else cause
+
+
+def _most(frame: pl.DataFrame, kind: str) -> Cause:
+    """Return the cause of all rows, with the name and the line that have the most ``ns``."""
+
+    def top(*keys: str) -> tuple[Any, ...]:
+        sums = frame.drop_nulls(keys).group_by(keys).agg(pl.col("ns").sum()).filter(pl.col("ns") > 0)
+        order = [True, *(False for _ in keys)]
+        return next(iter(sums.sort("ns", *keys, descending=order).head(1).rows()), (*("" for _ in keys), 0))
+
+    name, name_ns = top("name")
+    file, line, line_ns = top("file", "line")
+    return Cause(
+        kind=kind,
+        ns=int(frame["ns"].sum()),
+        name=name,
+        name_ns=name_ns,
+        file=file,
+        line=line or None,
+        line_ns=line_ns,
+    )
+
+
+def _with_longest(cause: Cause, frame: pl.DataFrame) -> Cause:
+    """Return the cause with what took the most of a single gap."""
+    of_gap = frame.filter(pl.col("gap") >= 0).drop_nulls("name").group_by("gap", "name").agg(pl.col("ns").sum())
+    longest = of_gap.sort("ns", "name", descending=[True, False]).head(1).rows()
+    return replace(cause, longest_name=longest[0][1], longest_ns=longest[0][2]) if longest else cause
+
+
+def _annotation_around(trace: Trace, index: int) -> str:
+    """Return the name of the innermost annotation around an event of the host nest, other than a step."""
+    nest, events = host_nest(trace), trace.events
+    above = int(nest.parent[index]) if index >= 0 else NO_PARENT
+    while above >= 0:
+        row = int(nest.row[above])
+        name = str(events["name"][row])
+        if events["category"][row] == "user_annotation" and not name.startswith("ProfilerStep#"):
+            return name
+        above = int(nest.parent[above])
+    return ""
