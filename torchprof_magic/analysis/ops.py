@@ -16,7 +16,7 @@ from torchprof_magic.analysis.shared import once_per_trace
 from torchprof_magic.analysis.sums import sum_by
 from torchprof_magic.model.intervals import BoolArray, IntArray, inside_earlier, stable_order
 from torchprof_magic.model.shapes import Column, Table
-from torchprof_magic.model.trace import STEP_PATTERN
+from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -29,7 +29,8 @@ COLUMNS = (
         name="kind",
         title="Kind",
         unit="text",
-        definition="cpu_op: recorded by torch. user_annotation: a record_function range.",
+        definition="cpu_op: recorded by torch. user_annotation: a record_function range. no op: device work that was "
+        "launched outside of all of them, or before the recording.",
         is_minor=True,
     ),
     Column(
@@ -135,6 +136,9 @@ COLUMNS = (
         is_minor=True,
     ),
 )
+# The row of device work that belongs to no op, and its kind.
+UNDER_NO_OP = "under no op"
+NO_OP = "no op"
 _DEVICE = {"self_device_ns", "total_device_ns"}
 _MEMORY = {"self_alloc_bytes", "self_free_bytes", "net_bytes", "peak_bytes"}
 
@@ -159,6 +163,8 @@ def ops_by(trace: Trace, *by: str, stack_n: int = 1) -> Table:
         raise ValueError(f"stack_n must be at least 1 (got {stack_n})")
     by = tuple(dict.fromkeys(by))
     frame = _summed(trace, by, stack_n)
+    if not by and trace.has_device:
+        frame = _with_rest(trace, frame)
     absent = _absent(trace)
     fixed = tuple(_without_rank(column, absent) for column in COLUMNS if column.name not in {*absent, *by})
     columns = (*fixed[:2], *(KEYS[key] for key in by), *fixed[2:])
@@ -167,6 +173,18 @@ def ops_by(trace: Trace, *by: str, stack_n: int = 1) -> Table:
         sort_by, "self_cpu_ns", "name", *by, descending=[True, True, False, *(False for _ in by)]
     )
     return Table(frame=frame, columns=columns, sort_by=sort_by)
+
+
+def _with_rest(trace: Trace, frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the ops with a row for the device work that belongs to none of them, so that the column adds up."""
+    work = trace.events.filter(pl.col("category").is_in(DEVICE_CATEGORIES))
+    rest_ns = int(work["dur_ns"].sum()) - int(frame["self_device_ns"].sum())
+    if rest_ns <= 0:
+        return frame
+    row: dict[str, object] = {name: 0 for name, dtype in frame.schema.items() if dtype.is_numeric()}
+    row |= {"name": UNDER_NO_OP, "kind": NO_OP, "phase": "python"}
+    row |= {"self_device_ns": rest_ns, "total_device_ns": rest_ns}
+    return pl.concat([frame, pl.DataFrame([row], schema=frame.schema)])
 
 
 def _without_rank(column: Column, absent: set[str]) -> Column:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -14,7 +15,9 @@ from torchprof_magic.analysis.step_pieces import step_pieces
 from torchprof_magic.analysis.sums import sum_by
 from torchprof_magic.model.intervals import covered_ns
 from torchprof_magic.model.shapes import Bars, Column, Table
-from torchprof_magic.model.trace import Trace
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.trace import Trace
 
 _PHASE_TEXT = {
     "forward": "Host time in ops that belong to no other phase.",

@@ -10,7 +10,7 @@ import polars as pl
 from torchprof_magic.analysis.accounts import Account, Cause, chosen_steps, device_account, host_account
 from torchprof_magic.analysis.doubts import find_doubts
 from torchprof_magic.analysis.memory import memory_peaks, memory_series
-from torchprof_magic.analysis.ops import ops_table
+from torchprof_magic.analysis.ops import NO_OP, ops_table
 from torchprof_magic.analysis.verdict_words import DEVICE_WORDS, HOST_WORDS, TITLES, Span, code, described, second_words
 from torchprof_magic.model.trace import STEP_PATTERN
 from torchprof_magic.units import counted, format_ns, format_ratio, printable
@@ -90,12 +90,11 @@ def find_verdict(trace: Trace) -> Verdict:
 
     Complete steps count, but for those of more than 1.5 times the median, so that one outlier never decides.
     """
-    if not trace.has_device and ops_table(trace).frame.height == 0:
+    has_ops = ops_table(trace).frame.filter(pl.col("kind") != NO_OP).height > 0
+    if not has_ops and (trace.has_device or trace.steps.height == 0 or trace.meta.recorded_steps == ()):
         return _nothing(trace)
     on_device = device_account(trace)
     if on_device is not None:
-        if ops_table(trace).frame.filter(pl.col("kind") != "no op").height == 0:
-            return _nothing(trace)
         return _on_device(trace, on_device)
     if trace.steps.height == 0:
         return _without_steps(trace)

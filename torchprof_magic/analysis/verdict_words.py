@@ -181,7 +181,7 @@ def _communication(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]
     )
 
 
-def _works(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
+def _works(trace: Trace, account: Account, _: Cause) -> tuple[Span, ...]:
     kernels = top_kernels(trace)
     return (
         _plain("The device is busy "),

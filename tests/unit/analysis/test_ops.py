@@ -105,3 +105,17 @@ def test_results_are_computed_once_per_trace() -> None:
     trace = make_trace(span("a", 0, 1))
     assert ops_table(trace) is ops_table(trace)
     assert ops_table(trace) is not ops_table(make_trace(span("a", 0, 1)))
+
+
+def test_device_work_of_no_op_has_a_row_of_its_own_so_that_the_column_adds_up() -> None:
+    trace = make_trace(
+        annotation("ProfilerStep#0", 0, 100),
+        span("aten::mm", 0, 20),
+        launch(5, 1, correlation=1),
+        kernel("gemm", 10, 30, correlation=1),
+        launch(50, 1, correlation=2),  # inside the step, but in no op
+        kernel("fused", 60, 15, correlation=2),
+        kernel("earlier", 80, 5, correlation=99),  # launched before the recording
+    )
+    ops = ops_table(trace).frame.select("name", "kind", "calls", "self_device_ns", "self_cpu_ns").rows()
+    assert ops == [("aten::mm", "cpu_op", 1, 30_000, 20_000), ("under no op", "no op", 0, 20_000, 0)]
