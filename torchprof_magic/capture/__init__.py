@@ -4,13 +4,15 @@ from torchprof_magic.capture.doctor import Check, examine
 from torchprof_magic.capture.interrupts.guard import open_to_interrupts, protected
 from torchprof_magic.capture.memory import lacks_memory_for
 from torchprof_magic.capture.output.crash_marker import FOLDER_PREFIX, Unfinished, take_unfinished
-from torchprof_magic.capture.recording import Cycle, Progress, Recording
+from torchprof_magic.capture.recording import Cycle, ModuleSite, ProgramMarks, Progress, Recording
 from torchprof_magic.capture.schedule import Action, Schedule, resolve_schedule
 from torchprof_magic.capture.session import CaptureSession, live_session
 from torchprof_magic.capture.switch import switch_off
 from torchprof_magic.capture.torch_api.compat import available_activities, busy_profiler
 from torchprof_magic.capture.torch_api.cuda_graphs import prime
+from torchprof_magic.capture.watch.lines import LineMarks
 from torchprof_magic.capture.watch.pauses import Pause
+from torchprof_magic.capture.watch.program import ProgramWatch
 
 __all__ = [
     "FOLDER_PREFIX",
@@ -18,7 +20,11 @@ __all__ = [
     "CaptureSession",
     "Check",
     "Cycle",
+    "LineMarks",
+    "ModuleSite",
     "Pause",
+    "ProgramMarks",
+    "ProgramWatch",
     "Progress",
     "Recording",
     "Schedule",

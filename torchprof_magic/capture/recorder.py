@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from torchprof_magic.capture.schedule import AnySchedule
     from torchprof_magic.capture.torch_api.stderr_filter import StderrFilter
     from torchprof_magic.capture.watch.pauses import Pause
+    from torchprof_magic.capture.watch.program import ProgramWatch
     from torchprof_magic.options import ProfileOptions
 
 # Enough for a stable median. A loop of a million steps must not keep a million numbers.
@@ -57,6 +58,7 @@ class Recorder:
         problems: ProblemLog,
         quiet: StderrFilter,
         fallbacks: FallbackFolders,
+        program: ProgramWatch,
     ) -> None:
         self.schedule = schedule
         self.plain_step_ns: list[int] = []
@@ -75,9 +77,11 @@ class Recorder:
         self._marks: list[StepMark] = []
         self._absorbed_cycle = -1
         self._step_start_ns = 0
+        self._cpu_ns = 0
         self._epoch = self._epoch_start = 0
         self._ranges = OpenRanges()
         self._others = OtherThreads()
+        self._program = program
         self._budget = Budget(passes[-1], problems)
         self._is_full = False
 
@@ -120,6 +124,7 @@ class Recorder:
         with ExitStack() as watches:
             watches.callback(self._others.watch(lambda: self.is_recording))
             watches.callback(self._ranges.watch())
+            watches.callback(self._program.watch())
             return watches.pop_all().close
 
     def will_transit(self) -> bool:
@@ -137,6 +142,7 @@ class Recorder:
     def advance(self, guard: InterruptGuard, *, is_complete: bool = True) -> None:
         """End the current step and enter the next."""
         now_ns = perf_counter_ns()
+        self._cpu_ns = self._program.end_step(is_recorded=self.is_recording)
         if kinds := self.pauses.end_step():
             self._toggle(kinds, is_on=True)  # torch cannot mark steps while it collects nothing
         self._leave(now_ns, is_complete=is_complete)
@@ -177,6 +183,7 @@ class Recorder:
         if engine is not None and engine.is_torn:
             self._lose_engine()
         elif engine is not None and engine.stage is Stage.RUNNING:
+            self._cpu_ns = self._program.end_step(is_recorded=not is_between)
             if not is_between:
                 self._marks.append(self._mark(is_complete=False))
             self._end_cycle()
@@ -297,6 +304,7 @@ class Recorder:
             self.save_finished(guard)
         else:
             self._begin_step(action, guard)
+        self._program.begin_step(is_watched=self._action is not Action.NONE and not self.is_over)
         self._step_start_ns = perf_counter_ns()
 
     def _begin_step(self, action: Action, guard: InterruptGuard) -> None:
@@ -327,7 +335,9 @@ class Recorder:
                 else:
                     self._start(engine)
         if action.is_recording:
+            before_ns = perf_counter_ns()
             engine.open_step(self.step)
+            self._program.note_clock(self.step, before_ns, perf_counter_ns())
 
     def _start(self, engine: Engine) -> None:
         if engine.stage is Stage.NEW:
@@ -347,6 +357,7 @@ class Recorder:
         with self._quiet.held():
             engine.stop()
         self._others.note_processes(self._problems)
+        self._program.end_cycle(self.schedule.cycle(marks[-1].number if marks else self.step))
         self._engine = None
         self._marks = []
         if engine.has_data and marks:
@@ -411,6 +422,7 @@ class Recorder:
             epoch=self._epoch,
             batch=self.step - self._epoch_start,
             paused_ns=self.pauses.take_host_ns(),
+            cpu_ns=self._cpu_ns,
         )
 
     @contextmanager

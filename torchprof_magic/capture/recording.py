@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from array import array
     from pathlib import Path
 
     from torchprof_magic.capture.schedule import AnySchedule
@@ -27,6 +28,32 @@ class Cycle:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleSite:
+    """A module that ran: its path below its root, its class, the number of its parent, -1 for none, and its size."""
+
+    path: str
+    class_name: str
+    parent: int
+    parameters: int | None
+    size_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramMarks:
+    """What the lines and modules of the program did in one cycle, by ``time.perf_counter_ns``.
+
+    ``clock`` has a number of step, and the moments just before and after torch's range of it was entered. ``lines``
+    alternates between a time and the line that began then, 0 for none. ``calls`` has threes of a time, a thread, and
+    the number of a module that began, or minus one minus that of one that ended.
+    """
+
+    cycle: int
+    clock: tuple[tuple[int, int, int], ...]
+    lines: array[int]
+    calls: array[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
     """The result of one session.
 
@@ -34,7 +61,8 @@ class Recording:
     complete) or ``never started``. ``steps_seen`` counts finished steps, recorded or not. ``plain_step_ns`` is the
     wall time of steps that ran without any profiling, in order, but for the first step of all. ``snapshot`` is the file
     of the device's allocator history, if one was requested and saved. ``two_pass`` says which cycle holds times and
-    which details, when they were recorded one after the other.
+    which details, when they were recorded one after the other. ``program`` is what lines and modules did in each cycle;
+    ``modules`` are those that its numbers name.
     """
 
     cycles: tuple[Cycle, ...]
@@ -47,6 +75,8 @@ class Recording:
     stepping: Stepping
     schedule: AnySchedule | None
     plain_step_ns: tuple[int, ...]
+    program: tuple[ProgramMarks, ...] = ()
+    modules: tuple[ModuleSite, ...] = ()
     snapshot: Path | None = None
     two_pass: TwoPass | None = None
 

@@ -31,6 +31,7 @@ from torchprof_magic.capture.torch_api.allocator_history import AllocatorHistory
 from torchprof_magic.capture.torch_api.engine import Engine
 from torchprof_magic.capture.torch_api.stderr_filter import StderrFilter
 from torchprof_magic.capture.watch.compiled_steps import Callers
+from torchprof_magic.capture.watch.program import ProgramWatch
 from torchprof_magic.capture.watch.tasks import OtherTasks
 from torchprof_magic.errors import CaptureError
 from torchprof_magic.model.meta import Stepping
@@ -94,6 +95,7 @@ class CaptureSession:
         self._tasks: OtherTasks | None = None
         self._callers = Callers(self._problems)
         self._history: AllocatorHistory | None = None
+        self.program = ProgramWatch(self._problems, modules=options.watch_modules)
         self._first_loop: str | None = None
         self._snapshot: Path | None = None
 
@@ -287,7 +289,7 @@ class CaptureSession:
             return
         schedule, passes = self._planned(length)
         self._recorder = Recorder(
-            passes, schedule, self._existing_folder(), self._problems, self._quiet, self._fallbacks
+            passes, schedule, self._existing_folder(), self._problems, self._quiet, self._fallbacks, self.program
         )
         self._undo.append(self._recorder.watch())
         self._state = State.RUNNING
@@ -457,6 +459,7 @@ class CaptureSession:
 
     def _make_recording(self) -> Recording:
         recorder = self._recorder
+        program = self.program.finish()
         return Recording(
             cycles=tuple(recorder.cycles) if recorder else (),
             folder=self._folder or Path(),
@@ -468,6 +471,8 @@ class CaptureSession:
             stepping=self._stepping,
             schedule=recorder.schedule if recorder else None,
             plain_step_ns=tuple(recorder.plain_step_ns) if recorder else (),
+            program=program,
+            modules=self.program.modules.sites,
             snapshot=self._snapshot,
             two_pass=recorder.two_pass if recorder else None,
         )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from torchprof_magic.capture import open_to_interrupts, protected
 from torchprof_magic.errors import OptionsError
 from torchprof_magic.model.meta import CellSource
+from torchprof_magic.run.line_marks import mark_lines, with_marks
 from torchprof_magic.run.stepping import Stepper, StepPlan, instrument, plan_steps, with_stepper
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
+    from torchprof_magic.capture import ProgramWatch
     from torchprof_magic.run.stepping import SteppedSession
 
     class CellSession(SteppedSession, Protocol):
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
         @property
         def is_active(self) -> bool:
             """True once the session is open."""
+
+        @property
+        def program(self) -> ProgramWatch:
+            """What watches the lines of the cell."""
 
         def open(self) -> None:
             """Run the checks that are possible before the cell runs."""
@@ -98,6 +104,7 @@ def compile_cell(shell: InteractiveShell, cell: str, *, step: str = "auto", may_
     lines = (place.raw or source).splitlines()
     plan = plan_steps(tree, lines, shell.user_ns, step)
     last = _split_last(tree, shell.ast_node_interactivity)
+    tree = mark_lines(tree, plan.loop)
     label = CellSource(label=f"In [{place.number}]", filename=filename, source=place.raw or source)
     with compiler.extra_flags(ast.PyCF_ALLOW_TOP_LEVEL_AWAIT):
         compiled = CompiledCell(
@@ -129,13 +136,16 @@ def run_cell(
         session.open()
     names = shell.user_ns if local_ns is None else local_ns
     try:
-        body = with_stepper(compiled.body, Stepper(session))
+        body = _with_helpers(compiled, session)
         open_to_interrupts(body)
         if not compiled.plan.starts_late:
             session.start()
         session.let_interrupts_in()
         exec(body, shell.user_global_ns, names)  # noqa: S102 - runs the user's cell
-        return None if compiled.last is None else eval(compiled.last, shell.user_global_ns, names)  # noqa: S307
+        if compiled.last is None:
+            return None
+        session.program.lines.mark(compiled.last.co_firstlineno)
+        return eval(compiled.last, shell.user_global_ns, names)  # noqa: S307
     except KeyboardInterrupt as exc:
         _end_at_users_line(exc)
         raise
@@ -150,15 +160,24 @@ async def await_cell(shell: InteractiveShell, compiled: CompiledCell, session: C
     if not session.is_active:
         session.open()
     try:
-        body = with_stepper(compiled.body, Stepper(session))
+        body = _with_helpers(compiled, session)
         open_to_interrupts(body)
         if not compiled.plan.starts_late:
             session.start()
         session.let_interrupts_in()
         await _awaited(shell, body)
-        return None if compiled.last is None else await _awaited(shell, compiled.last)
+        if compiled.last is None:
+            return None
+        session.program.lines.mark(compiled.last.co_firstlineno)
+        return await _awaited(shell, compiled.last)
     finally:
         session.stop(is_held=True)
+
+
+def _with_helpers(compiled: CompiledCell, session: CellSession) -> CodeType:
+    """Return the code of the cell with the stepper and the marks of this session in it."""
+    marks = session.program.lines
+    return with_marks(with_stepper(compiled.body, Stepper(session, marks, compiled.plan.line or 0)), marks)
 
 
 def is_coroutine(code: CodeType) -> bool:

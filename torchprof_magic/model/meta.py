@@ -74,7 +74,8 @@ class StepMark:
     """One step: its number in torch, its cycle, and whether it ended.
 
     ``epoch`` counts how often the loop had been entered before, ``batch`` the steps since then. ``paused_ns`` is how
-    many ns of it were paused by ``paused()``.
+    many ns of it were paused by ``paused()``, and ``cpu_ns`` how many ns of CPU time its thread used, None if not
+    measured.
     """
 
     number: int
@@ -83,6 +84,7 @@ class StepMark:
     epoch: int = 0
     batch: int = 0
     paused_ns: int = 0
+    cpu_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -165,6 +165,18 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Set a schedule that goes on (--repeat 0, or repeat=0), or record each loop in a cell or block of its own.",
         "`steps()` was called for another loop when every cycle of the schedule had been recorded.",
     ),
+    "capture.lines_lost": Kind(
+        "warning",
+        "The lines of the cell began so often in {count} steps that the times of some are missing.",
+        "Record fewer steps, or move the loop into a function.",
+        "A step had more than 200,000 lines that began, or the recording more than 2 million.",
+    ),
+    "capture.modules_not_watched": Kind(
+        "info",
+        "Calls of modules were not noted, because there are so many that it would cost more than 3 % of a step.",
+        "Note them nevertheless with --modules, or with_modules=True.",
+        "A step before the recording had many calls of modules for its length.",
+    ),
     "capture.step_outside": Kind(
         "info",
         "step() was called while nothing was being recorded.",

@@ -64,11 +64,12 @@ class ProfileOptions:
     total size of the trace files; ``None`` means half of the free memory, and no limit for files. ``budget_s`` limits
     the total duration of the recorded steps. torch does not report the number of events while it records, so they are
     limited by the memory that they take. ``execution_trace`` is the file for torch's execution trace of the same steps;
-    ``snapshot`` is the file for the allocator's history, or True for one next to the traces. ``metadata`` holds keys
-    and JSON strings to add to the trace. With ``two_pass`` the first cycle records only times, and the second one what
-    the switches ask for; see ``passes``. ``experimental_config``, ``custom_trace_id_callback`` and
-    ``post_processing_timeout_s`` are passed to torch unchanged. ``on_trace_ready`` is called with the profiler of every
-    finished cycle.
+    ``watch_modules`` says whether calls of modules are timed, None that they are if they are few; ``lines`` whether the
+    lines of functions are. ``snapshot`` is the file for the allocator's history, or True for one next to the traces.
+    ``metadata`` holds keys and JSON strings to add to the trace. With ``two_pass`` the first cycle records only times,
+    and the second one what the switches ask for; see ``passes``. ``experimental_config``, ``custom_trace_id_callback``
+    and ``post_processing_timeout_s`` are passed to torch unchanged. ``on_trace_ready`` is called with the profiler of
+    every finished cycle.
     """
 
     schedule: ScheduleOptions = ScheduleOptions()
@@ -80,6 +81,8 @@ class ProfileOptions:
     with_stack: bool = False
     with_flops: bool = False
     with_modules: bool = False
+    watch_modules: bool | None = None
+    lines: bool = False
     all_threads: bool = False
     sync_events: bool = False
     trace_only: bool = False

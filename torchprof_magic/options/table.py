@@ -120,7 +120,14 @@ class Keywords(TypedDict, total=False):
     with_flops: Annotated[
         bool | None, _switch("flops", "Estimate the FLOPs of matrix multiplications and convolutions.")
     ]
-    with_modules: Annotated[bool | None, _switch("modules", "Record the module hierarchy of TorchScript models.")]
+    with_modules: Annotated[
+        bool | None,
+        _switch(
+            "modules",
+            "Time every call of an nn.Module, and record the module hierarchy of TorchScript models. By default "
+            "modules are timed if that takes little of a step.",
+        ),
+    ]
     all_threads: Annotated[
         bool | None,
         _switch("all_threads", "Record all threads of the process; memory cannot be recorded at the same time."),

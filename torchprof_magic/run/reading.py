@@ -14,6 +14,7 @@ from torchprof_magic.model.meta import Meta
 from torchprof_magic.model.problems import problem
 from torchprof_magic.report import Report
 from torchprof_magic.run.cleanup import delete_with
+from torchprof_magic.run.scopes import with_scopes
 from torchprof_magic.units import format_bytes
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ def read_recording(
         two_pass=recording.two_pass,
     )
     trace, problems = _read_cycles(recording, meta)
+    sites, scopes, lanes = with_scopes(trace, recording.program, recording.modules, cell)
+    trace = replace(trace, sites=sites, scopes=scopes, lanes=lanes)
     trace = join_passes(replace(trace, steps=_with_marks(trace.steps, marks)))
     found = replace(trace.meta, cell_labels=_labels_in(trace))
     trace = replace(trace, meta=found, problems=(*recording.problems, *problems, *trace.problems))

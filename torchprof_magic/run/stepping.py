@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
     from types import CodeType
 
+    from torchprof_magic.capture import LineMarks
+
     class SteppedSession(Protocol):
         """The part of a capture session that stepping uses."""
 
@@ -137,12 +139,15 @@ def count_ahead(iterable: object) -> int | None:
 class Stepper:
     """The object that an instrumented loop calls. A step is one run of the loop body and the fetching of the next item.
 
-    A step that ends with ``break`` is listed as incomplete, because a break at the end of the body cannot be
-    distinguished from one at its beginning. ``continue`` and the loop's ``else`` work as usual.
+    ``marks`` notes the times of the loop's header, at ``line``. A step that ends with ``break`` is listed as
+    incomplete, because a break at the end of the body cannot be distinguished from one at its beginning. ``continue``
+    and the loop's ``else`` work as usual.
     """
 
-    def __init__(self, session: SteppedSession) -> None:
+    def __init__(self, session: SteppedSession, marks: LineMarks | None = None, line: int = 0) -> None:
         self._session = session
+        self._marks = marks
+        self._line = line
         self._is_inside = False
 
     def steps(self, iterable: Iterable[Item]) -> Iterator[Item]:
@@ -166,6 +171,7 @@ class Stepper:
             self._is_inside = False
             self._session.cut()
         self._session.start(length)
+        self._mark()
 
     def begin(self) -> None:
         """Begin an iteration, ending the previous one."""
@@ -179,6 +185,12 @@ class Stepper:
         if self._is_inside:
             self._is_inside = False
             self._session.step()
+            self._mark()
+
+    def _mark(self) -> None:
+        """Note that the header of the loop runs now: the step that has just ended is none of its time."""
+        if self._marks is not None:
+            self._marks.mark(self._line)
 
     def end(self) -> None:
         """Leave the outermost loop: no more steps follow, so the recording ends here."""

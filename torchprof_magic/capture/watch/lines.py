@@ -1,0 +1,68 @@
+"""The times at which the lines of a cell began, noted by calls that the cell was compiled with."""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from time import perf_counter_ns
+
+# More marks in a single step than this are not kept; the first ones of that step are lost.
+MAX_MARKS_OF_STEP = 200_000
+# More marks in a whole recording are not kept.
+MAX_MARKS = 2_000_000
+# What a mark costs, measured by benchmarks/marks.py; and the share of a step from which on marks in inner loops are
+# left out.
+MARK_NS = 200
+MOST_OF_STEP = 0.05
+NO_LINE = 0
+
+
+class LineMarks:
+    """Notes a time and a line number whenever a statement of the cell begins.
+
+    The cell holds this object as a constant and calls ``append`` and ``clock`` directly, both functions of C, so that
+    no frame of ours is in a traceback and no interrupt is raised in our code. ``is_on`` is asked before each mark, and
+    ``is_inner_on`` before those in loops inside the loop that steps. The numbers alternate: a time, then a line. Line
+    numbers are far below times, so a mark that was interrupted between the two is recognized.
+    """
+
+    __slots__ = ("_kept", "append", "clock", "is_inner_on", "is_on", "lost", "pending")
+
+    def __init__(self) -> None:
+        self.pending: deque[int] = deque(maxlen=2 * MAX_MARKS_OF_STEP)
+        self.append = self.pending.append
+        self.clock = perf_counter_ns
+        self.is_on = False
+        self.is_inner_on = False
+        self.lost = 0
+        self._kept = array("q")
+
+    def mark(self, line: int) -> None:
+        """Note that a line begins, or none of the cell's with ``NO_LINE``."""
+        if self.is_on:
+            self.append(perf_counter_ns())
+            self.append(line)
+
+    def switch(self, *, is_on: bool) -> None:
+        """Begin or end to note lines; marks in inner loops stay off once they were too many."""
+        if is_on and not self.is_on:
+            self.is_on = self.is_inner_on = True
+        elif not is_on:
+            self.is_on = self.is_inner_on = False
+
+    def end_step(self, dur_ns: int, *, is_kept: bool) -> None:
+        """Keep the marks of a step, or drop them. Where they cost too much, leave those in inner loops out."""
+        count = len(self.pending) // 2
+        if self.is_inner_on and count * MARK_NS > MOST_OF_STEP * max(dur_ns, 1):
+            self.is_inner_on = False
+        if is_kept:
+            if count >= MAX_MARKS_OF_STEP or len(self._kept) > 2 * MAX_MARKS:
+                self.lost += 1
+            if len(self._kept) <= 2 * MAX_MARKS:
+                self._kept.extend(self.pending)
+        self.pending.clear()
+
+    def take(self) -> array[int]:
+        """Return what was kept since the last call."""
+        kept, self._kept = self._kept, array("q")
+        return kept

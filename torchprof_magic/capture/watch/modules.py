@@ -1,0 +1,173 @@
+"""The times at which modules began and ended their forward, by hooks that torch calls for every module."""
+
+from __future__ import annotations
+
+import weakref
+from array import array
+from threading import get_native_id
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn.modules import module as torch_module
+
+from torchprof_magic.capture.recording import ModuleSite
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# What the two hooks of a call cost, measured by benchmarks/marks.py; and the share of a step from which on modules are
+# not watched unless that was asked for.
+CALL_NS = 4_000
+MOST_OF_STEP = 0.03
+MAX_CALLS = 1_000_000
+
+
+class ModuleMarks:
+    """Notes when each call of a module begins and ends, on every thread, while ``is_on``.
+
+    No module is kept alive. Numbers are kept in threes: time, thread, and the number of the module, which is negative
+    minus one for an end. ``asked`` is whether the user asked for modules; with None they are watched if they are few.
+    """
+
+    def __init__(self, asked: bool | None) -> None:
+        self.is_on = False
+        self.is_too_dear = False
+        self._asked = asked
+        self._kept = array("q")
+        self._calls_of_step = 0
+        self._numbers: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self._modules: list[tuple[weakref.ref[Any], str]] = []
+        self._depth: dict[int, list[int]] = {}
+        self._roots: dict[int, None] = {}
+        self._sites: list[ModuleSite] = []
+
+    def watch(self) -> Callable[[], None]:
+        """Register the hooks, and return a function that removes them."""
+        if self._asked is False:
+            return lambda: None
+        handles = (
+            torch_module.register_module_forward_pre_hook(self._before),
+            torch_module.register_module_forward_hook(self._after, always_call=True),
+        )
+
+        def end() -> None:
+            for handle in handles:
+                handle.remove()
+
+        return end
+
+    def switch(self, *, is_on: bool) -> None:
+        """Begin or end to note calls."""
+        self.is_on = is_on and not self.is_too_dear
+        self._depth.clear()
+
+    def end_step(self, dur_ns: int, *, is_recorded: bool) -> None:
+        """Drop what was noted in a step that is not recorded, and decide from it whether modules are watched at all."""
+        calls, self._calls_of_step = self._calls_of_step, 0
+        if not is_recorded:
+            if self._asked is None and calls * CALL_NS > MOST_OF_STEP * max(dur_ns, 1):
+                self.is_too_dear, self.is_on = True, False
+            del self._kept[:]
+
+    def take(self) -> array[int]:
+        """Return what was noted since the last call, and describe the modules while they exist."""
+        kept, self._kept = self._kept, array("q")
+        self._describe()
+        return kept
+
+    @property
+    def sites(self) -> tuple[ModuleSite, ...]:
+        """The modules that ran, in the order of their numbers, and then those around them."""
+        return tuple(self._sites)
+
+    def _before(self, module: torch.nn.Module, _: object) -> None:
+        if torch.compiler.is_compiling() or not self.is_on:
+            return
+        known = self._numbers.get(id(module))
+        number = known[1] if known is not None and known[0]() is module else self._number(module)
+        thread = get_native_id()
+        above = self._depth.setdefault(thread, [])
+        if not above:
+            self._roots.setdefault(number)
+        above.append(number)
+        self._note(thread, number)
+
+    def _after(self, module: torch.nn.Module, _: object, __: object) -> None:
+        if torch.compiler.is_compiling() or not self.is_on:
+            return
+        thread = get_native_id()
+        above = self._depth.get(thread)
+        if not above:
+            return  # it began before the step
+        known = self._numbers.get(id(module))
+        if known is None or known[1] not in above:
+            return
+        while above:
+            number = above.pop()
+            self._note(thread, -number - 1)
+            if number == known[1]:
+                return
+
+    def _note(self, thread: int, number: int) -> None:
+        self._calls_of_step += number >= 0
+        if len(self._kept) < 6 * MAX_CALLS:
+            add = self._kept.append
+            add(perf_counter_ns())
+            add(thread)
+            add(number)
+
+    def _number(self, module: torch.nn.Module) -> int:
+        number = len(self._modules)
+        self._modules.append((weakref.ref(module), type(module).__name__))
+        self._numbers[id(module)] = (self._modules[number][0], number)
+        return number
+
+    def _describe(self) -> None:
+        """Find path, parent and size of all modules that ran. Modules that are gone keep the name of their class."""
+        sites = self._sites
+        for _, class_name in self._modules[len(sites) :]:
+            sites.append(_site("", class_name, -1))
+        places: dict[int, tuple[str, int]] = {}
+        for number in self._roots:
+            root = self._modules[number][0]() if number < len(self._modules) else None
+            if root is not None:
+                self._place(root, number, places)
+        for number, (path, parent) in places.items():
+            module = self._modules[number][0]()
+            count, size = _size(module) if module is not None else (None, None)
+            sites[number] = _site(path, sites[number].class_name, parent, count, size)
+
+    def _place(self, root: torch.nn.Module, number: int, places: dict[int, tuple[str, int]]) -> None:
+        """Note the paths of a root and of everything in it that ran, and of what is between them."""
+        if number in places:
+            return
+        places[number] = ("", -1)
+        known = {"": number}
+        for path, module in root.named_modules():
+            entry = self._numbers.get(id(module))
+            if not path or entry is None or entry[0]() is not module or entry[1] in places:
+                continue
+            above = path
+            while above not in known or above == path:
+                above = above.rpartition(".")[0]
+            known[path] = entry[1]
+            places[entry[1]] = (path, known[above])
+
+
+def _site(
+    path: str, class_name: str, parent: int, parameters: int | None = None, size_bytes: int | None = None
+) -> ModuleSite:
+    return ModuleSite(path=path, class_name=class_name, parent=parent, parameters=parameters, size_bytes=size_bytes)
+
+
+def _size(module: torch.nn.Module) -> tuple[int, int]:
+    """Return the number of elements of a module's parameters, and the bytes of these and of its buffers."""
+    try:
+        parameters = {id(p): p for p in module.parameters()}.values()
+        buffers = {id(b): b for b in module.buffers()}.values()
+        count = sum(p.numel() for p in parameters)
+        size = sum(t.numel() * t.element_size() for t in (*parameters, *buffers))
+    except Exception:  # noqa: BLE001 - lazy parameters and the user's own classes may raise anything
+        return 0, 0
+    return count, size

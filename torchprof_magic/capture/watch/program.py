@@ -1,0 +1,70 @@
+"""Watches the program itself while steps are recorded: its lines and its modules, and how their clock reads."""
+
+from __future__ import annotations
+
+from time import perf_counter_ns, thread_time_ns
+from typing import TYPE_CHECKING
+
+from torchprof_magic.capture.recording import ProgramMarks
+from torchprof_magic.capture.watch.lines import NO_LINE, LineMarks
+from torchprof_magic.capture.watch.modules import ModuleMarks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torchprof_magic.capture.problems import ProblemLog
+
+
+class ProgramWatch:
+    """The lines and modules of one run. ``lines`` is handed to the cell; without a cell it stays empty."""
+
+    def __init__(self, problems: ProblemLog, *, modules: bool | None = None) -> None:
+        self.lines = LineMarks()
+        self.modules = ModuleMarks(modules)
+        self._problems = problems
+        self._began_ns = 0
+        self._cpu_began_ns = 0
+        self._clock: list[tuple[int, int, int]] = []
+        self._done: list[ProgramMarks] = []
+
+    def watch(self) -> Callable[[], None]:
+        """Begin to watch modules; return a function that ends this."""
+        return self.modules.watch()
+
+    def begin_step(self, *, is_watched: bool) -> None:
+        """Note what follows if the step is recorded, or is the one before."""
+        if is_watched != self.lines.is_on:
+            self.lines.switch(is_on=is_watched)
+            self.modules.switch(is_on=is_watched)
+        self._began_ns = perf_counter_ns()
+        self._cpu_began_ns = thread_time_ns()
+
+    def end_step(self, *, is_recorded: bool) -> int:
+        """Keep or drop what was noted, and return the CPU time of this thread in the step, in ns."""
+        cpu_ns = thread_time_ns() - self._cpu_began_ns
+        if self.lines.is_on:
+            self.lines.mark(NO_LINE)
+            dur_ns = perf_counter_ns() - self._began_ns
+            self.lines.end_step(dur_ns, is_kept=is_recorded)
+            self.modules.end_step(dur_ns, is_recorded=is_recorded)
+        return cpu_ns
+
+    def note_clock(self, step: int, before_ns: int, after_ns: int) -> None:
+        """Note when the range of a step was entered, by our clock, so that it can be compared with the trace's."""
+        self._clock.append((step, before_ns, after_ns))
+
+    def end_cycle(self, cycle: int) -> None:
+        """Put the marks of a recorded cycle together."""
+        clock, self._clock = tuple(self._clock), []
+        calls = self.modules.take()
+        self._done.append(ProgramMarks(cycle=cycle, clock=clock, lines=self.lines.take(), calls=calls))
+
+    def finish(self) -> tuple[ProgramMarks, ...]:
+        """End the watch and return the marks of all cycles."""
+        self.lines.switch(is_on=False)
+        self.modules.switch(is_on=False)
+        if self.lines.lost:
+            self._problems.note("capture.lines_lost", count=self.lines.lost)
+        if self.modules.is_too_dear:
+            self._problems.note("capture.modules_not_watched")
+        return tuple(self._done)

@@ -1,0 +1,217 @@
+"""Turns what a live run noted about its lines and modules into the frames ``sites`` and ``scopes`` of its trace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.model.intervals import nesting_order
+from torchprof_magic.model.trace import LANES_SCHEMA, SCOPES_SCHEMA, SITES_SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torchprof_magic.capture import ModuleSite, ProgramMarks
+    from torchprof_magic.model.intervals import IntArray
+    from torchprof_magic.model.meta import CellSource
+    from torchprof_magic.model.trace import Trace
+
+# Times of perf_counter_ns are above this, and line numbers below it, so that the two can be told apart.
+_LEAST_TIME = 2**31
+
+
+class _Runs(NamedTuple):
+    """Single runs of lines or modules by our own clock; ``thread`` is a native id, -1 for the thread of the steps."""
+
+    site: IntArray
+    thread: IntArray
+    start_ns: IntArray
+    end_ns: IntArray
+
+
+def with_scopes(
+    trace: Trace, program: Sequence[ProgramMarks], modules: Sequence[ModuleSite], cell: CellSource | None
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Return the frames ``sites``, ``scopes`` and ``lanes`` of a trace with what was noted about the program.
+
+    Only what lies within the recorded steps is kept. A cycle whose clock cannot be compared with that of the trace has
+    no scopes.
+    """
+    lines = _line_sites(cell)
+    sites = pl.concat([lines, _module_sites(modules, lines.height)])
+    lanes, parts = trace.lanes, []
+    for marks in program:
+        shift_ns = _shift_ns(trace, marks)
+        steps = trace.steps.filter(pl.col("cycle") == marks.cycle)
+        if shift_ns is None or steps.height == 0:
+            continue
+        for runs in (_line_runs(marks, lines.height), _module_runs(marks, lines.height)):
+            frame, lanes = _scopes(trace, runs, marks.cycle, shift_ns, lanes)
+            parts.append(_within(frame, steps))
+    scopes = pl.concat([pl.DataFrame(schema=SCOPES_SCHEMA), *parts])
+    start, dur, lane = (scopes[name].to_numpy() for name in ("start_ns", "dur_ns", "lane"))
+    order = nesting_order(lane, start, dur)
+    return sites, scopes[order], lanes
+
+
+def _line_sites(cell: CellSource | None) -> pl.DataFrame:
+    """Return a site for every line of the cell, in their order."""
+    texts = cell.source.splitlines() if cell is not None else []
+    return pl.DataFrame(
+        {
+            "kind": ["line"] * len(texts),
+            "parent": [-1] * len(texts),
+            "name": texts,
+            "file": [cell.filename if cell is not None else ""] * len(texts),
+            "line": range(1, len(texts) + 1),
+            "class_name": [None] * len(texts),
+            "parameters": [None] * len(texts),
+            "bytes": [None] * len(texts),
+        },
+        schema=SITES_SCHEMA,
+    )
+
+
+def _module_sites(modules: Sequence[ModuleSite], before: int) -> pl.DataFrame:
+    rows = [
+        {
+            "kind": "module",
+            "parent": module.parent + before if module.parent >= 0 else -1,
+            "name": path,
+            "class_name": module.class_name,
+            "parameters": module.parameters,
+            "bytes": module.size_bytes,
+        }
+        for module, path in zip(modules, _paths(modules), strict=True)
+    ]
+    return pl.DataFrame(rows, schema=SITES_SCHEMA)
+
+
+def _paths(modules: Sequence[ModuleSite]) -> list[str]:
+    """Return the path of each module.
+
+    Where several roots contain modules, paths begin with the class of their root, or those of two models would be the
+    same.
+    """
+    roots = [_root(modules, number) for number in range(len(modules))]
+    containing = {root for number, root in enumerate(roots) if root != number}
+    if len(containing) <= 1:
+        return [
+            module.path or (module.class_name if number not in containing else "")
+            for number, module in enumerate(modules)
+        ]
+    names = _distinct([modules[root].class_name for root in roots], roots)
+    return [f"{name}.{module.path}" if module.path else name for name, module in zip(names, modules, strict=True)]
+
+
+def _distinct(names: list[str], roots: list[int]) -> list[str]:
+    """Return the name of each root, with a number where several have the same."""
+    numbers: dict[str, list[int]] = {}
+    for name, root in zip(names, roots, strict=True):
+        known = numbers.setdefault(name, [])
+        if root not in known:
+            known.append(root)
+    return [
+        f"{name}_{numbers[name].index(root)}" if len(numbers[name]) > 1 else name
+        for name, root in zip(names, roots, strict=True)
+    ]
+
+
+def _root(modules: Sequence[ModuleSite], number: int) -> int:
+    while modules[number].parent >= 0:
+        number = modules[number].parent
+    return number
+
+
+def _shift_ns(trace: Trace, marks: ProgramMarks) -> int | None:
+    """Return what to add to our clock to get the trace's.
+
+    Torch's range of each step began between two moments of ours. Their intersection over all steps is the most exact.
+    """
+    steps = trace.steps.filter(pl.col("cycle") == marks.cycle)
+    starts = dict(steps.select("number", "start_ns").rows())
+    bounds = [(starts[step] - after, starts[step] - before) for step, before, after in marks.clock if step in starts]
+    if not bounds:
+        return None
+    least, most = max(low for low, _ in bounds), min(high for _, high in bounds)
+    return (least + most) // 2
+
+
+def _line_runs(marks: ProgramMarks, line_count: int) -> _Runs:
+    """Return the runs of lines: each lasts until the next line begins."""
+    numbers = np.frombuffer(marks.lines, np.int64) if len(marks.lines) else np.empty(0, np.int64)
+    is_time = numbers > _LEAST_TIME
+    is_pair = np.zeros(len(numbers), np.bool_)
+    is_pair[:-1] = is_time[:-1] & ~is_time[1:]  # a mark that was interrupted lacks its line
+    at = np.flatnonzero(is_pair)
+    start, line = numbers[at], numbers[at + 1]
+    end = np.append(start[1:], start[-1:])
+    known = np.flatnonzero((line > 0) & (line <= line_count) & (end > start))
+    thread = np.full(len(known), -1, np.int64)
+    return _Runs(line[known] - 1, thread, start[known], end[known])
+
+
+def _module_runs(marks: ProgramMarks, before: int) -> _Runs:
+    """Return the calls of modules; one that did not end is left out."""
+    calls = np.frombuffer(marks.calls, np.int64).reshape(-1, 3) if len(marks.calls) else np.empty((0, 3), np.int64)
+    open_calls: dict[int, list[tuple[int, int]]] = {}
+    found: list[tuple[int, int, int, int]] = []
+    for time_ns, thread, number in calls.tolist():
+        stack = open_calls.setdefault(thread, [])
+        if number >= 0:
+            stack.append((number, time_ns))
+        elif stack and stack[-1][0] == -number - 1:
+            found.append((number, thread, stack.pop()[1], time_ns))
+        else:
+            stack.clear()
+    table = np.array(found, np.int64).reshape(-1, 4)
+    return _Runs(before - table[:, 0] - 1, table[:, 1], table[:, 2], table[:, 3])
+
+
+def _scopes(
+    trace: Trace, runs: _Runs, cycle: int, shift_ns: int, lanes: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the runs on the clock and the lanes of the trace, and the lanes with those that were not in it."""
+    threads = np.unique(runs.thread)
+    lane_of: dict[int, int] = {}
+    for thread in threads.tolist():
+        known = _lane(trace, lanes, thread)
+        if known is None:
+            new = {"kind": "thread", "pid": "", "tid": str(thread), "name": f"thread {thread}"}
+            known = lanes.height
+            lanes = pl.concat([lanes, pl.DataFrame([new], schema=LANES_SCHEMA)])
+        lane_of[thread] = known
+    numbers = np.array([lane_of[thread] for thread in threads.tolist()], np.int64)
+    lane = numbers[np.searchsorted(threads, runs.thread)] if len(threads) else np.empty(0, np.int64)
+    frame = pl.DataFrame(
+        {
+            "site": runs.site,
+            "lane": lane,
+            "start_ns": runs.start_ns + shift_ns,
+            "dur_ns": runs.end_ns - runs.start_ns,
+            "cycle": np.full(len(runs.site), cycle),
+        }
+    )
+    return frame.cast(SCOPES_SCHEMA), lanes  # type: ignore[arg-type]
+
+
+def _lane(trace: Trace, lanes: pl.DataFrame, thread: int) -> int | None:
+    """Return the row of the lane of a thread; -1 is the thread on which the steps ran."""
+    rows = lanes.with_row_index("lane").filter(pl.col("kind") == "thread")
+    if thread >= 0:
+        found = rows.filter(pl.col("tid") == str(thread))["lane"]
+        return int(found[0]) if len(found) else None
+    steps = trace.events.filter(pl.col("name").cast(pl.String).str.starts_with("ProfilerStep#"))
+    steps = steps.filter(pl.col("category") == "user_annotation")
+    return int(steps["lane"][0]) if steps.height else None
+
+
+def _within(scopes: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """Return the parts of the scopes that lie between the first and the last recorded step."""
+    first, last = max(0, *steps["start_ns"].head(1)), max(steps["end_ns"].to_list())
+    end = (pl.col("start_ns") + pl.col("dur_ns")).clip(upper_bound=last)
+    start = pl.col("start_ns").clip(lower_bound=first)
+    cut = scopes.with_columns(start.alias("start_ns"), (end - start).alias("dur_ns"))
+    return cut.filter(pl.col("dur_ns") > 0)
