@@ -12,6 +12,8 @@ from torchprof_magic.analysis.averages import averages_table
 from torchprof_magic.analysis.devices import devices_table
 from torchprof_magic.analysis.diagnosis import all_problems
 from torchprof_magic.analysis.idle import idle_table
+from torchprof_magic.analysis.lines import lines_table
+from torchprof_magic.analysis.modules import modules_table
 from torchprof_magic.analysis.ops import ops_by
 from torchprof_magic.analysis.verdict import Verdict, find_verdict
 from torchprof_magic.analysis.waits import waits_table
@@ -46,6 +48,8 @@ EXPORTED_TABLES = (
     "ops",
     "kernels",
     "devices",
+    "lines",
+    "modules",
     "waits",
     "idle",
     "steps",
@@ -86,6 +90,20 @@ class Report:
     def devices(self) -> pl.DataFrame:
         """One row per device: busy and idle time, and communication time not overlapped by computation, in ns."""
         return devices_table(self.trace).frame
+
+    @property
+    def lines(self) -> pl.DataFrame:
+        """One row per line of the cell, and of the functions that were watched, with its times in ns.
+
+        For a trace of another program: one row per function of the user's, if Python frames were recorded. See
+        docs/definitions.md.
+        """
+        return lines_table(self.trace).frame
+
+    @property
+    def modules(self) -> pl.DataFrame:
+        """One row per nn.Module that ran, by its path of attributes, with the times of forward and backward in ns."""
+        return modules_table(self.trace).frame
 
     @property
     def waits(self) -> pl.DataFrame:
@@ -262,10 +280,10 @@ class Report:
     def sql(self, query: str) -> pl.DataFrame:
         """Return the result of a SQL query over the frames of the report.
 
-        The tables are events, ops, kernels, devices, waits, idle, steps, flows, allocations, memory (same as
-        allocations), lanes and stacks. Events, lanes and stacks have a column ``row`` with their row number, to which
-        ``parent``, ``lane``, ``stack``, ``source``, ``target`` and ``event`` refer. Raises ``ValueError`` with the
-        tables and columns when the query is invalid.
+        The tables are events, ops, kernels, devices, lines, modules, waits, idle, steps, flows, allocations, memory
+        (same as allocations), lanes and stacks. Events, lanes and stacks have a column ``row`` with their row number,
+        to which ``parent``, ``lane``, ``stack``, ``source``, ``target`` and ``event`` refer. Raises ``ValueError`` with
+        the tables and columns when the query is invalid.
         """
         return run_sql(query, self._frames())
 
@@ -314,6 +332,8 @@ class Report:
             "events": lambda: self.events,
             "ops": lambda: self.ops,
             "kernels": lambda: self.kernels,
+            "lines": lambda: self.lines,
+            "modules": lambda: self.modules,
             "waits": lambda: self.waits,
             "idle": lambda: self.idle,
             "steps": lambda: self.steps,

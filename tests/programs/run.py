@@ -63,12 +63,10 @@ def here(cell: str) -> str:
 
 
 def top_line(report: Report) -> str:
-    """Return the source of the line with the most time of its own, forward and backward."""
-    lines = getattr(report, "lines", None)
-    if lines is None or lines.height == 0:
-        return ""
-    own = lines["self_cpu_ns"].fill_null(0)
-    return str(lines["source"][int(own.arg_max())]).strip()
+    """Return the source of the line that the verdict names."""
+    verdict, lines = report.verdict, report.lines
+    named = lines.filter((lines["file"] == verdict.file) & (lines["line"] == verdict.line))
+    return str(named["source"][0]).strip() if named.height else ""
 
 
 def main() -> int:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from torchprof_magic.analysis.forward_of import forward_of_events
 from torchprof_magic.analysis.host_nest import host_nest
 from torchprof_magic.analysis.host_states import COMPILE, DISPATCH, RUNTIME_CALL, called_ops, compile_ranges
 from torchprof_magic.analysis.idle import CAUSES, LAUNCH_CALL, idle_causes, idle_pieces
 from torchprof_magic.analysis.phases import PHASES, phase_of_events
 from torchprof_magic.analysis.places import Places, places_of
 from torchprof_magic.analysis.shared import ask_names, launch_sources, once_per_trace
-from torchprof_magic.analysis.step_pieces import StepPieces, step_pieces
+from torchprof_magic.analysis.step_pieces import StepPieces, idle_of_steps, step_pieces
 from torchprof_magic.analysis.window import windows_of
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, covered_ns
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
@@ -139,7 +140,7 @@ def host_account(trace: Trace) -> Account:
         places=_places_of_pieces(trace, pieces, named),
         gap=np.full(len(ns), NO_PARENT),
     )
-    causes = {phase: _cause_of(trace, phase, parts) for phase in PHASES}
+    causes = _with_measured_idle(trace, {phase: _cause_of(trace, phase, parts) for phase in PHASES})
     nest = host_nest(trace)
     is_ops = np.isin(pieces.phase, [PHASES.index(name) for name in ("forward", "backward", "optimizer")])
     length = np.append(nest.end_ns - nest.start_ns, TINY_OP_NS)[named]
@@ -154,6 +155,17 @@ def host_account(trace: Trace) -> Account:
         moving_ns=int(ns[is_ops & is_moving].sum()),
         optimizer_ns=causes["optimizer"].ns,
     )
+
+
+def _with_measured_idle(trace: Trace, causes: dict[str, Cause]) -> dict[str, Cause]:
+    """Return the causes with the part of Python in which its thread used no CPU as idle time."""
+    asleep_ns = int(idle_of_steps(trace)[chosen_steps(trace).row].sum())
+    python, idle = causes["python"], causes["idle"]
+    larger = idle if idle.ns > asleep_ns else replace(python, kind="idle")
+    return causes | {
+        "python": replace(python, ns=python.ns - asleep_ns),
+        "idle": replace(larger, ns=idle.ns + asleep_ns),
+    }
 
 
 def _of_device(trace: Trace, device: int, work: pl.DataFrame) -> Account:
@@ -253,11 +265,17 @@ def _called(trace: Trace, cause: IntArray, state: IntArray) -> IntArray:
 
 
 def _places_of_pieces(trace: Trace, pieces: StepPieces, named: IntArray) -> Places:
-    """Return the line of each piece: the watched one, or the user's innermost frame around the event."""
-    known = places_of(trace, np.append(host_nest(trace).row, NO_PARENT)[named], pieces.start_ns)
+    """Return the line of each piece: that of its forward op, the watched one, or the user's innermost frame."""
+    row = np.append(host_nest(trace).row, NO_PARENT)[named]
+    known = places_of(trace, row, pieces.start_ns)
     has_site = pieces.site >= 0
     lines = np.append(trace.sites["line"].fill_null(0).to_numpy(), 0)[pieces.site]
-    return known._replace(file=np.where(has_site, pieces.site, known.file), line=np.where(has_site, lines, known.line))
+    file, line = np.where(has_site, pieces.site, known.file), np.where(has_site, lines, known.line)
+    # What runs in backward is the doing of the line in forward.
+    forward = np.append(forward_of_events(trace), NO_PARENT)[row]
+    made = places_of(trace, forward)
+    is_known = (forward >= 0) & (made.file >= 0)
+    return known._replace(file=np.where(is_known, made.file, file), line=np.where(is_known, made.line, line))
 
 
 def _cause_of(trace: Trace, kind: str, parts: _Parts) -> Cause:

@@ -132,14 +132,18 @@ def line_timelines(trace: Trace) -> dict[int, Timeline]:
     is_line = (trace.sites["kind"] == "line").to_numpy()
     site, lane, start, dur = (trace.scopes[name].to_numpy().astype(np.int64) for name in _SCOPE)
     chosen = np.flatnonzero(is_line[site])
-    site, lane, start, end = site[chosen], lane[chosen], start[chosen], (start + dur)[chosen]
-    parent, _, _ = nest(lane, start, end - start)
-    scopes = HostNest(site, lane, start, end, parent)
+    return timelines_of(site[chosen], lane[chosen], start[chosen], dur[chosen])
+
+
+def timelines_of(site: IntArray, lane: IntArray, start_ns: IntArray, dur_ns: IntArray) -> dict[int, Timeline]:
+    """Return the innermost of some intervals over time, by lane, its site in ``cause``; they are in nesting order."""
+    parent, _, _ = nest(lane, start_ns, dur_ns)
+    scopes = HostNest(site, lane, start_ns, start_ns + dur_ns, parent)
     found = {}
     for number, rows in lanes_of(scopes):
         segments = segments_of(scopes, rows)
-        line = np.append(site, NO_PARENT)[segments.event]
-        found[number] = Timeline(segments.start_ns, np.zeros(len(line), np.int64), line)
+        inside = np.append(site, NO_PARENT)[segments.event]
+        found[number] = Timeline(segments.start_ns, np.zeros(len(inside), np.int64), inside)
     return found
 
 

@@ -99,7 +99,7 @@ def is_users_file(files: pl.Series) -> BoolArray:
     return files.cast(pl.String).is_in(users.implode()).fill_null(value=False).to_numpy()
 
 
-_MODULE_FRAME = "nn.Module: "
+MODULE_FRAME = "nn.Module: "
 
 
 def module_of_events(trace: Trace, rows: IntArray) -> pl.Series:
@@ -113,20 +113,20 @@ def module_of_events(trace: Trace, rows: IntArray) -> pl.Series:
         lane, start = (trace.events[name].to_numpy()[rows].astype(np.int64) for name in ("lane", "start_ns"))
         site = np.append(scopes["site"].to_numpy(), NO_PARENT)[_innermost_scope(scopes, lane, start)]
         return _gathered(trace.sites["name"].cast(pl.String), site)
-    path, innermost = _module_frames(trace)
+    path, innermost = module_frames(trace)
     return _gathered(path, np.append(innermost, NO_PARENT)[_stack_of(trace, rows)])
 
 
 @once_per_trace
-def _module_frames(trace: Trace) -> tuple[pl.Series, IntArray]:
+def module_frames(trace: Trace) -> tuple[pl.Series, IntArray]:
     """Return the path of each frame of a module, and for each row of ``stacks`` the innermost such frame, or -1."""
     names = trace.stacks["name"].cast(pl.String)
-    is_module = names.str.starts_with(_MODULE_FRAME).fill_null(value=False).to_numpy()
+    is_module = names.str.starts_with(MODULE_FRAME).fill_null(value=False).to_numpy()
     parent = trace.stacks["parent"].to_numpy()
     innermost = nearest_marked(parent, depth_of(parent), is_module).astype(np.int64)
     paths: list[str | None] = [None] * len(names)
     for row in np.flatnonzero(is_module).tolist():  # callers come first
-        name = names[row].removeprefix(_MODULE_FRAME)
+        name = names[row].removeprefix(MODULE_FRAME)
         above = innermost[parent[row]]
         paths[row] = name if above < 0 else f"{paths[above]}.{name}"
     return pl.Series(paths, dtype=pl.String), innermost[:-1]

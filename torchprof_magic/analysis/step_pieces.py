@@ -30,6 +30,7 @@ from torchprof_magic.analysis.host_states import (
 )
 from torchprof_magic.analysis.phases import PHASES, phase_of_events, structural_phases
 from torchprof_magic.analysis.shared import ask_names, once_per_trace
+from torchprof_magic.analysis.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray
 from torchprof_magic.model.trace import STEP_PATTERN
 
@@ -95,6 +96,26 @@ def step_pieces(trace: Trace) -> StepPieces:
     pieces, site = Pieces(*(column[order] for column in pieces)), site[order]
     phase = _phases(trace, pieces, site)
     return StepPieces(pieces.of, pieces.start_ns, pieces.end_ns, phase, pieces.state, pieces.cause, site)
+
+
+@once_per_trace
+def idle_of_steps(trace: Trace) -> IntArray:
+    """Return for each step how much of the time that looks like Python its thread used no CPU, in ns.
+
+    It is the step minus the CPU time of its thread, where a live run measured that. Of this, what blocking calls,
+    fetching data and communication take is not counted, because a thread may sleep in these.
+    """
+    pieces, steps = step_pieces(trace), trace.steps
+    table = sum_by(pieces.step * len(PHASES) + pieces.phase, pieces.dur_ns, steps.height * len(PHASES))
+    of_phase = dict(zip(PHASES, table.reshape(-1, len(PHASES)).T, strict=True))
+    cpu = {(mark.cycle, mark.number): mark.cpu_ns for mark in trace.meta.recorded_steps}
+    used = [cpu.get(key) for key in steps.select("cycle", "number").rows()]
+    whole = (steps["end_ns"] - steps["start_ns"]).to_numpy()
+    asleep = whole - np.array(
+        [dur if ns is None else ns for ns, dur in zip(used, whole.tolist(), strict=True)], np.int64
+    )
+    asleep = asleep - sum(of_phase[name] for name in ("waiting", "data", "communication", "idle"))
+    return np.clip(asleep, 0, of_phase["python"])
 
 
 def _lanes_of_steps(trace: Trace) -> IntArray:

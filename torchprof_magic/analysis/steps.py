@@ -11,7 +11,7 @@ import polars as pl
 from torchprof_magic.analysis.devices import device_intervals
 from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.analysis.shared import once_per_trace
-from torchprof_magic.analysis.step_pieces import step_pieces
+from torchprof_magic.analysis.step_pieces import idle_of_steps, step_pieces
 from torchprof_magic.analysis.sums import sum_by
 from torchprof_magic.model.intervals import covered_ns
 from torchprof_magic.model.shapes import Bars, Column, Table
@@ -82,7 +82,9 @@ def _split_by_phase(trace: Trace) -> dict[str, np.ndarray]:
     pieces = step_pieces(trace)
     cell = pieces.step * len(PHASES) + pieces.phase
     table = sum_by(cell, pieces.dur_ns, trace.steps.height * len(PHASES)).reshape(-1, len(PHASES))
-    return {name: table[:, number] for number, name in enumerate(PHASES)}
+    split = {name: table[:, number] for number, name in enumerate(PHASES)}
+    asleep = idle_of_steps(trace)
+    return split | {"python": split["python"] - asleep, "idle": split["idle"] + asleep}
 
 
 def _busiest(trace: Trace, start: np.ndarray, end: np.ndarray) -> np.ndarray:

@@ -37,6 +37,8 @@ MOSTLY_WORK = 0.6
 LEAST_CAUSE = 0.25
 # A second cause is named from this share on.
 LEAST_SECOND = 0.1
+# Steps without any op have a verdict from this time on; below, nothing happened.
+LEAST_WITHOUT_OPS_NS = 1_000_000
 # On the host alone: Python from this share on, and the optimizer.
 LOUD_PYTHON = 0.4
 LOUD_OPTIMIZER = 0.35
@@ -91,7 +93,7 @@ def find_verdict(trace: Trace) -> Verdict:
     Complete steps count, but for those of more than 1.5 times the median, so that one outlier never decides.
     """
     has_ops = ops_table(trace).frame.filter(pl.col("kind") != NO_OP).height > 0
-    if not has_ops and (trace.has_device or trace.steps.height == 0 or trace.meta.recorded_steps == ()):
+    if not has_ops and (trace.has_device or chosen_steps(trace).whole_ns < LEAST_WITHOUT_OPS_NS):
         return _nothing(trace)
     on_device = device_account(trace)
     if on_device is not None:

@@ -29,7 +29,10 @@ class Cycle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleSite:
-    """A module that ran: its path below its root, its class, the number of its parent, -1 for none, and its size."""
+    """A module that ran: its class, the number of its parent, -1 for none, and its size.
+
+    ``path`` is its path of attributes below its root. That of a root is the variable that holds it, empty if none does.
+    """
 
     path: str
     class_name: str

@@ -19,6 +19,7 @@ from torchprof_magic.run.line_marks import mark_lines, with_marks
 from torchprof_magic.run.stepping import Stepper, StepPlan, instrument, plan_steps, with_stepper
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import CodeType
 
     from IPython.core.interactiveshell import InteractiveShell
@@ -58,12 +59,15 @@ _HANDLER_MODULE = "torchprof_magic.capture.interrupts.guard"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledCell:
-    """A cell that is ready to run. ``last`` computes the value of its last expression, if IPython would show it."""
+    """A cell that is ready to run. ``last`` computes the value of its last expression, if IPython
+    would show it, which is on ``last_line``.
+    """
 
     source: CellSource
     plan: StepPlan
     body: CodeType
     last: CodeType | None
+    last_line: int = 0
 
     @property
     def number(self) -> int:
@@ -112,6 +116,7 @@ def compile_cell(shell: InteractiveShell, cell: str, *, step: str = "auto", may_
             plan=plan,
             body=compiler(ast.fix_missing_locations(instrument(tree, plan)), filename, "exec"),
             last=compiler(last, filename, "eval") if last is not None else None,
+            last_line=last.body.lineno if last is not None else 0,
         )
     if compiled.last is not None:
         open_to_interrupts(compiled.last)
@@ -136,7 +141,7 @@ def run_cell(
         session.open()
     names = shell.user_ns if local_ns is None else local_ns
     try:
-        body = _with_helpers(compiled, session)
+        body = _with_helpers(compiled, session, names)
         open_to_interrupts(body)
         if not compiled.plan.starts_late:
             session.start()
@@ -144,7 +149,7 @@ def run_cell(
         exec(body, shell.user_global_ns, names)  # noqa: S102 - runs the user's cell
         if compiled.last is None:
             return None
-        session.program.lines.mark(compiled.last.co_firstlineno)
+        session.program.lines.mark(compiled.last_line)
         return eval(compiled.last, shell.user_global_ns, names)  # noqa: S307
     except KeyboardInterrupt as exc:
         _end_at_users_line(exc)
@@ -160,7 +165,7 @@ async def await_cell(shell: InteractiveShell, compiled: CompiledCell, session: C
     if not session.is_active:
         session.open()
     try:
-        body = _with_helpers(compiled, session)
+        body = _with_helpers(compiled, session, shell.user_ns)
         open_to_interrupts(body)
         if not compiled.plan.starts_late:
             session.start()
@@ -168,14 +173,15 @@ async def await_cell(shell: InteractiveShell, compiled: CompiledCell, session: C
         await _awaited(shell, body)
         if compiled.last is None:
             return None
-        session.program.lines.mark(compiled.last.co_firstlineno)
+        session.program.lines.mark(compiled.last_line)
         return await _awaited(shell, compiled.last)
     finally:
         session.stop(is_held=True)
 
 
-def _with_helpers(compiled: CompiledCell, session: CellSession) -> CodeType:
+def _with_helpers(compiled: CompiledCell, session: CellSession, names: Mapping[str, object]) -> CodeType:
     """Return the code of the cell with the stepper and the marks of this session in it."""
+    session.program.modules.namespace = names
     marks = session.program.lines
     return with_marks(with_stepper(compiled.body, Stepper(session, marks, compiled.plan.line or 0)), marks)
 

@@ -92,18 +92,20 @@ def _module_sites(modules: Sequence[ModuleSite], before: int) -> pl.DataFrame:
 def _paths(modules: Sequence[ModuleSite]) -> list[str]:
     """Return the path of each module.
 
-    Where several roots contain modules, paths begin with the class of their root, or those of two models would be the
-    same.
+    Where several roots contain modules, paths begin with the variable or the class of their root, or those of two
+    models would be the same.
     """
     roots = [_root(modules, number) for number in range(len(modules))]
     containing = {root for number, root in enumerate(roots) if root != number}
-    if len(containing) <= 1:
-        return [
-            module.path or (module.class_name if number not in containing else "")
-            for number, module in enumerate(modules)
-        ]
-    names = _distinct([modules[root].class_name for root in roots], roots)
-    return [f"{name}.{module.path}" if module.path else name for name, module in zip(names, modules, strict=True)]
+    titles = _distinct([modules[root].path or modules[root].class_name for root in roots], roots)
+    paths = []
+    for number, (root, title, module) in enumerate(zip(roots, titles, modules, strict=True)):
+        is_only_model = len(containing) == 1 and root in containing
+        if number == root:
+            paths.append("" if is_only_model else title)
+        else:
+            paths.append(module.path if is_only_model else f"{title}.{module.path}")
+    return paths
 
 
 def _distinct(names: list[str], roots: list[int]) -> list[str]:

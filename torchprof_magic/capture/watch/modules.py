@@ -14,7 +14,7 @@ from torch.nn.modules import module as torch_module
 from torchprof_magic.capture.recording import ModuleSite
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 # What the two hooks of a call cost, measured by benchmarks/marks.py; and the share of a step from which on modules are
 # not watched unless that was asked for.
@@ -28,6 +28,7 @@ class ModuleMarks:
 
     No module is kept alive. Numbers are kept in threes: time, thread, and the number of the module, which is negative
     minus one for an end. ``asked`` is whether the user asked for modules; with None they are watched if they are few.
+    The variables of ``namespace`` name the models.
     """
 
     def __init__(self, asked: bool | None) -> None:
@@ -41,6 +42,7 @@ class ModuleMarks:
         self._depth: dict[int, list[int]] = {}
         self._roots: dict[int, None] = {}
         self._sites: list[ModuleSite] = []
+        self.namespace: Mapping[str, object] = {}
 
     def watch(self) -> Callable[[], None]:
         """Register the hooks, and return a function that removes them."""
@@ -129,14 +131,28 @@ class ModuleMarks:
         for _, class_name in self._modules[len(sites) :]:
             sites.append(_site("", class_name, -1))
         places: dict[int, tuple[str, int]] = {}
+        names = self._variables()
         for number in self._roots:
-            root = self._modules[number][0]() if number < len(self._modules) else None
+            root = self._modules[number][0]()
             if root is not None:
                 self._place(root, number, places)
+                places[number] = (names.get(id(root), ""), -1) if places[number][1] < 0 else places[number]
         for number, (path, parent) in places.items():
             module = self._modules[number][0]()
             count, size = _size(module) if module is not None else (None, None)
             sites[number] = _site(path, sites[number].class_name, parent, count, size)
+
+    def _variables(self) -> dict[int, str]:
+        """Return under which name of the namespace the outermost modules are found: ``model``, or ``model.0``."""
+        roots = {id(module) for number in self._roots if (module := self._modules[number][0]()) is not None}
+        found: dict[int, str] = {}
+        for name, value in list(self.namespace.items()):
+            if name.startswith("_") or not isinstance(value, torch.nn.Module):
+                continue
+            for path, module in value.named_modules():
+                if id(module) in roots and (not path or id(module) not in found):
+                    found[id(module)] = f"{name}.{path}" if path else name
+        return found
 
     def _place(self, root: torch.nn.Module, number: int, places: dict[int, tuple[str, int]]) -> None:
         """Note the paths of a root and of everything in it that ran, and of what is between them."""

@@ -63,6 +63,7 @@ class ProgramWatch:
         """End the watch and return the marks of all cycles."""
         self.lines.switch(is_on=False)
         self.modules.switch(is_on=False)
+        self.modules.namespace = {}
         if self.lines.lost:
             self._problems.note("capture.lines_lost", count=self.lines.lost)
         if self.modules.is_too_dear:

@@ -1,0 +1,170 @@
+"""Time, waiting and memory by line of the user's code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.analysis.attribution import Runs, Shares, shares_of, watched_runs
+from torchprof_magic.analysis.calls import op_rows
+from torchprof_magic.analysis.host_nest import host_nest
+from torchprof_magic.analysis.host_states import does_more_than_python, thread_timelines
+from torchprof_magic.analysis.places import is_users_file, places_of
+from torchprof_magic.analysis.shared import once_per_trace
+from torchprof_magic.model.shapes import Column, Table
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.intervals import IntArray
+    from torchprof_magic.model.trace import DType, Trace
+
+COLUMNS = (
+    Column(name="file", title="File", unit="text", definition="File of the line, or the cell."),
+    Column(
+        name="line",
+        title="Line",
+        unit="count",
+        definition="Number of the line. In a file of another program it is the line at which a function is defined, "
+        "and the row stands for the whole function.",
+    ),
+    Column(name="source", title="Source", unit="code", definition="Text of the line, or name of the function."),
+    Column(name="hits", title="Hits", unit="count", definition="How often the line began.", is_minor=True),
+    Column(
+        name="self_cpu_ns",
+        title="CPU",
+        unit="ns",
+        definition="Wall time on the thread while the line ran, without that of watched lines which it called. The "
+        "lines of the thread that runs the steps add up to the steps.",
+        has_bar=True,
+    ),
+    Column(
+        name="total_cpu_ns",
+        title="Total CPU",
+        unit="ns",
+        definition="The same with the lines that it called; recursive calls count once.",
+        is_minor=True,
+    ),
+    Column(
+        name="wait_ns",
+        title="Waiting",
+        unit="ns",
+        definition="Part of it in blocking calls, as in `report.waits`.",
+    ),
+    Column(
+        name="device_ns",
+        title="Device",
+        unit="ns",
+        definition="Summed time of kernels, copies and fills that the line launched, without its backward.",
+        has_bar=True,
+    ),
+    Column(
+        name="backward_cpu_ns",
+        title="Backward CPU",
+        unit="ns",
+        definition="Host time of the autograd nodes that the line's ops made, wherever backward was called. The line "
+        "that calls it has the same time in CPU.",
+        has_bar=True,
+    ),
+    Column(
+        name="backward_device_ns",
+        title="Backward device",
+        unit="ns",
+        definition="Summed time of device work that these nodes launched.",
+        has_bar=True,
+    ),
+    Column(
+        name="bytes",
+        title="Keeps",
+        unit="bytes",
+        definition="Memory allocated minus freed while the line ran; null if memory was not recorded.",
+    ),
+)
+_TEXT = ("file", "source")
+SCHEMA: dict[str, DType] = {
+    column.name: pl.String if column.name in _TEXT else pl.Int32 if column.name == "line" else pl.Int64
+    for column in COLUMNS
+}
+
+
+@once_per_trace
+def lines_table(trace: Trace) -> Table:
+    """Return one row per line, in the order of files and lines; the watched lines, or else the user's functions."""
+    runs = watched_runs(trace, "line")
+    if len(runs.site):
+        frame = _frame(trace, trace.sites, shares_of(trace, runs))
+        return _table(trace, frame.filter(pl.Series((trace.sites["kind"] == "line").to_numpy())))
+    sites, runs = _functions(trace)
+    if len(runs.site):
+        return _table(trace, _frame(trace, sites, shares_of(trace, runs)).sort("file", "line"))
+    return _table(trace, _by_op(trace))
+
+
+def _table(trace: Trace, frame: pl.DataFrame) -> Table:
+    absent = set() if trace.has_device else {"device_ns", "backward_device_ns", "wait_ns"}
+    if not trace.memory.height:
+        absent.add("bytes")
+    columns = tuple(column for column in COLUMNS if column.name not in absent)
+    return Table(frame=frame, columns=columns)
+
+
+def _frame(trace: Trace, sites: pl.DataFrame, shares: Shares) -> pl.DataFrame:
+    return pl.DataFrame(
+        {
+            "file": sites["file"].cast(pl.String),
+            "line": sites["line"],
+            "source": sites["name"].cast(pl.String),
+            "hits": shares.runs,
+            "self_cpu_ns": shares.self_ns,
+            "total_cpu_ns": shares.total_ns,
+            "wait_ns": shares.wait_ns,
+            "device_ns": shares.device_ns,
+            "backward_cpu_ns": shares.backward_ns,
+            "backward_device_ns": shares.backward_device_ns,
+            "bytes": pl.Series(shares.bytes)
+            if trace.memory.height
+            else pl.Series([None] * sites.height, dtype=pl.Int64),
+        },
+        schema=SCHEMA,
+    )
+
+
+def _functions(trace: Trace) -> tuple[pl.DataFrame, Runs]:
+    """Return the user's functions and their recorded calls."""
+    nest, events = host_nest(trace), trace.events
+    frames = np.flatnonzero((events["category"] == "python_function").to_numpy()[nest.row])
+    stack = events["stack"].fill_null(-1).to_numpy()[nest.row[frames]]
+    users = np.append(is_users_file(trace.stacks["file"]), False)
+    works = [lane for lane, line in thread_timelines(trace).items() if does_more_than_python(line)]
+    chosen = users[stack] & (np.isin(nest.lane[frames], works) | (not works))
+    frames, stack = frames[chosen], stack[chosen]
+    places = trace.stacks.select(
+        pl.col("file").cast(pl.String), "line", pl.col("function").cast(pl.String).alias("name")
+    )[stack.tolist()]
+    sites = places.unique(maintain_order=True).with_row_index("site")
+    site = places.join(sites, on=["file", "line", "name"], how="left", nulls_equal=True, maintain_order="left")["site"]
+    start, end = nest.start_ns[frames], nest.end_ns[frames]
+    numbers: IntArray = site.to_numpy().astype(np.int64)
+    return sites, Runs(numbers, nest.lane[frames], start, end - start, sites.height)
+
+
+def _by_op(trace: Trace) -> pl.DataFrame:
+    """Return the lines of the stacks that were recorded with each op, with the ops' own times."""
+    if trace.stacks.height == 0:
+        return pl.DataFrame(schema=SCHEMA)
+    ops = op_rows(trace)
+    places = places_of(trace, ops.row)
+    file, line = places.columns()
+    frame = pl.DataFrame(
+        {"file": file, "line": line, "self_cpu_ns": ops.self_cpu_ns, "device_ns": ops.self_device_ns}
+    ).drop_nulls("file")
+    sums = frame.group_by("file", "line").agg(
+        pl.len().alias("hits"), pl.col("self_cpu_ns").sum(), pl.col("device_ns").sum()
+    )
+    sums = sums.with_columns(
+        pl.col("self_cpu_ns").alias("total_cpu_ns"),
+        pl.lit("").alias("source"),
+        *(pl.lit(0).alias(name) for name in ("wait_ns", "backward_cpu_ns", "backward_device_ns")),
+        pl.lit(None).alias("bytes"),
+    )
+    return sums.select(SCHEMA.keys()).cast(SCHEMA).sort("file", "line")  # type: ignore[arg-type]

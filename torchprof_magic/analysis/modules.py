@@ -1,0 +1,206 @@
+"""Time and waiting by ``nn.Module``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.analysis.attribution import Runs, Shares, shares_of, watched_runs
+from torchprof_magic.analysis.host_nest import host_nest
+from torchprof_magic.analysis.places import MODULE_FRAME, module_frames
+from torchprof_magic.analysis.shared import once_per_trace
+from torchprof_magic.model.intervals import NO_PARENT, IntArray, depth_of, levels, rolled_up
+from torchprof_magic.model.shapes import Column, Table
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.trace import DType, Trace
+
+COLUMNS = (
+    Column(
+        name="path",
+        title="Module",
+        unit="code",
+        definition="Path of attributes from the model, empty for the model itself; with the class of the model in "
+        "front where there are several. From recorded Python frames it is a path of classes and numbers.",
+    ),
+    Column(name="class_name", title="Class", unit="code", definition="Class of the module."),
+    Column(
+        name="parent",
+        title="Parent",
+        unit="code",
+        definition="Path of the closest module around it that ran; null for a model.",
+        is_minor=True,
+    ),
+    Column(name="calls", title="Calls", unit="count", definition="How often its forward ran.", is_minor=True),
+    Column(
+        name="self_cpu_ns",
+        title="Self CPU",
+        unit="ns",
+        definition="Wall time of its forward without that of modules inside it.",
+        has_bar=True,
+    ),
+    Column(
+        name="total_cpu_ns",
+        title="Total CPU",
+        unit="ns",
+        definition="Wall time of its forward with everything inside.",
+        has_bar=True,
+    ),
+    Column(
+        name="device_ns",
+        title="Device",
+        unit="ns",
+        definition="Summed time of device work that its forward launched, with everything inside.",
+        has_bar=True,
+    ),
+    Column(
+        name="self_device_ns",
+        title="Self device",
+        unit="ns",
+        definition="The same without modules inside it. With that of the backward pass, all rows add up to all device "
+        "work.",
+        is_minor=True,
+    ),
+    Column(name="wait_ns", title="Waiting", unit="ns", definition="Time in blocking calls, with everything inside."),
+    Column(
+        name="backward_cpu_ns",
+        title="Backward CPU",
+        unit="ns",
+        definition="Host time of the autograd nodes that its ops made, with everything inside.",
+        has_bar=True,
+    ),
+    Column(
+        name="backward_device_ns",
+        title="Backward device",
+        unit="ns",
+        definition="Summed time of device work that these nodes launched, with everything inside.",
+        has_bar=True,
+    ),
+    Column(
+        name="self_backward_cpu_ns",
+        title="Self backward CPU",
+        unit="ns",
+        definition="Backward CPU without modules inside it.",
+        is_minor=True,
+    ),
+    Column(
+        name="parameters",
+        title="Parameters",
+        unit="count",
+        definition="Number of elements of its parameters and of those inside it, each once; null if not known.",
+        is_minor=True,
+    ),
+    Column(
+        name="bytes",
+        title="Size",
+        unit="bytes",
+        definition="Size of these parameters and of the buffers; null if not known.",
+        is_minor=True,
+    ),
+)
+_TEXT = ("path", "class_name", "parent")
+SCHEMA: dict[str, DType] = {column.name: pl.String if column.name in _TEXT else pl.Int64 for column in COLUMNS}
+# The row of device work that no module launched.
+OUTSIDE = "outside of modules"
+
+
+@once_per_trace
+def modules_table(trace: Trace) -> Table:
+    """Return one row per module that ran, each after its parent, in the order in which they first ran."""
+    sites, runs = _watched(trace)
+    if len(runs.site) == 0:
+        sites, runs = _from_frames(trace)
+    if len(runs.site) == 0:
+        return Table(frame=pl.DataFrame(schema=SCHEMA), columns=_columns(trace))
+    frame = _frame(sites, shares_of(trace, runs), runs)
+    return Table(frame=frame, columns=_columns(trace))
+
+
+def _columns(trace: Trace) -> tuple[Column, ...]:
+    device = {"device_ns", "self_device_ns", "backward_device_ns", "wait_ns"}
+    known = trace.sites["parameters"].is_not_null().any()
+    absent = (set() if trace.has_device else device) | (set() if known else {"parameters", "bytes"})
+    return tuple(column for column in COLUMNS if column.name not in absent)
+
+
+def _watched(trace: Trace) -> tuple[pl.DataFrame, Runs]:
+    return trace.sites, watched_runs(trace, "module")
+
+
+def _from_frames(trace: Trace) -> tuple[pl.DataFrame, Runs]:
+    """Return the modules of the recorded Python frames and their calls: one for each path of classes and numbers."""
+    nest, events = host_nest(trace), trace.events
+    path_of_stack, _ = module_frames(trace)
+    names = events["name"].cast(pl.String)
+    is_module = names.str.starts_with(MODULE_FRAME).to_numpy()[nest.row]
+    is_module &= (events["category"] == "python_function").to_numpy()[nest.row]
+    frames = np.flatnonzero(is_module)
+    stack = events["stack"].fill_null(0).to_numpy()[nest.row[frames]]
+    path = path_of_stack.gather(stack).alias("name")
+    sites = path.unique(maintain_order=True).to_frame().with_row_index("site")
+    site = path.to_frame().join(sites, on="name", how="left", maintain_order="left")["site"]
+    number = dict(zip(sites["name"].to_list(), range(sites.height), strict=True))
+    parents = [number.get(name.rpartition(".")[0], NO_PARENT) for name in sites["name"].to_list()]
+    described = sites.select(
+        "name",
+        pl.Series("parent", parents, dtype=pl.Int64),
+        pl.col("name").str.extract(r"([^.]*?)(?:_\d+)?$").alias("class_name"),
+        pl.lit(None, pl.Int64).alias("parameters"),
+        pl.lit(None, pl.Int64).alias("bytes"),
+    )
+    numbers: IntArray = site.to_numpy().astype(np.int64)
+    start, end = nest.start_ns[frames], nest.end_ns[frames]
+    return described, Runs(numbers, nest.lane[frames], start, end - start, sites.height)
+
+
+def _frame(sites: pl.DataFrame, shares: Shares, runs: Runs) -> pl.DataFrame:
+    parent = sites["parent"].to_numpy().astype(np.int64)
+    turns = levels(depth_of(parent))
+    names = sites["name"].cast(pl.String)
+    above = pl.Series(parent)
+    frame = pl.DataFrame(
+        {
+            "path": names,
+            "class_name": sites["class_name"].cast(pl.String),
+            "parent": names.gather(above.set(above < 0, None)),
+            "calls": _calls(runs),
+            "self_cpu_ns": shares.self_ns,
+            "total_cpu_ns": shares.total_ns,
+            "device_ns": rolled_up(shares.device_ns, parent, turns),
+            "self_device_ns": shares.device_ns,
+            "wait_ns": rolled_up(shares.wait_ns, parent, turns),
+            "backward_cpu_ns": rolled_up(shares.backward_ns, parent, turns),
+            "backward_device_ns": rolled_up(shares.backward_device_ns, parent, turns),
+            "self_backward_cpu_ns": shares.backward_ns,
+            "parameters": sites["parameters"],
+            "bytes": sites["bytes"],
+        },
+        schema=SCHEMA,
+    )
+    frame = frame[_in_order(parent, frame["calls"].to_numpy() > 0)]
+    if shares.outside_device_ns:
+        rest = {name: 0 for name in SCHEMA if name not in (*_TEXT, "parameters", "bytes")}
+        rest |= {"self_device_ns": shares.outside_device_ns, "device_ns": shares.outside_device_ns}
+        frame = pl.concat([frame, pl.DataFrame([{"path": OUTSIDE, "class_name": "", **rest}], schema=SCHEMA)])
+    return frame
+
+
+def _calls(runs: Runs) -> IntArray:
+    return np.bincount(runs.site, minlength=runs.sites).astype(np.int64)
+
+
+def _in_order(parent: IntArray, is_there: np.ndarray) -> list[int]:
+    """Return the rows so that each module follows its parent, and siblings stand in the order of their sites."""
+    children: dict[int, list[int]] = {}
+    for row in range(len(parent)):
+        children.setdefault(int(parent[row]), []).append(row)
+    order: list[int] = []
+    open_rows = list(reversed(children.get(NO_PARENT, [])))
+    while open_rows:
+        row = open_rows.pop()
+        if is_there[row]:
+            order.append(row)
+        open_rows.extend(reversed(children.get(row, [])))
+    return order
