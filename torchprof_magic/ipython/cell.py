@@ -59,8 +59,9 @@ _HANDLER_MODULE = "torchprof_magic.capture.interrupts.guard"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledCell:
-    """A cell that is ready to run. ``last`` computes the value of its last expression, if IPython
-    would show it, which is on ``last_line``.
+    """A cell that is ready to run.
+
+    ``last`` computes the value of its last expression, on ``last_line``, if IPython would show it.
     """
 
     source: CellSource

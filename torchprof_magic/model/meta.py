@@ -74,8 +74,8 @@ class StepMark:
     """One step: its number in torch, its cycle, and whether it ended.
 
     ``epoch`` counts how often the loop had been entered before, ``batch`` the steps since then. ``paused_ns`` is how
-    many ns of it were paused by ``paused()``, and ``cpu_ns`` how many ns of CPU time its thread used, None if not
-    measured.
+    many ns of it were paused by ``paused()``, and ``cpu_ns`` for how many its thread ran or was ready to run, None
+    if not measured.
     """
 
     number: int

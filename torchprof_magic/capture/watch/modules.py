@@ -12,6 +12,7 @@ import torch
 from torch.nn.modules import module as torch_module
 
 from torchprof_magic.capture.recording import ModuleSite
+from torchprof_magic.capture.torch_api.patching import stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
 CALL_NS = 4_000
 MOST_OF_STEP = 0.03
 MAX_CALLS = 1_000_000
+_GLOBAL_HOOKS = (
+    "_global_backward_pre_hooks",
+    "_global_backward_hooks",
+    "_global_forward_hooks",
+    "_global_forward_pre_hooks",
+    "_global_forward_hooks_always_called",
+    "_global_forward_hooks_with_kwargs",
+)
 
 
 class ModuleMarks:
@@ -53,7 +62,10 @@ class ModuleMarks:
             torch_module.register_module_forward_hook(self._after, always_call=True),
         )
 
+        undo = _without_warning({handle.id for handle in handles})
+
         def end() -> None:
+            undo()
             for handle in handles:
                 handle.remove()
 
@@ -169,6 +181,19 @@ class ModuleMarks:
                 above = above.rpartition(".")[0]
             known[path] = entry[1]
             places[entry[1]] = (path, known[above])
+
+
+def _without_warning(own: set[int]) -> Callable[[], None]:
+    """Keep torch from warning about hooks for all modules when a compiled model runs, if there are only ours.
+
+    Returns a function that undoes this.
+    """
+
+    def has_other_hooks() -> bool:
+        return any(set(getattr(torch_module, name, ())) - own for name in _GLOBAL_HOOKS)
+
+    name = "_has_any_global_hook"
+    return stand_in(torch_module, name, has_other_hooks) if hasattr(torch_module, name) else lambda: None
 
 
 def _site(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from time import perf_counter_ns, thread_time_ns
+from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from torchprof_magic.capture.recording import ProgramMarks
+from torchprof_magic.capture.watch.cpu_time import CpuTime
 from torchprof_magic.capture.watch.lines import NO_LINE, LineMarks
 from torchprof_magic.capture.watch.modules import ModuleMarks
 
@@ -24,6 +25,7 @@ class ProgramWatch:
         self._problems = problems
         self._began_ns = 0
         self._cpu_began_ns = 0
+        self._cpu = CpuTime()
         self._clock: list[tuple[int, int, int]] = []
         self._done: list[ProgramMarks] = []
 
@@ -37,11 +39,11 @@ class ProgramWatch:
             self.lines.switch(is_on=is_watched)
             self.modules.switch(is_on=is_watched)
         self._began_ns = perf_counter_ns()
-        self._cpu_began_ns = thread_time_ns()
+        self._cpu_began_ns = self._cpu.read_ns()
 
     def end_step(self, *, is_recorded: bool) -> int:
-        """Keep or drop what was noted, and return the CPU time of this thread in the step, in ns."""
-        cpu_ns = thread_time_ns() - self._cpu_began_ns
+        """Keep or drop what was noted, and return how long this thread ran or was ready to run, in ns."""
+        cpu_ns = self._cpu.read_ns() - self._cpu_began_ns
         if self.lines.is_on:
             self.lines.mark(NO_LINE)
             dur_ns = perf_counter_ns() - self._began_ns
@@ -64,6 +66,7 @@ class ProgramWatch:
         self.lines.switch(is_on=False)
         self.modules.switch(is_on=False)
         self.modules.namespace = {}
+        self._cpu.close()
         if self.lines.lost:
             self._problems.note("capture.lines_lost", count=self.lines.lost)
         if self.modules.is_too_dear:
