@@ -12,7 +12,7 @@ from capturing import codes, work
 from torchprof_magic.capture import CaptureSession, lacks_memory_for, memory
 from torchprof_magic.capture import budget as budget_module
 from torchprof_magic.capture.budget import Budget
-from torchprof_magic.capture.memory import Growth
+from torchprof_magic.process.memory import Growth
 from torchprof_magic.capture.problems import ProblemLog
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import ProfileOptions, ScheduleOptions
