@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     Progress = Callable[[int, int], None]
 
+_LEAST_FILE_BYTES = 1
 _GZIP = b"\x1f\x8b"
 # A packed file ends with its unpacked size, unless its end is missing. Traces are packed 10 to 20 times.
 _MOST_PACKED = 30
@@ -43,7 +44,7 @@ def load(path: str | os.PathLike[str], *, progress: Progress | None = None) -> R
     ``NotATraceError`` when the file is not a trace.
     """
     __tracebackhide__ = True
-    _check_memory(0)
+    _check_memory(_LEAST_FILE_BYTES)  # before any use of polars
     if not can_report():
         raise IngestError(NO_REPORTS)
     local = _local(path)

@@ -27,7 +27,7 @@ except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 # What a recording may take by default: this fraction of the memory that is free when it begins.
 FREE_PART = 2
@@ -39,11 +39,14 @@ _READ_ADDRESSES = 4
 _READ_LEAST_BYTES = 16_000_000
 
 _TASKS = Path("/proc/self/task")  # Linux only
-# On first use polars starts two pools, each of as many threads as it may use, and jemalloc in it two more threads.
-_POOLS = (re.compile(r"polars-\d+"), re.compile(r"tokio-rt-worker"))
+# polars starts three pools, each of as many threads as it may use: two on first use, together with two threads of
+# jemalloc, and the third for frames of thousands of rows, for CSV and for SQL. Linux cuts names after 15 characters.
+_POOLS = (re.compile(r"polars-\d+"), re.compile(r"tokio-rt-worker"), re.compile(r"async-executor-.*"))
+_FIRST_POOLS = _POOLS[:2]
 _ALLOCATOR_THREADS = 2
-# Measured with polars 2.1 and glibc 2.36: starting 1, 2, 4 threads a pool takes 238, 456 and 742 MB; 47 and 132 MB for
-# 2 and 16 with MALLOC_ARENA_MAX=1. That is an arena and a stack for each thread, and what polars allocates in it.
+# Measured with polars 2.1 and glibc 2.36: the first two pools take 238, 456 and 742 MB for 1, 2 and 4 threads each, and
+# 47 and 132 MB for 2 and 16 with MALLOC_ARENA_MAX=1; the third takes 146 MB for 2. That is an arena and a stack for
+# each thread, and what polars allocates in it.
 _ARENA_BYTES = 64 << 20
 _THREAD_BYTES = 6_000_000
 _DEFAULT_STACK_BYTES = 8 << 20
@@ -107,12 +110,14 @@ class Growth:
 def lack_for_reading(file_bytes: int) -> Lack | None:
     """Return what is missing to read a trace of this size, ``None`` if there is enough.
 
-    Where the addresses of this process are limited, polars' threads count too, unless they were started already.
+    Where the addresses of this process are limited, polars' threads count too, unless they were started already. A
+    trace of 0 bytes stands for a report of nothing, which takes fewer threads.
     """
     free = free_bytes()
     if free < _READ_MEMORY * file_bytes:
         return Lack(_READ_MEMORY * file_bytes, free, is_limit=False)
-    return _lack_of_addresses(lambda: _pool_bytes() + _READ_LEAST_BYTES + _READ_ADDRESSES * file_bytes)
+    pools = _POOLS if file_bytes else _FIRST_POOLS
+    return _lack_of_addresses(lambda: _pool_bytes(pools) + _READ_LEAST_BYTES + _READ_ADDRESSES * file_bytes)
 
 
 def lack_for_polars() -> Lack | None:
@@ -136,10 +141,10 @@ def _free_addresses() -> int | None:
     return None if limit == resource.RLIM_INFINITY else max(0, limit - int(psutil.Process().memory_info().vms))
 
 
-def _pool_bytes() -> int:
-    """Return the addresses of those threads that polars has yet to start."""
+def _pool_bytes(pools: Sequence[re.Pattern[str]]) -> int:
+    """Return the addresses of those threads in the pools that polars has yet to start."""
     names = _thread_names()
-    started = [sum(bool(pool.fullmatch(name)) for name in names) for pool in _POOLS]
+    started = [sum(bool(pool.fullmatch(name)) for name in names) for pool in pools]
     threads = sum(max(0, _pool_threads() - count) for count in started)
     if started[0]:
         return _threads_bytes(threads)

@@ -40,6 +40,7 @@ def read_recording(
     process are so limited that not even an empty report can be made; polars would abort the process.
     """
     if lack := lack_for_reading(0):
+        lack = lack_for_reading(sum(_size_bytes(cycle.path) for cycle in recording.cycles)) or lack
         raise MemoryError(f"it {lack}. {lack.advice}")
     marks = tuple(mark for cycle in recording.cycles for mark in cycle.steps)
     meta = Meta(

@@ -6,6 +6,7 @@ import os
 import sys
 from types import SimpleNamespace
 
+import polars as pl
 import pytest
 
 from torchprof_magic.process import memory
@@ -49,17 +50,20 @@ class Machine:
         self.limits = limits
 
 
-def needs(file_bytes: int = 0) -> int:
-    """Return how many addresses reading needs, on a machine that has none."""
-    lack = lack_for_reading(file_bytes)
+def needs() -> int:
+    """Return how many addresses reading a byte needs beyond its own, on a machine that has none."""
+    lack = lack_for_reading(1)
     assert lack is not None
     assert lack.is_limit
-    return lack.need_bytes
+    return lack.need_bytes - 4
 
 
-STARTED = ("python", "polars-0", "polars-1", "polars-ooc-clea", "tokio-rt-worker", "tokio-rt-worker")
-# Two threads in each of two pools, and two of the allocator.
-SIX_THREADS = 6 * (64 * MEBI + 6_000_000) + 2 * STACK + 16_000_000
+STARTED = (
+    *("python", "polars-ooc-clea", "polars-0", "polars-1"),
+    *("tokio-rt-worker", "tokio-rt-worker", "async-executor-", "async-executor-"),
+)
+# Two threads in each of three pools, and two of the allocator.
+EIGHT_THREADS = 8 * (64 * MEBI + 6_000_000) + 2 * STACK + 16_000_000
 
 
 def test_reading_needs_twice_the_file_size_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,25 +83,33 @@ def test_reading_needs_four_times_the_file_size_in_address_space_and_16_mb(monke
 
 
 def test_threads_that_polars_has_yet_to_start_need_addresses_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    Machine(monkeypatch, free_addresses=SIX_THREADS)
+    Machine(monkeypatch, free_addresses=EIGHT_THREADS + 4)
+    assert lack_for_reading(1) is None
+    assert lack_for_reading(2) == Lack(EIGHT_THREADS + 8, EIGHT_THREADS + 4, is_limit=True)
+
+
+def test_a_report_of_nothing_takes_two_of_the_three_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+    six_threads = EIGHT_THREADS - 2 * (64 * MEBI + 6_000_000)
+    machine = Machine(monkeypatch, free_addresses=six_threads)
     assert lack_for_reading(0) is None
-    assert lack_for_reading(1) == Lack(SIX_THREADS + 4, SIX_THREADS, is_limit=True)
+    machine.limits["as"] -= 1
+    assert lack_for_reading(0) == Lack(six_threads, six_threads - 1, is_limit=True)
 
 
 def test_threads_of_a_pool_that_runs_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    Machine(monkeypatch, free_addresses=0, threads=STARTED[:4])
+    Machine(monkeypatch, free_addresses=0, threads=STARTED[:6])
     assert needs() == 2 * (64 * MEBI + 6_000_000) + 16_000_000
 
 
 @pytest.mark.parametrize(
     ("variables", "need"),
     [
-        ({"POLARS_MAX_THREADS": "1"}, 4 * (64 * MEBI + 6_000_000) + 2 * STACK + 16_000_000),
+        ({"POLARS_MAX_THREADS": "1"}, 5 * (64 * MEBI + 6_000_000) + 2 * STACK + 16_000_000),
         # Two cores have 16 arenas at most, one of which is that of the main thread.
-        ({"POLARS_MAX_THREADS": "16"}, 15 * 64 * MEBI + 34 * 6_000_000 + 2 * STACK + 16_000_000),
-        ({"MALLOC_ARENA_MAX": "3"}, 2 * 64 * MEBI + 6 * 6_000_000 + 2 * STACK + 16_000_000),
-        ({"MALLOC_ARENA_MAX": "1", "POLARS_MAX_THREADS": "1"}, 4 * 6_000_000 + 2 * STACK + 16_000_000),
-        ({"MALLOC_ARENA_MAX": "many", "POLARS_MAX_THREADS": "0"}, SIX_THREADS),
+        ({"POLARS_MAX_THREADS": "16"}, 15 * 64 * MEBI + 50 * 6_000_000 + 2 * STACK + 16_000_000),
+        ({"MALLOC_ARENA_MAX": "3"}, 2 * 64 * MEBI + 8 * 6_000_000 + 2 * STACK + 16_000_000),
+        ({"MALLOC_ARENA_MAX": "1", "POLARS_MAX_THREADS": "1"}, 5 * 6_000_000 + 2 * STACK + 16_000_000),
+        ({"MALLOC_ARENA_MAX": "many", "POLARS_MAX_THREADS": "0"}, EIGHT_THREADS),
     ],
 )
 def test_the_need_follows_the_settings_of_polars_and_of_the_c_library(
@@ -112,9 +124,9 @@ def test_the_need_follows_the_settings_of_polars_and_of_the_c_library(
 def test_stacks_are_as_large_as_their_limit_and_8_mib_without(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch, free_addresses=0)
     machine.limits["stack"] = 64 * MEBI
-    assert needs() == SIX_THREADS + 2 * 56 * MEBI
+    assert needs() == EIGHT_THREADS + 2 * 56 * MEBI
     machine.limits["stack"] = -1
-    assert needs() == SIX_THREADS
+    assert needs() == EIGHT_THREADS
 
 
 def test_importing_polars_needs_addresses_for_itself_its_threads_and_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,9 +151,9 @@ def test_without_a_limit_addresses_do_not_matter(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the names of threads")
-def test_the_names_of_threads_include_those_of_polars(monkeypatch: pytest.MonkeyPatch) -> None:
-    import polars as pl
-
-    pl.DataFrame({"a": [2, 1]}).lazy().sort("a").collect()
-    assert "polars-0" in memory._thread_names()
-    assert "tokio-rt-worker" in memory._thread_names()
+def test_each_pool_of_polars_is_known_by_the_names_of_its_threads() -> None:
+    with pl.SQLContext(frame=pl.DataFrame({"a": [2, 1]})) as context:
+        context.execute("SELECT a FROM frame ORDER BY a", eager=True)
+    names = memory._thread_names()
+    counts = [sum(bool(pool.fullmatch(name)) for name in names) for pool in memory._POOLS]
+    assert counts == [pl.thread_pool_size()] * 3
