@@ -8,10 +8,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-import polars as pl
-
+import torchprof_magic
 from torchprof_magic.errors import TorchProfError
-from torchprof_magic.loading import load
 from torchprof_magic.units import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -29,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         _run(parsed)
         sys.stdout.flush()
-    except (TorchProfError, ValueError) as exc:
+    except (TorchProfError, ValueError, ImportError) as exc:  # polars may not fit into a limit of memory
         print(printable_lines(f"{parser.prog}: error: {exc}"), file=sys.stderr)
         return 1
     except BrokenPipeError:  # `| head` closed the pipe; Python must not write to it at exit either
@@ -69,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(parsed: argparse.Namespace) -> None:
-    report = load(parsed.trace)
+    report = torchprof_magic.load(parsed.trace)
     if parsed.output:
         path = report.export(parsed.output)
         print(printable(f"Wrote {path}"), file=sys.stderr)
@@ -80,6 +78,8 @@ def _run(parsed: argparse.Namespace) -> None:
 
 
 def _answer(report: Report, query: str, *, is_json: bool) -> str:
+    import polars as pl  # noqa: PLC0415 - imported by then, if it fits into memory
+
     frame = report.sql(query)
     if is_json:
         return json.dumps(frame.to_dicts(), default=str)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,15 +12,20 @@ from torchprof_magic.files.urls import is_url, local_path, name_of, public_path,
 from torchprof_magic.ingest import read_file
 from torchprof_magic.ingest.fork_check import NO_REPORTS, can_report
 from torchprof_magic.model.meta import Meta
+from torchprof_magic.process.memory import lack_for_reading
 from torchprof_magic.report import Report
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable
 
     from torchprof_magic.model.trace import Trace
 
     Progress = Callable[[int, int], None]
+
+_LEAST_FILE_BYTES = 1
+_GZIP = b"\x1f\x8b"
+# A packed file ends with its unpacked size, unless its end is missing. Traces are packed 10 to 20 times.
+_MOST_PACKED = 30
 
 
 def load(path: str | os.PathLike[str], *, progress: Progress | None = None) -> Report:
@@ -34,10 +40,11 @@ def load(path: str | os.PathLike[str], *, progress: Progress | None = None) -> R
         progress: Called from time to time with the number of bytes read and the total.
 
     Damaged parts of a file are repaired or omitted, and counted in ``Report.problems``. Raises ``IngestError`` when
-    the file cannot be read, or in a forked process in which polars would hang, and ``NotATraceError`` when the file is
-    not a trace.
+    the file cannot be read, takes more memory than is free, or in a forked process in which polars would hang, and
+    ``NotATraceError`` when the file is not a trace.
     """
     __tracebackhide__ = True
+    _check_memory(_LEAST_FILE_BYTES)  # before any use of polars
     if not can_report():
         raise IngestError(NO_REPORTS)
     local = _local(path)
@@ -70,6 +77,29 @@ def _exists(path: Path) -> bool:
 def _read(file: Path, shown: str, title: str, progress: Progress | None) -> Trace:
     __tracebackhide__ = True  # the traceback ends at the user's line
     try:
+        _check_memory(_text_bytes(file))
         return read_file(file, Meta(title=title), progress)
     except IngestError as exc:
         raise type(exc)(f"{shown}: {exc}") from None
+
+
+def _check_memory(file_bytes: int) -> None:
+    __tracebackhide__ = True
+    if lack := lack_for_reading(file_bytes):
+        raise IngestError(f"reading it {lack}. {lack.advice}")
+
+
+def _text_bytes(file: Path) -> int:
+    """Return the size of a file, unpacked if it is packed; 0 if that cannot be known."""
+    try:
+        if not file.is_file():  # opening a pipe would wait, and take from it
+            return 0
+        size_bytes = file.stat().st_size
+        with file.open("rb") as content:
+            if content.read(2) != _GZIP:
+                return size_bytes
+            content.seek(-4, os.SEEK_END)
+            told_bytes = int.from_bytes(content.read(4), "little")
+    except (OSError, ValueError):
+        return 0  # the error shows when it is read
+    return max(size_bytes, min(told_bytes, _MOST_PACKED * size_bytes))

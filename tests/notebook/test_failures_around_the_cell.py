@@ -210,12 +210,13 @@ def test_the_last_expression_is_displayed_as_without_the_magic(kernel: Kernel, l
     assert_off_and_usable(kernel)
 
 
-TOO_LARGE = """
+LIMITED = """
 import resource
-statm = open('/proc/self/statm').read().split()
 def limit(_profiler):
     pages = int(open('/proc/self/statm').read().split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * os.sysconf('SC_PAGE_SIZE') + 30_000_000, resource.RLIM_INFINITY))
+"""
+TOO_LARGE = f"""{LIMITED}
 with tp.profile(on_trace_ready=limit) as p:
     for i in range(6000):
         work()
@@ -227,6 +228,7 @@ run = p.report
 @pytest.mark.skipif("sys.platform != 'linux'", reason="the addresses of a process can be limited on Linux alone")
 def test_a_trace_that_is_too_large_to_analyse_is_kept_and_the_kernel_lives(kernel: Kernel) -> None:
     """Row 31: not enough memory to read the trace, which would kill the kernel; the raw file is kept."""
+    kernel.run("with tp.profile():\n    work()")  # starts the threads of polars, which take addresses, too
     cell = kernel.run(TOO_LARGE)
     assert (cell.reply["status"], cell.of("error")) == ("ok", [])
     said = problems(kernel)
@@ -241,6 +243,23 @@ def test_a_trace_that_is_too_large_to_analyse_is_kept_and_the_kernel_lives(kerne
     opened = kernel.run(f"found = tp.load({path!r})\nprint({{n: c for n, c in found.ops[['name', 'calls']].rows()}})")
     assert "'aten::mul': 6000" in opened.text
     assert_off_and_usable(kernel)
+
+
+@pytest.mark.skipif("sys.platform != 'linux'", reason="the addresses of a process can be limited on Linux alone")
+def test_a_trace_is_kept_where_the_threads_of_polars_do_not_fit() -> None:
+    """Row 31: a limit of addresses in which polars would abort the kernel; the cell keeps its result."""
+    with started(SETUP) as fresh:
+        limited = LIMITED.replace("30_000_000", "300_000_000")
+        cell = fresh.run(f"%%torchprof --step cell\n{limited}work()\nlimit(None)\n'mine'")
+        fresh.run("resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))")
+        assert (cell.reply["status"], cell.of("error")) == ("ok", [])
+        assert cell.values == ["'mine'"]
+        said = cell.text
+        assert "The report could not be made (MemoryError: it takes about " in said
+        command = "%torchprof load " + said.partition("Open it with: %torchprof load ")[2].strip()
+        fresh.run(command)
+        assert "'aten::mul': 1" in fresh.run("print({n: c for n, c in tp.last.ops[['name', 'calls']].rows()})").text
+        assert_off_and_usable(fresh)
 
 
 def test_memory_that_runs_out_while_the_report_is_made_is_said_with_where_the_trace_is(kernel: Kernel) -> None:

@@ -21,7 +21,7 @@ MAY_IMPORT = {
         *("report", "ingest", "store", "capture", "distributed", "files"),
         *("options", "model", "process", "units", "errors"),
     },
-    "loading": {"report", "ingest", "files", "model", "errors"},
+    "loading": {"report", "ingest", "files", "model", "process", "errors"},
     "report": {"views", "render", "exporters", "analysis", "sql", "files", "model", "units"},
     "sql": {"units"},
     "render": {"views", "analysis", "files", "model", "process", "units", "errors"},
@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "distributed": set(),
     "options": {"model", "errors"},
     "model": {"units"},
-    "process": set(),
+    "process": {"units"},
     "errors": {"units"},
     "units": set(),
 }

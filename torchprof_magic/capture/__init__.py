@@ -2,7 +2,6 @@
 
 from torchprof_magic.capture.doctor import Check, examine
 from torchprof_magic.capture.interrupts.guard import open_to_interrupts, protected
-from torchprof_magic.capture.memory import lacks_memory_for
 from torchprof_magic.capture.output.crash_marker import FOLDER_PREFIX, Unfinished, take_unfinished
 from torchprof_magic.capture.recording import Cycle, ModuleSite, ProgramMarks, Progress, Recording
 from torchprof_magic.capture.schedule import Action, Schedule, resolve_schedule
@@ -32,7 +31,6 @@ __all__ = [
     "available_activities",
     "busy_profiler",
     "examine",
-    "lacks_memory_for",
     "live_session",
     "open_to_interrupts",
     "prime",

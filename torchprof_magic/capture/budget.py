@@ -10,7 +10,7 @@ from dataclasses import replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from torchprof_magic.capture.memory import FREE_PART, Growth, free_bytes
+from torchprof_magic.process.memory import FREE_PART, Growth, free_bytes
 from torchprof_magic.units import format_bytes, format_ns, format_ratio
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import torch
 
 from torchprof_magic.capture.budget import ENDING_FACTORS
-from torchprof_magic.capture.memory import FREE_PART
-from torchprof_magic.capture.memory import free_bytes as free_memory_bytes
 from torchprof_magic.capture.torch_api import compat
 from torchprof_magic.capture.torch_api.cuda_graphs import needs_priming
 from torchprof_magic.files.free_space import free_bytes
+from torchprof_magic.process.memory import FREE_PART
+from torchprof_magic.process.memory import free_bytes as free_memory_bytes
 from torchprof_magic.units import format_bytes
 
 # A trace of a few steps has tens of MB, one of many steps hundreds. Below this, saving it may fail.

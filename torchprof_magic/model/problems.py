@@ -357,7 +357,7 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "data_loss",
         "{file} was saved, but is too large to analyse here: {reason}.",
         "The trace is kept at {path}. Open it with tp.load() where more memory is free, or record fewer steps.",
-        "There is too little free memory to read the trace without risking the kernel.",
+        "There is too little free memory or address space to read the trace without risking the kernel.",
     ),
     "run.unreadable_cycle": Kind(
         "data_loss",

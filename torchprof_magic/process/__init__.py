@@ -1,1 +1,1 @@
-"""What belongs to the user's whole process and is borrowed for a moment: imports, warnings."""
+"""What belongs to the user's whole process: imports, warnings, threads, and memory with its limits."""

@@ -12,6 +12,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from torchprof_magic.process.memory import lack_for_polars
 from torchprof_magic.process.threads import is_main_thread
 
 if TYPE_CHECKING:
@@ -20,12 +21,19 @@ if TYPE_CHECKING:
 
 # Packages that an interrupted import breaks for good, each with a name that only a complete one has.
 _FRAGILE = {"polars": "Series"}
+# Modules with public names that do not import polars.
+_WITHOUT_POLARS = ("torchprof_magic.errors", "torchprof_magic.capture")
 
 
 def import_whole(name: str) -> ModuleType:
-    """Return the module ``name``, imported if necessary with interrupts deferred until it is complete."""
+    """Return the module ``name``, imported if necessary with interrupts deferred until it is complete.
+
+    Raises ``ImportError`` if polars does not fit into the addresses of this process; it would abort the process.
+    """
     if name in sys.modules and not any(map(_is_broken, _FRAGILE)):
         return sys.modules[name]
+    if name not in _WITHOUT_POLARS and (lack := lack_for_polars()):
+        raise ImportError(f"polars cannot be imported: it {lack}. {lack.advice}")
     with uninterrupted():
         for package in filter(_is_broken, _FRAGILE):
             _forget(package)

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from torchprof_magic.capture import lacks_memory_for
 from torchprof_magic.errors import IngestError
 from torchprof_magic.ingest import join_passes, read_chrome
 from torchprof_magic.model.meta import Meta
 from torchprof_magic.model.problems import problem
+from torchprof_magic.process.memory import lack_for_reading
 from torchprof_magic.report import Report
 from torchprof_magic.run.cleanup import delete_with
 from torchprof_magic.run.scopes import with_scopes
-from torchprof_magic.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,8 +37,12 @@ def read_recording(
     """Return the report of a live run.
 
     A cycle whose file cannot be read becomes a problem that names the file, and the file is then kept. Otherwise the
-    raw files of a run are deleted soon after its report is gone.
+    raw files of a run are deleted soon after its report is gone. Raises ``MemoryError`` if the addresses of this
+    process are so limited that not even an empty report can be made; polars would abort the process.
     """
+    if lack := lack_for_reading(0):
+        lack = lack_for_reading(sum(_size_bytes(cycle.path) for cycle in recording.cycles)) or lack
+        raise MemoryError(f"it {lack}. {lack.advice}")
     marks = tuple(mark for cycle in recording.cycles for mark in cycle.steps)
     meta = Meta(
         title=title,
@@ -102,13 +105,12 @@ def _readable_here(cycles: Sequence[Cycle]) -> tuple[list[Cycle], list[Problem]]
     taken_bytes = 0
     for cycle in cycles:
         size_bytes = _size_bytes(cycle.path)
-        lacking = lacks_memory_for(taken_bytes + size_bytes)
-        if lacking is None:
+        lack = lack_for_reading(taken_bytes + size_bytes)
+        if lack is None:
             taken_bytes += size_bytes
             readable.append(cycle)
         else:
-            need, free = map(format_bytes, lacking)
-            problems.append(_too_large(cycle.path, f"that takes about {need} of memory, and {free} are free"))
+            problems.append(_too_large(cycle.path, f"that {lack}"))
     return readable, problems
 
 

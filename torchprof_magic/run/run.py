@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from torchprof_magic.capture import CaptureSession, protected
 from torchprof_magic.errors import CaptureError, TorchProfError
 from torchprof_magic.ingest.fork_check import NO_REPORTS, can_report
+from torchprof_magic.process.memory import lack_for_reading
 from torchprof_magic.run import history
 from torchprof_magic.run.archive import Archive
 from torchprof_magic.run.cleanup import keep_raw, sweep
@@ -61,7 +62,8 @@ class Run:
 
     def prepare(self) -> None:
         """Run the checks that need no session. Raises ``TorchProfError``; no code of the user's has run then."""
-        if not can_report():
+        # Asking may start polars' threads. Where they do not fit, the trace is kept without a report.
+        if lack_for_reading(0) is None and not can_report():
             raise CaptureError(f"{NO_REPORTS}. Nothing was run.")
         sweep()  # files of old reports must not fill the disk
         if self._archive is not None:

@@ -13,12 +13,12 @@ from torch.profiler import ProfilerAction
 
 from torchprof_magic.capture import CaptureSession, budget, recorder
 from torchprof_magic.capture.budget import Budget
-from torchprof_magic.capture.memory import Growth
 from torchprof_magic.capture.output.finished_cycles import FinishedCycles
 from torchprof_magic.capture.problems import ProblemLog
 from torchprof_magic.capture.torch_api.engine import Engine
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import EVERY_STEP, ProfileOptions, ScheduleOptions
+from torchprof_magic.process.memory import Growth
 
 if TYPE_CHECKING:
     from collections.abc import Callable

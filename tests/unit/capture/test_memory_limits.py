@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 from capturing import codes, work
 
-from torchprof_magic.capture import CaptureSession, lacks_memory_for, memory
+from torchprof_magic.capture import CaptureSession
 from torchprof_magic.capture import budget as budget_module
 from torchprof_magic.capture.budget import Budget
-from torchprof_magic.capture.memory import Growth
 from torchprof_magic.capture.problems import ProblemLog
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import ProfileOptions, ScheduleOptions
+from torchprof_magic.process import memory
+from torchprof_magic.process.memory import Growth
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,17 +38,6 @@ def recorded(
 
 def steps_of(recording: Recording) -> list[tuple[int, bool]]:
     return [(mark.number, mark.is_complete) for cycle in recording.cycles for mark in cycle.steps]
-
-
-def test_growth_is_that_of_the_process_since_the_beginning() -> None:
-    growth = Growth()
-    assert growth.grown_bytes() == 0
-    growth.begin()
-    ballast = bytearray(os.urandom(1)) * 80_000_000
-    assert 70_000_000 < growth.grown_bytes() < 200_000_000
-    del ballast
-    growth.end()
-    assert growth.grown_bytes() == 0
 
 
 def test_the_default_budget_is_half_of_the_free_memory_and_any_disk_space(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,18 +78,3 @@ def test_a_recording_within_its_budget_is_complete(tmp_path: Path) -> None:
     recording = recorded(tmp_path, 10_000_000_000, steps=6, active=3, repeat=2)
     assert codes(recording) == []
     assert len(steps_of(recording)) == 6
-
-
-def test_reading_needs_twice_the_file_size_in_memory_and_four_times_in_address_space(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: SimpleNamespace(available=1_024_000))
-    assert lacks_memory_for(512_000) is None
-    assert lacks_memory_for(512_001) == (1_024_002, 1_024_000)
-    process = SimpleNamespace(memory_info=lambda: SimpleNamespace(vms=409_600))
-    monkeypatch.setattr(memory.psutil, "Process", lambda: process)
-    monkeypatch.setattr("resource.getrlimit", lambda _: (1_409_600, -1))
-    assert lacks_memory_for(250_000) is None
-    assert lacks_memory_for(250_001) == (1_000_004, 1_000_000)
-    monkeypatch.setattr(memory, "resource", None)
-    assert lacks_memory_for(250_001) is None

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from torchprof_magic.process.imports import import_whole, uninterrupted
+from torchprof_magic.process.imports import _WITHOUT_POLARS, import_whole, uninterrupted
 
 INTERRUPTED = """
 import os, signal, sys, threading, time, torch
@@ -81,3 +81,8 @@ def test_on_another_thread_modules_are_imported_as_usual() -> None:
     thread.start()
     thread.join()
     assert found == [sys.modules["torchprof_magic.errors"]]
+
+
+def test_modules_that_do_without_polars_are_named_correctly() -> None:
+    names = ", ".join(_WITHOUT_POLARS)
+    assert run(f"import sys, {names}\nprint('polars' in sys.modules)", "") == "False"

@@ -9,6 +9,7 @@ from support import chrome, frame, recording, span
 
 from torchprof_magic.capture import Cycle, Recording
 from torchprof_magic.model.meta import StepMark
+from torchprof_magic.process.memory import Lack
 from torchprof_magic.run import reading
 from torchprof_magic.run.cleanup import sweep
 
@@ -28,15 +29,15 @@ def test_cycles_that_do_not_fit_into_memory_stay_on_disk_and_the_others_are_read
 ) -> None:
     asked: list[int] = []
 
-    def lacks(file_bytes: int) -> tuple[int, int] | None:
+    def lacks(file_bytes: int) -> Lack | None:
         asked.append(file_bytes)
-        return (2 * file_bytes, 5000) if 2 * file_bytes > 5000 else None
+        return Lack(2 * file_bytes, 5000, is_limit=False) if 2 * file_bytes > 5000 else None
 
-    monkeypatch.setattr(reading, "lacks_memory_for", lacks)
+    monkeypatch.setattr(reading, "lack_for_reading", lacks)
     folder = tmp_path / "torchprof-run"
     folder.mkdir()
     report = reading.read_recording(recording_of(folder, 3))
-    assert asked == [1000, 2000, 3000]
+    assert asked == [0, 1000, 2000, 3000]
     assert report.ops["name"].sort().to_list() == ["op0", "op1"]
     (problem,) = report.problems
     assert (problem.code, problem.severity) == ("run.too_large", "data_loss")
