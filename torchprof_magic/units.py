@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 _TIME_STEPS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 _BYTE_STEPS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 
@@ -19,6 +21,11 @@ def format_bytes(value_bytes: float) -> str:
 def format_count(value: float) -> str:
     """Return a whole number with thousands separators, such as ``40,573``."""
     return f"{value:,.0f}"
+
+
+def short_file(file: str) -> str:
+    """Return the last two parts of a path."""
+    return "/".join(re.split(r"[/\\]", file)[-2:])
 
 
 def printable(text: str) -> str:

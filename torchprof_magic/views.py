@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from torchprof_magic.analysis import kernels, memory, notes, ops, overview, steps
+from torchprof_magic.analysis import kernels, lines, memory, modules, notes, ops, overview, steps
 from torchprof_magic.analysis.flame import flame_tree
+from torchprof_magic.analysis.module_outline import modules_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,6 +65,26 @@ VIEWS = (
         "wide as their host time, their device time or their calls.",
         build=flame_tree,
         empty="No torch op ran during the recording, so there is no call tree.",
+    ),
+    View(
+        name="source",
+        title="Source",
+        description="`report.lines`: the cell as it was written, with the time of each line. Lines of functions "
+        "follow, if they were watched.",
+        build=lines.source_view,
+        empty="Lines are known for cells that are recorded with %%torchprof, and where Python frames were recorded "
+        "(--stack).",
+        columns=lines.COLUMNS,
+    ),
+    View(
+        name="modules",
+        title="Modules",
+        description="`report.modules`: the modules that ran, as a tree. Three or more siblings of one class are "
+        "merged into a row that opens.",
+        build=modules_view,
+        empty="No nn.Module ran in the recorded steps, or they were not watched. Add --modules to %%torchprof, or "
+        "record Python frames with --stack.",
+        columns=modules.COLUMNS,
     ),
     View(
         name="memory",

@@ -23,11 +23,29 @@ export function columnHeader(
   unit: ColumnHeader["unit"],
   more: Partial<ColumnHeader> = {},
 ): ColumnHeader {
-  return { name, title: name, unit, definition: "", minor: false, bar: false, ...more };
+  return {
+    name,
+    title: name,
+    unit,
+    definition: "",
+    minor: false,
+    bar: false,
+    verbatim: false,
+    ...more,
+  };
 }
 
 export function tableHeader(name: string, more: Partial<TableHeader> = {}): TableHeader {
-  return { ...framed(name), shape: "table", columns: [], sort: null, bars: null, ...more };
+  return {
+    ...framed(name),
+    shape: "table",
+    columns: [],
+    sort: null,
+    bars: null,
+    outline: null,
+    sparse: false,
+    ...more,
+  };
 }
 
 export function treeHeader(name: string, more: Partial<TreeHeader> = {}): TreeHeader {

@@ -84,14 +84,19 @@ export function hostOf(more: Partial<ReportHeader> = {}): FakeHost {
   const ops = encodeFrame(OPS);
   const packed = packViews(VIEWS, [ops, encodeFrame(FLAME), null, null, null, ops]);
   const header: ReportHeader = {
-    version: 2,
+    version: 3,
     runId: "run-1",
     title: "In [4]",
     subtitle: "",
     code: "",
     machine: "",
     notice: "",
-    verdict: { title: "Host-bound", text: [{ text: HOSTILE[0], style: "code" }] },
+    verdict: {
+      title: "Host-bound",
+      text: [{ text: HOSTILE[0], style: "code" }],
+      code: null,
+      doubts: [],
+    },
     views: packed.views,
     exports: [],
     ...more,

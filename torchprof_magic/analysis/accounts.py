@@ -81,6 +81,7 @@ class Cause:
 class Account:
     """Where the time of the chosen steps went; the causes add up to ``whole_ns``.
 
+    ``exposed_ns`` is the part of communication in which only collectives ran on the device.
     ``tiny_ns`` is the part of the ops that called ones of less than 20 us take, ``moving_ns`` the part of ops that only
     move memory. ``device`` is the number of the device, or ``None`` for the host's account.
     """
@@ -90,6 +91,7 @@ class Account:
     causes: dict[str, Cause]
     device: int | None = None
     busy_ns: int = 0
+    exposed_ns: int = 0
     tiny_ns: int = 0
     moving_ns: int = 0
     has_steps: bool = True
@@ -200,6 +202,7 @@ def _of_device(trace: Trace, device: int, work: pl.DataFrame) -> Account:
         causes=causes | idle,
         device=device,
         busy_ns=busy,
+        exposed_ns=comm_ns,
         optimizer_ns=_covered(start[is_optimizer], end[is_optimizer], chosen),
     )
 

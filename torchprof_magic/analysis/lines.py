@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ from torchprof_magic.analysis.host_states import does_more_than_python, thread_t
 from torchprof_magic.analysis.places import is_users_file, places_of
 from torchprof_magic.analysis.shared import once_per_trace
 from torchprof_magic.model.shapes import Column, Table
+from torchprof_magic.units import short_file
 
 if TYPE_CHECKING:
     from torchprof_magic.model.intervals import IntArray
@@ -28,7 +30,13 @@ COLUMNS = (
         definition="Number of the line. In a file of another program it is the line at which a function is defined, "
         "and the row stands for the whole function.",
     ),
-    Column(name="source", title="Source", unit="code", definition="Text of the line, or name of the function."),
+    Column(
+        name="source",
+        title="Source",
+        unit="code",
+        definition="Text of the line, or name of the function.",
+        is_verbatim=True,
+    ),
     Column(name="hits", title="Hits", unit="count", definition="How often the line began.", is_minor=True),
     Column(
         name="self_cpu_ns",
@@ -105,7 +113,30 @@ def _table(trace: Trace, frame: pl.DataFrame) -> Table:
     if not trace.memory.height:
         absent.add("bytes")
     columns = tuple(column for column in COLUMNS if column.name not in absent)
-    return Table(frame=frame, columns=columns)
+    return Table(frame=frame, columns=columns, is_sparse=True)
+
+
+@once_per_trace
+def source_view(trace: Trace) -> Table:
+    """Return the lines as they are shown: cells by their labels, and files by the last parts of their paths.
+
+    A report of a single file has no column for it.
+    """
+    table = lines_table(trace)
+    frame = table.frame
+    labels = dict(trace.meta.cell_labels)
+    if trace.meta.cell is not None:
+        labels[trace.meta.cell.filename] = trace.meta.cell.label
+    names = frame["file"].unique().drop_nulls().to_list()
+    shown = frame.with_columns(
+        pl.col("file").replace_strict(
+            names, [labels.get(name) or short_file(name) for name in names], return_dtype=pl.String, default=None
+        )
+    )
+    is_single = len(names) <= 1
+    columns = tuple(column for column in table.columns if not (is_single and column.name == "file"))
+    first = [column.name for column in columns]
+    return replace(table, frame=shown.select(first), columns=columns)
 
 
 def _frame(trace: Trace, sites: pl.DataFrame, shares: Shares) -> pl.DataFrame:

@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
+from torchprof_magic.analysis.accounts import Account, device_account
 from torchprof_magic.analysis.devices import devices_table
 from torchprof_magic.analysis.distortion import find_distortion
+from torchprof_magic.analysis.lines import lines_table
 from torchprof_magic.analysis.memory import memory_series
+from torchprof_magic.analysis.modules import modules_table
 from torchprof_magic.analysis.ops import ops_table
 from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.analysis.steps import complete_steps, steps_table
+from torchprof_magic.analysis.verdict_words import short_name
+from torchprof_magic.analysis.waits import waits_table
 from torchprof_magic.model.shapes import Fact, Facts, Section
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace
-from torchprof_magic.units import counted
+from torchprof_magic.units import counted, format_ns, format_ratio
 
 if TYPE_CHECKING:
     from torchprof_magic.model.shapes import Unit
 
 TOP_OPS = 8
+TOP_WAITS = 5
+TOP_ROWS = 6
 
 
 def overview_facts(trace: Trace) -> Facts:
     """Return the headline facts in reading order: steps, devices, top ops, memory, recording, metadata."""
     steps = complete_steps(steps_table(trace).frame)
     sections = (
-        Section(title="Mean step by phase", facts=_phases(steps), is_by_phase=True),
+        Section(title="Mean step by phase", facts=_phases(steps), kind="phases"),
+        _why_idle(trace),
+        _waits(trace),
+        _top_lines(trace),
+        _top_modules(trace),
         Section(title="Steps", facts=_steps(steps)),
         *_devices(trace),
         _top_ops(trace),
@@ -36,6 +47,112 @@ def overview_facts(trace: Trace) -> Facts:
         Section(title="Metadata", facts=_metadata(trace)),
     )
     return Facts(sections=tuple(section for section in sections if section.facts))
+
+
+# What the causes of idle time are called, with the phase that colors their bars.
+_CAUSE_TITLES = {
+    "data": ("the next batch", "data"),
+    "waiting": ("a call that holds the host", "waiting"),
+    "compile": ("compilation or graph capture", "compile"),
+    "initialisation": ("code that is loaded", "compile"),
+    "communication": ("a collective on the host", "communication"),
+    "allocation": ("memory from the driver", "waiting"),
+    "op dispatch": ("ops that are launched one by one", "forward"),
+    "python": ("Python between ops", "python"),
+    "queued": ("its own queue", "idle"),
+    "profiler": ("the profiler", "idle"),
+    "unknown": ("unknown", "idle"),
+}
+
+
+def _why_idle(trace: Trace) -> Section:
+    """Return the idle time of the busiest device per step, by cause; it adds up."""
+    account = device_account(trace)
+    if account is None:
+        return Section(title="Why the device waits", facts=())
+    causes = sorted((account.causes[name] for name in _CAUSE_TITLES), key=lambda cause: -cause.ns)
+    idle_ns = account.whole_ns - account.busy_ns
+    facts = tuple(
+        Fact(
+            label=f"for {_CAUSE_TITLES[cause.kind][0]}",
+            value=float(ns / account.steps),
+            unit="ns",
+            note=short_name(cause.name),
+            phase=_CAUSE_TITLES[cause.kind][1],
+        )
+        for cause in causes
+        if (ns := _host_communication_ns(account) if cause.kind == "communication" else cause.ns)
+    )
+    each = "a step" if account.has_steps else "in all"
+    aside = f"{each}, of {format_ns(idle_ns / account.steps)}"
+    return Section(title="Why the device waits", facts=facts, kind="bars", aside=aside)
+
+
+def _host_communication_ns(account: Account) -> int:
+    """Return the part of communication in which the device idles."""
+    return account.causes["communication"].ns - account.exposed_ns
+
+
+def _waits(trace: Trace) -> Section:
+    """Return the calls that hold the host longest, while no device works."""
+    frame = waits_table(trace).frame
+    steps = max(complete_steps(steps_table(trace).frame).height, 1)
+    rows = frame.with_columns((pl.col("total_ns") - pl.col("device_busy_ns")).alias("idle")).sort(
+        "total_ns", "call", descending=[True, False]
+    )
+    facts = tuple(
+        Fact(
+            label=row["call"],
+            value=float(row["total_ns"] / steps),
+            unit="ns",
+            note=" ".join(filter(None, (row["op"] or row["annotation"] or "", _busy_note(row)))),
+            phase="waiting",
+        )
+        for row in rows.head(TOP_WAITS).to_dicts()
+    )
+    return Section(title="Blocking calls", facts=facts, kind="bars", aside="a step")
+
+
+def _busy_note(row: dict[str, Any]) -> str:
+    share = row["device_busy_ns"] / max(row["total_ns"], 1)
+    return f"device busy {format_ratio(share)}"
+
+
+def _top_lines(trace: Trace) -> Section:
+    frame = lines_table(trace).frame
+    steps = max(complete_steps(steps_table(trace).frame).height, 1)
+    rows = frame.filter(pl.col("self_cpu_ns") > 0).sort("self_cpu_ns", "line", descending=[True, False]).head(TOP_ROWS)
+    facts = tuple(
+        Fact(
+            label=f"{row['line']}  {row['source'].strip()}",
+            value=float(row["self_cpu_ns"] / steps),
+            unit="ns",
+            note=f"+ {format_ns(row['backward_cpu_ns'] / steps)} backward" if row["backward_cpu_ns"] else "",
+            phase="forward",
+        )
+        for row in rows.to_dicts()
+    )
+    return Section(title="Lines", facts=facts, kind="bars", aside="host time a step")
+
+
+def _top_modules(trace: Trace) -> Section:
+    frame = modules_table(trace).frame.filter(pl.col("class_name") != "")
+    steps = max(complete_steps(steps_table(trace).frame).height, 1)
+    by = pl.col("self_device_ns") if trace.has_device else pl.col("self_cpu_ns") + pl.col("self_backward_cpu_ns")
+    rows = frame.group_by("class_name").agg(by.sum().alias("ns"), pl.col("calls").sum()).filter(pl.col("ns") > 0)
+    rows = rows.sort("ns", "class_name", descending=[True, False]).head(TOP_ROWS)
+    facts = tuple(
+        Fact(
+            label=row["class_name"],
+            value=float(row["ns"] / steps),
+            unit="ns",
+            note=counted(row["calls"], "call"),
+            phase="forward",
+        )
+        for row in rows.to_dicts()
+    )
+    where = "device time of forward a step" if trace.has_device else "host time a step, with backward"
+    return Section(title="Module classes", facts=facts, kind="bars", aside=where)
 
 
 def _number(label: str, value: float, unit: Unit, note: str = "", op: str = "") -> Fact:

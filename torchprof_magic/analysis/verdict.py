@@ -84,7 +84,8 @@ class Verdict:
         return ("sure", "likely", "not sure")[min(len(self.doubts), 2)]
 
     def __str__(self) -> str:
-        return printable(f"{self.title}. {''.join(span.text for span in self.text)}")
+        doubt = f" {self.doubts[0]}" if self.doubts else ""
+        return printable(f"{self.title}. {''.join(span.text for span in self.text)}{doubt}")
 
 
 def find_verdict(trace: Trace) -> Verdict:
@@ -234,7 +235,7 @@ def _told(trace: Trace, kind: Kind, account: Account, cause: Cause, words: tuple
     return Verdict(
         kind=kind,
         title=TITLES[kind] if is_on_device or kind != "compute" else "Bound by CPU ops",
-        text=(*words, *described(trace, cause), *(second_words(second, account) if second else ()), *_doubt(doubts)),
+        text=(*words, *described(trace, cause), *(second_words(second, account) if second else ())),
         name=cause.name,
         file=cause.file,
         line=cause.line,
@@ -247,10 +248,6 @@ def _told(trace: Trace, kind: Kind, account: Account, cause: Cause, words: tuple
 
 
 _WORK = ("forward", "backward", "optimizer")
-
-
-def _doubt(doubts: tuple[str, ...]) -> tuple[Span, ...]:
-    return (Span(text=f" {doubts[0]}"),) if doubts else ()
 
 
 def _without_steps(trace: Trace) -> Verdict:

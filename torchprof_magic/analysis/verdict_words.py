@@ -14,7 +14,7 @@ from torchprof_magic.analysis.ops import ops_table
 from torchprof_magic.analysis.shared import ask_names
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL, GRAPH_LAUNCH
-from torchprof_magic.units import format_count, format_ns, format_ratio
+from torchprof_magic.units import format_count, format_ns, format_ratio, short_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,11 +96,6 @@ def described(trace: Trace, cause: Cause) -> tuple[Span, ...]:
         return (_plain(" Line: "), code(f"{label}, line {cause.line}" if cause.line else label), _plain("."))
     place = short_file(cause.file)
     return (_plain(" Line: "), code(f"{place}:{cause.line}" if cause.line else place), _plain("."))
-
-
-def short_file(file: str) -> str:
-    """Return the last two parts of a path."""
-    return "/".join(re.split(r"[/\\]", file)[-2:])
 
 
 def short_name(name: str) -> str:

@@ -22,7 +22,8 @@ Unit = Literal["text", "code", "count", "ns", "bytes", "ratio", "phase", "step",
 class Column:
     """One column of a shape: its name, title and unit, and an exact definition.
 
-    ``is_minor`` columns are hidden first if the view is narrow; ``has_bar`` draws a bar behind the number.
+    ``is_minor`` columns are hidden first if the view is narrow; ``has_bar`` draws a bar behind the number. Text of an
+    ``is_verbatim`` column keeps its spaces and is not shortened, as source code.
     """
 
     name: str
@@ -31,6 +32,19 @@ class Column:
     definition: str
     is_minor: bool = False
     has_bar: bool = False
+    is_verbatim: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """The columns that make rows a tree: the ``id`` of each row, and that of the row around it, empty for none.
+
+    Rows stand after the row around them. Those up to ``open_levels`` deep are open at first.
+    """
+
+    id: str
+    parent: str
+    open_levels: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +66,17 @@ class Bars:
 class Table:
     """Rows with typed, documented columns.
 
-    ``sort_by`` is the column of the initial sort order, descending. A table with ``bars`` can also be drawn as bars.
+    ``sort_by`` is the column of the initial sort order, descending; without it rows keep their order. A table with
+    ``bars`` can also be drawn as bars. With an ``outline``, rows open and close. In an ``is_sparse`` table, rows
+    without any number other than 0 are dim and show no numbers.
     """
 
     frame: pl.DataFrame
     columns: tuple[Column, ...]
     sort_by: str | None = None
     bars: Bars | None = None
+    outline: Outline | None = None
+    is_sparse: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +123,7 @@ class Fact:
     """One number or one text with its label.
 
     ``value`` is in ``unit``, which is ``text`` for a text; None means unknown. ``note`` says how the number is defined
-    or what it is compared with, and ``op`` names the op that the fact is about.
+    or what it is compared with, and ``op`` names the op that the fact is about. ``phase`` colors its bar.
     """
 
     label: str
@@ -113,15 +131,21 @@ class Fact:
     unit: Unit
     note: str = ""
     op: str = ""
+    phase: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """Facts under one title. With ``is_by_phase`` the labels are phases, and the values add up to a whole."""
+    """Facts under one title.
+
+    With the kind ``phases`` the labels are phases, and the values add up to a whole. With ``bars`` all values are of
+    one unit, and are drawn as bars on one scale. ``aside`` says what the numbers are.
+    """
 
     title: str
     facts: tuple[Fact, ...]
-    is_by_phase: bool = False
+    kind: Literal["facts", "phases", "bars"] = "facts"
+    aside: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,15 @@ def _framed(shape: FramedShape) -> Header:
         case Table():
             columns = [_column(column) for column in shape.columns]
             bars = _bars(shape.bars) if shape.bars else None
-            return {"shape": "table", "columns": columns, "sort": shape.sort_by, "bars": bars}
+            outline = shape.outline
+            return {
+                "shape": "table",
+                "columns": columns,
+                "sort": shape.sort_by,
+                "bars": bars,
+                "outline": asdict(outline) if outline else None,
+                "sparse": shape.is_sparse,
+            }
         case Tree():
             return {"shape": "tree", "weights": [asdict(weight) for weight in shape.weights]}
         case Series():
@@ -48,6 +56,7 @@ def _column(column: Column) -> Header:
         "definition": column.definition,
         "minor": column.is_minor,
         "bar": column.has_bar,
+        "verbatim": column.is_verbatim,
     }
 
 
@@ -64,4 +73,4 @@ def _bars(bars: Bars) -> Header:
 
 def _section(section: Section) -> Header:
     facts = [asdict(fact) for fact in section.facts]
-    return {"title": section.title, "byPhase": section.is_by_phase, "facts": facts}
+    return {"title": section.title, "kind": section.kind, "aside": section.aside, "facts": facts}

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torchprof_magic.analysis.diagnosis import all_problems
+from torchprof_magic.analysis.lines import lines_table
+from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.shapes import Facts, Problems, count_rows
 from torchprof_magic.render.arrow import pack
 from torchprof_magic.render.header import describe
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from torchprof_magic.model.shapes import Shape
     from torchprof_magic.model.trace import Trace
 
-HEADER_VERSION = 2
+HEADER_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +50,30 @@ def build_page(
         "code": meta.stepping.code if meta.stepping else "",
         "machine": machine_sentence(meta, trace.events.height, has_device=trace.has_device),
         "notice": _notice(trace),
-        "verdict": {"title": verdict.title, "text": [{"text": s.text, "style": s.style} for s in verdict.text]},
+        "verdict": _verdict(trace, verdict),
         "views": [_view_header(view, shapes[view.name], packed.places.get(view.name, (0, 0))) for view in VIEWS],
         "exports": [] if is_standalone else [_HTML_EXPORT | {"filename": f"torchprof-{run_id}.html"}],
     }
     return Page(header=json.dumps(header), data=packed.data, pulled=packed.pulled)
+
+
+def _verdict(trace: Trace, verdict: Verdict) -> dict[str, object]:
+    """Return the verdict with the line that it names, and its gravest doubt apart from the rest."""
+    line = next(
+        (row for row in lines_table(trace).frame.rows(named=True) if (row["file"], row["line"]) == _place(verdict)),
+        None,
+    )
+    code = {"line": line["line"], "source": shortened(line["source"].strip())} if line and verdict.line else None
+    return {
+        "title": verdict.title,
+        "text": [{"text": span.text, "style": span.style} for span in verdict.text],
+        "code": code,
+        "doubts": list(verdict.doubts),
+    }
+
+
+def _place(verdict: Verdict) -> tuple[str, int | None]:
+    return verdict.file, verdict.line
 
 
 _HTML_EXPORT = {"name": "html", "title": "Interactive HTML file", "mime": "text/html"}

@@ -163,7 +163,15 @@ function column(
   definition: string,
   flags: { readonly minor?: boolean; readonly bar?: boolean } = {},
 ): ColumnHeader {
-  return { name, title, unit, definition, minor: flags.minor ?? false, bar: flags.bar ?? false };
+  return {
+    name,
+    title,
+    unit,
+    definition,
+    minor: flags.minor ?? false,
+    bar: flags.bar ?? false,
+    verbatim: false,
+  };
 }
 
 const OP_COLUMNS: readonly ColumnHeader[] = [
@@ -409,7 +417,7 @@ const PROBLEMS: readonly Problem[] = [
 ];
 
 function fact(label: string, value: number | string, unit: Unit, note = "", op = ""): Fact {
-  return { label, value, unit, note, op };
+  return { label, value, unit, note, op, phase: "" };
 }
 
 /** A fact about the op that it is named after. */
@@ -420,7 +428,8 @@ function opFact(op: string, ratio: number, note: string): Fact {
 const SECTIONS: readonly Section[] = [
   {
     title: "Time",
-    byPhase: false,
+    kind: "facts",
+    aside: "",
     facts: [
       fact("Mean step", 222.4 * MS, "ns", "3 steps, ± 2.6 ms"),
       fact("GPU busy", 0.24, "ratio", "52.1 ms a step"),
@@ -430,7 +439,8 @@ const SECTIONS: readonly Section[] = [
   },
   {
     title: "Heaviest ops by self CPU",
-    byPhase: false,
+    kind: "facts",
+    aside: "",
     facts: [
       opFact("aten::convolution_backward", 0.212, "38.3 ms"),
       opFact("aten::cudnn_convolution", 0.146, "26.2 ms"),
@@ -439,7 +449,8 @@ const SECTIONS: readonly Section[] = [
   },
   {
     title: "Memory",
-    byPhase: false,
+    kind: "facts",
+    aside: "",
     facts: [
       fact("Peak on cuda:0", 2.09e9, "bytes", "at 315 ms, step 5"),
       fact("Reserved", 2.36e9, "bytes"),
@@ -447,7 +458,8 @@ const SECTIONS: readonly Section[] = [
   },
   {
     title: "Run",
-    byPhase: false,
+    kind: "facts",
+    aside: "",
     facts: [
       fact("Device", "NVIDIA A100-SXM4-40GB", "text"),
       fact("Schedule", "wait 1, warm up 2, active 3", "text"),
@@ -515,7 +527,7 @@ export function demoReport(ops = 89, steps = 3, layers = 46): DemoReport {
 
 function header(views: readonly ViewHeader[], steps: number): ReportHeader {
   return {
-    version: 2,
+    version: 3,
     runId: "demo",
     title: "In [4]",
     subtitle: `steps 4–${3 + steps} recorded, stepped by line 3`,
@@ -536,6 +548,8 @@ function header(views: readonly ViewHeader[], steps: number): ReportHeader {
         { text: "cudnn_batch_norm", style: "code" },
         { text: " launches: 900 kernels a step, mean 60 µs apart.", style: "" },
       ],
+      code: { line: 12, source: "loss = model(batch).mean()" },
+      doubts: ["Recorded steps took 1.6 times as long as others."],
     },
     views,
     exports: [

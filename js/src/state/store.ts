@@ -30,6 +30,8 @@ export interface TableState {
   /** Empty: as the rows came. */
   readonly sorting: Signal<SortingState>;
   readonly scrollTop: Signal<number>;
+  /** The ids of rows that were opened or closed by hand. */
+  readonly toggled: Signal<ReadonlySet<string>>;
 }
 
 /** A position in the flame graph to go back to. */
@@ -74,6 +76,7 @@ export function createStore(view: string): Store {
     table: perView((view: TableHeader) => ({
       sorting: signal(firstSorting(view)),
       scrollTop: signal(0),
+      toggled: signal<ReadonlySet<string>>(new Set()),
     })),
     flame: perView(() => ({
       weight: signal<string | null>(null),

@@ -36,6 +36,8 @@ describe("the golden page", () => {
       "overview: facts",
       "ops: table",
       "flame: tree",
+      "source: table",
+      "modules: table",
       "memory: series",
       "kernels: table",
       "steps: table",
@@ -45,7 +47,7 @@ describe("the golden page", () => {
 
   it("has the verdict as spans", () => {
     expect(verdict.title).toBe("Compute-bound");
-    expect(verdict.text[0]).toEqual({ text: "aten::mm", style: "code" });
+    expect(verdict.text[0]).toEqual({ text: "The device is busy ", style: "" });
   });
 
   it("has every column that a table names, with hostile names as they are", () => {
@@ -66,7 +68,10 @@ describe("the golden page", () => {
       "optimizer",
       "communication",
       "data",
+      "waiting",
+      "compile",
       "python",
+      "idle",
     ]);
     const total = bars === null ? [] : numbers(steps, bars.total);
     const parts = bars?.parts.map(({ column }) => numbers(steps, column)) ?? [];
@@ -101,7 +106,7 @@ describe("the golden page", () => {
   it("has facts with a number in its unit, or a text", () => {
     const { sections } = viewOf("overview", "facts");
     const facts = sections.flatMap((section) => section.facts);
-    expect(sections.filter(({ byPhase }) => byPhase).map(({ title }) => title)).toEqual([
+    expect(sections.filter(({ kind }) => kind === "phases").map(({ title }) => title)).toEqual([
       "Mean step by phase",
     ]);
     expect(facts.find(({ label }) => label === "Mean step")).toMatchObject({

@@ -17,7 +17,7 @@ import {
   text,
 } from "./check";
 
-const VERSION = 2;
+const VERSION = 3;
 
 const unit = oneOf<Unit>("text", "code", "count", "ns", "bytes", "ratio", "phase", "step", "bool");
 
@@ -30,6 +30,16 @@ const column = record({
   minor: flag,
   /** Shows a bar behind its numbers. */
   bar: flag,
+  /** Keeps spaces and is not shortened, as source code. */
+  verbatim: flag,
+});
+
+/** The columns that make rows a tree: their ids, and those of the rows around them. */
+const outline = record({
+  id: text,
+  parent: text,
+  /** Rows up to this depth are open at first. */
+  open_levels: number,
 });
 
 /** The columns that draw each row as a bar, stacked by phase. */
@@ -60,12 +70,16 @@ const fact = record({
   note: text,
   /** The op that the fact is about, "" for none. */
   op: text,
+  /** The phase whose color its bar has. */
+  phase: text,
 });
 
 const section = record({
   title: text,
-  /** The labels are phases, and the values add up to a whole. */
-  byPhase: flag,
+  /** Phases: the labels are phases, and the values add up to a whole. Bars: drawn on one scale. */
+  kind: oneOf("facts", "phases", "bars"),
+  /** What the numbers are. */
+  aside: text,
   facts: listOf(fact),
 });
 
@@ -101,6 +115,9 @@ const VIEWS = {
     columns: listOf(column),
     sort: orNull(text),
     bars: orNull(bars),
+    outline: orNull(outline),
+    /** Rows without any number but 0 are dim and show none. */
+    sparse: flag,
   }),
   tree: record({ ...framed, shape: oneOf("tree"), weights: listOf(weight) }),
   series: record({ ...framed, shape: oneOf("series"), bands: listOf(band), marks: listOf(mark) }),
@@ -123,12 +140,19 @@ const report = record({
   code: text,
   machine: text,
   notice: text,
-  verdict: record({ title: text, text: listOf(span) }),
+  verdict: record({
+    title: text,
+    text: listOf(span),
+    /** The line of the program that it names. */
+    code: orNull(record({ line: number, source: text })),
+    doubts: listOf(text),
+  }),
   views: listOf(view),
   exports: listOf(record({ name: text, title: text, filename: text, mime: text })),
 });
 
 export type ColumnHeader = Checked<typeof column>;
+export type OutlineHeader = Checked<typeof outline>;
 export type BarsHeader = Checked<typeof bars>;
 export type WeightHeader = Checked<typeof weight>;
 export type MarkHeader = Checked<typeof mark>;

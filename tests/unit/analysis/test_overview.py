@@ -13,7 +13,7 @@ def test_phases_have_a_section_that_adds_up_to_the_mean_step() -> None:
         annotation("ProfilerStep#2", 100, 140),
         span("aten::mm", 100, 30),
     )
-    (phases,) = (section for section in overview_facts(trace).sections if section.is_by_phase)
+    (phases,) = (section for section in overview_facts(trace).sections if section.kind == "phases")
     assert [(fact.label, fact.value) for fact in phases.facts] == [("forward", 40_000), ("python", 80_000)]
 
 

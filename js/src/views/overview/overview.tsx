@@ -1,6 +1,6 @@
 /** The main facts of a run, by section. */
 
-import { formatRatio, formatValue } from "../../base/format";
+import { columnFormat, formatRatio, formatValue } from "../../base/format";
 import { phaseTitle } from "../../base/palette";
 import { select } from "../../state/store";
 import type { Fact, FactsHeader, Section } from "../../wire/header";
@@ -23,16 +23,49 @@ export function FactsView({ report, view }: FactsProps) {
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: the list scrolls, so it must be reachable by keyboard.
     <div class="tp-overview" tabIndex={0} {...focusable()}>
-      <div class="tp-columns">
-        {view.sections.map((section) =>
-          section.byPhase ? (
-            <PhaseSection key={section.title} report={report} section={section} />
-          ) : (
-            <FactSection key={section.title} report={report} section={section} />
-          ),
-        )}
-      </div>
+      <div class="tp-columns">{view.sections.map((section) => sectionOf(report, section))}</div>
     </div>
+  );
+}
+
+function sectionOf(report: ReportContext, section: Section) {
+  const props = { report, section, key: section.title };
+  if (section.kind === "phases") return <PhaseSection {...props} />;
+  if (section.kind === "bars") return <BarSection {...props} />;
+  return <FactSection {...props} />;
+}
+
+/** Facts of one unit as bars on one scale; the largest is a whole track. */
+function BarSection({ report, section }: SectionProps) {
+  const largest = section.facts.reduce((most, fact) => Math.max(most, numberOf(fact)), 0);
+  const unit = section.facts[0]?.unit ?? "ns";
+  const { format, suffix } = columnFormat(unit, largest);
+  return (
+    <section class="tp-facts tp-breakdown">
+      <h3 class="tp-split">
+        {section.title}
+        <span class="tp-aside">{`${suffix} ${section.aside}`}</span>
+      </h3>
+      <ul>
+        {section.facts.map((fact, index) => (
+          <li key={`${index}-${fact.label}`} class="tp-bar-fact">
+            <span class="tp-bar-label" title={`${fact.label} ${fact.note}`}>
+              {fact.label}
+              {fact.note !== "" && <span class="tp-bar-note"> {fact.note}</span>}
+            </span>
+            <span class="tp-phase-track">
+              <span
+                class={fact.phase === "waiting" ? "tp-phase-fill tp-hatched" : "tp-phase-fill"}
+                style={{ width: percent(largest > 0 ? numberOf(fact) / largest : 0) }}
+              >
+                <PhaseDot report={report} phase={fact.phase} />
+              </span>
+            </span>
+            <span class="tp-phase-number">{format(numberOf(fact))}</span>
+          </li>
+        ))}
+      </ul>
+    </section>
   );
 }
 

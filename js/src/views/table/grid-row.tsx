@@ -2,17 +2,19 @@
 
 import { shortenName } from "../../base/names";
 import { phaseTitle } from "../../base/palette";
-import { type Frame, stringAt } from "../../wire/frame";
+import { type Frame, numberAt, stringAt } from "../../wire/frame";
 import type { TableHeader } from "../../wire/header";
 import type { ReportContext } from "../common/context";
 import { PhaseDot, percent } from "../common/parts";
 import { barRatio, type GridColumn } from "./grid-columns";
 import { cellClass } from "./grid-header";
+import type { OutlineRow } from "./grid-outline";
 import { type GridTableRow, gridColumnOf } from "./grid-table";
 import { ROW_PX } from "./virtual-rows";
 
 // Longer names are shortened first; the style sheet cuts what still does not fit.
 const NAME_CHARS = 72;
+const INDENT_PX = 16;
 // The header row is the first of the grid, and rows count from one.
 const FIRST_ROW_INDEX = 2;
 
@@ -24,20 +26,26 @@ interface GridRowProps {
   readonly row: GridTableRow;
   readonly position: number;
   readonly isSelected: boolean;
+  /** Its place in the tree, null where rows are no tree. */
+  readonly outline: OutlineRow | null;
+  readonly onToggle: () => void;
   readonly onChoose: () => void;
   readonly onHover: (isOver: boolean) => void;
 }
 
 export function GridRow(props: GridRowProps) {
-  const { id, row, position, isSelected, onChoose, onHover } = props;
+  const { id, view, frame, row, position, isSelected, outline, onChoose, onHover } = props;
+  const isQuiet = view.sparse && isWithoutNumbers(view, frame, row.index);
   return (
     // biome-ignore lint/a11y/useKeyWithClickEvents: keys belong to the grid, which has the focus.
     // biome-ignore lint/a11y/useSemanticElements: part of a virtual grid.
     // biome-ignore lint/a11y/useFocusableInteractive: the grid has the focus.
     <div
       id={id}
-      class="tp-row"
+      class={isQuiet ? "tp-row tp-quiet" : "tp-row"}
       role="row"
+      aria-level={outline === null ? undefined : outline.depth + 1}
+      aria-expanded={outline?.holds ? outline.isOpen : undefined}
       aria-rowindex={position + FIRST_ROW_INDEX}
       aria-selected={isSelected}
       data-tp-row={row.index}
@@ -67,27 +75,72 @@ function GridCell({ place, ...props }: CellProps & { readonly place: number }) {
 }
 
 /** The name with the dot of its phase; the full name is shown on hover and to screen readers. */
-function Lead({ report, view, frame, column, row }: CellProps) {
+function Lead({ report, view, frame, column, row, outline, onToggle }: CellProps) {
   const phaseColumn = view.columns.find((each) => each.unit === "phase");
   const phase = phaseColumn === undefined ? "" : stringAt(frame, phaseColumn.name, row.index);
   const whole = column.text(row.index);
   const isCode = column.header.unit === "code";
+  const { verbatim } = column.header;
   return (
     <>
+      {outline !== null && <Fold outline={outline} onToggle={onToggle} />}
       <span title={phase === "" ? undefined : phaseTitle(phase)}>
         <PhaseDot report={report} phase={phase} />
         {phase !== "" && <span class="tp-aloud">{phaseTitle(phase)} </span>}
       </span>
-      <bdi class={isCode ? "tp-name tp-code" : "tp-name"} title={whole}>
-        {isCode ? shortenName(whole, NAME_CHARS) : whole}
+      <bdi class={nameClass(isCode, verbatim)} title={whole}>
+        {isCode && !verbatim ? shortenName(whole, NAME_CHARS) : whole}
       </bdi>
     </>
   );
 }
 
-function Cell({ column, row }: CellProps) {
+function nameClass(isCode: boolean, isVerbatim: boolean): string {
+  return `tp-name${isCode ? " tp-code" : ""}${isVerbatim ? " tp-verbatim" : ""}`;
+}
+
+/** Indents a row by its depth, and opens or closes it. */
+function Fold({
+  outline,
+  onToggle,
+}: {
+  readonly outline: OutlineRow;
+  readonly onToggle: () => void;
+}) {
+  const { depth, holds, isOpen } = outline;
+  const indent = { marginLeft: `${depth * INDENT_PX}px` };
+  if (!holds) return <span class="tp-fold" style={indent} />;
+  const toggle = (event: Event) => {
+    event.stopPropagation();
+    onToggle();
+  };
+  return (
+    <button
+      type="button"
+      class="tp-fold"
+      style={indent}
+      tabIndex={-1}
+      aria-label={isOpen ? "Close" : "Open"}
+      onClick={toggle}
+    >
+      {isOpen ? "▾" : "▸"}
+    </button>
+  );
+}
+
+/** Whether a row has no time or size other than 0. */
+function isWithoutNumbers({ columns }: TableHeader, frame: Frame, row: number): boolean {
+  return columns.every(({ name, unit }) => {
+    if (unit !== "ns" && unit !== "bytes") return true;
+    const value = numberAt(frame, name, row);
+    return Number.isNaN(value) || value === 0;
+  });
+}
+
+function Cell({ view, frame, column, row }: CellProps) {
   const ratio = barRatio(column, row.index);
-  const text = column.text(row.index);
+  const isZero = view.sparse && (numberAt(frame, column.header.name, row.index) || 0) === 0;
+  const text = isZero && column.isNumeric ? "" : column.text(row.index);
   const isCode = column.header.unit === "code";
   return (
     <>

@@ -3,12 +3,13 @@
 import { type Signal, useSignal } from "@preact/signals";
 import type { RefObject } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
-import { revealIn, select } from "../../state/store";
+import { revealIn, select, type TableState } from "../../state/store";
 import { stringAt } from "../../wire/frame";
 import type { TableHeader } from "../../wire/header";
 import { firstTree, type ReportContext, type TableProps } from "../common/context";
 import { nameColumn, rowOfName } from "../common/describe";
 import { moveFor } from "./grid-keys";
+import { type Outline, type OutlineRow, outlineOf, withToggled } from "./grid-outline";
 import {
   createGridTable,
   FIRST_WIDTH_PX,
@@ -30,6 +31,9 @@ export interface GridState {
   readonly columns: readonly GridTableColumn[];
   /** The position of the active row, -1 for none. */
   readonly current: number;
+  /** The tree of the rows while they stand in their own order; otherwise null. */
+  readonly outline: Outline | null;
+  toggle(row: number): void;
   choose(position: number): void;
   onKey(event: KeyboardEvent): void;
 }
@@ -45,10 +49,18 @@ export function useGrid(props: TableProps): GridState {
     () => createGridTable(view, frame, { query, sorting: kept.sorting }),
     [view, frame],
   );
-  const { rows } = table.getRowModel();
+  const all = table.getRowModel().rows;
+  const outline = useOutline(props, kept);
+  const rows = outline === null ? all : all.filter(({ index }) => outline.shown(index));
+  const placeOf = (row: number) =>
+    outline === null ? placeOfRow(table, row) : rows.findIndex(({ index }) => index === row);
+  const toggle = (row: number) => {
+    if (outline?.rows[row]?.holds !== true) return;
+    kept.toggled.value = withToggled(kept.toggled.value, outline.idOf(row));
+  };
   useFittingColumns(table, scroller);
   const virtual = useVirtualRows(scroller, rows.length, kept.scrollTop);
-  const current = currentPlace(table, props, activeRow.value);
+  const current = currentPlace(placeOf, props, activeRow.value);
   const choose = (position: number) => {
     const row = rows[position];
     if (row === undefined) return;
@@ -56,7 +68,7 @@ export function useGrid(props: TableProps): GridState {
     selectRow(props, row.index);
     virtual.scrollTo(position);
   };
-  useRevealed(props, table, query, virtual);
+  useRevealed(props, placeOf, query, virtual);
   return {
     scroller,
     query,
@@ -64,18 +76,39 @@ export function useGrid(props: TableProps): GridState {
     visible: virtual.items(),
     columns: table.getVisibleLeafColumns(),
     current,
+    outline,
+    toggle,
     choose,
     onKey: (event) => {
       // A button in the header handles its own keys.
       if (event.target !== event.currentTarget) return;
       if (event.key === "Enter") findInTree(report, view);
       if (event.key === "Escape") report.store.selection.value = null;
+      if (opensOrCloses(event.key, outline?.rows[rows[current]?.index ?? -1])) {
+        event.preventDefault();
+        toggle(rows[current]?.index ?? -1);
+      }
       const next = moveFor(event, current, rows.length, virtual.pageRows());
       if (next === null) return;
       event.preventDefault();
       choose(next);
     },
   };
+}
+
+/** The tree of the rows, unless they are sorted or filtered. */
+function useOutline({ view, frame, report }: TableProps, kept: TableState): Outline | null {
+  const isInOrder = kept.sorting.value.length === 0 && report.store.search(view).value === "";
+  const toggled = kept.toggled.value;
+  return useMemo(
+    () => (isInOrder ? outlineOf(view, frame, toggled) : null),
+    [view, frame, toggled, isInOrder],
+  );
+}
+
+function opensOrCloses(key: string, row: OutlineRow | undefined): boolean {
+  if (row?.holds !== true) return false;
+  return key === (row.isOpen ? "ArrowLeft" : "ArrowRight");
 }
 
 /** Shows the columns that fit into the scrolling box, whatever width it has. */
@@ -94,7 +127,7 @@ function useFittingColumns(table: GridTable, scroller: RefObject<HTMLDivElement 
 /** Goes to the row that another view asked for, and clears a filter that hides it. */
 function useRevealed(
   props: TableProps,
-  table: GridTable,
+  placeOf: (row: number) => number,
   query: Signal<string>,
   virtual: VirtualRows,
 ): void {
@@ -102,7 +135,7 @@ function useRevealed(
   const wish = store.reveal.value;
   useEffect(() => {
     if (wish?.view !== props.view.name) return;
-    const position = placeOfName(table, props, wish.name);
+    const position = placeOfName(placeOf, props, wish.name);
     if (position < 0 && query.value !== "") {
       query.value = "";
       return;
@@ -113,25 +146,29 @@ function useRevealed(
 }
 
 /** The active row if it has the selected name, otherwise the first row of that name. */
-function currentPlace(table: GridTable, props: TableProps, activeRow: number): number {
+function currentPlace(
+  placeOf: (row: number) => number,
+  props: TableProps,
+  activeRow: number,
+): number {
   const { report, view, frame } = props;
   const column = nameColumn(view);
-  if (column === undefined) return placeOfRow(table, activeRow);
+  if (column === undefined) return placeOf(activeRow);
   const name = report.store.selection.value?.name;
   if (activeRow >= 0 && stringAt(frame, column.name, activeRow) === name) {
-    return placeOfRow(table, activeRow);
+    return placeOf(activeRow);
   }
-  return placeOfName(table, props, name);
+  return placeOfName(placeOf, props, name);
 }
 
 /** The position of a name among the rows shown, -1 when it is not shown. */
 function placeOfName(
-  table: GridTable,
+  placeOf: (row: number) => number,
   { view, frame }: TableProps,
   name: string | undefined,
 ): number {
   if (name === undefined || nameColumn(view) === undefined) return -1;
-  return placeOfRow(table, rowOfName(frame, name));
+  return placeOf(rowOfName(frame, name));
 }
 
 function placeOfRow(table: GridTable, row: number): number {

@@ -57,7 +57,8 @@ export function createGridTable(view: TableHeader, frame: Frame, state: GridTabl
     data: new Array<Frame>(frame.rows).fill(frame),
     atoms: { sorting: atomOf(state.sorting), globalFilter: atomOf(state.query) },
     initialState: { columnVisibility: visibilityAt(columns, FIRST_WIDTH_PX) },
-    enableSortingRemoval: false,
+    // Rows that came in an order of their own can get it back.
+    enableSortingRemoval: view.outline !== null || view.sparse,
     enableMultiSort: false,
     getColumnCanGlobalFilter: () => true,
   });

@@ -55,10 +55,11 @@ function Grid(props: PartProps) {
     if ((event.target as Element).closest("[data-tp-row]") !== null) findInTree(report, view);
   };
   return (
-    // biome-ignore lint/a11y/useSemanticElements: rows are virtual and positioned, which a table element cannot do.
+    // biome-ignore lint/a11y/useAriaPropsSupportedByRole: both roles have a label.
+    // biome-ignore lint/a11y/noStaticElementInteractions: both roles are interactive.
     <div
       class="tp-grid"
-      role="grid"
+      role={grid.outline === null ? "grid" : "treegrid"}
       aria-label={view.title}
       aria-rowcount={grid.rows.length + 1}
       aria-colcount={grid.columns.length}
@@ -92,6 +93,8 @@ function GridBody(props: PartProps) {
             row={row}
             position={position}
             isSelected={isSelected(props, row.index, position === grid.current)}
+            outline={grid.outline?.rows[row.index] ?? null}
+            onToggle={() => grid.toggle(row.index)}
             onChoose={() => grid.choose(position)}
             onHover={(isOver) => {
               report.store.hover.value = isOver ? describeRow(view, frame, row.index) : null;

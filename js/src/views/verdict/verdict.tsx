@@ -14,10 +14,38 @@ export function Verdict({ report }: { readonly report: ReportContext }) {
         <div class="tp-verdict-words">
           {verdict.title !== "" && <h2>{verdict.title}</h2>}
           <p>{verdict.text.map(renderSpan)}</p>
+          {verdict.code !== null && <Code report={report} code={verdict.code} />}
+          {verdict.doubts[0] !== undefined && (
+            <p class="tp-doubt" title={verdict.doubts.join("\n")}>
+              <span class="tp-warning" aria-hidden="true">
+                ▲
+              </span>{" "}
+              {verdict.doubts[0]}
+            </p>
+          )}
         </div>
         <StepBars report={report} />
       </section>
     </>
+  );
+}
+
+type CodeLine = NonNullable<ReportContext["source"]["header"]["verdict"]["code"]>;
+
+/** The line that the verdict names; opens the view that shows it. */
+function Code({ report, code }: { readonly report: ReportContext; readonly code: CodeLine }) {
+  const view = report.source.header.views.find(
+    (each) => each.shape === "table" && each.columns.some((column) => column.verbatim),
+  );
+  const open = () => {
+    if (view === undefined) return;
+    report.store.view.value = view.name;
+  };
+  return (
+    <button type="button" class="tp-code-line" onClick={open} {...focusable()}>
+      <span class="tp-line-number">{code.line}</span>
+      <bdi class="tp-code">{code.source}</bdi>
+    </button>
   );
 }
 
