@@ -28,6 +28,7 @@ class View:
         empty: The sentence that stands there when there is nothing to show.
         columns: Its columns or bands with their definitions, for the documentation.
         is_counted: Whether the tab carries its number of entries.
+        is_optional: Whether there is no tab when there is nothing to show.
     """
 
     name: str
@@ -37,6 +38,7 @@ class View:
     empty: str
     columns: tuple[Column, ...] = ()
     is_counted: bool = False
+    is_optional: bool = False
 
 
 VIEWS = (
@@ -75,6 +77,7 @@ VIEWS = (
         empty="Lines are known for cells that are recorded with %%torchprof, and where Python frames were recorded "
         "(--stack).",
         columns=lines.COLUMNS,
+        is_optional=True,
     ),
     View(
         name="modules",
@@ -85,6 +88,7 @@ VIEWS = (
         empty="No nn.Module ran in the recorded steps, or they were not watched. Add --modules to %%torchprof, or "
         "record Python frames with --stack.",
         columns=modules.COLUMNS,
+        is_optional=True,
     ),
     View(
         name="memory",

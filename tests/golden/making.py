@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+import polars as pl
 from support import allocation, annotation, kernel, launch, make_trace, span
 
+from torchprof_magic.model.trace import SCOPES_SCHEMA, SITES_SCHEMA
 from torchprof_magic.report import Report
 
 if TYPE_CHECKING:
+    from torchprof_magic.model.trace import Trace
     from torchprof_magic.render.page import Page
 
 HEADER = Path(__file__).with_name("header.json")
@@ -38,7 +42,25 @@ def golden_report() -> Report:
         model="resnet",
         distributedInfo={"rank": 1, "world_size": 2, "backend": "nccl"},
     )
-    return Report(trace, run_id="golden")
+    return Report(watched(trace), run_id="golden")
+
+
+def watched(trace: Trace) -> Trace:
+    """Return the trace with two lines and a module with one inside it, which ran for the first 50 us."""
+    line = {"kind": "line", "parent": -1, "file": "cell", "line": 1}
+    module = {"kind": "module", "parent": -1, "name": "", "class_name": "Net", "parameters": 6, "bytes": 24}
+    sites = [
+        line | {"name": "for batch in loader:"},
+        line | {"name": "    loss = model(batch)", "line": 2},
+        module,
+        module | {"parent": 2, "name": "layers.0", "class_name": "Linear"},
+    ]
+    scopes = [(0, 0, 0, 5_000, 0), (1, 0, 5_000, 90_000, 0), (2, 0, 5_000, 50_000, 0), (3, 0, 6_000, 40_000, 0)]
+    return replace(
+        trace,
+        sites=pl.DataFrame(sites, schema=SITES_SCHEMA),
+        scopes=pl.DataFrame(scopes, schema=SCOPES_SCHEMA, orient="row"),
+    )
 
 
 def header_text(page: Page) -> str:

@@ -15,6 +15,7 @@ from torchprof_magic.analysis.memory import memory_series
 from torchprof_magic.analysis.modules import modules_table
 from torchprof_magic.analysis.ops import ops_table
 from torchprof_magic.analysis.phases import PHASES
+from torchprof_magic.analysis.step_pieces import step_pieces
 from torchprof_magic.analysis.steps import complete_steps, steps_table
 from torchprof_magic.analysis.verdict_words import short_name
 from torchprof_magic.analysis.waits import waits_table
@@ -34,8 +35,8 @@ def overview_facts(trace: Trace) -> Facts:
     """Return the headline facts in reading order: steps, devices, top ops, memory, recording, metadata."""
     steps = complete_steps(steps_table(trace).frame)
     sections = (
-        Section(title="Mean step by phase", facts=_phases(steps), kind="phases"),
         _why_idle(trace),
+        Section(title="Mean step by phase", facts=_phases(steps), kind="phases"),
         _waits(trace),
         _top_lines(trace),
         _top_modules(trace),
@@ -51,16 +52,16 @@ def overview_facts(trace: Trace) -> Facts:
 
 # What the causes of idle time are called, with the phase that colors their bars.
 _CAUSE_TITLES = {
-    "data": ("the next batch", "data"),
-    "waiting": ("a call that holds the host", "waiting"),
-    "compile": ("compilation or graph capture", "compile"),
-    "initialisation": ("code that is loaded", "compile"),
-    "communication": ("a collective on the host", "communication"),
-    "allocation": ("memory from the driver", "waiting"),
-    "op dispatch": ("ops that are launched one by one", "forward"),
-    "python": ("Python between ops", "python"),
-    "queued": ("its own queue", "idle"),
-    "profiler": ("the profiler", "idle"),
+    "data": ("loading data", "data"),
+    "waiting": ("blocking call", "waiting"),
+    "compile": ("compiling, capturing", "compile"),
+    "initialisation": ("loading code", "compile"),
+    "communication": ("collective on the host", "communication"),
+    "allocation": ("driver memory", "waiting"),
+    "op dispatch": ("launching ops", "forward"),
+    "python": ("Python", "python"),
+    "queued": ("queued work", "idle"),
+    "profiler": ("profiler", "idle"),
     "unknown": ("unknown", "idle"),
 }
 
@@ -74,7 +75,7 @@ def _why_idle(trace: Trace) -> Section:
     idle_ns = account.whole_ns - account.busy_ns
     facts = tuple(
         Fact(
-            label=f"for {_CAUSE_TITLES[cause.kind][0]}",
+            label=_CAUSE_TITLES[cause.kind][0],
             value=float(ns / account.steps),
             unit="ns",
             note=short_name(cause.name),
@@ -122,17 +123,28 @@ def _top_lines(trace: Trace) -> Section:
     frame = lines_table(trace).frame
     steps = max(complete_steps(steps_table(trace).frame).height, 1)
     rows = frame.filter(pl.col("self_cpu_ns") > 0).sort("self_cpu_ns", "line", descending=[True, False]).head(TOP_ROWS)
+    phases = _phases_of_lines(trace)
     facts = tuple(
         Fact(
             label=f"{row['line']}  {row['source'].strip()}",
             value=float(row["self_cpu_ns"] / steps),
             unit="ns",
             note=f"+ {format_ns(row['backward_cpu_ns'] / steps)} backward" if row["backward_cpu_ns"] else "",
-            phase="forward",
+            phase=phases.get((row["file"], row["line"]), "forward"),
         )
         for row in rows.to_dicts()
     )
     return Section(title="Lines", facts=facts, kind="bars", aside="host time a step")
+
+
+def _phases_of_lines(trace: Trace) -> dict[tuple[str, int], str]:
+    """Return the phase in which each watched line spent most of its time."""
+    pieces = step_pieces(trace)
+    frame = pl.DataFrame({"site": pieces.site, "phase": pieces.phase, "ns": pieces.dur_ns}).filter(pl.col("site") >= 0)
+    sums = frame.group_by("site", "phase").agg(pl.col("ns").sum()).sort("ns", "phase", descending=[True, False])
+    files, lines = trace.sites["file"].cast(pl.String), trace.sites["line"]
+    first = sums.unique("site", keep="first", maintain_order=True)
+    return {(files[site], lines[site]): PHASES[phase] for site, phase in first.select("site", "phase").rows()}
 
 
 def _top_modules(trace: Trace) -> Section:

@@ -55,6 +55,7 @@ class Verdict:
             optimizer, none.
         title: The same for people.
         text: A few sentences of evidence, in pieces.
+        where: A sentence with the user's line, empty if it is not known.
         name: The op, call, range or kernel with the most of it, empty if none is known.
         file: File of the user's line with the most of it, empty if it is not known.
         line: Number of that line.
@@ -69,6 +70,7 @@ class Verdict:
     kind: Kind
     title: str
     text: tuple[Span, ...]
+    where: tuple[Span, ...] = ()
     name: str = ""
     file: str = ""
     line: int | None = None
@@ -85,7 +87,8 @@ class Verdict:
 
     def __str__(self) -> str:
         doubt = f" {self.doubts[0]}" if self.doubts else ""
-        return printable(f"{self.title}. {''.join(span.text for span in self.text)}{doubt}")
+        words = "".join(span.text for span in (*self.text, *self.where))
+        return printable(f"{self.title}. {words}{doubt}")
 
 
 def find_verdict(trace: Trace) -> Verdict:
@@ -235,7 +238,8 @@ def _told(trace: Trace, kind: Kind, account: Account, cause: Cause, words: tuple
     return Verdict(
         kind=kind,
         title=TITLES[kind] if is_on_device or kind != "compute" else "Bound by CPU ops",
-        text=(*words, *described(trace, cause), *(second_words(second, account) if second else ())),
+        text=(*words, *(second_words(second, account) if second else ())),
+        where=described(trace, cause),
         name=cause.name,
         file=cause.file,
         line=cause.line,

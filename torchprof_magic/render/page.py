@@ -51,7 +51,11 @@ def build_page(
         "machine": machine_sentence(meta, trace.events.height, has_device=trace.has_device),
         "notice": _notice(trace),
         "verdict": _verdict(trace, verdict),
-        "views": [_view_header(view, shapes[view.name], packed.places.get(view.name, (0, 0))) for view in VIEWS],
+        "views": [
+            _view_header(view, shapes[view.name], packed.places.get(view.name, (0, 0)))
+            for view in VIEWS
+            if not view.is_optional or count_rows(shapes[view.name])
+        ],
         "exports": [] if is_standalone else [_HTML_EXPORT | {"filename": f"torchprof-{run_id}.html"}],
     }
     return Page(header=json.dumps(header), data=packed.data, pulled=packed.pulled)
@@ -66,7 +70,9 @@ def _verdict(trace: Trace, verdict: Verdict) -> dict[str, object]:
     code = {"line": line["line"], "source": shortened(line["source"].strip())} if line and verdict.line else None
     return {
         "title": verdict.title,
-        "text": [{"text": span.text, "style": span.style} for span in verdict.text],
+        "text": [
+            {"text": span.text, "style": span.style} for span in (*verdict.text, *(() if code else verdict.where))
+        ],
         "code": code,
         "doubts": list(verdict.doubts),
     }

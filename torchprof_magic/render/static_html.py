@@ -39,7 +39,7 @@ def static_html(trace: Trace, shapes: Mapping[str, Shape], verdict: Verdict, run
     parts = [
         f"<details open data-tp-static={run_id}>",
         f"<summary><b>{_text(head)}</b></summary>",
-        f"<p><b>{_text(verdict.title)}.</b> {''.join(_span(span) for span in verdict.text)}<br>",
+        f"<p><b>{_text(verdict.title)}.</b> {''.join(_span(span) for span in (*verdict.text, *verdict.where))}<br>",
         f"<small>{_text(machine)}</small></p>",
         *_problem_lines(all_problems(trace)),
         _ops_rows(shapes["ops"]),

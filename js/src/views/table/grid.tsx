@@ -118,8 +118,9 @@ function activeId(props: PartProps): string | undefined {
   return rowId(props, row.index);
 }
 
-/** "op" for Ops: the title without a final s. */
+/** "op" for Ops: the title without a final s; rows of source code are lines. */
 function nounOf(view: TableHeader): string {
+  if (view.columns.some((column) => column.verbatim)) return "line";
   return view.title.toLowerCase().replace(/s$/, "");
 }
 
