@@ -161,7 +161,7 @@ model = Net()
 """,
         cell="for i in range(8):" + _STEP,
         kinds=("compute",),
-        flags="",
+        flags="--lines",
     ),
     Program(
         name="a matrix product in one module",

@@ -42,18 +42,29 @@ class ModuleSite:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LineSite:
+    """A line of a watched function, which begins at ``first_line``."""
+
+    file: str
+    line: int
+    first_line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramMarks:
     """What the lines and modules of the program did in one cycle, by ``time.perf_counter_ns``.
 
     ``clock`` has a number of step, and the moments just before and after torch's range of it was entered. ``lines``
     alternates between a time and the line that began then, 0 for none. ``calls`` has threes of a time, a thread, and
-    the number of a module that began, or minus one minus that of one that ended.
+    the number of a module that began, or minus one minus that of one that ended. ``functions`` alternates between a time
+    and a line of a function, counted from 1, or -1 for a call and -2 for a return.
     """
 
     cycle: int
     clock: tuple[tuple[int, int, int], ...]
     lines: array[int]
     calls: array[int]
+    functions: array[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +76,7 @@ class Recording:
     wall time of steps that ran without any profiling, in order, but for the first step of all. ``snapshot`` is the file
     of the device's allocator history, if one was requested and saved. ``two_pass`` says which cycle holds times and
     which details, when they were recorded one after the other. ``program`` is what lines and modules did in each cycle;
-    ``modules`` are those that its numbers name.
+    ``modules`` and ``function_lines`` are those that its numbers name.
     """
 
     cycles: tuple[Cycle, ...]
@@ -80,6 +91,7 @@ class Recording:
     plain_step_ns: tuple[int, ...]
     program: tuple[ProgramMarks, ...] = ()
     modules: tuple[ModuleSite, ...] = ()
+    function_lines: tuple[LineSite, ...] = ()
     snapshot: Path | None = None
     two_pass: TwoPass | None = None
 

@@ -95,7 +95,7 @@ class CaptureSession:
         self._tasks: OtherTasks | None = None
         self._callers = Callers(self._problems)
         self._history: AllocatorHistory | None = None
-        self.program = ProgramWatch(self._problems, modules=options.watch_modules)
+        self.program = ProgramWatch(self._problems, modules=options.watch_modules, functions=options.lines)
         self._first_loop: str | None = None
         self._snapshot: Path | None = None
 
@@ -473,6 +473,7 @@ class CaptureSession:
             plain_step_ns=tuple(recorder.plain_step_ns) if recorder else (),
             program=program,
             modules=self.program.modules.sites,
+            function_lines=tuple(self.program.functions.sites) if self.program.functions else (),
             snapshot=self._snapshot,
             two_pass=recorder.two_pass if recorder else None,
         )

@@ -184,7 +184,10 @@ def _with_helpers(compiled: CompiledCell, session: CellSession, names: Mapping[s
     """Return the code of the cell with the stepper and the marks of this session in it."""
     session.program.modules.namespace = names
     marks = session.program.lines
-    return with_marks(with_stepper(compiled.body, Stepper(session, marks, compiled.plan.line or 0)), marks)
+    body = with_marks(with_stepper(compiled.body, Stepper(session, marks, compiled.plan.line or 0)), marks)
+    if session.program.functions is not None:
+        session.program.functions.leave_out(body)
+    return body
 
 
 def is_coroutine(code: CodeType) -> bool:

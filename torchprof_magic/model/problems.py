@@ -171,6 +171,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Record fewer steps, or move the loop into a function.",
         "A step had more than 200,000 lines that began, or the recording more than 2 million.",
     ),
+    "capture.lines_refused": Kind(
+        "warning",
+        "The lines of functions were not timed, because a debugger or a coverage tool traces this thread.",
+        "End it, or record without --lines.",
+        "`--lines` was used while `sys.settrace` was set. Python allows one such function at a time.",
+    ),
     "capture.modules_not_watched": Kind(
         "info",
         "Calls of modules were not noted, because there are so many that it would cost more than 3 % of a step.",

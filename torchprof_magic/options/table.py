@@ -128,6 +128,13 @@ class Keywords(TypedDict, total=False):
             "modules are timed if that takes little of a step.",
         ),
     ]
+    lines: Annotated[
+        bool,
+        _yes_no(
+            "Time also the lines of functions that are defined in other cells or in your own files. The cell's own lines "
+            "are always timed."
+        ),
+    ]
     all_threads: Annotated[
         bool | None,
         _switch("all_threads", "Record all threads of the process; memory cannot be recorded at the same time."),

@@ -67,7 +67,11 @@ def _verdict(trace: Trace, verdict: Verdict) -> dict[str, object]:
         (row for row in lines_table(trace).frame.rows(named=True) if (row["file"], row["line"]) == _place(verdict)),
         None,
     )
-    code = {"line": line["line"], "source": shortened(line["source"].strip())} if line and verdict.line else None
+    code = (
+        {"line": line["line"], "source": shortened(line["source"].strip())}
+        if line and verdict.line and line["source"]
+        else None
+    )
     return {
         "title": verdict.title,
         "text": [

@@ -57,7 +57,7 @@ def read_recording(
         two_pass=recording.two_pass,
     )
     trace, problems = _read_cycles(recording, meta)
-    sites, scopes, lanes = with_scopes(trace, recording.program, recording.modules, cell)
+    sites, scopes, lanes = with_scopes(trace, recording, cell)
     trace = replace(trace, sites=sites, scopes=scopes, lanes=lanes)
     trace = join_passes(replace(trace, steps=_with_marks(trace.steps, marks)))
     found = replace(trace.meta, cell_labels=_labels_in(trace))

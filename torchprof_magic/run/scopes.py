@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -13,13 +14,14 @@ from torchprof_magic.model.trace import LANES_SCHEMA, SCOPES_SCHEMA, SITES_SCHEM
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torchprof_magic.capture import ModuleSite, ProgramMarks
+    from torchprof_magic.capture import LineSite, ModuleSite, ProgramMarks, Recording
     from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.meta import CellSource
     from torchprof_magic.model.trace import Trace
 
 # Times of perf_counter_ns are above this, and line numbers below it, so that the two can be told apart.
 _LEAST_TIME = 2**31
+_CALLED, _RETURNED = -1, -2
 
 
 class _Runs(NamedTuple):
@@ -32,22 +34,28 @@ class _Runs(NamedTuple):
 
 
 def with_scopes(
-    trace: Trace, program: Sequence[ProgramMarks], modules: Sequence[ModuleSite], cell: CellSource | None
+    trace: Trace, recording: Recording, cell: CellSource | None
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """Return the frames ``sites``, ``scopes`` and ``lanes`` of a trace with what was noted about the program.
 
     Only what lies within the recorded steps is kept. A cycle whose clock cannot be compared with that of the trace has
     no scopes.
     """
-    lines = _line_sites(cell)
-    sites = pl.concat([lines, _module_sites(modules, lines.height)])
+    own = _line_sites(cell)
+    functions, rows = _function_sites(recording.function_lines, cell, own.height)
+    lines = pl.concat([own, functions])
+    sites = pl.concat([lines, _module_sites(recording.modules, lines.height)])
     lanes, parts = trace.lanes, []
-    for marks in program:
+    for marks in recording.program:
         shift_ns = _shift_ns(trace, marks)
         steps = trace.steps.filter(pl.col("cycle") == marks.cycle)
         if shift_ns is None or steps.height == 0:
             continue
-        for runs in (_line_runs(marks, lines.height), _module_runs(marks, lines.height)):
+        for runs in (
+            _line_runs(marks, own.height),
+            _function_runs(marks, rows),
+            _module_runs(marks, lines.height),
+        ):
             frame, lanes = _scopes(trace, runs, marks.cycle, shift_ns, lanes)
             parts.append(_within(frame, steps))
     scopes = pl.concat([pl.DataFrame(schema=SCOPES_SCHEMA), *parts])
@@ -72,6 +80,47 @@ def _line_sites(cell: CellSource | None) -> pl.DataFrame:
         },
         schema=SITES_SCHEMA,
     )
+
+
+def _function_sites(watched: Sequence[LineSite], cell: CellSource | None, before: int) -> tuple[pl.DataFrame, IntArray]:
+    """Return sites for the lines of all watched functions, whole, and the site of each watched line.
+
+    A function of the cell itself stands in the cell.
+    """
+    cell_file, cell_lines = (cell.filename, len(cell.source.splitlines())) if cell is not None else ("", 0)
+    place: dict[tuple[str, int], int] = {(cell_file, line): line - 1 for line in range(1, cell_lines + 1)}
+    rows: list[dict[str, object]] = []
+    for file, first in dict.fromkeys((site.file, site.first_line) for site in watched):
+        last = max(site.line for site in watched if (site.file, site.first_line) == (file, first))
+        for line in range(first, last + 1):
+            if (file, line) not in place:
+                place[file, line] = before + len(rows)
+                text = linecache.getline(file, line).rstrip("\n")
+                rows.append({"kind": "line", "parent": -1, "name": text, "file": file, "line": line})
+    sites = np.array([place[site.file, site.line] for site in watched], np.int64)
+    return pl.DataFrame(rows, schema=SITES_SCHEMA), sites
+
+
+def _function_runs(marks: ProgramMarks, site_of: IntArray) -> _Runs:
+    """Return the runs of the lines of functions: each lasts until the next line of its call, or the return."""
+    numbers = np.frombuffer(marks.functions, np.int64) if len(marks.functions) else np.empty(0, np.int64)
+    found: list[tuple[int, int, int]] = []
+    calls: list[tuple[int, int]] = []  # the line that each open call is in, and when it began
+    time_ns = 0
+    for time_ns, mark in numbers.reshape(-1, 2).tolist():
+        if mark == _CALLED:
+            calls.append((0, time_ns))
+            continue
+        line, began_ns = calls.pop() if calls else (0, time_ns)
+        if line:
+            found.append((line, began_ns, time_ns))
+        if mark != _RETURNED:
+            calls.append((mark, time_ns))
+    found += [(line, began_ns, time_ns) for line, began_ns in calls if line]
+    table = np.array(found, np.int64).reshape(-1, 3)
+    known = np.flatnonzero((table[:, 0] <= len(site_of)) & (table[:, 2] > table[:, 1]))
+    table = table[known]
+    return _Runs(site_of[table[:, 0] - 1], np.full(len(table), -1, np.int64), table[:, 1], table[:, 2])
 
 
 def _module_sites(modules: Sequence[ModuleSite], before: int) -> pl.DataFrame:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from array import array
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from torchprof_magic.capture.recording import ProgramMarks
 from torchprof_magic.capture.watch.cpu_time import CpuTime
+from torchprof_magic.capture.watch.functions import FunctionLines
 from torchprof_magic.capture.watch.lines import NO_LINE, LineMarks
 from torchprof_magic.capture.watch.modules import ModuleMarks
 
@@ -19,8 +21,9 @@ if TYPE_CHECKING:
 class ProgramWatch:
     """The lines and modules of one run. ``lines`` is handed to the cell; without a cell it stays empty."""
 
-    def __init__(self, problems: ProblemLog, *, modules: bool | None = None) -> None:
+    def __init__(self, problems: ProblemLog, *, modules: bool | None = None, functions: bool = False) -> None:
         self.lines = LineMarks()
+        self.functions = FunctionLines() if functions else None
         self.modules = ModuleMarks(modules)
         self._problems = problems
         self._began_ns = 0
@@ -38,6 +41,8 @@ class ProgramWatch:
         if is_watched != self.lines.is_on:
             self.lines.switch(is_on=is_watched)
             self.modules.switch(is_on=is_watched)
+            if self.functions is not None:
+                self.functions.switch(is_on=is_watched)
         self._began_ns = perf_counter_ns()
         self._cpu_began_ns = self._cpu.read_ns()
 
@@ -49,6 +54,8 @@ class ProgramWatch:
             dur_ns = perf_counter_ns() - self._began_ns
             self.lines.end_step(dur_ns, is_kept=is_recorded)
             self.modules.end_step(dur_ns, is_recorded=is_recorded)
+            if self.functions is not None:
+                self.functions.end_step(is_kept=is_recorded)
         return cpu_ns
 
     def note_clock(self, step: int, before_ns: int, after_ns: int) -> None:
@@ -58,14 +65,28 @@ class ProgramWatch:
     def end_cycle(self, cycle: int) -> None:
         """Put the marks of a recorded cycle together."""
         clock, self._clock = tuple(self._clock), []
-        calls = self.modules.take()
-        self._done.append(ProgramMarks(cycle=cycle, clock=clock, lines=self.lines.take(), calls=calls))
+        functions = array("q") if self.functions is None else self.functions.take()
+        self._done.append(
+            ProgramMarks(
+                cycle=cycle,
+                clock=clock,
+                lines=self.lines.take(),
+                calls=self.modules.take(),
+                functions=functions,
+            )
+        )
 
     def finish(self) -> tuple[ProgramMarks, ...]:
         """End the watch and return the marks of all cycles."""
         self.lines.switch(is_on=False)
         self.modules.switch(is_on=False)
         self.modules.namespace = {}
+        if self.functions is not None:
+            self.functions.switch(is_on=False)
+            if self.functions.is_refused:
+                self._problems.note("capture.lines_refused")
+            if self.functions.lost:
+                self._problems.note("capture.lines_lost", count=1)
         self._cpu.close()
         if self.lines.lost:
             self._problems.note("capture.lines_lost", count=self.lines.lost)

@@ -1,0 +1,140 @@
+"""The times at which lines of the user's functions began, by Python's own line events, for ``--lines``."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from array import array
+from pathlib import Path
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+from torchprof_magic.capture.recording import LineSite
+
+if TYPE_CHECKING:
+    from types import CodeType, FrameType
+
+# What stands in the place of a line: a function was called, or returned.
+CALLED, RETURNED = -1, -2
+MAX_MARKS = 2_000_000
+_MACHINERY = ("torch", "torchprof_magic", "IPython", "ipykernel", "triton", "traitlets")
+
+
+class FunctionLines:
+    """Notes the lines of functions that are defined in other cells or in the user's own files.
+
+    It sees the thread that switches it on. Where a debugger or a coverage tool traces that thread already, it stays
+    off and ``is_refused`` is set, because Python allows one of them at a time.
+    """
+
+    def __init__(self) -> None:
+        self.is_on = False
+        self.is_refused = False
+        self.lost = 0
+        self.sites: list[LineSite] = []
+        self._kept = array("q")
+        self._known: dict[CodeType, dict[int, int] | None] = {}
+        self._marked: list[FrameType] = []
+        self._own_code: CodeType | None = None
+        self._libraries = _library_folders()
+
+    def leave_out(self, code: CodeType) -> None:
+        """Do not watch this code: it is the cell's, which marks its own lines."""
+        self._own_code = code
+
+    def switch(self, *, is_on: bool) -> None:
+        """Begin or end to note lines, also those of functions that are running."""
+        if is_on == self.is_on:
+            return
+        if not is_on:
+            self._end()
+            return
+        if sys.gettrace() is not None:
+            self.is_refused = True
+            return
+        self.is_on = True
+        self._begin_in_running()
+        sys.settrace(self._on_call)
+
+    def end_step(self, *, is_kept: bool) -> None:
+        """Drop what was noted in a step that is not recorded."""
+        if not is_kept and not self.is_on:
+            del self._kept[:]
+
+    def take(self) -> array[int]:
+        """Return what was noted since the last call."""
+        kept, self._kept = self._kept, array("q")
+        return kept
+
+    def _begin_in_running(self) -> None:
+        frames: list[FrameType] = []
+        frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to the callers
+        while frame is not None:
+            if self._lines_of(frame.f_code) is not None and frame.f_trace is None:
+                frames.append(frame)
+            frame = frame.f_back
+        for running in reversed(frames):
+            self._note(CALLED)
+            self._on_line(running, "line", None)
+            running.f_trace = self._on_line
+            self._marked.append(running)
+
+    def _end(self) -> None:
+        self.is_on = False
+        if sys.gettrace() == self._on_call:
+            sys.settrace(None)
+        for frame in self._marked:
+            if frame.f_trace == self._on_line:
+                frame.f_trace = None
+        self._marked.clear()
+
+    def _on_call(self, frame: FrameType, event: str, _: object) -> Any:
+        if event != "call" or self._lines_of(frame.f_code) is None:
+            return None
+        self._note(CALLED)
+        return self._on_line
+
+    def _on_line(self, frame: FrameType, event: str, _: object) -> Any:
+        if event == "line":
+            lines = self._lines_of(frame.f_code)
+            if lines is not None:
+                self._note(lines.get(frame.f_lineno, 0) or self._add(frame.f_code, lines, frame.f_lineno))
+        elif event == "return":
+            self._note(RETURNED)
+        return self._on_line
+
+    def _note(self, mark: int) -> None:
+        if len(self._kept) > 2 * MAX_MARKS:
+            self.lost = 1
+            return
+        self._kept.append(perf_counter_ns())
+        self._kept.append(mark)
+
+    def _lines_of(self, code: CodeType) -> dict[int, int] | None:
+        """Return the numbers of a function's lines, ``None`` for code that is not the user's."""
+        if code not in self._known:
+            self._known[code] = {} if self._is_users(code) else None
+        return self._known[code]
+
+    def _add(self, code: CodeType, lines: dict[int, int], line: int) -> int:
+        self.sites.append(LineSite(file=code.co_filename, line=line, first_line=code.co_firstlineno))
+        lines[line] = len(self.sites)
+        return lines[line]
+
+    def _is_users(self, code: CodeType) -> bool:
+        name = code.co_filename
+        if code is self._own_code or (
+            self._own_code is not None and code.co_filename == self._own_code.co_filename and code.co_name == "<module>"
+        ):
+            return False
+        if name.startswith("<"):
+            return name.startswith("<ipython-input")
+        return not name.startswith(self._libraries)
+
+
+def _library_folders() -> tuple[str, ...]:
+    """Return the folders of Python, of installed packages and of this one."""
+    paths = {*sysconfig.get_paths().values(), *(entry for entry in sys.path if "-packages" in entry)}
+    own = str(Path(__file__).parents[2])
+    torch = [str(Path(str(sys.modules[name].__file__)).parent) for name in _MACHINERY if name in sys.modules]
+    return (*(path for path in paths if path), own, *torch)
