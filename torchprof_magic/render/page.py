@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from torchprof_magic.analysis.devices import has_any_device
 from torchprof_magic.analysis.diagnosis import all_problems
 from torchprof_magic.model.shapes import Facts, Problems, count_rows
 from torchprof_magic.render.arrow import pack
@@ -46,7 +47,7 @@ def build_page(
         "title": meta.title,
         "subtitle": steps_sentence(meta, trace.steps),
         "code": meta.stepping.code if meta.stepping else "",
-        "machine": machine_sentence(meta, trace.events.height, has_device=trace.has_device),
+        "machine": machine_sentence(meta, trace.events.height, has_device=has_any_device(trace)),
         "notice": _notice(trace),
         "verdict": {"title": verdict.title, "text": [{"text": s.text, "style": s.style} for s in verdict.text]},
         "views": [_view_header(view, shapes[view.name], packed.places.get(view.name, (0, 0))) for view in VIEWS],

@@ -21,7 +21,7 @@ _BY_CAT = {
     "memset": "memset",
     "gpu_user_annotation": "gpu_user_annotation",
     "overhead": "overhead",
-    **dict.fromkeys(NO_WORK_CATEGORIES, "other"),
+    **dict.fromkeys((*NO_WORK_CATEGORIES, "other"), "other"),
 }
 # The category of the profiler's own span over the whole recording, which is not part of the program.
 OWN_SPAN = "own span"

@@ -52,7 +52,9 @@ def with_device_work(columns: Columns) -> Columns:
     for vendor in VENDORS:
         is_work = _is_work(vendor, processes)
         if places.select(is_work.any()).item():
-            places = places.with_columns(pl.when(is_work).then(pl.lit(vendor.device)).otherwise("vendor").alias("vendor"))
+            places = places.with_columns(
+                pl.when(is_work).then(pl.lit(vendor.device)).otherwise("vendor").alias("vendor")
+            )
             places = _without_mirrored_calls(vendor, places)
             spans, places = _with_kinds(vendor, spans, places)
         if pids := _pids_of(vendor.call_processes, processes):
@@ -144,7 +146,9 @@ def _with_labels(places: pl.DataFrame, processes: pl.DataFrame) -> pl.DataFrame:
     Of several names of a process the last one with a number is taken, else the last one.
     """
     named = processes.filter(pl.col("name").str.contains(ACCELERATOR)).select(
-        "pid", pl.col("name").alias("label"), pl.col("name").str.extract(r"(\d+)$").cast(pl.Int32, strict=False).alias("number")
+        "pid",
+        pl.col("name").alias("label"),
+        pl.col("name").str.extract(r"(\d+)$").cast(pl.Int32, strict=False).alias("number"),
     )
     best = named.sort(pl.col("number").is_not_null(), maintain_order=True).unique("pid", keep="last")
     joined = places.join(best, on="pid", how="left", maintain_order="left")
@@ -158,17 +162,23 @@ def _with_unknown(places: pl.DataFrame, processes: pl.DataFrame) -> pl.DataFrame
     cats = places["cat"].unique().to_list()
     strange = [cat for cat in cats if cat and not is_known(cat)]
     accelerators = processes.filter(pl.col("name").str.contains(ACCELERATOR)).unique("pid", keep="last")
-    joined = places.join(accelerators.select("pid", pl.col("name").alias("process")), on="pid", how="left", maintain_order="left")
+    joined = places.join(
+        accelerators.select("pid", pl.col("name").alias("process")), on="pid", how="left", maintain_order="left"
+    )
     is_open = _IS_OTHER & (pl.col("vendor") == "") & (pl.col("stream").is_not_null() | pl.col("process").is_not_null())
     unnamed = pl.format("rows of {}", pl.coalesce("process", pl.lit("a stream")))
-    what = pl.when(is_open & pl.col("cat").is_in(strange)).then("cat").when(is_open & (pl.col("cat") == "")).then(unnamed)
+    what = (
+        pl.when(is_open & pl.col("cat").is_in(strange)).then("cat").when(is_open & (pl.col("cat") == "")).then(unnamed)
+    )
     return joined.with_columns(what.alias("unknown")).drop("process")
 
 
 def unknown_work(spans: pl.DataFrame, places: pl.DataFrame) -> tuple[Problem, ...]:
     """Return the problem that the file seems to have device work, but none that is understood."""
     counts = spans.group_by("place").len("count")
-    used = places.select(pl.int_range(pl.len(), dtype=pl.Int32).alias("place"), "category", "unknown").join(counts, on="place")
+    used = places.select(pl.int_range(pl.len(), dtype=pl.Int32).alias("place"), "category", "unknown").join(
+        counts, on="place"
+    )
     if used.select(_ON_DEVICE.any()).item():
         return ()
     found = used.drop_nulls("unknown").group_by("unknown").agg(pl.col("count").sum())
@@ -181,7 +191,9 @@ def unknown_work(spans: pl.DataFrame, places: pl.DataFrame) -> tuple[Problem, ..
     return (problem("chrome.unknown_device_work", count=total, categories=", ".join(quoted + more)),)
 
 
-def launches_by_arrow(events: pl.DataFrame, places: pl.DataFrame, lanes: pl.Series, arrows: pl.DataFrame) -> pl.DataFrame:
+def launches_by_arrow(
+    events: pl.DataFrame, places: pl.DataFrame, lanes: pl.Series, arrows: pl.DataFrame
+) -> pl.DataFrame:
     """Return the runtime calls (``row_call``) and the device work that they launched (``row``), by arrows of the file.
 
     An arrow ends at the moment at which a row of a device begins; the call is the innermost one around its start.
@@ -198,7 +210,9 @@ def launches_by_arrow(events: pl.DataFrame, places: pl.DataFrame, lanes: pl.Seri
     lane, start, dur = (calls[name].to_numpy().astype(np.int64) for name in ("lane", "start_ns", "dur_ns"))
     at = innermost_at(lane, start, dur, starts["lane"].to_numpy().astype(np.int64), starts["time_ns"].to_numpy())
     starts = starts.with_columns(pl.Series("at", at)).filter(pl.col("at") >= 0)
-    starts = starts.with_columns(calls["row"][starts["at"].to_numpy()].alias("row_call")).unique(["cycle", "id"], maintain_order=True)
+    starts = starts.with_columns(calls["row"][starts["at"].to_numpy()].alias("row_call")).unique(
+        ["cycle", "id"], maintain_order=True
+    )
     targets = ends.filter(~pl.col("is_start")).join(
         work, left_on=["cycle", "lane", "time_ns"], right_on=["cycle", "lane", "start_ns"], maintain_order="left"
     )
@@ -210,13 +224,11 @@ def device_names(
     events: pl.DataFrame, places: pl.DataFrame, properties: Sequence[DeviceProperties]
 ) -> tuple[tuple[int, str], ...]:
     """Return the numbers and names of the devices that worked: as the file calls them, else the vendor's platform."""
-    described = {
-        device.id if isinstance(device.id, int) else position: device.name
-        for position, device in enumerate(properties)
-        if device.name
-    }
+    described = {device.id: device.name for device in properties if device.name and isinstance(device.id, int)}
     used = places.filter(_ON_DEVICE & pl.col("first").is_not_null()).sort("device", "first")
-    found = used.group_by("device", maintain_order=True).agg(pl.col("label").drop_nulls().first(), pl.col("vendor").max())
+    found = used.group_by("device", maintain_order=True).agg(
+        pl.col("label").drop_nulls().first(), pl.col("vendor").max()
+    )
     titles = {vendor.device: vendor.title for vendor in VENDORS}
     platform = _platform(events, places)
     rows = found.with_columns(pl.col("device").fill_null(0)).head(MAX_DEVICES).iter_rows()
