@@ -129,11 +129,11 @@ class Meta(_Bounded):
     """Where a trace came from and what it ran on. Empty strings and ``None`` mean unknown.
 
     ``devices`` pairs the numbers of the devices that worked with their names; ``device_names`` are the distinct names
-    of all devices of the machine. ``cell_labels`` pairs the file names of notebook cells with the labels that users know (``In [4]``).
-    ``start_unix_ns`` is the wall clock of time 0 of every ``*_ns`` column, in ns since 1970. ``plain_step_ns`` is how
-    long steps took that ran without the profiler. ``backend`` is that of ``torch.distributed``; ``extra`` is
-    further metadata of the file, such as the user's own. ``two_pass`` is set if the frames hold the times of one cycle
-    and the details of another.
+    of all devices of the machine. ``cell_labels`` pairs the file names of notebook cells with the labels that users
+    know (``In [4]``). ``start_unix_ns`` is the wall clock of time 0 of every ``*_ns`` column, in ns since 1970.
+    ``plain_step_ns`` is how long steps took that ran without the profiler. ``backend`` is that of
+    ``torch.distributed``; ``extra`` is further metadata of the file, such as the user's own. ``two_pass`` is set if the
+    frames hold the times of one cycle and the details of another.
     """
 
     title: str = ""

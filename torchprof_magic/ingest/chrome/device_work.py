@@ -15,12 +15,7 @@ from torchprof_magic.model.intervals import innermost_at
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.problems import problem
 from torchprof_magic.model.trace import CATEGORY, DEVICE_CATEGORIES, HOST_CATEGORIES
-from torchprof_magic.model.vendors import (
-    ACCELERATOR,
-    LAUNCH_ARROWS,
-    VENDORS,
-    beginning_with,
-)
+from torchprof_magic.model.vendors import ACCELERATOR, LAUNCH_ARROWS, VENDORS, beginning_with
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,10 +47,8 @@ def with_device_work(columns: Columns) -> Columns:
     for vendor in VENDORS:
         is_work = _is_work(vendor, processes)
         if places.select(is_work.any()).item():
-            places = places.with_columns(
-                pl.when(is_work).then(pl.lit(vendor.device)).otherwise("vendor").alias("vendor")
-            )
-            places = _without_mirrored_calls(vendor, places)
+            device = pl.when(is_work).then(pl.lit(vendor.device)).otherwise("vendor")
+            places = _without_mirrored_calls(vendor, places.with_columns(device.alias("vendor")))
             spans, places = _with_kinds(vendor, spans, places)
         if pids := _pids_of(vendor.call_processes, processes):
             host = _host_processes(places, pids)
@@ -145,44 +138,40 @@ def _with_labels(places: pl.DataFrame, processes: pl.DataFrame) -> pl.DataFrame:
 
     Of several names of a process the last one with a number is taken, else the last one.
     """
-    named = processes.filter(pl.col("name").str.contains(ACCELERATOR)).select(
-        "pid",
-        pl.col("name").alias("label"),
-        pl.col("name").str.extract(r"(\d+)$").cast(pl.Int32, strict=False).alias("number"),
-    )
+    number = pl.col("label").str.extract(r"(\d+)$").cast(pl.Int32, strict=False)
+    named = _accelerators(processes, "label").with_columns(number.alias("number"))
     best = named.sort(pl.col("number").is_not_null(), maintain_order=True).unique("pid", keep="last")
     joined = places.join(best, on="pid", how="left", maintain_order="left")
-    is_found_by_process = (pl.col("vendor") != "") & _ON_DEVICE & pl.col("device").is_null()
-    device = pl.when(is_found_by_process).then("number").otherwise("device")
+    is_numbered_by_label = (pl.col("vendor") != "") & _ON_DEVICE & pl.col("device").is_null()
+    device = pl.when(is_numbered_by_label).then("number").otherwise("device")
     return joined.with_columns(device.alias("device"), pl.when(_ON_DEVICE).then("label").alias("label")).drop("number")
+
+
+def _accelerators(processes: pl.DataFrame, column: str) -> pl.DataFrame:
+    """Return the processes that stand for accelerators, by ``pid``, with each of their names in ``column``."""
+    return processes.filter(pl.col("name").str.contains(ACCELERATOR)).select("pid", pl.col("name").alias(column))
 
 
 def _with_unknown(places: pl.DataFrame, processes: pl.DataFrame) -> pl.DataFrame:
     """Return the places with what the file calls rows that have a stream or lie in the process of an accelerator."""
-    cats = places["cat"].unique().to_list()
-    strange = [cat for cat in cats if cat and not is_known(cat)]
-    accelerators = processes.filter(pl.col("name").str.contains(ACCELERATOR)).unique("pid", keep="last")
-    joined = places.join(
-        accelerators.select("pid", pl.col("name").alias("process")), on="pid", how="left", maintain_order="left"
-    )
-    is_open = _IS_OTHER & (pl.col("vendor") == "") & (pl.col("stream").is_not_null() | pl.col("process").is_not_null())
+    strange = [cat for cat in places["cat"].unique() if cat and not is_known(cat)]
+    accelerators = _accelerators(processes, "process").unique("pid", keep="last")
+    joined = places.join(accelerators, on="pid", how="left", maintain_order="left")
+    is_near = pl.col("stream").is_not_null() | pl.col("process").is_not_null()
+    is_open = _IS_OTHER & (pl.col("vendor") == "") & is_near
     unnamed = pl.format("rows of {}", pl.coalesce("process", pl.lit("a stream")))
-    what = (
-        pl.when(is_open & pl.col("cat").is_in(strange)).then("cat").when(is_open & (pl.col("cat") == "")).then(unnamed)
-    )
+    named = pl.when(is_open & pl.col("cat").is_in(strange)).then("cat")
+    what = named.when(is_open & (pl.col("cat") == "")).then(unnamed)
     return joined.with_columns(what.alias("unknown")).drop("process")
 
 
 def unknown_work(spans: pl.DataFrame, places: pl.DataFrame) -> tuple[Problem, ...]:
     """Return the problem that the file seems to have device work, but none that is understood."""
     counts = spans.group_by("place").len("count")
-    used = places.select(pl.int_range(pl.len(), dtype=pl.Int32).alias("place"), "category", "unknown").join(
-        counts, on="place"
-    )
-    if used.select(_ON_DEVICE.any()).item():
-        return ()
+    numbered = places.select("category", "unknown", pl.int_range(pl.len(), dtype=pl.Int32).alias("place"))
+    used = numbered.join(counts, on="place")
     found = used.drop_nulls("unknown").group_by("unknown").agg(pl.col("count").sum())
-    if found.height == 0:
+    if found.height == 0 or used.select(_ON_DEVICE.any()).item():
         return ()
     names = found.sort("count", "unknown", descending=[True, False])["unknown"].to_list()
     quoted = [f'"{shortened(name, _MAX_QUOTED_CHARS)}"' for name in names[:_MAX_QUOTED]]
@@ -197,27 +186,29 @@ def launches_by_arrow(
     """Return the runtime calls (``row_call``) and the device work that they launched (``row``), by arrows of the file.
 
     An arrow ends at the moment at which a row of a device begins; the call is the innermost one around its start.
-    ``lanes`` are those of ``places``.
+    ``lanes`` are those of ``places``, which have processes and threads as in the file.
     """
     arrows = arrows.filter(pl.col("cat").cast(pl.String).is_in(LAUNCH_ARROWS))
-    threads = places.select("pid", "tid", lanes.alias("lane")).unique(["pid", "tid", "lane"], maintain_order=True)
+    if arrows.height == 0:
+        return pl.DataFrame(schema={"row_call": pl.get_index_type(), "row": pl.get_index_type()})
+    threads = places.select("pid", "tid", lanes.alias("lane")).drop_nulls().unique()
     ends = arrows.join(threads, on=["pid", "tid"], maintain_order="left")
-    calls, work = (
-        events.select("lane", "cycle", "start_ns", "dur_ns", "category").with_row_index("row").filter(condition)
-        for condition in (pl.col("category") == "runtime", _ON_DEVICE)
+    rows = events.select("lane", "cycle", "start_ns", "dur_ns", "category").with_row_index("row")
+    starts = _with_calls(ends.filter(pl.col("is_start")), rows.filter(pl.col("category") == "runtime"))
+    starts = starts.unique(["cycle", "id"], keep="first", maintain_order=True)
+    targets = ends.filter(~pl.col("is_start")).join(
+        rows.filter(_ON_DEVICE), left_on=["cycle", "lane", "time_ns"], right_on=["cycle", "lane", "start_ns"]
     )
-    starts = ends.filter(pl.col("is_start"))
+    pairs = targets.select("cycle", "id", "row").join(starts, on=["cycle", "id"])
+    return pairs.sort("row", "row_call").unique("row", keep="first").select("row_call", "row").sort("row")
+
+
+def _with_calls(starts: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """Return the starts of arrows that lie in a runtime call, with the innermost such call."""
     lane, start, dur = (calls[name].to_numpy().astype(np.int64) for name in ("lane", "start_ns", "dur_ns"))
     at = innermost_at(lane, start, dur, starts["lane"].to_numpy().astype(np.int64), starts["time_ns"].to_numpy())
-    starts = starts.with_columns(pl.Series("at", at)).filter(pl.col("at") >= 0)
-    starts = starts.with_columns(calls["row"][starts["at"].to_numpy()].alias("row_call")).unique(
-        ["cycle", "id"], maintain_order=True
-    )
-    targets = ends.filter(~pl.col("is_start")).join(
-        work, left_on=["cycle", "lane", "time_ns"], right_on=["cycle", "lane", "start_ns"], maintain_order="left"
-    )
-    pairs = targets.join(starts.select("cycle", "id", "row_call"), on=["cycle", "id"], maintain_order="left")
-    return pairs.select("row_call", "row").unique("row", keep="first").sort("row")
+    found = starts.select("cycle", "id").filter(pl.Series(at >= 0))
+    return found.with_columns(calls["row"][at[at >= 0]].alias("row_call"))
 
 
 def device_names(
@@ -226,9 +217,8 @@ def device_names(
     """Return the numbers and names of the devices that worked: as the file calls them, else the vendor's platform."""
     described = {device.id: device.name for device in properties if device.name and isinstance(device.id, int)}
     used = places.filter(_ON_DEVICE & pl.col("first").is_not_null()).sort("device", "first")
-    found = used.group_by("device", maintain_order=True).agg(
-        pl.col("label").drop_nulls().first(), pl.col("vendor").max()
-    )
+    label, vendor = pl.col("label").drop_nulls().first(), pl.col("vendor").max()
+    found = used.group_by("device", maintain_order=True).agg(label, vendor)
     titles = {vendor.device: vendor.title for vendor in VENDORS}
     platform = _platform(events, places)
     rows = found.with_columns(pl.col("device").fill_null(0)).head(MAX_DEVICES).iter_rows()
