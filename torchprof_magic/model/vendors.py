@@ -30,7 +30,7 @@ class Vendor:
         mirrors_calls: Whether runtime calls are repeated in the process of the device.
         launch_arrows: Categories of the arrows from runtime calls to device work. Others are linked by correlation.
         call_starts: How the names of its runtime calls begin, for vendors that share a category.
-        process_words: What the processes of its devices are called, beside a number.
+        process_words: Words in the names of its devices' processes, beside a number, that no other vendor uses.
         launch_calls: Parts of the names of runtime calls that start one kernel.
         graph_launch_calls: Parts of the names of runtime calls that start a recorded graph of kernels.
         collective_libraries: Its communication libraries. Their kernels begin with these names, in any case.
@@ -79,7 +79,6 @@ VENDORS = (
         title="NVIDIA CUDA",
         device_type=1,
         runtime_categories=("cuda_runtime", "cuda_driver"),
-        process_words=("GPU",),
         call_starts=("cuda",),
         launch_calls=("LaunchKernel", "LaunchCooperativeKernel"),
         graph_launch_calls=("GraphLaunch",),
@@ -107,6 +106,7 @@ VENDORS = (
         title="Intel GPU",
         device_type=12,
         runtime_categories=("xpu_runtime", "xpu_driver"),
+        launch_calls=("EnqueueKernelLaunch", "AppendLaunchKernel"),
         process_words=("XPU",),
         collective_libraries=("oneCCL", "XCCL"),
         collective_ranges=("xccl:",),
@@ -124,6 +124,7 @@ VENDORS = (
         bookkeeping=("event_wait", "event_record"),
         copies=("dma_request",),
         mirrors_calls=True,
+        launch_calls=("runFunction",),
         process_words=("MTIA",),
         is_activity=True,
     ),
@@ -145,6 +146,7 @@ VENDORS = (
         copies=("MEMCPY",),
         fills=("MEMSET",),
         launch_arrows=("HostToDevice",),
+        launch_calls=("Node@launch", "aclrtLaunchKernel"),
         process_words=("NPU", "Ascend"),
         collective_libraries=("HCCL",),
         collective_ranges=("hccl:",),
@@ -208,9 +210,10 @@ COLLECTIVE_RANGE = f"^{_any_of(tuple(start for vendor in VENDORS for start in ve
 GRAPH_LAUNCH = _any_of(tuple(call for vendor in VENDORS for call in vendor.graph_launch_calls))
 LAUNCH = _any_of(tuple(call for vendor in VENDORS for call in (*vendor.launch_calls, *vendor.graph_launch_calls)))
 DEVICE_MEMORY = f"^{_any_of(tuple(vendor.device for vendor in VENDORS if vendor.has_device_memory))}:"
-# The name or label of a process that stands for an accelerator: "GPU 0", "NPU", "TPU core 3".
+# The name or label of a process that stands for an accelerator, such as GPU 0; and one that tells its vendor, MTIA 17.
 _WORDS = "|".join(word for vendor in VENDORS for word in vendor.process_words)
 ACCELERATOR = rf"(?i)\b(?:[abd-z]pu|accelerator|{_WORDS})\b"
+VENDOR_NAMED = rf"(?i)\b(?:{_WORDS})\b"
 
 
 def beginning_with(starts: tuple[str, ...]) -> str:

@@ -14,7 +14,7 @@ from torchprof_magic.ingest.chrome.categories import is_known
 from torchprof_magic.model.intervals import innermost_at
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.problems import problem
-from torchprof_magic.model.trace import CATEGORY, DEVICE_CATEGORIES, HOST_CATEGORIES
+from torchprof_magic.model.trace import CATEGORY, DEVICE_CATEGORIES, HOST_CATEGORIES, MAX_SUM
 from torchprof_magic.model.vendors import ACCELERATOR, LAUNCH_ARROWS, VENDORS, beginning_with
 
 if TYPE_CHECKING:
@@ -180,17 +180,17 @@ def unknown_work(spans: pl.DataFrame, places: pl.DataFrame) -> tuple[Problem, ..
     return (problem("chrome.unknown_device_work", count=total, categories=", ".join(quoted + more)),)
 
 
-def launches_by_arrow(
+def with_arrows_as_correlations(
     events: pl.DataFrame, places: pl.DataFrame, lanes: pl.Series, arrows: pl.DataFrame
 ) -> pl.DataFrame:
-    """Return the runtime calls (``row_call``) and the device work that they launched (``row``), by arrows of the file.
+    """Return the events with a common correlation for each runtime call and the device work to which its arrows point.
 
     An arrow ends at the moment at which a row of a device begins; the call is the innermost one around its start.
     ``lanes`` are those of ``places``, which have processes and threads as in the file.
     """
     arrows = arrows.filter(pl.col("cat").cast(pl.String).is_in(LAUNCH_ARROWS))
     if arrows.height == 0:
-        return pl.DataFrame(schema={"row_call": pl.get_index_type(), "row": pl.get_index_type()})
+        return events
     threads = places.select("pid", "tid", lanes.alias("lane")).drop_nulls().unique()
     ends = arrows.join(threads, on=["pid", "tid"], maintain_order="left")
     rows = events.select("lane", "cycle", "start_ns", "dur_ns", "category").with_row_index("row")
@@ -200,7 +200,18 @@ def launches_by_arrow(
         rows.filter(_ON_DEVICE), left_on=["cycle", "lane", "time_ns"], right_on=["cycle", "lane", "start_ns"]
     )
     pairs = targets.select("cycle", "id", "row").join(starts, on=["cycle", "id"])
-    return pairs.sort("row", "row_call").unique("row", keep="first").select("row_call", "row").sort("row")
+    pairs = pairs.sort("row", "row_call").unique("row", keep="first")
+    correlation = events["correlation"].to_physical()
+    numbers = pairs["row_call"].rank("dense").cast(pl.Int64) + _highest(correlation)
+    for row in ("row_call", "row"):
+        correlation = correlation.scatter(pairs[row], numbers)
+    return events.with_columns(correlation)
+
+
+def _highest(numbers: pl.Series) -> int:
+    """Return the highest number, 0 if there is none or it is so high that others above it would not fit into int64."""
+    highest = numbers.max()
+    return highest if isinstance(highest, int) and 0 < highest < MAX_SUM else 0
 
 
 def _with_calls(starts: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, HOST_CATEGORIES, LANE_KIND, LANES_SCHEMA
+from torchprof_magic.model.vendors import VENDOR_NAMED
 
 _KEY = ["kind", "pid", "tid", "device", "stream"]
 
@@ -59,9 +60,9 @@ def _with_keys(places: pl.DataFrame) -> pl.DataFrame:
 
 
 def _device_label() -> pl.Expr:
-    """Return what the file calls a device whose vendor it shows, such as MTIA 17, if its number is in the name."""
+    """Return what the file calls a device, such as MTIA 17, if that names its vendor and has its number."""
     is_numbered = pl.col("label").str.extract(r"(\d+)$") == pl.col("device").cast(pl.String)
-    return pl.when((pl.col("vendor") != "") & is_numbered).then("label").alias("device_label")
+    return pl.when(pl.col("label").str.contains(VENDOR_NAMED) & is_numbered).then("label").alias("device_label")
 
 
 def _lane_name() -> pl.Expr:

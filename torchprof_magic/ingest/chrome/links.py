@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from torchprof_magic.ingest.findings import Findings
 
 
-def launch_flows(events: pl.DataFrame, pointed: pl.DataFrame, findings: Findings) -> pl.DataFrame:
-    """Return the links from runtime calls to device events: those in ``pointed``, and the others by correlation.
+def launch_flows(events: pl.DataFrame, findings: Findings) -> pl.DataFrame:
+    """Return the links from runtime calls to device events, by correlation.
 
     One call can start many kernels (graph replay). ``External id`` is not used: in many traces it equals the
     correlation and matches a wrong op.
     """
     rows = events.select("category", "cycle", "correlation").with_row_index("row")
-    on_device = rows.filter(pl.col("category").is_in(DEVICE_CATEGORIES)).join(pointed, on="row", how="anti")
+    on_device = rows.filter(pl.col("category").is_in(DEVICE_CATEGORIES))
     calls = rows.filter((pl.col("category") == "runtime") & pl.col("correlation").is_not_null())
     key = ["cycle", "correlation"]
     first = calls.unique(key, keep="first", maintain_order=True)
@@ -37,8 +37,7 @@ def launch_flows(events: pl.DataFrame, pointed: pl.DataFrame, findings: Findings
         repeated = calls.filter(~calls["row"].is_in(first["row"].implode())).join(on_device, on=key, how="semi")
         findings.add("chrome.repeated_launch", repeated.height)
     findings.add("chrome.no_launch", on_device.height - joined.height)
-    links = pl.concat([pointed.select("row_call", "row"), joined.select("row_call", "row")]).sort("row")
-    return _flows("launch", links["row_call"], links["row"])
+    return _flows("launch", joined["row_call"], joined["row"])
 
 
 def annotation_flows(events: pl.DataFrame) -> pl.DataFrame:

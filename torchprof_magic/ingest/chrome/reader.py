@@ -96,8 +96,8 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
     parts.clear()  # keeping these columns would double the memory in use below
     spans = spans.with_columns(pl.col("start_ns") - start_ns)
     events = with_step_annotations(nested_events(spans, places))
-    pointed = device_work.launches_by_arrow(events, in_file, places["lane"], arrows)
-    launch = links.launch_flows(events, pointed, findings)
+    events = device_work.with_arrows_as_correlations(events, in_file, places["lane"], arrows)
+    launch = links.launch_flows(events, findings)
     backward = links.backward_flows(events, lanes, arrows.filter(pl.col("cat") == BACKWARD_ARROW))
     annotations = links.annotation_flows(events)
     steps = links.find_steps(events, findings)
