@@ -62,7 +62,7 @@ def _pids_of(names: tuple[str, ...], processes: pl.DataFrame) -> list[str]:
 
 
 def _is_work(vendor: Vendor, processes: pl.DataFrame) -> pl.Expr:
-    named = _IS_OTHER & pl.col("pid").is_in(_pids_of(vendor.work_processes, processes))
+    named = (_IS_OTHER | _ON_DEVICE) & pl.col("pid").is_in(_pids_of(vendor.work_processes, processes))
     return named | _CAT.is_in(vendor.work_categories)
 
 

@@ -206,6 +206,12 @@ def test_work_of_ascend_is_linked_to_the_innermost_call_around_the_start_of_its_
     assert step == [4]
 
 
+def test_bookkeeping_of_ascend_is_no_work_whatever_its_category() -> None:
+    rows = [ascend_row("MatMul", "5", 1, NPU, 4), ascend_row("EVENT_RECORD", "6", 1, NPU, 4)]
+    trace = make_trace(*process(NPU, "Ascend Hardware"), *[row | {"cat": "kernel"} for row in rows])
+    assert kinds(trace) == {"MatMul": "kernel", "EVENT_RECORD": "other"}
+
+
 def test_an_arrow_between_rows_that_do_not_exist_links_nothing() -> None:
     arrows = [
         *to_device("1", ("1000.500", 2), ("1035.000", 4)),  # begins outside of all calls
