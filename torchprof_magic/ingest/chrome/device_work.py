@@ -51,8 +51,10 @@ def with_device_work(columns: Columns) -> Columns:
             places = _without_mirrored_calls(vendor, places.with_columns(device.alias("vendor")))
             spans, places = _with_kinds(vendor, spans, places)
         if pids := _pids_of(vendor.call_processes, processes):
-            host = _host_processes(places, pids)
-            places, arrows = _with_calls_on_host(places, host, pids), _on_host(arrows, host, pids)
+            host, is_theirs = _host_processes(places, pids), pl.col("pid").is_in(pids)
+            places = _with_category(places, is_theirs & _IS_OTHER & (pl.col("vendor") == ""), "runtime")
+            places = _on_host(places, host, is_theirs & (pl.col("category") == "runtime"))
+            arrows = _on_host(arrows, host, is_theirs)
     places = _with_labels(places, processes)
     return columns._replace(spans=spans, places=_with_unknown(places, processes), arrows=arrows)
 
@@ -122,15 +124,11 @@ def _host_processes(places: pl.DataFrame, pids: list[str]) -> pl.DataFrame:
     return threads.unique("tid", keep="first", maintain_order=True)
 
 
-def _on_host(frame: pl.DataFrame, host: pl.DataFrame, pids: list[str]) -> pl.DataFrame:
-    """Return the rows of the processes ``pids`` moved to the process of the host that has their thread."""
+def _on_host(frame: pl.DataFrame, host: pl.DataFrame, condition: pl.Expr) -> pl.DataFrame:
+    """Return the rows that meet the condition moved to the process of the host that has their thread."""
     joined = frame.join(host, on="tid", how="left", maintain_order="left")
-    moved = pl.when(pl.col("pid").is_in(pids)).then(pl.coalesce("host", "pid")).otherwise("pid")
+    moved = pl.when(condition).then(pl.coalesce("host", "pid")).otherwise("pid")
     return joined.with_columns(moved.alias("pid")).drop("host")
-
-
-def _with_calls_on_host(places: pl.DataFrame, host: pl.DataFrame, pids: list[str]) -> pl.DataFrame:
-    return _on_host(_with_category(places, _IS_OTHER & pl.col("pid").is_in(pids), "runtime"), host, pids)
 
 
 def _with_labels(places: pl.DataFrame, processes: pl.DataFrame) -> pl.DataFrame:
