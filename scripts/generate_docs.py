@@ -16,7 +16,7 @@ from torchprof_magic.exporters import EXPORTERS
 from torchprof_magic.ingest import READERS
 from torchprof_magic.model import trace
 from torchprof_magic.model.problems import PROBLEMS
-from torchprof_magic.model.vendors import VENDORS
+from torchprof_magic.model.vendors import COLLECTIVE_KERNELS, VENDORS
 from torchprof_magic.options import OPTIONS, PRESET_COSTS_US, PRESETS
 from torchprof_magic.views import VIEWS
 
@@ -135,7 +135,12 @@ The switches of each preset, and its overhead per op, measured on two cores with
 VENDORS_HEAD = """## Devices
 
 What is known of each type of device. An empty cell means that nothing is known, not that it does not work: kernels,
-copies and fills are recognised by categories that all vendors share.
+copies and fills are recognised by categories that all vendors share. A trace whose device work has neither these
+categories nor the names below says so ([chrome.unknown_device_work](problems.md)).
+"""
+COLLECTIVES_HEAD = """## Kernels of collectives
+
+Beside those of the libraries above, whose kernels begin with the name of the library. Namespaces in front are ignored.
 """
 
 
@@ -191,18 +196,21 @@ def formats() -> str:
             vendor.title,
             f"`{vendor.device}`",
             "" if vendor.device_type is None else str(vendor.device_type),
-            codes(vendor.runtime_categories),
+            codes((*vendor.runtime_categories, *vendor.call_processes)),
+            codes((*vendor.work_categories, *vendor.work_processes)),
             codes((*vendor.launch_calls, *vendor.graph_launch_calls)),
             ", ".join(vendor.collective_libraries),
             codes(vendor.collective_ranges),
         )
         for vendor in VENDORS
     )
+    collectives = ((library, codes(starts)) for library, starts in COLLECTIVE_KERNELS.items())
     columns = (
         "platform",
         "device",
         "`DeviceType`",
-        "category of runtime calls",
+        "category or process of runtime calls",
+        "category or process of device work, beside the common ones",
         "names of launches contain",
         "collective libraries",
         "ranges of collectives begin with",
@@ -216,6 +224,8 @@ def formats() -> str:
             table(("name", "endings", "what it is"), exporters),
             VENDORS_HEAD,
             table(columns, vendors),
+            COLLECTIVES_HEAD,
+            table(("library", "names of kernels begin with"), collectives),
         )
     )
 

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Literal
 
 from torchprof_magic.analysis.averages import averages_table
-from torchprof_magic.analysis.devices import devices_table
+from torchprof_magic.analysis.devices import devices_table, has_any_device
 from torchprof_magic.analysis.diagnosis import all_problems
 from torchprof_magic.analysis.idle import idle_table
 from torchprof_magic.analysis.lines import lines_table
@@ -220,7 +220,7 @@ class Report:
             raise ValueError(f"summary format must be 'text' or 'json' (got {format!r})")
         steps, ops, memory = self._table("steps"), self._table("ops"), self._shape("memory")
         assert isinstance(memory, Series)
-        machine = machine_sentence(self.trace.meta, self.trace.events.height, has_device=self.trace.has_device)
+        machine = machine_sentence(self.trace.meta, self.trace.events.height, has_device=has_any_device(self.trace))
         return text_summary(self.trace.meta, self.verdict, ops, steps, memory, self.problems, machine)
 
     def figure(self, view: str = "ops") -> Figure:

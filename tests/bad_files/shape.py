@@ -140,6 +140,12 @@ KINDS: tuple[BadFile, ...] = (
         trace(LAUNCH, event("again", 3, cat='"cuda_runtime"', args='{"correlation": 11}')),
         "hipLaunchKernel again",
     ),
+    kept(
+        "work on a stream in a category that no vendor has",
+        trace(A, event("b", 3, cat='"strange_kernel"', args='{"stream": 3}')),
+        "a b",
+        {"chrome.unknown_device_work": 1},
+    ),
     kept("a device that is not number 0", trace(LAUNCH, kernel("k", 5, 11)), "hipLaunchKernel k"),
     kept("a kernel whose launch is not in the file", trace(A, kernel("k", 5, 12)), "a k", {"chrome.no_launch": 1}),
     kept(

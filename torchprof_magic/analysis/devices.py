@@ -1,4 +1,4 @@
-"""Busy and idle time of each device, and the part of its communication that runs alone."""
+"""Names, busy and idle time of the devices, and the part of their communication that runs alone."""
 
 from __future__ import annotations
 
@@ -9,10 +9,17 @@ from torchprof_magic.analysis.shared import ask_names, launch_sources, once_per_
 from torchprof_magic.model.intervals import BoolArray, IntArray, covered_ns, merge, union_ns
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace
-from torchprof_magic.model.vendors import COLLECTIVE_KERNEL, COLLECTIVE_LIBRARIES
+from torchprof_magic.model.vendors import COLLECTIVE_KERNEL, COLLECTIVE_KERNELS, COLLECTIVE_LIBRARIES
 
+UNKNOWN_DEVICE_WORK = "chrome.unknown_device_work"
 COLUMNS = (
     Column(name="device", title="Device", unit="text", definition="Number of the device in the trace."),
+    Column(
+        name="name",
+        title="Name",
+        unit="text",
+        definition="Name of the device, of its process in the trace, or of the platform; empty if unknown.",
+    ),
     Column(
         name="busy_ns",
         title="Busy",
@@ -63,7 +70,7 @@ COLUMNS = (
         name="comm_kernels",
         title="Collectives",
         unit="count",
-        definition=f"Kernels of a communication library ({', '.join(COLLECTIVE_LIBRARIES)}).",
+        definition=f"Kernels of collectives, by name: of {', '.join((*COLLECTIVE_LIBRARIES, *COLLECTIVE_KERNELS))}.",
         is_minor=True,
     ),
     Column(
@@ -103,8 +110,25 @@ def devices_table(trace: Trace) -> Table:
         pl.col("start_ns").add(pl.col("dur_ns")).alias("end_ns"),
     ).with_columns(pl.Series(name, values) for name, values in parts.items())
     rows = [_device_row(int(device), part) for (device,), part in sorted(work.group_by("device"))]
-    schema = {column.name: pl.Int64 for column in COLUMNS}
-    return Table(frame=pl.DataFrame(rows, schema=schema), columns=COLUMNS)
+    schema = {column.name: pl.Int64 for column in COLUMNS if column.name != "name"}
+    frame = pl.DataFrame(rows, schema=schema)
+    names = dict(trace.meta.devices)
+    named = pl.Series("name", [names.get(device, "") for device in frame["device"]], dtype=pl.String)
+    return Table(frame=frame.insert_column(1, named), columns=COLUMNS)
+
+
+def has_any_device(trace: Trace) -> bool:
+    """Return whether work of a device was recorded, be it understood or not."""
+    return trace.has_device or bool(unknown_device_work(trace))
+
+
+def unknown_device_work(trace: Trace) -> str:
+    """Return the sentence that says which events may be device work that is not understood; empty if there are none.
+
+    Such a trace has no device work, but it must not be said to have run on the CPU alone.
+    """
+    found = (problem.message for problem in trace.problems if problem.code == UNKNOWN_DEVICE_WORK)
+    return next(found, "")
 
 
 def _device_row(device: int, work: pl.DataFrame) -> dict[str, int]:

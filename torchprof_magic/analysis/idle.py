@@ -146,7 +146,8 @@ def _device_pieces(trace: Trace, gaps: Gaps, lines: dict[int, Timeline], anyone:
 class _Plan(NamedTuple):
     """How each gap is split: until ``launch_ns`` the host counts, until ``launched_ns`` the call, then its latency.
 
-    ``fixed`` is a detail that counts for the whole gap, or -1. ``lane`` is the thread that launched the next work.
+    ``fixed`` is a detail that counts for the whole gap, or -1. ``lane`` is the thread that launched the next work, -1 if
+    that is not known.
     """
 
     lane: IntArray
@@ -169,7 +170,11 @@ def _plan(trace: Trace, gaps: Gaps) -> _Plan:
     fixed[_is_inside_graph(sources, start, gaps.next_row, call)] = IN_GRAPH
     fixed[(gaps.next_row >= 0) & ~has_call] = NOT_RECORDED
     return _Plan(
-        lane=np.where(has_call, lanes[call], _lane_of_last_launch(trace, gaps.end_ns)),
+        lane=np.where(
+            has_call,
+            lanes[call],
+            np.where(gaps.next_row >= 0, NO_PARENT, _lane_of_last_launch(trace, gaps.end_ns)),
+        ),
         launch_ns=np.clip(call_start, gaps.start_ns, gaps.end_ns),
         launched_ns=np.clip(call_end, gaps.start_ns, gaps.end_ns),
         fixed=fixed,

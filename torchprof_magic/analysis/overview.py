@@ -198,8 +198,9 @@ def _devices(trace: Trace) -> list[Section]:
     return [Section(title=f"Device {row['device']}", facts=_device(row)) for row in rows]
 
 
-def _device(row: dict[str, int]) -> tuple[Fact, ...]:
-    facts = [_number("Busy", row["busy_ns"], "ns", "at least one kernel, copy or fill running")]
+def _device(row: dict[str, Any]) -> tuple[Fact, ...]:
+    facts = [Fact(label="Name", value=row["name"], unit="text")] if row["name"] else []
+    facts.append(_number("Busy", row["busy_ns"], "ns", "at least one kernel, copy or fill running"))
     if row["launched_busy_ns"] != row["busy_ns"]:
         note = "without work that was queued before the recording began"
         facts.append(_number("Busy, launched in the recording", row["launched_busy_ns"], "ns", note))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import polars as pl
 
 from torchprof_magic.analysis.accounts import Account, Cause, chosen_steps, device_account, host_account
+from torchprof_magic.analysis.devices import unknown_device_work
 from torchprof_magic.analysis.doubts import find_doubts
 from torchprof_magic.analysis.memory import memory_peaks, memory_series
 from torchprof_magic.analysis.ops import NO_OP, ops_table
@@ -102,6 +103,8 @@ def find_verdict(trace: Trace) -> Verdict:
     on_device = device_account(trace)
     if on_device is not None:
         return _on_device(trace, on_device)
+    if unknown := unknown_device_work(trace):
+        return _say("Unknown device", unknown)
     if trace.steps.height == 0:
         return _without_steps(trace)
     return _on_host(trace, host_account(trace))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import polars as pl
 
-from torchprof_magic.analysis.accounts import Account, Cause, chosen_steps
+from torchprof_magic.analysis.accounts import Account, Cause, chosen_steps, time_in_steps
 from torchprof_magic.analysis.ops import ops_table
 from torchprof_magic.analysis.shared import ask_names
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
@@ -200,8 +200,10 @@ def top_kernels(trace: Trace) -> list[tuple[str, float]]:
     """Return the two names with the most device time in the chosen steps and their shares, collectives left out."""
     work = trace.events.with_row_index("row").filter(pl.col("category").is_in(DEVICE_CATEGORIES))
     is_comm = ask_names(work["name"], pl.col("name").str.contains(COLLECTIVE_KERNEL)).astype(np.bool_)
+    inside = time_in_steps(trace, work["start_ns"].to_numpy(), work["dur_ns"].to_numpy())
+    work = work.with_columns(pl.Series("dur_ns", inside))
     sums = work.filter(pl.Series(~is_comm)).group_by(pl.col("name").cast(pl.String)).agg(pl.col("dur_ns").sum())
-    whole = max(int(work["dur_ns"].sum()), 1)
+    whole = max(int(inside.sum()), 1)
     rows = sums.sort("dur_ns", "name", descending=[True, False]).head(2).rows()
     return [(name, ns / whole) for name, ns in rows]
 

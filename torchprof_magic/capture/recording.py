@@ -56,8 +56,8 @@ class ProgramMarks:
 
     ``clock`` has a number of step, and the moments just before and after torch's range of it was entered. ``lines``
     alternates between a time and the line that began then, 0 for none. ``calls`` has threes of a time, a thread, and
-    the number of a module that began, or minus one minus that of one that ended. ``functions`` alternates between a time
-    and a line of a function, counted from 1, or -1 for a call and -2 for a return.
+    the number of a module that began, or minus one minus that of one that ended. ``functions`` alternates between a
+    time and a line of a function, counted from 1, or -1 for a call and -2 for a return.
     """
 
     cycle: int

@@ -86,12 +86,19 @@ def _lowest(times: pl.Series) -> int:
 
 def _head(meta: Meta, base_unix_ns: int) -> dict[str, object]:
     head: dict[str, object] = {"schemaVersion": 1, "displayTimeUnit": "ms", "baseTimeNanoseconds": base_unix_ns}
-    head["deviceProperties"] = [{"id": index, "name": name} for index, name in enumerate(meta.device_names)]
+    head["deviceProperties"] = _properties(meta)
     job = {"backend": meta.backend or None, "rank": meta.rank, "world_size": meta.world_size}
     if known := {key: value for key, value in job.items() if value is not None}:
         head["distributedInfo"] = known
     flags = {"record_shapes": meta.has_shapes, "profile_memory": meta.has_memory, "with_stack": meta.has_stacks}
     return {key: _value_of(text) for key, text in meta.extra} | head | {name: int(on) for name, on in flags.items()}
+
+
+def _properties(meta: Meta) -> list[dict[str, object]]:
+    """Return the devices that worked with their numbers, and any further names of devices."""
+    worked: list[dict[str, object]] = [{"id": number, "name": name} for number, name in meta.devices]
+    others = [name for name in meta.device_names if name not in dict(meta.devices).values()]
+    return worked + [{"name": name} for name in others]
 
 
 def _value_of(text: str) -> object:

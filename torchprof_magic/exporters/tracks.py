@@ -101,13 +101,17 @@ def _with_numbers(tracks: pl.DataFrame) -> pl.DataFrame:
 
     A stream has its device as process, as Kineto writes it.
     """
-    rows = tracks.select("kind", "pid", "tid", "device", "stream", "spill").rows()
+    rows = tracks.select("kind", "pid", "tid", "device", "stream", "spill", "name").rows()
     fresh = itertools.count(UNUSED_NUMBER + 1)
     pid_of: dict[str, int] = {}
     taken: set[tuple[int, int]] = set()
     pids, tids, processes = [], [], []
-    devices = {_number(str(device or 0)) for kind, _, _, device, _, _ in rows if kind == "stream"}
-    for kind, pid_label, tid_label, device, stream, spill in rows:
+    devices = {
+        _number(str(device or 0)): name.partition(" stream ")[0] or f"device {device or 0}"
+        for kind, _, _, device, _, _, name in reversed(rows)
+        if kind == "stream"
+    }
+    for kind, pid_label, tid_label, device, stream, spill, _ in rows:
         is_stream = kind == "stream"
         label = str(device or 0) if is_stream else pid_label or ""
         if label not in pid_of:
@@ -118,7 +122,7 @@ def _with_numbers(tracks: pl.DataFrame) -> pl.DataFrame:
         taken.add((pid, tid))
         pids.append(pid)
         tids.append(tid)
-        processes.append(f"device {label}" if pid in devices else f"process {label}".strip())
+        processes.append(devices.get(pid, f"process {label}".strip()))
     return tracks.with_columns(
         pl.Series("pid", pids, dtype=pl.Int64),
         pl.Series("tid", tids, dtype=pl.Int64),

@@ -130,17 +130,19 @@ class TwoPass:
 class Meta(_Bounded):
     """Where a trace came from and what it ran on. Empty strings and ``None`` mean unknown.
 
-    ``cell_labels`` pairs the file names of notebook cells with the labels that users know (``In [4]``).
-    ``start_unix_ns`` is the wall clock of time 0 of every ``*_ns`` column, in ns since 1970. ``plain_step_ns`` is how
-    long steps took that ran without the profiler. ``backend`` is that of ``torch.distributed``; ``extra`` is
-    further metadata of the file, such as the user's own. ``two_pass`` is set if the frames hold the times of one cycle
-    and the details of another.
+    ``devices`` pairs the numbers of the devices that worked with their names; ``device_names`` are the distinct names
+    of all devices of the machine. ``cell_labels`` pairs the file names of notebook cells with the labels that users
+    know (``In [4]``). ``start_unix_ns`` is the wall clock of time 0 of every ``*_ns`` column, in ns since 1970.
+    ``plain_step_ns`` is how long steps took that ran without the profiler. ``backend`` is that of
+    ``torch.distributed``; ``extra`` is further metadata of the file, such as the user's own. ``two_pass`` is set if the
+    frames hold the times of one cycle and the details of another.
     """
 
     title: str = ""
     start_unix_ns: int = 0
     torch_version: str = ""
     device_names: tuple[str, ...] = ()
+    devices: tuple[tuple[int, str], ...] = ()
     rank: int | None = None
     world_size: int | None = None
     backend: str = ""
@@ -157,5 +159,5 @@ class Meta(_Bounded):
     extra: tuple[tuple[str, str], ...] = field(default=())
 
     def __post_init__(self) -> None:
-        self._shorten("title", "torch_version", "device_names", "backend", "extra")
+        self._shorten("title", "torch_version", "device_names", "devices", "backend", "extra")
         self._shorten("cell_labels", most_chars=MAX_MESSAGE_CHARS)

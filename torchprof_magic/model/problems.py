@@ -668,6 +668,13 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Synchronize the device before the recording begins.",
         "Device events have a correlation number that no launch has.",
     ),
+    "chrome.unknown_device_work": Kind(
+        "warning",
+        "Events that may be work of an accelerator were not understood: {categories}. They are shown as other events, "
+        "and no device time is known.",
+        "Record with the profiler of torch for this device, which names its work kernel, gpu_memcpy or gpu_memset.",
+        "No event is known device work, but events of unknown categories have a stream or belong to an accelerator.",
+    ),
     "memory.no_size": Kind(
         "data_loss",
         "Allocations without a readable size were left out.",

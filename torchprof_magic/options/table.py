@@ -131,7 +131,7 @@ class Keywords(TypedDict, total=False):
     lines: Annotated[
         bool,
         _yes_no(
-            "Time also the lines of functions that are defined in other cells or in your own files. The cell's own lines "
+            "Time also the lines of functions that are defined in other cells or in your own files. Those of the cell "
             "are always timed."
         ),
     ]

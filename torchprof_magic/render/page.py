@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from torchprof_magic.analysis.devices import has_any_device
 from torchprof_magic.analysis.diagnosis import all_problems
 from torchprof_magic.analysis.lines import lines_table
 from torchprof_magic.model.meta import shortened
@@ -48,7 +49,7 @@ def build_page(
         "title": meta.title,
         "subtitle": steps_sentence(meta, trace.steps),
         "code": meta.stepping.code if meta.stepping else "",
-        "machine": machine_sentence(meta, trace.events.height, has_device=trace.has_device),
+        "machine": machine_sentence(meta, trace.events.height, has_device=has_any_device(trace)),
         "notice": _notice(trace),
         "verdict": _verdict(trace, verdict),
         "views": [

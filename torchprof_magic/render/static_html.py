@@ -6,6 +6,7 @@ import base64
 import html
 from typing import TYPE_CHECKING
 
+from torchprof_magic.analysis.devices import has_any_device
 from torchprof_magic.analysis.diagnosis import all_problems
 from torchprof_magic.model.shapes import Table, count_rows
 from torchprof_magic.render.figures import FIGURES, to_png
@@ -34,7 +35,7 @@ def static_html(trace: Trace, shapes: Mapping[str, Shape], verdict: Verdict, run
     The live view finds and hides it by its ``data-tp-static`` attribute.
     """
     meta, steps = trace.meta, trace.steps
-    machine = machine_sentence(meta, trace.events.height, has_device=trace.has_device)
+    machine = machine_sentence(meta, trace.events.height, has_device=has_any_device(trace))
     head = " · ".join(part for part in (meta.title, steps_sentence(meta, steps)) if part)
     parts = [
         f"<details open data-tp-static={run_id}>",

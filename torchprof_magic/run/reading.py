@@ -71,7 +71,7 @@ def read_recording(
 
 def _labels_in(trace: Trace) -> tuple[tuple[str, str], ...]:
     """Return only the labels of cells that occur in the trace, because a long session has thousands."""
-    files = set(trace.stacks["file"])
+    files = {*trace.stacks["file"], *trace.sites["file"]}
     return tuple((file, label) for file, label in trace.meta.cell_labels if file in files)
 
 

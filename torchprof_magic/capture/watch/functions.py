@@ -69,7 +69,7 @@ class FunctionLines:
     def _begin_in_running(self) -> None:
         frames: list[FrameType] = []
         frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to the callers
-        while frame is not None:
+        while frame is not None and frame.f_code is not self._own_code:
             if self._lines_of(frame.f_code) is not None and frame.f_trace is None:
                 frames.append(frame)
             frame = frame.f_back
@@ -123,10 +123,9 @@ class FunctionLines:
 
     def _is_users(self, code: CodeType) -> bool:
         name = code.co_filename
-        if code is self._own_code or (
-            self._own_code is not None and code.co_filename == self._own_code.co_filename and code.co_name == "<module>"
-        ):
-            return False
+        own = self._own_code
+        if own is not None and name == own.co_filename and code.co_name == "<module>":
+            return False  # the cell marks its own lines
         if name.startswith("<"):
             return name.startswith("<ipython-input")
         return not name.startswith(self._libraries)

@@ -21,8 +21,9 @@ LARGEST_BYTES = 2**50
 # Process and thread ids, names of threads and kinds of arrows; a lane is shown as "thread" and its id.
 MAX_LABEL_CHARS = MAX_TEXT - len("thread ")
 _LABELS = {
-    "places": ("pid", "tid"),
+    "places": ("pid", "tid", "cat"),
     "thread_names": ("pid", "tid", "name"),
+    "process_names": ("pid", "tid", "name"),
     "memory": ("pid", "tid"),
     "arrows": ("pid", "tid", "cat"),
     "other_arrows": ("cat",),

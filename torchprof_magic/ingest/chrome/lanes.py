@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, HOST_CATEGORIES, LANE_KIND, LANES_SCHEMA
+from torchprof_magic.model.vendors import VENDOR_NAMED
 
 _KEY = ["kind", "pid", "tid", "device", "stream"]
 
@@ -21,7 +22,8 @@ def assign_lanes(
     keyed = _with_keys(places.with_row_index("place").with_columns(pl.col("place").cast(pl.Int32)))
     first = spans.group_by("place").agg(pl.col("start_ns").min().alias("first"))
     keyed = keyed.join(first, on="place", how="left")
-    lanes = keyed.drop_nulls("first").group_by(_KEY).agg(pl.col("first").min()).sort("kind", "first", "pid", "tid")
+    found = keyed.drop_nulls("first").group_by(_KEY).agg(pl.col("first").min(), _device_label().max())
+    lanes = found.sort("kind", "first", "pid", "tid")
     lanes = lanes.with_row_index("lane").with_columns(pl.col("lane").cast(pl.Int32))
     keyed = keyed.join(lanes.select(*_KEY, "lane"), on=_KEY, how="left", nulls_equal=True).sort("place")
     names = thread_names.unique(["pid", "tid"], keep="last")
@@ -57,7 +59,14 @@ def _with_keys(places: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def _device_label() -> pl.Expr:
+    """Return what the file calls a device, such as MTIA 17, if that names its vendor and has its number."""
+    is_numbered = pl.col("label").str.extract(r"(\d+)$") == pl.col("device").cast(pl.String)
+    return pl.when(pl.col("label").str.contains(VENDOR_NAMED) & is_numbered).then("label").alias("device_label")
+
+
 def _lane_name() -> pl.Expr:
-    stream = pl.format("device {} stream {}", pl.col("device").fill_null(0), pl.col("stream").fill_null(0))
+    device = pl.coalesce("device_label", pl.format("device {}", pl.col("device").fill_null(0)))
+    stream = pl.format("{} stream {}", device, pl.col("stream").fill_null(0))
     thread = pl.coalesce("name", pl.format("thread {}", pl.col("tid")))
     return pl.when(pl.col("kind") == "stream").then(stream).otherwise(thread)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
-from torchprof_magic.ingest.chrome import links
+from torchprof_magic.ingest.chrome import device_work, links
 from torchprof_magic.ingest.chrome.clean import cleaned
 from torchprof_magic.ingest.chrome.columns import InexactError
 from torchprof_magic.ingest.chrome.lanes import assign_lanes
 from torchprof_magic.ingest.chrome.nesting import nested_events, with_step_annotations
-from torchprof_magic.ingest.chrome.spans import ColumnBuilder, Columns
+from torchprof_magic.ingest.chrome.spans import BACKWARD_ARROW, ColumnBuilder, Columns
 from torchprof_magic.ingest.chrome.stacks import find_stacks
 from torchprof_magic.ingest.findings import Findings
 from torchprof_magic.ingest.json.batches import EventText
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
 
     Source = str | os.PathLike[str] | bytes
     Progress = Callable[[int, int], None]
-
-
-# More devices than any machine has.
-MAX_DEVICES = 1024
 
 
 class _Part(NamedTuple):
@@ -80,7 +76,8 @@ def _read_part(source: Source, findings: Findings, report: Callable[[int], None]
             builder.add(events)
         except InexactError:
             builder.add(text.exactly())
-    return _Part(cleaned(builder.finish(), findings), text.head, text.facts)
+    columns = device_work.with_device_work(cleaned(builder.finish(), findings))
+    return _Part(columns, text.head, text.facts)
 
 
 def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Findings) -> Trace:
@@ -88,6 +85,7 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
     memory = _joined("memory", parts, cycles)
     start_ns = _earliest(spans, memory)
     memory = memory.with_columns(pl.col("time_ns") - start_ns)
+    unknown, in_file = device_work.unknown_work(spans, places), places
     places, lanes = assign_lanes(spans, places, pl.concat([part.columns.thread_names for part in parts]))
     arrows = _joined("arrows", parts, cycles).with_columns(pl.col("time_ns") - start_ns)
     counted = links.count_arrows(arrows, _joined("other_arrows", parts, cycles))
@@ -98,8 +96,9 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
     parts.clear()  # keeping these columns would double the memory in use below
     spans = spans.with_columns(pl.col("start_ns") - start_ns)
     events = with_step_annotations(nested_events(spans, places))
+    events = device_work.with_arrows_as_correlations(events, in_file, places["lane"], arrows)
     launch = links.launch_flows(events, findings)
-    backward = links.backward_flows(events, lanes, arrows)
+    backward = links.backward_flows(events, lanes, arrows.filter(pl.col("cat") == BACKWARD_ARROW))
     annotations = links.annotation_flows(events)
     steps = links.find_steps(events, findings)
     stack, stacks = find_stacks(events, launch)
@@ -115,8 +114,8 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
         arrows=counted,
         sites=pl.DataFrame(schema=SITES_SCHEMA),
         scopes=pl.DataFrame(schema=SCOPES_SCHEMA),
-        meta=_described(meta, heads, facts, start_ns, events, has_memory=memory.height > 0),
-        problems=findings.problems(),
+        meta=_described(meta, heads, facts, start_ns, events, places, has_memory=memory.height > 0),
+        problems=(*findings.problems(), *unknown),
     )
 
 
@@ -151,7 +150,14 @@ def _earliest(spans: pl.DataFrame, memory: pl.DataFrame) -> int:
 
 
 def _described(
-    meta: Meta, heads: list[Head], facts: dict[str, str], start_ns: int, events: pl.DataFrame, *, has_memory: bool
+    meta: Meta,
+    heads: list[Head],
+    facts: dict[str, str],
+    start_ns: int,
+    events: pl.DataFrame,
+    places: pl.DataFrame,
+    *,
+    has_memory: bool,
 ) -> Meta:
     head = heads[0]
     devices = head.side_table("devices", list[DeviceProperties]) or []
@@ -160,7 +166,8 @@ def _described(
     return replace(
         meta,
         start_unix_ns=start_ns,
-        device_names=meta.device_names or tuple(names)[:MAX_DEVICES],
+        device_names=meta.device_names or tuple(names)[: device_work.MAX_DEVICES],
+        devices=device_work.device_names(events, places, devices),
         rank=distributed.rank,
         world_size=distributed.world_size,
         backend=distributed.backend if isinstance(distributed.backend, str) else "",

@@ -20,13 +20,14 @@ from torchprof_magic.ingest.chrome.columns import (
 from torchprof_magic.ingest.findings import Findings
 from torchprof_magic.ingest.json.schema import NO_ARGS, Args, Event
 from torchprof_magic.model.trace import CATEGORY, MEMORY_SCHEMA, TEXT
-from torchprof_magic.model.vendors import DEVICE_TYPES
+from torchprof_magic.model.vendors import DEVICE_TYPES, LAUNCH_ARROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-# The arrows that are used. Launches are found by correlation instead, which is more reliable.
-FOLLOWED_ARROW = "fwdbwd"
+# The arrows that are used. Launches are found by correlation instead, which is more reliable, if the vendor has it.
+BACKWARD_ARROW = "fwdbwd"
+FOLLOWED_ARROWS = (BACKWARD_ARROW, *LAUNCH_ARROWS)
 _SPAN_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "name": TEXT,
     "place": pl.Int32,
@@ -46,6 +47,7 @@ _ARROW_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "id": pl.Int64,
 }
 _END_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {"pid": pl.String, "tid": pl.String, "time_ns": pl.Int64}
+_PROCESS_NAMES = ("process_name", "process_labels")
 # The arguments to read, by category: looking for all of them in every event would take half of the reading time.
 _READERS: dict[str, Callable[[list[Args], Findings], pl.Series]] = {
     "correlation": lambda args, findings: integers([arg.correlation for arg in args], findings),
@@ -66,6 +68,8 @@ _READ: dict[str, tuple[str, ...]] = {
     "user_annotation": _READ_OF_OPS,
 }
 _HAVE_STREAMS = ("kernel", "memcpy", "memset", "gpu_user_annotation", "other")
+# Categories that the files of different vendors name differently; the others are not asked for their ``cat``.
+_HAVE_CATS = (*_HAVE_STREAMS, "runtime")
 
 
 def _external_ids(args: list[Args], findings: Findings) -> pl.Series:
@@ -75,9 +79,10 @@ def _external_ids(args: list[Args], findings: Findings) -> pl.Series:
 class Columns(NamedTuple):
     """The columns of one file; times are ns relative to the base time of the file.
 
-    ``spans.place`` is a row of ``places``: category, process, thread, device and stream as the file spells them.
-    ``bounds`` are the B and E events, not yet paired. ``arrows`` are those from forward to backward ops;
-    ``other_arrows`` are only counted.
+    ``spans.place`` is a row of ``places``: category, process, thread, device and stream as the file spells them, and
+    its ``cat`` where that matters. ``bounds`` are the B and E events, not yet paired. ``arrows`` are those from forward
+    to backward ops, and from calls to the work they launch; ``other_arrows`` are only counted. ``process_names`` are
+    the names and labels of processes.
     """
 
     spans: pl.DataFrame
@@ -86,6 +91,7 @@ class Columns(NamedTuple):
     arrows: pl.DataFrame
     other_arrows: pl.DataFrame
     thread_names: pl.DataFrame
+    process_names: pl.DataFrame
     places: pl.DataFrame
 
 
@@ -130,14 +136,15 @@ class ColumnBuilder:
             yield "bounds", columns.with_columns(pl.lit(phase).alias("ph"), self._positions(group))
         elif phase in ("s", "f"):
             is_start = phase == "s"
-            followed = [event for event in group if event.cat == FOLLOWED_ARROW]
-            others = [event for event in group if event.cat != FOLLOWED_ARROW]
+            followed = [event for event in group if event.cat in FOLLOWED_ARROWS]
+            others = [event for event in group if event.cat not in FOLLOWED_ARROWS]
             yield "arrows", _followed_columns(followed, is_start=is_start)
             yield "other_arrows", pl.DataFrame(_arrow_columns(others, is_start=is_start))
         elif phase in ("i", "I"):
             yield "memory", _memory_columns([event for event in group if event.name == "[memory]"], self._found)
         elif phase == "M":
             yield "thread_names", _name_columns([event for event in group if event.name == "thread_name"])
+            yield "process_names", _name_columns([event for event in group if event.name in _PROCESS_NAMES])
         elif phase not in ("X", "t"):  # the middle of an arrow adds nothing to its ends
             self._found.add("chrome.other_kind" if phase else "chrome.not_an_event", len(group))
 
@@ -148,7 +155,7 @@ class ColumnBuilder:
 
     def finish(self) -> Columns:
         """Return the columns of all batches."""
-        category, pid, tid, device, stream = zip(*self._places, strict=True) if self._places else [()] * 5
+        category, cat, pid, tid, device, stream = zip(*self._places, strict=True) if self._places else [()] * 6
         frames = self._frames
         return Columns(
             spans=_joined(frames.pop("spans", []), _SPAN_SCHEMA),
@@ -157,9 +164,11 @@ class ColumnBuilder:
             arrows=_joined(frames.pop("arrows", []), _ARROW_SCHEMA | _END_SCHEMA),
             other_arrows=_joined(frames.pop("other_arrows", []), _ARROW_SCHEMA),
             thread_names=pl.concat(frames.pop("thread_names", []) or [_name_columns([])]),
+            process_names=pl.concat(frames.pop("process_names", []) or [_name_columns([])]),
             places=pl.DataFrame(
                 {
                     "category": pl.Series(category, dtype=CATEGORY),
+                    "cat": plain_text(cat),
                     "pid": plain_text(pid),
                     "tid": plain_text(tid),
                     "device": integers(device, self._findings, pl.Int32),
@@ -185,13 +194,15 @@ class ColumnBuilder:
 
     def _places_of(self, events: list[Event], args: list[Args], category: str) -> pl.Series:
         pids, tids = [event.pid for event in events], [event.tid for event in events]
-        if category not in _HAVE_STREAMS and len(set(pids)) == len(set(tids)) == 1:
-            row = self._places.setdefault((category, pids[0], tids[0], None, None), len(self._places))
+        cats = [event.cat if category in _HAVE_CATS else None for event in events]
+        if category not in _HAVE_STREAMS and len(set(pids)) == len(set(tids)) == len(set(cats)) == 1:
+            row = self._places.setdefault((category, cats[0], pids[0], tids[0], None, None), len(self._places))
             return pl.Series([row], dtype=pl.Int32).new_from_index(0, len(events))
         if category in _HAVE_STREAMS:
-            keys = list(zip(pids, tids, [arg.device for arg in args], [arg.stream for arg in args], strict=True))
+            devices = [arg.device_id if arg.device is None else arg.device for arg in args]
+            keys = list(zip(cats, pids, tids, devices, [arg.stream for arg in args], strict=True))
         else:
-            keys = [(pid, tid, None, None) for pid, tid in zip(pids, tids, strict=True)]
+            keys = [(cat, pid, tid, None, None) for cat, pid, tid in zip(cats, pids, tids, strict=True)]
         rows = {key: self._places.setdefault((category, *key), len(self._places)) for key in dict.fromkeys(keys)}
         return pl.Series([rows[key] for key in keys], dtype=pl.Int32)
 
@@ -248,6 +259,10 @@ def _name_columns(events: Sequence[Event]) -> pl.DataFrame:
         {
             "pid": plain_text([event.pid for event in events]),
             "tid": plain_text([event.tid for event in events]),
-            "name": plain_text([(event.args or NO_ARGS).name for event in events]),
+            "name": plain_text([_name_in(event.args or NO_ARGS) for event in events]),
         }
     )
+
+
+def _name_in(args: Args) -> object:
+    return args.labels if args.name is None else args.name

@@ -34,6 +34,7 @@ class Args(Struct, gc=False):
     reserved_bytes: Number = field(name="Total Reserved", default=None)
     call_stack: Number = field(name="Call stack", default=None)  # torch of 2021
     name: Number = None
+    labels: Number = None
 
 
 NO_ARGS = Args()
@@ -63,6 +64,7 @@ class ExactEvent(Event, gc=False):
 class DeviceProperties(Struct, gc=False):
     """What a trace says about one accelerator; the name may be empty."""
 
+    id: object = None
     name: str = ""
 
 

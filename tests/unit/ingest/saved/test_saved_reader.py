@@ -75,6 +75,7 @@ def full_trace() -> Trace:
         start_unix_ns=2**62,
         torch_version="2.13.0",
         device_names=("H100", ""),
+        devices=((3, "H100"),),
         rank=0,
         has_stacks=True,
         cell=CellSource(label="In [4]", filename="<ipython>", source="x = 1\n"),
@@ -301,7 +302,12 @@ def test_events_and_allocations_in_a_wrong_order_are_refused(saved: Path, tmp_pa
         load(rewritten(saved, events_arrow=entry))
 
 
+def test_a_run_saved_before_devices_had_names_still_opens(saved: Path) -> None:
+    assert load(head_with(saved, meta={"device_names": ["H100"]})).trace.meta.devices == ()
+
+
 def test_a_device_name_of_megabytes_is_shortened_wherever_it_comes_from(saved: Path) -> None:
+    assert load(head_with(saved, meta={"devices": [[3, "x" * 5_000_000]]})).trace.meta.devices[0][1] == "x" * 299 + "…"
     meta = {"device_names": ["x" * 5_000_000], "title": "y" * 5_000_000, "extra": [["k" * 500, "v" * 500]]}
     found = load(head_with(saved, meta=meta)).trace.meta
     assert [len(text) for text in (*found.device_names, found.title, *found.extra[0])] == [300] * 4

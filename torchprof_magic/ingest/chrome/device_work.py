@@ -1,0 +1,245 @@
+"""Finds the work of devices in files that name it otherwise than CUDA's: by category, process or name of an event.
+
+What vendors call things is in ``VENDORS``. A file whose device work has no known name is reported as such.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.ingest.chrome.categories import is_known
+from torchprof_magic.model.intervals import innermost_at
+from torchprof_magic.model.meta import shortened
+from torchprof_magic.model.problems import problem
+from torchprof_magic.model.trace import CATEGORY, DEVICE_CATEGORIES, HOST_CATEGORIES, MAX_SUM
+from torchprof_magic.model.vendors import ACCELERATOR, LAUNCH_ARROWS, VENDORS, beginning_with
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torchprof_magic.ingest.chrome.spans import Columns
+    from torchprof_magic.ingest.json.schema import DeviceProperties
+    from torchprof_magic.model.meta import Problem
+    from torchprof_magic.model.vendors import Vendor
+
+# More devices than any machine has.
+MAX_DEVICES = 1024
+_MAX_QUOTED = 5
+_MAX_QUOTED_CHARS = 80
+_CAT = pl.col("cat").str.to_lowercase()
+_ON_DEVICE = pl.col("category").is_in(DEVICE_CATEGORIES)
+_IS_OTHER = pl.col("category") == "other"
+
+
+def with_device_work(columns: Columns) -> Columns:
+    """Return the columns of one file with the work of every vendor's devices in the categories of device work.
+
+    ``places`` gets three columns: ``vendor``, the device type where the file names work as only one vendor does;
+    ``label``, what the file calls the process if that is the name of a device; and ``unknown``, what the file calls
+    rows that may be device work that is not understood. Calls in a process of their own move to the host thread.
+    """
+    processes = columns.process_names.filter(pl.col("name") != "")
+    places = columns.places.with_columns(pl.lit("").alias("vendor"))
+    spans, arrows = columns.spans, columns.arrows
+    for vendor in VENDORS:
+        is_work = _is_work(vendor, processes)
+        if places.select(is_work.any()).item():
+            device = pl.when(is_work).then(pl.lit(vendor.device)).otherwise("vendor")
+            places = _without_mirrored_calls(vendor, places.with_columns(device.alias("vendor")))
+            spans, places = _with_kinds(vendor, spans, places)
+        if pids := _pids_of(vendor.call_processes, processes):
+            host, is_theirs = _host_processes(places, pids), pl.col("pid").is_in(pids)
+            places = _with_category(places, is_theirs & _IS_OTHER & (pl.col("vendor") == ""), "runtime")
+            places = _on_host(places, host, is_theirs & (pl.col("category") == "runtime"))
+            arrows = _on_host(arrows, host, is_theirs)
+    places = _with_labels(places, processes)
+    return columns._replace(spans=spans, places=_with_unknown(places, processes), arrows=arrows)
+
+
+def _pids_of(names: tuple[str, ...], processes: pl.DataFrame) -> list[str]:
+    return processes.filter(pl.col("name").is_in(names))["pid"].unique().to_list()
+
+
+def _is_work(vendor: Vendor, processes: pl.DataFrame) -> pl.Expr:
+    named = (_IS_OTHER | _ON_DEVICE) & pl.col("pid").is_in(_pids_of(vendor.work_processes, processes))
+    return named | _CAT.is_in(vendor.work_categories)
+
+
+def _without_mirrored_calls(vendor: Vendor, places: pl.DataFrame) -> pl.DataFrame:
+    """Return the places with the runtime calls in the process of a device as other events: they repeat the host's."""
+    if not vendor.mirrors_calls:
+        return places
+    devices = places.filter(pl.col("vendor") == vendor.device)["pid"].unique()
+    hosts = places.filter(pl.col("category") == "cpu_op")["pid"].unique()  # such as process 17, beside device 17
+    is_repeated = (
+        _CAT.is_in(vendor.runtime_categories)
+        & pl.col("pid").is_in(devices.implode())
+        & ~pl.col("pid").is_in(hosts.implode())
+    )
+    return _with_category(places, is_repeated, "other")
+
+
+def _with_category(places: pl.DataFrame, condition: pl.Expr, category: str) -> pl.DataFrame:
+    changed = pl.when(condition).then(pl.lit(category, CATEGORY)).otherwise("category")
+    return places.with_columns(changed.alias("category"))
+
+
+def _with_kinds(vendor: Vendor, spans: pl.DataFrame, places: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return spans and places with a place for every kind of a vendor's rows: kernels, copies, fills, bookkeeping."""
+    ours = places.with_row_index("place").filter(pl.col("vendor") == vendor.device)["place"].cast(pl.Int32)
+    rows = spans.select("place", "name").with_row_index("row").filter(pl.col("place").is_in(ours.implode()))
+    names = rows.select(pl.col("name").unique()).with_columns(_kind(vendor).alias("category"))
+    rows = rows.join(names, on="name", maintain_order="left")
+    kinds = rows.select("place", "category").unique(maintain_order=True)
+    numbers = pl.int_range(places.height, places.height + pl.len(), dtype=pl.Int32)
+    numbered = kinds.with_columns(numbers.alias("new"))
+    rows = rows.join(numbered, on=["place", "category"], maintain_order="left")
+    place = spans["place"].to_numpy().copy()
+    place[rows["row"].to_numpy()] = rows["new"].to_numpy()
+    added = places[kinds["place"]].with_columns(kinds["category"])
+    return spans.with_columns(pl.Series("place", place, dtype=pl.Int32)), pl.concat([places, added])
+
+
+def _kind(vendor: Vendor) -> pl.Expr:
+    name = pl.col("name").cast(pl.String)
+    return (
+        pl.when(name.str.contains(beginning_with(vendor.bookkeeping)))
+        .then(pl.lit("other"))
+        .when(name.str.contains(beginning_with(vendor.copies)))
+        .then(pl.lit("memcpy"))
+        .when(name.str.contains(beginning_with(vendor.fills)))
+        .then(pl.lit("memset"))
+        .otherwise(pl.lit("kernel"))
+        .cast(CATEGORY)
+    )
+
+
+def _host_processes(places: pl.DataFrame, pids: list[str]) -> pl.DataFrame:
+    """Return for each thread number the process of the host that has this thread."""
+    is_host = pl.col("category").is_in(HOST_CATEGORIES) & ~pl.col("pid").is_in(pids)
+    threads = places.filter(is_host).select("tid", pl.col("pid").alias("host"))
+    return threads.unique("tid", keep="first", maintain_order=True)
+
+
+def _on_host(frame: pl.DataFrame, host: pl.DataFrame, condition: pl.Expr) -> pl.DataFrame:
+    """Return the rows that meet the condition moved to the process of the host that has their thread."""
+    joined = frame.join(host, on="tid", how="left", maintain_order="left")
+    moved = pl.when(condition).then(pl.coalesce("host", "pid")).otherwise("pid")
+    return joined.with_columns(moved.alias("pid")).drop("host")
+
+
+def _with_labels(places: pl.DataFrame, processes: pl.DataFrame) -> pl.DataFrame:
+    """Return the places with the ``label`` of their device, which also has its number if nothing else in the file has.
+
+    Of several names of a process the last one with a number is taken, else the last one.
+    """
+    number = pl.col("label").str.extract(r"(\d+)$").cast(pl.Int32, strict=False)
+    named = _accelerators(processes, "label").with_columns(number.alias("number"))
+    best = named.sort(pl.col("number").is_not_null(), maintain_order=True).unique("pid", keep="last")
+    joined = places.join(best, on="pid", how="left", maintain_order="left")
+    is_numbered_by_label = (pl.col("vendor") != "") & _ON_DEVICE & pl.col("device").is_null()
+    device = pl.when(is_numbered_by_label).then("number").otherwise("device")
+    return joined.with_columns(device.alias("device"), pl.when(_ON_DEVICE).then("label").alias("label")).drop("number")
+
+
+def _accelerators(processes: pl.DataFrame, column: str) -> pl.DataFrame:
+    """Return the processes that stand for accelerators, by ``pid``, with each of their names in ``column``."""
+    return processes.filter(pl.col("name").str.contains(ACCELERATOR)).select("pid", pl.col("name").alias(column))
+
+
+def _with_unknown(places: pl.DataFrame, processes: pl.DataFrame) -> pl.DataFrame:
+    """Return the places with what the file calls rows that have a stream or lie in the process of an accelerator."""
+    strange = [cat for cat in places["cat"].unique() if cat and not is_known(cat)]
+    accelerators = _accelerators(processes, "process").unique("pid", keep="last")
+    joined = places.join(accelerators, on="pid", how="left", maintain_order="left")
+    is_near = pl.col("stream").is_not_null() | pl.col("process").is_not_null()
+    is_open = _IS_OTHER & (pl.col("vendor") == "") & is_near
+    unnamed = pl.format("rows of {}", pl.coalesce("process", pl.lit("a stream")))
+    named = pl.when(is_open & pl.col("cat").is_in(strange)).then("cat")
+    what = named.when(is_open & (pl.col("cat") == "")).then(unnamed)
+    return joined.with_columns(what.alias("unknown")).drop("process")
+
+
+def unknown_work(spans: pl.DataFrame, places: pl.DataFrame) -> tuple[Problem, ...]:
+    """Return the problem that the file seems to have device work, but none that is understood."""
+    counts = spans.group_by("place").len("count")
+    numbered = places.select("category", "unknown", pl.int_range(pl.len(), dtype=pl.Int32).alias("place"))
+    used = numbered.join(counts, on="place")
+    found = used.drop_nulls("unknown").group_by("unknown").agg(pl.col("count").sum())
+    if found.height == 0 or used.select(_ON_DEVICE.any()).item():
+        return ()
+    names = found.sort("count", "unknown", descending=[True, False])["unknown"].to_list()
+    quoted = [f'"{shortened(name, _MAX_QUOTED_CHARS)}"' for name in names[:_MAX_QUOTED]]
+    more = [f"{len(names) - _MAX_QUOTED} more"] if len(names) > _MAX_QUOTED else []
+    total = int(found["count"].sum())
+    return (problem("chrome.unknown_device_work", count=total, categories=", ".join(quoted + more)),)
+
+
+def with_arrows_as_correlations(
+    events: pl.DataFrame, places: pl.DataFrame, lanes: pl.Series, arrows: pl.DataFrame
+) -> pl.DataFrame:
+    """Return the events with a common correlation for each runtime call and the device work to which its arrows point.
+
+    An arrow ends at the moment at which a row of a device begins; the call is the innermost one around its start.
+    ``lanes`` are those of ``places``, which have processes and threads as in the file.
+    """
+    arrows = arrows.filter(pl.col("cat").cast(pl.String).is_in(LAUNCH_ARROWS))
+    if arrows.height == 0:
+        return events
+    threads = places.select("pid", "tid", lanes.alias("lane")).drop_nulls().unique()
+    ends = arrows.join(threads, on=["pid", "tid"], maintain_order="left")
+    rows = events.select("lane", "cycle", "start_ns", "dur_ns", "category").with_row_index("row")
+    starts = _with_calls(ends.filter(pl.col("is_start")), rows.filter(pl.col("category") == "runtime"))
+    starts = starts.unique(["cycle", "id"], keep="first", maintain_order=True)
+    targets = ends.filter(~pl.col("is_start")).join(
+        rows.filter(_ON_DEVICE), left_on=["cycle", "lane", "time_ns"], right_on=["cycle", "lane", "start_ns"]
+    )
+    pairs = targets.select("cycle", "id", "row").join(starts, on=["cycle", "id"])
+    pairs = pairs.sort("row", "row_call").unique("row", keep="first")
+    correlation = events["correlation"].to_physical()
+    numbers = pairs["row_call"].rank("dense").cast(pl.Int64) + _highest(correlation)
+    for row in ("row_call", "row"):
+        correlation = correlation.scatter(pairs[row], numbers)
+    return events.with_columns(correlation)
+
+
+def _highest(numbers: pl.Series) -> int:
+    """Return the highest number, 0 if there is none or it is so high that others above it would not fit into int64."""
+    highest = numbers.max()
+    return highest if isinstance(highest, int) and 0 < highest < MAX_SUM else 0
+
+
+def _with_calls(starts: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """Return the starts of arrows that lie in a runtime call, with the innermost such call."""
+    lane, start, dur = (calls[name].to_numpy().astype(np.int64) for name in ("lane", "start_ns", "dur_ns"))
+    at = innermost_at(lane, start, dur, starts["lane"].to_numpy().astype(np.int64), starts["time_ns"].to_numpy())
+    found = starts.select("cycle", "id").filter(pl.Series(at >= 0))
+    return found.with_columns(calls["row"][at[at >= 0]].alias("row_call"))
+
+
+def device_names(
+    events: pl.DataFrame, places: pl.DataFrame, properties: Sequence[DeviceProperties]
+) -> tuple[tuple[int, str], ...]:
+    """Return the numbers and names of the devices that worked: as the file calls them, else the vendor's platform."""
+    described = {device.id: device.name for device in properties if device.name and isinstance(device.id, int)}
+    used = places.filter(_ON_DEVICE & pl.col("first").is_not_null()).sort("device", "first")
+    label, vendor = pl.col("label").drop_nulls().first(), pl.col("vendor").max()
+    found = used.group_by("device", maintain_order=True).agg(label, vendor)
+    titles = {vendor.device: vendor.title for vendor in VENDORS}
+    platform = _platform(events, places)
+    rows = found.with_columns(pl.col("device").fill_null(0)).head(MAX_DEVICES).iter_rows()
+    named = [(number, described.get(number) or label or titles.get(vendor, platform)) for number, label, vendor in rows]
+    return tuple((number, name) for number, name in named if name)
+
+
+def _platform(events: pl.DataFrame, places: pl.DataFrame) -> str:
+    """Return the platform whose runtime was called; names come first, because ROCm's torch writes CUDA's categories."""
+    is_call = pl.col("category") == "runtime"
+    names = events.filter(is_call)["name"].unique().cast(pl.String)
+    cats = places.filter(is_call).select(_CAT.unique())["cat"].to_list()
+    called = (vendor for vendor in VENDORS if names.str.contains(beginning_with(vendor.call_starts)).any())
+    recorded = (vendor for vendor in VENDORS if not set(cats).isdisjoint(vendor.runtime_categories))
+    return next((vendor.title for vendors in (called, recorded) for vendor in vendors), "")
