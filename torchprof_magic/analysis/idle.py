@@ -146,8 +146,8 @@ def _device_pieces(trace: Trace, gaps: Gaps, lines: dict[int, Timeline], anyone:
 class _Plan(NamedTuple):
     """How each gap is split: until ``launch_ns`` the host counts, until ``launched_ns`` the call, then its latency.
 
-    ``fixed`` is a detail that counts for the whole gap, or -1. ``lane`` is the thread that launched the next work, -1 if
-    that is not known.
+    ``fixed`` is a detail that counts for the whole gap, or -1. ``lane`` is the thread that launched the next work,
+    -1 if that is not known.
     """
 
     lane: IntArray

@@ -300,10 +300,19 @@ def _waiting_host(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
 
 def _python_host(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
     words = _ops(account, cause, "No op runs for ")[:-1]
-    advice: tuple[Span, ...] = (_plain(": this time goes to Python code or waiting."),)
-    if not trace.meta.has_stacks and not cause.file:
-        advice = (*advice, _plain(" Record with "), code("--stack"), _plain(" to see which functions take it."))
-    return (*words, *advice)
+    return (*words, _plain(": this time goes to Python code or waiting."), *_which_functions(trace, cause))
+
+
+def _which_functions(trace: Trace, cause: Cause) -> tuple[Span, ...]:
+    """Return where to look for the functions that take the time."""
+    meta = trace.meta
+    if meta.has_stacks and meta.two_pass is not None and meta.two_pass.detail_steps:
+        return (_plain(" "), code("report.ops_by('stack')"), _plain(" shows which functions call the ops."))
+    if meta.has_stacks:
+        return (_plain(" The flame graph shows which functions take it."),)
+    if cause.file:
+        return ()
+    return (_plain(" Record with "), code("--stack"), _plain(" to see which functions take it."))
 
 
 HOST_WORDS: dict[str, Words] = {

@@ -167,7 +167,7 @@ PROBLEMS: Final[dict[str, Kind]] = {
     ),
     "capture.lines_lost": Kind(
         "warning",
-        "The lines of the cell began so often in {count} steps that the times of some are missing.",
+        "Lines began so often that the times of some are missing.",
         "Record fewer steps, or move the loop into a function.",
         "A step had more than 200,000 lines that began, or the recording more than 2 million.",
     ),

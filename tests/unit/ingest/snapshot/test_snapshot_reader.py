@@ -14,6 +14,7 @@ import pytest
 import torchprof_magic as tp
 from torchprof_magic.errors import IngestError, NotATraceError
 from torchprof_magic.ingest.snapshot import reader
+from torchprof_magic.views import VIEWS
 
 BEGIN_US = 1_783_874_495_854_988
 MB = 1_000_000
@@ -116,7 +117,7 @@ def test_the_curve_is_that_of_an_allocator_whose_history_keeps_only_the_newest_e
 def test_every_view_export_and_saved_copy_of_a_snapshot_can_be_made(load: Any, tmp_path: Path) -> None:
     report = load(snapshot([entry("alloc", 0, 5)], segments=(segment(9, block(5)),)))
     assert "peak 5 B on cuda:0" in str(report.verdict)
-    assert set(report._shapes) == {"overview", "ops", "flame", "memory", "kernels", "steps", "notes"}
+    assert set(report._shapes) == {view.name for view in VIEWS}
     assert "Memory on cuda:0: peak 5 B at 0 ns" in report.summary()
     assert '"memory"' in report._page.header
     report.to_html(tmp_path / "page.html")

@@ -356,5 +356,5 @@ def test_after_two_passes_the_verdict_does_not_refer_to_the_flame_graph_for_func
     def verdict(trace: Trace) -> str:
         return str(find_verdict(replace(trace, meta=replace(trace.meta, has_stacks=True))))
 
-    assert verdict(joined(TIMES, DETAILS)).endswith("report.ops_by('stack') shows which functions call the ops.")
-    assert verdict(read_chrome([chrome(*TIMES)])).endswith("The flame graph shows which functions take it.")
+    assert "report.ops_by('stack') shows which functions call the ops." in verdict(joined(TIMES, DETAILS))
+    assert "The flame graph shows which functions take it." in verdict(read_chrome([chrome(*TIMES)]))
