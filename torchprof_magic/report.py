@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Literal
 from torchprof_magic.analysis.averages import averages_table
 from torchprof_magic.analysis.devices import devices_table, has_any_device
 from torchprof_magic.analysis.diagnosis import all_problems
+from torchprof_magic.analysis.host_times import host_table
 from torchprof_magic.analysis.idle import idle_table
 from torchprof_magic.analysis.lines import lines_table
 from torchprof_magic.analysis.modules import modules_table
 from torchprof_magic.analysis.ops import ops_by
+from torchprof_magic.analysis.queue import launches_table, queue_series
 from torchprof_magic.analysis.verdict import Verdict, find_verdict
 from torchprof_magic.analysis.waits import waits_table
 from torchprof_magic.exporters import Source, choose_exporter
@@ -52,6 +54,9 @@ EXPORTED_TABLES = (
     "modules",
     "waits",
     "idle",
+    "host",
+    "queue",
+    "launches",
     "steps",
     "events",
     "flows",
@@ -117,6 +122,24 @@ class Report:
     def idle(self) -> pl.DataFrame:
         """Every idle time of every device in the recorded steps, in ns, by what the host did before the next launch."""
         return idle_table(self.trace).frame
+
+    @property
+    def host(self) -> pl.DataFrame:
+        """One row per name of an op, annotation, Python function or runtime call: its self time on the host in ns.
+
+        Unlike in ``ops``, events of all categories are nested in one another.
+        """
+        return host_table(self.trace).frame
+
+    @property
+    def queue(self) -> pl.DataFrame:
+        """How much launched work, and how many launch calls, had not begun on the device, over time, by stream."""
+        return queue_series(self.trace).frame
+
+    @property
+    def launches(self) -> pl.DataFrame:
+        """One row per kernel name: the delay from its launch call to its start in ns, and how many runs are short."""
+        return launches_table(self.trace).frame
 
     @property
     def steps(self) -> pl.DataFrame:
@@ -280,8 +303,8 @@ class Report:
     def sql(self, query: str) -> pl.DataFrame:
         """Return the result of a SQL query over the frames of the report.
 
-        The tables are events, ops, kernels, devices, lines, modules, waits, idle, steps, flows, allocations, memory
-        (same as allocations), lanes and stacks. Events, lanes and stacks have a column ``row`` with their row number,
+        The tables are events, ops, kernels, devices, lines, modules, waits, idle, host, queue, launches, steps, flows,
+        allocations, memory (same as allocations), lanes and stacks. Events, lanes and stacks have a column ``row`` with their row number,
         to which ``parent``, ``lane``, ``stack``, ``source``, ``target`` and ``event`` refer. Raises ``ValueError`` with
         the tables and columns when the query is invalid.
         """
@@ -336,6 +359,9 @@ class Report:
             "modules": lambda: self.modules,
             "waits": lambda: self.waits,
             "idle": lambda: self.idle,
+            "host": lambda: self.host,
+            "queue": lambda: self.queue,
+            "launches": lambda: self.launches,
             "steps": lambda: self.steps,
             "flows": lambda: self.flows,
             "allocations": lambda: self.allocations,

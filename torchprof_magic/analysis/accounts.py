@@ -179,13 +179,15 @@ def _of_device(trace: Trace, device: int, work: pl.DataFrame) -> Account:
     is_collective = ask_names(trace.events["name"], pl.col("name").str.contains(COLLECTIVE_KERNEL)).astype(np.bool_)
     is_comm = is_kernel & is_collective[row]
     busy = _covered(start, end, chosen)
-    comm_ns = busy - _covered(start[~is_comm], end[~is_comm], chosen)
-    copies_ns = busy - _covered(start[is_kernel], end[is_kernel], chosen)
+    computes = is_kernel & ~is_comm
+    compute_ns = _covered(start[computes], end[computes], chosen)
+    kernels_ns = _covered(start[is_kernel], end[is_kernel], chosen)
+    comm_ns = kernels_ns - compute_ns
     inside = _clipped(start, end, chosen)
     works = {
         "communication": (is_comm, comm_ns),
-        "memory_traffic": (~is_kernel, copies_ns),
-        "compute": (is_kernel & ~is_comm, busy - comm_ns - copies_ns),
+        "memory_traffic": (~is_kernel, busy - kernels_ns),
+        "compute": (computes, compute_ns),
     }
     causes = {
         kind: replace(_top_work(trace, kind, row[which], inside[which]), ns=ns) for kind, (which, ns) in works.items()
