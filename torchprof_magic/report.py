@@ -217,7 +217,7 @@ class Report:
         return self._verdict
 
     def ops_by(self, *by: str, stack_n: int = 1) -> pl.DataFrame:
-        """Return ``ops`` split by any of ``shapes, dtypes, stack, thread, phase, step, cycle``.
+        """Return ``ops`` split by any of ``shapes, dtypes, stack, line, module, thread, phase, step, cycle``.
 
         A stack is the ``stack_n`` innermost Python frames around the op, rebuilt from the recorded frames. Nested ops
         of the same row count once in the totals. Raises ``ValueError`` for an unknown key.
@@ -304,9 +304,9 @@ class Report:
         """Return the result of a SQL query over the frames of the report.
 
         The tables are events, ops, kernels, devices, lines, modules, waits, idle, host, queue, launches, steps, flows,
-        allocations, memory (same as allocations), lanes and stacks. Events, lanes and stacks have a column ``row`` with their row number,
-        to which ``parent``, ``lane``, ``stack``, ``source``, ``target`` and ``event`` refer. Raises ``ValueError`` with
-        the tables and columns when the query is invalid.
+        allocations, memory (same as allocations), lanes and stacks. Events, lanes and stacks have a column ``row`` with
+        their row number, to which ``parent``, ``lane``, ``stack``, ``source``, ``target`` and ``event`` refer. Raises
+        ``ValueError`` with the tables and columns when the query is invalid.
         """
         return run_sql(query, self._frames())
 

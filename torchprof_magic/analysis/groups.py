@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
+from torchprof_magic.analysis.forward_of import forward_of_events
 from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
+from torchprof_magic.analysis.places import module_of_events, places_of
 from torchprof_magic.model.shapes import Column
 
 if TYPE_CHECKING:
@@ -33,6 +35,19 @@ KEYS = {
         definition="The innermost Python frames around the op, the innermost first; needs a recording with stacks.",
     ),
     "thread": Column(name="thread", title="Thread", unit="text", definition="Thread that the op ran on."),
+    "line": Column(
+        name="line",
+        title="Line",
+        unit="code",
+        definition="Line of the user's code that ran the op, or its forward op; or the user's function, where Python "
+        "frames were recorded.",
+    ),
+    "module": Column(
+        name="module",
+        title="Module",
+        unit="code",
+        definition="Path of the innermost nn.Module around the op, or around its forward op.",
+    ),
     "phase": Column(name="phase", title="Phase", unit="phase", definition="Phase that the calls belong to."),
     "step": Column(name="step", title="Step", unit="step", definition="Step the calls began in; null outside steps."),
     "cycle": Column(name="cycle", title="Cycle", unit="step", definition="Recording cycle of the schedule."),
@@ -68,6 +83,8 @@ def group_labels(trace: Trace, row: IntArray, key: str, stack_n: int) -> pl.Seri
     if key == "phase":
         names = dict(enumerate(PHASES))
         return pl.Series(key, phase_of_events(trace)[row]).replace_strict(names, return_dtype=pl.String).cast(PHASE)
+    if key in ("line", "module"):
+        return _parts(trace, row, key)
     if key == "stack":
         _, labels = _cut_stacks(trace.stacks, stack_n)
         return labels[events["stack"][row].fill_null(trace.stacks.height)].alias(key)
@@ -82,6 +99,8 @@ def _codes(trace: Trace, row: IntArray, key: str, stack_n: int) -> IntArray:
         return events["lane"].to_numpy()[row].astype(np.int64)
     if key == "phase":
         return phase_of_events(trace)[row].astype(np.int64)
+    if key in ("line", "module"):
+        return _parts(trace, row, key).rank("dense").fill_null(0).to_numpy().astype(np.int64)
     if key == "stack":
         codes, _ = _cut_stacks(trace.stacks, stack_n)
         return codes[events["stack"][row].fill_null(trace.stacks.height).to_numpy()]
@@ -89,6 +108,16 @@ def _codes(trace: Trace, row: IntArray, key: str, stack_n: int) -> IntArray:
     column = column.to_physical() if key in ("shapes", "dtypes") else column
     numbers = column.cast(pl.Int64)
     return (numbers - (numbers.min() or 0) + 1).fill_null(0).to_numpy()
+
+
+def _parts(trace: Trace, row: IntArray, key: str) -> pl.Series:
+    """Return the line or the module of each event row, that of its forward op in backward; null where it is unknown."""
+    forward = forward_of_events(trace)[row]
+    rows = np.where(forward >= 0, forward, row)
+    if key == "module":
+        return module_of_events(trace, rows).alias(key)
+    file, line = places_of(trace, rows).columns()
+    return pl.select(pl.format("{}:{}", file, line).alias(key))[key]
 
 
 def _dense(keys: npt.NDArray[np.int64]) -> Groups:

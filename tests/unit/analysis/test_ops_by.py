@@ -7,6 +7,7 @@ import pytest
 from support import allocation, annotation, frame, kernel, launch, make_trace, span
 
 from torchprof_magic.analysis.ops import ops_by, ops_table
+from torchprof_magic.model.trace import SCOPES_SCHEMA, SITES_SCHEMA
 from torchprof_magic.report import Report
 
 
@@ -178,3 +179,27 @@ def test_damaged_sizes_do_not_overflow() -> None:
     trace = make_trace(span("op", 0, 10), *(allocation(1 + at, 1) for at in range(4)))
     trace = replace(trace, memory=trace.memory.with_columns(pl.lit(2**62).alias("delta_bytes")))
     assert ops_table(trace).frame.select("self_alloc_bytes", "net_bytes").row(0) == (2**62, 2**62)
+
+
+def test_ops_are_split_by_watched_line_and_module_and_backward_goes_with_its_forward_op() -> None:
+    trace = make_trace(
+        annotation("ProfilerStep#0", 0, 100),
+        span("aten::mm", 5, 10, **{"Sequence number": 1}),
+        span("aten::mm", 25, 10, **{"Sequence number": 2}),
+        span("MmBackward0", 50, 20, **{"Sequence number": 2, "Fwd thread id": 1}),
+        span("aten::mm", 52, 10),
+    )
+    line = {"kind": "line", "parent": -1, "file": "cell"}
+    module = {"kind": "module", "parent": -1, "name": "head", "class_name": "Linear"}
+    sites = [line | {"name": "a", "line": 1}, line | {"name": "b", "line": 2}, module]
+    scopes = [(0, 0, 0, 20_000, 0), (1, 0, 20_000, 20_000, 0), (2, 0, 24_000, 12_000, 0)]
+    watched = replace(
+        trace,
+        sites=pl.DataFrame(sites, schema=SITES_SCHEMA),
+        scopes=pl.DataFrame(scopes, schema=SCOPES_SCHEMA, orient="row"),
+    )
+    by_line = ops_by(watched, "line").frame.filter(pl.col("name") == "aten::mm").sort("line")
+    # The last mm runs within the node of the second one, so it is of line 2.
+    assert by_line.select("line", "calls", "self_cpu_ns").rows() == [("cell:1", 1, 10_000), ("cell:2", 2, 20_000)]
+    by_module = ops_by(watched, "module").frame.filter(pl.col("name") == "aten::mm").sort("calls")
+    assert by_module.select("module", "calls").rows() == [(None, 1), ("head", 2)]
