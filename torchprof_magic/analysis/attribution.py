@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
 
+# Checkpoints inside checkpoints; more than any program has.
+MAX_AGAIN = 8
+
+
 class Runs(NamedTuple):
     """Single runs of parts of the program, in nesting order; ``site`` numbers the parts from 0 to ``sites - 1``."""
 
@@ -26,6 +30,7 @@ class Runs(NamedTuple):
     start_ns: IntArray
     dur_ns: IntArray
     sites: int
+    is_of_lines: bool = False
 
 
 class Shares(NamedTuple):
@@ -66,7 +71,10 @@ class Finder:
 
 
 def sites_of_events(trace: Trace, runs: Runs) -> IntArray:
-    """Return the part in which each event ran: the innermost one at its start, or that of its forward op or launch."""
+    """Return the part in which each event ran: the innermost one at its start, or that of its forward op or launch.
+
+    Where a checkpoint computes again in backward, lines are those of the first time; modules ran again.
+    """
     events = trace.events
     lane, start = (events[name].to_numpy().astype(np.int64) for name in ("lane", "start_ns"))
     sites = Finder(runs).sites_at(lane, start)
@@ -76,7 +84,10 @@ def sites_of_events(trace: Trace, runs: Runs) -> IntArray:
     sites[target] = sites[launches["source"].to_numpy()]
     forward = forward_of_events(trace)
     known = np.flatnonzero(forward >= 0)
-    of_forward = sites[forward[known]]
+    first = forward[known]
+    for _ in range(MAX_AGAIN if runs.is_of_lines else 0):
+        first = np.where(forward[first] >= 0, forward[first], first)
+    of_forward = sites[first]
     sites[known] = np.where(of_forward >= 0, of_forward, sites[known])
     return sites
 
@@ -140,4 +151,5 @@ def watched_runs(trace: Trace, kind: str) -> Runs:
         trace.scopes[name].to_numpy().astype(np.int64) for name in ("site", "lane", "start_ns", "dur_ns")
     )
     chosen = np.flatnonzero(is_kind[site])
-    return Runs(site[chosen], lane[chosen], start[chosen], dur[chosen], trace.sites.height)
+    is_of_lines = kind == "line"
+    return Runs(site[chosen], lane[chosen], start[chosen], dur[chosen], trace.sites.height, is_of_lines)

@@ -176,7 +176,7 @@ def _functions(trace: Trace) -> tuple[pl.DataFrame, Runs]:
     site = places.join(sites, on=["file", "line", "name"], how="left", nulls_equal=True, maintain_order="left")["site"]
     start, end = nest.start_ns[frames], nest.end_ns[frames]
     numbers: IntArray = site.to_numpy().astype(np.int64)
-    return sites, Runs(numbers, nest.lane[frames], start, end - start, sites.height)
+    return sites, Runs(numbers, nest.lane[frames], start, end - start, sites.height, is_of_lines=True)
 
 
 def _by_op(trace: Trace) -> pl.DataFrame:

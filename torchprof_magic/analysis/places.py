@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # Packages whose frames say how torch works, not what the user wrote.
 _MACHINERY = ("torch", "triton", "torchprof_magic", "IPython", "ipykernel", "runpy")
 _INSTALLED = r"^.*[/\\](?:site|dist)-packages[/\\]"
+_BUILT_IN = r"^<(frozen|string|built-in)"
+_OWN_FOLDER = r"[/\\](torchprof_magic|ipykernel|IPython)[/\\]"
 _STANDARD = r"^.*[/\\]lib[/\\]python\d[.\d]*[/\\]"
 
 
@@ -92,10 +94,10 @@ def is_users_file(files: pl.Series) -> BoolArray:
     """
     distinct = files.unique().drop_nulls().cast(pl.String)
     short = distinct.str.replace(_INSTALLED, "").str.replace(_STANDARD, "")
-    top = short.str.extract(r"^([^/\\(]+)").str.replace(r"\.py$", "")
+    top = short.str.extract(r"^([^/\\(]+)").str.replace(r"\.py$", "").fill_null("")
     machinery = {*_MACHINERY, *sys.stdlib_module_names}
-    is_machinery = top.is_in(list(machinery)) | distinct.str.starts_with("<frozen") | (short == "<string>")
-    users = distinct.filter(~is_machinery.fill_null(value=True))
+    is_machinery = top.is_in(list(machinery)) | distinct.str.contains(_BUILT_IN) | short.str.contains(_OWN_FOLDER)
+    users = distinct.filter(~is_machinery)
     return files.cast(pl.String).is_in(users.implode()).fill_null(value=False).to_numpy()
 
 

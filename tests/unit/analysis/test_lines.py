@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+from support import allocation, annotation, frame, kernel, launch, make_trace, span
+
+from torchprof_magic.analysis.lines import lines_table, source_view
+from torchprof_magic.model.meta import CellSource
+from torchprof_magic.model.trace import SCOPES_SCHEMA, SITES_SCHEMA
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.trace import Trace
+
+NODE = {"Sequence number": 1, "Fwd thread id": 1}
+SOURCE = ["for batch in loader:", "    loss = model(batch)", "    loss.backward()", "# done"]
+
+
+def watched(trace: Trace, *scopes: tuple[int, float, float]) -> Trace:
+    """The trace with scopes of (line, start, duration) in us on its first thread."""
+    sites = [
+        {"kind": "line", "parent": -1, "name": text, "file": "cell", "line": line}
+        for line, text in enumerate(SOURCE, start=1)
+    ]
+    rows = [(line - 1, 0, int(start * 1000), int(dur * 1000), 0) for line, start, dur in scopes]
+    return replace(
+        trace,
+        sites=pl.DataFrame(sites, schema=SITES_SCHEMA),
+        scopes=pl.DataFrame(rows, schema=SCOPES_SCHEMA, orient="row"),
+    )
+
+
+def by_line(trace: Trace, *columns: str) -> dict[int, Any]:
+    frame = lines_table(trace).frame
+    return {row[0]: row[1:] for row in frame.select("line", *columns).rows()}
+
+
+def training(**head: Any) -> Trace:
+    """A forward op with its node, each with a kernel, and a blocking call, under three lines."""
+    return make_trace(
+        annotation("ProfilerStep#0", 0, 100),
+        span("aten::mm", 12, 20, **{"Sequence number": 1}),
+        launch(13, 1, correlation=1),
+        kernel("gemm", 14, 30, correlation=1),
+        span("cudaStreamSynchronize", 34, 4, cat="cuda_runtime"),
+        span("autograd::engine::evaluate_function: MmBackward0", 50, 30, **{"Sequence number": 1, "Fwd thread id": 1}),
+        span("MmBackward0", 52, 20, **{"Sequence number": 1, "Fwd thread id": 1}),
+        span("aten::mm", 53, 10),
+        launch(54, 1, correlation=2),
+        kernel("gemm", 60, 25, correlation=2),
+        launch(97, 1, correlation=3),
+        allocation(15, 512, 512),
+        allocation(55, -128, 384),
+        **head,
+    )
+
+
+def test_backward_is_charged_to_the_line_that_made_the_node_and_the_thread_time_to_the_line_that_ran() -> None:
+    trace = watched(training(), (1, 0, 10), (2, 10, 35), (3, 45, 50), (1, 95, 5))
+    columns = ("hits", "self_cpu_ns", "device_ns", "wait_ns", "backward_cpu_ns", "backward_device_ns", "bytes")
+    assert by_line(trace, *columns) == {
+        1: (2, 15_000, 0, 0, 0, 0, 0),
+        2: (1, 35_000, 30_000, 4_000, 30_000, 25_000, 512),
+        3: (1, 50_000, 0, 0, 0, 0, -128),
+        4: (0, 0, 0, 0, 0, 0, 0),
+    }
+
+
+def test_the_lines_of_the_thread_add_up_to_the_step() -> None:
+    trace = watched(training(), (1, 0, 10), (2, 10, 35), (3, 45, 50), (1, 95, 5))
+    assert lines_table(trace).frame["self_cpu_ns"].sum() == 100_000
+
+
+def test_the_line_of_a_caller_has_the_lines_of_its_functions_in_its_total_alone() -> None:
+    trace = watched(training(), (1, 0, 40), (2, 5, 10), (2, 20, 15), (3, 22, 8))
+    assert by_line(trace, "self_cpu_ns", "total_cpu_ns") == {
+        1: (15_000, 40_000),
+        2: (17_000, 25_000),
+        3: (8_000, 8_000),
+        4: (0, 0),
+    }
+
+
+def test_a_nested_node_as_of_a_checkpoint_counts_once() -> None:
+    trace = make_trace(
+        annotation("ProfilerStep#0", 0, 100),
+        span("CheckpointFunction", 1, 8, **{"Sequence number": 1}),
+        span("aten::mm", 32, 5, **{"Sequence number": 7}),
+        span("autograd::engine::evaluate_function: CheckpointFunctionBackward", 30, 50, **NODE),
+        span("CheckpointFunctionBackward", 30, 50, **NODE),
+        span("MmBackward0", 50, 20, **{"Sequence number": 7, "Fwd thread id": 1}),
+    )
+    lines = watched(trace, (2, 0, 10), (3, 10, 80))
+    # The forward op of the inner node ran again inside the outer one, which is of line 2.
+    assert by_line(lines, "backward_cpu_ns")[2] == (50_000,)
+
+
+def test_a_stranger_trace_has_the_users_functions_as_lines() -> None:
+    trace = make_trace(
+        annotation("ProfilerStep#0", 0, 100),
+        frame("train.py(7): step", 0, 100),
+        frame("torch/nn/modules/module.py(99): _call_impl", 10, 60),
+        frame("/home/me/model.py(21): forward", 12, 50),
+        span("aten::mm", 15, 20),
+        launch(16, 1, correlation=1),
+        kernel("gemm", 20, 30, correlation=1),
+        frame("threading.py(5): wait", 0, 100, tid=9),
+        frame("monitor.py(60): run", 0, 100, tid=9),  # a thread that only waits
+        with_stack=1,
+    )
+    found = lines_table(trace).frame.select("file", "line", "source", "hits", "self_cpu_ns", "device_ns")
+    assert found.rows() == [
+        ("/home/me/model.py", 21, "forward", 1, 50_000, 30_000),
+        ("train.py", 7, "step", 1, 50_000, 0),
+    ]
+
+
+def test_without_lines_and_frames_there_is_nothing_to_show() -> None:
+    assert lines_table(make_trace(span("aten::mm", 0, 10))).frame.height == 0
+
+
+def test_the_view_has_no_column_for_a_single_file_and_calls_cells_by_their_labels() -> None:
+    trace = watched(training(), (2, 10, 35))
+    meta = replace(trace.meta, cell=CellSource(label="In [4]", filename="cell"))
+    assert "file" not in source_view(replace(trace, meta=meta)).frame.columns
+    other = pl.DataFrame([{"kind": "line", "parent": -1, "name": "x", "file": "/a/b/c.py", "line": 1}], SITES_SCHEMA)
+    both = replace(trace, meta=meta, sites=pl.concat([trace.sites, other]))
+    assert source_view(both).frame["file"].unique().sort().to_list() == ["In [4]", "b/c.py"]
