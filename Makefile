@@ -12,7 +12,7 @@ NODE   := $(if $(shell command -v npm 2>/dev/null),,$(VENV)/.node)
 # Recipes find ruff, mypy and a Node.js from PyPI in the virtual environment.
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: demo test lab check bench fuzz stress clean chromium
+.PHONY: demo test lab check bench fuzz programs stress clean chromium
 
 demo: $(VENV)/.installed $(BUNDLE)
 	mkdir -p build
@@ -39,6 +39,11 @@ bench: $(VENV)/.tested $(BUNDLE)
 # Read N broken inputs, each made from its own seed. An input that fails is kept in build/fuzz.
 fuzz: $(VENV)/.tested
 	$(BIN)/python tests/stress/fuzz.py --inputs $(or $(N),100000)
+
+# Written programs, each limited by one thing, on one thread and on two.
+programs: $(VENV)/.tested
+	$(BIN)/python tests/programs/run.py --threads 1
+	$(BIN)/python tests/programs/run.py --threads 2
 
 stress: $(VENV)/.tested
 	$(BIN)/python tests/stress/interrupts.py --runs 200

@@ -34,6 +34,7 @@ def run(program: Program) -> Outcome:
     cell = f"%%torchprof -o found --display none -q {program.flags}\n{program.cell}"
     shell.run_cell(cell, store_history=True).raise_error()
     report = shell.user_ns["found"]
+    shell.run_line_magic("unload_ext", "torchprof_magic")
     return Outcome(report, flaws_of(program, cell, report))
 
 

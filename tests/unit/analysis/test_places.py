@@ -11,7 +11,7 @@ from torchprof_magic.analysis.places import is_users_file
     [
         "train.py",
         "/home/me/project/train.py",
-        "/tmp/ipykernel_12/3456.py",
+        "/var/ipykernel_12/3456.py",
         "<ipython-input-4-abc>",
         "diffusers/models/upsampling.py",
         "/opt/venv/lib/python3.11/site-packages/transformers/modeling.py",

@@ -1,0 +1,37 @@
+"""A sample of the written programs; ``make programs`` runs all of them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+from programs import PROGRAMS
+from run import run
+
+# Those whose limit is so clear that a busy machine does not hide it.
+SAMPLE = (
+    "a DataLoader whose dataset sleeps",
+    "a generator that sleeps before each batch",
+    "sleep in the loop",
+    "a sleep in a range that is called backward",
+    "a slow backward of a custom function",
+    "one slow line in forward",
+    "a model that compiles again for every length",
+    "a lock that another thread holds",
+    "inference without gradients",
+)
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_the_verdict_and_the_line_of_a_program_are_right(name: str) -> None:
+    (program,) = (program for program in PROGRAMS if program.name == name)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        assert run(program).flaws == []
+    finally:
+        torch.set_num_threads(threads)

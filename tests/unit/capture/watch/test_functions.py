@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import linecache
+import sys
+from typing import Any
+
+from torchprof_magic.capture.watch.functions import CALLED, RETURNED, FunctionLines
+
+SOURCE = """\
+def inner(x):
+    y = x + 1
+    return y
+
+def outer():
+    a = inner(1)
+    b = inner(a)
+    return b
+"""
+
+
+def defined(name: str = "<ipython-input-7-abc>") -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    linecache.cache[name] = (len(SOURCE), None, SOURCE.splitlines(keepends=True), name)
+    exec(compile(SOURCE, name, "exec"), names)  # noqa: S102 - as a cell defines them
+    return names
+
+
+def noted(watch: FunctionLines) -> list[int]:
+    """Lines, calls and returns in order."""
+    marks = watch.take().tolist()[1::2]
+    return [mark if mark < 0 else watch.sites[mark - 1].line for mark in marks]
+
+
+def test_lines_of_the_users_functions_are_noted_with_calls_and_returns() -> None:
+    names, watch = defined(), FunctionLines()
+    watch.switch(is_on=True)
+    names["outer"]()
+    watch.switch(is_on=False)
+    inner = [CALLED, 2, 3, RETURNED]
+    found = noted(watch)
+    start = found.index(6) - 1
+    assert found[start : start + 13] == [CALLED, 6, *inner, 7, *inner, 8, RETURNED]
+
+
+def test_libraries_are_not_watched() -> None:
+    names, watch = defined(sys.modules["json"].__file__ or ""), FunctionLines()
+    watch.switch(is_on=True)
+    names["outer"]()
+    watch.switch(is_on=False)
+    assert not [site for site in watch.sites if "json" in site.file]
+
+
+def test_tracing_ends_with_it() -> None:
+    watch = FunctionLines()
+    watch.switch(is_on=True)
+    assert sys.gettrace() is not None
+    watch.switch(is_on=False)
+    assert sys.gettrace() is None
+    assert sys._getframe().f_trace is None
+
+
+def test_a_debugger_that_traces_already_is_left_alone() -> None:
+    def debugger(frame: object, event: str, arg: object) -> None:
+        del frame, event, arg
+
+    watch = FunctionLines()
+    before = sys.gettrace()
+    sys.settrace(debugger)
+    try:
+        watch.switch(is_on=True)
+        is_kept = sys.gettrace() is debugger
+        watch.switch(is_on=False)
+        is_kept_after = sys.gettrace() is debugger
+    finally:
+        sys.settrace(before)
+    assert (is_kept, is_kept_after, watch.is_refused, watch.is_on) == (True, True, True, False)

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from array import array
+from dataclasses import replace
+from pathlib import Path
+
+from support import annotation, make_trace, recording, span
+
+from torchprof_magic.capture import LineSite, ModuleSite, ProgramMarks
+from torchprof_magic.model.meta import CellSource
+from torchprof_magic.run.scopes import with_scopes
+
+BASE = 10**15
+CELL = CellSource(label="In [4]", filename="cell", source="for x in y:\n    f(x)\n")
+TRACE = make_trace(
+    annotation("ProfilerStep#5", 0, 100), annotation("ProfilerStep#6", 100, 100), span("aten::mm", 10, 5)
+)
+THREAD = 1  # of make_trace
+
+
+def at(us: float) -> int:
+    """A moment of the trace by our own clock, which is BASE ahead."""
+    return BASE + int(us * 1000)
+
+
+# Torch's range began 1 to 3 us after we looked before, and 2 to 1 us before we looked after.
+CLOCK = ((5, at(-1), at(2)), (6, at(97), at(101)))
+
+
+def scopes(
+    lines: list[tuple[float, int]] = (),  # type: ignore[assignment]
+    calls: list[tuple[float, int, int]] = (),  # type: ignore[assignment]
+    functions: list[tuple[float, int]] = (),  # type: ignore[assignment]
+    modules: tuple[ModuleSite, ...] = (),
+    function_lines: tuple[LineSite, ...] = (),
+    clock: tuple[tuple[int, int, int], ...] = CLOCK,
+) -> list[tuple[str, int, int, int]]:
+    """Name, lane, start and duration in us of the scopes."""
+    marks = ProgramMarks(
+        cycle=0,
+        clock=clock,
+        lines=array("q", [number for us, line in lines for number in (at(us), line)]),
+        calls=array("q", [number for us, thread, module in calls for number in (at(us), thread, module)]),
+        functions=array("q", [number for us, line in functions for number in (at(us), line)]),
+    )
+    run = replace(recording(Path()), program=(marks,), modules=modules, function_lines=function_lines)
+    sites, found, _ = with_scopes(TRACE, run, CELL)
+    names = sites["name"].cast(str)
+    return [
+        (names[site].strip(), lane, start // 1000, dur // 1000)
+        for site, lane, start, dur in found.select("site", "lane", "start_ns", "dur_ns").rows()
+    ]
+
+
+def site(path: str, class_name: str, parent: int = -1) -> ModuleSite:
+    return ModuleSite(path=path, class_name=class_name, parent=parent, parameters=1, size_bytes=4)
+
+
+def test_a_line_lasts_until_the_next_one_begins_and_0_is_none_of_the_cell() -> None:
+    assert scopes(lines=[(10, 1), (20, 2), (50, 0), (60, 1), (70, 0)]) == [
+        ("for x in y:", 0, 10, 10),
+        ("f(x)", 0, 20, 30),
+        ("for x in y:", 0, 60, 10),
+    ]
+
+
+def test_the_clocks_are_compared_by_the_steps_that_bound_them_best() -> None:
+    # Step 5 allows -2..1 us, step 6 allows -1..3 us: together -1..1, in the middle 0.
+    assert scopes(lines=[(10, 1), (20, 0)])[0][2] == 10
+
+
+def test_what_lies_outside_of_the_recorded_steps_is_cut_off() -> None:
+    assert scopes(lines=[(-50, 1), (20, 2), (150, 1), (250, 0)]) == [
+        ("for x in y:", 0, 0, 20),
+        ("f(x)", 0, 20, 130),
+        ("for x in y:", 0, 150, 50),
+    ]
+
+
+def test_without_a_step_in_both_there_is_no_common_clock() -> None:
+    assert scopes(lines=[(10, 1), (20, 0)], clock=((9, at(0), at(1)),)) == []
+
+
+def test_calls_of_modules_are_on_their_thread_and_one_that_did_not_end_is_left_out() -> None:
+    modules = (site("model", "Net"), site("layers.0", "Linear", parent=0))
+    calls = [
+        (10, THREAD, 0),
+        (20, THREAD, 1),
+        (30, THREAD, -2),
+        (40, THREAD, -1),
+        (50, 77, 1),
+        (60, 77, -2),
+        (70, 1, 0),
+    ]
+    assert scopes(calls=calls, modules=modules) == [
+        ("", 0, 10, 30),
+        ("layers.0", 0, 20, 10),
+        ("layers.0", 1, 50, 10),  # a thread that is not in the trace gets a lane
+    ]
+
+
+def test_paths_of_two_models_begin_with_their_variables() -> None:
+    modules = (site("gen", "Net"), site("0", "Linear", parent=0), site("", "Net"), site("0", "Linear", parent=2))
+    calls = [(n * 10 + d, THREAD, m) for n in range(4) for d, m in ((0, n), (5, -n - 1))]
+    assert [name for name, *_ in scopes(calls=calls, modules=modules)] == ["gen", "gen.0", "Net", "Net.0"]
+
+
+def test_lines_of_functions_lie_inside_the_line_that_called_them() -> None:
+    watched = (LineSite(file="cell", line=1, first_line=1), LineSite(file="cell", line=2, first_line=1))
+    functions = [(20, -1), (21, 1), (25, 2), (27, -1), (28, 1), (29, -2), (32, -2)]
+    found = scopes(lines=[(10, 2), (40, 0)], functions=functions, function_lines=watched)
+    assert found == [
+        ("f(x)", 0, 10, 30),
+        ("for x in y:", 0, 21, 4),
+        ("f(x)", 0, 25, 7),
+        ("for x in y:", 0, 28, 1),
+    ]
