@@ -98,13 +98,11 @@ PROGRAMS = [
     "from __future__ import annotations\nx: undefined = 1\nprint(__annotations__)\n",
     "import sys\nprint(sys._getframe().f_lineno)\n",
     "x = 1\ndel x\nprint('x' in globals())\n",
-    "def outer():\n    n = 0\n    def inner():\n        nonlocal n\n        n += 1\n        return n\n    return inner()\n"
-    "print(outer())\n",
+    "def outer():\n    n = 0\n    def inner():\n        nonlocal n\n        n += 1\n    inner()\n    return n\nprint(outer())\n",
     "def f():\n    global g\n    g = 5\nf()\nprint(g)\n",
     "for i in range(5):\n    if i == 3:\n        break\n    print(i)\nelse:\n    print('else')\nprint(i)\n",
     "n = 3\nwhile n:\n    n -= 1\n    if n == 1:\n        continue\n    print(n)\nelse:\n    print('done')\n",
-    "try:\n    raise KeyError('a')\nexcept KeyError as e:\n    print(e)\nelse:\n    print('no')\nfinally:\n"
-    "    print('f')\n",
+    "try:\n    raise KeyError('a')\nexcept KeyError as e:\n    print(e)\nfinally:\n    print('f')\n",
     "x = 5\nx += 1; y = x if x else 0; print(x, y)\n",
     "print((lambda a: a + 1)(1), [i for i in range(3)], sorted({1: 2}))\n",
     "import types\nprint(type((lambda: (yield))()) is types.GeneratorType)\n",
