@@ -98,7 +98,7 @@ PROGRAMS = [
     "from __future__ import annotations\nx: undefined = 1\nprint(__annotations__)\n",
     "import sys\nprint(sys._getframe().f_lineno)\n",
     "x = 1\ndel x\nprint('x' in globals())\n",
-    "def outer():\n    n = 0\n    def inner():\n        nonlocal n\n        n += 1\n    inner()\n    return n\nprint(outer())\n",
+    "def f():\n    n = 0\n    def g():\n        nonlocal n\n        n += 1\n    g()\n    return n\nprint(f())\n",
     "def f():\n    global g\n    g = 5\nf()\nprint(g)\n",
     "for i in range(5):\n    if i == 3:\n        break\n    print(i)\nelse:\n    print('else')\nprint(i)\n",
     "n = 3\nwhile n:\n    n -= 1\n    if n == 1:\n        continue\n    print(n)\nelse:\n    print('done')\n",
