@@ -34,6 +34,8 @@ bench: $(VENV)/.tested $(BUNDLE)
 	$(BIN)/python benchmarks/large.py
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/first_load.py
+	$(BIN)/python benchmarks/analyses.py
+	$(BIN)/python benchmarks/marks.py
 	cd js && npm run --silent bench
 
 # Read N broken inputs, each made from its own seed. An input that fails is kept in build/fuzz.

@@ -81,9 +81,10 @@ class Cause:
 class Account:
     """Where the time of the chosen steps went; the causes add up to ``whole_ns``.
 
-    ``exposed_ns`` is the part of communication in which only collectives ran on the device.
-    ``tiny_ns`` is the part of the ops that called ones of less than 20 us take, ``moving_ns`` the part of ops that only
-    move memory. ``device`` is the number of the device, or ``None`` for the host's account.
+    ``exposed_ns`` is the part of communication in which only collectives ran on the device. ``tiny_ns`` is the part of
+    the ops that called ones of less than 20 us take; ``overhead`` is this and Python together, what it costs to drive
+    the ops. ``moving_ns`` is the part of ops that only move memory. ``device`` is the number of the device, or ``None``
+    for the host's account.
     """
 
     whole_ns: int
@@ -93,6 +94,7 @@ class Account:
     busy_ns: int = 0
     exposed_ns: int = 0
     tiny_ns: int = 0
+    overhead: Cause | None = None
     moving_ns: int = 0
     has_steps: bool = True
     optimizer_ns: int = 0
@@ -148,12 +150,16 @@ def host_account(trace: Trace) -> Account:
     length = np.append(nest.end_ns - nest.start_ns, TINY_OP_NS)[named]
     moves = ask_names(trace.events["name"], pl.col("name").str.contains(MOVING_OP)).astype(np.bool_)
     is_moving = np.append(moves[nest.row], False)[pieces.cause]
+    is_tiny = is_ops & (length < TINY_OP_NS)
+    drives = is_tiny | (pieces.phase == PHASES.index("python"))
+    overhead = _cause_of(trace, "overhead", parts._replace(label=np.where(drives, "overhead", "")))
     return Account(
         whole_ns=chosen.whole_ns,
         steps=chosen.steps,
         has_steps=len(chosen.row) > 0,
         causes=causes,
-        tiny_ns=int(ns[is_ops & (length < TINY_OP_NS)].sum()),
+        tiny_ns=int(ns[is_tiny].sum()),
+        overhead=replace(overhead, ns=int(ns[is_tiny].sum()) + causes["python"].ns),
         moving_ns=int(ns[is_ops & is_moving].sum()),
         optimizer_ns=causes["optimizer"].ns,
     )

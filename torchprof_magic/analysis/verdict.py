@@ -183,7 +183,10 @@ def _on_host(trace: Trace, account: Account) -> Verdict:
     is_python = account.share("python") > LOUD_PYTHON and causes["python"].ns >= worst.ns
     cause: Cause
     kind: Kind
-    if works < MOSTLY_WORK and is_python:
+    driven = account.overhead
+    if driven is not None and _is_driven(account, driven) and driven.ns >= worst.ns:
+        cause, kind = driven, "dispatch" if account.tiny_ns >= causes["python"].ns else "python"
+    elif works < MOSTLY_WORK and is_python:
         cause, kind = causes["python"], "python"
     elif works < MOSTLY_WORK and worst.ns >= LEAST_CAUSE * account.whole_ns:
         cause, kind = worst, _HOST_KINDS[worst.kind]
@@ -191,6 +194,12 @@ def _on_host(trace: Trace, account: Account) -> Verdict:
         cause, kind = _work_on_host(account)
     words = HOST_WORDS[kind](trace, account, cause)
     return _told(trace, kind, account, cause, words)
+
+
+def _is_driven(account: Account, driven: Cause) -> bool:
+    """Return whether driving short ops takes more of the steps than anything that ops compute."""
+    works = sum(account.causes[name].ns for name in _WORK) - account.tiny_ns
+    return account.tiny_ns > 0 and driven.ns >= MOSTLY * account.whole_ns and driven.ns > works
 
 
 def _work_on_host(account: Account) -> tuple[Cause, Kind]:
@@ -234,6 +243,8 @@ def _told(trace: Trace, kind: Kind, account: Account, cause: Cause, words: tuple
     is_on_device = account.device is not None
     ranked = tuple(sorted((c for c in account.causes.values() if c.ns), key=lambda c: (-c.ns, c.kind)))
     own = {cause.kind} if is_on_device or kind not in ("compute", "dispatch", "memory_traffic") else set(_WORK)
+    if cause.kind == "overhead":
+        own |= {"python", *_WORK}
     second = next((c for c in ranked if c.kind not in own | {"queued", "unknown", "profiler"}), None)
     if second is not None and second.ns < LEAST_SECOND * account.whole_ns:
         second = None

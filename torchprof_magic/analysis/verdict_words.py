@@ -298,7 +298,26 @@ def _waiting_host(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
     return _ops(account, cause, what)
 
 
+def _driving(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
+    return (
+        _plain("Calling ops of less than 20 µs, and the Python between them, takes "),
+        amount(account, cause.ns),
+        _plain(_share(account, cause.ns)),
+        *_in(cause),
+        _plain("."),
+        *(_which_functions(trace, cause) if trace.meta.has_stacks or not cause.file else ()),
+    )
+
+
+def _dispatch_host(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
+    if cause.kind == "overhead":
+        return _driving(trace, account, cause)
+    return _ops(account, cause, "Most ops are so short that calling them costs more than their work: ops take ")
+
+
 def _python_host(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
+    if cause.kind == "overhead":
+        return _driving(trace, account, cause)
     words = _ops(account, cause, "No op runs for ")[:-1]
     return (*words, _plain(": this time goes to Python code or waiting."), *_which_functions(trace, cause))
 
@@ -318,7 +337,7 @@ def _which_functions(trace: Trace, cause: Cause) -> tuple[Span, ...]:
 HOST_WORDS: dict[str, Words] = {
     "compute": _cpu_ops,
     "memory_traffic": _host("Ops, most of which only move memory, take"),
-    "dispatch": _host("Most ops are so short that calling them costs more than their work: ops take"),
+    "dispatch": _dispatch_host,
     "optimizer": _host("The optimizer takes"),
     "communication": _host("Collectives take", " One rank cannot tell transfer from waiting for other ranks."),
     "data": _host("Fetching the next batch takes"),

@@ -134,6 +134,7 @@ def test_importing_polars_needs_addresses_for_itself_its_threads_and_numpy(monke
     Machine(monkeypatch, free_addresses=polars_alone)
     assert lack_for_polars() is None  # imported already
     monkeypatch.delitem(sys.modules, "polars")
+    monkeypatch.setitem(sys.modules, "numpy", SimpleNamespace())
     assert lack_for_polars() is None
     monkeypatch.delitem(sys.modules, "numpy")
     assert lack_for_polars() == Lack(polars_alone + 50_000_000 + 2 * 45_000_000, polars_alone, is_limit=True)
