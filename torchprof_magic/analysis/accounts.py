@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -16,8 +16,9 @@ from torchprof_magic.analysis.phases import PHASES, phase_of_events
 from torchprof_magic.analysis.places import Places, places_of
 from torchprof_magic.analysis.shared import ask_names, launch_sources, once_per_trace
 from torchprof_magic.analysis.step_pieces import StepPieces, idle_of_steps, step_pieces
+from torchprof_magic.analysis.sums import sum_by
 from torchprof_magic.analysis.window import windows_of
-from torchprof_magic.model.intervals import NO_PARENT, IntArray, covered_ns
+from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, covered_ns
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL
 
@@ -138,7 +139,7 @@ def host_account(trace: Trace) -> Account:
     ns = np.where(np.isin(pieces.step, chosen.row), pieces.dur_ns, 0)
     named = _called(trace, pieces.cause, pieces.state)
     parts = _Parts(
-        label=np.array(PHASES, dtype=object)[pieces.phase],
+        label=np.array(PHASES)[pieces.phase],
         named=named,
         ns=ns,
         places=_places_of_pieces(trace, pieces, named),
@@ -236,11 +237,7 @@ def _top_work(trace: Trace, kind: str, row: IntArray, ns: IntArray) -> Cause:
     if len(row) == 0:
         return Cause(kind=kind, ns=0)
     call = launch_sources(trace).astype(np.int64)[row]
-    file, line = places_of(trace, call).columns()
-    frame = pl.DataFrame(
-        {"name": trace.events["name"].gather(row).cast(pl.String), "ns": ns, "file": file, "line": line}
-    )
-    return _most(frame, kind)
+    return _most(trace, kind, row, ns, places_of(trace, call))
 
 
 class _Parts(NamedTuple):
@@ -249,7 +246,7 @@ class _Parts(NamedTuple):
     ``gap`` is the number of the idle gap that each belongs to, -1 where there is none.
     """
 
-    label: npt.NDArray[np.object_]
+    label: npt.NDArray[np.str_]
     named: IntArray
     ns: IntArray
     places: Places
@@ -263,13 +260,20 @@ def _idle_of(trace: Trace, device: int) -> dict[str, Cause]:
     named = _called(trace, pieces.cause[here], pieces.detail[here])
     start = pieces.start_ns[here]
     parts = _Parts(
-        label=idle_causes(trace).cast(pl.String).to_numpy()[here],
+        label=np.array(list(CAUSES))[_cause_numbers(trace)[here]],
         named=named,
         ns=_clipped(start, pieces.end_ns[here], chosen_steps(trace)),
         places=places_of(trace, np.append(host_nest(trace).row, NO_PARENT)[named], start),
         gap=pieces.gap[here],
     )
     return {cause: _cause_of(trace, cause, parts) for cause in CAUSES}
+
+
+def _cause_numbers(trace: Trace) -> IntArray:
+    """Return the cause of each idle piece as its place in ``CAUSES``."""
+    causes = idle_causes(trace)
+    names = {name: number for number, name in enumerate(CAUSES)}
+    return causes.cast(pl.Enum(list(names))).to_physical().to_numpy().astype(np.int64)
 
 
 def _called(trace: Trace, cause: IntArray, state: IntArray) -> IntArray:
@@ -299,45 +303,70 @@ def _cause_of(trace: Trace, kind: str, parts: _Parts) -> Cause:
     chosen = np.flatnonzero((parts.label == kind) & (parts.ns > 0))
     if len(chosen) == 0:
         return Cause(kind=kind, ns=0)
-    index = parts.named[chosen]
-    at = pl.Series(np.append(host_nest(trace).row, NO_PARENT)[index])
-    name = trace.events["name"].cast(pl.String).gather(at.set(at < 0, None))
-    name = name.set(name.str.contains(STEP_PATTERN).fill_null(value=False), None)
-    file, line = (column.gather(chosen) for column in parts.places.columns())
-    frame = pl.DataFrame(
-        {"name": name, "index": index, "ns": parts.ns[chosen], "file": file, "line": line, "gap": parts.gap[chosen]}
-    )
-    cause = _with_longest(_most(frame, kind), frame)
-    first = frame.filter(pl.col("name") == cause.name).sort("ns", descending=True)["index"]
-    return replace(cause, around=_annotation_around(trace, first[0])) if cause.name else cause
+    index, ns = parts.named[chosen], parts.ns[chosen]
+    row = np.append(host_nest(trace).row, NO_PARENT)[index]
+    row = np.where(_is_step(trace)[row], NO_PARENT, row)
+    places = parts.places._replace(file=parts.places.file[chosen], line=parts.places.line[chosen])
+    cause = _most(trace, kind, row, ns, places)
+    cause = _with_longest(trace, cause, row, ns, parts.gap[chosen])
+    if not cause.name:
+        return cause
+    codes = _name_codes(trace, row)
+    names, sums = _sums(codes, ns)
+    same = np.flatnonzero(codes == names[sums.argmax()])
+    return replace(cause, around=_annotation_around(trace, int(index[same[ns[same].argmax()]])))
 
 
-def _most(frame: pl.DataFrame, kind: str) -> Cause:
+@once_per_trace
+def _is_step(trace: Trace) -> BoolArray:
+    """Return which events are ranges of steps; with one more entry for event -1."""
+    return np.append(ask_names(trace.events["name"], pl.col("name").str.contains(STEP_PATTERN)).astype(np.bool_), False)
+
+
+def _name_codes(trace: Trace, row: IntArray) -> IntArray:
+    """Return a number for the name of each event row, -1 for none."""
+    return _all_codes(trace)[row]
+
+
+@once_per_trace
+def _all_codes(trace: Trace) -> IntArray:
+    """Return a number for the name of each event, and -1 at the end."""
+    return np.append(trace.events["name"].to_physical().to_numpy().astype(np.int64), NO_PARENT)
+
+
+def _most(trace: Trace, kind: str, row: IntArray, ns: IntArray, places: Places) -> Cause:
     """Return the cause of all rows, with the name and the line that have the most ``ns``."""
-
-    def top(*keys: str) -> tuple[Any, ...]:
-        sums = frame.drop_nulls(keys).group_by(keys).agg(pl.col("ns").sum()).filter(pl.col("ns") > 0)
-        order = [True, *(False for _ in keys)]
-        return next(iter(sums.sort("ns", *keys, descending=order).head(1).rows()), (*("" for _ in keys), 0))
-
-    name, name_ns = top("name")
-    file, line, line_ns = top("file", "line")
-    return Cause(
-        kind=kind,
-        ns=int(frame["ns"].sum()),
-        name=name,
-        name_ns=name_ns,
-        file=file,
-        line=line or None,
-        line_ns=line_ns,
-    )
+    names, sums = _sums(_name_codes(trace, row), ns)
+    name, name_ns = "", 0
+    if len(names) and sums.max() > 0:
+        code, name_ns = int(names[sums.argmax()]), int(sums.max())
+        name = str(trace.events["name"][int(row[np.flatnonzero(_name_codes(trace, row) == code)[0]])])
+    width = int(places.line.max(initial=0)) + 1
+    lines, sums = _sums(np.where(places.file >= 0, places.file * width + places.line, NO_PARENT), ns)
+    file, line, line_ns = "", None, 0
+    if len(lines) and sums.max() > 0:
+        place, line_ns = int(lines[sums.argmax()]), int(sums.max())
+        file, line = str(places.files[place // width]), place % width or None
+    return Cause(kind=kind, ns=int(ns.sum()), name=name, name_ns=name_ns, file=file, line=line, line_ns=line_ns)
 
 
-def _with_longest(cause: Cause, frame: pl.DataFrame) -> Cause:
+def _sums(keys: IntArray, ns: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the distinct keys >= 0, and the sum of each."""
+    known = np.flatnonzero(keys >= 0)
+    distinct, group = np.unique(keys[known], return_inverse=True)
+    return distinct, sum_by(group, ns[known], len(distinct))
+
+
+def _with_longest(trace: Trace, cause: Cause, row: IntArray, ns: IntArray, gap: IntArray) -> Cause:
     """Return the cause with what took the most of a single gap."""
-    of_gap = frame.filter(pl.col("gap") >= 0).drop_nulls("name").group_by("gap", "name").agg(pl.col("ns").sum())
-    longest = of_gap.sort("ns", "name", descending=[True, False]).head(1).rows()
-    return replace(cause, longest_name=longest[0][1], longest_ns=longest[0][2]) if longest else cause
+    codes = _name_codes(trace, row)
+    width = int(codes.max(initial=0)) + 1
+    keys, sums = _sums(np.where((gap >= 0) & (codes >= 0), gap * width + codes, NO_PARENT), ns)
+    if len(keys) == 0:
+        return cause
+    code = int(keys[sums.argmax()]) % width
+    name = str(trace.events["name"][int(row[np.flatnonzero(codes == code)[0]])])
+    return replace(cause, longest_name=name, longest_ns=int(sums.max()))
 
 
 def _annotation_around(trace: Trace, index: int) -> str:

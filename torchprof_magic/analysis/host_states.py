@@ -115,6 +115,7 @@ def compile_ranges(trace: Trace) -> IntArray:
     return found
 
 
+@once_per_trace
 def thread_timelines(trace: Trace) -> dict[int, Timeline]:
     """Return the states over time of every thread, by its lane."""
     host, states = host_nest(trace), host_states(trace)

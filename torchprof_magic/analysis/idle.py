@@ -307,7 +307,6 @@ def idle_table(trace: Trace) -> Table:
     outer = np.append(called_ops(trace), NO_PARENT)[pieces.cause]
     cause = np.where(is_dispatch & (outer >= 0), outer, pieces.cause)
     row = np.append(nest.row, NO_PARENT)[cause]
-    names = trace.events["name"].cast(pl.String)
     at = pl.Series(row)
     frame = pl.DataFrame(
         {
@@ -317,7 +316,7 @@ def idle_table(trace: Trace) -> Table:
             "cause": idle_causes(trace),
             "detail": _labels(list(DETAILS), pieces.detail),
             "host": _labels(list(STATES), pieces.host),
-            "name": names.gather(at.set(at < 0, None)),
+            "name": trace.events["name"].gather(at.set(at < 0, None)).cast(pl.String),
             "start_ns": pieces.start_ns,
             "idle_ns": pieces.end_ns - pieces.start_ns,
         }
