@@ -133,6 +133,32 @@ def test_an_op_is_followed_from_the_table_to_the_flame_graph_and_back(lab: Lab) 
     report.locator(".tp-search:visible").fill("")
 
 
+def test_the_source_shows_the_cell_as_it_was_written_and_the_verdicts_line_leads_to_it(lab: Lab) -> None:
+    report = lab.report()
+    open_tab(report, "overview")
+    report.locator(".tp-code-line").click()
+    lab.page.wait_for_function("root => root.dataset.tpView === 'source'", arg=report.element_handle(), timeout=10_000)
+    rows = report.locator("[data-tp-row]")
+    expect(rows.nth(2)).to_contain_text("    loss = model(batch).square().mean()")
+    expect(rows.nth(3)).to_contain_text("loss.backward()")
+    expect(rows.nth(0)).to_have_class("tp-row tp-quiet")  # the magic's own line
+    screenshot(report, "source-light")
+
+
+def test_the_modules_are_a_tree_that_opens_and_closes(lab: Lab) -> None:
+    report = lab.report()
+    open_tab(report, "modules")
+    rows = report.locator("[data-tp-row]")
+    expect(rows.nth(0)).to_contain_text("Sequential")
+    expect(rows.nth(0)).to_have_attribute("aria-expanded", "true")
+    expect(rows).to_have_count(4)
+    screenshot(report, "modules-light")
+    rows.nth(0).locator("button").click()
+    expect(rows).to_have_count(1)
+    rows.nth(0).locator("button").click()
+    expect(rows).to_have_count(4)
+
+
 def test_memory_is_drawn(lab: Lab) -> None:
     report = lab.report()
     open_tab(report, "memory")
