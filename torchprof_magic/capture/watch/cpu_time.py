@@ -26,9 +26,9 @@ class CpuTime:
         if self._file is None:
             return thread_time_ns()
         try:
-            ran, waited, *_ = os.pread(self._file, 64, 0).split()
-            return int(ran) + int(waited)
-        except (OSError, ValueError):
+            # The first number is how long it ran, but only up to the last tick of the scheduler.
+            return thread_time_ns() + int(os.pread(self._file, 64, 0).split()[1])
+        except (OSError, ValueError, IndexError):
             self.close()
             return thread_time_ns()
 
