@@ -9,7 +9,7 @@ import string
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchprof_magic.analysis import averages, devices, groups, host_times, idle, queue, waits
+from torchprof_magic.analysis import averages, devices, groups, host_times, idle, queue, ranking, waits
 from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.analysis.verdict import LEAST_CAUSE, LOUD_OPTIMIZER, LOUD_PYTHON, MOSTLY_WORK
 from torchprof_magic.exporters import EXPORTERS
@@ -35,6 +35,11 @@ OTHER_TABLES: tuple[tuple[str, str, tuple[Column, ...]], ...] = (
     ("`report.host`", "One row per name on the host, whatever its category.", host_times.COLUMNS),
     ("`report.queue`", "The launch queue over time: one row per change, per stream and for all together.", queue.BANDS),
     ("`report.launches`", "One row per kernel name, with how long it waited for its start.", queue.LAUNCH_COLUMNS),
+    (
+        "`report.ranking`",
+        "One row per event that ran while the launch queue emptied, ranked as torch did.",
+        ranking.COLUMNS,
+    ),
     ("`report.key_averages()`", "torch's own definitions, to check against its table.", averages.COLUMNS),
 )
 FRAMES: tuple[tuple[str, str, tuple[FrameColumn, ...]], ...] = (

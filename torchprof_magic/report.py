@@ -17,6 +17,7 @@ from torchprof_magic.analysis.lines import lines_table
 from torchprof_magic.analysis.modules import modules_table
 from torchprof_magic.analysis.ops import ops_by
 from torchprof_magic.analysis.queue import launches_table, queue_series
+from torchprof_magic.analysis.ranking import ranking_table
 from torchprof_magic.analysis.verdict import Verdict, find_verdict
 from torchprof_magic.analysis.waits import waits_table
 from torchprof_magic.exporters import Source, choose_exporter
@@ -57,6 +58,7 @@ EXPORTED_TABLES = (
     "host",
     "queue",
     "launches",
+    "ranking",
     "steps",
     "events",
     "flows",
@@ -142,6 +144,15 @@ class Report:
         return launches_table(self.trace).frame
 
     @property
+    def ranking(self) -> pl.DataFrame:
+        """The ops, annotations and Python calls that ran while the launch queue emptied, the most likely cause first.
+
+        The score is that of torch's ``BasicEvaluation``: high idle time and self time, in ns. Empty without a device,
+        or if the queue never held at least four kernels.
+        """
+        return ranking_table(self.trace).frame
+
+    @property
     def steps(self) -> pl.DataFrame:
         """One row per recorded step: start, duration, and time per phase in ns; the phases add up to the duration."""
         return self._table("steps").frame
@@ -151,8 +162,7 @@ class Report:
         """One row per allocation (positive ``delta_bytes``) or deallocation (negative), in order of time.
 
         Times are ns from the first recorded event; ``event`` is the row of the innermost enclosing event, or -1. Empty
-        if
-        memory was not recorded.
+        if memory was not recorded.
         """
         return self.trace.memory
 
@@ -303,10 +313,10 @@ class Report:
     def sql(self, query: str) -> pl.DataFrame:
         """Return the result of a SQL query over the frames of the report.
 
-        The tables are events, ops, kernels, devices, lines, modules, waits, idle, host, queue, launches, steps, flows,
-        allocations, memory (same as allocations), lanes and stacks. Events, lanes and stacks have a column ``row`` with
-        their row number, to which ``parent``, ``lane``, ``stack``, ``source``, ``target`` and ``event`` refer. Raises
-        ``ValueError`` with the tables and columns when the query is invalid.
+        The tables are events, ops, kernels, devices, lines, modules, waits, idle, host, queue, launches, ranking,
+        steps, flows, allocations, memory (same as allocations), lanes and stacks. Events, lanes and stacks have a
+        column ``row`` with their row number, to which ``parent``, ``lane``, ``stack``, ``source``, ``target`` and
+        ``event`` refer. Raises ``ValueError`` with the tables and columns when the query is invalid.
         """
         return run_sql(query, self._frames())
 
@@ -362,6 +372,7 @@ class Report:
             "host": lambda: self.host,
             "queue": lambda: self.queue,
             "launches": lambda: self.launches,
+            "ranking": lambda: self.ranking,
             "steps": lambda: self.steps,
             "flows": lambda: self.flows,
             "allocations": lambda: self.allocations,

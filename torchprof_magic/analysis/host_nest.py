@@ -47,15 +47,17 @@ def host_nest(trace: Trace) -> HostNest:
     lane = lane_of[row].astype(np.int64)
     start = events["start_ns"].to_numpy()[row]
     end = start + events["dur_ns"].to_numpy()[row]
-    overlaps = events["overlaps"].to_numpy()[row]
     number = np.full(len(is_host) + 1, NO_PARENT, np.int64)
     number[row] = np.arange(len(row))
     above = nearest_marked(events["parent"].to_numpy(), events["depth"].to_numpy(), is_host)
     found = HostNest(row, lane, start, end, number[above[events["parent"].to_numpy()[row]]])
-    if not overlaps.any():
+    # Any event that cuts through others on its lane, even one that is not nested here, hides what is around later ones.
+    torn = np.unique(lane_of[events["overlaps"].to_numpy()])
+    torn = torn[np.isin(torn, lane)]
+    if len(torn) == 0:
         return found
     kind = events["category"].to_physical().to_numpy()[row]
-    return _with_lanes_nested_again(found, np.unique(lane[overlaps]), kind)
+    return _with_lanes_nested_again(found, torn, kind)
 
 
 def _with_lanes_nested_again(nest: HostNest, lanes: IntArray, kind: IntArray) -> HostNest:
@@ -90,10 +92,10 @@ def _nested(starts: list[int], ends: list[int], is_frame: list[bool], is_annotat
     """Nest the events of one lane, given in nesting order."""
     placed = _Placed([], [], [], [])
     open_places: list[int] = []
-    moved: list[tuple[int, int, int]] = []  # annotations that begin later, by the time from which on they count
+    moved: list[tuple[int, int, int]] = []  # annotations that begin later: from when on they count, -end and row
     row, count = 0, len(starts)
     while row < count or moved:
-        if moved and (row == count or (moved[0][0], -ends[moved[0][2]]) <= (starts[row], -ends[row])):
+        if moved and (row == count or moved[0][:2] <= (starts[row], -ends[row])):
             start, _, current = heapq.heappop(moved)
         else:
             start, current = starts[row], row
@@ -104,7 +106,7 @@ def _nested(starts: list[int], ends: list[int], is_frame: list[bool], is_annotat
         above = open_places[-1] if open_places else NO_PARENT
         if above >= 0 and end > (limit := placed.end[above]):
             if is_annotation[current] and is_frame[placed.order[above]]:
-                heapq.heappush(moved, (limit, current, current))
+                heapq.heappush(moved, (limit, -end, current))
                 continue
             end = max(limit, start)
         placed.order.append(current)
@@ -159,8 +161,9 @@ def lanes_of(nest: HostNest) -> list[tuple[int, slice]]:
 
 def indexes_of(nest: HostNest, rows: IntArray) -> IntArray:
     """Return the index in the nest of each row of ``trace.events``, all of which are in it."""
-    order = np.argsort(nest.row, kind="stable")
-    return order[np.searchsorted(nest.row, rows, sorter=order)]
+    index = np.empty(int(nest.row.max(initial=0)) + 1, np.int64)
+    index[nest.row] = np.arange(len(nest.row))
+    return index[rows]
 
 
 def above_marked(nest: HostNest, is_marked: BoolArray) -> IntArray:

@@ -34,7 +34,7 @@ WEAK = OTHER
 
 DATA_NAME = r"(?i)dataloader|data_load|wait_for_training_batch"
 COMPILE_NAME = (
-    r"\(dynamo_timed\)|CUDAGraphNode\.record|[/\\]_dynamo[/\\]convert_frame\.py|[/\\]triton[/\\]compiler[/\\]"
+    r"\(dynamo_timed\)|CUDAGraphNode\.record|[/\\]_dynamo[/\\]convert_frame\.py|(^|[/\\])triton[/\\]compiler[/\\]"
     r"|[/\\]cudagraph_trees\.py\(\d+\): (record_function|_record)$"
     r"|[/\\]cuda[/\\]graphs\.py\(\d+\): (capture_begin|capture_end)$|StreamBeginCapture|StreamEndCapture"
 )

@@ -1,4 +1,4 @@
-"""Self time on the host by name, over ops, annotations, Python frames and runtime calls together."""
+"""What the host spent its time in: the time of each op, annotation, Python function and runtime call itself."""
 
 from __future__ import annotations
 
@@ -7,85 +7,81 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from torchprof_magic.analysis.host_nest import host_nest, lanes_of
-from torchprof_magic.analysis.shared import ask_names, once_per_trace
+from torchprof_magic.analysis.host_nest import NESTED, host_nest
+from torchprof_magic.analysis.shared import once_per_trace
 from torchprof_magic.analysis.window import windows_of
-from torchprof_magic.model.intervals import IntArray, covered_ns
+from torchprof_magic.model.intervals import covered_ns, self_time
 from torchprof_magic.model.shapes import Column, Table
-from torchprof_magic.model.trace import STEP_PATTERN
+from torchprof_magic.model.trace import STEP_PATTERN, DType
 
 if TYPE_CHECKING:
-    from torchprof_magic.model.trace import DType, Trace
+    from torchprof_magic.analysis.host_nest import HostNest
+    from torchprof_magic.model.intervals import BoolArray
+    from torchprof_magic.model.trace import Trace
 
 COLUMNS = (
     Column(
-        name="name", title="Name", unit="code", definition="Name of the event; all steps together are ProfilerStep#*."
+        name="name",
+        title="Name",
+        unit="code",
+        definition="Name as recorded; all steps together are ProfilerStep#*.",
     ),
+    Column(name="category", title="Category", unit="text", definition=f"One of {', '.join(NESTED)}."),
     Column(
-        name="category",
-        title="Category",
-        unit="text",
-        definition="cpu_op, user_annotation, python_function or runtime.",
+        name="count", title="Count", unit="count", definition="Number of events that ran within the recorded steps."
     ),
-    Column(name="count", title="Count", unit="count", definition="How often it occurs in the recorded steps."),
     Column(
         name="self_ns",
         title="Self",
         unit="ns",
-        definition="Time in the recorded steps that no event directly inside covers, whatever its category. Events "
-        "that outlive the one around them are cut off there. Threads that only run Python are left out.",
+        definition="Time in the event itself within the recorded steps, without the ops, annotations, Python functions "
+        "and runtime calls directly inside it; summed over threads. It can be waiting rather than work.",
         has_bar=True,
     ),
     Column(
         name="share_ratio",
         title="Share",
         unit="ratio",
-        definition="Share of the recorded steps' time; threads add up to more than 100 %.",
+        definition="Self time divided by the duration of the recorded steps; threads add up to more than 1.",
     ),
 )
-SCHEMA: dict[str, DType] = {
-    "name": pl.String,
-    "category": pl.String,
-    "count": pl.Int64,
-    "self_ns": pl.Int64,
-    "share_ratio": pl.Float64,
-}
+_TYPES: dict[str, DType] = {"count": pl.Int64, "self_ns": pl.Int64, "share_ratio": pl.Float64}
+SCHEMA: dict[str, DType] = {column.name: _TYPES.get(column.name, pl.String) for column in COLUMNS}
+_ALL_STEPS = "ProfilerStep#*"
 
 
 @once_per_trace
 def host_table(trace: Trace) -> Table:
-    """Return one row per name and category, the most self time first."""
-    nest, windows, events = host_nest(trace), windows_of(trace), trace.events
-    inside = _inside(nest.start_ns, nest.end_ns, windows.start_ns, windows.end_ns)
-    own = inside.copy()
-    has_parent = np.flatnonzero(nest.parent >= 0)
-    np.subtract.at(own, nest.parent[has_parent], inside[has_parent])
-    counted = (own > 0) | (inside > 0)
-    counted &= np.isin(nest.lane, _working_lanes(trace))
-    row = nest.row[counted]
-    names = events["name"].gather(row).cast(pl.String)
-    is_step = ask_names(events["name"], pl.col("name").str.contains(STEP_PATTERN)).astype(np.bool_)[row]
-    frame = pl.DataFrame(
-        {"name": names, "category": events["category"].gather(row).cast(pl.String), "ns": own[counted]}
+    """Return one row per name and category of host event with the time in it alone, the longest first.
+
+    Unlike in ``ops``, events of all categories are nested in one another, and only time within the recorded steps
+    counts. Threads on which nothing but Python ran are left out: they are parked most of the time.
+    """
+    nest, windows = host_nest(trace), windows_of(trace)
+    inside_ns = covered_ns(windows.start_ns, windows.end_ns, nest.start_ns, nest.end_ns)
+    self_ns = self_time(nest.parent, inside_ns)
+    chosen = np.flatnonzero((inside_ns > 0) & _runs_more_than_python(trace, nest))
+    times = trace.events.select("name", "category")[nest.row[chosen]].with_columns(self_ns=self_ns[chosen])
+    # The names are grouped as numbers first, since a trace has millions of events but few names.
+    summed = times.group_by("name", "category").agg(pl.len().alias("count"), pl.col("self_ns").sum())
+    name = pl.col("name").cast(pl.String)
+    frame = (
+        summed.with_columns(
+            pl.when(name.str.contains(STEP_PATTERN)).then(pl.lit(_ALL_STEPS)).otherwise(name).alias("name")
+        )
+        .group_by("name", "category")
+        .agg(pl.col("count").sum(), pl.col("self_ns").sum())
+        .with_columns((pl.col("self_ns") / max(windows.whole_ns, 1)).alias("share_ratio"))
+        .select(SCHEMA.keys())
+        .cast(SCHEMA)  # type: ignore[arg-type]
+        .sort("self_ns", "name", "category", descending=[True, False, False])
     )
-    frame = frame.with_columns(
-        pl.when(pl.Series(is_step)).then(pl.lit("ProfilerStep#*")).otherwise(pl.col("name")).alias("name")
-    )
-    sums = frame.group_by("name", "category").agg(pl.len().alias("count"), pl.col("ns").sum().alias("self_ns"))
-    share = pl.col("self_ns") / max(windows.whole_ns, 1)
-    sums = sums.with_columns(share.alias("share_ratio")).select(SCHEMA.keys()).cast(SCHEMA)  # type: ignore[arg-type]
-    ordered = sums.sort("self_ns", "name", descending=[True, False])
-    return Table(frame=ordered, columns=COLUMNS, sort_by="self_ns")
+    return Table(frame=frame, columns=COLUMNS, sort_by="self_ns")
 
 
-def _inside(start: IntArray, end: IntArray, window_start: IntArray, window_end: IntArray) -> IntArray:
-    if len(window_start) == 0:
-        return np.zeros(len(start), np.int64)
-    return covered_ns(window_start, window_end, start, end)
-
-
-def _working_lanes(trace: Trace) -> list[int]:
-    """Return the threads that have more than Python frames."""
-    nest = host_nest(trace)
+def _runs_more_than_python(trace: Trace, nest: HostNest) -> BoolArray:
+    """Return which host events are on a thread that has another event than a Python frame."""
     is_python = (trace.events["category"] == "python_function").to_numpy()[nest.row]
-    return [lane for lane, rows in lanes_of(nest) if not is_python[rows].all()]
+    has_more = np.zeros(trace.lanes.height, np.bool_)
+    has_more[nest.lane[~is_python]] = True
+    return has_more[nest.lane]

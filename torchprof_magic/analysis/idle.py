@@ -23,12 +23,12 @@ from torchprof_magic.analysis.host_states import (
     thread_timelines,
 )
 from torchprof_magic.analysis.launches import launching_calls
-from torchprof_magic.analysis.places import places_of
+from torchprof_magic.analysis.places import Places, places_of
 from torchprof_magic.analysis.shared import launch_sources, once_per_trace
 from torchprof_magic.analysis.window import windows_of
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, merge
 from torchprof_magic.model.shapes import Column, Table
-from torchprof_magic.model.trace import DEVICE_CATEGORIES, DType
+from torchprof_magic.model.trace import DEVICE_CATEGORIES, MAX_SUM, DType
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -124,11 +124,14 @@ def idle_pieces(trace: Trace) -> IdlePieces:
 def _device_pieces(trace: Trace, gaps: Gaps, lines: dict[int, Timeline], anyone: Timeline) -> IdlePieces:
     plan = _plan(trace, gaps)
     host = _host_pieces(gaps, plan.lane, lines, anyone)
+    launch_ns, launched_ns = plan.launch_ns[host.of], plan.launched_ns[host.of]
+    zones = (
+        (host.start_ns, np.minimum(host.end_ns, launch_ns)),
+        (np.maximum(host.start_ns, launch_ns), np.minimum(host.end_ns, launched_ns)),
+        (np.maximum(host.start_ns, launched_ns), host.end_ns),
+    )
     parts = []
-    zones = ((gaps.start_ns, plan.launch_ns), (plan.launch_ns, plan.launched_ns), (plan.launched_ns, gaps.end_ns))
-    for zone, (from_ns, to_ns) in enumerate(zones):
-        start = np.maximum(host.start_ns, from_ns[host.of])
-        end = np.minimum(host.end_ns, to_ns[host.of])
+    for zone, (start, end) in enumerate(zones):
         kept = np.flatnonzero(end > start)
         of, state, cause = host.of[kept], host.state[kept], host.cause[kept]
         if zone == 1:
@@ -139,7 +142,7 @@ def _device_pieces(trace: Trace, gaps: Gaps, lines: dict[int, Timeline], anyone:
         device = np.full(len(of), gaps.device, np.int64)
         parts.append(IdlePieces(device, of, start[kept], end[kept], detail, cause, state, cause))
     joined = IdlePieces(*map(np.concatenate, zip(*parts, strict=True)))
-    order = np.lexsort((joined.start_ns, joined.gap))
+    order = np.argsort(joined.start_ns, kind="stable")  # gaps follow one another
     return IdlePieces(*(column[order] for column in joined))
 
 
@@ -202,8 +205,12 @@ def _host_pieces(gaps: Gaps, lane: IntArray, lines: dict[int, Timeline], anyone:
     parts = []
     for number in np.unique(lane).tolist():
         chosen = np.flatnonzero(lane == number)
-        own = pieces_of(lines.get(number, anyone), gaps.start_ns[chosen], gaps.end_ns[chosen])
+        line = lines.get(number, anyone)
+        own = pieces_of(line, gaps.start_ns[chosen], gaps.end_ns[chosen])
         own = own._replace(of=chosen[own.of])
+        if line is anyone:
+            parts.append(own)
+            continue
         weak = np.flatnonzero(own.state >= WEAK)
         strong = np.flatnonzero(own.state < WEAK)
         others = pieces_of(anyone, own.start_ns[weak], own.end_ns[weak])
@@ -307,33 +314,65 @@ def idle_table(trace: Trace) -> Table:
     outer = np.append(called_ops(trace), NO_PARENT)[pieces.cause]
     cause = np.where(is_dispatch & (outer >= 0), outer, pieces.cause)
     row = np.append(nest.row, NO_PARENT)[cause]
-    at = pl.Series(row)
+    places, step, codes = places_of(trace, row, pieces.start_ns), _step_at(trace, pieces.start_ns), _cause_codes(trace)
+    file = places.files.cast(pl.Categorical).to_physical().fill_null(NO_PARENT).to_numpy().astype(np.int64)
+    name = trace.events["name"].to_physical().to_numpy().astype(np.int64)
+    same = (
+        pieces.gap,
+        step.fill_null(NO_PARENT).to_numpy().astype(np.int64),
+        codes,
+        pieces.host,
+        np.append(name, NO_PARENT)[row],
+        np.append(file, NO_PARENT)[places.file],
+        places.line.astype(np.int64),
+    )
+    first, idle_ns = _summed(same, pieces.end_ns - pieces.start_ns)
+    at = pl.Series(row[first])
+    file_of, line_of = Places(places.files, places.file[first], places.line[first]).columns()
     frame = pl.DataFrame(
         {
-            "device": pieces.device,
-            "step": _step_at(trace, pieces.start_ns),
-            "gap": pieces.gap,
-            "cause": idle_causes(trace),
-            "detail": _labels(list(DETAILS), pieces.detail),
-            "host": _labels(list(STATES), pieces.host),
-            "name": trace.events["name"].gather(at.set(at < 0, None)).cast(pl.String),
-            "start_ns": pieces.start_ns,
-            "idle_ns": pieces.end_ns - pieces.start_ns,
+            "device": pieces.device[first],
+            "step": step.gather(first),
+            "cause": _labels(_cause_names(), codes[first]),
+            "detail": _labels(list(DETAILS), pieces.detail[first]),
+            "host": _labels(list(STATES), pieces.host[first]),
+            "name": trace.events["name"].gather(at.set(at < 0, None)),
+            "file": file_of,
+            "line": line_of,
+            "start_ns": pieces.start_ns[first],
+            "idle_ns": idle_ns,
         }
-    ).hstack(list(places_of(trace, row, pieces.start_ns).columns()))
-    keys = [name for name in ("gap", *SCHEMA) if name not in ("start_ns", "idle_ns")]
-    merged = frame.group_by(keys, maintain_order=True).agg(pl.col("start_ns").min(), pl.col("idle_ns").sum())
-    merged = merged.sort("device", "start_ns", maintain_order=True).select(SCHEMA.keys()).cast(SCHEMA)  # type: ignore[arg-type]
-    return Table(frame=merged, columns=COLUMNS)
+    )
+    return Table(frame=frame.select(SCHEMA.keys()).cast(SCHEMA), columns=COLUMNS)  # type: ignore[arg-type]
+
+
+def _summed(same: tuple[IntArray, ...], values: IntArray) -> tuple[IntArray, IntArray]:
+    """Add up the values of rows that are equal in all columns; return the first row of each, in order, and its sum."""
+    key = np.zeros(len(values), np.int64)
+    for column in same:
+        width = int(column.max()) - int(column.min()) + 1
+        if (int(key.max()) + 1) * width > MAX_SUM:
+            key = np.unique(key, return_inverse=True)[1]
+        key = key * width + (column - column.min())
+    order = np.argsort(key, kind="stable")
+    starts = np.flatnonzero(np.diff(key[order], prepend=NO_PARENT))
+    first, sums = order[starts], np.add.reduceat(values[order], starts)
+    in_order = np.argsort(first)
+    return first[in_order], sums[in_order]
 
 
 @once_per_trace
 def idle_causes(trace: Trace) -> pl.Series:
     """Return the cause of each of the ``idle_pieces``, one of ``CAUSES``."""
+    return _labels(_cause_names(), _cause_codes(trace)).alias("cause")
+
+
+def _cause_codes(trace: Trace) -> IntArray:
+    """Return for each of the ``idle_pieces`` an index into ``_cause_names``."""
     pieces = idle_pieces(trace)
     row = np.append(host_nest(trace).row, NO_PARENT)[pieces.cause]
     blocked = np.where(pieces.detail == BLOCKED, np.append(_rules(trace), 0)[row], 0)
-    return _labels(_cause_names(), pieces.detail + blocked * len(DETAILS)).alias("cause")
+    return pieces.detail + blocked * len(DETAILS)
 
 
 def _rules(trace: Trace) -> IntArray:

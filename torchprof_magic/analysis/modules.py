@@ -9,7 +9,7 @@ import polars as pl
 
 from torchprof_magic.analysis.attribution import Runs, Shares, shares_of, watched_runs
 from torchprof_magic.analysis.host_nest import host_nest
-from torchprof_magic.analysis.places import MODULE_FRAME, module_frames
+from torchprof_magic.analysis.places import MODULE_FRAME, call_tree, module_frames
 from torchprof_magic.analysis.shared import once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, depth_of, levels, rolled_up
 from torchprof_magic.model.shapes import Column, Table
@@ -132,13 +132,12 @@ def _watched(trace: Trace) -> tuple[pl.DataFrame, Runs]:
 def _from_frames(trace: Trace) -> tuple[pl.DataFrame, Runs]:
     """Return the modules of the recorded Python frames and their calls: one for each path of classes and numbers."""
     nest, events = host_nest(trace), trace.events
-    path_of_stack, _ = module_frames(trace)
+    path_of_frame, _ = module_frames(trace)
     names = events["name"].cast(pl.String)
     is_module = names.str.starts_with(MODULE_FRAME).to_numpy()[nest.row]
     is_module &= (events["category"] == "python_function").to_numpy()[nest.row]
     frames = np.flatnonzero(is_module)
-    stack = events["stack"].fill_null(0).to_numpy()[nest.row[frames]]
-    path = path_of_stack.gather(stack).alias("name")
+    path = path_of_frame.gather(call_tree(trace).of_event[frames]).alias("name")
     sites = path.unique(maintain_order=True).to_frame().with_row_index("site")
     site = path.to_frame().join(sites, on="name", how="left", maintain_order="left")["site"]
     number = dict(zip(sites["name"].to_list(), range(sites.height), strict=True))

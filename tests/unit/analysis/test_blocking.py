@@ -1,121 +1,136 @@
 from __future__ import annotations
 
-from typing import Any
-
+import polars as pl
 import pytest
-from support import Event, annotation, frame, kernel, launch, make_trace, span
+from support import Event, frame, kernel, launch, make_trace, span
 
-from torchprof_magic.analysis.blocking import blocking_calls
+from torchprof_magic.analysis.blocking import FULL_QUEUE_CALLS, blocking_calls
 
 
-def call(name: str, start_us: float, dur_us: float, tid: int = 1, **args: Any) -> Event:
-    return span(name, start_us, dur_us, cat="cuda_runtime", tid=tid, **args)
+def call(name: str, start_us: float, dur_us: float, correlation: int = 0, cat: str = "cuda_runtime") -> Event:
+    return span(name, start_us, dur_us, cat=cat, correlation=correlation)
 
 
 def rules(*events: Event) -> list[tuple[str, str]]:
-    """The name and rule of every blocking call, in order of time."""
     trace = make_trace(*events)
-    names = trace.events["name"]
-    return [(str(names[row]), str(rule)) for row, rule in blocking_calls(trace).select("row", "rule").rows()]
+    calls = blocking_calls(trace)
+    names = trace.events["name"].cast(pl.String).gather(calls["row"])
+    return list(zip(names.to_list(), calls["rule"].to_list(), strict=True))
+
+
+# The first work of the device begins at 10 ms, so that nothing at 20 ms starts the driver.
+WORK = (launch(9_999, 1, 1), kernel("k", 10_000, 1, 1))
 
 
 @pytest.mark.parametrize(
-    ("name", "dur_us", "rule"),
+    ("name", "cat", "dur_us", "rule"),
     [
-        ("cudaStreamSynchronize", 0.001, "sync"),
-        ("hipEventSynchronize", 1, "sync"),
-        ("synchronizeStream", 1, "sync"),
-        ("AscendCL@aclrtSynchronizeStream", 1, "sync"),
-        ("cudaMalloc", 1, "alloc"),
-        ("hipFree", 1, "alloc"),
-        ("cudaHostAlloc", 1, "alloc"),
-        ("cuMemCreate", 1, "alloc"),
-        ("cuModuleLoadData", 1, "init"),
-        ("hipGraphInstantiateWithFlags", 1, "init"),
-        ("cudaGetDeviceProperties_v2", 50.001, "init"),
-        ("cudaMemcpyAsync", 50.001, "copy"),
-        ("hipMemcpyWithStream", 51, "copy"),
-        ("cudaLaunchKernel", 100.001, "slow launch"),
-        ("cudaMemsetAsync", 101, "slow launch"),
+        ("cudaStreamSynchronize", "cuda_runtime", 0.001, "sync"),
+        ("cuStreamSynchronize", "cuda_driver", 1, "sync"),
+        ("hipDeviceSynchronize", "hip_runtime", 1, "sync"),
+        ("synchronizeStream", "mtia_runtime", 1, "sync"),
+        ("cudaStreamWaitEvent", "cuda_runtime", 500, ""),
+        ("hipStreamWaitEvent", "hip_runtime", 500, ""),
+        ("cudaMalloc", "cuda_runtime", 0.001, "alloc"),
+        ("hipFree", "hip_runtime", 5_000, "alloc"),
+        ("cudaHostAlloc", "cuda_runtime", 1, "alloc"),
+        ("cudaHostRegister", "cuda_runtime", 1, "alloc"),
+        ("cuMemCreate", "cuda_driver", 1, "alloc"),
+        ("cuModuleLoadData", "cuda_driver", 1, "init"),
+        ("cuLibraryLoadData", "cuda_driver", 1, "init"),
+        ("hipGraphInstantiateWithFlags", "hip_runtime", 1, "init"),
+        ("cudaGetDeviceProperties", "cuda_runtime", 50, ""),
+        ("cudaGetDeviceProperties", "cuda_runtime", 50.001, "init"),
+        ("hipGetDeviceCount", "hip_runtime", 51, "init"),
+        ("cudaMemcpyAsync", "cuda_runtime", 50, ""),
+        ("cudaMemcpyAsync", "cuda_runtime", 50.001, "copy"),
+        ("hipMemcpyWithStream", "hip_runtime", 51, "copy"),
+        ("cudaLaunchKernel", "cuda_runtime", 100, ""),
+        ("cudaLaunchKernel", "cuda_runtime", 100.001, "slow launch"),
+        ("hipModuleLaunchKernel", "hip_runtime", 101, "slow launch"),
+        ("cudaMemsetAsync", "cuda_runtime", 100, ""),
+        ("cudaMemsetAsync", "cuda_runtime", 101, "slow launch"),
+        ("cudaGraphLaunch", "cuda_runtime", 5_000, ""),
+        ("hipGraphLaunch", "hip_runtime", 5_000, ""),
+        ("cudaGetLastError", "cuda_runtime", 5_000, ""),
     ],
 )
-def test_a_call_that_meets_a_rule_blocks(name: str, dur_us: float, rule: str) -> None:
-    early = kernel("first", 0, 1, correlation=9)  # so that no allocation starts the driver
-    assert rules(early, call(name, 10, dur_us)) == [(name, rule)]
-
-
-@pytest.mark.parametrize(
-    ("name", "dur_us"),
-    [
-        ("cudaMemcpyAsync", 50),
-        ("cudaLaunchKernel", 100),
-        ("cudaGetDeviceProperties", 50),
-        ("cudaStreamWaitEvent", 1000),
-        ("enqueueCommand waitOnEvent", 1000),
-        ("cudaEventRecord", 1000),
-        ("cudaGraphLaunch", 1000),  # the cost of dispatching the graph
-    ],
-)
-def test_a_call_below_its_limit_or_of_no_rule_does_not_block(name: str, dur_us: float) -> None:
-    assert rules(kernel("first", 0, 1, correlation=9), call(name, 10, dur_us)) == []
+def test_the_name_and_length_of_a_call_say_whether_it_blocks(name: str, cat: str, dur_us: float, rule: str) -> None:
+    found = rules(*WORK, call(name, 20_000, dur_us, cat=cat), launch(40_000, 1, 2), kernel("k", 40_002, 1, 2))
+    assert found == ([(name, rule)] if rule else [])
 
 
 def test_an_op_with_the_name_of_a_call_does_not_block() -> None:
-    assert rules(span("cudaStreamSynchronize", 0, 10)) == []
+    assert rules(*WORK, span("cudaStreamSynchronize", 20_000, 100)) == []
 
 
-def test_an_allocation_that_starts_the_driver_is_initialisation() -> None:
-    work = kernel("first", 5000, 1, correlation=9)
-    assert rules(call("cudaFree", 0, 1000.001), work) == [("cudaFree", "init")]
-    assert rules(call("cudaFree", 0, 1000), work) == [("cudaFree", "alloc")]
-    late = kernel("first", 500, 1, correlation=9)
-    assert rules(call("cudaMalloc", 0, 2000), late) == [("cudaMalloc", "alloc")]  # the device worked already
+@pytest.mark.parametrize(
+    ("start_us", "dur_us", "rule"),
+    [(0, 1_000, "alloc"), (0, 1_000.001, "init"), (0, 10_000, "init"), (0, 10_001, "alloc"), (20_000, 2_000, "alloc")],
+)
+def test_a_long_allocation_before_the_first_device_work_starts_the_driver(
+    start_us: float, dur_us: float, rule: str
+) -> None:
+    first = kernel("k", 10_000, 1, 1)
+    assert rules(span("op", 0, 50_000), first, call("cudaFree", start_us, dur_us)) == [("cudaFree", rule)]
 
 
 def test_a_call_inside_a_blocking_call_is_not_counted_again() -> None:
-    assert rules(call("cudaMalloc", 0, 10), call("cudaStreamSynchronize", 2, 5)) == [("cudaMalloc", "alloc")]
+    inner = call("cuStreamSynchronize", 20_010, 10, cat="cuda_driver")
+    assert rules(*WORK, call("cudaMemcpy", 20_000, 80), inner) == [("cudaMemcpy", "copy")]
 
 
-def queued(count: int) -> list[Event]:
-    """So many launches, one a us from 0 on, whose kernels begin at 10,000 us and later."""
-    return [
-        event
-        for number in range(count)
-        for event in (launch(number, 0.5, correlation=number), kernel("k", 10_000 + number, 1, correlation=number))
-    ]
+def queue(calls: int) -> list[Event]:
+    """Launches at 0, 1, 2 ... us whose kernels run one after the other from 100 ms on."""
+    kernels = [kernel("k", 100_000 + 10 * number, 10, number + 1) for number in range(calls)]
+    return [span("op", 0, 1), *(launch(number, 0.5, number + 1) for number in range(calls)), *kernels]
 
 
-def test_a_long_call_while_512_calls_are_queued_waits_for_room_in_the_queue() -> None:
-    assert rules(*queued(512), launch(600, 150, correlation=9999)) == [("cudaLaunchKernel", "queue full")]
-    assert rules(*queued(511), launch(600, 150, correlation=9999)) == [("cudaLaunchKernel", "slow launch")]
+@pytest.mark.parametrize(("pending", "rule"), [(FULL_QUEUE_CALLS - 1, "slow launch"), (FULL_QUEUE_CALLS, "queue full")])
+def test_a_long_launch_behind_512_pending_calls_waits_for_the_queue(pending: int, rule: str) -> None:
+    last = launch(50_000, 101, 9_999), kernel("k", 200_000, 10, 9_999)
+    assert rules(*queue(pending), *last) == [("cudaLaunchKernel", rule)]
 
 
-def test_a_copy_whose_own_work_had_ended_waited_for_that_and_not_for_the_queue() -> None:
-    def copying(until_us: float) -> list[Event]:
-        work = kernel("Memcpy DtoH", 650, until_us - 650, correlation=7777) | {"cat": "gpu_memcpy"}
-        return [call("cudaMemcpyAsync", 600, 200, correlation=7777), work]
-
-    assert rules(*queued(512), *copying(until_us=800)) == [("cudaMemcpyAsync", "copy")]
-    assert rules(*queued(512), *copying(until_us=801)) == [("cudaMemcpyAsync", "queue full")]
+def test_a_graph_launch_blocks_only_when_the_queue_is_full() -> None:
+    last = call("cudaGraphLaunch", 50_000, 200, 9_999), kernel("k", 200_000, 10, 9_999)
+    assert rules(*queue(FULL_QUEUE_CALLS), *last) == [("cudaGraphLaunch", "queue full")]
+    assert rules(*queue(FULL_QUEUE_CALLS - 1), *last) == []
 
 
-def test_the_wait_of_the_profiler_is_not_the_programs() -> None:
-    at_end = [launch(0, 1, correlation=1), kernel("k", 5, 1, correlation=1), call("cudaDeviceSynchronize", 20, 5)]
-    assert rules(*at_end) == [("cudaDeviceSynchronize", "profiler")]
-    assert rules(*at_end, annotation("evaluate", 15, 20)) == [("cudaDeviceSynchronize", "sync")]
-    under = [frame("torch/profiler/profile.py(8): stop", 0, 50), frame("helper", 5, 40)]
-    assert rules(*under, call("cudaDeviceSynchronize", 10, 5), launch(30, 1, correlation=1)) == [
-        ("cudaDeviceSynchronize", "profiler")
-    ]
+@pytest.mark.parametrize(("ends_us", "rule"), [(50_100, "copy"), (50_100.001, "queue full")])
+def test_a_copy_whose_own_work_had_ended_waited_for_that_rather_than_for_the_queue(ends_us: float, rule: str) -> None:
+    copy = call("cudaMemcpyAsync", 50_000, 100, 9_999)
+    work = kernel("Memcpy DtoH", 50_000, ends_us - 50_000, 9_999) | {"cat": "gpu_memcpy"}
+    assert rules(*queue(FULL_QUEUE_CALLS), copy, work) == [("cudaMemcpyAsync", rule)]
 
 
-def test_the_time_in_which_any_device_works_is_counted_once() -> None:
-    trace = make_trace(
-        call("cudaDeviceSynchronize", 10, 30),
-        kernel("a", 0, 20, correlation=1),
-        kernel("b", 15, 10, correlation=2, device=1),
-        kernel("c", 38, 10, correlation=3),
-        launch(50, 1, correlation=4),
-    )
-    # busy 10..25 and 38..40
-    assert blocking_calls(trace).select("dur_ns", "device_busy_ns").rows() == [(30_000, 17_000)]
+def test_a_device_synchronise_after_the_last_launch_and_outside_of_everything_is_the_profilers() -> None:
+    wait = call("cudaDeviceSynchronize", 20_000, 100)
+    assert rules(*WORK, wait) == [("cudaDeviceSynchronize", "profiler")]
+    assert rules(*WORK, wait, span("op", 19_000, 5_000)) == [("cudaDeviceSynchronize", "sync")]
+    assert rules(*WORK, wait, launch(30_000, 1, 2), kernel("k", 30_010, 1, 2)) == [("cudaDeviceSynchronize", "sync")]
+    stream = call("cudaStreamSynchronize", 20_000, 100)
+    assert rules(*WORK, stream) == [("cudaStreamSynchronize", "sync")]
+
+
+def test_a_device_synchronise_under_frames_of_the_profiler_is_the_profilers() -> None:
+    later = launch(30_000, 1, 2), kernel("k", 30_010, 1, 2)
+    wait = frame("inner", 19_500, 2_000), call("cudaDeviceSynchronize", 20_000, 100)
+    above = frame("torch/profiler/profiler.py(5): stop", 19_000, 3_000)
+    assert rules(*WORK, above, *wait, *later) == [("cudaDeviceSynchronize", "profiler")]
+    mine = frame("mine/profiler/profiler.py(5): stop", 19_000, 3_000)
+    assert rules(*WORK, mine, *wait, *later) == [("cudaDeviceSynchronize", "sync")]
+
+
+def test_device_busy_is_the_part_of_a_wait_in_which_any_device_worked() -> None:
+    first = launch(0, 1, 1), kernel("a", 5, 20, 1)
+    second = launch(2, 1, 2), kernel("b", 20, 15, 2, device=1)
+    calls = blocking_calls(make_trace(span("op", 0, 60), *first, *second, call("cudaStreamSynchronize", 10, 40)))
+    # 10 to 50: device 0 works until 25, device 1 from 20 to 35
+    assert calls.select("start_ns", "dur_ns", "device_busy_ns").row(0) == (10_000, 40_000, 25_000)
+
+
+def test_a_trace_without_runtime_calls_has_no_blocking_calls() -> None:
+    assert rules(span("op", 0, 10)) == []
+    assert rules() == []
