@@ -9,7 +9,7 @@ import string
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchprof_magic.analysis import averages, devices, groups, host_times, idle, queue, ranking, waits
+from torchprof_magic.analysis import averages, devices, groups, host_times, idle, loaders, queue, ranking, waits
 from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.analysis.verdict import LEAST_CAUSE, LOUD_OPTIMIZER, LOUD_PYTHON, MOSTLY_WORK
 from torchprof_magic.exporters import EXPORTERS
@@ -32,6 +32,7 @@ OTHER_TABLES: tuple[tuple[str, str, tuple[Column, ...]], ...] = (
     ("`report.devices`", "One row per device.", devices.COLUMNS),
     ("`report.waits`", "One row per blocking call and its cause, within the recorded steps.", waits.COLUMNS),
     ("`report.idle`", "Idle time of each device in the recorded steps, by cause.", idle.COLUMNS),
+    ("`report.loaders`", "One row per kind of DataLoader and line that fetched from it.", loaders.COLUMNS),
     ("`report.host`", "One row per name on the host, whatever its category.", host_times.COLUMNS),
     ("`report.queue`", "The launch queue over time: one row per change, per stream and for all together.", queue.BANDS),
     ("`report.launches`", "One row per kernel name, with how long it waited for its start.", queue.LAUNCH_COLUMNS),

@@ -14,6 +14,7 @@ from torchprof_magic.analysis.diagnosis import all_problems
 from torchprof_magic.analysis.host_times import host_table
 from torchprof_magic.analysis.idle import idle_table
 from torchprof_magic.analysis.lines import lines_table
+from torchprof_magic.analysis.loaders import loaders_table
 from torchprof_magic.analysis.modules import modules_table
 from torchprof_magic.analysis.ops import ops_by
 from torchprof_magic.analysis.queue import launches_table, queue_series
@@ -55,6 +56,7 @@ EXPORTED_TABLES = (
     "modules",
     "waits",
     "idle",
+    "loaders",
     "host",
     "queue",
     "launches",
@@ -124,6 +126,11 @@ class Report:
     def idle(self) -> pl.DataFrame:
         """Every idle time of every device in the recorded steps, in ns, by what the host did before the next launch."""
         return idle_table(self.trace).frame
+
+    @property
+    def loaders(self) -> pl.DataFrame:
+        """One row per kind of DataLoader and line: time in fetching batches in ns, and how often none was ready."""
+        return loaders_table(self.trace).frame
 
     @property
     def host(self) -> pl.DataFrame:
@@ -313,10 +320,10 @@ class Report:
     def sql(self, query: str) -> pl.DataFrame:
         """Return the result of a SQL query over the frames of the report.
 
-        The tables are events, ops, kernels, devices, lines, modules, waits, idle, host, queue, launches, ranking,
-        steps, flows, allocations, memory (same as allocations), lanes and stacks. Events, lanes and stacks have a
-        column ``row`` with their row number, to which ``parent``, ``lane``, ``stack``, ``source``, ``target`` and
-        ``event`` refer. Raises ``ValueError`` with the tables and columns when the query is invalid.
+        The tables are events, ops, kernels, devices, lines, modules, waits, idle, loaders, host, queue, launches,
+        ranking, steps, flows, allocations, memory (same as allocations), lanes and stacks. Events, lanes and stacks
+        have a column ``row`` with their row number, to which ``parent``, ``lane``, ``stack``, ``source``, ``target``
+        and ``event`` refer. Raises ``ValueError`` with the tables and columns when the query is invalid.
         """
         return run_sql(query, self._frames())
 
@@ -369,6 +376,7 @@ class Report:
             "modules": lambda: self.modules,
             "waits": lambda: self.waits,
             "idle": lambda: self.idle,
+            "loaders": lambda: self.loaders,
             "host": lambda: self.host,
             "queue": lambda: self.queue,
             "launches": lambda: self.launches,

@@ -11,13 +11,14 @@ from torchprof_magic.analysis.accounts import Account, device_account
 from torchprof_magic.analysis.devices import devices_table
 from torchprof_magic.analysis.distortion import find_distortion
 from torchprof_magic.analysis.lines import lines_table
+from torchprof_magic.analysis.loaders import loaders_table
 from torchprof_magic.analysis.memory import memory_series
 from torchprof_magic.analysis.modules import modules_table
 from torchprof_magic.analysis.ops import ops_table
 from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.analysis.step_pieces import step_pieces
 from torchprof_magic.analysis.steps import complete_steps, steps_table
-from torchprof_magic.analysis.verdict_words import short_name
+from torchprof_magic.analysis.verdict_words import place_of, short_name
 from torchprof_magic.analysis.waits import waits_table
 from torchprof_magic.model.shapes import Fact, Facts, Section
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace
@@ -38,6 +39,7 @@ def overview_facts(trace: Trace) -> Facts:
         _why_idle(trace),
         Section(title="Mean step by phase", facts=_phases(steps), kind="phases"),
         _waits(trace),
+        _loaders(trace),
         _top_lines(trace),
         _top_modules(trace),
         Section(title="Steps", facts=_steps(steps)),
@@ -112,6 +114,24 @@ def _waits(trace: Trace) -> Section:
         for row in rows.head(TOP_WAITS).to_dicts()
     )
     return Section(title="Blocking calls", facts=facts, kind="bars", aside="a step")
+
+
+def _loaders(trace: Trace) -> Section:
+    """Return how long the program waits for batches, and how often its workers had none ready."""
+    steps = max(complete_steps(steps_table(trace).frame).height, 1)
+    facts = tuple(
+        Fact(
+            label=f"DataLoader {place_of(trace, row['file'], row['line'])}".strip(),
+            value=float(row["total_ns"] / steps),
+            unit="ns",
+            note="loaded by the loop itself"
+            if row["late"] is None
+            else f"not ready {row['late']:,} of {counted(row['count'], 'time')}",
+            phase="data",
+        )
+        for row in loaders_table(trace).frame.head(TOP_WAITS).to_dicts()
+    )
+    return Section(title="Loading data", facts=facts, kind="bars", aside="a step")
 
 
 def _busy_note(row: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.analysis.accounts import Account, Cause, chosen_steps, time_in_steps
+from torchprof_magic.analysis.loaders import starved_words
 from torchprof_magic.analysis.ops import ops_table
 from torchprof_magic.analysis.shared import ask_names
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
@@ -87,15 +88,20 @@ def _in(cause: Cause, before: str = ", mostly in ") -> tuple[Span, ...]:
 
 def described(trace: Trace, cause: Cause) -> tuple[Span, ...]:
     """Return where the user's line is, if it is known."""
-    if not cause.file:
-        return ()
-    label = dict(trace.meta.cell_labels).get(cause.file, "")
-    if not label and trace.meta.cell is not None and cause.file == trace.meta.cell.filename:
+    place = place_of(trace, cause.file, cause.line)
+    return (_plain(" Line: "), code(place), _plain(".")) if place else ()
+
+
+def place_of(trace: Trace, file: str | None, line: int | None) -> str:
+    """Return a line as people call it: a cell by its label, a file by the last parts of its path; empty if unknown."""
+    if not file:
+        return ""
+    label = dict(trace.meta.cell_labels).get(file, "")
+    if not label and trace.meta.cell is not None and file == trace.meta.cell.filename:
         label = trace.meta.cell.label
     if label:
-        return (_plain(" Line: "), code(f"{label}, line {cause.line}" if cause.line else label), _plain("."))
-    place = short_file(cause.file)
-    return (_plain(" Line: "), code(f"{place}:{cause.line}" if cause.line else place), _plain("."))
+        return f"{label}, line {line}" if line else label
+    return f"{short_file(file)}:{line}" if line else short_file(file)
 
 
 def short_name(name: str) -> str:
@@ -127,8 +133,17 @@ def second_words(cause: Cause, account: Account) -> tuple[Span, ...]:
     )
 
 
-def _data(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
-    return (*_idle_for(account, cause, "for the next batch"), *_in(cause), _plain("."))
+def _data(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
+    return (*_idle_for(account, cause, "for the next batch"), *_in(cause), _plain("."), *_workers(trace))
+
+
+def _fetching(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
+    return (*_host("Fetching the next batch takes")(trace, account, cause), *_workers(trace))
+
+
+def _workers(trace: Trace) -> tuple[Span, ...]:
+    words = starved_words(trace)
+    return (_plain(f" {words}"),) if words else ()
 
 
 def _dispatch(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
@@ -340,7 +355,7 @@ HOST_WORDS: dict[str, Words] = {
     "dispatch": _dispatch_host,
     "optimizer": _host("The optimizer takes"),
     "communication": _host("Collectives take", " One rank cannot tell transfer from waiting for other ranks."),
-    "data": _host("Fetching the next batch takes"),
+    "data": _fetching,
     "waiting": _waiting_host,
     "compile": _host("Compilation takes"),
     "python": _python_host,
