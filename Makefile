@@ -30,7 +30,7 @@ check: $(VENV)/.tested $(BUNDLE)
 	scripts/check
 
 bench: $(VENV)/.tested $(BUNDLE)
-	$(BIN)/python benchmarks/ingest.py --events 150000 850000 $(if $(HTA),--hta $(HTA))
+	$(BIN)/python benchmarks/ingest.py --events 200000 850000 $(if $(HTA),--hta $(HTA))
 	$(BIN)/python benchmarks/large.py
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/first_load.py

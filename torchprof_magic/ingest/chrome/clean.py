@@ -131,8 +131,9 @@ def _with_short_texts(frame: pl.DataFrame, max_chars: dict[str, int], findings: 
 def _without_long_json(frame: pl.DataFrame, columns: tuple[str, ...], findings: Findings) -> pl.DataFrame:
     """Return the rows without very long values, of which a part would be of no use."""
     for name in columns:
-        is_long = frame[name].is_in(_long_texts(frame[name], MAX_JSON_CHARS).implode()).fill_null(value=False)
-        if is_long.any():
+        long = _long_texts(frame[name], MAX_JSON_CHARS)
+        if len(long):
+            is_long = frame[name].is_in(long.implode()).fill_null(value=False)
             findings.add("chrome.odd_value", int(is_long.sum()))
             frame = frame.with_columns(frame[name].set(is_long, None))
     return frame
@@ -143,8 +144,10 @@ def _long_texts(values: pl.Series, max_chars: int) -> pl.Series:
     distinct = values.unique()
     texts = distinct.cast(pl.String)
     # The number of bytes is stored with a text, the number of characters is not.
-    long = distinct.filter((texts.str.len_bytes() > max_chars).fill_null(value=False))
-    return long if len(long) == 0 else long.filter(long.cast(pl.String).str.len_chars() > max_chars)
+    longest = texts.str.len_bytes().max()
+    if not isinstance(longest, int) or longest <= max_chars:
+        return distinct.clear()
+    return distinct.filter(texts.str.len_chars() > max_chars)
 
 
 def _believable(frame: pl.DataFrame, column: str, middle_ns: int | None, findings: Findings) -> pl.DataFrame:
@@ -176,6 +179,8 @@ def _with_sizes(frame: pl.DataFrame, columns: tuple[str, ...], findings: Finding
     """Return the rows with implausible sizes set to null."""
     for name in columns:
         size = frame[name]
+        if size.null_count() == len(size):
+            continue
         largest = _largest(size, LARGEST_BYTES)
         is_absurd = (size > largest) | (size < -largest)  # the least int64 has no absolute value
         if is_absurd.any():

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 import polars as pl
 from msgspec import Raw
 
+from torchprof_magic.ingest.json.schema import NO_RAW
 from torchprof_magic.model.trace import TEXT
 
 if TYPE_CHECKING:
@@ -48,14 +50,16 @@ def exact_ns(micros: Sequence[object]) -> pl.Series:
         floats = pl.Series(micros, dtype=pl.Float64)
     except (TypeError, OverflowError, pl.exceptions.PolarsError):
         return _ns_of_text(plain_text(micros))
-    largest = floats.abs().max()
-    if largest is None or largest < EXACT_MICROS:  # type: ignore[operator]
-        whole = floats.floor()  # multiplying everything by 1000 at once would round twice
-        return whole.cast(pl.Int64) * 1000 + ((floats - whole) * 1000).round().cast(pl.Int64)
+    known = floats.is_not_null().to_numpy() if floats.null_count() else None
+    micros_of = floats.to_numpy() if known is None else floats.fill_null(0).to_numpy()
+    if len(micros_of) == 0 or max(micros_of.max(), -micros_of.min()) < EXACT_MICROS:
+        whole = np.floor(micros_of)  # multiplying everything by 1000 at once would round twice
+        ns = whole.astype(np.int64) * 1000 + np.rint((micros_of - whole) * 1000).astype(np.int64)
+        return pl.Series(ns) if known is None else pl.Series(ns).set(pl.Series(~known), None)
     if any(isinstance(value, float) for value in micros):
         raise InexactError
-    whole = pl.Series(micros, dtype=pl.Int64, strict=False)
-    return whole.set(~whole.is_between(-LAST_MICROS, LAST_MICROS), None) * 1000
+    exact = pl.Series(micros, dtype=pl.Int64, strict=False)
+    return exact.set(~exact.is_between(-LAST_MICROS, LAST_MICROS), None) * 1000
 
 
 def _ns_of_text(text: pl.Series) -> pl.Series:
@@ -95,7 +99,8 @@ def identities(values: Sequence[object]) -> pl.Series:
 
 def plain_text(values: Sequence[object]) -> pl.Series:
     """Return pids, tids and names as text, empty where missing; ``25738`` and ``"25738"`` are the same."""
-    return _as_text(values).fill_null("")
+    text = _as_text(values)
+    return text.fill_null("") if text.null_count() else text
 
 
 def labels(values: Sequence[object]) -> pl.Series:
@@ -108,9 +113,10 @@ def _as_text(values: Sequence[object]) -> pl.Series:
     order = (pl.Int64, pl.String) if values and isinstance(values[0], int) else (pl.String, pl.Int64)
     for dtype in order:
         try:
-            return pl.Series(values, dtype=dtype).cast(pl.String)
+            found = pl.Series(values, dtype=dtype)
         except (TypeError, OverflowError, pl.exceptions.PolarsError):
             continue
+        return found if dtype == pl.String else found.cast(pl.String)
     return pl.Series([_whole(value) for value in values], dtype=pl.String)
 
 
@@ -121,5 +127,7 @@ def optional_text(values: Sequence[object]) -> pl.Series:
 
 def raw_text(values: Sequence[Raw]) -> pl.Series:
     """Return JSON fragments as categories, because they repeat a lot; null where missing."""
+    if values.count(NO_RAW) == len(values):
+        return pl.Series([None], dtype=TEXT).new_from_index(0, len(values))
     text = fragments(values)
     return text.set(text == "", None).cast(TEXT)

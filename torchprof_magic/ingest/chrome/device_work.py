@@ -44,7 +44,12 @@ def with_device_work(columns: Columns) -> Columns:
     processes = columns.process_names.filter(pl.col("name") != "")
     places = columns.places.with_columns(pl.lit("").alias("vendor"))
     spans, arrows = columns.spans, columns.arrows
+    names, cats = set(processes["name"]), set(places["cat"].str.to_lowercase())
     for vendor in VENDORS:
+        if names.isdisjoint((*vendor.work_processes, *vendor.call_processes)) and cats.isdisjoint(
+            vendor.work_categories
+        ):
+            continue
         is_work = _is_work(vendor, processes)
         if places.select(is_work.any()).item():
             device = pl.when(is_work).then(pl.lit(vendor.device)).otherwise("vendor")

@@ -108,18 +108,11 @@ class ColumnBuilder:
 
     def add(self, events: list[Event]) -> None:
         """Add the columns of one batch, or none of them when it raises ``InexactError``."""
-        by_cat: dict[object, list[Event]] = defaultdict(list)
-        for event in events:
-            by_cat[event.cat].append(event)
-        groups: dict[str, list[Event]] = defaultdict(list)
-        for cat, group in by_cat.items():
-            groups[category_of(cat)] += group
         self._batch = events
         self._found = Findings()
         added = [
             columns
-            for category, group in groups.items()
-            for phase in dict.fromkeys(event.ph for event in group)
+            for (category, phase), group in _grouped(events).items()
             for columns in self._columns_of(phase, category, group)
         ]
         for name, frame in added:
@@ -127,8 +120,7 @@ class ColumnBuilder:
         self._event_count += len(events)
         self._findings.update(self._found)
 
-    def _columns_of(self, phase: str, category: str, events: list[Event]) -> Iterator[tuple[str, pl.DataFrame]]:
-        group = [event for event in events if event.ph == phase]
+    def _columns_of(self, phase: str, category: str, group: list[Event]) -> Iterator[tuple[str, pl.DataFrame]]:
         if phase == "X" and category != OWN_SPAN:
             yield "spans", self._span_columns(group, category)
         elif phase in ("B", "E"):
@@ -195,7 +187,7 @@ class ColumnBuilder:
     def _places_of(self, events: list[Event], args: list[Args], category: str) -> pl.Series:
         pids, tids = [event.pid for event in events], [event.tid for event in events]
         cats = [event.cat if category in _HAVE_CATS else None for event in events]
-        if category not in _HAVE_STREAMS and len(set(pids)) == len(set(tids)) == len(set(cats)) == 1:
+        if category not in _HAVE_STREAMS and _is_same(pids) and _is_same(tids) and _is_same(cats):
             row = self._places.setdefault((category, cats[0], pids[0], tids[0], None, None), len(self._places))
             return pl.Series([row], dtype=pl.Int32).new_from_index(0, len(events))
         if category in _HAVE_STREAMS:
@@ -205,6 +197,22 @@ class ColumnBuilder:
             keys = [(cat, pid, tid, None, None) for cat, pid, tid in zip(cats, pids, tids, strict=True)]
         rows = {key: self._places.setdefault((category, *key), len(self._places)) for key in dict.fromkeys(keys)}
         return pl.Series([rows[key] for key in keys], dtype=pl.Int32)
+
+
+def _grouped(events: list[Event]) -> dict[tuple[str, str], list[Event]]:
+    """Return the events by category and phase."""
+    by_cat: dict[tuple[object, str], list[Event]] = defaultdict(list)
+    for event in events:
+        by_cat[event.cat, event.ph].append(event)
+    groups: dict[tuple[str, str], list[Event]] = {}
+    for (cat, phase), group in by_cat.items():
+        key = category_of(cat), phase
+        groups[key] = groups[key] + group if key in groups else group
+    return groups
+
+
+def _is_same(values: Sequence[object]) -> bool:
+    return values.count(values[0]) == len(values)
 
 
 def _joined(frames: list[pl.DataFrame], schema: dict[str, pl.DataType | type[pl.DataType]]) -> pl.DataFrame:
