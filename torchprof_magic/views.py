@@ -63,8 +63,10 @@ VIEWS = (
     View(
         name="flame",
         title="Flame",
-        description="The call tree of all threads from Python down to kernels, with equal paths merged. Boxes are as "
-        "wide as their host time, their device time or their calls.",
+        description="The call tree of all threads, with equal paths merged: from the lines, modules and Python frames "
+        "that are known down to ops and kernels. Where any of these is known, nodes of autograd are in a box called "
+        "backward at the line and module of their forward op. Boxes are as wide as their host time, their device time "
+        "or their calls.",
         build=flame_tree,
         empty="No torch op ran during the recording, so there is no call tree.",
     ),

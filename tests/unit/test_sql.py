@@ -54,7 +54,7 @@ def test_a_wrong_query_names_the_tables_and_columns(report: Report) -> None:
         report.sql("SELECT wrong_column FROM kernels")
     with pytest.raises(
         ValueError,
-        match=r"(?s)pies.*tables: events, ops, kernels, lines, modules, waits, idle, loaders, host, queue, launches, ranking, ",
+        match=r"(?s)pies.*tables: events, ops, kernels, lines, modules, waits, idle, loaders, host, queue, launches, ",
     ):
         report.sql("SELECT * FROM pies")
     with pytest.raises(ValueError, match="tables: events"):

@@ -1,4 +1,4 @@
-"""The merged call tree, from Python down to kernels."""
+"""The merged call tree: from lines, modules and Python frames down to ops and kernels."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from torchprof_magic.analysis.calls import nest_among, ops_around
+from torchprof_magic.analysis.flame_boxes import HostBoxes, backward_under_forward, host_boxes, site_names
 from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.analysis.shared import launch_sources, once_per_trace
 from torchprof_magic.model.intervals import (
     NO_PARENT,
-    BoolArray,
     IntArray,
     depth_of,
     levels,
     merge_paths,
-    own_time,
     rolled_up,
 )
 from torchprof_magic.model.shapes import Tree, Weight
@@ -27,7 +25,7 @@ from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN, Trace
 if TYPE_CHECKING:
     from torchprof_magic.model.meta import Meta
 
-KINDS = ("root", "annotation", "op", "python", "runtime", "kernel")
+KINDS = ("root", "annotation", "op", "python", "runtime", "kernel", "line", "module")
 KIND = pl.Enum(KINDS)
 _KIND_OF = {
     "user_annotation": "annotation",
@@ -39,13 +37,8 @@ _KIND_OF = {
     "memset": "kernel",
 }
 
-# Frames of the notebook and of the profiler itself, which are around every cell and not part of the program.
-_PLUMBING = (
-    r"(^|/)(IPython|ipykernel|traitlets|tornado|asyncio|torchprof_magic)/|^runpy\.py|^<frozen runpy>"
-    r"|(^|/)ipykernel_launcher\.py|(^|/)torch/profiler/|^torch/autograd/profiler\.py"
-    r"|^(asyncio|concurrent)/|^threading\.py\(\d+\): (_bootstrap|run)"
-)
 ROOT_NAME = "all"
+BACKWARD_NAME = "backward"
 
 
 class _Calls(NamedTuple):
@@ -57,13 +50,16 @@ class _Calls(NamedTuple):
     parent: IntArray
     self_cpu_ns: IntArray
     self_device_ns: IntArray
+    is_call: IntArray
 
 
 @once_per_trace
 def flame_tree(trace: Trace) -> Tree:
     """Return the call tree of all threads, equal paths merged, widest first.
 
-    Kernels, copies and fills hang under the op that launched them. Weights are ns: ``cpu`` is host time, ``device``
+    Lines and modules that were watched are boxes around what they ran. Kernels, copies and fills hang under the op that
+    launched them. Where lines, modules or Python frames are known, each node of autograd hangs under that of its
+    forward op, in a box called backward, wherever backward was called. Weights are ns: ``cpu`` is host time, ``device``
     the summed time of device work.
     """
     calls = _calls(trace)
@@ -80,45 +76,52 @@ def flame_tree(trace: Trace) -> Tree:
 
 
 def _calls(trace: Trace) -> _Calls:
-    events = trace.events
-    boxes, device = nest_among(trace, _visible_on_host(trace)), _device_rows(trace)
-    host = boxes.row
-    start, dur = (events[name].to_numpy()[host] for name in ("start_ns", "dur_ns"))
-    rows = np.concatenate((host, device))
-    name = events["name"].cast(pl.String)[rows]
-    distinct = name.unique()  # a trace has millions of rows but few names
-    name = name.replace_strict(distinct, _readable(distinct, trace.meta))
-    kind = events["category"][rows].cast(pl.String).replace_strict(_KIND_OF, return_dtype=pl.String)
-    nothing = np.zeros(len(device), np.int64)
+    boxes, device = host_boxes(trace), _device_rows(trace)
+    launched_in = boxes.around(trace, launch_sources(trace)[device])
+    backward = backward_under_forward(trace, boxes)
+    names, kinds = _names_of(trace, boxes, device)
+    ahead = len(boxes.row)
+    joined = np.concatenate((boxes.own_ns, np.zeros(len(device) + len(backward.around), np.int64)))
+    # The boxes called backward come last.
+    parent = np.concatenate((boxes.parent, launched_in, backward.around))
+    parent[backward.node] = ahead + len(device) + backward.box
+    in_python = np.full(ahead, PHASES.index("python"), np.int64)
+    phase = phase_of_events(trace).astype(np.int64)
+    is_event = boxes.row >= 0
+    in_python[is_event] = phase[boxes.row[is_event]]
+    device_ns = np.zeros(len(joined), np.int64)
+    device_ns[ahead : ahead + len(device)] = trace.events["dur_ns"].to_numpy()[device]
+    made = len(backward.around)
     return _Calls(
-        name=name,
-        kind=kind.cast(KIND).to_physical().to_numpy().astype(np.int64),
-        phase=phase_of_events(trace)[rows].astype(np.int64),
-        parent=np.concatenate((boxes.parent, ops_around(trace, boxes, launch_sources(trace)[device]))),
-        self_cpu_ns=np.concatenate((own_time(boxes.parent, start, dur, boxes.overlaps), nothing)),
-        self_device_ns=np.concatenate((np.zeros(len(host), np.int64), events["dur_ns"].to_numpy()[device])),
+        name=pl.concat([names, pl.Series([BACKWARD_NAME] * made, dtype=pl.String)]),
+        kind=np.concatenate((kinds, np.full(made, KINDS.index("annotation")))),
+        phase=np.concatenate((in_python, phase[device], np.full(made, PHASES.index("backward")))),
+        parent=parent,
+        self_cpu_ns=joined,
+        self_device_ns=device_ns,
+        is_call=np.concatenate((np.ones(ahead + len(device), np.int64), np.zeros(made, np.int64))),
     )
 
 
-def _visible_on_host(trace: Trace) -> BoolArray:
-    """Return which events are host events of the user's program; runtime calls stay with their op.
-
-    With stacks, torch records every thread of the process. Threads without ops belong to the notebook (its sockets, its
-    progress bar) and would only show waiting.
-    """
-    category = pl.col("category")
-    is_op = category.is_in(("cpu_op", "user_annotation"))
-    is_plumbing = pl.col("name").cast(pl.String).is_in(_plumbing(trace).implode())
-    is_useful_frame = (category == "python_function") & ~is_plumbing & (is_op.any().over("lane") | ~is_op.any())
-    return trace.events.select((is_op | is_useful_frame).alias("shown"))["shown"].to_numpy()
-
-
-def _plumbing(trace: Trace) -> pl.Series:
-    """Return the names of Python frames that say nothing: the machinery's, and the cell's own around all of it."""
-    frames = trace.events.filter(pl.col("category") == "python_function")["name"].unique().cast(pl.String)
-    file = frames.str.extract(r"^(.*)\(\d+\): <module>$")
-    is_cell = file.is_in([filename for filename, _ in trace.meta.cell_labels]).fill_null(value=False)
-    return frames.filter(frames.str.contains(_PLUMBING) | is_cell)
+def _names_of(trace: Trace, boxes: HostBoxes, device: IntArray) -> tuple[pl.Series, IntArray]:
+    """Return the names and kinds of the boxes on the host and of device work."""
+    events = trace.events
+    sites = site_names(trace)
+    is_event = boxes.row >= 0
+    rows = np.concatenate((boxes.row[is_event], device))
+    name = events["name"].cast(pl.String)[rows]
+    distinct = name.unique()  # a trace has millions of rows but few names
+    name = name.replace_strict(distinct, _readable(distinct, trace.meta))
+    kinds = events["category"][rows].cast(pl.String).replace_strict(_KIND_OF, return_dtype=pl.String)
+    kind = kinds.cast(KIND).to_physical().to_numpy().astype(np.int64)
+    if is_event.all():
+        return name, kind
+    known = np.flatnonzero(np.concatenate((is_event, np.ones(len(device), np.bool_))))
+    at = np.zeros(len(boxes.row) + len(device), np.int64)
+    at[known] = np.arange(len(known))
+    at[: len(boxes.row)][~is_event] = len(known) + boxes.site[~is_event]
+    site_kind = trace.sites["kind"].cast(pl.String).replace_strict(dict(zip(KINDS, range(len(KINDS)), strict=True)))
+    return pl.concat([name, sites])[at], np.concatenate((kind, site_kind.to_numpy().astype(np.int64)))[at]
 
 
 def _readable(name: pl.Series, meta: Meta) -> pl.Series:
@@ -156,7 +159,7 @@ def _summed(calls: _Calls, path: IntArray, first: IntArray) -> pl.DataFrame:
             "phase": np.concatenate(([PHASES.index("python")], _main_phase(calls, path, count))),
             "self_cpu_ns": np.concatenate(([0], total(calls.self_cpu_ns))),
             "self_device_ns": np.concatenate(([0], total(calls.self_device_ns))),
-            "self_calls": np.concatenate(([0], np.bincount(path, minlength=count))),
+            "self_calls": np.concatenate(([0], total(calls.is_call))),
         }
     )
 

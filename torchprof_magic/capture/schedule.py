@@ -60,7 +60,8 @@ class Schedule:
         begin = self.skip_first - (self.wait if self.skip_first_wait else 0)
         object.__setattr__(self, "period", period)
         object.__setattr__(self, "_begin", begin)
-        object.__setattr__(self, "total", begin + period * self.repeat if self.repeat else None)
+        ends = self.repeat and self.active < EVERY_STEP
+        object.__setattr__(self, "total", begin + period * self.repeat if ends else None)
 
     def action(self, step: int) -> Action:
         """Return the action for ``step``, counted from 0, as ``torch.profiler.schedule`` does."""

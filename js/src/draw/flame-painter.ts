@@ -17,6 +17,8 @@ const TEXT_PAD_PX = 5;
 const TEXT_MIN_BOX_PX = 30;
 const DIMMED_ALPHA = 0.22;
 const KERNEL_LIGHTER = 0.34;
+// Boxes that say where in the program something ran, rather than what ran.
+const PLACES = ["root", "line", "module", "python"];
 const WHITE: Rgb = [255, 255, 255];
 const MARK_PX = 2;
 
@@ -73,7 +75,7 @@ export class FillTable {
   #mixed(phase: number, kind: number): Fill {
     const { phases, kinds, colors } = this.#scene;
     const kindName = kinds.words[kind] ?? "";
-    if (kindName === "python" || kindName === "root") return fillOf(colors.neutral);
+    if (PLACES.includes(kindName)) return fillOf(colors.neutral);
     const hue = parseColor(phaseColor(phases.words[phase] ?? "", colors.theme)) ?? colors.neutral;
     const isKernel = kindName === "kernel";
     return fillOf(isKernel ? kernelColor(hue) : hue);

@@ -45,6 +45,7 @@ class ModuleMarks:
         self.is_too_dear = False
         self._asked = asked
         self._kept = array("q")
+        self._kept_of_steps = 0  # how much of it is of steps that have ended
         self._calls_of_step = 0
         self._numbers: dict[int, tuple[weakref.ref[Any], int]] = {}
         self._modules: list[tuple[weakref.ref[Any], str]] = []
@@ -82,11 +83,12 @@ class ModuleMarks:
         if not is_recorded:
             if self._asked is None and calls * CALL_NS > MOST_OF_STEP * max(dur_ns, 1):
                 self.is_too_dear, self.is_on = True, False
-            del self._kept[:]
+            del self._kept[self._kept_of_steps :]
+        self._kept_of_steps = len(self._kept)
 
     def take(self) -> array[int]:
         """Return what was noted since the last call, and describe the modules while they exist."""
-        kept, self._kept = self._kept, array("q")
+        kept, self._kept, self._kept_of_steps = self._kept, array("q"), 0
         self._describe()
         return kept
 

@@ -177,6 +177,13 @@ function Crumbs({ moves }: { readonly moves: FlameMoves }) {
   );
 }
 
+/** What the grey boxes are, by kind. */
+const placeTitles = [
+  ["line", "lines"],
+  ["module", "modules"],
+  ["python", "Python frames"],
+] as const;
+
 interface FlameLegendProps {
   readonly model: FlameModel;
   readonly theme: "light" | "dark";
@@ -185,10 +192,10 @@ interface FlameLegendProps {
 function FlameLegend({ model, theme }: FlameLegendProps) {
   const shown = phases.filter(({ name }) => model.phases.words.includes(name));
   const entries = shown.map(({ name, title }) => ({ title, color: phaseColor(name, theme) }));
-  const hasPython = model.kinds.words.includes("python");
-  const python = hasPython ? [{ title: "Python frames", color: "var(--tp-neutral)" }] : [];
+  const places = placeTitles.filter(([kind]) => model.kinds.words.includes(kind));
+  const place = { title: places.map(([, title]) => title).join(", "), color: "var(--tp-neutral)" };
   const kernel = model.kinds.words.includes("kernel") ? [kernelEntry(theme)] : [];
-  return <Legend entries={[...entries, ...kernel, ...python]} />;
+  return <Legend entries={[...entries, ...kernel, ...(places.length > 0 ? [place] : [])]} />;
 }
 
 /** Kernels are lighter than their phase; the legend uses the forward phase as an example. */

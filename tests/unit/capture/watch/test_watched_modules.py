@@ -120,6 +120,16 @@ def test_a_step_with_many_calls_for_its_length_ends_the_watch_unless_it_was_aske
         end()
 
 
+def test_only_the_calls_of_a_step_that_is_not_recorded_are_dropped(marks: ModuleMarks) -> None:
+    model = Net()
+    model(torch.ones(1, 2))
+    marks.end_step(10**6, is_recorded=True)
+    before = len(marks._kept)
+    model(torch.ones(1, 2))
+    marks.end_step(10**6, is_recorded=False)
+    assert len(marks._kept) == before == 8 * 3  # four modules, in threes, begin and end
+
+
 def test_nothing_is_registered_when_modules_are_not_wanted() -> None:
     marks = ModuleMarks(asked=False)
     end = marks.watch()
