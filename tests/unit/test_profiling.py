@@ -99,7 +99,7 @@ def test_step_ends_the_steps_of_a_block_without_schedule() -> None:
             work()
             p.step()
     assert numbers(p.report) == [(0, 0, True), (0, 1, True), (0, 2, True)]
-    assert p.report.problems == ()
+    assert not p.report.problems
 
 
 def test_steps_over_a_loop_records_what_the_magic_records() -> None:
@@ -301,7 +301,7 @@ def test_a_schedule_that_raises_loses_only_later_steps() -> None:
             work()
             p.step()
     assert numbers(p.report) == [(0, 0, True), (0, 1, True), (0, 2, True)]
-    assert p.report.problems == ()
+    assert not p.report.problems
     (said,) = [problem.message for problem in p.report.problems if problem.code == "capture.schedule_failed"]
     assert "at step 3: ValueError: no idea." in said
 
