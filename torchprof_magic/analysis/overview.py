@@ -121,10 +121,10 @@ def _loaders(trace: Trace) -> Section:
     steps = max(complete_steps(steps_table(trace).frame).height, 1)
     facts = tuple(
         Fact(
-            label=f"DataLoader {place_of(trace, row['file'], row['line'])}".strip(),
+            label="DataLoader",
             value=float(row["total_ns"] / steps),
             unit="ns",
-            note="loaded by the loop itself"
+            note=place_of(trace, row["file"], row["line"])
             if row["late"] is None
             else f"not ready {row['late']:,} of {counted(row['count'], 'time')}",
             phase="data",
