@@ -78,5 +78,13 @@ def _merged(run: list[dict[str, object]], parent: str | None, own: str, above: s
         name: None if any(row[name] is None for row in run) else sum(int(str(row[name])) for row in run)
         for name in _SUMMED
     }
+    shapes = {name: run[0][name] if len({row[name] for row in run}) == 1 else None for name in ("inputs", "outputs")}
     label = f"{first} … {last}"
-    return {**sums, "id": own, "above": above, "path": label, "class_name": f"{run[0]['class_name']} ×{len(run)}"}
+    return {
+        **sums,
+        **shapes,
+        "id": own,
+        "above": above,
+        "path": label,
+        "class_name": f"{run[0]['class_name']} ×{len(run)}",
+    }

@@ -35,6 +35,20 @@ COLUMNS = (
     ),
     Column(name="calls", title="Calls", unit="count", definition="How often its forward ran.", is_minor=True),
     Column(
+        name="inputs",
+        title="Input shapes",
+        unit="text",
+        definition="Shapes of the tensors that its first call got, with those of keyword arguments; null if not known.",
+        is_minor=True,
+    ),
+    Column(
+        name="outputs",
+        title="Output shapes",
+        unit="text",
+        definition="Shapes of the tensors that its first call returned; null if not known.",
+        is_minor=True,
+    ),
+    Column(
         name="self_cpu_ns",
         title="Self CPU",
         unit="ns",
@@ -100,7 +114,7 @@ COLUMNS = (
         is_minor=True,
     ),
 )
-_TEXT = ("path", "class_name", "parent")
+_TEXT = ("path", "class_name", "parent", "inputs", "outputs")
 SCHEMA: dict[str, DType] = {column.name: pl.String if column.name in _TEXT else pl.Int64 for column in COLUMNS}
 # The row of device work that no module launched.
 OUTSIDE = "outside of modules"
@@ -121,7 +135,9 @@ def modules_table(trace: Trace) -> Table:
 def _columns(trace: Trace) -> tuple[Column, ...]:
     device = {"device_ns", "self_device_ns", "backward_device_ns", "wait_ns"}
     known = trace.sites["parameters"].is_not_null().any()
-    absent = (set() if trace.has_device else device) | (set() if known else {"parameters", "bytes"})
+    absent = (set() if trace.has_device else device) | (
+        set() if known else {"parameters", "bytes", "inputs", "outputs"}
+    )
     return tuple(column for column in COLUMNS if column.name not in absent)
 
 
@@ -148,6 +164,8 @@ def _from_frames(trace: Trace) -> tuple[pl.DataFrame, Runs]:
         pl.col("name").str.extract(r"([^.]*?)(?:_\d+)?$").alias("class_name"),
         pl.lit(None, pl.Int64).alias("parameters"),
         pl.lit(None, pl.Int64).alias("bytes"),
+        pl.lit(None, pl.String).alias("inputs"),
+        pl.lit(None, pl.String).alias("outputs"),
     )
     numbers: IntArray = site.to_numpy().astype(np.int64)
     start, end = nest.start_ns[frames], nest.end_ns[frames]
@@ -175,6 +193,8 @@ def _frame(sites: pl.DataFrame, shares: Shares, runs: Runs) -> pl.DataFrame:
             "self_backward_cpu_ns": shares.backward_ns,
             "parameters": sites["parameters"],
             "bytes": sites["bytes"],
+            "inputs": sites["inputs"].cast(pl.String),
+            "outputs": sites["outputs"].cast(pl.String),
         },
         schema=SCHEMA,
     )

@@ -32,6 +32,7 @@ class ModuleSite:
     """A module that ran: its class, the number of its parent, -1 for none, and its size.
 
     ``path`` is its path of attributes below its root. That of a root is the variable that holds it, empty if none does.
+    ``inputs`` and ``outputs`` are the shapes of the tensors of its first call, empty if there were none.
     """
 
     path: str
@@ -39,6 +40,8 @@ class ModuleSite:
     parent: int
     parameters: int | None
     size_bytes: int | None
+    inputs: str = ""
+    outputs: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -325,6 +325,22 @@ SITES_COLUMNS = (
         least=0,
         most=MAX_SUM,
     ),
+    FrameColumn(
+        "inputs",
+        TEXT,
+        "text",
+        "Shapes of the tensors that the first call of the module got; null for lines.",
+        is_nullable=True,
+        max_chars=MAX_NAME_CHARS,
+    ),
+    FrameColumn(
+        "outputs",
+        TEXT,
+        "text",
+        "Shapes of the tensors that it returned; null for lines.",
+        is_nullable=True,
+        max_chars=MAX_NAME_CHARS,
+    ),
 )
 SCOPES_COLUMNS = (
     FrameColumn("site", pl.Int32, "row", "What ran, a row of `sites`.", least=0, row_of="sites"),
@@ -363,9 +379,11 @@ FRAME_COLUMNS = {
 FRAME_SCHEMAS = {name: _schema(columns) for name, columns in FRAME_COLUMNS.items()}
 # The name of the first entry of a saved run, and the version of its format. Changing a schema above needs a new one.
 SAVED_HEAD = "torchprof.json"
-SAVED_VERSION = 2
+SAVED_VERSION = 3
 # Frames that older versions of the format lack.
 ADDED_FRAMES = {"sites": 2, "scopes": 2}
+# Columns that they lack.
+ADDED_COLUMNS = {("sites", "inputs"): 3, ("sites", "outputs"): 3}
 
 
 class _Referable:

@@ -77,6 +77,8 @@ def _line_sites(cell: CellSource | None) -> pl.DataFrame:
             "class_name": [None] * len(texts),
             "parameters": [None] * len(texts),
             "bytes": [None] * len(texts),
+            "inputs": [None] * len(texts),
+            "outputs": [None] * len(texts),
         },
         schema=SITES_SCHEMA,
     )
@@ -132,6 +134,8 @@ def _module_sites(modules: Sequence[ModuleSite], before: int) -> pl.DataFrame:
             "class_name": module.class_name,
             "parameters": module.parameters,
             "bytes": module.size_bytes,
+            "inputs": module.inputs,
+            "outputs": module.outputs,
         }
         for module, path in zip(modules, _paths(modules), strict=True)
     ]

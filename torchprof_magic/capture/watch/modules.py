@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import weakref
 from array import array
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import islice
 from threading import get_native_id
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
@@ -15,13 +18,16 @@ from torchprof_magic.capture.recording import ModuleSite
 from torchprof_magic.capture.torch_api.patching import stand_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 # What the two hooks of a call cost, measured by benchmarks/marks.py; and the share of a step from which on modules are
 # not watched unless that was asked for.
 CALL_NS = 4_000
 MOST_OF_STEP = 0.03
 MAX_CALLS = 1_000_000
+# So many shapes of a call are kept, and so many values are looked at to find them.
+MAX_SHAPES = 4
+MAX_VALUES = 100
 _GLOBAL_HOOKS = (
     "_global_backward_pre_hooks",
     "_global_backward_hooks",
@@ -52,6 +58,7 @@ class ModuleMarks:
         self._depth: dict[int, list[int]] = {}
         self._roots: dict[int, None] = {}
         self._sites: list[ModuleSite] = []
+        self._shapes: dict[int, tuple[str, str]] = {}
         self.namespace: Mapping[str, object] = {}
 
     def watch(self) -> Callable[[], None]:
@@ -60,7 +67,7 @@ class ModuleMarks:
             return lambda: None
         handles = (
             torch_module.register_module_forward_pre_hook(self._before),
-            torch_module.register_module_forward_hook(self._after, always_call=True),
+            torch_module.register_module_forward_hook(self._after, with_kwargs=True, always_call=True),
         )
 
         undo = _without_warning({handle.id for handle in handles})
@@ -69,6 +76,8 @@ class ModuleMarks:
             undo()
             for handle in handles:
                 handle.remove()
+                # torch leaves this entry, and would warn of it whenever a model is compiled later.
+                getattr(torch_module, "_global_forward_hooks_with_kwargs", {}).pop(handle.id, None)
 
         return end
 
@@ -109,7 +118,8 @@ class ModuleMarks:
         above.append(number)
         self._note(thread, number)
 
-    def _after(self, module: torch.nn.Module, _: object, __: object) -> None:
+    def _after(self, module: torch.nn.Module, arguments: object, *rest: object) -> None:
+        """Note an end; ``rest`` is the keyword arguments and the result, or the result alone if forward raised."""
         if torch.compiler.is_compiling() or not self.is_on:
             return
         thread = get_native_id()
@@ -123,6 +133,8 @@ class ModuleMarks:
             number = above.pop()
             self._note(thread, -number - 1)
             if number == known[1]:
+                if number not in self._shapes:
+                    self._shapes[number] = shapes_of((arguments, rest[:-1])), shapes_of(rest[-1])
                 return
 
     def _note(self, thread: int, number: int) -> None:
@@ -155,6 +167,8 @@ class ModuleMarks:
             module = self._modules[number][0]()
             count, size = _size(module) if module is not None else (None, None)
             sites[number] = _site(path, sites[number].class_name, parent, count, size)
+        for number, (inputs, outputs) in self._shapes.items():
+            sites[number] = replace(sites[number], inputs=inputs, outputs=outputs)
 
     def _variables(self) -> dict[int, str]:
         """Return under which name of the namespace the outermost modules are found: ``model``, or ``model.0``."""
@@ -202,6 +216,25 @@ def _site(
     path: str, class_name: str, parent: int, parameters: int | None = None, size_bytes: int | None = None
 ) -> ModuleSite:
     return ModuleSite(path=path, class_name=class_name, parent=parent, parameters=parameters, size_bytes=size_bytes)
+
+
+def shapes_of(value: object) -> str:
+    """Return the shapes of the tensors in a value, such as ``[16, 64], [16]``; those of a structure in its order."""
+    shapes: list[str] = []
+    open_values, looked_at = [value], 0
+    while open_values and len(shapes) <= MAX_SHAPES and looked_at < MAX_VALUES:
+        looked_at += 1
+        one = open_values.pop()
+        try:
+            if isinstance(one, torch.Tensor):
+                shapes.append(str(list(one.shape)))
+            elif isinstance(one, (tuple, list)):
+                open_values.extend(reversed(one[:MAX_VALUES]))
+            elif isinstance(one, Mapping):
+                open_values.extend(reversed(list(islice(one.values(), MAX_VALUES))))
+        except Exception:  # noqa: BLE001, S112 - tensors and mappings of the user's own classes may raise anything
+            continue
+    return ", ".join(shapes if len(shapes) <= MAX_SHAPES else [*shapes[:MAX_SHAPES], "…"])
 
 
 def _size(module: torch.nn.Module) -> tuple[int, int]:

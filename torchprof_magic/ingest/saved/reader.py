@@ -17,7 +17,15 @@ from torchprof_magic.errors import IngestError
 from torchprof_magic.ingest.saved.arrow import check_layout
 from torchprof_magic.ingest.saved.bounds import first_flaw
 from torchprof_magic.model.meta import Meta, Problem  # noqa: TC001 - msgspec reads the types of _Head
-from torchprof_magic.model.trace import ADDED_FRAMES, FRAME_SCHEMAS, MAX_SUM, SAVED_HEAD, SAVED_VERSION, Trace
+from torchprof_magic.model.trace import (
+    ADDED_COLUMNS,
+    ADDED_FRAMES,
+    FRAME_SCHEMAS,
+    MAX_SUM,
+    SAVED_HEAD,
+    SAVED_VERSION,
+    Trace,
+)
 
 if TYPE_CHECKING:
     import os
@@ -84,7 +92,7 @@ def read_saved(path: str | os.PathLike[str]) -> Trace:
             _check_sizes(archive, Path(path).stat().st_size)
             head = _read_head(archive)
             frames = {
-                name: read_frame(name, archive.read(f"{name}.arrow"))
+                name: read_frame(name, archive.read(f"{name}.arrow"), head.version)
                 if head.version >= ADDED_FRAMES.get(name, 1)
                 else pl.DataFrame(schema=schema)
                 for name, schema in FRAME_SCHEMAS.items()
@@ -142,14 +150,20 @@ def _check_values(head: dict[str, Any]) -> None:
             raise IngestError(f"{SAVED_HEAD} in the saved run holds impossible values; save it again")
 
 
-def read_frame(name: str, data: bytes) -> pl.DataFrame:
-    """Return a frame of a trace from its Arrow file; raise ``IngestError`` unless it has exactly its columns."""
-    schema = pl.Schema(FRAME_SCHEMAS[name])
+def read_frame(name: str, data: bytes, version: int = SAVED_VERSION) -> pl.DataFrame:
+    """Return a frame of a trace from its Arrow file; raise ``IngestError`` unless it has exactly its columns.
+
+    Columns that the version of the file lacks are null.
+    """
+    whole = pl.Schema(FRAME_SCHEMAS[name])
+    added = [column for column in whole if ADDED_COLUMNS.get((name, column), 1) > version]
+    schema = pl.Schema({column: dtype for column, dtype in whole.items() if column not in added})
     try:
         check_layout(data)
         found = pl.read_ipc_schema(io.BytesIO(data))
         if found == schema:
-            return pl.read_ipc(io.BytesIO(data))
+            frame = pl.read_ipc(io.BytesIO(data))
+            return frame.with_columns(pl.lit(None, whole[column]).alias(column) for column in added)
     except (ValueError, struct.error, pl.exceptions.PolarsError, pl.exceptions.PanicException) as exc:
         raise IngestError(f"the {name} of the saved run are damaged ({exc}); save it again") from exc
     odd = sorted(set(found.items()) ^ set(schema.items()), key=str)[:1]

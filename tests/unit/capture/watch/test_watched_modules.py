@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from torchprof_magic.capture.watch.modules import CALL_NS, MOST_OF_STEP, ModuleMarks
+from torchprof_magic.capture.watch.modules import CALL_NS, MOST_OF_STEP, ModuleMarks, shapes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,6 +120,50 @@ def test_a_step_with_many_calls_for_its_length_ends_the_watch_unless_it_was_aske
         end()
 
 
+class Two(nn.Module):
+    def forward(self, x: Any, *, mask: Any) -> Any:
+        return {"sum": x + mask, "rest": [x, (mask,)], "n": 3}
+
+
+class Odd(torch.Tensor):
+    @property
+    def shape(self) -> Any:
+        raise RuntimeError("no shape")
+
+
+def test_the_shapes_of_the_first_call_are_kept_with_those_of_keyword_arguments(marks: ModuleMarks) -> None:
+    model = Two()
+    model(torch.ones(4, 2), mask=torch.ones(2))
+    model(torch.ones(9, 2), mask=torch.ones(2))
+    marks.take()
+    (site,) = marks.sites
+    assert (site.inputs, site.outputs) == ("[4, 2], [2]", "[4, 2], [4, 2], [2]")
+
+
+def test_a_forward_that_raises_has_inputs_only_and_torch_does_not_warn(marks: ModuleMarks) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(TypeError):
+            Inner()({"x": torch.ones(3)})
+    marks.take()
+    (site,) = marks.sites
+    assert (site.inputs, site.outputs) == ("[3]", "")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, ""),
+        (torch.tensor(1.0), "[]"),
+        ([torch.ones(1)] * 9, "[1], [1], [1], [1], …"),
+        ([3] * 10**6, ""),
+        (torch.ones(2).as_subclass(Odd), ""),
+    ],
+)
+def test_shapes_of_a_value(value: object, text: str) -> None:
+    assert shapes_of(value) == text
+
+
 def test_only_the_calls_of_a_step_that_is_not_recorded_are_dropped(marks: ModuleMarks) -> None:
     model = Net()
     model(torch.ones(1, 2))
@@ -137,6 +181,11 @@ def test_nothing_is_registered_when_modules_are_not_wanted() -> None:
     Net()(torch.ones(1, 2))
     assert len(marks.take()) == 0
     end()
+
+
+def test_nothing_is_left_in_torch_when_the_watch_ends() -> None:
+    ModuleMarks(asked=True).watch()()
+    assert not torch.nn.modules.module._has_any_global_hook()
 
 
 def graphs_of(*, is_watched: bool) -> tuple[int, int, list[str]]:

@@ -87,7 +87,16 @@ def full_trace() -> Trace:
     )
     problems = (Problem(code="a.b", severity="data_loss", count=3, message="lost", fix="again"),)
     fields = {name: getattr(trace, name) for name in FRAME_SCHEMAS}
-    module = {"kind": "module", "parent": -1, "name": "encoder.0", "class_name": "Linear", "parameters": 6, "bytes": 24}
+    module = {
+        "kind": "module",
+        "parent": -1,
+        "name": "encoder.0",
+        "class_name": "Linear",
+        "parameters": 6,
+        "bytes": 24,
+        "inputs": "[3]",
+        "outputs": "[2]",
+    }
     fields["sites"] = pl.DataFrame([module], schema=FRAME_SCHEMAS["sites"])
     fields["scopes"] = pl.DataFrame([(0, 0, 5_000, 2_000, 0)], schema=FRAME_SCHEMAS["scopes"], orient="row")
     return Trace(**fields, meta=meta, problems=problems)
@@ -136,6 +145,20 @@ def test_a_run_that_was_saved_before_lines_and_modules_were_watched_has_none(sav
     trace = load(older).trace
     assert (trace.sites.height, trace.scopes.height) == (0, 0)
     assert trace.events.equals(full_trace().events)
+
+
+def test_a_run_that_was_saved_before_shapes_of_modules_were_kept_has_none(saved: Path, tmp_path: Path) -> None:
+    sites = full_trace().sites.drop("inputs", "outputs")
+    older = head_with(rewritten(saved, sites_arrow=arrow(sites, tmp_path)), version=2)
+    found = load(older).trace.sites
+    assert found.drop("inputs", "outputs").equals(sites)
+    assert found.select("inputs", "outputs").rows() == [(None, None)]
+
+
+def test_a_run_of_this_version_has_all_columns(saved: Path, tmp_path: Path) -> None:
+    sites = full_trace().sites.drop("inputs", "outputs")
+    with pytest.raises(IngestError, match="unexpected columns"):
+        load(rewritten(saved, sites_arrow=arrow(sites, tmp_path)))
 
 
 def test_content_and_not_the_name_says_that_a_file_is_a_saved_run(saved: Path) -> None:
