@@ -6,7 +6,7 @@ import weakref
 from array import array
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import islice
+from itertools import groupby, islice
 from threading import get_native_id
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
@@ -219,10 +219,13 @@ def _site(
 
 
 def shapes_of(value: object) -> str:
-    """Return the shapes of the tensors in a value, such as ``[16, 64], [16]``; those of a structure in its order."""
+    """Return the shapes of the tensors in a value, such as ``[16, 64], [16]``; those of a structure in its order.
+
+    Equal shapes that follow one another are counted: ``[16, 64] ×3``.
+    """
     shapes: list[str] = []
     open_values, looked_at = [value], 0
-    while open_values and len(shapes) <= MAX_SHAPES and looked_at < MAX_VALUES:
+    while open_values and looked_at < MAX_VALUES:
         looked_at += 1
         one = open_values.pop()
         try:
@@ -234,7 +237,9 @@ def shapes_of(value: object) -> str:
                 open_values.extend(reversed(list(islice(one.values(), MAX_VALUES))))
         except Exception:  # noqa: BLE001, S112 - tensors and mappings of the user's own classes may raise anything
             continue
-    return ", ".join(shapes if len(shapes) <= MAX_SHAPES else [*shapes[:MAX_SHAPES], "…"])
+    runs = [(shape, len(list(run))) for shape, run in groupby(shapes)]
+    texts = [shape if count == 1 else f"{shape} ×{count}" for shape, count in runs]
+    return ", ".join(texts if len(texts) <= MAX_SHAPES else [*texts[:MAX_SHAPES], "…"])
 
 
 def _size(module: torch.nn.Module) -> tuple[int, int]:

@@ -137,7 +137,7 @@ def test_the_shapes_of_the_first_call_are_kept_with_those_of_keyword_arguments(m
     model(torch.ones(9, 2), mask=torch.ones(2))
     marks.take()
     (site,) = marks.sites
-    assert (site.inputs, site.outputs) == ("[4, 2], [2]", "[4, 2], [4, 2], [2]")
+    assert (site.inputs, site.outputs) == ("[4, 2], [2]", "[4, 2] ×2, [2]")
 
 
 def test_a_forward_that_raises_has_inputs_only_and_torch_does_not_warn(marks: ModuleMarks) -> None:
@@ -155,7 +155,8 @@ def test_a_forward_that_raises_has_inputs_only_and_torch_does_not_warn(marks: Mo
     [
         (None, ""),
         (torch.tensor(1.0), "[]"),
-        ([torch.ones(1)] * 9, "[1], [1], [1], [1], …"),
+        ([torch.ones(1)] * 9, "[1] ×9"),
+        ([torch.ones(size) for size in range(9)], "[0], [1], [2], [3], …"),
         ([3] * 10**6, ""),
         (torch.ones(2).as_subclass(Odd), ""),
     ],
