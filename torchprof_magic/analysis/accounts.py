@@ -11,7 +11,7 @@ import polars as pl
 from torchprof_magic.analysis.forward_of import forward_of_events
 from torchprof_magic.analysis.host_nest import host_nest
 from torchprof_magic.analysis.host_states import COMPILE, DISPATCH, RUNTIME_CALL, called_ops, compile_ranges
-from torchprof_magic.analysis.idle import CAUSES, LAUNCH_CALL, idle_causes, idle_pieces
+from torchprof_magic.analysis.idle import CAUSES, LAUNCH_CALL, cause_numbers, idle_pieces
 from torchprof_magic.analysis.phases import PHASES, phase_of_events
 from torchprof_magic.analysis.places import Places, places_of
 from torchprof_magic.analysis.shared import ask_names, launch_sources, once_per_trace
@@ -23,8 +23,6 @@ from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from torchprof_magic.model.trace import Trace
 
 # A step that takes this many times the median is an outlier, and does not count where there are others.
@@ -139,13 +137,14 @@ def host_account(trace: Trace) -> Account:
     ns = np.where(np.isin(pieces.step, chosen.row), pieces.dur_ns, 0)
     named = _called(trace, pieces.cause, pieces.state)
     parts = _Parts(
-        label=np.array(PHASES)[pieces.phase],
         named=named,
         ns=ns,
         places=_places_of_pieces(trace, pieces, named),
         gap=np.full(len(ns), NO_PARENT),
     )
-    causes = _with_measured_idle(trace, {phase: _cause_of(trace, phase, parts) for phase in PHASES})
+    causes = _with_measured_idle(
+        trace, {phase: _cause_of(trace, phase, parts, pieces.phase == number) for number, phase in enumerate(PHASES)}
+    )
     nest = host_nest(trace)
     is_ops = np.isin(pieces.phase, [PHASES.index(name) for name in ("forward", "backward", "optimizer")])
     length = np.append(nest.end_ns - nest.start_ns, TINY_OP_NS)[named]
@@ -153,7 +152,7 @@ def host_account(trace: Trace) -> Account:
     is_moving = np.append(moves[nest.row], False)[pieces.cause]
     is_tiny = is_ops & (length < TINY_OP_NS)
     drives = is_tiny | (pieces.phase == PHASES.index("python"))
-    overhead = _cause_of(trace, "overhead", parts._replace(label=np.where(drives, "overhead", "")))
+    overhead = _cause_of(trace, "overhead", parts, drives)
     return Account(
         whole_ns=chosen.whole_ns,
         steps=chosen.steps,
@@ -241,12 +240,11 @@ def _top_work(trace: Trace, kind: str, row: IntArray, ns: IntArray) -> Cause:
 
 
 class _Parts(NamedTuple):
-    """Pieces of time: their labels, the event of the host nest that names each, their lengths, and their lines.
+    """Pieces of time: the event of the host nest that names each, their lengths, and their lines.
 
     ``gap`` is the number of the idle gap that each belongs to, -1 where there is none.
     """
 
-    label: npt.NDArray[np.str_]
     named: IntArray
     ns: IntArray
     places: Places
@@ -260,20 +258,13 @@ def _idle_of(trace: Trace, device: int) -> dict[str, Cause]:
     named = _called(trace, pieces.cause[here], pieces.detail[here])
     start = pieces.start_ns[here]
     parts = _Parts(
-        label=np.array(list(CAUSES))[_cause_numbers(trace)[here]],
         named=named,
         ns=_clipped(start, pieces.end_ns[here], chosen_steps(trace)),
         places=places_of(trace, np.append(host_nest(trace).row, NO_PARENT)[named], start),
         gap=pieces.gap[here],
     )
-    return {cause: _cause_of(trace, cause, parts) for cause in CAUSES}
-
-
-def _cause_numbers(trace: Trace) -> IntArray:
-    """Return the cause of each idle piece as its place in ``CAUSES``."""
-    causes = idle_causes(trace)
-    names = {name: number for number, name in enumerate(CAUSES)}
-    return causes.cast(pl.Enum(list(names))).to_physical().to_numpy().astype(np.int64)
+    numbers = cause_numbers(trace)[here]
+    return {cause: _cause_of(trace, cause, parts, numbers == number) for number, cause in enumerate(CAUSES)}
 
 
 def _called(trace: Trace, cause: IntArray, state: IntArray) -> IntArray:
@@ -298,9 +289,9 @@ def _places_of_pieces(trace: Trace, pieces: StepPieces, named: IntArray) -> Plac
     return known._replace(file=np.where(is_known, made.file, file), line=np.where(is_known, made.line, line))
 
 
-def _cause_of(trace: Trace, kind: str, parts: _Parts) -> Cause:
-    """Return a cause with the event and the line that have the most of it."""
-    chosen = np.flatnonzero((parts.label == kind) & (parts.ns > 0))
+def _cause_of(trace: Trace, kind: str, parts: _Parts, is_part: BoolArray) -> Cause:
+    """Return a cause that consists of some of the parts, with the event and the line that have the most of it."""
+    chosen = np.flatnonzero(is_part & (parts.ns > 0))
     if len(chosen) == 0:
         return Cause(kind=kind, ns=0)
     index, ns = parts.named[chosen], parts.ns[chosen]
