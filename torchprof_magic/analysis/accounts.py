@@ -343,9 +343,13 @@ def _most(trace: Trace, kind: str, row: IntArray, ns: IntArray, places: Places) 
 
 def _sums(keys: IntArray, ns: IntArray) -> tuple[IntArray, IntArray]:
     """Return the distinct keys >= 0, and the sum of each."""
-    known = np.flatnonzero(keys >= 0)
-    distinct, group = np.unique(keys[known], return_inverse=True)
-    return distinct, sum_by(group, ns[known], len(distinct))
+    known = keys >= 0
+    keys, ns = (keys, ns) if known.all() else (keys[known], ns[known])
+    if int(keys.max(initial=0)) < len(keys):  # no need to sort
+        distinct = np.flatnonzero(np.bincount(keys))
+        return distinct, sum_by(keys, ns, len(keys))[distinct]
+    distinct, group = np.unique(keys, return_inverse=True)
+    return distinct, sum_by(group, ns, len(distinct))
 
 
 def _with_longest(trace: Trace, cause: Cause, row: IntArray, ns: IntArray, gap: IntArray) -> Cause:

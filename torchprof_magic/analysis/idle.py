@@ -54,7 +54,7 @@ class IdlePieces(NamedTuple):
     """Idle time in its smallest pieces: ``detail`` is an index into ``DETAILS``, ``host`` one into ``STATES``.
 
     ``detail`` is the state of the host until the next work was launched, and then why that work did not run yet.
-    ``host`` is the state of the host throughout. ``cause`` and ``host_cause`` are indexes into the host nest, or -1.
+    ``host`` is the state of the host throughout. ``cause`` is an index into the host nest, or -1.
     """
 
     device: IntArray
@@ -64,7 +64,6 @@ class IdlePieces(NamedTuple):
     detail: IntArray
     cause: IntArray
     host: IntArray
-    host_cause: IntArray
 
 
 def gaps_of(trace: Trace) -> list[Gaps]:
@@ -140,7 +139,7 @@ def _device_pieces(trace: Trace, gaps: Gaps, lines: dict[int, Timeline], anyone:
             own = state if zone == 0 else np.full(len(of), LATENCY)
         detail = np.where(plan.fixed[of] >= 0, plan.fixed[of], own)
         device = np.full(len(of), gaps.device, np.int64)
-        parts.append(IdlePieces(device, of, start[kept], end[kept], detail, cause, state, cause))
+        parts.append(IdlePieces(device, of, start[kept], end[kept], detail, cause, state))
     joined = IdlePieces(*map(np.concatenate, zip(*parts, strict=True)))
     order = np.argsort(joined.start_ns, kind="stable")  # gaps follow one another
     return IdlePieces(*(column[order] for column in joined))

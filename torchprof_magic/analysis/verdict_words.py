@@ -217,7 +217,8 @@ def top_kernels(trace: Trace) -> list[tuple[str, float]]:
     is_comm = ask_names(work["name"], pl.col("name").str.contains(COLLECTIVE_KERNEL)).astype(np.bool_)
     inside = time_in_steps(trace, work["start_ns"].to_numpy(), work["dur_ns"].to_numpy())
     work = work.with_columns(pl.Series("dur_ns", inside))
-    sums = work.filter(pl.Series(~is_comm)).group_by(pl.col("name").cast(pl.String)).agg(pl.col("dur_ns").sum())
+    sums = work.filter(pl.Series(~is_comm)).group_by("name").agg(pl.col("dur_ns").sum())
+    sums = sums.with_columns(pl.col("name").cast(pl.String))
     whole = max(int(inside.sum()), 1)
     rows = sums.sort("dur_ns", "name", descending=[True, False]).head(2).rows()
     return [(name, ns / whole) for name, ns in rows]
@@ -243,9 +244,9 @@ def _graphs(trace: Trace) -> tuple[Span, ...]:
 
 def _kernels_a_step(trace: Trace, account: Account) -> str:
     chosen = chosen_steps(trace)
-    start = trace.events.filter(pl.col("category") == "kernel")["start_ns"].to_numpy()
-    inside = sum(int(((start >= a) & (start < b)).sum()) for a, b in zip(chosen.start_ns, chosen.end_ns, strict=True))
-    return format_count(inside / account.steps)
+    start = np.sort(trace.events.filter(pl.col("category") == "kernel")["start_ns"].to_numpy())
+    inside = np.searchsorted(start, chosen.end_ns) - np.searchsorted(start, chosen.start_ns)
+    return format_count(int(inside.sum()) / account.steps)
 
 
 DEVICE_WORDS: dict[str, Words] = {

@@ -167,7 +167,7 @@ def test_busy_and_idle_time_of_each_device_add_up_to_the_window(case: Case) -> N
 )
 def test_idle_time_is_split_exactly(case: Case, key: str, which: str) -> None:
     pieces = idle_pieces(case.trace)
-    cause = pieces.cause if which == "detail" else pieces.host_cause
+    cause = pieces.cause
     for device in case.account["devices"]:
         here = np.flatnonzero(pieces.device == int(device["device"]))
         numbers = getattr(pieces, which)[here].tolist()
