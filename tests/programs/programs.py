@@ -271,6 +271,33 @@ for i in range(12):
         flags="--step loop --active 8",
     ),
     Program(
+        name="an optimizer of a thousand small parameters",
+        setup="""
+import torch
+parameters = [torch.nn.Parameter(torch.randn(8)) for _ in range(1500)]
+for p in parameters: p.grad = torch.randn(8)
+opt = torch.optim.Adam(parameters, foreach=False)
+x = torch.randn(100, 100)
+""",
+        cell="for i in range(8):\n    (x @ x).sum()\n    opt.step()  # HERE\n",
+        kinds=("optimizer",),
+    ),
+    Program(
+        name="a forward that takes tensors apart and backward that follows",
+        setup="""
+import torch
+class Loopy(torch.nn.Module):
+    def forward(self, x):
+        return torch.stack([x[i] * 2 + 1 for i in range(x.shape[0])])
+model = torch.nn.Sequential(torch.nn.Linear(64, 64), Loopy(), torch.nn.Linear(64, 1))
+opt = torch.optim.SGD(model.parameters(), 0.1)
+x = torch.randn(400, 64)
+""",
+        cell="for i in range(8):\n    y = model(x)  # HERE\n    loss = y.pow(2).mean()\n    opt.zero_grad()\n"
+        "    loss.backward()\n    opt.step()\n",
+        kinds=("dispatch", "python"),
+    ),
+    Program(
         name="two optimizers of a GAN",
         setup=_BIG
         + """

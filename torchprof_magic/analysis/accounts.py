@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
+from torchprof_magic.analysis.distortion import find_distortion
 from torchprof_magic.analysis.forward_of import forward_of_events
 from torchprof_magic.analysis.host_nest import host_nest
 from torchprof_magic.analysis.host_states import COMPILE, DISPATCH, RUNTIME_CALL, called_ops, compile_ranges
@@ -35,6 +36,7 @@ MOVING_OP = (
 )
 # An op that the program calls and that lasts less than this mostly costs its call.
 TINY_OP_NS = 20_000
+MOST_DISTORTION = 4
 
 
 class Chosen(NamedTuple):
@@ -147,10 +149,11 @@ def host_account(trace: Trace) -> Account:
     )
     nest = host_nest(trace)
     is_ops = np.isin(pieces.phase, [PHASES.index(name) for name in ("forward", "backward", "optimizer")])
-    length = np.append(nest.end_ns - nest.start_ns, TINY_OP_NS)[named]
+    tiny_ns = _tiny_op_ns(trace)
+    length = np.append(nest.end_ns - nest.start_ns, tiny_ns)[named]
     moves = ask_names(trace.events["name"], pl.col("name").str.contains(MOVING_OP)).astype(np.bool_)
     is_moving = np.append(moves[nest.row], False)[pieces.cause]
-    is_tiny = is_ops & (length < TINY_OP_NS)
+    is_tiny = is_ops & (length < tiny_ns)
     drives = is_tiny | (pieces.phase == PHASES.index("python"))
     overhead = _cause_of(trace, "overhead", parts, drives)
     return Account(
@@ -163,6 +166,12 @@ def host_account(trace: Trace) -> Account:
         moving_ns=int(ns[is_ops & is_moving].sum()),
         optimizer_ns=causes["optimizer"].ns,
     )
+
+
+def _tiny_op_ns(trace: Trace) -> int:
+    """Return below which recorded length an op is short: recording makes short ops longer, as it does steps."""
+    found = find_distortion(trace)
+    return int(TINY_OP_NS * (1 if found is None else min(max(found.ratio, 1), MOST_DISTORTION)))
 
 
 def _with_measured_idle(trace: Trace, causes: dict[str, Cause]) -> dict[str, Cause]:

@@ -185,7 +185,7 @@ def _on_host(trace: Trace, account: Account) -> Verdict:
     kind: Kind
     driven = account.overhead
     if driven is not None and _is_driven(account, driven) and driven.ns >= worst.ns:
-        cause, kind = driven, "dispatch" if account.tiny_ns >= causes["python"].ns else "python"
+        cause, kind = _driven(driven, account)
     elif works < MOSTLY_WORK and is_python:
         cause, kind = causes["python"], "python"
     elif works < MOSTLY_WORK and worst.ns >= LEAST_CAUSE * account.whole_ns:
@@ -199,7 +199,17 @@ def _on_host(trace: Trace, account: Account) -> Verdict:
 def _is_driven(account: Account, driven: Cause) -> bool:
     """Return whether driving short ops takes more of the steps than anything that ops compute."""
     works = sum(account.causes[name].ns for name in _WORK) - account.tiny_ns
+    if account.optimizer_ns >= MOSTLY * account.whole_ns:
+        return False  # whose ops are short too, as a rule
     return account.tiny_ns > 0 and driven.ns >= MOSTLY * account.whole_ns and driven.ns > works
+
+
+def _driven(driven: Cause, account: Account) -> tuple[Cause, Kind]:
+    """Return what takes more of it, and its name: the short ops, or the Python between them."""
+    python = account.causes["python"]
+    if account.tiny_ns >= python.ns:
+        return driven, "dispatch"
+    return replace(driven, name=python.name, name_ns=python.name_ns), "python"
 
 
 def _work_on_host(account: Account) -> tuple[Cause, Kind]:

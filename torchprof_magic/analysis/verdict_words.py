@@ -39,6 +39,8 @@ TITLES = {
 # If one launch call of a graph started this share of the device's work, it is named.
 MOSTLY_GRAPHS = 0.5
 MAX_NAME = 64
+# If the short ops of a step take this share of its optimizer's time, a variant with fewer ops is named.
+MOSTLY_SHORT = 0.4
 # What names of C++ functions look like: template arguments, or parameters that are pointers.
 _SIGNATURE = re.compile(r"\w<|\w\([^)]*\*")
 _FUNCTOR = re.compile(r"(\w+)Functor\b|CUDAFunctor_(\w+)")
@@ -309,6 +311,20 @@ def top_ops(trace: Trace) -> list[tuple[str, float]]:
     return [(name, ns / whole) for name, ns in rows.select("name", "self_cpu_ns").rows()]
 
 
+def _optimizer_host(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
+    words = _ops(account, cause, "The optimizer takes ")
+    if account.tiny_ns < MOSTLY_SHORT * cause.ns:
+        return words
+    return (
+        *words,
+        _plain(" Many of its ops are short: "),
+        code("foreach=True"),
+        _plain(" or "),
+        code("fused=True"),
+        _plain(" calls fewer."),
+    )
+
+
 def _waiting_host(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
     what = "The host sleeps or waits for " if cause.kind == "idle" else "Blocking calls hold the host for "
     return _ops(account, cause, what)
@@ -316,7 +332,7 @@ def _waiting_host(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
 
 def _driving(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
     return (
-        _plain("Calling ops of less than 20 µs, and the Python between them, takes "),
+        _plain("Calling short ops, and the Python between them, takes "),
         amount(account, cause.ns),
         _plain(_share(account, cause.ns)),
         *_in(cause),
@@ -354,7 +370,7 @@ HOST_WORDS: dict[str, Words] = {
     "compute": _cpu_ops,
     "memory_traffic": _host("Ops, most of which only move memory, take"),
     "dispatch": _dispatch_host,
-    "optimizer": _host("The optimizer takes"),
+    "optimizer": _optimizer_host,
     "communication": _host("Collectives take", " One rank cannot tell transfer from waiting for other ranks."),
     "data": _fetching,
     "waiting": _waiting_host,

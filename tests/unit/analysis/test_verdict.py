@@ -204,3 +204,30 @@ def test_kernels_of_an_interrupted_step_do_not_count_towards_kernels_per_step() 
     verdict = find_verdict(cut_last(*calls))
     assert verdict.causes[0].kind == "python"
     assert verdict.whole_ns == 100_000
+
+
+def _short_ops(count: int, us: float, at_us: float = 0) -> list[Event]:
+    return [span("aten::add", at_us + place * us, us) for place in range(count)]
+
+
+def test_an_optimizer_of_many_short_ops_is_the_optimizer_and_not_dispatch() -> None:
+    step = annotation("ProfilerStep#0", 0, 1000), annotation("Optimizer.step#Adam.step", 0, 900)
+    verdict = find_verdict(make_trace(*step, *_short_ops(90, 10)))
+    assert (verdict.kind, verdict.share) == ("optimizer", 0.9)
+    assert "foreach=True or fused=True calls fewer" in str(verdict)
+    long = find_verdict(make_trace(*step, span("aten::mm", 0, 900)))
+    assert "foreach" not in str(long)
+
+
+@pytest.mark.parametrize(("plain_us", "kind"), [(1000, "compute"), (400, "dispatch")])
+def test_ops_that_the_recording_made_longer_count_as_short(plain_us: int, kind: str) -> None:
+    trace = make_trace(annotation("ProfilerStep#0", 0, 1000), *_short_ops(33, 30))
+    meta = replace(trace.meta, plain_step_ns=(plain_us * 1000,) * 5)
+    assert find_verdict(replace(trace, meta=meta)).kind == kind
+
+
+def test_python_between_short_ops_is_not_called_by_the_name_of_an_op() -> None:
+    ops = [span("aten::detach", place * 100, 10) for place in range(10)]
+    verdict = find_verdict(make_trace(annotation("ProfilerStep#0", 0, 1000), *ops))
+    assert verdict.kind == "python"
+    assert "aten::detach" not in str(verdict)
