@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from torchprof_magic.analysis import kernels, lines, memory, modules, notes, ops, overview, steps
 from torchprof_magic.analysis.flame import flame_tree
 from torchprof_magic.analysis.module_outline import modules_view
+from torchprof_magic.analysis.timeline import timeline_slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +49,14 @@ VIEWS = (
         description="The headline numbers: steps, phases, devices, top ops, memory, and what was recorded.",
         build=overview.overview_facts,
         empty="Nothing was recorded.",
+    ),
+    View(
+        name="timeline",
+        title="Timeline",
+        description="Every thread and stream over time, with the steps and their phases above, and for each device "
+        "why it waited, as in `report.idle`.",
+        build=timeline_slices,
+        empty="No op and no work on a device was recorded.",
     ),
     View(
         name="ops",

@@ -109,9 +109,7 @@ def _names_of(trace: Trace, boxes: HostBoxes, device: IntArray) -> tuple[pl.Seri
     sites = site_names(trace)
     is_event = boxes.row >= 0
     rows = np.concatenate((boxes.row[is_event], device))
-    name = events["name"].cast(pl.String)[rows]
-    distinct = name.unique()  # a trace has millions of rows but few names
-    name = name.replace_strict(distinct, _readable(distinct, trace.meta))
+    name = event_names(trace, rows)
     kinds = events["category"][rows].cast(pl.String).replace_strict(_KIND_OF, return_dtype=pl.String)
     kind = kinds.cast(KIND).to_physical().to_numpy().astype(np.int64)
     if is_event.all():
@@ -122,6 +120,13 @@ def _names_of(trace: Trace, boxes: HostBoxes, device: IntArray) -> tuple[pl.Seri
     at[: len(boxes.row)][~is_event] = len(known) + boxes.site[~is_event]
     site_kind = trace.sites["kind"].cast(pl.String).replace_strict(dict(zip(KINDS, range(len(KINDS)), strict=True)))
     return pl.concat([name, sites])[at], np.concatenate((kind, site_kind.to_numpy().astype(np.int64)))[at]
+
+
+def event_names(trace: Trace, rows: IntArray) -> pl.Series:
+    """Return the names of events as text, readable in the notebook."""
+    name = trace.events["name"].cast(pl.String)[rows]
+    distinct = name.unique()  # a trace has millions of rows but few names
+    return name.replace_strict(distinct, _readable(distinct, trace.meta), return_dtype=pl.String)
 
 
 def _readable(name: pl.Series, meta: Meta) -> pl.Series:

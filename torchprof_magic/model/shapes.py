@@ -119,6 +119,42 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SliceLane:
+    """One row of a timeline: a thread, its calls of the device's interface, a stream, or what a device waits for.
+
+    ``group`` is the thread or device that it belongs to, whose lanes stand together.
+    """
+
+    title: str
+    kind: Literal["steps", "thread", "calls", "waits", "stream", "annotations", "queue"]
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """One choice of what a timeline shows of the threads: its column gives the depth of a slice, -1 for hidden."""
+
+    title: str
+    column: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slices:
+    """Bars on lanes over time, sorted by lane and start.
+
+    The frame has the columns ``lane`` (a row of ``lanes``), one depth for each layer, ``start_ns``, ``dur_ns``,
+    ``name``, ``kind``, ``phase``, ``note``, and ``source`` and ``op``: the rows of what launched a slice, and of the op
+    around that, -1 for none. ``count`` is how much a slice stands for, such as the length of the queue. ``columns`` are
+    details that were recorded, such as shapes.
+    """
+
+    frame: pl.DataFrame
+    lanes: tuple[SliceLane, ...]
+    layers: tuple[Layer, ...]
+    columns: tuple[Column, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
     """One number or one text with its label.
 
@@ -162,7 +198,7 @@ class Problems:
     problems: tuple[Problem, ...]
 
 
-FramedShape: TypeAlias = Table | Tree | Series
+FramedShape: TypeAlias = Table | Tree | Series | Slices
 Shape: TypeAlias = FramedShape | Facts | Problems
 
 

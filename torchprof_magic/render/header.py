@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from torchprof_magic.model.shapes import Facts, Problems, Series, Table, Tree
+from torchprof_magic.model.shapes import Facts, Problems, Series, Slices, Table, Tree
 
 if TYPE_CHECKING:
     from torchprof_magic.model.shapes import Bars, Column, FramedShape, Section, Shape
@@ -46,6 +46,13 @@ def _framed(shape: FramedShape) -> Header:
         case Series():
             bands = [{"name": band.name, "title": band.title, "unit": band.unit} for band in shape.bands]
             return {"shape": "series", "bands": bands, "marks": [asdict(mark) for mark in shape.marks]}
+        case Slices():
+            return {
+                "shape": "slices",
+                "lanes": [asdict(lane) for lane in shape.lanes],
+                "layers": [asdict(layer) for layer in shape.layers],
+                "columns": [{"name": column.name, "title": column.title} for column in shape.columns],
+            }
 
 
 def _column(column: Column) -> Header:
