@@ -10,6 +10,7 @@ import polars as pl
 from torchprof_magic.analysis.accounts import Account, device_account
 from torchprof_magic.analysis.devices import devices_table
 from torchprof_magic.analysis.distortion import find_distortion
+from torchprof_magic.analysis.idle import CAUSE_TITLES
 from torchprof_magic.analysis.lines import lines_table
 from torchprof_magic.analysis.loaders import loaders_table
 from torchprof_magic.analysis.memory import memory_series
@@ -52,36 +53,20 @@ def overview_facts(trace: Trace) -> Facts:
     return Facts(sections=tuple(section for section in sections if section.facts))
 
 
-# What the causes of idle time are called, with the phase that colors their bars.
-_CAUSE_TITLES = {
-    "data": ("loading data", "data"),
-    "waiting": ("blocking call", "waiting"),
-    "compile": ("compiling, capturing", "compile"),
-    "initialisation": ("loading code", "compile"),
-    "communication": ("collective on the host", "communication"),
-    "allocation": ("driver memory", "waiting"),
-    "op dispatch": ("launching ops", "forward"),
-    "python": ("Python", "python"),
-    "queued": ("queued work", "idle"),
-    "profiler": ("profiler", "idle"),
-    "unknown": ("unknown", "idle"),
-}
-
-
 def _why_idle(trace: Trace) -> Section:
     """Return the idle time of the busiest device per step, by cause; it adds up."""
     account = device_account(trace)
     if account is None:
         return Section(title="Why the device waits", facts=())
-    causes = sorted((account.causes[name] for name in _CAUSE_TITLES), key=lambda cause: -cause.ns)
+    causes = sorted((account.causes[name] for name in CAUSE_TITLES), key=lambda cause: -cause.ns)
     idle_ns = account.whole_ns - account.busy_ns
     facts = tuple(
         Fact(
-            label=_CAUSE_TITLES[cause.kind][0],
+            label=CAUSE_TITLES[cause.kind][0],
             value=float(ns / account.steps),
             unit="ns",
             note=short_name(cause.name),
-            phase=_CAUSE_TITLES[cause.kind][1],
+            phase=CAUSE_TITLES[cause.kind][1],
         )
         for cause in causes
         if (ns := _host_communication_ns(account) if cause.kind == "communication" else cause.ns)

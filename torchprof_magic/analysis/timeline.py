@@ -11,7 +11,7 @@ from torchprof_magic.analysis.blocking import blocking_calls
 from torchprof_magic.analysis.devices import device_intervals
 from torchprof_magic.analysis.flame import event_names
 from torchprof_magic.analysis.flame_boxes import HostBoxes, host_boxes, site_names
-from torchprof_magic.analysis.idle import idle_table
+from torchprof_magic.analysis.idle import CAUSE_TITLES, idle_table
 from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.analysis.queue import ALL_STREAMS, queue_series
 from torchprof_magic.analysis.shared import launch_sources
@@ -112,7 +112,8 @@ def timeline_slices(trace: Trace) -> Slices:
     frame = pl.concat([empty, *(part.frame for part in parts)], how="diagonal").with_columns(
         pl.col("note").fill_null(""),
         pl.col("count").fill_null(1),
-        pl.col(*(layer.column for layer in layers)).fill_null(0),
+        # What is not on a thread is the same in all layers.
+        *(pl.col(layer.column).fill_null(pl.col(OPS)) for layer in layers if layer.column != OPS),
     )
     event = np.concatenate([part.event for part in parts])
     order = np.lexsort((frame["start_ns"].to_numpy(), frame["lane"].to_numpy()))
@@ -330,6 +331,8 @@ def _waits(trace: Trace, device: int, lane: int) -> _Part:
             + pl.col("line").cast(pl.String)
         )
     )
+    titles = {name: title for name, (title, _) in CAUSE_TITLES.items()}
+    cause = pl.col("cause").replace_strict(titles, return_dtype=pl.String)
     waits = idle.select(
         pl.lit(lane, pl.UInt16).alias("lane"),
         "start_ns",
@@ -337,7 +340,7 @@ def _waits(trace: Trace, device: int, lane: int) -> _Part:
         pl.col("name").fill_null("").cast(pl.Categorical()),
         pl.lit("idle", KIND).alias("kind"),
         pl.lit("idle", PHASE).alias("phase"),
-        pl.concat_str(pl.col("cause"), place, separator="\t").cast(pl.Categorical()).alias("note"),
+        pl.concat_str(cause, place, separator="\t").cast(pl.Categorical()).alias("note"),
     )
     start, end = next(merge(*times) for number, *times in device_intervals(trace) if number == device)
     constant = pl.Series(["busy"]).new_from_index(0, len(start))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torchprof_magic.model.shapes import Shape
     from torchprof_magic.model.trace import Trace
 
-HEADER_VERSION = 3
+HEADER_VERSION = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -527,7 +527,7 @@ export function demoReport(ops = 89, steps = 3, layers = 46): DemoReport {
 
 function header(views: readonly ViewHeader[], steps: number): ReportHeader {
   return {
-    version: 3,
+    version: 4,
     runId: "demo",
     title: "In [4]",
     subtitle: `steps 4–${3 + steps} recorded, stepped by line 3`,

@@ -1,6 +1,6 @@
 /** The only conversions between values and pixels. */
 
-import { type DevicePx, devicePx, type Px, px, type Weight, weight } from "./units";
+import { type DevicePx, devicePx, type Px, px } from "./units";
 
 /** An interval of the domain: `start` is at the left edge, `end` at the right edge. */
 export interface Span<Unit extends number> {
@@ -35,27 +35,31 @@ export function linearScale<Unit extends number>(span: Span<Unit>, width: Px): S
 }
 
 /** `span` moved by `delta` but kept inside `limits`. */
-export function panSpan(span: Span<Weight>, delta: Weight, limits: Span<Weight>): Span<Weight> {
+export function panSpan<Unit extends number>(
+  span: Span<Unit>,
+  delta: Unit,
+  limits: Span<Unit>,
+): Span<Unit> {
   const length = span.end - span.start;
   const latest = Math.max(limits.start, limits.end - length);
   const start = Math.min(Math.max(span.start + delta, limits.start), latest);
-  return { start: weight(start), end: weight(Math.min(start + length, limits.end)) };
+  return { start: start as Unit, end: Math.min(start + length, limits.end) as Unit };
 }
 
 /** `span` scaled by `factor` around `anchor`, inside `limits` and at least `shortest` long. */
-export function zoomSpan(
-  span: Span<Weight>,
-  anchor: Weight,
+export function zoomSpan<Unit extends number>(
+  span: Span<Unit>,
+  anchor: Unit,
   factor: number,
-  limits: Span<Weight>,
-  shortest: Weight,
-): Span<Weight> {
+  limits: Span<Unit>,
+  shortest: Unit,
+): Span<Unit> {
   const length = span.end - span.start;
   const full = limits.end - limits.start;
   const next = Math.min(full, Math.max(length * factor, Math.min(shortest, full)));
   const share = length > 0 ? (anchor - span.start) / length : 0;
   const start = anchor - share * next;
-  return panSpan({ start: weight(start), end: weight(start + next) }, weight(0), limits);
+  return panSpan({ start: start as Unit, end: (start + next) as Unit }, 0 as Unit, limits);
 }
 
 /** CSS pixels to screen pixels, rounded so that hairlines are sharp. */

@@ -3,8 +3,8 @@
 import { type Signal, signal } from "@preact/signals";
 import type { SortingState } from "@tanstack/table-core";
 import type { Span } from "../base/scale";
-import type { Weight } from "../base/units";
-import type { TableHeader, TreeHeader, ViewHeader } from "../wire/header";
+import type { Ns, Weight } from "../base/units";
+import type { SlicesHeader, TableHeader, TreeHeader, ViewHeader } from "../wire/header";
 
 /** The selection in all views: all boxes and rows of this name. */
 export interface Selection {
@@ -49,7 +49,23 @@ export interface FlameState {
   readonly row: Signal<number>;
 }
 
+export interface TimelineState {
+  /** The window; null until the view is first shown. */
+  readonly window: Signal<Span<Ns> | null>;
+  readonly history: Signal<readonly Span<Ns>[]>;
+  /** The layer of the threads. */
+  readonly layer: Signal<string | null>;
+  /** The slice of the selected name that the keys start from; -1 for none. */
+  readonly row: Signal<number>;
+  /** Lanes that were folded or unfolded by hand. */
+  readonly toggled: Signal<ReadonlySet<number>>;
+  /** Which of the slices with the searched or revealed name is the current one; -1 for none. */
+  readonly match: Signal<number>;
+}
+
 export interface Store {
+  /** The range of time that all views show; null for everything. */
+  readonly range: Signal<Span<Ns> | null>;
   readonly view: Signal<string>;
   readonly selection: Signal<Selection | null>;
   readonly hover: Signal<FooterItem | null>;
@@ -58,6 +74,7 @@ export interface Store {
   search(view: ViewHeader): Signal<string>;
   table(view: TableHeader): TableState;
   flame(view: TreeHeader): FlameState;
+  timeline(view: SlicesHeader): TimelineState;
   /** The choice of a view that has one, such as the memory's lane. */
   choice(view: ViewHeader): Signal<string | null>;
 }
@@ -67,6 +84,7 @@ export const WHOLE: FlamePlace = { focus: 0, span: null };
 /** A store for one shown report, opened at `view`. */
 export function createStore(view: string): Store {
   return {
+    range: signal<Span<Ns> | null>(null),
     view: signal(view),
     selection: signal<Selection | null>(null),
     hover: signal<FooterItem | null>(null),
@@ -77,6 +95,14 @@ export function createStore(view: string): Store {
       sorting: signal(firstSorting(view)),
       scrollTop: signal(0),
       toggled: signal<ReadonlySet<string>>(new Set()),
+    })),
+    timeline: perView(() => ({
+      window: signal<Span<Ns> | null>(null),
+      history: signal<readonly Span<Ns>[]>([]),
+      layer: signal<string | null>(null),
+      row: signal(-1),
+      toggled: signal<ReadonlySet<number>>(new Set()),
+      match: signal(-1),
     })),
     flame: perView(() => ({
       weight: signal<string | null>(null),

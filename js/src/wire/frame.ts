@@ -80,3 +80,19 @@ export function wordsWith(column: TextColumn, query: string): Uint8Array | null 
   if (wanted === "") return null;
   return Uint8Array.from(column.words, (word) => (word.toLowerCase().includes(wanted) ? 1 : 0));
 }
+
+// A regular expression between slashes, as in editors.
+const PATTERN = /^\/(.+)\/$/;
+
+/** 1 for each word that matches a text, or a regular expression between slashes; null for an empty query. */
+export function wordsMatching(column: TextColumn, query: string): Uint8Array | null {
+  const pattern = PATTERN.exec(query.trim())?.[1];
+  if (pattern === undefined) return wordsWith(column, query);
+  try {
+    const regex = new RegExp(pattern, "i");
+    return Uint8Array.from(column.words, (word) => (regex.test(word) ? 1 : 0));
+  } catch {
+    // An expression that is not finished matches nothing yet.
+    return new Uint8Array(column.words.length);
+  }
+}

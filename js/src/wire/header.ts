@@ -17,7 +17,7 @@ import {
   text,
 } from "./check";
 
-const VERSION = 3;
+const VERSION = 4;
 
 const unit = oneOf<Unit>("text", "code", "count", "ns", "bytes", "ratio", "phase", "step", "bool");
 
@@ -60,6 +60,13 @@ const weight = record({ name: text, title: text, unit });
 const band = record({ name: text, title: text, unit });
 
 const mark = record({ lane: text, time_ns: number, label: text, kind: oneOf("peak", "step") });
+
+/** A row of a timeline; lanes of one group stand together. */
+const lane = record({
+  title: text,
+  kind: oneOf("steps", "thread", "calls", "waits", "stream", "annotations", "queue"),
+  group: text,
+});
 
 const fact = record({
   label: text,
@@ -121,6 +128,13 @@ const VIEWS = {
   }),
   tree: record({ ...framed, shape: oneOf("tree"), weights: listOf(weight) }),
   series: record({ ...framed, shape: oneOf("series"), bands: listOf(band), marks: listOf(mark) }),
+  slices: record({
+    ...framed,
+    shape: oneOf("slices"),
+    lanes: listOf(lane),
+    layers: listOf(record({ title: text, column: text })),
+    columns: listOf(record({ name: text, title: text })),
+  }),
   facts: record({ ...tab, shape: oneOf("facts"), sections: listOf(section) }),
   problems: record({ ...tab, shape: oneOf("problems"), problems: listOf(problem) }),
 };
@@ -163,10 +177,12 @@ export type Span = Checked<typeof span>;
 export type TableHeader = Checked<typeof VIEWS.table>;
 export type TreeHeader = Checked<typeof VIEWS.tree>;
 export type SeriesHeader = Checked<typeof VIEWS.series>;
+export type SlicesHeader = Checked<typeof VIEWS.slices>;
+export type SliceLane = Checked<typeof lane>;
 export type FactsHeader = Checked<typeof VIEWS.facts>;
 export type ProblemsHeader = Checked<typeof VIEWS.problems>;
 /** A view with columns, embedded or to be pulled. */
-export type FramedHeader = TableHeader | TreeHeader | SeriesHeader;
+export type FramedHeader = TableHeader | TreeHeader | SeriesHeader | SlicesHeader;
 export type ViewHeader = FramedHeader | FactsHeader | ProblemsHeader;
 export type ReportHeader = Checked<typeof report>;
 export type ExportHeader = ReportHeader["exports"][number];

@@ -7,6 +7,7 @@ import type { Frame } from "../../wire/frame";
 import type {
   FramedHeader,
   SeriesHeader,
+  SlicesHeader,
   TableHeader,
   TreeHeader,
   ViewHeader,
@@ -40,3 +41,4 @@ interface FramedProps<V extends FramedHeader> {
 export type TableProps = FramedProps<TableHeader>;
 export type TreeProps = FramedProps<TreeHeader>;
 export type SeriesProps = FramedProps<SeriesHeader>;
+export type SlicesProps = FramedProps<SlicesHeader>;

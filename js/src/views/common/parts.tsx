@@ -2,6 +2,7 @@
 
 import type { Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
+import { formatCount } from "../../base/format";
 import { phaseColor } from "../../base/palette";
 import type { ReportContext } from "./context";
 import { focusable } from "./focusable";
@@ -36,13 +37,14 @@ export function Segmented({ label, options, chosen, onChoose }: SegmentedProps) 
 interface SearchProps {
   readonly text: Signal<string>;
   readonly label: string;
-  readonly onEnter?: () => void;
+  /** Goes to the next match, or with Shift to the one before. */
+  readonly onEnter?: (isBack: boolean) => void;
 }
 
 /** The search box of a view; `/` focuses it, Esc clears it, and a second Esc leaves it. */
 export function SearchBox({ text, label, onEnter }: SearchProps) {
   const onKey = (event: KeyboardEvent) => {
-    if (event.key === "Enter") onEnter?.();
+    if (event.key === "Enter") onEnter?.(event.shiftKey);
     if (event.key !== "Escape") return;
     if (text.value === "") (event.currentTarget as HTMLElement).blur();
     text.value = "";
@@ -61,6 +63,43 @@ export function SearchBox({ text, label, onEnter }: SearchProps) {
       }}
       {...focusable(onKey)}
     />
+  );
+}
+
+interface MatchStepsProps {
+  /** Position of the current match, -1 before the first. */
+  readonly at: number;
+  /** null without a search. */
+  readonly count: number | null;
+  readonly note: string;
+  readonly onStep: (step: number) => void;
+}
+
+/** "3 of 24" with buttons for the match before and the next. */
+export function MatchSteps({ at, count, note, onStep }: MatchStepsProps) {
+  if (count === null) return <span class="tp-match-steps" role="status" />;
+  const text =
+    count === 0 ? "no match" : `${at < 0 ? "" : `${formatCount(at + 1)} of `}${formatCount(count)}`;
+  const button = (label: string, mark: string, step: number) => (
+    <button
+      type="button"
+      class="tp-button"
+      aria-label={label}
+      onClick={() => onStep(step)}
+      {...focusable()}
+    >
+      {mark}
+    </button>
+  );
+  return (
+    <span class="tp-match-steps">
+      <span role="status" data-tp-match={at + 1} data-tp-match-count={count}>
+        {text}
+      </span>
+      {count > 0 && button("Previous match", "‹", -1)}
+      {count > 0 && button("Next match", "›", 1)}
+      {count > 0 && note !== "" && <span class="tp-match-note">{note}</span>}
+    </span>
   );
 }
 

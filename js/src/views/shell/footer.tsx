@@ -22,6 +22,12 @@ const HINTS: Readonly<Record<Shape, readonly Hint[]>> = {
     [["A", "D"], "pan"],
     [["Esc"], "back"],
   ],
+  slices: [
+    [["W", "S"], "zoom"],
+    [["A", "D"], "pan"],
+    [["drag"], "range"],
+    [["Esc"], "back"],
+  ],
   series: [
     [["drag"], "zoom in"],
     [["double click"], "reset zoom"],

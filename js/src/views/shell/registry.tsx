@@ -9,6 +9,7 @@ import { ProblemsView } from "../notes/notes";
 import { FactsView } from "../overview/overview";
 import { SeriesView } from "../series/series";
 import { TableView } from "../table/grid";
+import { TimelineView } from "../timeline/timeline";
 import { WithFrame } from "./with-frame";
 
 interface ViewProps {
@@ -43,6 +44,8 @@ function framedView(view: FramedHeader, rest: Rest) {
       return <TableView view={view} {...rest} />;
     case "tree":
       return <FlameView view={view} {...rest} />;
+    case "slices":
+      return <TimelineView view={view} {...rest} />;
     case "series":
       return <SeriesView view={view} {...rest} />;
     default:

@@ -1,0 +1,64 @@
+/** The fills of boxes: hue is the phase, tone says whose code it is. */
+
+import { cssColor, mix, parseColor, type Rgb, textOn } from "../base/color";
+import { phaseColor } from "../base/palette";
+import type { TextColumn } from "../wire/frame";
+import type { Colors } from "./colors";
+
+export interface Fill {
+  readonly box: string;
+  readonly text: string;
+  readonly rgb: Rgb;
+}
+
+// How much of the hue is in the fill; the rest is the background.
+const TONES = new Map([
+  ["op", 0.58],
+  ["runtime", 0.58],
+  ["kernel", 1],
+  ["memcpy", 0.7],
+  ["memset", 0.7],
+  ["python", 0.34],
+]);
+
+export function fillOf(rgb: Rgb): Fill {
+  return { box: cssColor(rgb), text: cssColor(textOn(rgb)), rgb };
+}
+
+/** The color of a phase in the tone of a kind of box. */
+export function toned(phase: string, kind: string, colors: Colors): Rgb {
+  const hue = parseColor(phaseColor(phase, colors.theme)) ?? colors.neutral;
+  return mix(colors.background, hue, TONES.get(kind) ?? 1);
+}
+
+/** The fill of every pair of phase and kind, mixed once per theme. */
+export class FillTable {
+  readonly #fills = new Map<number, Fill>();
+  readonly #phases: TextColumn;
+  readonly #kinds: TextColumn;
+  readonly #colors: Colors;
+
+  constructor(phases: TextColumn, kinds: TextColumn, colors: Colors) {
+    this.#phases = phases;
+    this.#kinds = kinds;
+    this.#colors = colors;
+  }
+
+  /** A number for each fill. */
+  idOf(row: number): number {
+    const phase = this.#phases.keys[row] ?? -1;
+    const kind = this.#kinds.keys[row] ?? -1;
+    return (phase + 1) * (this.#kinds.words.length + 1) + kind + 1;
+  }
+
+  at(row: number): Fill {
+    const id = this.idOf(row);
+    const known = this.#fills.get(id);
+    if (known !== undefined) return known;
+    const phase = this.#phases.words[this.#phases.keys[row] ?? -1] ?? "";
+    const kind = this.#kinds.words[this.#kinds.keys[row] ?? -1] ?? "";
+    const made = fillOf(toned(phase, kind, this.#colors));
+    this.#fills.set(id, made);
+    return made;
+  }
+}

@@ -1,0 +1,578 @@
+/** Paints a timeline: the axis, the lanes, what devices wait for, and the links of the selection. */
+
+import { MERGED_ROW } from "../base/boxes";
+import { cssColor, mix, type Rgb } from "../base/color";
+import type { ColumnFormat } from "../base/format";
+import { formatNs } from "../base/format";
+import type { Scale, Span } from "../base/scale";
+import { type Ns, ns, px } from "../base/units";
+import type { LaneBand } from "../layout/lane-bands";
+import type { Levels } from "../layout/levels";
+import {
+  coveredIn,
+  durationAt,
+  firstEnding,
+  firstStarting,
+  type SliceIndex,
+  type SliceRow,
+} from "../layout/slice-index";
+import { layoutSlices, SliceBoxes } from "../layout/slice-layout";
+import { layoutWaits, type WaitBox, type Waits } from "../layout/waits";
+import type { TextColumn } from "../wire/frame";
+import type { SliceLane } from "../wire/header";
+import type { CanvasSize } from "./canvas-view";
+import type { Colors } from "./colors";
+import { type FillTable, toned } from "./fills";
+import type { TextCache } from "./text-cache";
+
+export const AXIS_PX = 26;
+const STRIP_PX = 4;
+const TEXT_PX = 11;
+const LABEL_PX = 12;
+const TEXT_PAD_PX = 4;
+const TEXT_MIN_PX = 26;
+const ARROW_PX = 5;
+
+/** A line from one slice to another. */
+export interface Arrow {
+  readonly from: number;
+  readonly to: number;
+}
+
+export interface TimelineScene {
+  readonly lanes: readonly SliceLane[];
+  /** The slices of the shown layer. */
+  readonly index: SliceIndex;
+  /** The first layer, to which the rows of waits, busy times and steps belong. */
+  readonly base: SliceIndex;
+  readonly bands: readonly LaneBand[];
+  readonly scale: Scale<Ns>;
+  readonly gutter: number;
+  readonly scrollTop: number;
+  readonly names: TextColumn;
+  /** The slice that is selected, -1 for none, and the key of its name. */
+  readonly selectedRow: number;
+  readonly selectedKey: number;
+  readonly hoverRow: number;
+  readonly matches: Uint8Array | null;
+  readonly currentMatch: number;
+  readonly range: Span<Ns> | null;
+  readonly arrows: readonly Arrow[];
+  readonly ticks: readonly number[];
+  readonly tickFormat: ColumnFormat;
+  /** Where the axis begins to count. */
+  readonly origin: number;
+  readonly stepEdges: readonly number[];
+  readonly stepPhases: SliceRow | null;
+  readonly colors: Colors;
+  waitsOf(lane: number): Waits | null;
+  busyOf(lane: number): SliceRow | null;
+  causeTitle(cause: number): string;
+  queueOf(lane: number): { readonly levels: Levels; readonly most: number } | null;
+  /** Where a slice is: its lane, and its depth in this layer, -1 when it is hidden. */
+  placeOf(row: number): { readonly lane: number; readonly depth: number };
+  spanOf(row: number): Span<Ns>;
+}
+
+interface Brush {
+  readonly context: CanvasRenderingContext2D;
+  readonly scene: TimelineScene;
+  readonly size: CanvasSize;
+  readonly texts: TextCache;
+  readonly fills: FillTable;
+  readonly boxes: SliceBoxes;
+}
+
+const scratch = new SliceBoxes();
+
+/** Paints the whole picture. */
+export function paintTimeline(
+  context: CanvasRenderingContext2D,
+  size: CanvasSize,
+  scene: TimelineScene,
+  texts: TextCache,
+  fills: FillTable,
+): void {
+  const brush: Brush = { context, scene, size, texts, fills, boxes: scratch };
+  texts.use(context, `${TEXT_PX}px ${scene.colors.codeFont}`);
+  context.textBaseline = "middle";
+  paintGrid(brush);
+  for (const band of scene.bands) {
+    const top = band.top - scene.scrollTop + AXIS_PX;
+    if (top + band.height < AXIS_PX || top > size.height) continue;
+    clipped(brush, top, band.height, () => paintBand(brush, band, top));
+    paintLabel(brush, band, top);
+  }
+  clipped(brush, AXIS_PX, size.height, () => {
+    paintRange(brush);
+    for (const arrow of scene.arrows) paintArrow(brush, arrow);
+    outline(brush, scene.hoverRow, scene.colors.text, 1);
+    outline(brush, scene.currentMatch, scene.colors.accent, 2);
+    outline(brush, scene.selectedRow, scene.colors.background, 5);
+    outline(brush, scene.selectedRow, scene.colors.accent, 2.5);
+  });
+  paintAxis(brush);
+}
+
+/** Draws only right of the labels. */
+function clipped(brush: Brush, top: number, height: number, draw: () => void): void {
+  const { context, scene, size } = brush;
+  context.save();
+  context.beginPath();
+  context.rect(scene.gutter, Math.max(AXIS_PX, top), size.width - scene.gutter, height);
+  context.clip();
+  draw();
+  context.restore();
+}
+
+function xOf({ scene }: Brush, time: number): number {
+  return scene.gutter + scene.scale.toPx(ns(time));
+}
+
+function paintGrid(brush: Brush): void {
+  const { context, scene, size } = brush;
+  context.fillStyle = cssColor(scene.colors.line);
+  for (const tick of scene.ticks) {
+    const x = Math.round(xOf(brush, tick));
+    if (x >= scene.gutter) context.fillRect(x, AXIS_PX, 1, size.height);
+  }
+  context.fillStyle = cssColor(mix(scene.colors.line, scene.colors.muted, 0.5));
+  for (const edge of scene.stepEdges) {
+    const x = Math.round(xOf(brush, edge));
+    if (x > scene.gutter && x < size.width) context.fillRect(x, AXIS_PX - 4, 1, size.height);
+  }
+}
+
+function paintAxis(brush: Brush): void {
+  const { context, scene, size } = brush;
+  const { colors } = scene;
+  context.fillStyle = cssColor(colors.background);
+  context.fillRect(0, 0, size.width, AXIS_PX - STRIP_PX);
+  context.font = `${LABEL_PX}px ${colors.uiFont}`;
+  context.fillStyle = cssColor(colors.muted);
+  context.textAlign = "left";
+  let free = scene.gutter;
+  for (const tick of scene.ticks) {
+    const x = xOf(brush, tick);
+    const text = `${scene.tickFormat.format(tick - scene.origin)} ${scene.tickFormat.suffix}`;
+    const width = context.measureText(text).width;
+    if (x < free || x + width > size.width) continue;
+    context.fillText(text, x + 3, (AXIS_PX - STRIP_PX) / 2);
+    free = x + width + 12;
+  }
+  paintStrip(brush);
+  paintRangeLabel(brush);
+}
+
+/** The phases of the steps, as a thin strip under the axis. */
+function paintStrip(brush: Brush): void {
+  const { context, scene, boxes, fills } = brush;
+  if (scene.stepPhases === null) return;
+  layoutSlices(scene.base, scene.stepPhases, scene.scale, boxes, (row) => fills.idOf(row));
+  context.save();
+  context.beginPath();
+  context.rect(scene.gutter, 0, brush.size.width, AXIS_PX);
+  context.clip();
+  for (let box = 0; box < boxes.count; box += 1) {
+    context.fillStyle = fills.at(boxes.like[box] ?? 0).box;
+    const left = scene.gutter + (boxes.left[box] ?? 0);
+    context.fillRect(left, AXIS_PX - STRIP_PX - 1, boxes.width[box] ?? 0, STRIP_PX);
+  }
+  context.restore();
+}
+
+function paintLabel(brush: Brush, band: LaneBand, top: number): void {
+  const { context, scene } = brush;
+  const { kind, title } = scene.lanes[band.lane] ?? { kind: "thread", title: "" };
+  const isMain = kind === "thread" || kind === "waits";
+  const middle = top + Math.min(band.height, band.rowPx || band.height) / 2;
+  if (middle < AXIS_PX + 4) return;
+  context.font = `${isMain ? "600 " : ""}${LABEL_PX}px ${scene.colors.uiFont}`;
+  context.textAlign = "left";
+  context.fillStyle = cssColor(isMain ? scene.colors.text : scene.colors.muted);
+  const mark = isMain ? (band.isFolded ? "▸ " : "▾ ") : "";
+  const busy = kind === "waits" && !band.isFolded ? busyText(brush, band.lane) : "";
+  const y = busy === "" ? middle : middle - 7;
+  context.fillText(fitted(context, mark + title, scene.gutter - 10), 2, y);
+  if (busy !== "") {
+    context.font = `${LABEL_PX - 1}px ${scene.colors.uiFont}`;
+    context.fillStyle = cssColor(scene.colors.muted);
+    context.fillText(fitted(context, busy, scene.gutter - 10), 2, middle + 8);
+  }
+  texts(brush);
+}
+
+/** Restores the font of the boxes. */
+function texts(brush: Brush): void {
+  brush.texts.use(brush.context, `${TEXT_PX}px ${brush.scene.colors.codeFont}`);
+}
+
+function busyText({ scene }: Brush, lane: number): string {
+  const row = scene.busyOf(lane);
+  const { start, end } = scene.scale.span;
+  const busy = row === null ? 0 : coveredIn(scene.base, row, start, end);
+  return `busy ${Math.round((busy / Math.max(1, end - start)) * 100)} % of ${formatNs(end - start)}`;
+}
+
+function fitted(context: CanvasRenderingContext2D, text: string, room: number): string {
+  if (context.measureText(text).width <= room) return text;
+  let kept = text;
+  while (kept.length > 1 && context.measureText(`${kept}…`).width > room) kept = kept.slice(0, -1);
+  return `${kept}…`;
+}
+
+function paintBand(brush: Brush, band: LaneBand, top: number): void {
+  const { context, scene } = brush;
+  if (band.isFolded) {
+    paintFolded(brush, band, top);
+    return;
+  }
+  switch (scene.lanes[band.lane]?.kind) {
+    case "waits":
+      paintWaits(brush, band, top);
+      return;
+    case "queue":
+      paintQueue(brush, band, top);
+      return;
+    case "stream":
+    case "calls":
+      context.fillStyle = cssColor(mix(scene.colors.background, scene.colors.line, 0.4));
+      context.fillRect(scene.gutter, top, brush.size.width, band.height);
+      for (const row of scene.index.ofLane[band.lane] ?? [])
+        paintCovers(brush, row, top, band.height);
+      return;
+    default:
+      for (const row of scene.index.ofLane[band.lane] ?? []) {
+        const y = top + row.depth * band.rowPx;
+        if (y + band.rowPx > 0 && y < brush.size.height) paintNested(brush, row, y, band.rowPx - 1);
+      }
+  }
+}
+
+function paintFolded(brush: Brush, band: LaneBand, top: number): void {
+  const { context, scene } = brush;
+  const rows = scene.index.ofLane[band.lane] ?? [];
+  const first = rows[0];
+  if (first !== undefined && !band.isEmpty) {
+    paintCovers(brush, first, top, band.height);
+    return;
+  }
+  context.font = `${LABEL_PX}px ${scene.colors.uiFont}`;
+  context.fillStyle = cssColor(scene.colors.muted);
+  context.textAlign = "left";
+  const next =
+    first === undefined
+      ? first
+      : scene.index.start[firstStarting(scene.index, first, scene.scale.span.end)];
+  const { suffix, format } = scene.tickFormat;
+  const where =
+    first !== undefined && next !== undefined && next >= scene.scale.span.end
+      ? ` · next at ${format(next - scene.origin)} ${suffix}`
+      : "";
+  context.fillText(`nothing here${where}`, scene.gutter + 4, top + band.height / 2);
+  texts(brush);
+}
+
+/** Boxes as high as the row, with names; those narrower than a pixel as high as they cover. */
+function paintNested(brush: Brush, row: SliceRow, top: number, height: number): void {
+  const { context, scene, boxes, fills, size } = brush;
+  layoutSlices(scene.index, row, scene.scale, boxes, (each) => fills.idOf(each));
+  let style = "";
+  for (let box = 0; box < boxes.count; box += 1) {
+    const like = boxes.like[box] ?? 0;
+    const fill = fills.at(like);
+    if (fill.box !== style) {
+      style = fill.box;
+      context.fillStyle = style;
+    }
+    const width = boxes.width[box] ?? 0;
+    const left = scene.gutter + (boxes.left[box] ?? 0);
+    const from = Math.max(scene.gutter, left);
+    const shown = Math.min(size.width, left + width) - from;
+    const part =
+      boxes.row[box] === MERGED_ROW ? Math.max(2, height * (boxes.cover[box] ?? 1)) : height;
+    context.fillRect(from, top + height - part, shown > 3 ? shown - 1 : Math.max(shown, 0.6), part);
+    if (boxes.row[box] === MERGED_ROW) continue;
+    const key = scene.names.keys[like] ?? -1;
+    if (shown >= TEXT_MIN_PX && height > 10) {
+      const text = brush.texts.fit(scene.names.words[key] ?? "", shown - 2 * TEXT_PAD_PX);
+      if (text !== "") {
+        context.fillStyle = fill.text;
+        context.fillText(text, from + TEXT_PAD_PX, top + height / 2 + 0.5);
+        style = "";
+      }
+    }
+    if (scene.matches?.[key] === 1 || (key >= 0 && key === scene.selectedKey)) {
+      markBox(brush, from, top, shown, height, key === scene.selectedKey);
+      style = "";
+    }
+  }
+}
+
+function markBox(
+  brush: Brush,
+  left: number,
+  top: number,
+  width: number,
+  height: number,
+  isSelected: boolean,
+): void {
+  const { context, scene } = brush;
+  if (isSelected) {
+    context.fillStyle = cssColor(scene.colors.text);
+    context.fillRect(left, top + height - 2, Math.max(1, width - 1), 2);
+    return;
+  }
+  context.strokeStyle = cssColor(scene.colors.text);
+  context.lineWidth = 1.5;
+  context.strokeRect(left + 0.75, top + 0.75, Math.max(0.5, width - 2.5), height - 1.5);
+}
+
+/** Slices of a stream or of calls: no nesting, and as high as they cover. */
+function paintCovers(brush: Brush, row: SliceRow, top: number, height: number): void {
+  paintNested(brush, row, top, height);
+}
+
+const HATCH_PX = 6;
+
+function hatch(brush: Brush, left: number, top: number, width: number, height: number): void {
+  const { context, scene, size } = brush;
+  const from = Math.max(scene.gutter, left);
+  const to = Math.min(size.width, left + width);
+  if (to <= from) return;
+  context.save();
+  context.beginPath();
+  context.rect(from, top, to - from, height);
+  context.clip();
+  context.strokeStyle = cssColor(mix(scene.colors.background, scene.colors.muted, 0.75));
+  context.lineWidth = 1;
+  context.beginPath();
+  // From whole multiples on, so that the pattern stands still while the window moves over it.
+  for (let x = Math.floor((from - height) / HATCH_PX) * HATCH_PX; x < to; x += HATCH_PX) {
+    context.moveTo(x, top + height);
+    context.lineTo(x + height, top);
+  }
+  context.stroke();
+  context.restore();
+}
+
+function paintWaits(brush: Brush, band: LaneBand, top: number): void {
+  const { context, scene, size } = brush;
+  const waits = scene.waitsOf(band.lane);
+  context.fillStyle = cssColor(mix(scene.colors.background, scene.colors.line, 0.4));
+  context.fillRect(scene.gutter, top, size.width, band.height);
+  if (waits === null) return;
+  for (const box of layoutWaits(waits, scene.scale)) paintWait(brush, box, top, band.height);
+}
+
+function paintWait(brush: Brush, box: WaitBox, top: number, height: number): void {
+  const { context, scene, size } = brush;
+  const left = Math.max(scene.gutter, scene.gutter + box.left);
+  const right = Math.min(size.width, scene.gutter + box.left + box.width);
+  const width = right - left;
+  if (box.count > 1) {
+    const share = box.ns / Math.max(1, scene.scale.lengthFromPx(px(box.width)));
+    const part = Math.max(3, height * Math.min(1, share));
+    hatch(brush, left, top + height - part, width, part);
+  } else {
+    hatch(brush, left, top, Math.max(1, width), height);
+    context.strokeStyle = cssColor(scene.colors.muted);
+    context.lineWidth = 1;
+    if (width > 4) context.strokeRect(left + 0.5, top + 0.5, width - 1, height - 1);
+  }
+  labelWait(brush, box, left, top, width, height);
+}
+
+/** What a wait is, and how long, on a plain ground in its middle. */
+function labelWait(
+  brush: Brush,
+  box: WaitBox,
+  left: number,
+  top: number,
+  width: number,
+  height: number,
+): void {
+  const { context, scene } = brush;
+  const long =
+    box.count > 1
+      ? `${formatNs(box.ns)} in ${box.count.toLocaleString("en-US")} gaps`
+      : formatNs(box.ns);
+  const what = waitTitle(scene, box);
+  context.font = `600 ${TEXT_PX}px ${scene.colors.uiFont}`;
+  const longWidth = context.measureText(long).width;
+  const shortWidth = context.measureText(formatNs(box.ns)).width;
+  const room = width - 8;
+  if (shortWidth > room) {
+    texts(brush);
+    return;
+  }
+  const second = longWidth <= room ? long : formatNs(box.ns);
+  context.font = `${TEXT_PX}px ${scene.colors.uiFont}`;
+  const first = room > 54 ? fitted(context, what, room) : "";
+  const wide = Math.max(
+    first === "" ? 0 : context.measureText(first).width,
+    longWidth <= room ? longWidth : shortWidth,
+  );
+  const middle = left + width / 2;
+  const lines = first === "" ? 1 : 2;
+  const ground = lines * 14;
+  context.fillStyle = cssColor(scene.colors.background);
+  context.fillRect(middle - wide / 2 - 4, top + (height - ground) / 2, wide + 8, ground);
+  context.textAlign = "center";
+  context.fillStyle = cssColor(scene.colors.text);
+  const y = top + height / 2;
+  if (first !== "") context.fillText(first, middle, y - 7);
+  context.font = `600 ${TEXT_PX}px ${scene.colors.uiFont}`;
+  context.fillText(second, middle, first === "" ? y : y + 7);
+  context.textAlign = "left";
+  texts(brush);
+}
+
+/** "in aten::copy_" for one wait, "launching ops" for a stretch of many. */
+export function waitTitle(
+  scene: Pick<TimelineScene, "names" | "causeTitle">,
+  box: WaitBox,
+): string {
+  const name = scene.names.words[scene.names.keys[box.row] ?? -1] ?? "";
+  const cause = scene.causeTitle(box.cause);
+  return box.count === 1 && name !== "" ? `${cause} · ${name}` : cause;
+}
+
+function paintQueue(brush: Brush, band: LaneBand, top: number): void {
+  const { context, scene } = brush;
+  const queue = scene.queueOf(band.lane);
+  const row = scene.index.ofLane[band.lane]?.[0];
+  if (queue === null || row === undefined) return;
+  context.fillStyle = cssColor(mix(scene.colors.background, scene.colors.muted, 0.8));
+  const { index, scale } = scene;
+  let at = firstEnding(index, row, scale.span.start);
+  while (at < row.last && (index.start[at] ?? 0) < scale.span.end) {
+    const left = scale.toPx(ns(index.start[at] ?? 0));
+    let next = at + 1;
+    let width: number = scale.lengthToPx(ns(durationAt(index, at)));
+    if (width < 1) {
+      next = Math.max(next, firstStarting(index, row, scale.fromPx(px(Math.floor(left) + 1)), at));
+      width = 1;
+    }
+    const most = queue.levels.largestIn(at - row.first, next - row.first);
+    const height = Math.max(1, (most / queue.most) * band.height);
+    const from = Math.max(0, left);
+    context.fillRect(scene.gutter + from, top + band.height - height, left + width - from, height);
+    at = next;
+  }
+  labelQueue(brush, top, row, queue.levels);
+}
+
+function labelQueue(brush: Brush, top: number, row: SliceRow, levels: Levels): void {
+  const { context, scene, size } = brush;
+  const first = firstEnding(scene.index, row, scene.scale.span.start);
+  const last = firstStarting(scene.index, row, scene.scale.span.end, first);
+  if (last <= first) return;
+  const most = levels.largestIn(first - row.first, last - row.first);
+  const text = `at most ${most.toLocaleString("en-US")} waiting`;
+  context.font = `${TEXT_PX}px ${scene.colors.uiFont}`;
+  const width = context.measureText(text).width;
+  context.fillStyle = cssColor(scene.colors.background);
+  context.globalAlpha = 0.85;
+  context.fillRect(size.width - width - 10, top + 1, width + 8, 14);
+  context.globalAlpha = 1;
+  context.fillStyle = cssColor(scene.colors.muted);
+  context.fillText(text, size.width - width - 6, top + 8);
+  texts(brush);
+}
+
+function paintRange(brush: Brush): void {
+  const { context, scene, size } = brush;
+  if (scene.range === null) return;
+  const left = xOf(brush, scene.range.start);
+  const right = xOf(brush, scene.range.end);
+  context.fillStyle = cssColor(scene.colors.accent);
+  context.globalAlpha = 0.1;
+  context.fillRect(left, AXIS_PX, right - left, size.height);
+  context.globalAlpha = 1;
+  context.fillRect(Math.round(left), AXIS_PX, 1, size.height);
+  context.fillRect(Math.round(right), AXIS_PX, 1, size.height);
+}
+
+function paintRangeLabel(brush: Brush): void {
+  const { context, scene, size } = brush;
+  if (scene.range === null) return;
+  const text = formatNs(scene.range.end - scene.range.start);
+  context.font = `600 ${LABEL_PX}px ${scene.colors.uiFont}`;
+  const width = context.measureText(text).width + 14;
+  const middle = (xOf(brush, scene.range.start) + xOf(brush, scene.range.end)) / 2;
+  const left = Math.min(Math.max(middle - width / 2, scene.gutter), size.width - width);
+  context.fillStyle = cssColor(scene.colors.accent);
+  context.fillRect(left, 3, width, AXIS_PX - STRIP_PX - 5);
+  context.fillStyle = cssColor(scene.colors.background);
+  context.fillText(text, left + 7, (AXIS_PX - STRIP_PX) / 2);
+}
+
+/** Where a slice is in the picture; null when its lane or level is not shown. */
+export function boxOfSlice(
+  scene: TimelineScene,
+  row: number,
+): {
+  readonly left: number;
+  readonly width: number;
+  readonly top: number;
+  readonly height: number;
+} | null {
+  if (row < 0) return null;
+  const { lane, depth } = scene.placeOf(row);
+  const band = scene.bands.find((each) => each.lane === lane);
+  if (band === undefined || depth < 0) return null;
+  const { start, end } = scene.spanOf(row);
+  const isNested =
+    !band.isFolded && ["thread", "annotations"].includes(scene.lanes[lane]?.kind ?? "");
+  return {
+    left: scene.gutter + scene.scale.toPx(start),
+    width: Math.max(2, scene.scale.lengthToPx(ns(end - start))),
+    top: band.top - scene.scrollTop + AXIS_PX + (isNested ? depth * band.rowPx : 0),
+    height: isNested ? band.rowPx - 1 : band.height,
+  };
+}
+
+function outline(brush: Brush, row: number, color: Rgb, width: number): void {
+  const box = boxOfSlice(brush.scene, row);
+  if (box === null) return;
+  const { context, size } = brush;
+  context.strokeStyle = cssColor(color);
+  context.lineWidth = width;
+  const left = Math.max(-10, box.left);
+  const right = Math.min(size.width + 10, box.left + box.width);
+  if (right < left) return;
+  context.strokeRect(left, box.top, Math.max(2, right - left), box.height);
+}
+
+/** A curve from the end of the call to the start of the work, or from a forward op to its backward op. */
+function paintArrow(brush: Brush, { from, to }: Arrow): void {
+  const { context, scene } = brush;
+  const begin = boxOfSlice(scene, from);
+  const end = boxOfSlice(scene, to);
+  if (begin === null || end === null) return;
+  const isDown = end.top > begin.top;
+  const x1 = begin.left + Math.min(begin.width / 2, 6);
+  const y1 = isDown ? begin.top + begin.height : begin.top;
+  const x2 = end.left + Math.min(2, end.width / 2);
+  const y2 = isDown ? end.top : end.top + end.height;
+  context.strokeStyle = cssColor(scene.colors.accent);
+  context.fillStyle = cssColor(scene.colors.accent);
+  context.lineWidth = 1.5;
+  context.beginPath();
+  const bend = Math.max(14, Math.abs(y2 - y1) / 2) * (isDown ? 1 : -1);
+  context.moveTo(x1, y1);
+  context.bezierCurveTo(x1, y1 + bend, x2, y2 - bend, x2, y2);
+  context.stroke();
+  context.beginPath();
+  const tip = isDown ? -ARROW_PX : ARROW_PX;
+  context.moveTo(x2, y2);
+  context.lineTo(x2 - ARROW_PX * 0.7, y2 + tip);
+  context.lineTo(x2 + ARROW_PX * 0.7, y2 + tip);
+  context.fill();
+}
+
+/** The color of busy time in the minimap. */
+export function busyColor(colors: Colors): string {
+  return cssColor(toned("waiting", "annotation", colors));
+}

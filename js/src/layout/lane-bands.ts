@@ -1,0 +1,79 @@
+/** Where the lanes of a timeline stand, from top to bottom. */
+
+import type { SliceLane } from "../wire/header";
+import { hasSlices, type SliceIndex } from "./slice-index";
+
+export const ROW_PX = 20;
+const HEIGHTS = {
+  steps: 0,
+  thread: ROW_PX,
+  calls: 14,
+  waits: 34,
+  stream: 30,
+  annotations: ROW_PX,
+  queue: 22,
+} as const;
+const GAP_PX = 4;
+const GROUP_GAP_PX = 10;
+export const FOLDED_PX = 20;
+
+/** One lane in the picture. */
+export interface LaneBand {
+  readonly lane: number;
+  readonly top: number;
+  readonly height: number;
+  /** The height of one level of nesting. */
+  readonly rowPx: number;
+  /** Folded to one line, by hand or because nothing of it is in the window. */
+  readonly isFolded: boolean;
+  readonly isEmpty: boolean;
+  /** Whether another group begins here. */
+  readonly isFirst: boolean;
+}
+
+export interface BandsInput {
+  readonly lanes: readonly SliceLane[];
+  readonly index: SliceIndex;
+  readonly start: number;
+  readonly end: number;
+  /** Lanes that were folded or unfolded by hand. */
+  readonly toggled: ReadonlySet<number>;
+}
+
+/** The lanes that have slices; those without any in the window are one line. */
+export function laneBands(input: BandsInput): readonly LaneBand[] {
+  const { lanes, index, toggled } = input;
+  const bands: LaneBand[] = [];
+  let top = 4;
+  let group = "";
+  lanes.forEach(({ kind, group: own }, lane) => {
+    const rows = index.ofLane[lane] ?? [];
+    if (kind === "steps" || (rows.length === 0 && kind !== "waits")) return;
+    const isEmpty = kind !== "waits" && !hasSlices(index, lane, input.start, input.end);
+    // The parts of a thread or device that have nothing here are left out below its first line.
+    if (isEmpty && kind === "calls") return;
+    const isFirst = own !== group;
+    group = own;
+    if (isFirst && bands.length > 0) top += GROUP_GAP_PX;
+    const isFolded = toggled.has(lane) || isEmpty;
+    const height = isFolded ? FOLDED_PX : heightOf(kind, rows.length);
+    bands.push({ lane, top, height, rowPx: HEIGHTS[kind], isFolded, isEmpty, isFirst });
+    top += height + GAP_PX;
+  });
+  return bands;
+}
+
+function heightOf(kind: SliceLane["kind"], levels: number): number {
+  const isNested = kind === "thread" || kind === "annotations";
+  return isNested ? HEIGHTS[kind] * Math.max(1, levels) : HEIGHTS[kind];
+}
+
+export function heightOfBands(bands: readonly LaneBand[]): number {
+  const last = bands.at(-1);
+  return last === undefined ? 0 : last.top + last.height + GAP_PX;
+}
+
+/** The band at a height of the picture. */
+export function bandAt(bands: readonly LaneBand[], y: number): LaneBand | undefined {
+  return bands.find(({ top, height }) => y >= top && y < top + height);
+}

@@ -1,0 +1,27 @@
+/** Round moments for the axis of a timeline. */
+
+const STEPS = [1, 2, 5];
+
+/** The distance of ticks: a round number of ns of which at most `most` fit into a span. */
+export function tickStep(lengthNs: number, most: number): number {
+  const least = lengthNs / Math.max(1, most);
+  const power = 10 ** Math.floor(Math.log10(Math.max(1, least)));
+  const step = STEPS.find((each) => each * power >= least);
+  return step === undefined ? 10 * power : step * power;
+}
+
+/** The moments from `start` to `end` that are whole steps after `origin`. */
+export function ticksIn(
+  start: number,
+  end: number,
+  origin: number,
+  step: number,
+): readonly number[] {
+  const first = Math.ceil((start - origin) / step);
+  const last = Math.floor((end - origin) / step);
+  if (last - first > 1000) return [];
+  return Array.from(
+    { length: Math.max(0, last - first + 1) },
+    (_, at) => origin + (first + at) * step,
+  );
+}

@@ -1,0 +1,185 @@
+/** The data of a timeline, indexed once from a decoded frame. */
+
+import type { Span } from "../../base/scale";
+import { type Ns, ns } from "../../base/units";
+import { buildSliceIndex, type SliceIndex, type SliceRow } from "../../layout/slice-index";
+import { buildWaits, type Waits } from "../../layout/waits";
+import {
+  type Frame,
+  type Numbers,
+  numbersOf,
+  type TextColumn,
+  textOf,
+  wordAt,
+} from "../../wire/frame";
+import type { SliceLane, SlicesHeader } from "../../wire/header";
+
+export interface Step {
+  readonly row: number;
+  readonly number: number;
+  readonly start: Ns;
+  readonly end: Ns;
+}
+
+/** A device: its waits with their causes, when it was busy, and its streams. */
+export interface Device {
+  readonly title: string;
+  readonly lane: number;
+  readonly waits: Waits | null;
+  readonly busy: SliceRow | null;
+  readonly streams: readonly number[];
+}
+
+export interface TimelineModel {
+  readonly frame: Frame;
+  readonly view: SlicesHeader;
+  readonly names: TextColumn;
+  readonly kinds: TextColumn;
+  readonly phases: TextColumn;
+  readonly notes: TextColumn;
+  readonly lane: Numbers;
+  readonly start: Numbers;
+  readonly dur: Numbers;
+  readonly source: Numbers;
+  readonly op: Numbers;
+  readonly count: Numbers;
+  readonly whole: Span<Ns>;
+  readonly steps: readonly Step[];
+  readonly devices: readonly Device[];
+  /** Titles of the causes of waits. */
+  readonly causes: readonly string[];
+  /** The index of a layer; built on the first call. */
+  index(column: string): SliceIndex;
+  /** The first layer, which has all slices that are not on threads. */
+  readonly ops: SliceIndex;
+}
+
+/** The model of a timeline. */
+export function createTimelineModel(view: SlicesHeader, frame: Frame): TimelineModel {
+  const start = numbersOf(frame, "start_ns");
+  const dur = numbersOf(frame, "dur_ns");
+  const lane = numbersOf(frame, "lane");
+  const kept = new Map<string, SliceIndex>();
+  const index = (column: string) => {
+    const known = kept.get(column);
+    if (known !== undefined) return known;
+    const columns = { lane, depth: numbersOf(frame, column), start_ns: start, dur_ns: dur };
+    const made = buildSliceIndex(columns, view.lanes.length);
+    kept.set(column, made);
+    return made;
+  };
+  const ops = index(view.layers[0]?.column ?? "depth");
+  const notes = textOf(frame, "note");
+  const causes = causeTitles(view.lanes, ops, notes);
+  const steps = stepsIn(view, ops, frame, start, dur);
+  return {
+    frame,
+    view,
+    names: textOf(frame, "name"),
+    kinds: textOf(frame, "kind"),
+    phases: textOf(frame, "phase"),
+    notes,
+    lane,
+    start,
+    dur,
+    source: numbersOf(frame, "source"),
+    op: numbersOf(frame, "op"),
+    count: numbersOf(frame, "count"),
+    whole: extentOf(ops),
+    steps,
+    devices: devicesIn(view, ops, notes, causes),
+    causes,
+    index,
+    ops,
+  };
+}
+
+export function spanOfSlice({ start, dur }: TimelineModel, row: number): Span<Ns> {
+  const from = start[row] ?? 0;
+  return { start: ns(from), end: ns(from + (dur[row] ?? 0)) };
+}
+
+/** The first part of a note is a cause or a size, the second a place. */
+export function noteParts(model: TimelineModel, row: number): readonly [string, string] {
+  const [first = "", second = ""] = wordAt(model.notes, row).split("\t");
+  return [first, second];
+}
+
+function causeTitles(lanes: readonly SliceLane[], index: SliceIndex, notes: TextColumn) {
+  const seen = new Set<string>();
+  for (const row of index.rows) {
+    if (lanes[row.lane]?.kind !== "waits" || row.depth !== 0) continue;
+    for (let at = row.first; at < row.last; at += 1) {
+      seen.add(causeIn(notes, index.row[at] ?? -1));
+    }
+  }
+  return Array.from(seen);
+}
+
+function causeIn(notes: TextColumn, row: number): string {
+  const note = wordAt(notes, row);
+  const end = note.indexOf("\t");
+  return end < 0 ? note : note.slice(0, end);
+}
+
+function devicesIn(
+  view: SlicesHeader,
+  index: SliceIndex,
+  notes: TextColumn,
+  causes: readonly string[],
+): readonly Device[] {
+  // Notes repeat, so each word is looked up once.
+  const causeOfWord = notes.words.map((word) => causes.indexOf(word.split("\t")[0] ?? ""));
+  return view.lanes.flatMap(({ kind, title }, lane) => {
+    if (kind !== "waits") return [];
+    const rows = index.ofLane[lane] ?? [];
+    const idle = rows.find(({ depth }) => depth === 0);
+    const streams = view.lanes.flatMap((each, number) =>
+      each.kind === "stream" && each.group === title ? [number] : [],
+    );
+    const causeOf = (row: number) => causeOfWord[notes.keys[row] ?? -1] ?? 0;
+    const waits = idle === undefined ? null : buildWaits(index, idle, causes.length, causeOf);
+    return [{ title, lane, waits, busy: rows.find(({ depth }) => depth === 1) ?? null, streams }];
+  });
+}
+
+function stepsIn(
+  view: SlicesHeader,
+  index: SliceIndex,
+  frame: Frame,
+  start: Numbers,
+  dur: Numbers,
+): readonly Step[] {
+  const lane = view.lanes.findIndex(({ kind }) => kind === "steps");
+  const row = (index.ofLane[lane] ?? []).find(({ depth }) => depth === 0);
+  if (row === undefined) return [];
+  const count = numbersOf(frame, "count");
+  return Array.from(index.row.subarray(row.first, row.last), (at) => ({
+    row: at,
+    number: count[at] ?? 0,
+    start: ns(start[at] ?? 0),
+    end: ns((start[at] ?? 0) + (dur[at] ?? 0)),
+  }));
+}
+
+function extentOf(index: SliceIndex): Span<Ns> {
+  let start = Infinity;
+  let end = -Infinity;
+  for (const row of index.rows) {
+    start = Math.min(start, index.start[row.first] ?? Infinity);
+    end = Math.max(end, index.reach[row.last - 1] ?? -Infinity);
+  }
+  return start < end ? { start: ns(start), end: ns(end) } : { start: ns(0), end: ns(1) };
+}
+
+/** The step with the median duration; the whole recording when there are none. */
+export function typicalSpan({ steps, whole }: TimelineModel): Span<Ns> {
+  const inOrder = steps.toSorted((a, b) => a.end - a.start - (b.end - b.start));
+  const middle = inOrder[Math.floor(inOrder.length / 2)];
+  return middle === undefined ? whole : { start: middle.start, end: middle.end };
+}
+
+/** The step that holds a moment. */
+export function stepAt({ steps }: TimelineModel, time: number): Step | undefined {
+  return steps.find(({ start, end }) => start <= time && time < end);
+}

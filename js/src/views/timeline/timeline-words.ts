@@ -1,0 +1,123 @@
+/** What a slice is, in words. */
+
+import { formatCount, formatNs } from "../../base/format";
+import type { FooterItem } from "../../state/store";
+import { stringAt, wordAt } from "../../wire/frame";
+import { noteParts, stepAt, type TimelineModel } from "./timeline-model";
+
+export interface Detail {
+  readonly label: string;
+  readonly value: string;
+  /** Shown as code. */
+  readonly isCode?: boolean;
+  /** The slice that it names. */
+  readonly row?: number;
+}
+
+export function kindOf(model: TimelineModel, row: number): string {
+  return wordAt(model.kinds, row);
+}
+
+/** The name of a slice; waits are called by their cause. */
+export function titleOf(model: TimelineModel, row: number): string {
+  const kind = kindOf(model, row);
+  if (kind === "idle") return `Waiting: ${noteParts(model, row)[0]}`;
+  if (kind === "queue") return "Launch queue";
+  return wordAt(model.names, row);
+}
+
+/** "39.6 ms into step 5". */
+export function whenOf(model: TimelineModel, row: number): string {
+  const start = model.start[row] ?? 0;
+  const step = stepAt(model, start);
+  return step === undefined
+    ? `at ${formatNs(start - model.whole.start)}`
+    : `${formatNs(start - step.start)} into step ${step.number}`;
+}
+
+export function describeSlice(model: TimelineModel, row: number): FooterItem {
+  const kind = kindOf(model, row);
+  const facts = [formatNs(model.dur[row] ?? 0), whenOf(model, row)];
+  const around = model.op[row] ?? -1;
+  if (kind === "queue")
+    facts.unshift(`${formatCount(model.count[row] ?? 0)} launched, not yet begun`);
+  if (kind === "idle" && wordAt(model.names, row) !== "") facts.unshift(wordAt(model.names, row));
+  if (isDeviceWork(kind) && around >= 0) facts.push(`by ${wordAt(model.names, around)}`);
+  return {
+    name: titleOf(model, row),
+    isCode: !["idle", "queue", "step", "phase"].includes(kind),
+    phase: kind === "queue" || kind === "step" ? "" : wordAt(model.phases, row),
+    facts,
+  };
+}
+
+export function isDeviceWork(kind: string): boolean {
+  return kind === "kernel" || kind === "memcpy" || kind === "memset";
+}
+
+/** The delay from the end of the launch call to the start of the work; NaN when it is not known. */
+export function launchDelay(model: TimelineModel, row: number): number {
+  const call = model.source[row] ?? -1;
+  if (call < 0) return Number.NaN;
+  return (model.start[row] ?? 0) - (model.start[call] ?? 0);
+}
+
+/** Everything that is known about a slice. */
+export function detailsOf(model: TimelineModel, row: number): readonly Detail[] {
+  const kind = kindOf(model, row);
+  const details: Detail[] = [
+    {
+      label: isDeviceWork(kind) ? "runs" : kind === "idle" ? "waits" : "takes",
+      value: formatNs(model.dur[row] ?? 0),
+    },
+    { label: "begins", value: whenOf(model, row) },
+    { label: "on", value: laneTitle(model, row) },
+  ];
+  if (kind === "idle") return [...details, ...idleDetails(model, row)];
+  const delay = launchDelay(model, row);
+  if (isDeviceWork(kind)) {
+    details.push({
+      label: "launched",
+      value: Number.isNaN(delay)
+        ? "not in the recording"
+        : `${formatNs(Math.max(0, delay))} earlier`,
+    });
+  }
+  const source = model.source[row] ?? -1;
+  const around = model.op[row] ?? -1;
+  if (source >= 0) {
+    const label = isDeviceWork(kind) ? "call" : "forward op";
+    details.push({ label, value: wordAt(model.names, source), isCode: true, row: source });
+  }
+  if (around >= 0 && around !== row) {
+    details.push({ label: "by", value: wordAt(model.names, around), isCode: true, row: around });
+  }
+  const size = noteParts(model, row)[0];
+  if (size !== "") details.push({ label: "size", value: size });
+  return [...details, ...recorded(model, around >= 0 && isDeviceWork(kind) ? around : row)];
+}
+
+function idleDetails(model: TimelineModel, row: number): readonly Detail[] {
+  const [cause, place] = noteParts(model, row);
+  const name = wordAt(model.names, row);
+  return [
+    { label: "cause", value: cause },
+    ...(name === "" ? [] : [{ label: "host in", value: name, isCode: true }]),
+    ...(place === "" ? [] : [{ label: "line", value: place, isCode: true }]),
+  ];
+}
+
+/** Details such as shapes; those that the file lacks for this slice are left out. */
+function recorded(model: TimelineModel, row: number): readonly Detail[] {
+  return model.view.columns.flatMap(({ name, title }) => {
+    const value = stringAt(model.frame, name, row);
+    return value === "" ? [] : [{ label: title.toLowerCase(), value, isCode: true }];
+  });
+}
+
+export function laneTitle(model: TimelineModel, row: number): string {
+  const lane = model.view.lanes[model.lane[row] ?? -1];
+  if (lane === undefined) return "";
+  const isMain = lane.kind === "thread" || lane.kind === "waits";
+  return isMain ? lane.title : `${lane.title}, ${lane.group}`;
+}
