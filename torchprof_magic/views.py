@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from torchprof_magic.analysis import kernels, lines, memory, modules, notes, ops, overview, steps
 from torchprof_magic.analysis.flame import flame_tree
@@ -29,7 +29,11 @@ class View:
         empty: The sentence that stands there when there is nothing to show.
         columns: Its columns or bands with their definitions, for the documentation.
         is_counted: Whether the tab carries its number of entries.
-        is_optional: Whether there is no tab when there is nothing to show.
+        place: Where it is shown: in a tab, as a grouping of the tab called ``tab``, in the strip of the steps, or in
+            "About this run".
+        tab: Name of the tab that a grouping belongs to.
+        group: What a grouping is called.
+        flag: What brings it, if it was not recorded: a flag of ``%%torchprof``.
     """
 
     name: str
@@ -39,7 +43,10 @@ class View:
     empty: str
     columns: tuple[Column, ...] = ()
     is_counted: bool = False
-    is_optional: bool = False
+    place: Literal["tab", "group", "strip", "about"] = "tab"
+    tab: str = ""
+    group: str = ""
+    flag: str = ""
 
 
 VIEWS = (
@@ -68,6 +75,7 @@ VIEWS = (
         empty="No torch op ran during the recording.",
         columns=ops.COLUMNS,
         is_counted=True,
+        group="Op",
     ),
     View(
         name="flame",
@@ -88,7 +96,7 @@ VIEWS = (
         empty="Lines are known for cells that are recorded with %%torchprof, and where Python frames were recorded "
         "(--stack).",
         columns=lines.COLUMNS,
-        is_optional=True,
+        flag="--stack",
     ),
     View(
         name="modules",
@@ -99,7 +107,7 @@ VIEWS = (
         empty="No nn.Module ran in the recorded steps, or they were not watched. Add --modules to %%torchprof, or "
         "record Python frames with --stack.",
         columns=modules.COLUMNS,
-        is_optional=True,
+        flag="--modules",
     ),
     View(
         name="memory",
@@ -108,6 +116,7 @@ VIEWS = (
         build=memory.memory_series,
         empty="Memory was not recorded. Add --memory to %%torchprof, or profile_memory=True to profile().",
         columns=memory.BANDS,
+        flag="--memory",
     ),
     View(
         name="kernels",
@@ -117,6 +126,9 @@ VIEWS = (
         empty="No work on an accelerator was recorded: the program ran on the CPU, or the device was not traced.",
         columns=kernels.COLUMNS,
         is_counted=True,
+        place="group",
+        tab="ops",
+        group="Kernel",
     ),
     View(
         name="steps",
@@ -126,6 +138,7 @@ VIEWS = (
         empty="The recording has no steps. Put a training loop into the cell, or call step() in it.",
         columns=steps.COLUMNS,
         is_counted=True,
+        place="strip",
     ),
     View(
         name="notes",
@@ -134,5 +147,6 @@ VIEWS = (
         build=notes.problem_list,
         empty="No problems were found.",
         is_counted=True,
+        place="about",
     ),
 )

@@ -1,6 +1,6 @@
-/** Build the page as one module and one style sheet. `--watch` rebuilds on changes, `--demo` builds the demo page. */
+/** Build the page as one module and one style sheet. `--watch` rebuilds on changes. */
 
-import { copyFile, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { readdir, readFile, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build, context } from "esbuild";
@@ -8,7 +8,6 @@ import { build, context } from "esbuild";
 const root = resolve(dirname(fileURLToPath(import.meta.url)), "..");
 const widget = resolve(root, "../widgets/report");
 const statics = resolve(root, "../torchprof_magic/static");
-const demo = resolve(root, "build/demo");
 const LICENSES = "THIRD_PARTY_LICENSES.txt";
 
 const shared = {
@@ -31,13 +30,6 @@ const report = {
   minify: true,
   // The libraries' console warnings are meant for developers, and cost 1 kB in every saved notebook.
   drop: ["console"],
-};
-
-const demoPage = {
-  ...shared,
-  entryPoints: { demo: join(widget, "demo.ts") },
-  outdir: demo,
-  sourcemap: true,
 };
 
 /** Return the npm packages that are in the bundle. */
@@ -65,13 +57,5 @@ async function writeLicenses({ metafile }) {
   await writeFile(join(statics, LICENSES), `Packages in report.js\n${rule}${texts.join(rule)}`);
 }
 
-async function buildDemo() {
-  await mkdir(demo, { recursive: true });
-  await build(demoPage);
-  await copyFile(join(widget, "demo.html"), join(demo, "demo.html"));
-}
-
-if (process.argv.includes("--demo")) await buildDemo();
-else if (process.argv.includes("--watch"))
-  await (await context({ ...report, minify: false })).watch();
+if (process.argv.includes("--watch")) await (await context({ ...report, minify: false })).watch();
 else await writeLicenses(await build(report));

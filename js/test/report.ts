@@ -98,6 +98,7 @@ export function hostOf(more: Partial<ReportHeader> = {}): FakeHost {
       doubts: [],
     },
     views: packed.views,
+    missing: [],
     exports: [],
     ...more,
   };

@@ -9,8 +9,12 @@ import numpy.typing as npt
 import polars as pl
 
 from torchprof_magic.analysis.flame_boxes import HostBoxes, backward_under_forward, host_boxes, site_names
+from torchprof_magic.analysis.host_nest import host_nest
+from torchprof_magic.analysis.idle import idle_pieces
 from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
-from torchprof_magic.analysis.shared import launch_sources, once_per_trace
+from torchprof_magic.analysis.places import MODULE_FRAME, is_users_file
+from torchprof_magic.analysis.shared import ask_names, launch_sources, once_per_trace
+from torchprof_magic.analysis.sums import sum_by
 from torchprof_magic.model.intervals import (
     NO_PARENT,
     IntArray,
@@ -25,7 +29,10 @@ from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN, Trace
 if TYPE_CHECKING:
     from torchprof_magic.model.meta import Meta
 
-KINDS = ("root", "annotation", "op", "python", "runtime", "kernel", "line", "module")
+# Python frames are "python" in files of the user, and "library" in all others.
+KINDS = ("root", "annotation", "op", "python", "runtime", "kernel", "line", "module", "library")
+# Kinds of boxes that say where in the program something ran: they take the phase of what ran in them.
+_PLACES = ("python", "line", "module", "library")
 KIND = pl.Enum(KINDS)
 _KIND_OF = {
     "user_annotation": "annotation",
@@ -37,6 +44,13 @@ _KIND_OF = {
     "memset": "kernel",
 }
 
+_WEIGHTS = (
+    Weight(name="cpu_ns", title="CPU", unit="ns"),
+    Weight(name="device_ns", title="Device", unit="ns"),
+    Weight(name="idle_ns", title="Device waits", unit="ns"),
+    Weight(name="bytes", title="Bytes", unit="bytes"),
+    Weight(name="calls", title="Calls", unit="count"),
+)
 ROOT_NAME = "all"
 BACKWARD_NAME = "backward"
 
@@ -50,6 +64,8 @@ class _Calls(NamedTuple):
     parent: IntArray
     self_cpu_ns: IntArray
     self_device_ns: IntArray
+    idle_ns: IntArray
+    bytes: IntArray
     is_call: IntArray
 
 
@@ -60,19 +76,17 @@ def flame_tree(trace: Trace) -> Tree:
     Lines and modules that were watched are boxes around what they ran. Kernels, copies and fills hang under the op that
     launched them. Where lines, modules or Python frames are known, each node of autograd hangs under that of its
     forward op, in a box called backward, wherever backward was called. Weights are ns: ``cpu`` is host time, ``device``
-    the summed time of device work.
+    the summed time of device work, and ``idle`` what the device waited while the host was in a box. ``bytes`` are those
+    that were allocated. Boxes of lines, modules and frames have the phase of most of what ran in them.
     """
     calls = _calls(trace)
     name = calls.name.cast(pl.Categorical).to_physical().to_numpy().astype(np.int64)
     path, first = merge_paths(calls.parent, np.unique(name * len(KINDS) + calls.kind, return_inverse=True)[1])
     frame = _summed(calls, path, first)
-    device = (Weight(name="device_ns", title="Device", unit="ns"),) if trace.has_device else ()
-    weights = (
-        Weight(name="cpu_ns", title="CPU", unit="ns"),
-        *device,
-        Weight(name="calls", title="Calls", unit="count"),
-    )
-    return Tree(frame=_in_preorder(frame), weights=weights)
+    is_known = {"cpu_ns": True, "device_ns": trace.has_device, "idle_ns": trace.has_device, "calls": True}
+    is_known["bytes"] = trace.memory.height > 0
+    weights = tuple(weight for weight in _WEIGHTS if is_known[weight.name])
+    return Tree(frame=_in_preorder(frame, weights), weights=weights)
 
 
 def _calls(trace: Trace) -> _Calls:
@@ -92,6 +106,7 @@ def _calls(trace: Trace) -> _Calls:
     device_ns = np.zeros(len(joined), np.int64)
     device_ns[ahead : ahead + len(device)] = trace.events["dur_ns"].to_numpy()[device]
     made = len(backward.around)
+    whole = len(joined)
     return _Calls(
         name=pl.concat([names, pl.Series([BACKWARD_NAME] * made, dtype=pl.String)]),
         kind=np.concatenate((kinds, np.full(made, KINDS.index("annotation")))),
@@ -99,8 +114,25 @@ def _calls(trace: Trace) -> _Calls:
         parent=parent,
         self_cpu_ns=joined,
         self_device_ns=device_ns,
+        idle_ns=_idle_in(trace, boxes, whole),
+        bytes=_allocated_in(trace, boxes, whole),
         is_call=np.concatenate((np.ones(ahead + len(device), np.int64), np.zeros(made, np.int64))),
     )
+
+
+def _idle_in(trace: Trace, boxes: HostBoxes, count: int) -> IntArray:
+    """Return for each of ``count`` boxes how long devices waited while the host was directly in it."""
+    if not trace.has_device:
+        return np.zeros(count, np.int64)
+    pieces = idle_pieces(trace)
+    row = np.append(host_nest(trace).row, NO_PARENT)[pieces.cause]
+    return sum_by(boxes.around(trace, row), pieces.end_ns - pieces.start_ns, count)
+
+
+def _allocated_in(trace: Trace, boxes: HostBoxes, count: int) -> IntArray:
+    """Return for each of ``count`` boxes how many bytes were allocated directly in it."""
+    new = trace.memory.filter(pl.col("delta_bytes") > 0)
+    return sum_by(boxes.around(trace, new["event"].to_numpy()), new["delta_bytes"].to_numpy(), count)
 
 
 def _names_of(trace: Trace, boxes: HostBoxes, device: IntArray) -> tuple[pl.Series, IntArray]:
@@ -112,6 +144,7 @@ def _names_of(trace: Trace, boxes: HostBoxes, device: IntArray) -> tuple[pl.Seri
     name = event_names(trace, rows)
     kinds = events["category"][rows].cast(pl.String).replace_strict(_KIND_OF, return_dtype=pl.String)
     kind = kinds.cast(KIND).to_physical().to_numpy().astype(np.int64)
+    kind = _with_owners(events["name"][rows], kind)
     if is_event.all():
         return name, kind
     known = np.flatnonzero(np.concatenate((is_event, np.ones(len(device), np.bool_))))
@@ -120,6 +153,21 @@ def _names_of(trace: Trace, boxes: HostBoxes, device: IntArray) -> tuple[pl.Seri
     at[: len(boxes.row)][~is_event] = len(known) + boxes.site[~is_event]
     site_kind = trace.sites["kind"].cast(pl.String).replace_strict(dict(zip(KINDS, range(len(KINDS)), strict=True)))
     return pl.concat([name, sites])[at], np.concatenate((kind, site_kind.to_numpy().astype(np.int64)))[at]
+
+
+def _with_owners(names: pl.Series, kind: IntArray) -> IntArray:
+    """Return the kinds with Python frames told apart: modules, files of the user, and those of libraries."""
+    frames = names.filter(pl.Series(kind == KINDS.index("python"))).unique().cast(pl.String)
+    is_users = is_users_file(frames.str.extract(r"^(.*)\(\d+\): "))
+    is_module = frames.str.starts_with(MODULE_FRAME).to_numpy()
+    owner = np.where(
+        is_module, KINDS.index("module"), np.where(is_users, KINDS.index("python"), KINDS.index("library"))
+    )
+    of_name = dict(zip(frames.to_list(), owner.tolist(), strict=True))
+    if not of_name:
+        return kind
+    found = ask_names(names, pl.col("name").replace_strict(of_name, default=NO_PARENT, return_dtype=pl.Int64))
+    return np.where(kind == KINDS.index("python"), found, kind)
 
 
 def event_names(trace: Trace, rows: IntArray) -> pl.Series:
@@ -164,6 +212,8 @@ def _summed(calls: _Calls, path: IntArray, first: IntArray) -> pl.DataFrame:
             "phase": np.concatenate(([PHASES.index("python")], _main_phase(calls, path, count))),
             "self_cpu_ns": np.concatenate(([0], total(calls.self_cpu_ns))),
             "self_device_ns": np.concatenate(([0], total(calls.self_device_ns))),
+            "self_idle_ns": np.concatenate(([0], total(calls.idle_ns))),
+            "self_bytes": np.concatenate(([0], total(calls.bytes))),
             "self_calls": np.concatenate(([0], total(calls.is_call))),
         }
     )
@@ -176,26 +226,44 @@ def _main_phase(calls: _Calls, path: IntArray, count: int) -> IntArray:
     return table.reshape(count, len(PHASES)).argmax(axis=1)
 
 
-def _in_preorder(frame: pl.DataFrame) -> pl.DataFrame:
+def _in_preorder(frame: pl.DataFrame, weights: tuple[Weight, ...]) -> pl.DataFrame:
     """Add totals and order the rows so that every box is followed by what is inside, widest first."""
     parent = frame["parent"].to_numpy()
-    totals = {
-        weight: rolled_up(frame[f"self_{weight}"].to_numpy(), parent) for weight in ("cpu_ns", "device_ns", "calls")
-    }
+    names = [weight.name for weight in weights]
+    totals = {name: rolled_up(frame[f"self_{name}"].to_numpy(), parent) for name in names}
     boxes = rolled_up(np.ones(len(parent), np.int64), parent)
-    siblings = np.lexsort((-totals["device_ns"], -totals["cpu_ns"], parent))
+    keys = [-totals[name] for name in reversed(names) if name in ("cpu_ns", "device_ns")]
+    siblings = np.lexsort((*keys, parent))
     position = _preorder_positions(parent, boxes, siblings)
     order = np.argsort(position)
     columns = [pl.Series(f"total_{name}", values).cast(pl.Float64) for name, values in totals.items()]
-    frame = frame.with_columns(*columns)[order]
+    frame = frame.with_columns(*columns, pl.Series("phase", _phases_of_places(frame)))[order]
     moved = np.where(frame["parent"].to_numpy() >= 0, position[np.maximum(frame["parent"].to_numpy(), 0)], NO_PARENT)
     return frame.select(
         pl.Series("parent", moved, dtype=pl.Int32),
         pl.col("name").cast(pl.Categorical),
         _named(pl.col("kind"), KINDS, KIND),
         _named(pl.col("phase"), PHASES, PHASE),
-        *(pl.col(f"{part}_{name}").cast(pl.Float64) for name in totals for part in ("self", "total")),
+        *(pl.col(f"{part}_{name}").cast(pl.Float64) for name in names for part in ("self", "total")),
     )
+
+
+def _phases_of_places(frame: pl.DataFrame) -> IntArray:
+    """Return the phase of each box; that of a place is the one with the most time in it, Python aside."""
+    phase, parent = frame["phase"].to_numpy().astype(np.int64), frame["parent"].to_numpy()
+    is_place = frame["kind"].is_in([KINDS.index(kind) for kind in _PLACES]).to_numpy()
+    if not is_place.any():
+        return phase
+    time = (frame["self_cpu_ns"] + frame["self_device_ns"]).to_numpy()
+    most = np.zeros(len(phase), np.int64)
+    found = phase.copy()
+    for number, name in enumerate(PHASES):
+        if name == "python" or not (phase == number).any():
+            continue
+        inside = rolled_up(np.where(phase == number, time, 0), parent)
+        is_more = is_place & (inside > most)
+        found[is_more], most[is_more] = number, inside[is_more]
+    return found
 
 
 def _named(code: pl.Expr, names: tuple[str, ...], dtype: pl.Enum) -> pl.Expr:

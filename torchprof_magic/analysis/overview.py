@@ -28,7 +28,6 @@ from torchprof_magic.units import counted, format_ns, format_ratio
 if TYPE_CHECKING:
     from torchprof_magic.model.shapes import Unit
 
-TOP_OPS = 8
 TOP_WAITS = 5
 TOP_ROWS = 6
 
@@ -38,17 +37,17 @@ def overview_facts(trace: Trace) -> Facts:
     steps = complete_steps(steps_table(trace).frame)
     sections = (
         _why_idle(trace),
-        Section(title="Mean step by phase", facts=_phases(steps), kind="phases"),
+        Section(title="Where the host's time goes", facts=_phases(steps), kind="phases", aside="a step"),
         _waits(trace),
         _loaders(trace),
-        _top_lines(trace),
-        _top_modules(trace),
-        Section(title="Steps", facts=_steps(steps)),
-        *_devices(trace),
-        _top_ops(trace),
         Section(title="Memory", facts=_memory(trace)),
-        Section(title="Recording", facts=_recording(trace)),
-        Section(title="Metadata", facts=_metadata(trace)),
+        _top_ops(trace),
+        _top_modules(trace),
+        _top_lines(trace),
+        Section(title="Steps", facts=_steps(steps), group="about"),
+        *_devices(trace),
+        Section(title="Recording", facts=_recording(trace), group="about"),
+        Section(title="Metadata", facts=_metadata(trace), group="about"),
     )
     return Facts(sections=tuple(section for section in sections if section.facts))
 
@@ -67,6 +66,8 @@ def _why_idle(trace: Trace) -> Section:
             unit="ns",
             note=short_name(cause.name),
             phase=CAUSE_TITLES[cause.kind][1],
+            op=cause.name,
+            view="timeline",
         )
         for cause in causes
         if (ns := _host_communication_ns(account) if cause.kind == "communication" else cause.ns)
@@ -95,6 +96,8 @@ def _waits(trace: Trace) -> Section:
             unit="ns",
             note=" ".join(filter(None, (row["op"] or row["annotation"] or "", _busy_note(row)))),
             phase="waiting",
+            op=row["call"],
+            view="timeline",
         )
         for row in rows.head(TOP_WAITS).to_dicts()
     )
@@ -136,10 +139,11 @@ def _top_lines(trace: Trace) -> Section:
             unit="ns",
             note=f"+ {format_ns(row['backward_cpu_ns'] / steps)} backward" if row["backward_cpu_ns"] else "",
             phase=phases.get((row["file"], row["line"]), "forward"),
+            view="source",
         )
         for row in rows.to_dicts()
     )
-    return Section(title="Lines", facts=facts, kind="bars", aside="host time a step")
+    return Section(title="Lines", facts=facts, kind="bars", aside="host time a step", group="top")
 
 
 def _phases_of_lines(trace: Trace) -> dict[tuple[str, int], str]:
@@ -165,11 +169,12 @@ def _top_modules(trace: Trace) -> Section:
             unit="ns",
             note=counted(row["calls"], "call"),
             phase="forward",
+            view="modules",
         )
         for row in rows.to_dicts()
     )
     where = "device time of forward a step" if trace.has_device else "host time a step, with backward"
-    return Section(title="Module classes", facts=facts, kind="bars", aside=where)
+    return Section(title="Module classes", facts=facts, kind="bars", aside=where, group="top")
 
 
 def _number(label: str, value: float, unit: Unit, note: str = "", op: str = "") -> Fact:
@@ -200,7 +205,7 @@ def _steps(steps: pl.DataFrame) -> tuple[Fact, ...]:
 
 def _devices(trace: Trace) -> list[Section]:
     rows = devices_table(trace).frame.to_dicts()
-    return [Section(title=f"Device {row['device']}", facts=_device(row)) for row in rows]
+    return [Section(title=f"Device {row['device']}", facts=_device(row), group="about") for row in rows]
 
 
 def _device(row: dict[str, Any]) -> tuple[Fact, ...]:
@@ -224,15 +229,22 @@ def _device(row: dict[str, Any]) -> tuple[Fact, ...]:
 def _top_ops(trace: Trace) -> Section:
     table = ops_table(trace)
     by = table.sort_by or "self_cpu_ns"
-    where = "device" if by == "self_device_ns" else "CPU"
-    rows = table.frame.filter(pl.col(by) > 0).head(TOP_OPS)
-    whole = float(table.frame[by].sum() or 1)
-    facts = (_number(row["name"], row[by], "ns", _share(row, by, whole), row["name"]) for row in rows.to_dicts())
-    return Section(title=f"Top ops by self {where} time", facts=tuple(facts))
-
-
-def _share(row: dict[str, float], by: str, whole: float) -> str:
-    return f"{row[by] / whole * 100:.1f} % · {counted(int(row['calls']), 'call')}"
+    where = "device" if by == "self_device_ns" else "host"
+    steps = max(complete_steps(steps_table(trace).frame).height, 1)
+    rows = table.frame.filter(pl.col(by) > 0).head(TOP_ROWS)
+    facts = tuple(
+        Fact(
+            label=row["name"],
+            value=float(row[by] / steps),
+            unit="ns",
+            note=counted(int(row["calls"]), "call"),
+            op=row["name"],
+            phase=row["phase"],
+            view="ops",
+        )
+        for row in rows.to_dicts()
+    )
+    return Section(title="Ops", facts=facts, kind="bars", aside=f"self {where} time a step", group="top")
 
 
 def _memory(trace: Trace) -> tuple[Fact, ...]:

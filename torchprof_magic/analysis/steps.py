@@ -54,7 +54,13 @@ COLUMNS = (
         definition="Part of the step's wall time in which a kernel, copy or fill ran, on the busiest device.",
     ),
 )
-BARS = Bars(number="number", total="dur_ns", complete="complete", parts={phase: f"{phase}_ns" for phase in PHASES})
+BARS = Bars(
+    number="number",
+    start="start_ns",
+    total="dur_ns",
+    complete="complete",
+    parts={phase: f"{phase}_ns" for phase in PHASES},
+)
 
 
 @once_per_trace

@@ -438,6 +438,9 @@ def _stack_texts(trace: Trace) -> pl.Series:
 
 def _of_events(trace: Trace, rows: IntArray, lane: IntArray) -> pl.DataFrame:
     events = trace.events
+    phase = phase_of_events(trace).astype(np.int64)
+    spans = trace.flows.filter(pl.col("kind") == "annotation")
+    phase[spans["target"].to_numpy()] = phase[spans["source"].to_numpy()]
     return pl.DataFrame(
         {
             "lane": pl.Series(lane, dtype=pl.UInt16),
@@ -446,7 +449,7 @@ def _of_events(trace: Trace, rows: IntArray, lane: IntArray) -> pl.DataFrame:
             "dur_ns": events["dur_ns"].gather(rows),
             "name": event_names(trace, rows).cast(pl.Categorical()),
             "kind": _of_enum(_kinds(events["category"].gather(rows)), KIND),
-            "phase": _of_enum(phase_of_events(trace)[rows].astype(np.int64), PHASE),
+            "phase": _of_enum(phase[rows], PHASE),
         }
     )
 

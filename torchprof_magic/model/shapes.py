@@ -51,11 +51,12 @@ class Outline:
 class Bars:
     """The columns that draw each row of a table as a bar, stacked by phase, all on one scale.
 
-    ``number`` labels a bar, ``total`` is its length, and ``parts`` gives the column of each phase. ``complete`` is
-    false for a bar that was cut. ``line`` is drawn below the parts on the same scale.
+    ``number`` labels a bar, ``start`` is when it began, ``total`` is its length, and ``parts`` gives the column of each
+    phase. ``complete`` is false for a bar that was cut. ``line`` is drawn below the parts on the same scale.
     """
 
     number: str
+    start: str
     total: str
     complete: str
     parts: Mapping[str, str]
@@ -159,7 +160,8 @@ class Fact:
     """One number or one text with its label.
 
     ``value`` is in ``unit``, which is ``text`` for a text; None means unknown. ``note`` says how the number is defined
-    or what it is compared with, and ``op`` names the op that the fact is about. ``phase`` colors its bar.
+    or what it is compared with, and ``op`` names the op that the fact is about. ``phase`` colors its bar. ``view`` is
+    the view that shows more of it.
     """
 
     label: str
@@ -168,6 +170,7 @@ class Fact:
     note: str = ""
     op: str = ""
     phase: str = ""
+    view: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,13 +178,15 @@ class Section:
     """Facts under one title.
 
     With the kind ``phases`` the labels are phases, and the values add up to a whole. With ``bars`` all values are of
-    one unit, and are drawn as bars on one scale. ``aside`` says what the numbers are.
+    one unit, and are drawn as bars on one scale. ``aside`` says what the numbers are. Those of the group ``top`` stand
+    side by side, and those of ``about`` are folded away.
     """
 
     title: str
     facts: tuple[Fact, ...]
     kind: Literal["facts", "phases", "bars"] = "facts"
     aside: str = ""
+    group: Literal["main", "top", "about"] = "main"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,6 +71,7 @@ def _bars(bars: Bars) -> Header:
     parts = [{"phase": phase, "column": column} for phase, column in bars.parts.items()]
     return {
         "number": bars.number,
+        "start": bars.start,
         "total": bars.total,
         "complete": bars.complete,
         "parts": parts,
@@ -80,4 +81,10 @@ def _bars(bars: Bars) -> Header:
 
 def _section(section: Section) -> Header:
     facts = [asdict(fact) for fact in section.facts]
-    return {"title": section.title, "kind": section.kind, "aside": section.aside, "facts": facts}
+    return {
+        "title": section.title,
+        "kind": section.kind,
+        "aside": section.aside,
+        "group": section.group,
+        "facts": facts,
+    }

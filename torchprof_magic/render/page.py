@@ -55,7 +55,12 @@ def build_page(
         "views": [
             _view_header(view, shapes[view.name], packed.places.get(view.name, (0, 0)))
             for view in VIEWS
-            if not view.is_optional or count_rows(shapes[view.name])
+            if view.place == "about" or count_rows(shapes[view.name])
+        ],
+        "missing": [
+            {"title": view.title, "flag": view.flag}
+            for view in VIEWS
+            if view.flag and not count_rows(shapes[view.name])
         ],
         "exports": [] if is_standalone else [_HTML_EXPORT | {"filename": f"torchprof-{run_id}.html"}],
     }
@@ -97,6 +102,9 @@ def _view_header(view: View, shape: Shape, place: tuple[int, int]) -> dict[str, 
         "title": view.title,
         "count": rows if view.is_counted else None,
         "empty": None if rows else view.empty,
+        "place": view.place,
+        "tab": view.tab or view.name,
+        "group": view.group,
         **describe(shape, place),
     }
 

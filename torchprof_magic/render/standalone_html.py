@@ -34,13 +34,13 @@ _PAGE = Template(
 <style>
 :root { color-scheme: light dark; }
 body { margin: 0; background: Canvas; color: CanvasText; font: 13px/1.45 system-ui, sans-serif; }
-main { max-width: 1280px; margin: 0 auto; padding: 16px; }
+h1 { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
 pre { white-space: pre-wrap; }
 </style>
 <style>$css</style>
 </head>
 <body>
-<main id="report"><noscript>This report needs JavaScript. It makes no network requests.</noscript></main>
+<main id="report"><h1>$title</h1><noscript>This report needs JavaScript. It makes no network requests.</noscript></main>
 <script type="application/json" id="header">$header</script>
 <script type="application/octet-stream" id="data">$data</script>
 <script type="text/plain" id="bundle">$bundle</script>
@@ -53,7 +53,7 @@ const unzip = async (base64) => {
 };
 const main = document.getElementById("report");
 try {
-  const traits = { _header: text("header"), _data: new DataView(await unzip(text("data"))) };
+  const traits = { _standalone: true, _header: text("header"), _data: new DataView(await unzip(text("data"))) };
   const model = { get: (name) => traits[name], set() {}, save_changes() {}, on() {}, off() {} };
   const source = new Blob([await unzip(text("bundle"))], { type: "text/javascript" });
   const module = await import(URL.createObjectURL(source));

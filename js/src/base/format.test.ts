@@ -79,7 +79,7 @@ describe("columnFormat", () => {
   });
 
   it("takes the larger unit from one on where the numbers are few", () => {
-    const { suffix, format } = columnFormat("ns", 3_254_290, 1);
+    const { suffix, format } = columnFormat("ns", 3_254_290);
     expect([suffix, format(3_254_290), format(542_190)]).toEqual(["ms", "3.25", "0.54"]);
   });
 

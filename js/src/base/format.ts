@@ -23,8 +23,8 @@ const BYTES_LADDER: readonly Rung[] = [
   { suffix: "B", size: 1 },
 ];
 
-// Below this many of a unit, a column uses the next smaller unit to keep two decimals meaningful.
-const COLUMN_MIN = 10;
+// The largest number of a column shows this many digits, or more where it has more before the point.
+const DIGITS = 4;
 const MISSING = "–";
 const MINUS = "−";
 
@@ -63,6 +63,7 @@ function decimalsFor(size: number): number {
 
 function inProse(value: number, ladder: readonly Rung[]): string {
   if (!Number.isFinite(value)) return MISSING;
+  if (value === 0) return "0";
   const size = threeDigits(Math.abs(value));
   const rung = rungFor(ladder, size);
   const isWhole = rung.size === 1 && Number.isInteger(size);
@@ -112,26 +113,29 @@ export function formatValue(value: number, unit: Unit): string {
 
 function scaled(value: number, rung: Rung, decimals: number): string {
   if (!Number.isFinite(value)) return MISSING;
+  if (value === 0) return "0";
   const size = Math.abs(value) / rung.size;
   const least = 10 ** -decimals;
   // A number that is not zero must not look like zero.
-  if (size > 0 && size < least / 2) return `< ${withMinus(value, least.toFixed(decimals))}`;
+  if (size < least / 2) return `<${withMinus(value, least.toFixed(decimals))}`;
   return withMinus(value, grouped(size, decimals));
 }
 
-function columnOf(ladder: readonly Rung[], largest: number, least: number): ColumnFormat {
-  const rung = rungFor(ladder, largest / least);
-  const decimals = rung.size === 1 ? 0 : 2;
+function columnOf(ladder: readonly Rung[], largest: number): ColumnFormat {
+  const rung = rungFor(ladder, largest);
+  const shown = largest / rung.size;
+  const before = shown >= 1 ? Math.floor(Math.log10(shown)) + 1 : 1;
+  const decimals = rung.size === 1 ? 0 : Math.max(0, DIGITS - before);
   return { suffix: rung.suffix, format: (value) => scaled(value, rung, decimals) };
 }
 
-/** One unit for a whole column, so that its largest magnitude is at least `least` of it; two decimals. */
-export function columnFormat(unit: Unit, largest: number, least = COLUMN_MIN): ColumnFormat {
+/** One unit and one number of decimals for a whole column, by its largest magnitude: 93.99, 523.0, 2,739. */
+export function columnFormat(unit: Unit, largest: number): ColumnFormat {
   switch (unit) {
     case "ns":
-      return columnOf(NS_LADDER, largest, least);
+      return columnOf(NS_LADDER, largest);
     case "bytes":
-      return columnOf(BYTES_LADDER, largest, least);
+      return columnOf(BYTES_LADDER, largest);
     case "ratio":
       return { suffix: "%", format: (value) => scaled(value, { suffix: "%", size: 0.01 }, 1) };
     case "bool":

@@ -18,17 +18,21 @@ const TONES = new Map([
   ["kernel", 1],
   ["memcpy", 0.7],
   ["memset", 0.7],
-  ["python", 0.34],
+  ["library", 0.34],
 ]);
+// In a flame graph, kernels are below the ops that launched them.
+export const FLAME_KERNEL_TONE = 0.4;
 
 export function fillOf(rgb: Rgb): Fill {
   return { box: cssColor(rgb), text: cssColor(textOn(rgb)), rgb };
 }
 
 /** The color of a phase in the tone of a kind of box. */
-export function toned(phase: string, kind: string, colors: Colors): Rgb {
+export function toned(phase: string, kind: string, colors: Colors, kernelTone = 1): Rgb {
+  if (kind === "root") return colors.neutral;
   const hue = parseColor(phaseColor(phase, colors.theme)) ?? colors.neutral;
-  return mix(colors.background, hue, TONES.get(kind) ?? 1);
+  const tone = kind === "kernel" ? kernelTone : (TONES.get(kind) ?? 1);
+  return mix(colors.background, hue, tone);
 }
 
 /** The fill of every pair of phase and kind, mixed once per theme. */
@@ -37,8 +41,10 @@ export class FillTable {
   readonly #phases: TextColumn;
   readonly #kinds: TextColumn;
   readonly #colors: Colors;
+  readonly #kernelTone: number;
 
-  constructor(phases: TextColumn, kinds: TextColumn, colors: Colors) {
+  constructor(phases: TextColumn, kinds: TextColumn, colors: Colors, kernelTone = 1) {
+    this.#kernelTone = kernelTone;
     this.#phases = phases;
     this.#kinds = kinds;
     this.#colors = colors;
@@ -57,7 +63,7 @@ export class FillTable {
     if (known !== undefined) return known;
     const phase = this.#phases.words[this.#phases.keys[row] ?? -1] ?? "";
     const kind = this.#kinds.words[this.#kinds.keys[row] ?? -1] ?? "";
-    const made = fillOf(toned(phase, kind, this.#colors));
+    const made = fillOf(toned(phase, kind, this.#colors, this.#kernelTone));
     this.#fills.set(id, made);
     return made;
   }

@@ -4,7 +4,8 @@ import { MERGED_ROW } from "../base/boxes";
 import { px } from "../base/units";
 import { CanvasView } from "./canvas-view";
 import type { Colors } from "./colors";
-import { FillTable, type FlameScene, paintFlame, ROW_PX } from "./flame-painter";
+import { FillTable } from "./fills";
+import { type FlameScene, paintFlame, ROW_PX } from "./flame-painter";
 import { TextCache } from "./text-cache";
 
 const COLORS: Colors = {
@@ -46,6 +47,7 @@ const SCENE: FlameScene = {
   selectedRow: -1,
   hoverRow: -1,
   matches: null,
+  currentMatch: -1,
   colors: COLORS,
 };
 
@@ -61,19 +63,33 @@ beforeEach(() => {
 function paint(more: Partial<FlameScene> = {}): void {
   const scene = { ...SCENE, ...more };
   const size = { width: px(100), height: px(60) };
-  paintFlame(context, size, scene, new TextCache(), new FillTable(scene));
+  paintFlame(
+    context,
+    size,
+    scene,
+    new TextCache(),
+    new FillTable(scene.phases, scene.kinds, scene.colors),
+  );
 }
 
 function pixel(x: number, y: number): readonly number[] {
   return Array.from(context.getImageData(x, y, 1, 1).data);
 }
 
+// The palette's forward is #4477aa, backward #c77724.
+const FORWARD = [0x44, 0x77, 0xaa];
+const BACKWARD = [0xc7, 0x77, 0x24];
+
+function tone(hue: readonly number[], share: number): readonly number[] {
+  return [...hue.map((channel) => Math.round(255 * (1 - share) + channel * share)), 255];
+}
+
 describe("paintFlame", () => {
   it("fills a box in the colour of its phase", () => {
     paint();
-    // The palette's forward is #4477aa, backward #e08b3a.
-    expect(pixel(50, 8)).toEqual([0x44, 0x77, 0xaa, 255]);
-    expect(pixel(20, ROW_PX + 8)).toEqual([0xe0, 0x8b, 0x3a, 255]);
+    // An op has 58 % of the hue on the white ground, an annotation all of it.
+    expect(pixel(50, 8)).toEqual(tone(FORWARD, 0.58));
+    expect(pixel(20, ROW_PX + 8)).toEqual(tone(BACKWARD, 1));
   });
 
   it("fills a run of many boxes in grey", () => {
@@ -87,10 +103,10 @@ describe("paintFlame", () => {
     expect(pixel(50, 2 * ROW_PX + 8)[3]).toBe(0);
   });
 
-  it("dims what does not match", () => {
+  it("outlines what matches in the color of text, and dims nothing", () => {
     paint({ matches: Uint8Array.of(0, 1) });
-    expect(pixel(50, 8)[3]).toBeLessThan(80);
-    expect(pixel(20, ROW_PX + 8)[3]).toBe(255);
+    expect(pixel(50, 8)).toEqual(tone(FORWARD, 0.58));
+    expect(pixel(20, ROW_PX)).toEqual([0, 0, 0, 255]);
   });
 
   it("outlines the selected box in the accent", () => {
@@ -100,7 +116,7 @@ describe("paintFlame", () => {
 
   it("moves up when it is scrolled", () => {
     paint({ scrollTop: px(ROW_PX) });
-    expect(pixel(20, 8)).toEqual([0xe0, 0x8b, 0x3a, 255]);
+    expect(pixel(20, 8)).toEqual(tone(BACKWARD, 1));
   });
 });
 

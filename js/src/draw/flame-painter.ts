@@ -1,26 +1,22 @@
 /** Paints the boxes of a flame graph, which the layout has placed. */
 
 import { type Boxes, MERGED_ROW } from "../base/boxes";
-import { cssColor, mix, parseColor, type Rgb, textOn } from "../base/color";
-import { phaseColor } from "../base/palette";
+import { cssColor, type Rgb } from "../base/color";
 import type { Px } from "../base/units";
 import type { TextColumn } from "../wire/frame";
 import type { CanvasSize } from "./canvas-view";
 import type { Colors } from "./colors";
+import { type Fill, type FillTable, fillOf } from "./fills";
 import type { TextCache } from "./text-cache";
 
-export const ROW_PX = 19;
+export const ROW_PX = 21;
 const GAP_PX = 1;
 const TEXT_PX = 11.5;
 const TEXT_PAD_PX = 5;
 // Narrower boxes have no room for three characters.
 const TEXT_MIN_BOX_PX = 30;
-const DIMMED_ALPHA = 0.22;
-const KERNEL_LIGHTER = 0.34;
-// Boxes that say where in the program something ran, rather than what ran.
-const PLACES = ["root", "line", "module", "python"];
-const WHITE: Rgb = [255, 255, 255];
 const MARK_PX = 2;
+const BOLD_KINDS = ["line", "module", "python"];
 
 export interface FlameScene {
   readonly boxes: Boxes;
@@ -34,12 +30,9 @@ export interface FlameScene {
   readonly hoverRow: number;
   /** 1 for each name key that matches the search; null without a search. */
   readonly matches: Uint8Array | null;
+  /** The match that was gone to, -1 for none. */
+  readonly currentMatch: number;
   readonly colors: Colors;
-}
-
-interface Fill {
-  readonly box: string;
-  readonly text: string;
 }
 
 interface Brush {
@@ -48,47 +41,7 @@ interface Brush {
   readonly size: CanvasSize;
   readonly texts: TextCache;
   readonly fills: FillTable;
-}
-
-/** The fill of every pair of phase and kind, mixed once per theme. */
-export class FillTable {
-  readonly #fills = new Map<number, Fill>();
-  readonly #merged: Fill;
-  readonly #scene: Pick<FlameScene, "phases" | "kinds" | "colors">;
-
-  constructor(scene: Pick<FlameScene, "phases" | "kinds" | "colors">) {
-    this.#scene = scene;
-    this.#merged = fillOf(scene.colors.merged);
-  }
-
-  at(row: number): Fill {
-    if (row === MERGED_ROW) return this.#merged;
-    const { phases, kinds } = this.#scene;
-    const phase = phases.keys[row] ?? -1;
-    const kind = kinds.keys[row] ?? -1;
-    const id = (phase + 1) * (kinds.words.length + 1) + kind + 1;
-    const known = this.#fills.get(id) ?? this.#mixed(phase, kind);
-    this.#fills.set(id, known);
-    return known;
-  }
-
-  #mixed(phase: number, kind: number): Fill {
-    const { phases, kinds, colors } = this.#scene;
-    const kindName = kinds.words[kind] ?? "";
-    if (PLACES.includes(kindName)) return fillOf(colors.neutral);
-    const hue = parseColor(phaseColor(phases.words[phase] ?? "", colors.theme)) ?? colors.neutral;
-    const isKernel = kindName === "kernel";
-    return fillOf(isKernel ? kernelColor(hue) : hue);
-  }
-}
-
-/** A kernel has the hue of its phase but is lighter than the op that launched it. */
-export function kernelColor(hue: Rgb): Rgb {
-  return mix(hue, WHITE, KERNEL_LIGHTER);
-}
-
-function fillOf(rgb: Rgb): Fill {
-  return { box: cssColor(rgb), text: cssColor(textOn(rgb)) };
+  readonly merged: Fill;
 }
 
 /** Paints the rows that the canvas shows. */
@@ -101,12 +54,13 @@ export function paintFlame(
 ): void {
   texts.use(context, `${TEXT_PX}px ${scene.colors.codeFont}`);
   context.textBaseline = "middle";
-  const brush: Brush = { context, scene, size, texts, fills };
+  const merged = fillOf(scene.colors.merged);
+  const brush: Brush = { context, scene, size, texts, fills, merged };
   const first = Math.max(0, Math.floor(scene.scrollTop / ROW_PX));
   const last = Math.ceil((scene.scrollTop + size.height) / ROW_PX);
   for (let depth = first; depth < last; depth += 1) paintDepth(brush, depth);
-  context.globalAlpha = 1;
   outlineRow(brush, scene.hoverRow, scene.colors.text, 1);
+  outlineRow(brush, scene.currentMatch, scene.colors.accent, 3);
   // An inner line in the background color separates the accent from boxes of a similar color.
   outlineRow(brush, scene.selectedRow, scene.colors.background, 5);
   outlineRow(brush, scene.selectedRow, scene.colors.accent, 3);
@@ -125,13 +79,20 @@ function paintBox(brush: Brush, box: number, top: number): void {
   const left = Math.max(0, scene.boxes.left[box] ?? 0);
   const right = Math.min(size.width, (scene.boxes.left[box] ?? 0) + (scene.boxes.width[box] ?? 0));
   const key = row === MERGED_ROW ? -1 : (scene.names.keys[row] ?? -1);
-  const fill = brush.fills.at(row);
-  context.globalAlpha = scene.matches === null || scene.matches[key] === 1 ? 1 : DIMMED_ALPHA;
+  const fill = row === MERGED_ROW ? brush.merged : brush.fills.at(row);
   context.fillStyle = fill.box;
   const width = visibleWidth(right - left);
   context.fillRect(left, top, width, ROW_PX - GAP_PX);
   if (key >= 0 && key === scene.selectedKey) markBox(brush, left, width, top);
-  if (key >= 0 && width >= TEXT_MIN_BOX_PX) writeName(brush, key, fill, left, width, top);
+  if (key >= 0 && width >= TEXT_MIN_BOX_PX) writeName(brush, row, key, fill, left, width, top);
+  // Nothing is dimmed: in a dark theme what is dimmed cannot be read.
+  if (scene.matches?.[key] === 1) outlineMatch(brush, left, width, top);
+}
+
+function outlineMatch({ context, scene }: Brush, left: number, width: number, top: number): void {
+  context.strokeStyle = cssColor(scene.colors.text);
+  context.lineWidth = 1.5;
+  context.strokeRect(left + 0.75, top + 0.75, Math.max(0.5, width - 1.5), ROW_PX - GAP_PX - 1.5);
 }
 
 /** Leaves a hairline gap to the next box if it is wide enough. */
@@ -147,19 +108,21 @@ function markBox(brush: Brush, left: number, width: number, top: number): void {
 
 function writeName(
   brush: Brush,
+  row: number,
   key: number,
   fill: Fill,
   left: number,
   width: number,
   top: number,
 ): void {
-  const name = brush.scene.names.words[key] ?? "";
-  const text = brush.texts.fit(name, width - 2 * TEXT_PAD_PX);
+  const { context, scene } = brush;
+  const text = brush.texts.fit(scene.names.words[key] ?? "", width - 2 * TEXT_PAD_PX);
   if (text === "") return;
-  const isDimmed = brush.context.globalAlpha < 1;
-  brush.context.fillStyle = isDimmed ? cssColor(brush.scene.colors.text) : fill.text;
-  if (isDimmed) brush.context.globalAlpha = 0.5;
-  brush.context.fillText(text, left + TEXT_PAD_PX, top + (ROW_PX - GAP_PX) / 2 + 0.5);
+  context.fillStyle = fill.text;
+  const isBold = BOLD_KINDS.includes(scene.kinds.words[scene.kinds.keys[row] ?? -1] ?? "");
+  if (isBold) context.font = `600 ${TEXT_PX}px ${scene.colors.codeFont}`;
+  context.fillText(text, left + TEXT_PAD_PX, top + (ROW_PX - GAP_PX) / 2 + 0.5);
+  if (isBold) context.font = `${TEXT_PX}px ${scene.colors.codeFont}`;
 }
 
 function outlineRow(brush: Brush, row: number, color: Rgb, widthPx: number): void {

@@ -2,7 +2,6 @@
 
 import { MERGED_ROW } from "../base/boxes";
 import { cssColor, mix, type Rgb } from "../base/color";
-import type { ColumnFormat } from "../base/format";
 import { formatNs } from "../base/format";
 import type { Scale, Span } from "../base/scale";
 import { type Ns, ns, px } from "../base/units";
@@ -59,7 +58,7 @@ export interface TimelineScene {
   readonly range: Span<Ns> | null;
   readonly arrows: readonly Arrow[];
   readonly ticks: readonly number[];
-  readonly tickFormat: ColumnFormat;
+  readonly tickText: (time: number) => string;
   /** Where the axis begins to count. */
   readonly origin: number;
   readonly stepEdges: readonly number[];
@@ -154,7 +153,7 @@ function paintAxis(brush: Brush): void {
   let free = scene.gutter;
   for (const tick of scene.ticks) {
     const x = xOf(brush, tick);
-    const text = `${scene.tickFormat.format(tick - scene.origin)} ${scene.tickFormat.suffix}`;
+    const text = scene.tickText(tick - scene.origin);
     const width = context.measureText(text).width;
     if (x < free || x + width > size.width) continue;
     context.fillText(text, x + 3, (AXIS_PX - STRIP_PX) / 2);
@@ -183,8 +182,12 @@ function paintStrip(brush: Brush): void {
 
 function paintLabel(brush: Brush, band: LaneBand, top: number): void {
   const { context, scene } = brush;
-  const { kind, title } = scene.lanes[band.lane] ?? { kind: "thread", title: "" };
-  const isMain = kind === "thread" || kind === "waits";
+  const lane = scene.lanes[band.lane];
+  if (lane === undefined) return;
+  const { kind } = lane;
+  // A thread without ops begins with its calls.
+  const title = band.isFirst ? lane.group : lane.title;
+  const isMain = kind === "thread" || kind === "waits" || band.isFirst;
   const middle = top + Math.min(band.height, band.rowPx || band.height) / 2;
   if (middle < AXIS_PX + 4) return;
   context.font = `${isMain ? "600 " : ""}${LABEL_PX}px ${scene.colors.uiFont}`;
@@ -264,10 +267,9 @@ function paintFolded(brush: Brush, band: LaneBand, top: number): void {
     first === undefined
       ? first
       : scene.index.start[firstStarting(scene.index, first, scene.scale.span.end)];
-  const { suffix, format } = scene.tickFormat;
   const where =
     first !== undefined && next !== undefined && next >= scene.scale.span.end
-      ? ` · next at ${format(next - scene.origin)} ${suffix}`
+      ? ` · next at ${scene.tickText(next - scene.origin)}`
       : "";
   context.fillText(`nothing here${where}`, scene.gutter + 4, top + band.height / 2);
   texts(brush);

@@ -44,16 +44,17 @@ export class BoxBuffer implements Boxes {
   }
 }
 
-/** Fills `into` with the boxes that overlap the scale's window, depth by depth from the root. */
+/** Fills `into` with the boxes that overlap the scale's window, depth by depth from row `top` on. */
 export function layoutFlame(
   tree: FlameTree,
   extent: FlameExtent,
   scale: Scale<Weight>,
   into: BoxBuffer = new BoxBuffer(),
+  top = 0,
 ): Boxes {
   into.clear(scale);
-  if (tree.rows === 0 || endOf(extent, 0) <= 0 || scale.width <= 0) return into;
-  addBox(into, extent, scale, 0);
+  if (tree.rows === 0 || endOf(extent, top) <= 0 || scale.width <= 0) return into;
+  addBox(into, extent, scale, top);
   for (let first = 0; first < into.count; ) {
     const last = into.count;
     into.depthStart.push(last);

@@ -9,6 +9,7 @@ export interface FlameTree {
   readonly rows: number;
   readonly parent: Numbers;
   readonly depth: Uint16Array;
+  readonly deepest: number;
   /** Children of row r: `child[childStart[r]]` up to `child[childStart[r + 1] - 1]`, in wire order. */
   readonly childStart: Int32Array;
   readonly child: Int32Array;
@@ -35,7 +36,8 @@ export function buildTree(parent: Numbers): FlameTree {
   for (let row = 0; row < rows; row += 1) {
     childStart[row + 1] = (childStart[row + 1] ?? 0) + (childStart[row] ?? 0);
   }
-  return { rows, parent, depth, childStart, child: placeChildren(parent, childStart) };
+  const deepest = depth.reduce((most, each) => Math.max(most, each), 0);
+  return { rows, parent, depth, deepest, childStart, child: placeChildren(parent, childStart) };
 }
 
 function placeChildren(parent: Numbers, childStart: Int32Array): Int32Array {

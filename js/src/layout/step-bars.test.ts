@@ -12,6 +12,7 @@ const FRAME: Frame = {
   rows: 2,
   columns: new Map([
     ["number", numbers(4, 5)],
+    ["start_ns", numbers(0, 200)],
     ["complete", numbers(1, 0)],
     ["dur_ns", numbers(200, 100)],
     ["forward_ns", numbers(120, 60)],
@@ -23,6 +24,7 @@ const FRAME: Frame = {
 
 const BARS: BarsHeader = {
   number: "number",
+  start: "start_ns",
   total: "dur_ns",
   complete: "complete",
   parts: [

@@ -14,6 +14,7 @@ export interface StepPart {
 export interface StepBar {
   readonly number: number;
   readonly isComplete: boolean;
+  readonly start_ns: number;
   readonly dur_ns: number;
   readonly parts: readonly StepPart[];
   /** Device busy time as a share of the scale; null when it was not recorded. */
@@ -37,6 +38,7 @@ function stepBar(frame: Frame, bars: BarsHeader, row: number, longest: number): 
   return {
     number: numberAt(frame, bars.number, row),
     isComplete: numberAt(frame, bars.complete, row) !== 0,
+    start_ns: numberAt(frame, bars.start, row),
     dur_ns: numberAt(frame, bars.total, row),
     parts: parts.filter((part) => part.dur_ns > 0),
     deviceRatio: Number.isNaN(device) ? null : device / longest,
@@ -48,4 +50,34 @@ function stepBar(frame: Frame, bars: BarsHeader, row: number, longest: number): 
 export function phasesIn(bars: readonly StepBar[]): readonly string[] {
   const seen = new Set(bars.flatMap((bar) => bar.parts.map((part) => part.phase)));
   return phases.map(({ name }) => name).filter((name) => seen.has(name));
+}
+
+/** Round values for an axis from 0 to a bit more than `largest`. */
+export function axisOf(largest: number, most = 4): readonly number[] {
+  const least = Math.max(largest, 1e-9) / most;
+  const power = 10 ** Math.floor(Math.log10(least));
+  const step = ([1, 2, 2.5, 5, 10].find((each) => each * power >= least) ?? 10) * power;
+  const count = Math.ceil(largest / step - 1e-9);
+  return Array.from({ length: count + 1 }, (_, at) => at * step);
+}
+
+/** How many steps are in each of `bins` equal parts of the scale, from the shortest durations up. */
+export function histogram(
+  bars: readonly StepBar[],
+  largest: number,
+  bins: number,
+): readonly number[] {
+  const counts = new Array<number>(bins).fill(0);
+  for (const { dur_ns } of bars) {
+    const bin = Math.min(bins - 1, Math.floor((dur_ns / Math.max(1, largest)) * bins));
+    counts[bin] = (counts[bin] ?? 0) + 1;
+  }
+  return counts;
+}
+
+export function medianOf(bars: readonly StepBar[]): number {
+  const sorted = bars.map(({ dur_ns }) => dur_ns).toSorted((a, b) => a - b);
+  const middle = sorted.length / 2;
+  const low = sorted[Math.ceil(middle) - 1] ?? 0;
+  return (low + (sorted[Math.floor(middle)] ?? low)) / 2;
 }

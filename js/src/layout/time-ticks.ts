@@ -25,3 +25,25 @@ export function ticksIn(
     (_, at) => origin + (first + at) * step,
   );
 }
+
+const UNITS = [
+  ["s", 1e9],
+  ["ms", 1e6],
+  ["µs", 1e3],
+  ["ns", 1],
+] as const;
+
+/** Writes ticks: one unit, and as many decimals as the step between them needs. */
+export function tickLabel(step: number, largest: number): (time: number) => string {
+  const wanted = UNITS.find(([, size]) => largest >= size) ?? UNITS[3];
+  // A step of 5 µs near 40 ms reads better in ms than in µs.
+  const [suffix, size] = wanted;
+  const decimals = Math.max(0, Math.min(6, Math.ceil(-Math.log10(step / size) - 1e-9)));
+  return (time) => {
+    const text = (time / size).toLocaleString("en-US", {
+      minimumFractionDigits: decimals,
+      maximumFractionDigits: decimals,
+    });
+    return `${text.replace("-", "−")} ${suffix}`;
+  };
+}

@@ -4,7 +4,9 @@ import { type Signal, signal } from "@preact/signals";
 import type { SortingState } from "@tanstack/table-core";
 import type { Span } from "../base/scale";
 import type { Ns, Weight } from "../base/units";
+import { type FlameOptions, PLAIN } from "../layout/flame-transform";
 import type { SlicesHeader, TableHeader, TreeHeader, ViewHeader } from "../wire/header";
+import { createTrail, type Trail } from "./trail";
 
 /** The selection in all views: all boxes and rows of this name. */
 export interface Selection {
@@ -47,6 +49,12 @@ export interface FlameState {
   readonly history: Signal<readonly FlamePlace[]>;
   /** The box of the selected name that the keys start from; -1 for none. */
   readonly row: Signal<number>;
+  /** Which of the matches is the current one, by its place among them; -1 for none. */
+  readonly match: Signal<number>;
+  /** Whether the boxes that only wrap all others are shown. */
+  readonly showsOuter: Signal<boolean>;
+  /** How the tree is turned, folded and cut. */
+  readonly options: Signal<FlameOptions>;
 }
 
 export interface TimelineState {
@@ -69,12 +77,23 @@ export interface Store {
   readonly view: Signal<string>;
   readonly selection: Signal<Selection | null>;
   readonly hover: Signal<FooterItem | null>;
+  /** What the shown view says of the selection; null when it says nothing of its own. */
+  readonly note: Signal<FooterItem | null>;
   readonly reveal: Signal<Reveal | null>;
   /** Search text of a view. */
   search(view: ViewHeader): Signal<string>;
   table(view: TableHeader): TableState;
   flame(view: TreeHeader): FlameState;
   timeline(view: SlicesHeader): TimelineState;
+  /** The grouping that a tab shows; null for its own. */
+  grouping(tab: ViewHeader): Signal<string | null>;
+  /** Whether "About this run" is unfolded. */
+  readonly isAboutOpen: Signal<boolean>;
+  /** Whether the list of keys is shown. */
+  readonly isHelpOpen: Signal<boolean>;
+  readonly trail: Trail;
+  /** Whether the report fills the window. */
+  readonly isMaximized: Signal<boolean>;
   /** The choice of a view that has one, such as the memory's lane. */
   choice(view: ViewHeader): Signal<string | null>;
 }
@@ -82,14 +101,23 @@ export interface Store {
 export const WHOLE: FlamePlace = { focus: 0, span: null };
 
 /** A store for one shown report, opened at `view`. */
-export function createStore(view: string): Store {
-  return {
-    range: signal<Span<Ns> | null>(null),
+export function createStore(view: string, abort: AbortSignal): Store {
+  const shown = {
     view: signal(view),
     selection: signal<Selection | null>(null),
+    range: signal<Span<Ns> | null>(null),
+  };
+  return {
+    ...shown,
+    trail: createTrail(Object.values(shown) as readonly Signal<unknown>[], abort),
     hover: signal<FooterItem | null>(null),
+    note: signal<FooterItem | null>(null),
     reveal: signal<Reveal | null>(null),
+    isHelpOpen: signal(false),
     search: perView(() => signal("")),
+    grouping: perTab(() => signal<string | null>(null)),
+    isAboutOpen: signal(false),
+    isMaximized: signal(false),
     choice: perView(() => signal<string | null>(null)),
     table: perView((view: TableHeader) => ({
       sorting: signal(firstSorting(view)),
@@ -109,6 +137,9 @@ export function createStore(view: string): Store {
       place: signal(WHOLE),
       history: signal<readonly FlamePlace[]>([]),
       row: signal(-1),
+      match: signal(-1),
+      showsOuter: signal(false),
+      options: signal<FlameOptions>({ ...PLAIN, foldsLibraries: true }),
     })),
   };
 }
@@ -123,9 +154,25 @@ function perView<V extends ViewHeader, T>(make: (view: V) => T): (view: V) => T 
   };
 }
 
+/** The same for all groupings of a tab. */
+function perTab<T>(make: () => T): (view: ViewHeader) => T {
+  const made = new Map<string, T>();
+  return (view) => {
+    const known = made.get(view.tab) ?? make();
+    made.set(view.tab, known);
+    return known;
+  };
+}
+
 /** A table opens with the largest numbers of the column that its header names. */
 function firstSorting({ sort }: TableHeader): SortingState {
   return sort === null ? [] : [{ id: sort, desc: true }];
+}
+
+/** Opens the tab of a view. */
+export function showView(store: Store, view: string): void {
+  store.view.value = view;
+  store.hover.value = null;
 }
 
 /** Selects a name everywhere; the same name again keeps it. */
@@ -134,9 +181,11 @@ export function select(store: Store, name: string, kind: string): void {
   if (now?.name !== name) store.selection.value = { name, kind };
 }
 
-/** Opens `view` and shows `name` in it. */
-export function revealIn(store: Store, view: string, name: string): void {
-  store.reveal.value = { view, name };
-  store.view.value = view;
+/** Opens `view`, in its tab, and shows `name` in it. */
+export function revealIn(store: Store, view: string | ViewHeader, name: string): void {
+  const isTab = typeof view === "string";
+  store.reveal.value = { view: isTab ? view : view.name, name };
+  if (!isTab) store.grouping(view).value = view.name;
+  store.view.value = isTab ? view : view.tab;
   store.hover.value = null;
 }

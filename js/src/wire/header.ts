@@ -45,6 +45,8 @@ const outline = record({
 /** The columns that draw each row as a bar, stacked by phase. */
 const bars = record({
   number: text,
+  /** When a bar began. */
+  start: text,
   /** The length of a bar. */
   total: text,
   /** False for a partial step. */
@@ -79,6 +81,8 @@ const fact = record({
   op: text,
   /** The phase whose color its bar has. */
   phase: text,
+  /** The view that shows more of it, "" for none. */
+  view: text,
 });
 
 const section = record({
@@ -87,6 +91,8 @@ const section = record({
   kind: oneOf("facts", "phases", "bars"),
   /** What the numbers are. */
   aside: text,
+  /** The main ones stand first, top lists side by side, and the rest is folded away. */
+  group: oneOf("main", "top", "about"),
   facts: listOf(fact),
 });
 
@@ -105,6 +111,12 @@ const tab = {
   count: orNull(number),
   /** The sentence to show when there is no data; null when there is. */
   empty: orNull(text),
+  /** In a tab, as a grouping of a tab, in the strip of the steps, or in "About this run". */
+  place: oneOf("tab", "group", "strip", "about"),
+  /** The tab that it belongs to, its own name for a tab. */
+  tab: text,
+  /** What it is called among the groupings of its tab. */
+  group: text,
 };
 
 /** The fields of a view with columns. */
@@ -162,6 +174,8 @@ const report = record({
     doubts: listOf(text),
   }),
   views: listOf(view),
+  /** Tabs that have nothing to show, with the flag that brings it. */
+  missing: listOf(record({ title: text, flag: text })),
   exports: listOf(record({ name: text, title: text, filename: text, mime: text })),
 });
 

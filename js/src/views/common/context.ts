@@ -20,11 +20,43 @@ export interface ReportContext {
   readonly source: ReportSource;
   readonly store: Store;
   readonly look: ReadonlySignal<Look>;
+  /** False in a file of its own, which fills the window already. */
+  readonly canMaximize: boolean;
+  /** The views that can show a name, and how to open each. */
+  targets(name: string): readonly Target[];
 }
 
-/** The view under the active tab. */
-export function shownView({ source, store }: ReportContext): ViewHeader | undefined {
-  return source.header.views.find((view) => view.name === store.view.value);
+/** A view in which the selection can be shown. */
+export interface Target {
+  readonly kind: "tree" | "slices" | "table" | "source";
+  readonly title: string;
+  readonly view: ViewHeader;
+  open(): void;
+}
+
+/** The view that is shown: that of the active tab, in the chosen grouping. */
+export function shownView(report: ReportContext): ViewHeader | undefined {
+  const { source, store } = report;
+  const tab = source.header.views.find((view) => view.name === store.view.value);
+  return tab === undefined ? undefined : groupingIn(report, tab);
+}
+
+/** The views that have a tab, in order. */
+export function tabsOf({ source }: ReportContext): readonly ViewHeader[] {
+  return source.header.views.filter(({ place, empty }) => place === "tab" && empty === null);
+}
+
+/** The groupings of a tab, itself first. */
+export function groupingsOf({ source }: ReportContext, tab: string): readonly ViewHeader[] {
+  return source.header.views.filter(
+    (view) => view.tab === tab && (view.place === "tab" || view.place === "group"),
+  );
+}
+
+/** The view that a tab shows: itself, or the grouping that is chosen for it. */
+export function groupingIn(report: ReportContext, tab: ViewHeader): ViewHeader {
+  const chosen = report.store.grouping(tab).value;
+  return groupingsOf(report, tab.name).find(({ name }) => name === chosen) ?? tab;
 }
 
 /** The first flame graph of the report, in which names can be found. */

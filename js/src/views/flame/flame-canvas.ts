@@ -6,7 +6,8 @@ import { linearScale, type Scale } from "../../base/scale";
 import { px, type Weight, weight } from "../../base/units";
 import { type CanvasSize, CanvasView } from "../../draw/canvas-view";
 import { type Colors, readColors } from "../../draw/colors";
-import { FillTable, paintFlame, ROW_PX } from "../../draw/flame-painter";
+import { FillTable, FLAME_KERNEL_TONE } from "../../draw/fills";
+import { paintFlame, ROW_PX } from "../../draw/flame-painter";
 import { TextCache } from "../../draw/text-cache";
 import { BoxBuffer, boxAt, depthsOf, layoutFlame } from "../../layout/flame-layout";
 import { spanOf } from "../../layout/flame-place";
@@ -74,7 +75,12 @@ export class FlameCanvas {
   /** Scrolls so that the row of the tree is visible. */
   showRow(row: number): void {
     const { scroller } = this.#parts;
-    const top = (this.#inputs.moves.model.tree.depth[row] ?? 0) * ROW_PX;
+    const { moves } = this.#inputs;
+    const { depth } = moves.model.tree;
+    const top = ((depth[row] ?? 0) - (depth[moves.top] ?? 0)) * ROW_PX;
+    // The spacer may still have the height of another tree or window.
+    const needed = `${top + 2 * ROW_PX}px`;
+    if (this.#parts.spacer.offsetHeight < top + ROW_PX) this.#parts.spacer.style.height = needed;
     const isAbove = top < scroller.scrollTop;
     const isBelow = top + ROW_PX > scroller.scrollTop + scroller.clientHeight;
     if (isAbove || isBelow) scroller.scrollTop = Math.max(0, top - scroller.clientHeight / 2);
@@ -85,7 +91,10 @@ export class FlameCanvas {
     const { moves, store, look, matches } = this.#inputs;
     const { theme } = look.value;
     this.#colors = readColors(this.#parts.canvas, theme);
-    this.#fills = new FillTable({ ...moves.model, colors: this.#colors });
+    const { phases, kinds } = moves.model;
+    this.#fills = new FillTable(phases, kinds, this.#colors, FLAME_KERNEL_TONE);
+    void moves.state.match.value;
+    void moves.state.showsOuter.value;
     void store.selection.value;
     void moves.state.row.value;
     void matches.value;
@@ -105,7 +114,7 @@ export class FlameCanvas {
     const { moves, store, matches } = this.#inputs;
     const { model, extent, state } = moves;
     if (this.#colors === null || this.#fills === null) return;
-    layoutFlame(model.tree, extent, this.#scale(), this.#boxes);
+    layoutFlame(model.tree, extent, this.#scale(), this.#boxes, moves.top);
     this.#fitSpacer();
     const selected = store.selection.value?.name;
     const scene = {
@@ -118,6 +127,7 @@ export class FlameCanvas {
       selectedRow: state.row.value,
       hoverRow: this.#hoverRow,
       matches: matches.value?.isMatch ?? null,
+      currentMatch: matches.value?.rows[state.match.value] ?? -1,
       colors: this.#colors,
     };
     paintFlame(context, size, scene, this.#texts, this.#fills);

@@ -31,17 +31,14 @@ const ACTIONS = new Map<string, Action>([
   ["arrowright", step("next")],
   ["arrowleft", step("previous")],
   ["home", (moves) => moves.focus(0)],
+  ["0", (moves) => moves.focus(0)],
   ["enter", (moves) => moves.focus(Math.max(0, moves.state.row.value))],
-  [
-    "escape",
-    (moves) => {
-      if (!moves.back()) moves.clearSelection();
-    },
-  ],
 ]);
 
 /** Handles a key; keys with Ctrl, Alt or Meta are left to the browser. */
 export function actOnKey(event: KeyboardEvent, moves: FlameMoves, anchor: Anchor): void {
+  // One zoom back, then what Esc does in every view.
+  if (event.key === "Escape" && moves.back()) event.preventDefault();
   const action = ACTIONS.get(event.key.toLowerCase());
   if (action === undefined || !isPlain(event)) return;
   event.preventDefault();

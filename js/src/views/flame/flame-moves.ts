@@ -3,6 +3,7 @@
 import { panSpan, type Span } from "../../base/scale";
 import { type Weight, weight } from "../../base/units";
 import { type Direction, holderOf, neighbour, spanOf, zoomed } from "../../layout/flame-place";
+import { firstInteresting } from "../../layout/flame-search";
 import type { FlameExtent } from "../../layout/flame-tree";
 import { type FlamePlace, type FlameState, type Store, select, WHOLE } from "../../state/store";
 import { wordAt } from "../../wire/frame";
@@ -10,12 +11,16 @@ import { type FlameModel, weightOf } from "./flame-model";
 
 const MOST_HISTORY = 50;
 const PAN_SHARE = 0.15;
+const OWN_KINDS = ["line", "module", "python", "op"];
+// A box that is shown on request is at least this part of the window, or the window gets shorter.
+const LEAST_SHARE = 0.01;
 
 /** Navigation in one flame graph. */
 export class FlameMoves {
   readonly model: FlameModel;
   readonly state: FlameState;
   readonly #store: Store;
+  #top: { readonly weight: string; readonly row: number } | null = null;
 
   constructor(model: FlameModel, state: FlameState, store: Store) {
     this.model = model;
@@ -31,6 +36,21 @@ export class FlameMoves {
   get span(): Span<Weight> {
     const { focus, span } = this.state.place.value;
     return span ?? spanOf(this.extent, focus);
+  }
+
+  /** The box at the top: below it the graph branches or the user's code begins. */
+  get top(): number {
+    return this.state.showsOuter.value ? 0 : this.firstTop;
+  }
+
+  get firstTop(): number {
+    const { model } = this;
+    const chosen = weightOf(model, this.state.weight.value).name;
+    if (this.#top?.weight !== chosen) {
+      const isOwn = (row: number) => OWN_KINDS.includes(wordAt(model.kinds, row));
+      this.#top = { weight: chosen, row: firstInteresting(model.tree, this.extent, isOwn) };
+    }
+    return this.#top.row;
   }
 
   /** The zoom factor: how many times the whole graph is wider than the shown span. */
@@ -62,6 +82,32 @@ export class FlameMoves {
     history.value = history.value.slice(0, -1);
     place.value = last;
     return true;
+  }
+
+  /** Shows a box: selected, in the window, and wide enough to read. */
+  reveal(row: number): void {
+    this.select(row);
+    if (this.model.tree.depth[row] !== undefined && row > 0 && !this.#isBelowTop(row)) {
+      this.state.showsOuter.value = true;
+    }
+    const own = spanOf(this.extent, row);
+    const { start, end } = this.span;
+    const isInside = own.start >= start && own.end <= end;
+    if (isInside && own.end - own.start >= (end - start) * LEAST_SHARE) return;
+    let around = row;
+    // As much of what is around it as leaves it wide enough.
+    while (around > 0) {
+      const above = spanOf(this.extent, this.model.tree.parent[around] ?? 0);
+      if (own.end - own.start < (above.end - above.start) * LEAST_SHARE * 4) break;
+      around = this.model.tree.parent[around] ?? 0;
+    }
+    this.focus(around);
+  }
+
+  #isBelowTop(row: number): boolean {
+    const { tree } = this.model;
+    for (let at = row; at >= 0; at = tree.parent[at] ?? -1) if (at === this.firstTop) return true;
+    return false;
   }
 
   clearSelection(): void {

@@ -1,13 +1,18 @@
 /** The main facts of a run, by section. */
 
-import { columnFormat, formatRatio, formatValue } from "../../base/format";
+import { columnFormat, formatRatio, formatValue, plural } from "../../base/format";
+import { shortenName } from "../../base/names";
 import { phaseTitle } from "../../base/palette";
-import { select } from "../../state/store";
+import { revealIn, select, showView } from "../../state/store";
 import type { Fact, FactsHeader, Section } from "../../wire/header";
 import type { ReportContext } from "../common/context";
-import { findName } from "../common/describe";
 import { focusable } from "../common/focusable";
 import { PhaseDot, percent } from "../common/parts";
+import { ProblemsView } from "../notes/notes";
+import { Verdict } from "../verdict/verdict";
+
+// Longer labels lose folders and template arguments first; the style sheet cuts the rest.
+const LABEL_CHARS = 60;
 
 interface SectionProps {
   readonly report: ReportContext;
@@ -19,12 +24,62 @@ interface FactsProps {
   readonly view: FactsHeader;
 }
 
+/** The answer without a click: the verdict, the sections that explain it, top lists, and the rest folded away. */
 export function FactsView({ report, view }: FactsProps) {
+  const inGroup = (group: Section["group"]) => view.sections.filter((each) => each.group === group);
+  const top = inGroup("top");
+  // A single list has no others to stand beside.
+  const main = top.length === 1 ? [...inGroup("main"), ...top] : inGroup("main");
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: the list scrolls, so it must be reachable by keyboard.
     <div class="tp-overview" tabIndex={0} {...focusable()}>
-      <div class="tp-columns">{view.sections.map((section) => sectionOf(report, section))}</div>
+      <Verdict report={report} />
+      <div class="tp-columns">{main.map((section) => sectionOf(report, section))}</div>
+      {top.length > 1 && (
+        <div class="tp-top-lists">{top.map((section) => sectionOf(report, section))}</div>
+      )}
+      <About report={report} sections={inGroup("about")} />
     </div>
+  );
+}
+
+/** "About this run": what was recorded, and the problems, folded to one line. */
+function About({
+  report,
+  sections,
+}: {
+  readonly report: ReportContext;
+  readonly sections: readonly Section[];
+}) {
+  const { isAboutOpen } = report.store;
+  const list = report.source.header.views.find(({ shape }) => shape === "problems");
+  const problems = list?.shape === "problems" ? list : null;
+  const count = problems?.problems.length ?? 0;
+  const events = sections.flatMap(({ facts }) => facts).find(({ label }) => label === "Events");
+  return (
+    <section class="tp-about">
+      <button
+        type="button"
+        class="tp-about-title"
+        aria-expanded={isAboutOpen.value}
+        data-tp-about
+        onClick={() => {
+          isAboutOpen.value = !isAboutOpen.value;
+        }}
+        {...focusable()}
+      >
+        <span aria-hidden="true">{isAboutOpen.value ? "▾" : "▸"}</span>{" "}
+        <strong>About this run</strong>
+        {events !== undefined && <span>{plural(numberOf(events), "event")}</span>}
+        <span>{count === 0 ? "nothing lost" : plural(count, "note")}</span>
+      </button>
+      {isAboutOpen.value && (
+        <>
+          {problems !== null && count > 0 && <ProblemsView view={problems} />}
+          <div class="tp-columns">{sections.map((section) => sectionOf(report, section))}</div>
+        </>
+      )}
+    </section>
   );
 }
 
@@ -49,8 +104,8 @@ function BarSection({ report, section }: SectionProps) {
       <ul>
         {section.facts.map((fact, index) => (
           <li key={`${index}-${fact.label}`} class="tp-bar-fact">
-            <span class="tp-bar-label" title={`${fact.label} ${fact.note}`}>
-              {fact.label}
+            <span class="tp-bar-label" title={`${fact.label} ${fact.note}`.trim()}>
+              <FactLink report={report} fact={fact} />
               {fact.note !== "" && <span class="tp-bar-note"> {fact.note}</span>}
             </span>
             <span class="tp-phase-track">
@@ -86,7 +141,7 @@ function FactRow({ report, fact }: { readonly report: ReportContext; readonly fa
   return (
     <div class="tp-fact">
       <dt title={fact.label}>
-        {fact.op === "" ? fact.label : <OpLink report={report} fact={fact} />}
+        <FactLink report={report} fact={fact} />
       </dt>
       <dd>
         <FactValue fact={fact} />
@@ -113,25 +168,29 @@ function FactValue({ fact }: { readonly fact: Fact }) {
   );
 }
 
-/** Selects the op of a fact and opens the table that lists it. */
-function OpLink({ report, fact }: { readonly report: ReportContext; readonly fact: Fact }) {
+/** The label of a fact, which leads to the view that shows more of it. */
+function FactLink({ report, fact }: { readonly report: ReportContext; readonly fact: Fact }) {
+  const view = report.source.header.views.find(
+    ({ name, empty }) => name === fact.view && empty === null,
+  );
+  const isCode = fact.view === "source" || fact.view === "modules" || fact.label === fact.op;
+  if (view === undefined) return <bdi class={isCode ? "tp-code" : ""}>{fact.label}</bdi>;
   const open = () => {
+    if (fact.op === "") {
+      showView(report.store, view.tab);
+      return;
+    }
     select(report.store, fact.op, "");
-    const found = findName(report, fact.op);
-    if (found === null) return;
-    report.store.reveal.value = { view: found.view.name, name: fact.op };
-    report.store.view.value = found.view.name;
+    revealIn(report.store, view, fact.op);
   };
-  const isName = fact.label === fact.op;
   return (
     <button
       type="button"
-      class={isName ? "tp-link tp-code" : "tp-link"}
-      title={fact.op}
+      class={isCode ? "tp-link tp-code" : "tp-link"}
       onClick={open}
       {...focusable()}
     >
-      <bdi>{fact.label}</bdi>
+      <bdi>{shortenName(fact.label, LABEL_CHARS)}</bdi>
     </button>
   );
 }
@@ -139,12 +198,23 @@ function OpLink({ report, fact }: { readonly report: ReportContext; readonly fac
 /** One fact per phase, as bars on the scale of the whole step. */
 function PhaseSection({ report, section }: SectionProps) {
   const whole = section.facts.reduce((sum, fact) => sum + numberOf(fact), 0);
+  const largest = Math.max(...section.facts.map(numberOf));
+  const { format, suffix } = columnFormat(section.facts[0]?.unit ?? "ns", largest);
   return (
     <section class="tp-facts tp-breakdown">
-      <h3>{section.title}</h3>
+      <h3 class="tp-split">
+        {section.title}
+        <span class="tp-aside">{`${suffix} ${section.aside}`.trim()}</span>
+      </h3>
       <ul>
         {section.facts.map((fact) => (
-          <PhaseRow key={fact.label} report={report} fact={fact} whole={whole} />
+          <PhaseRow
+            key={fact.label}
+            report={report}
+            fact={fact}
+            whole={whole}
+            text={format(numberOf(fact))}
+          />
         ))}
       </ul>
     </section>
@@ -159,9 +229,10 @@ interface PhaseRowProps {
   readonly report: ReportContext;
   readonly fact: Fact;
   readonly whole: number;
+  readonly text: string;
 }
 
-function PhaseRow({ report, fact, whole }: PhaseRowProps) {
+function PhaseRow({ report, fact, whole, text }: PhaseRowProps) {
   const ratio = whole > 0 ? numberOf(fact) / whole : 0;
   return (
     <li class="tp-phase-row">
@@ -174,7 +245,7 @@ function PhaseRow({ report, fact, whole }: PhaseRowProps) {
           <PhaseDot report={report} phase={fact.label} />
         </span>
       </span>
-      <span class="tp-phase-number">{formatValue(numberOf(fact), fact.unit)}</span>
+      <span class="tp-phase-number">{text}</span>
       <span class="tp-phase-ratio">{formatRatio(ratio)}</span>
     </li>
   );

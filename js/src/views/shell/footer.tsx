@@ -1,9 +1,8 @@
 /** The footer: the keys of the view, and the full text of the item under the pointer or selected. */
 
 import type { FooterItem } from "../../state/store";
-import { revealIn } from "../../state/store";
 import type { Shape, ViewHeader } from "../../wire/header";
-import { firstTree, type ReportContext, shownView } from "../common/context";
+import { type ReportContext, shownView } from "../common/context";
 import { findName, nameColumn } from "../common/describe";
 import { focusable } from "../common/focusable";
 import { PhaseDot } from "../common/parts";
@@ -13,8 +12,8 @@ type Hint = readonly [keys: readonly string[], what: string];
 const HINTS: Readonly<Record<Shape, readonly Hint[]>> = {
   table: [
     [["/"], "filter"],
-    [["↑", "↓"], "move"],
-    [["Enter"], "find in flame"],
+    [["↑", "↓"], "row"],
+    [["F"], "flame"],
   ],
   tree: [
     [["/"], "search"],
@@ -32,9 +31,11 @@ const HINTS: Readonly<Record<Shape, readonly Hint[]>> = {
     [["drag"], "zoom in"],
     [["double click"], "reset zoom"],
   ],
-  // These views have no keys.
-  facts: [],
-  problems: [],
+  facts: [
+    [["1", "…", "9"], "views"],
+    [["?"], "all keys"],
+  ],
+  problems: [[["?"], "all keys"]],
 };
 
 export function Footer({ report }: { readonly report: ReportContext }) {
@@ -67,18 +68,18 @@ function Hints({ report }: { readonly report: ReportContext }) {
 function hintsOf(view: ViewHeader): readonly Hint[] {
   const hints = HINTS[view.shape];
   const isNameless = view.shape === "table" && nameColumn(view) === undefined;
-  return isNameless ? hints.filter(([, what]) => what === "move") : hints;
+  return isNameless ? hints.filter(([, what]) => what === "row") : hints;
 }
 
 function Detail({ report }: { readonly report: ReportContext }) {
-  const hovered = report.store.hover.value;
-  const selection = report.store.selection.value;
-  const found = selection === null ? null : findName(report, selection.name);
-  const item = hovered ?? found?.item ?? plainItem(selection?.name);
+  const { hover, selection, note } = report.store;
+  const chosen = selection.value;
+  const found = chosen === null ? null : findName(report, chosen.name);
+  const item = hover.value ?? note.value ?? found?.item ?? plainItem(chosen?.name);
   return (
     <div class="tp-detail">
       {item !== null && <Item report={report} item={item} />}
-      {selection !== null && <Links report={report} name={selection.name} table={found?.view} />}
+      {chosen !== null && <Links report={report} name={chosen.name} />}
     </div>
   );
 }
@@ -103,29 +104,29 @@ function Item({ report, item }: { readonly report: ReportContext; readonly item:
 interface LinksProps {
   readonly report: ReportContext;
   readonly name: string;
-  readonly table: ViewHeader | undefined;
 }
 
-/** Links from the selection to other views that show it. */
-function Links({ report, name, table }: LinksProps) {
+const MOST_LINKS = 4;
+
+/** Links from the selection to the other views that show it. */
+function Links({ report, name }: LinksProps) {
   const shown = shownView(report);
-  const tree = firstTree(report);
-  const canFind = tree !== undefined && shown?.shape !== "tree";
-  const canTabulate = table !== undefined && shown?.name !== table.name && shown?.shape === "tree";
-  const button = (text: string, view: ViewHeader) => (
-    <button
-      type="button"
-      class="tp-button"
-      onClick={() => revealIn(report.store, view.name, name)}
-      {...focusable()}
-    >
-      {text}
-    </button>
-  );
+  const targets = report.targets(name).filter(({ view }) => view.name !== shown?.name);
   return (
     <span class="tp-links">
-      {canFind && button("Find in flame graph", tree)}
-      {canTabulate && button("Show in table", table)}
+      {targets.slice(0, MOST_LINKS).map((target) => (
+        <button
+          key={target.view.name}
+          type="button"
+          class="tp-button"
+          data-tp-target={target.view.name}
+          title={`Show in ${target.title}`}
+          onClick={target.open}
+          {...focusable()}
+        >
+          {target.title}
+        </button>
+      ))}
     </span>
   );
 }

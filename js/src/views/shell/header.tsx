@@ -1,17 +1,19 @@
-/** The first row of a report: its cell, steps and machine, and the export menu. */
+/** The first row of a report: its cell, steps and machine, the export menu, and the button that fills the window. */
 
 import { useSignal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
 import type { ExportHeader } from "../../wire/header";
 import type { ReportContext } from "../common/context";
 import { focusable } from "../common/focusable";
+import { Menu, MenuItem } from "../common/menu";
 import { downloadBytes } from "./download";
 
 export function Header({ report }: { readonly report: ReportContext }) {
   const { title, subtitle, code, machine, exports } = report.source.header;
   return (
     <header class="tp-header">
-      <span class="tp-title">{title}</span>
+      <span class="tp-title" title={title}>
+        {title}
+      </span>
       <span class="tp-subtitle">
         {subtitle}
         {code !== "" && <code>{code}</code>}
@@ -19,73 +21,102 @@ export function Header({ report }: { readonly report: ReportContext }) {
       <span class="tp-machine" title={machine}>
         {machine}
       </span>
+      <BackAndForward report={report} />
       {exports.length > 0 && report.source.canAnswer && <ExportMenu report={report} />}
+      <MaximizeButton report={report} />
     </header>
   );
 }
 
-/** A button with the exports that Python offers; closes on Esc and on a click elsewhere. */
+/** Walks through what was shown: views, selections and ranges. */
+function BackAndForward({ report }: { readonly report: ReportContext }) {
+  const { trail } = report.store;
+  if (!trail.canGoBack.value && !trail.canGoForward.value) return null;
+  const button = (label: string, mark: string, isPossible: boolean, go: () => void) => (
+    <button
+      type="button"
+      class="tp-button"
+      aria-label={label}
+      title={label}
+      disabled={!isPossible}
+      onClick={go}
+      {...focusable()}
+    >
+      {mark}
+    </button>
+  );
+  return (
+    <span class="tp-trail">
+      {button("Back", "‹", trail.canGoBack.value, () => trail.go(-1))}
+      {button("Forward", "›", trail.canGoForward.value, () => trail.go(1))}
+    </span>
+  );
+}
+
+function MaximizeButton({ report }: { readonly report: ReportContext }) {
+  const { isMaximized } = report.store;
+  if (!report.canMaximize) return null;
+  const label = isMaximized.value ? "Back to the notebook (Esc)" : "Fill the window (M)";
+  return (
+    <button
+      type="button"
+      class="tp-button tp-maximize"
+      aria-label={label}
+      aria-pressed={isMaximized.value}
+      title={label}
+      onClick={() => {
+        isMaximized.value = !isMaximized.value;
+      }}
+      {...focusable()}
+    >
+      <svg
+        width="11"
+        height="11"
+        viewBox="0 0 11 11"
+        fill="none"
+        stroke="currentColor"
+        stroke-width="1.3"
+        aria-hidden="true"
+      >
+        <path
+          d={
+            isMaximized.value
+              ? "M4.5 1v3.5H1M6.5 10V6.5H10"
+              : "M6.5 1H10v3.5M4.5 10H1V6.5M10 1 6.5 4.5M1 10l3.5-3.5"
+          }
+        />
+      </svg>
+    </button>
+  );
+}
+
 function ExportMenu({ report }: { readonly report: ReportContext }) {
-  const isOpen = useSignal(false);
   const status = useSignal("");
-  const root = useRef<HTMLDivElement>(null);
-  useCloseOutside(root, isOpen.value, () => {
-    isOpen.value = false;
-  });
   const run = async (entry: ExportHeader) => {
-    isOpen.value = false;
     status.value = "Exporting…";
     const bytes = await report.source.pullExport(entry.name);
     status.value = bytes.ok ? "" : bytes.message;
     if (bytes.ok) downloadBytes(bytes.value, entry);
   };
-  const onKey = (event: KeyboardEvent) => {
-    if (event.key === "Escape") isOpen.value = false;
-  };
   return (
-    <div class="tp-export" ref={root}>
+    <span class="tp-export">
       <span class="tp-export-status" role="status">
         {status.value}
       </span>
-      <button
-        type="button"
-        class="tp-button"
-        aria-haspopup="true"
-        aria-expanded={isOpen.value}
-        onClick={() => {
-          isOpen.value = !isOpen.value;
-        }}
-        {...focusable(onKey)}
-      >
-        Export
-      </button>
-      {isOpen.value && (
-        <ul class="tp-menu">
-          {report.source.header.exports.map((entry) => (
-            <li key={entry.name}>
-              <button type="button" onClick={() => void run(entry)} {...focusable(onKey)}>
-                {entry.title}
-              </button>
-            </li>
-          ))}
-        </ul>
-      )}
-    </div>
+      <Menu label="Export">
+        {(close) =>
+          report.source.header.exports.map((entry) => (
+            <MenuItem
+              key={entry.name}
+              title={entry.title}
+              onChoose={() => {
+                close();
+                void run(entry);
+              }}
+            />
+          ))
+        }
+      </Menu>
+    </span>
   );
-}
-
-function useCloseOutside(
-  root: { readonly current: HTMLElement | null },
-  isOpen: boolean,
-  close: () => void,
-): void {
-  useEffect(() => {
-    if (!isOpen) return;
-    const abort = new AbortController();
-    const onPointer = (event: PointerEvent) => {
-      if (!event.composedPath().includes(root.current as EventTarget)) close();
-    };
-    document.addEventListener("pointerdown", onPointer, { signal: abort.signal, capture: true });
-    return () => abort.abort();
-  }, [isOpen]);
 }

@@ -19,7 +19,7 @@ export function Panel({ report }: PanelProps) {
       class="tp-panel"
       role="tabpanel"
       id={panelId(report)}
-      aria-labelledby={tabId(report, view.name)}
+      aria-labelledby={tabId(report, view.tab)}
     >
       <Boundary key={view.name}>
         {view.empty === null ? (

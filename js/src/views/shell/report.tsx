@@ -5,14 +5,19 @@ import { useLayoutEffect } from "preact/hooks";
 import { openReport, type ReportSource } from "../../state/python-sync";
 import { createStore, type Store } from "../../state/store";
 import { type Host, listenToHost } from "../../wire/host";
-import type { ReportContext } from "../common/context";
-import { focusable, isPlain, isTyping } from "../common/focusable";
+import { type ReportContext, shownView } from "../common/context";
 import { Sentence } from "../common/parts";
+import { targetsOf } from "../common/targets";
 import { watchLook } from "../common/theme-watch";
-import { Verdict } from "../verdict/verdict";
+import { Notice } from "../verdict/verdict";
+import { VerdictLine } from "../verdict/verdict-line";
 import { Footer } from "./footer";
 import { Header } from "./header";
+import { followMaximized, keepHeight } from "./height";
+import { Help } from "./help";
+import { listenToKeys } from "./keys";
 import { Panel } from "./panel";
+import { RangeBar } from "./range-bar";
 import { ResizeHandle } from "./resize-handle";
 import { hideStatic } from "./static-fallback";
 import { Tabs } from "./tabs";
@@ -28,9 +33,11 @@ export function mountReport(host: Host, element: HTMLElement): () => void {
   root.tabIndex = -1;
   root.dataset.lmSuppressShortcuts = "true";
   element.append(root);
-  keepKeysInside(root, abort.signal);
+  if (isStandalone(host)) root.dataset.tpStandalone = "true";
+  else keepHeight(root, abort.signal);
   reports += 1;
   const shown = new ShownReport(host, root, `tp-${reports}`, abort.signal);
+  listenToKeys(root, () => shown.report, abort.signal);
   shown.show();
   for (const trait of ["change:_header", "change:_data"]) {
     listenToHost(host, trait, () => shown.showSoon(), abort.signal);
@@ -52,6 +59,7 @@ class ShownReport {
   #current = new AbortController();
   #isDue = false;
   #store: Store | null = null;
+  #report: ReportContext | null = null;
 
   constructor(host: Host, root: HTMLElement, prefix: string, abort: AbortSignal) {
     this.#host = host;
@@ -59,6 +67,10 @@ class ShownReport {
     this.#prefix = prefix;
     this.#abort = abort;
     abort.addEventListener("abort", () => this.#current.abort());
+  }
+
+  get report(): ReportContext | null {
+    return this.#report;
   }
 
   /** Header and data change one after the other, so they are read after both events. */
@@ -91,21 +103,28 @@ class ShownReport {
     const { runId } = source.value.header;
     this.#root.dataset.tpRun = runId;
     hideStatic(this.#root, runId, signal);
-    const report = {
+    const store = createStore(this.#firstView(source.value), signal);
+    const report: ReportContext = {
       id: this.#prefix,
       source: source.value,
-      store: createStore(this.#firstView(source.value)),
+      store,
       look,
+      canMaximize: !isStandalone(this.#host),
+      targets: (name) => targetsOf(source.value, store, name),
     };
+    this.#report = report;
+    followMaximized(this.#root, store, signal);
     this.#store = report.store;
     render(<Shell report={report} root={this.#root} />, this.#root);
   }
 
   /** A new report opens at the tab that was open before. */
   #firstView(source: ReportSource): string {
-    const { views } = source.header;
-    const open = views.find((view) => view.name === this.#store?.view.peek());
-    return (open ?? views[0])?.name ?? "";
+    const tabs = source.header.views.filter(
+      ({ place, empty }) => place === "tab" && empty === null,
+    );
+    const open = tabs.find((view) => view.name === this.#store?.view.peek());
+    return (open ?? tabs[0] ?? source.header.views[0])?.name ?? "";
   }
 }
 
@@ -126,26 +145,19 @@ function Shell({ report, root }: ShellProps) {
   return (
     <div class="tp-frame">
       <Header report={report} />
-      <Verdict report={report} />
+      <Notice report={report} />
+      {shownView(report)?.shape !== "facts" && <VerdictLine report={report} />}
       <Tabs report={report} />
+      <RangeBar report={report} />
       <Panel report={report} />
       <Footer report={report} />
-      <ResizeHandle root={root} />
+      <Help report={report} />
+      {report.canMaximize && <ResizeHandle root={root} />}
     </div>
   );
 }
 
-/** `/` moves the focus to the search box of the view; other keys do not leave the report. */
-function keepKeysInside(root: HTMLElement, signal: AbortSignal): void {
-  const toSearch = (event: KeyboardEvent) => {
-    if (event.key !== "/" || !isPlain(event) || isTyping(event.target)) return;
-    const search = root.querySelector<HTMLInputElement>(".tp-panel .tp-search");
-    if (search === null) return;
-    event.preventDefault();
-    event.stopPropagation();
-    search.focus();
-  };
-  // Captures, because focused elements stop the propagation of their keys.
-  root.addEventListener("keydown", toSearch, { signal, capture: true });
-  root.addEventListener("keydown", focusable().onKeyDown, { signal });
+/** A file of its own has nothing else in its window. */
+function isStandalone(host: Host): boolean {
+  return host.get("_standalone") === true;
 }

@@ -26,6 +26,8 @@ export interface GridColumn {
   readonly wishPx: number;
   /** The largest magnitude, which is the length of a full bar. */
   readonly largest: number;
+  /** How wide the numbers are beside the bars. */
+  readonly digitsPx: number;
   readonly text: (row: number) => string;
 }
 
@@ -39,7 +41,9 @@ const TITLE_CHAR_PX = 8.2;
 const CELL_PAD_PX = 24;
 const ARROW_PX = 12;
 const TEXT_MAX_PX = 260;
-const BAR_MIN_PX = 112;
+// The shortest track of a bar, and its distance from the number.
+const TRACK_PX = 72;
+export const TRACK_GAP_PX = 10;
 const MEASURED_ROWS = 200;
 
 /** All columns of a table. In a table with names, the phase is a dot next to the name. */
@@ -58,14 +62,17 @@ function gridColumn(header: ColumnHeader, cells: Column, isLead: boolean): GridC
   return { header, cells, isLead, isDot, ...looks };
 }
 
-type Looks = Pick<GridColumn, "title" | "isNumeric" | "widthPx" | "wishPx" | "largest" | "text">;
+type Looks = Pick<
+  GridColumn,
+  "title" | "isNumeric" | "widthPx" | "wishPx" | "largest" | "digitsPx" | "text"
+>;
 
 function textLooks(header: ColumnHeader, cells: TextColumn, isLead: boolean): Looks {
   const text = (row: number) => wordAt(cells, row);
   const wholePx = textWidth(header, cells.keys.length, text) + (isLead ? DOT_PX : 0);
   const widthPx = Math.min(isLead ? LEAD_MIN_PX : TEXT_MAX_PX, wholePx);
   const wishPx = isLead ? Math.min(LEAD_WISH_PX, wholePx) : widthPx;
-  return { title: header.title, isNumeric: false, widthPx, wishPx, largest: 0, text };
+  return { title: header.title, isNumeric: false, widthPx, wishPx, largest: 0, digitsPx: 0, text };
 }
 
 function numberLooks(header: ColumnHeader, { values }: NumberColumn): Looks {
@@ -73,8 +80,19 @@ function numberLooks(header: ColumnHeader, { values }: NumberColumn): Looks {
   const format = columnFormat(header.unit, largest);
   const text = (row: number) => format.format(values[row] ?? Number.NaN);
   const title = titleWithUnit(header.title, format);
-  const widthPx = numberWidth(header, title, format.format(-largest));
-  return { title, isNumeric: isRight(header), widthPx, wishPx: widthPx, largest, text };
+  const digitsPx = longestOf(values, format) * CHAR_PX;
+  const widthPx = numberWidth(header, title, digitsPx);
+  const looks = { title, isNumeric: isRight(header), widthPx, wishPx: widthPx };
+  return { ...looks, largest, digitsPx, text };
+}
+
+/** The most characters of a number; rounding can make others longer than the largest. */
+function longestOf(values: Numbers, { format }: ColumnFormat): number {
+  let longest = 1;
+  for (let row = 0; row < Math.min(values.length, MEASURED_ROWS); row += 1) {
+    longest = Math.max(longest, format(values[row] ?? Number.NaN).length);
+  }
+  return Math.max(longest, format(-largestOf(values)).length - 1);
 }
 
 function isRight(header: ColumnHeader): boolean {
@@ -94,9 +112,10 @@ function largestOf(values: Numbers): number {
   return largest;
 }
 
-function numberWidth(header: ColumnHeader, title: string, longest: string): number {
-  const content = Math.max(title.length * TITLE_CHAR_PX + ARROW_PX, longest.length * CHAR_PX);
-  return Math.max(content + CELL_PAD_PX, header.bar ? BAR_MIN_PX : 0);
+function numberWidth(header: ColumnHeader, title: string, digitsPx: number): number {
+  const titlePx = title.length * TITLE_CHAR_PX + ARROW_PX;
+  const cellPx = header.bar ? digitsPx + TRACK_PX + TRACK_GAP_PX : digitsPx;
+  return Math.max(titlePx, cellPx) + CELL_PAD_PX;
 }
 
 function textWidth(header: ColumnHeader, rows: number, text: (row: number) => string): number {

@@ -1,7 +1,8 @@
 /** One row of a table. */
 
+import type { ComponentChild } from "preact";
 import { shortenName } from "../../base/names";
-import { phaseTitle } from "../../base/palette";
+import { phaseColor, phaseTitle } from "../../base/palette";
 import { type Frame, numberAt, stringAt } from "../../wire/frame";
 import type { TableHeader } from "../../wire/header";
 import type { ReportContext } from "../common/context";
@@ -137,20 +138,55 @@ function isWithoutNumbers({ columns }: TableHeader, frame: Frame, row: number): 
   });
 }
 
-function Cell({ view, frame, column, row }: CellProps) {
-  const ratio = barRatio(column, row.index);
+function Cell(props: CellProps) {
+  const { view, frame, column, row } = props;
   const isZero = view.sparse && (numberAt(frame, column.header.name, row.index) || 0) === 0;
   const text = isZero && column.isNumeric ? "" : column.text(row.index);
   const isCode = column.header.unit === "code";
+  const value = (
+    <span
+      class={isCode ? "tp-value tp-code" : "tp-value"}
+      title={column.isNumeric ? undefined : text}
+    >
+      {text}
+    </span>
+  );
+  return column.header.bar ? <BarCell {...props} value={value} isQuiet={text === ""} /> : value;
+}
+
+/** A bar beside its number; all bars of a column share one scale. */
+function BarCell({
+  report,
+  view,
+  frame,
+  column,
+  row,
+  value,
+  isQuiet,
+}: CellProps & { readonly value: ComponentChild; readonly isQuiet: boolean }) {
+  const phase = hueColumn(view, column) ? phaseOf(view, frame, row.index) : "";
+  const color = phase === "" ? undefined : phaseColor(phase, report.look.value.theme);
   return (
     <>
-      {ratio > 0 && <span class="tp-soft-bar" style={{ width: percent(ratio) }} />}
-      <span
-        class={isCode ? "tp-value tp-code" : "tp-value"}
-        title={column.isNumeric ? undefined : text}
-      >
-        {text}
+      <span class={isQuiet ? "tp-bar-track tp-bar-none" : "tp-bar-track"}>
+        <span
+          class="tp-bar"
+          style={{ width: percent(barRatio(column, row.index)), backgroundColor: color }}
+        />
+      </span>
+      <span class="tp-bar-value" style={{ width: `${column.digitsPx}px` }}>
+        {value}
       </span>
     </>
   );
+}
+
+/** The last column with bars has the colors of the phases; others are neutral. */
+function hueColumn(view: TableHeader, column: GridColumn): boolean {
+  return view.columns.findLast(({ bar }) => bar)?.name === column.header.name;
+}
+
+function phaseOf(view: TableHeader, frame: Frame, row: number): string {
+  const column = view.columns.find((each) => each.unit === "phase");
+  return column === undefined ? "" : stringAt(frame, column.name, row);
 }

@@ -1,7 +1,6 @@
 /** Connects a timeline to its canvas and the pointer. */
 
 import { effect, type ReadonlySignal } from "@preact/signals";
-import { columnFormat } from "../../base/format";
 import { linearScale, type Scale, type Span } from "../../base/scale";
 import { type Ns, ns, px } from "../../base/units";
 import { type CanvasSize, CanvasView } from "../../draw/canvas-view";
@@ -17,7 +16,7 @@ import {
 import { bandAt, heightOfBands, type LaneBand, laneBands } from "../../layout/lane-bands";
 import { Levels } from "../../layout/levels";
 import { sliceAt } from "../../layout/slice-layout";
-import { tickStep, ticksIn } from "../../layout/time-ticks";
+import { tickLabel, tickStep, ticksIn } from "../../layout/time-ticks";
 import type { Store } from "../../state/store";
 import { keyOf } from "../../wire/frame";
 import type { Look } from "../common/theme-watch";
@@ -192,7 +191,7 @@ export class TimelineCanvas {
       range: store.range.value,
       arrows: this.#linksOf(state.row.value),
       ticks,
-      tickFormat: columnFormat("ns", step, 1),
+      tickText: tickLabel(step, Math.max(Math.abs(start - origin), Math.abs(end - origin))),
       origin,
       stepEdges: model.steps
         .flatMap((each) => [each.start, each.end])

@@ -4,6 +4,8 @@ import { useComputed } from "@preact/signals";
 import type { RefObject } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { columnFormat, formatNs, plural } from "../../base/format";
+import { AXIS_PX } from "../../draw/timeline-painter";
+import { heightOfBands, laneBands } from "../../layout/lane-bands";
 import type { SlicesProps } from "../common/context";
 import { focusable } from "../common/focusable";
 import { MatchSteps, SearchBox, Segmented, Tools } from "../common/parts";
@@ -131,7 +133,7 @@ function StageView({ moves, parts, report, view, matches }: StageViewProps) {
   };
   const range = report.store.range.value;
   return (
-    <div class="tp-stage" ref={parts.scroller}>
+    <div class="tp-stage" ref={parts.scroller} style={{ "--tp-wanted": `${wantedPx(moves)}px` }}>
       {/* biome-ignore lint/a11y/noInteractiveElementToNoninteractiveRole: a canvas with its own keys has the role application. */}
       <canvas
         class="tp-stage-canvas"
@@ -152,6 +154,19 @@ function StageView({ moves, parts, report, view, matches }: StageViewProps) {
       <div ref={parts.spacer} class="tp-stage-spacer" />
     </div>
   );
+}
+
+/** The height of all lanes, unfolded. */
+function wantedPx({ model }: TimelineMoves): number {
+  const { start, end } = model.whole;
+  const lanes = {
+    lanes: model.view.lanes,
+    index: model.ops,
+    start,
+    end,
+    toggled: new Set<number>(),
+  };
+  return AXIS_PX + heightOfBands(laneBands(lanes));
 }
 
 function ZoomButtons({ moves }: { readonly moves: TimelineMoves }) {
@@ -184,7 +199,7 @@ function ZoomButtons({ moves }: { readonly moves: TimelineMoves }) {
 function placeText({ model, span }: TimelineMoves): string {
   const step = stepAt(model, (span.start + span.end) / 2);
   const origin = step?.start ?? model.whole.start;
-  const { format, suffix } = columnFormat("ns", Math.max(Math.abs(span.end - origin), 1), 1);
+  const { format, suffix } = columnFormat("ns", Math.max(Math.abs(span.end - origin), 1));
   const part = `${format(span.start - origin)} – ${format(span.end - origin)} ${suffix}`;
   if (step === undefined) return part;
   return `step ${step.number} · ${part} of ${formatNs(step.end - step.start)}`;

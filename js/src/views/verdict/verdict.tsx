@@ -1,32 +1,57 @@
-/** The verdict as text, with the step bars next to it, and a notice above it when data was lost. */
+/** The verdict as text, with the steps next to it, and a notice above it when data was lost. */
 
+import { useSignal } from "@preact/signals";
+import { revealIn } from "../../state/store";
 import type { Span } from "../../wire/header";
-import type { ReportContext } from "../common/context";
+import { type ReportContext, tabsOf } from "../common/context";
 import { focusable } from "../common/focusable";
-import { StepBars } from "./step-bars";
+import { StepChart } from "./step-chart";
 
+/** The verdict on the overview: cause, evidence, the line, and what to doubt, beside the steps. */
 export function Verdict({ report }: { readonly report: ReportContext }) {
-  const { verdict, notice } = report.source.header;
+  const { verdict } = report.source.header;
   return (
-    <>
-      {notice !== "" && <Notice report={report} />}
-      <section class="tp-verdict" aria-label="Verdict">
-        <div class="tp-verdict-words">
-          {verdict.title !== "" && <h2>{verdict.title}</h2>}
-          <p>{verdict.text.map(renderSpan)}</p>
-          {verdict.code !== null && <Code report={report} code={verdict.code} />}
-          {verdict.doubts[0] !== undefined && (
-            <p class="tp-doubt" title={verdict.doubts.join("\n")}>
-              <span class="tp-warning" aria-hidden="true">
-                ▲
-              </span>{" "}
-              {verdict.doubts[0]}
-            </p>
-          )}
-        </div>
-        <StepBars report={report} />
-      </section>
-    </>
+    <section class="tp-verdict tp-verdict-whole" aria-label="Verdict">
+      <div class="tp-verdict-words">
+        {verdict.title !== "" && <h2>{verdict.title}</h2>}
+        <p>{verdict.text.map(renderSpan)}</p>
+        {verdict.code !== null && <Code report={report} code={verdict.code} />}
+        <Doubts doubts={verdict.doubts} />
+      </div>
+      <StepChart report={report} />
+    </section>
+  );
+}
+
+/** The gravest doubt, and the others behind it. */
+function Doubts({ doubts }: { readonly doubts: readonly string[] }) {
+  const isOpen = useSignal(false);
+  if (doubts[0] === undefined) return null;
+  const shown = isOpen.value ? doubts : doubts.slice(0, 1);
+  return (
+    <div class="tp-doubts">
+      {shown.map((doubt) => (
+        <p key={doubt} class="tp-doubt">
+          <span class="tp-warning" aria-hidden="true">
+            ▲
+          </span>{" "}
+          {doubt}
+        </p>
+      ))}
+      {doubts.length > 1 && (
+        <button
+          type="button"
+          class="tp-link"
+          aria-expanded={isOpen.value}
+          onClick={() => {
+            isOpen.value = !isOpen.value;
+          }}
+          {...focusable()}
+        >
+          {isOpen.value ? "Less" : `${doubts.length - 1} more to keep in mind`}
+        </button>
+      )}
+    </div>
   );
 }
 
@@ -38,8 +63,7 @@ function Code({ report, code }: { readonly report: ReportContext; readonly code:
     (each) => each.shape === "table" && each.columns.some((column) => column.verbatim),
   );
   const open = () => {
-    if (view === undefined) return;
-    report.store.view.value = view.name;
+    if (view !== undefined) revealIn(report.store, view.name, code.source);
   };
   return (
     <button type="button" class="tp-code-line" onClick={open} {...focusable()}>
@@ -49,7 +73,7 @@ function Code({ report, code }: { readonly report: ReportContext; readonly code:
   );
 }
 
-function renderSpan(span: Span, index: number) {
+export function renderSpan(span: Span, index: number) {
   const key = `${index}`;
   switch (span.style) {
     case "strong":
@@ -61,11 +85,13 @@ function renderSpan(span: Span, index: number) {
   }
 }
 
-/** A line shown when data was lost; links to the view that lists the problems. */
-function Notice({ report }: { readonly report: ReportContext }) {
+/** A line shown when data was lost; opens the list of problems. */
+export function Notice({ report }: { readonly report: ReportContext }) {
+  if (report.source.header.notice === "") return null;
   const open = () => {
-    const list = report.source.header.views.find((view) => view.shape === "problems");
-    if (list !== undefined) report.store.view.value = list.name;
+    report.store.isAboutOpen.value = true;
+    const first = tabsOf(report).find(({ shape }) => shape === "facts");
+    if (first !== undefined) report.store.view.value = first.name;
   };
   return (
     <button type="button" class="tp-notice" onClick={open} {...focusable()}>

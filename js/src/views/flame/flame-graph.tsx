@@ -1,0 +1,352 @@
+/** One flame graph with search, minimap, path and legend. */
+
+import { type ReadonlySignal, type Signal, useComputed, useSignalEffect } from "@preact/signals";
+import type { ComponentChildren, RefObject } from "preact";
+import { useEffect, useMemo, useRef } from "preact/hooks";
+import { formatRatio, plural } from "../../base/format";
+import { shortenName } from "../../base/names";
+import { phaseColor, phases } from "../../base/palette";
+import { ROW_PX } from "../../draw/flame-painter";
+import { type FlameMatches, heaviestRow, searchFlame } from "../../layout/flame-search";
+import type { FlameOptions } from "../../layout/flame-transform";
+import { pathTo } from "../../layout/flame-tree";
+import { type Frame, wordAt } from "../../wire/frame";
+import type { TreeHeader, WeightHeader } from "../../wire/header";
+import type { ReportContext } from "../common/context";
+import { focusable } from "../common/focusable";
+import { Legend, MatchSteps, SearchBox, Segmented, Sentence, Tools } from "../common/parts";
+import { FlameCanvas } from "./flame-canvas";
+import { actOnKey } from "./flame-keys";
+import { FlameMinimap } from "./flame-minimap";
+import { createFlameModel, describeBox, type FlameModel, weightOf } from "./flame-model";
+import { FlameMoves } from "./flame-moves";
+
+const CRUMB_CHARS = 40;
+
+interface GraphProps {
+  readonly report: ReportContext;
+  readonly view: TreeHeader;
+  /** The view under which other views ask for a name. */
+  readonly revealAs: string;
+  readonly frame: Frame;
+  readonly tools: ComponentChildren;
+  readonly title: string;
+  readonly options: Signal<FlameOptions>;
+  readonly folded: number;
+}
+
+export function FlameGraph(props: GraphProps) {
+  const { report, view, frame, tools, title } = props;
+  const { store } = report;
+  const state = store.flame(view);
+  const query = store.search(view);
+  const moves = useMemo(() => new FlameMoves(createFlameModel(view, frame), state, store), [frame]);
+  useFreshPlace(moves, frame);
+  const { model } = moves;
+  const matches = useComputed(() =>
+    searchFlame(model.tree, moves.extent, model.names, query.value),
+  );
+  const stage = useStage(moves, report, matches);
+  useSelectionRow(moves, report);
+  const goTo = (match: number) => {
+    const rows = matches.value?.rows;
+    if (rows === undefined || rows.length === 0) return;
+    const at = ((match % rows.length) + rows.length) % rows.length;
+    state.match.value = at;
+    const row = rows[at] ?? 0;
+    moves.reveal(row);
+    requestAnimationFrame(() => stage.painter.current?.showRow(row));
+  };
+  useReveal(props, query, moves, goTo);
+  const weight = weightOf(model, state.weight.value);
+  const found = matches.value;
+  return (
+    <div class="tp-view tp-flame">
+      <Tools>
+        {title !== "" && <strong>{title}</strong>}
+        <SearchBox
+          text={query}
+          label="Search names"
+          onEnter={(isBack) => goTo(state.match.value + (isBack ? -1 : 1))}
+        />
+        <MatchSteps
+          at={found === null ? -1 : Math.min(state.match.value, found.rows.length - 1)}
+          count={found?.rows.length ?? null}
+          note={found === null ? "" : `${formatRatio(found.ratio)} of ${weight.title}`}
+          onStep={(step) => goTo(state.match.value + step)}
+        />
+        <span class="tp-tools-note" />
+        {tools}
+        <Segmented
+          label="Box width"
+          options={model.weights}
+          chosen={weight.name}
+          onChoose={(name) => moves.weigh(name)}
+        />
+      </Tools>
+      <FlameMinimap report={report} moves={moves} />
+      <Crumbs moves={moves} weight={weight} />
+      <Outer moves={moves} />
+      <StageView {...props} moves={moves} stage={stage} matches={found} />
+      <div class="tp-flame-foot">
+        <FlameLegend model={model} theme={report.look.value.theme} />
+        {props.folded > 0 && <span>{plural(props.folded, "wrapper")} folded</span>}
+        <Actions moves={moves} options={props.options} />
+      </div>
+      <div class="tp-aloud" aria-live="polite">
+        {state.row.value >= 0 ? aloud(model, state.row.value, weight) : ""}
+      </div>
+    </div>
+  );
+}
+
+/** A row number means nothing in another tree. */
+function useFreshPlace(moves: FlameMoves, frame: Frame): void {
+  const seen = useRef(frame);
+  if (seen.current === frame) return;
+  seen.current = frame;
+  const { place, history, row, match } = moves.state;
+  place.value = { focus: 0, span: null };
+  history.value = [];
+  row.value = -1;
+  match.value = -1;
+}
+
+/** The elements that the graph is drawn into, and its painter. */
+interface Stage {
+  readonly canvas: RefObject<HTMLCanvasElement | null>;
+  readonly scroller: RefObject<HTMLDivElement | null>;
+  readonly spacer: RefObject<HTMLDivElement | null>;
+  readonly painter: { current: FlameCanvas | null };
+}
+
+function useStage(
+  moves: FlameMoves,
+  { store, look }: ReportContext,
+  matches: ReadonlySignal<FlameMatches | null>,
+): Stage {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const scroller = useRef<HTMLDivElement>(null);
+  const spacer = useRef<HTMLDivElement>(null);
+  const painter = useRef<FlameCanvas | null>(null);
+  useEffect(() => {
+    if (canvas.current === null || scroller.current === null || spacer.current === null) return;
+    const abort = new AbortController();
+    const parts = { canvas: canvas.current, scroller: scroller.current, spacer: spacer.current };
+    painter.current = new FlameCanvas(parts, { moves, store, look, matches }, abort.signal);
+    return () => abort.abort();
+  }, [moves]);
+  return { canvas, scroller, spacer, painter };
+}
+
+interface StageViewProps extends GraphProps {
+  readonly moves: FlameMoves;
+  readonly stage: Stage;
+  readonly matches: FlameMatches | null;
+}
+
+/** The canvas in its scrolling box; its `data-` attributes describe what it shows. */
+function StageView({ moves, stage, report, view, matches }: StageViewProps) {
+  const { model, state } = moves;
+  const weight = weightOf(model, state.weight.value);
+  const isWeightless = (moves.extent.total[0] ?? 0) <= 0;
+  const onKey = (event: KeyboardEvent) => {
+    actOnKey(event, moves, () => stage.painter.current?.anchor() ?? moves.span.start);
+    if (state.row.value >= 0) stage.painter.current?.showRow(state.row.value);
+  };
+  const rows = model.tree.deepest + 1 - (model.tree.depth[moves.top] ?? 0);
+  return (
+    <div
+      class="tp-flame-scroll"
+      ref={stage.scroller}
+      style={{ "--tp-wanted": `${(rows + 1) * ROW_PX}px` }}
+    >
+      {/* biome-ignore lint/a11y/noInteractiveElementToNoninteractiveRole: a canvas with its own keys has the role application. */}
+      <canvas
+        class="tp-flame-canvas"
+        ref={stage.canvas}
+        tabIndex={0}
+        role="application"
+        aria-roledescription="flame graph"
+        aria-label={`${view.title}: ${plural(model.tree.rows, "box")}. Arrow keys move the selection, Enter zooms in, Escape goes back.`}
+        data-tp-focus={wordAt(model.names, state.place.value.focus)}
+        data-tp-selected={report.store.selection.value?.name ?? ""}
+        data-tp-matches={matches?.rows.length ?? 0}
+        data-tp-zoom={moves.zoom.toFixed(2)}
+        data-tp-weight={weight.name}
+        data-tp-top={wordAt(model.names, moves.top)}
+        {...focusable(onKey)}
+      />
+      <div ref={stage.spacer} class="tp-flame-spacer" />
+      {isWeightless && <Sentence>Nothing was recorded for {weight.title}.</Sentence>}
+    </div>
+  );
+}
+
+function aloud(model: FlameModel, row: number, weight: WeightHeader): string {
+  const { name, facts } = describeBox(model, row, weight);
+  return `${name}, ${facts.join(", ")}`;
+}
+
+interface MovesProps {
+  readonly moves: FlameMoves;
+}
+
+/** The boxes around the first that branches, as one row that opens. */
+function Outer({ moves }: MovesProps) {
+  const { model, state } = moves;
+  const path = pathTo(model.tree, moves.firstTop).slice(0, -1);
+  if (path.length === 0) return null;
+  const names = path.map((row) => shortenName(wordAt(model.names, row), 24));
+  const text = names.length > 4 ? [...names.slice(0, 2), "…", names.at(-1)] : names;
+  return (
+    <button
+      type="button"
+      class="tp-outer"
+      aria-expanded={state.showsOuter.value}
+      data-tp-outer={path.length}
+      onClick={() => {
+        state.showsOuter.value = !state.showsOuter.value;
+      }}
+      {...focusable()}
+    >
+      <span aria-hidden="true">{state.showsOuter.value ? "▾" : "▸"}</span>{" "}
+      {plural(path.length, "outer box")}: <bdi class="tp-code">{text.join(" › ")}</bdi>
+    </button>
+  );
+}
+
+/** The path from the root to the focused box, its end in sight; a click zooms out to a box on it. */
+function Crumbs({ moves, weight }: MovesProps & { readonly weight: WeightHeader }) {
+  const { model, state } = moves;
+  const path = pathTo(model.tree, state.place.value.focus);
+  const last = path.length - 1;
+  const focus = path[last] ?? 0;
+  return (
+    <nav class="tp-crumbs" aria-label="Path to the focused box">
+      <div class="tp-crumb-list">
+        {path.map((row, index) => (
+          <span key={row} class="tp-crumb">
+            {index > 0 && <span aria-hidden="true">›</span>}
+            <button
+              type="button"
+              title={wordAt(model.names, row)}
+              aria-current={index === last ? "location" : undefined}
+              onClick={() => moves.focus(row)}
+              {...focusable()}
+            >
+              <bdi>{shortenName(wordAt(model.names, row), CRUMB_CHARS)}</bdi>
+            </button>
+          </span>
+        ))}
+      </div>
+      <span class="tp-crumb-total">{describeBox(model, focus, weight).facts[1]}</span>
+    </nav>
+  );
+}
+
+/** What can be done with the selected box. */
+function Actions({ moves, options }: MovesProps & { readonly options: Signal<FlameOptions> }) {
+  const { model, state } = moves;
+  const row = state.row.value;
+  if (row <= 0) return null;
+  const name = wordAt(model.names, row);
+  const leaveOut = (kind: "drop" | "hide" | "file", text: string) => {
+    const now = options.value;
+    options.value = { ...now, changes: [...now.changes, { kind, text }] };
+  };
+  const file = /^(.+)\(\d+\): /.exec(name)?.[1];
+  const button = (label: string, title: string, act: () => void) => (
+    <button type="button" class="tp-button" title={title} onClick={act} {...focusable()}>
+      {label}
+    </button>
+  );
+  return (
+    <span class="tp-flame-actions">
+      {button("Focus", "Zoom to this box (Enter)", () => moves.focus(row))}
+      {button("Drop", "Leave out all boxes of this name, and what is in them", () =>
+        leaveOut("drop", name),
+      )}
+      {button("Hide", "Leave out the boxes of this name; what is in them stays", () =>
+        leaveOut("hide", name),
+      )}
+      {file !== undefined &&
+        button("Hide file", `Leave out the frames of ${file}; what they call stays`, () =>
+          leaveOut("file", file),
+        )}
+    </span>
+  );
+}
+
+/** What the tones are, by kind. */
+function toneText(kinds: readonly string[]): string {
+  const own = [
+    ["module", "modules"],
+    ["line", "lines"],
+    ["python", "your files"],
+  ].flatMap(([kind = "", title = ""]) => (kinds.includes(kind) ? [title] : []));
+  const ops = kinds.includes("op") ? ["ops"] : [];
+  const library = kinds.includes("library") ? ["paler: libraries"] : [];
+  const kernels = kinds.includes("kernel") ? ["kernels"] : [];
+  const strong = own.length > 0 ? [`strong: ${own.join(", ")}`] : [];
+  return [
+    ...strong,
+    ...(own.length > 0 ? [`pale: ${[...ops, ...kernels].join(", ")}`] : []),
+    ...library,
+  ].join(" · ");
+}
+
+interface FlameLegendProps {
+  readonly model: FlameModel;
+  readonly theme: "light" | "dark";
+}
+
+function FlameLegend({ model, theme }: FlameLegendProps) {
+  const seen = new Set(model.phases.keys);
+  const shown = phases.filter(({ name }) => seen.has(model.phases.words.indexOf(name)));
+  const entries = shown.map(({ name, title }) => ({ title, color: phaseColor(name, theme) }));
+  return (
+    <>
+      <Legend entries={entries} />
+      <span>{toneText(model.kinds.words)}</span>
+    </>
+  );
+}
+
+/** Selects the heaviest box of a name that was selected in another view. */
+function useSelectionRow(moves: FlameMoves, report: ReportContext): void {
+  useSignalEffect(() => {
+    const name = report.store.selection.value?.name;
+    const row = moves.state.row.peek();
+    if (name === undefined) moves.state.row.value = -1;
+    else if (row < 0 || wordAt(moves.model.names, row) !== name) {
+      moves.state.row.value = heaviestRow(moves.extent, moves.model.names, name);
+    }
+  });
+}
+
+/** Shows the boxes that another view asked for, by searching for their name; the heaviest first. */
+function useReveal(
+  { report, revealAs }: GraphProps,
+  query: Signal<string>,
+  moves: FlameMoves,
+  goTo: (match: number) => void,
+): void {
+  const { store } = report;
+  const wish = store.reveal.value;
+  useEffect(() => {
+    if (wish?.view !== revealAs) return;
+    store.reveal.value = null;
+    const row = heaviestRow(moves.extent, moves.model.names, wish.name);
+    if (row < 0) return;
+    query.value = wish.name;
+    goTo(
+      Math.max(
+        0,
+        searchFlame(moves.model.tree, moves.extent, moves.model.names, wish.name)?.rows.indexOf(
+          row,
+        ) ?? 0,
+      ),
+    );
+  }, [wish]);
+}

@@ -1,0 +1,51 @@
+/** All keys, on `?`. */
+
+import type { ReportContext } from "../common/context";
+import { focusable } from "../common/focusable";
+
+const KEYS: readonly (readonly [keys: readonly string[], what: string])[] = [
+  [["1", "…", "9"], "views"],
+  [["/"], "search or filter this view"],
+  [["Enter", "⇧Enter"], "next, previous match"],
+  [["W", "S", "Ctrl+wheel"], "zoom at the pointer"],
+  [["A", "D", "⇧wheel"], "pan"],
+  [["+", "−", "0"], "zoom in, zoom out, fit"],
+  [["←", "↑", "↓", "→"], "row, frame, step"],
+  [["drag"], "choose a range of time; pan the flame graph"],
+  [["click"], "select, everywhere"],
+  [["double click", "Enter"], "focus: zoom to it, open it"],
+  [["Esc"], "one step back: match, range, focus, selection"],
+  [["F", "T", "O", "L"], "show the selection in Flame, Timeline, Ops, Source"],
+  [["M"], "fill the window, and back"],
+  [["?"], "this list"],
+];
+
+export function Help({ report }: { readonly report: ReportContext }) {
+  const { isHelpOpen } = report.store;
+  if (!isHelpOpen.value) return null;
+  const close = () => {
+    isHelpOpen.value = false;
+  };
+  return (
+    <section class="tp-help" role="dialog" aria-label="Keys">
+      <h3>
+        Keys
+        <button type="button" class="tp-button" aria-label="Close" onClick={close} {...focusable()}>
+          ×
+        </button>
+      </h3>
+      <dl>
+        {KEYS.map(([keys, what]) => (
+          <div key={what} class="tp-help-row">
+            <dt>
+              {keys.map((key) => (
+                <kbd key={key}>{key}</kbd>
+              ))}
+            </dt>
+            <dd>{what}</dd>
+          </div>
+        ))}
+      </dl>
+    </section>
+  );
+}

@@ -1,0 +1,87 @@
+/** The keys that work in every view. */
+
+import { type Store, showView } from "../../state/store";
+import { type ReportContext, tabsOf } from "../common/context";
+import { focusable, isPlain, isTyping } from "../common/focusable";
+
+/** Handles the report's own keys, and keeps all keys from the notebook. */
+export function listenToKeys(
+  root: HTMLElement,
+  report: () => ReportContext | null,
+  signal: AbortSignal,
+): void {
+  const act = (event: KeyboardEvent) => {
+    const shown = report();
+    if (shown === null || !isPlain(event) || isTyping(event.target)) return;
+    if (!actOnKey(event, root, shown)) return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  // Captures, because focused elements stop the propagation of their keys.
+  root.addEventListener("keydown", act, { signal, capture: true });
+  root.addEventListener(
+    "keydown",
+    (event) => {
+      const shown = report();
+      if (event.key === "Escape" && shown !== null) back(shown.store, event);
+      focusable().onKeyDown(event);
+    },
+    { signal },
+  );
+}
+
+function actOnKey(event: KeyboardEvent, root: HTMLElement, report: ReportContext): boolean {
+  const { store } = report;
+  if (event.key === "/") {
+    const search = root.querySelector<HTMLInputElement>(".tp-panel .tp-search");
+    search?.focus();
+    search?.select();
+    return search !== null;
+  }
+  if (event.key === "?") {
+    store.isHelpOpen.value = !store.isHelpOpen.value;
+    return true;
+  }
+  if (event.key === "Escape" && store.isHelpOpen.value) {
+    store.isHelpOpen.value = false;
+    return true;
+  }
+  if (event.key.toLowerCase() === "m" && report.canMaximize) {
+    store.isMaximized.value = !store.isMaximized.value;
+    return true;
+  }
+  if (/^[1-9]$/.test(event.key)) return openTab(report, Number(event.key) - 1);
+  return showSelection(report, event.key.toLowerCase());
+}
+
+function openTab(report: ReportContext, index: number): boolean {
+  const tab = tabsOf(report)[index];
+  if (tab === undefined) return false;
+  showView(report.store, tab.name);
+  return true;
+}
+
+const LETTERS = new Map([
+  ["f", "tree"],
+  ["t", "slices"],
+  ["o", "table"],
+  ["l", "source"],
+]);
+
+/** F, T, O, L: the selection in the flame graph, on the timeline, among the ops, or its line. */
+function showSelection(report: ReportContext, key: string): boolean {
+  const wanted = LETTERS.get(key);
+  const selection = report.store.selection.value;
+  if (wanted === undefined || selection === null) return false;
+  const target = report.targets(selection.name).find(({ kind }) => kind === wanted);
+  target?.open();
+  return target !== undefined;
+}
+
+/** Esc outside of a canvas: the range, then the selection, then the window. */
+function back(store: Store, event: KeyboardEvent): void {
+  if (event.defaultPrevented) return;
+  if (store.range.value !== null) store.range.value = null;
+  else if (store.selection.value !== null) store.selection.value = null;
+  else if (store.isMaximized.value) store.isMaximized.value = false;
+}

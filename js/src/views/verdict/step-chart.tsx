@@ -1,0 +1,164 @@
+/** The steps side by side: a column each, stacked by phase, on one scale; many steps also as a distribution. */
+
+import { columnFormat, formatNs } from "../../base/format";
+import { phaseColor, phaseTitle, type Theme } from "../../base/palette";
+import { axisOf, histogram, medianOf, phasesIn, type StepBar } from "../../layout/step-bars";
+import type { FooterItem } from "../../state/store";
+import type { ReportContext } from "../common/context";
+import { focusable } from "../common/focusable";
+import { Legend, type LegendEntry, percent } from "../common/parts";
+import { isChosen, stepsOf, toggleStep } from "./steps";
+
+// More steps have no room for a number over each, and are shown as a distribution, too.
+const LABELLED = 12;
+const BINS = 14;
+// Room over the longest column for its number.
+const HEADROOM = 1.12;
+
+/** The steps as a chart; a click shows one step in all views. */
+export function StepChart({ report }: { readonly report: ReportContext }) {
+  const bars = stepsOf(report);
+  if (bars.length === 0) return null;
+  const { theme } = report.look.value;
+  const longest = Math.max(...bars.map((bar) => bar.dur_ns));
+  const { format, suffix } = columnFormat("ns", longest);
+  const isMany = bars.length > LABELLED;
+  const top = longest * (isMany ? 1.02 : HEADROOM);
+  const ticks = axisOf(longest).filter((tick) => tick <= top);
+  return (
+    <div class="tp-steps">
+      <div class={isMany ? "tp-step-chart tp-many" : "tp-step-chart"}>
+        <div class="tp-step-axis" aria-hidden="true">
+          <span class="tp-step-unit">{suffix}</span>
+          {ticks.map((tick) => (
+            <span key={tick} class="tp-step-tick" style={{ bottom: percent(tick / top) }}>
+              <span>{format(tick).replace(/\.0+$/, "")}</span>
+            </span>
+          ))}
+        </div>
+        <ol class="tp-step-columns" aria-label="Steps">
+          {bars.map((bar, index) => (
+            <Column
+              key={`${bar.number}`}
+              report={report}
+              bar={bar}
+              top={top}
+              label={isMany ? "" : format(bar.dur_ns)}
+              number={numberOf(bars, index)}
+            />
+          ))}
+        </ol>
+        {isMany && <Distribution bars={bars} top={top} />}
+      </div>
+      <Legend entries={legendOf(bars, theme)} />
+    </div>
+  );
+}
+
+/** The number under a column; of many, only every so many. */
+function numberOf(bars: readonly StepBar[], index: number): string {
+  const every = Math.max(1, Math.ceil(bars.length / LABELLED));
+  return index % every === 0 ? `${bars[index]?.number ?? ""}` : "";
+}
+
+interface ColumnProps {
+  readonly report: ReportContext;
+  readonly bar: StepBar;
+  readonly top: number;
+  readonly label: string;
+  readonly number: string;
+}
+
+function Column({ report, bar, top, label, number }: ColumnProps) {
+  const { store, look } = report;
+  const item = stepItem(bar);
+  const hover = (isOver: boolean) => {
+    store.hover.value = isOver ? item : null;
+  };
+  return (
+    <li class={bar.isComplete ? "tp-step" : "tp-step tp-cut"} data-tp-step={bar.number}>
+      <button
+        type="button"
+        aria-pressed={isChosen(store, bar)}
+        aria-label={`${item.name}: ${item.facts.join(", ")}`}
+        onClick={() => toggleStep(store, bar)}
+        onMouseEnter={() => hover(true)}
+        onMouseLeave={() => hover(false)}
+        {...focusable()}
+      >
+        <span class="tp-step-label" style={{ bottom: percent(bar.dur_ns / top) }}>
+          {label}
+        </span>
+        <span class="tp-step-stack" style={{ height: percent(bar.dur_ns / top) }}>
+          <Stack bar={bar} theme={look.value.theme} />
+        </span>
+        {!Number.isNaN(bar.device_ns) && (
+          <span class="tp-step-device" style={{ height: percent(bar.device_ns / top) }} />
+        )}
+      </button>
+      <span class="tp-step-number">{number}</span>
+    </li>
+  );
+}
+
+/** The parts of a step, the first at the bottom. */
+export function Stack({ bar, theme }: { readonly bar: StepBar; readonly theme: Theme }) {
+  return (
+    <>
+      {bar.parts.map(({ phase, dur_ns }) => (
+        <span
+          key={phase}
+          class="tp-step-part"
+          style={{ flexGrow: dur_ns, backgroundColor: phaseColor(phase, theme) }}
+        />
+      ))}
+    </>
+  );
+}
+
+/** How many steps took how long, turned to the axis of the columns, and their median. */
+function Distribution({ bars, top }: { readonly bars: readonly StepBar[]; readonly top: number }) {
+  const counts = histogram(bars, top, BINS);
+  const most = Math.max(...counts);
+  const median = medianOf(bars);
+  return (
+    <div class="tp-step-spread" role="img" aria-label={`Median ${formatNs(median)}`}>
+      {counts.map((count, bin) => (
+        <span
+          key={`${bin}`}
+          class="tp-step-bin"
+          style={{
+            bottom: percent(bin / BINS),
+            height: percent(0.8 / BINS),
+            width: percent(count / most),
+          }}
+        />
+      ))}
+      <span class="tp-step-median" style={{ bottom: percent(median / top) }}>
+        <span>{formatNs(median)} median</span>
+      </span>
+    </div>
+  );
+}
+
+function legendOf(bars: readonly StepBar[], theme: Theme): readonly LegendEntry[] {
+  const parts = phasesIn(bars).map((name) => ({
+    title: phaseTitle(name),
+    color: phaseColor(name, theme),
+  }));
+  const hasDevice = bars.some((bar) => bar.deviceRatio !== null);
+  const device = { title: "device busy", color: "var(--tp-muted)", isLine: true };
+  return hasDevice ? [...parts, device] : parts;
+}
+
+export function stepItem(bar: StepBar): FooterItem {
+  const parts = bar.parts.map((part) => `${phaseTitle(part.phase)} ${formatNs(part.dur_ns)}`);
+  const device = bar.deviceRatio === null ? [] : [`device busy ${formatNs(bar.device_ns)}`];
+  const partial = bar.isComplete ? "" : ", partial";
+  return {
+    name: `Step ${bar.number}${partial}`,
+    isCode: false,
+    phase: "",
+    facts: [formatNs(bar.dur_ns), ...parts, ...device],
+  };
+}

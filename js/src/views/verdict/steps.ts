@@ -1,0 +1,32 @@
+/** The steps of a report, which choose the range of time that all views show. */
+
+import type { Span } from "../../base/scale";
+import { type Ns, ns } from "../../base/units";
+import { type StepBar, stepBars } from "../../layout/step-bars";
+import type { Store } from "../../state/store";
+import type { ReportContext } from "../common/context";
+
+/** The steps in the table that has bars; it comes with the report, so it is there at once. */
+export function stepsOf({ source }: ReportContext): readonly StepBar[] {
+  const tables = source.header.views.filter((view) => view.shape === "table");
+  const view = tables.find(
+    ({ bars, offset, empty }) => bars !== null && offset >= 0 && empty === null,
+  );
+  if (!view?.bars) return [];
+  const state = source.frame(view).value;
+  return state.kind === "ready" ? stepBars(state.frame, view.bars) : [];
+}
+
+export function spanOfBar(bar: StepBar): Span<Ns> {
+  return { start: ns(bar.start_ns), end: ns(bar.start_ns + bar.dur_ns) };
+}
+
+export function isChosen({ range }: Store, bar: StepBar): boolean {
+  const { start, end } = spanOfBar(bar);
+  return range.value?.start === start && range.value.end === end;
+}
+
+/** Shows one step in all views, or everything again. */
+export function toggleStep(store: Store, bar: StepBar): void {
+  store.range.value = isChosen(store, bar) ? null : spanOfBar(bar);
+}

@@ -1,0 +1,72 @@
+/** The verdict in one line over the tabs, with the steps as small columns that choose what all views show. */
+
+import { formatNs } from "../../base/format";
+import { medianOf, type StepBar } from "../../layout/step-bars";
+import type { ReportContext } from "../common/context";
+import { focusable } from "../common/focusable";
+import { percent } from "../common/parts";
+import { Stack, stepItem } from "./step-chart";
+import { isChosen, stepsOf, toggleStep } from "./steps";
+import { renderSpan } from "./verdict";
+
+// More columns would be too thin to click.
+const MOST_COLUMNS = 24;
+
+export function VerdictLine({ report }: { readonly report: ReportContext }) {
+  const { verdict } = report.source.header;
+  const bars = stepsOf(report);
+  return (
+    <section class="tp-verdict-line" aria-label="Verdict">
+      <p class="tp-verdict">
+        {verdict.title !== "" && <strong>{verdict.title}. </strong>}
+        {verdict.text.map(renderSpan)}
+      </p>
+      {bars.length > 0 && <StepStrip report={report} bars={bars} />}
+    </section>
+  );
+}
+
+function StepStrip({
+  report,
+  bars,
+}: {
+  readonly report: ReportContext;
+  readonly bars: readonly StepBar[];
+}) {
+  const { store, look } = report;
+  const longest = Math.max(...bars.map((bar) => bar.dur_ns));
+  const chosen = bars.find((bar) => isChosen(store, bar));
+  const median = bars.length === 1 ? "1 step" : `${bars.length} steps`;
+  const text =
+    chosen === undefined
+      ? `${median} · ${formatNs(medianOf(bars))}`
+      : `step ${chosen.number} · ${formatNs(chosen.dur_ns)}`;
+  return (
+    <div class="tp-step-strip">
+      {bars.length <= MOST_COLUMNS &&
+        bars.map((bar) => (
+          <button
+            key={`${bar.number}`}
+            type="button"
+            class="tp-step-button"
+            aria-pressed={isChosen(store, bar)}
+            aria-label={`Show only step ${bar.number}`}
+            data-tp-step={bar.number}
+            onClick={() => toggleStep(store, bar)}
+            onMouseEnter={() => {
+              store.hover.value = stepItem(bar);
+            }}
+            onMouseLeave={() => {
+              store.hover.value = null;
+            }}
+            {...focusable()}
+          >
+            <span class="tp-step-stack" style={{ height: percent(bar.dur_ns / longest) }}>
+              <Stack bar={bar} theme={look.value.theme} />
+            </span>
+          </button>
+        ))}
+      <span class="tp-step-text">{text}</span>
+    </div>
+  );
+}
