@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Literal
@@ -16,7 +17,7 @@ from torchprof_magic.analysis.idle import idle_table
 from torchprof_magic.analysis.lines import lines_table
 from torchprof_magic.analysis.loaders import loaders_table
 from torchprof_magic.analysis.modules import modules_table
-from torchprof_magic.analysis.ops import ops_by
+from torchprof_magic.analysis.ops import ops_by, ops_table
 from torchprof_magic.analysis.queue import launches_table, queue_series
 from torchprof_magic.analysis.ranking import ranking_table
 from torchprof_magic.analysis.verdict import Verdict, find_verdict
@@ -38,7 +39,7 @@ from torchprof_magic.views import VIEWS
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     import polars as pl
@@ -81,14 +82,14 @@ class Report:
         self.trace = trace
         self.run_id = run_id or uuid.uuid4().hex[:12]
         self._trace_paths = trace_paths
-        self._computed: dict[str, Shape] = {}
+        self._shapes = _Shapes(trace)
         self._widget: ReportWidget | None = None
         self._shown: Shown | None = None
 
     @property
     def ops(self) -> pl.DataFrame:
         """One row per op or annotation: calls, self and total CPU and device time, memory. See docs/definitions.md."""
-        return self._table("ops").frame
+        return ops_table(self.trace).frame
 
     @property
     def kernels(self) -> pl.DataFrame:
@@ -340,17 +341,9 @@ class Report:
             self._widget = ReportWidget(self._shown)
         return self._widget
 
-    @property
-    def _shapes(self) -> Mapping[str, Shape]:
-        """Every view's shape by name."""
-        return {view.name: self._shape(view.name) for view in VIEWS}
-
     def _shape(self, name: str) -> Shape:
         """Return the shape of one view, computed once; raises ``KeyError`` for an unknown view."""
-        if name not in self._computed:
-            build = {view.name: view.build for view in VIEWS}[name]
-            self._computed[name] = build(self.trace)
-        return self._computed[name]
+        return self._shapes[name]
 
     @cached_property
     def _page(self) -> Page:
@@ -438,6 +431,26 @@ class Report:
         meta = self.trace.meta
         events, steps = counted(self.trace.events.height, "event"), counted(self.trace.steps.height, "step")
         return printable(f"<Report {meta.title}: {events}, {steps}>")
+
+
+class _Shapes(Mapping[str, "Shape"]):
+    """The shapes of all views by name, each computed when it is first asked for."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._computed: dict[str, Shape] = {}
+
+    def __getitem__(self, name: str) -> Shape:
+        if name not in self._computed:
+            build = {view.name: view.build for view in VIEWS}[name]
+            self._computed[name] = build(self._trace)
+        return self._computed[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (view.name for view in VIEWS)
+
+    def __len__(self) -> int:
+        return len(VIEWS)
 
 
 def _write_html(trace: Trace, shapes: Mapping[str, Shape], verdict: Verdict, run_id: str, path: Path) -> Path:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from torchprof_magic.analysis import kernels, lines, memory, modules, notes, ops, overview, steps
+from torchprof_magic.analysis import kernels, lines, memory, modules, notes, op_groups, ops, overview, steps
 from torchprof_magic.analysis.flame import flame_tree
 from torchprof_magic.analysis.module_outline import modules_view
 from torchprof_magic.analysis.timeline import timeline_slices
@@ -34,6 +35,7 @@ class View:
         tab: Name of the tab that a grouping belongs to.
         group: What a grouping is called.
         flag: What brings it, if it was not recorded: a flag of ``%%torchprof``.
+        is_there: Whether a recording has it. Such a view is built when it is first shown.
     """
 
     name: str
@@ -47,6 +49,22 @@ class View:
     tab: str = ""
     group: str = ""
     flag: str = ""
+    is_there: Callable[[Trace], bool] | None = None
+
+
+def _grouping(key: str, group: str) -> View:
+    """Return the ops grouped by one of the keys of ``report.ops_by``."""
+    return View(
+        name=f"ops_{key}",
+        title=f"Ops by {group.lower()}",
+        description=f"`report.ops_by({key!r})`: the ops by {group.lower()}.",
+        build=partial(op_groups.ops_grouped, key=key),
+        empty="Nothing was recorded to group by.",
+        place="group",
+        tab="ops",
+        group=group,
+        is_there=partial(op_groups.can_group, key=key),
+    )
 
 
 VIEWS = (
@@ -71,7 +89,7 @@ VIEWS = (
         description="`report.ops`: one row per op or annotation, summed over the recorded steps. Columns of what was "
         "not recorded are absent: device time without an accelerator, memory without `profile_memory`, device memory "
         "when only the host allocated. In `report.key_averages()` the same holds for memory.",
-        build=ops.ops_table,
+        build=op_groups.ops_view,
         empty="No torch op ran during the recording.",
         columns=ops.COLUMNS,
         is_counted=True,
@@ -130,6 +148,14 @@ VIEWS = (
         tab="ops",
         group="Kernel",
     ),
+    _grouping("module", "Module"),
+    _grouping("line", "Line"),
+    _grouping("shapes", "Shape"),
+    _grouping("dtypes", "Type"),
+    _grouping("phase", "Phase"),
+    _grouping("stack", "Stack"),
+    _grouping("thread", "Thread"),
+    _grouping("step", "Step"),
     View(
         name="steps",
         title="Steps",

@@ -31,6 +31,7 @@ export function columnHeader(
     minor: false,
     bar: false,
     verbatim: false,
+    sum: false,
     ...more,
   };
 }

@@ -99,6 +99,8 @@ export function hostOf(more: Partial<ReportHeader> = {}): FakeHost {
     },
     views: packed.views,
     missing: [],
+    steps: 1,
+    titles: [],
     exports: [],
     ...more,
   };

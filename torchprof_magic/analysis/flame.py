@@ -141,7 +141,8 @@ def _names_of(trace: Trace, boxes: HostBoxes, device: IntArray) -> tuple[pl.Seri
     sites = site_names(trace)
     is_event = boxes.row >= 0
     rows = np.concatenate((boxes.row[is_event], device))
-    name = event_names(trace, rows)
+    # The calls of equal modules in a list are one box.
+    name = event_names(trace, rows).str.replace(r"^(nn\.Module: .+)_\d+$", "$1")
     kinds = events["category"][rows].cast(pl.String).replace_strict(_KIND_OF, return_dtype=pl.String)
     kind = kinds.cast(KIND).to_physical().to_numpy().astype(np.int64)
     kind = _with_owners(events["name"][rows], kind)

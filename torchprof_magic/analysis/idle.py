@@ -322,7 +322,38 @@ def idle_table(trace: Trace) -> Table:
     pieces = idle_pieces(trace)
     if len(pieces.gap) == 0:
         return Table(frame=pl.DataFrame(schema=SCHEMA), columns=COLUMNS)
-    nest = host_nest(trace)
+    labels = _idle_labels(trace)
+    first, idle_ns = _summed(labels.same, pieces.end_ns - pieces.start_ns)
+    return Table(frame=_idle_frame(trace, labels, first, idle_ns), columns=COLUMNS)
+
+
+def idle_runs(trace: Trace) -> pl.DataFrame:
+    """Return the same as ``idle_table``, but with a row for each time that the cause, name or line changed in a gap."""
+    pieces = idle_pieces(trace)
+    if len(pieces.gap) == 0:
+        return pl.DataFrame(schema=SCHEMA)
+    labels = _idle_labels(trace)
+    changes = np.zeros(len(pieces.gap), np.bool_)
+    changes[0] = True
+    for column in labels.same:
+        changes[1:] |= column[1:] != column[:-1]
+    first = np.flatnonzero(changes)
+    return _idle_frame(trace, labels, first, np.add.reduceat(pieces.end_ns - pieces.start_ns, first))
+
+
+class _IdleLabels(NamedTuple):
+    """What each of the ``idle_pieces`` is called, and the columns in which those that belong together are equal."""
+
+    row: IntArray
+    places: Places
+    step: pl.Series
+    codes: IntArray
+    same: tuple[IntArray, ...]
+
+
+@once_per_trace
+def _idle_labels(trace: Trace) -> _IdleLabels:
+    pieces, nest = idle_pieces(trace), host_nest(trace)
     is_dispatch = (pieces.detail == DISPATCH) | (pieces.detail == LAUNCH_CALL)
     outer = np.append(called_ops(trace), NO_PARENT)[pieces.cause]
     cause = np.where(is_dispatch & (outer >= 0), outer, pieces.cause)
@@ -339,14 +370,19 @@ def idle_table(trace: Trace) -> Table:
         np.append(file, NO_PARENT)[places.file],
         places.line.astype(np.int64),
     )
-    first, idle_ns = _summed(same, pieces.end_ns - pieces.start_ns)
-    at = pl.Series(row[first])
+    return _IdleLabels(row, places, step, codes, same)
+
+
+def _idle_frame(trace: Trace, labels: _IdleLabels, first: IntArray, idle_ns: IntArray) -> pl.DataFrame:
+    """Return the rows that begin with the pieces ``first``."""
+    pieces, places = idle_pieces(trace), labels.places
+    at = pl.Series(labels.row[first])
     file_of, line_of = Places(places.files, places.file[first], places.line[first]).columns()
     frame = pl.DataFrame(
         {
             "device": pieces.device[first],
-            "step": step.gather(first),
-            "cause": _labels(_cause_names(), codes[first]),
+            "step": labels.step.gather(first),
+            "cause": _labels(_cause_names(), labels.codes[first]),
             "detail": _labels(list(DETAILS), pieces.detail[first]),
             "host": _labels(list(STATES), pieces.host[first]),
             "name": trace.events["name"].gather(at.set(at < 0, None)),
@@ -356,7 +392,7 @@ def idle_table(trace: Trace) -> Table:
             "idle_ns": idle_ns,
         }
     )
-    return Table(frame=frame.select(SCHEMA.keys()).cast(SCHEMA), columns=COLUMNS)  # type: ignore[arg-type]
+    return frame.select(SCHEMA.keys()).cast(SCHEMA)  # type: ignore[arg-type]
 
 
 def _summed(same: tuple[IntArray, ...], values: IntArray) -> tuple[IntArray, IntArray]:

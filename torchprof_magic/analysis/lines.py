@@ -37,7 +37,7 @@ COLUMNS = (
         definition="Text of the line, or name of the function.",
         is_verbatim=True,
     ),
-    Column(name="hits", title="Hits", unit="count", definition="How often the line began.", is_minor=True),
+    Column(name="hits", title="Hits", unit="count", definition="How often the line began.", is_minor=True, is_sum=True),
     Column(
         name="self_cpu_ns",
         title="CPU",
@@ -45,6 +45,7 @@ COLUMNS = (
         definition="Wall time on the thread while the line ran, without that of watched lines which it called. The "
         "lines of the thread that runs the steps add up to the steps.",
         has_bar=True,
+        is_sum=True,
     ),
     Column(
         name="total_cpu_ns",
@@ -52,12 +53,14 @@ COLUMNS = (
         unit="ns",
         definition="The same with the lines that it called; recursive calls count once.",
         is_minor=True,
+        is_sum=True,
     ),
     Column(
         name="wait_ns",
         title="Waiting",
         unit="ns",
         definition="Part of it in blocking calls, as in `report.waits`.",
+        is_sum=True,
     ),
     Column(
         name="device_ns",
@@ -65,6 +68,7 @@ COLUMNS = (
         unit="ns",
         definition="Summed time of kernels, copies and fills that the line launched, without its backward.",
         has_bar=True,
+        is_sum=True,
     ),
     Column(
         name="backward_cpu_ns",
@@ -73,6 +77,7 @@ COLUMNS = (
         definition="Host time of the autograd nodes that the line's ops made, wherever backward was called. The line "
         "that calls it has the same time in CPU.",
         has_bar=True,
+        is_sum=True,
     ),
     Column(
         name="backward_device_ns",
@@ -80,12 +85,14 @@ COLUMNS = (
         unit="ns",
         definition="Summed time of device work that these nodes launched.",
         has_bar=True,
+        is_sum=True,
     ),
     Column(
         name="bytes",
         title="Keeps",
         unit="bytes",
         definition="Memory allocated minus freed while the line ran; null if memory was not recorded.",
+        is_sum=True,
     ),
 )
 _TEXT = ("file", "source")

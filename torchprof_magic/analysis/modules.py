@@ -33,7 +33,9 @@ COLUMNS = (
         definition="Path of the closest module around it that ran; null for a model.",
         is_minor=True,
     ),
-    Column(name="calls", title="Calls", unit="count", definition="How often its forward ran.", is_minor=True),
+    Column(
+        name="calls", title="Calls", unit="count", definition="How often its forward ran.", is_minor=True, is_sum=True
+    ),
     Column(
         name="inputs",
         title="Input shapes",
@@ -54,6 +56,7 @@ COLUMNS = (
         unit="ns",
         definition="Wall time of its forward without that of modules inside it.",
         has_bar=True,
+        is_sum=True,
     ),
     Column(
         name="total_cpu_ns",
@@ -61,6 +64,7 @@ COLUMNS = (
         unit="ns",
         definition="Wall time of its forward with everything inside.",
         has_bar=True,
+        is_sum=True,
     ),
     Column(
         name="device_ns",
@@ -68,6 +72,7 @@ COLUMNS = (
         unit="ns",
         definition="Summed time of device work that its forward launched, with everything inside.",
         has_bar=True,
+        is_sum=True,
     ),
     Column(
         name="self_device_ns",
@@ -76,14 +81,22 @@ COLUMNS = (
         definition="The same without modules inside it. With that of the backward pass, all rows add up to all device "
         "work.",
         is_minor=True,
+        is_sum=True,
     ),
-    Column(name="wait_ns", title="Waiting", unit="ns", definition="Time in blocking calls, with everything inside."),
+    Column(
+        name="wait_ns",
+        title="Waiting",
+        unit="ns",
+        definition="Time in blocking calls, with everything inside.",
+        is_sum=True,
+    ),
     Column(
         name="backward_cpu_ns",
         title="Backward CPU",
         unit="ns",
         definition="Host time of the autograd nodes that its ops made, with everything inside.",
         has_bar=True,
+        is_sum=True,
     ),
     Column(
         name="backward_device_ns",
@@ -91,6 +104,7 @@ COLUMNS = (
         unit="ns",
         definition="Summed time of device work that these nodes launched, with everything inside.",
         has_bar=True,
+        is_sum=True,
     ),
     Column(
         name="self_backward_cpu_ns",
@@ -98,6 +112,7 @@ COLUMNS = (
         unit="ns",
         definition="Backward CPU without modules inside it.",
         is_minor=True,
+        is_sum=True,
     ),
     Column(
         name="parameters",

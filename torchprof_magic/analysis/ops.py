@@ -40,7 +40,9 @@ COLUMNS = (
         definition="Part of the training step in which the op spent most of its self CPU time.",
         is_minor=True,
     ),
-    Column(name="calls", title="Calls", unit="count", definition="How often the op ran in the recorded steps."),
+    Column(
+        name="calls", title="Calls", unit="count", definition="How often the op ran in the recorded steps.", is_sum=True
+    ),
     Column(
         name="self_cpu_ns",
         title="Self CPU",
@@ -48,6 +50,7 @@ COLUMNS = (
         definition="Host time in the op itself: the part of its duration that no op or annotation directly inside it "
         "covers. Never negative, even if they overlap each other.",
         has_bar=True,
+        is_sum=True,
     ),
     Column(
         name="self_cpu_ratio",
@@ -61,6 +64,7 @@ COLUMNS = (
         title="Total CPU",
         unit="ns",
         definition="Host time from start to end of the op, with everything inside; recursive calls count once.",
+        is_sum=True,
     ),
     Column(
         name="mean_cpu_ns",
@@ -76,6 +80,7 @@ COLUMNS = (
         definition="Summed time of kernels, copies and fills that the op itself launched. Streams add up, so the sum "
         "can exceed the busy time of the device.",
         has_bar=True,
+        is_sum=True,
     ),
     Column(
         name="total_device_ns",
@@ -83,6 +88,7 @@ COLUMNS = (
         unit="ns",
         definition="Summed time of kernels, copies and fills launched by the op or anything inside it.",
         is_minor=True,
+        is_sum=True,
     ),
     Column(
         name="self_cpu_bytes",
@@ -90,12 +96,14 @@ COLUMNS = (
         unit="bytes",
         definition="Host memory allocated minus freed by the op itself, on its own thread.",
         is_minor=True,
+        is_sum=True,
     ),
     Column(
         name="self_device_bytes",
         title="Self device memory",
         unit="bytes",
         definition="Device memory allocated minus freed by the op itself, on its own thread.",
+        is_sum=True,
     ),
     Column(
         name="self_alloc_bytes",
@@ -103,6 +111,7 @@ COLUMNS = (
         unit="bytes",
         definition="Memory that the op itself allocated on its own thread, host and devices added up.",
         is_minor=True,
+        is_sum=True,
     ),
     Column(
         name="self_free_bytes",
@@ -110,6 +119,7 @@ COLUMNS = (
         unit="bytes",
         definition="Memory that the op itself freed on its own thread, host and devices added up.",
         is_minor=True,
+        is_sum=True,
     ),
     Column(
         name="net_bytes",
@@ -118,6 +128,7 @@ COLUMNS = (
         definition="Memory allocated minus freed on the op's thread between its start and end, with everything inside; "
         "host and devices added up; recursive calls count once.",
         is_minor=True,
+        is_sum=True,
     ),
     Column(
         name="peak_bytes",

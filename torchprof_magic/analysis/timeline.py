@@ -11,7 +11,7 @@ from torchprof_magic.analysis.blocking import blocking_calls
 from torchprof_magic.analysis.devices import device_intervals
 from torchprof_magic.analysis.flame import event_names
 from torchprof_magic.analysis.flame_boxes import HostBoxes, host_boxes, site_names
-from torchprof_magic.analysis.idle import CAUSE_TITLES, idle_table
+from torchprof_magic.analysis.idle import CAUSE_TITLES, idle_runs
 from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.analysis.queue import ALL_STREAMS, queue_series
 from torchprof_magic.analysis.shared import launch_sources
@@ -202,7 +202,7 @@ def _threads(trace: Trace, boxes: HostBoxes, lanes: _Lanes, layers: tuple[Layer,
     used = np.union1d(boxes.lane, lane_of_call)
     busy_ns = sum_by(boxes.lane, boxes.own_ns, trace.lanes.height)
     busiest = sorted(used.tolist(), key=lambda lane: -int(busy_ns[lane]))
-    titles = _short_titles(trace)
+    titles = _short_titles(trace, used)
     number_of: dict[int, int] = {}
     number_of_calls: dict[int, int] = {}
     for lane in busiest[: MAX_LANES // 4]:
@@ -216,12 +216,13 @@ def _threads(trace: Trace, boxes: HostBoxes, lanes: _Lanes, layers: tuple[Layer,
     ]
 
 
-def _short_titles(trace: Trace) -> list[str]:
-    """Return the name of each lane without its numbers, where it stays the only one of this name."""
+def _short_titles(trace: Trace, used: IntArray) -> list[str]:
+    """Return the name of each lane without its numbers, where it stays the only one of this name in use."""
     names = trace.lanes["name"]
     short = names.str.replace(r"^thread -?\d+ \((.+)\)$", "$1").str.replace(r"^device \d+ (stream )", "$1")
-    pairs = pl.DataFrame({"name": names, "short": short, "device": trace.lanes["device"]})
-    is_only = pairs.select((pl.len().over("short", "device") == 1).alias("only"))["only"]
+    pairs = pl.DataFrame({"name": names, "short": short, "device": trace.lanes["device"]}).with_row_index("lane")
+    is_used = pl.col("lane").is_in(used.tolist())
+    is_only = pairs.select((is_used.sum().over("short", "device") == 1).alias("only"))["only"]
     return [
         (brief if is_alone else name) or "thread"
         for name, brief, is_alone in zip(names.to_list(), short.to_list(), is_only.to_list(), strict=True)
@@ -285,7 +286,7 @@ def _devices(trace: Trace, lanes: _Lanes) -> list[_Part]:
     ranges = np.flatnonzero((events["category"] == "gpu_user_annotation").to_numpy())
     device = events["device"].fill_null(0).to_numpy()
     lane = events["lane"].to_numpy()
-    titles = _short_titles(trace)
+    titles = _short_titles(trace, np.arange(trace.lanes.height))
     parts: list[_Part] = []
     number_of: dict[int, int] = {}
     for number in np.unique(device[work]).tolist():
@@ -316,7 +317,7 @@ def _devices(trace: Trace, lanes: _Lanes) -> list[_Part]:
 
 def _waits(trace: Trace, device: int, lane: int) -> _Part:
     """Return the idle times of a device with their causes, and when it was busy."""
-    idle = idle_table(trace).frame.filter(pl.col("device") == device)
+    idle = idle_runs(trace).filter(pl.col("device") == device)
     place = (
         pl.when(pl.col("line").is_null())
         .then(pl.lit(""))

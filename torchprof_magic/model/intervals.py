@@ -441,6 +441,16 @@ def union_ns(start_ns: IntArray, end_ns: IntArray) -> int:
     return int((end - start).sum())
 
 
+def union_by(group: IntArray, start_ns: IntArray, dur_ns: IntArray) -> dict[int, int]:
+    """Return how many ns are covered by at least one interval of each group."""
+    order = np.argsort(group, kind="stable")
+    groups, first = np.unique(group[order], return_index=True)
+    found = {}
+    for number, rows in zip(groups.tolist(), np.split(order, first[1:]), strict=True):
+        found[number] = union_ns(start_ns[rows], start_ns[rows] + dur_ns[rows])
+    return found
+
+
 def covered_ns(start_ns: IntArray, end_ns: IntArray, window_start: IntArray, window_end: IntArray) -> IntArray:
     """Return for each window how many of its ns are covered by at least one interval."""
     start, end = merge(start_ns, end_ns)

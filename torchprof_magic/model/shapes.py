@@ -23,7 +23,8 @@ class Column:
     """One column of a shape: its name, title and unit, and an exact definition.
 
     ``is_minor`` columns are hidden first if the view is narrow; ``has_bar`` draws a bar behind the number. Text of an
-    ``is_verbatim`` column keeps its spaces and is not shortened, as source code.
+    ``is_verbatim`` column keeps its spaces and is not shortened, as source code. An ``is_sum`` column adds up over the
+    recorded steps, so it can be shown a step.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Column:
     is_minor: bool = False
     has_bar: bool = False
     is_verbatim: bool = False
+    is_sum: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -11,10 +12,11 @@ import polars as pl
 from torchprof_magic.model.shapes import FramedShape, Series
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 ALIGNMENT = 8  # bytes; typed arrays over the buffer need aligned starts
 EMBEDDED_BYTES = 4_000_000  # larger views are pulled by the page in chunks of this size
+EMBEDDED_ROWS = 60_000  # encoding more takes longer than a report may
 MAX_SERIES_ROWS = 20_000  # per lane; a screen has a tenth of that in pixels
 
 
@@ -27,13 +29,18 @@ class Packed:
 
     data: bytes
     places: Mapping[str, tuple[int, int]]
-    pulled: Mapping[str, bytes]
+    pulled: Mapping[str, Callable[[], bytes]]
 
 
 def pack(shapes: Mapping[str, FramedShape], *, embed_all: bool = False) -> Packed:
     """Return the bytes of all shapes with rows; ``embed_all`` puts all of them into ``data``."""
-    data, places, pulled = bytearray(), {}, {}
+    data, places = bytearray(), {}
+    pulled: dict[str, Callable[[], bytes]] = {}
     for name, shape in shapes.items():
+        if shape.frame.height > EMBEDDED_ROWS and not embed_all:
+            # Encoded when the page asks for it, which most people never make it do.
+            places[name], pulled[name] = (-1, 0), partial(encode, shape)
+            continue
         encoded = encode(shape) if shape.frame.height else b""
         if not encoded:
             places[name] = (0, 0)
@@ -42,8 +49,19 @@ def pack(shapes: Mapping[str, FramedShape], *, embed_all: bool = False) -> Packe
             places[name] = (len(data), len(encoded))
             data.extend(encoded)
         else:
-            places[name], pulled[name] = (-1, len(encoded)), encoded
+            places[name], pulled[name] = (-1, len(encoded)), partial(_given, encoded)
     return Packed(data=bytes(data), places=places, pulled=pulled)
+
+
+def _given(data: bytes) -> bytes:
+    return data
+
+
+def with_header(header: str, data: bytes) -> bytes:
+    """Return bytes that begin with a text and its length, aligned for the columns that follow."""
+    text = header.encode()
+    text += b" " * (-(4 + len(text)) % ALIGNMENT)
+    return len(text).to_bytes(4, "little") + text + data
 
 
 def encode(shape: FramedShape) -> bytes:

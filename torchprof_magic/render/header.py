@@ -64,6 +64,7 @@ def _column(column: Column) -> Header:
         "minor": column.is_minor,
         "bar": column.has_bar,
         "verbatim": column.is_verbatim,
+        "sum": column.is_sum,
     }
 
 

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
+
+import polars as pl
 
 from torchprof_magic.analysis.devices import has_any_device
 from torchprof_magic.analysis.diagnosis import all_problems
+from torchprof_magic.analysis.kernel_names import titles_of
 from torchprof_magic.analysis.lines import lines_table
 from torchprof_magic.model.meta import shortened
-from torchprof_magic.model.shapes import Facts, Problems, count_rows
-from torchprof_magic.render.arrow import pack
+from torchprof_magic.model.shapes import Facts, Problems, Table, count_rows
+from torchprof_magic.render.arrow import encode, pack, with_header
 from torchprof_magic.render.header import describe
 from torchprof_magic.render.text import machine_sentence, steps_sentence
 from torchprof_magic.views import VIEWS, View
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from torchprof_magic.analysis.verdict import Verdict
     from torchprof_magic.model.meta import Problem
@@ -29,18 +33,21 @@ HEADER_VERSION = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A header as JSON text, the embedded bytes, and the views that the page pulls on request."""
+    """A header as JSON text, the embedded bytes, and the views that the page pulls on request, encoded then."""
 
     header: str
     data: bytes
-    pulled: Mapping[str, bytes]
+    pulled: Mapping[str, Callable[[], bytes]]
 
 
 def build_page(
     trace: Trace, shapes: Mapping[str, Shape], verdict: Verdict, run_id: str, *, is_standalone: bool = False
 ) -> Page:
     """Return the data for the front end. A standalone page has no kernel, so all views are embedded."""
-    framed = {name: shape for name, shape in shapes.items() if not isinstance(shape, (Facts, Problems))}
+    shown = [view for view in VIEWS if view.is_there is None or view.is_there(trace)]
+    waiting = [] if is_standalone else [view for view in shown if view.is_there is not None]
+    ready = [view for view in shown if view not in waiting and (view.place == "about" or count_rows(shapes[view.name]))]
+    framed = {view.name: shape for view in ready if not isinstance(shape := shapes[view.name], (Facts, Problems))}
     packed = pack(framed, embed_all=is_standalone)
     meta = trace.meta
     header = {
@@ -52,10 +59,12 @@ def build_page(
         "machine": machine_sentence(meta, trace.events.height, has_device=has_any_device(trace)),
         "notice": _notice(trace),
         "verdict": _verdict(trace, verdict),
+        "steps": max(1, trace.steps.filter("complete").height),
+        "titles": list(titles_of(trace).items()),
         "views": [
-            _view_header(view, shapes[view.name], packed.places.get(view.name, (0, 0)))
-            for view in VIEWS
-            if view.place == "about" or count_rows(shapes[view.name])
+            _waiting_header(view) if view in waiting else _view_header(view, shapes[view.name], packed.places)
+            for view in shown
+            if view in ready or view in waiting
         ],
         "missing": [
             {"title": view.title, "flag": view.flag}
@@ -64,7 +73,15 @@ def build_page(
         ],
         "exports": [] if is_standalone else [_HTML_EXPORT | {"filename": f"torchprof-{run_id}.html"}],
     }
-    return Page(header=json.dumps(header), data=packed.data, pulled=packed.pulled)
+    pulled = dict(packed.pulled) | {view.name: partial(_encoded, shapes, view.name) for view in waiting}
+    return Page(header=json.dumps(header), data=packed.data, pulled=pulled)
+
+
+def _encoded(shapes: Mapping[str, Shape], name: str) -> bytes:
+    """Return a view that is built only now. Its own header comes first, because the page's was sent without it."""
+    shape = shapes[name]
+    assert not isinstance(shape, (Facts, Problems))
+    return with_header(json.dumps(describe(shape, (0, 0))), encode(shape))
 
 
 def _verdict(trace: Trace, verdict: Verdict) -> dict[str, object]:
@@ -95,17 +112,35 @@ def _place(verdict: Verdict) -> tuple[str, int | None]:
 _HTML_EXPORT = {"name": "html", "title": "Interactive HTML file", "mime": "text/html"}
 
 
-def _view_header(view: View, shape: Shape, place: tuple[int, int]) -> dict[str, object]:
+def _view_header(view: View, shape: Shape, places: Mapping[str, tuple[int, int]]) -> dict[str, object]:
     rows = count_rows(shape)
+    return {
+        **_tab_header(view),
+        "count": _top_rows(shape) if view.is_counted else None,
+        "empty": None if rows else view.empty,
+        **describe(shape, places.get(view.name, (0, 0))),
+    }
+
+
+def _top_rows(shape: Shape) -> int:
+    """Return the rows that are in no other row."""
+    if isinstance(shape, Table) and shape.outline is not None:
+        return shape.frame.filter(pl.col(shape.outline.parent) == "").height
+    return count_rows(shape)
+
+
+def _waiting_header(view: View) -> dict[str, object]:
+    """Return the header of a table that is built when it is first shown."""
+    return {**_tab_header(view), "count": None, "empty": None, "shape": "waiting"}
+
+
+def _tab_header(view: View) -> dict[str, object]:
     return {
         "name": view.name,
         "title": view.title,
-        "count": rows if view.is_counted else None,
-        "empty": None if rows else view.empty,
         "place": view.place,
         "tab": view.tab or view.name,
         "group": view.group,
-        **describe(shape, place),
     }
 
 

@@ -78,6 +78,7 @@ class ReportWidget(anywidget.AnyWidget):
         self._shown = weakref.ref(shown)
         self._title = shown.title
         self._exports: dict[str, bytes] = {}
+        self._pulled: dict[str, bytes] = {}
         self.on_msg(self._answer)
         _open.append(self)
         _kept.append(shown)
@@ -114,7 +115,10 @@ class ReportWidget(anywidget.AnyWidget):
         if shown is None:
             raise TorchProfError("The kernel no longer has the data of this run. Run the cell again.")
         if name in shown.page.pulled:
-            return shown.page.pulled[name]
+            if name not in self._pulled:
+                # One view at a time: the page asks for the chunks of one after the other.
+                self._pulled = {name: shown.page.pulled[name]()}
+            return self._pulled[name]
         if name == "export:html":
             if name not in self._exports:
                 self._exports[name] = shown.html()

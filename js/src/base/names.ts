@@ -36,10 +36,20 @@ function frameForms(name: string, file: string, routine: string): readonly strin
   return [name, `${file}: ${routine}`, routine];
 }
 
+// The path of a module or a file; ops such as aten::add have colons.
+const DOTTED = /^[\w-]+(?:[./\\][\w-]+){2,}(?::\d+)?$/;
+
+/** Paths without their first parts. */
+function dottedForms(name: string): readonly string[] {
+  const parts = name.split(/(?<=[./\\])/);
+  return parts.map((_, at) => (at === 0 ? name : `…${parts.slice(at).join("")}`)).slice(0, -1);
+}
+
 function formsOf(name: string): readonly string[] {
   const frame = PYTHON_FRAME.exec(name);
   const [, file, routine] = frame ?? [];
   if (file !== undefined && routine !== undefined) return frameForms(name, file, routine);
+  if (DOTTED.test(name)) return dottedForms(name);
   return isTemplated(name) ? shorterForms(name) : [name];
 }
 
@@ -64,4 +74,19 @@ export function cutMiddle(text: string, room: number): string {
   const head = Math.ceil((room - 1) * HEAD_SHARE);
   const tail = room - 1 - head;
   return chars.slice(0, head).join("") + ELLIPSIS + chars.slice(chars.length - tail).join("");
+}
+
+// "nn.Module: Linear_3", as Kineto names the calls of modules.
+const MODULE_CALL = /^nn\.Module: (.+?)(?:_\d+)?$/;
+const PATH_PARTS = 2;
+
+/** What a box is called: a function before its place, a module by its class. */
+export function displayName(name: string): string {
+  const module = MODULE_CALL.exec(name)?.[1];
+  if (module !== undefined) return module;
+  const frame = /^(.+)\((\d+)\): (.+)$/.exec(name);
+  const [, file, line, routine] = frame ?? [];
+  if (file === undefined || line === undefined || routine === undefined) return name;
+  const place = file.split(/[/\\]/).slice(-PATH_PARTS).join("/");
+  return `${routine} ${place}:${line}`;
 }

@@ -40,6 +40,8 @@ const words = (...list: string[]) => ({
 const SCENE: FlameScene = {
   boxes: BOXES,
   names: words("", "x"),
+  titles: ["", "x"],
+  calls: null,
   phases: words("forward", "backward"),
   kinds: words("op", "annotation"),
   scrollTop: px(0),

@@ -21,6 +21,10 @@ const BOLD_KINDS = ["line", "module", "python"];
 export interface FlameScene {
   readonly boxes: Boxes;
   readonly names: TextColumn;
+  /** What each name key is called in its box. */
+  readonly titles: readonly string[];
+  /** The calls of a row, for boxes that stand for many modules; null when they are not known. */
+  readonly calls: ArrayLike<number> | null;
   readonly phases: TextColumn;
   readonly kinds: TextColumn;
   readonly scrollTop: Px;
@@ -116,10 +120,13 @@ function writeName(
   top: number,
 ): void {
   const { context, scene } = brush;
-  const text = brush.texts.fit(scene.names.words[key] ?? "", width - 2 * TEXT_PAD_PX);
+  const kind = scene.kinds.words[scene.kinds.keys[row] ?? -1] ?? "";
+  const calls = kind === "module" ? (scene.calls?.[row] ?? 0) : 0;
+  const title = scene.titles[key] ?? "";
+  const text = brush.texts.fit(calls > 1 ? `${title} ×${calls}` : title, width - 2 * TEXT_PAD_PX);
   if (text === "") return;
   context.fillStyle = fill.text;
-  const isBold = BOLD_KINDS.includes(scene.kinds.words[scene.kinds.keys[row] ?? -1] ?? "");
+  const isBold = BOLD_KINDS.includes(kind);
   if (isBold) context.font = `600 ${TEXT_PX}px ${scene.colors.codeFont}`;
   context.fillText(text, left + TEXT_PAD_PX, top + (ROW_PX - GAP_PX) / 2 + 0.5);
   if (isBold) context.font = `${TEXT_PX}px ${scene.colors.codeFont}`;

@@ -49,6 +49,8 @@ export interface TimelineScene {
   readonly gutter: number;
   readonly scrollTop: number;
   readonly names: TextColumn;
+  /** What each name key is called in its box. */
+  readonly titles: readonly string[];
   /** The slice that is selected, -1 for none, and the key of its name. */
   readonly selectedRow: number;
   readonly selectedKey: number;
@@ -297,7 +299,7 @@ function paintNested(brush: Brush, row: SliceRow, top: number, height: number): 
     if (boxes.row[box] === MERGED_ROW) continue;
     const key = scene.names.keys[like] ?? -1;
     if (shown >= TEXT_MIN_PX && height > 10) {
-      const text = brush.texts.fit(scene.names.words[key] ?? "", shown - 2 * TEXT_PAD_PX);
+      const text = brush.texts.fit(scene.titles[key] ?? "", shown - 2 * TEXT_PAD_PX);
       if (text !== "") {
         context.fillStyle = fill.text;
         context.fillText(text, from + TEXT_PAD_PX, top + height / 2 + 0.5);
@@ -432,12 +434,13 @@ function labelWait(
 
 /** "in aten::copy_" for one wait, "launching ops" for a stretch of many. */
 export function waitTitle(
-  scene: Pick<TimelineScene, "names" | "causeTitle">,
+  scene: Pick<TimelineScene, "names" | "titles" | "causeTitle">,
   box: WaitBox,
 ): string {
-  const name = scene.names.words[scene.names.keys[box.row] ?? -1] ?? "";
+  const name = scene.titles[scene.names.keys[box.row] ?? -1] ?? "";
   const cause = scene.causeTitle(box.cause);
-  return box.count === 1 && name !== "" ? `${cause} · ${name}` : cause;
+  if (box.count > 1) return `mostly ${cause}`;
+  return name === "" ? cause : `${cause} · ${name}`;
 }
 
 function paintQueue(brush: Brush, band: LaneBand, top: number): void {

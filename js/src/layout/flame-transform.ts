@@ -123,6 +123,10 @@ function hiddenRows(source: Source, { foldsLibraries, changes }: FlameOptions): 
   const byName = wordsOf(source.names, changes, "hide");
   const byFile = wordsOf(source.names, changes, "file");
   const library = source.kinds.words.indexOf("library");
+  const module = source.kinds.words.indexOf("module");
+  const isForwardName = Uint8Array.from(source.names.words, (word) =>
+    Number(word.endsWith("): forward")),
+  );
   const main = source.total[0];
   const largest = new Float64Array(source.frame.rows);
   for (let row = 1; row < source.frame.rows; row += 1) {
@@ -132,10 +136,12 @@ function hiddenRows(source: Source, { foldsLibraries, changes }: FlameOptions): 
   const isHidden = new Uint8Array(source.frame.rows);
   for (let row = 1; row < source.frame.rows; row += 1) {
     const key = source.names.keys[row] ?? -1;
-    const isWrapper =
-      foldsLibraries &&
-      source.kinds.keys[row] === library &&
-      (largest[row] ?? 0) >= WRAPS * (main?.[row] ?? 0);
+    const isPassing =
+      source.kinds.keys[row] === library && (largest[row] ?? 0) >= WRAPS * (main?.[row] ?? 0);
+    // The frame of a module's forward says no more than the module.
+    const isForward =
+      isForwardName[key] === 1 && source.kinds.keys[source.parent[row] ?? -1] === module;
+    const isWrapper = foldsLibraries && (isPassing || isForward);
     if (isWrapper || byName[key] === 1 || byFile[key] === 1) isHidden[row] = 1;
   }
   return isHidden;
@@ -196,7 +202,10 @@ class TreeBuilder {
   }
 
   addSelf(box: number, row: number): void {
+    const isItself = this.#source.names.keys[row] === this.nameOf(box);
     this.#self.forEach((self, weight) => {
+      // A box that was left out adds its time to the one around it, but not its calls.
+      if (!isItself && this.#source.weights[weight] === "calls") return;
       self[box] = (self[box] ?? 0) + (this.#source.self[weight]?.[row] ?? 0);
     });
   }

@@ -2,9 +2,14 @@
 
 import { type ReadonlySignal, type Signal, signal } from "@preact/signals";
 import { failure, type Result, success } from "../base/result";
-import { decodeFrame, viewBytes } from "../wire/decode";
+import { decodeFrame, decodeLate, viewBytes } from "../wire/decode";
 import type { Frame } from "../wire/frame";
-import { type FramedHeader, parseHeader, type ReportHeader } from "../wire/header";
+import {
+  type FramedHeader,
+  parseHeader,
+  type ReportHeader,
+  type WaitingHeader,
+} from "../wire/header";
 import type { Host } from "../wire/host";
 import { canAnswer, pull } from "../wire/pull";
 
@@ -14,12 +19,26 @@ export type FrameState =
   | { readonly kind: "failed"; readonly message: string }
   | { readonly kind: "ready"; readonly frame: Frame };
 
+/** A view that described itself when it came. */
+export interface LateView {
+  readonly view: FramedHeader;
+  readonly frame: Frame;
+}
+
+export type LateState =
+  | { readonly kind: "loading" }
+  | { readonly kind: "failed"; readonly message: string }
+  | { readonly kind: "ready"; readonly late: LateView };
+
 export interface ReportSource {
   readonly header: ReportHeader;
   /** False in a saved file: nothing can be pulled or exported. */
   readonly canAnswer: boolean;
   /** The state of a view's data; the first call starts decoding or pulling. */
   frame(view: FramedHeader): ReadonlySignal<FrameState>;
+  /** The state of a view that is built on request; the first call requests it. */
+  late(view: WaitingHeader): ReadonlySignal<LateState>;
+  retryLate(view: WaitingHeader): void;
   /** Retries after a failure. */
   retry(view: FramedHeader): void;
   pullExport(name: string): Promise<Result<Uint8Array>>;
@@ -47,7 +66,24 @@ export function openReport(host: Host, abort: AbortSignal): Result<ReportSource>
     state.value = embeddedState(view, container);
     if (state.value.kind === "loading") void pullInto(state, host, view, abort);
   };
+  const lateStates = new Map<string, Signal<LateState>>();
+  const late = (view: WaitingHeader) => {
+    const known = lateStates.get(view.name);
+    if (known) return known;
+    const state = signal<LateState>({ kind: "loading" });
+    lateStates.set(view.name, state);
+    void pullLate(state, host, view, abort);
+    return state;
+  };
+  const retryLate = (view: WaitingHeader) => {
+    const state = lateStates.get(view.name);
+    if (state?.value.kind !== "failed") return;
+    state.value = { kind: "loading" };
+    void pullLate(state, host, view, abort);
+  };
   return success({
+    late,
+    retryLate,
     header: parsed.value,
     canAnswer: canAnswer(host),
     frame,
@@ -74,12 +110,24 @@ async function pullInto(
   state.value = bytes.ok ? stateOf(decodeFrame(bytes.value)) : failed(bytes.message);
 }
 
+async function pullLate(
+  state: Signal<LateState>,
+  host: Host,
+  view: WaitingHeader,
+  abort: AbortSignal,
+): Promise<void> {
+  const bytes = await pull(host, view.name, { signal: abort });
+  if (abort.aborted) return;
+  const made = bytes.ok ? decodeLate(view, bytes.value) : bytes;
+  state.value = made.ok ? { kind: "ready", late: made.value } : failed(made.message);
+}
+
 function stateOf(decoded: Result<Frame>): FrameState {
   if (!decoded.ok) return failed(decoded.message);
   if (decoded.value.rows === 0) return { kind: "empty", sentence: NOTHING };
   return { kind: "ready", frame: decoded.value };
 }
 
-function failed(message: string): FrameState {
+function failed(message: string): { readonly kind: "failed"; readonly message: string } {
   return { kind: "failed", message };
 }

@@ -34,6 +34,10 @@ export interface TableState {
   readonly scrollTop: Signal<number>;
   /** The ids of rows that were opened or closed by hand. */
   readonly toggled: Signal<ReadonlySet<string>>;
+  /** Columns that were shown or hidden by hand. */
+  readonly chosen: Signal<ReadonlyMap<string, boolean>>;
+  /** Widths in pixels of columns that were resized by hand. */
+  readonly widths: Signal<ReadonlyMap<string, number>>;
 }
 
 /** A position in the flame graph to go back to. */
@@ -89,6 +93,8 @@ export interface Store {
   grouping(tab: ViewHeader): Signal<string | null>;
   /** Whether "About this run" is unfolded. */
   readonly isAboutOpen: Signal<boolean>;
+  /** Whether sums are shown a step, rather than over all recorded steps. */
+  readonly isPerStep: Signal<boolean>;
   /** Whether the list of keys is shown. */
   readonly isHelpOpen: Signal<boolean>;
   readonly trail: Trail;
@@ -114,6 +120,7 @@ export function createStore(view: string, abort: AbortSignal): Store {
     note: signal<FooterItem | null>(null),
     reveal: signal<Reveal | null>(null),
     isHelpOpen: signal(false),
+    isPerStep: signal(true),
     search: perView(() => signal("")),
     grouping: perTab(() => signal<string | null>(null)),
     isAboutOpen: signal(false),
@@ -123,6 +130,8 @@ export function createStore(view: string, abort: AbortSignal): Store {
       sorting: signal(firstSorting(view)),
       scrollTop: signal(0),
       toggled: signal<ReadonlySet<string>>(new Set()),
+      chosen: signal<ReadonlyMap<string, boolean>>(new Map()),
+      widths: signal<ReadonlyMap<string, number>>(new Map()),
     })),
     timeline: perView(() => ({
       window: signal<Span<Ns> | null>(null),

@@ -3,7 +3,7 @@
 import { type Column as ArrowColumn, tableFromIPC } from "@uwdata/flechette";
 import { failure, messageOf, type Result, success } from "../base/result";
 import type { Column, Frame, Numbers, TextColumn } from "./frame";
-import type { FramedHeader } from "./header";
+import { type FramedHeader, parseLateHeader, type WaitingHeader } from "./header";
 
 /** A dictionary batch of flechette: its values are keys into the dictionary. */
 interface DictionaryBatch {
@@ -28,6 +28,23 @@ export function viewBytes(container: unknown, view: FramedHeader): Uint8Array {
 export function decodeFrame(bytes: Uint8Array): Result<Frame> {
   try {
     return success(readFrame(bytes));
+  } catch (error) {
+    return failure(`The data of this view cannot be read: ${messageOf(error)}`);
+  }
+}
+
+const LENGTH_BYTES = 4;
+
+/** A view that comes with its header: its length, the header as JSON, and the columns. */
+export function decodeLate(
+  known: WaitingHeader,
+  bytes: Uint8Array,
+): Result<{ readonly view: FramedHeader; readonly frame: Frame }> {
+  try {
+    const length = new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
+    const start = LENGTH_BYTES + length;
+    const json = new TextDecoder().decode(bytes.subarray(LENGTH_BYTES, start));
+    return success({ view: parseLateHeader(known, json), frame: readFrame(bytes.slice(start)) });
   } catch (error) {
     return failure(`The data of this view cannot be read: ${messageOf(error)}`);
   }

@@ -32,6 +32,8 @@ const column = record({
   bar: flag,
   /** Keeps spaces and is not shortened, as source code. */
   verbatim: flag,
+  /** Adds up over the steps, so it can be shown a step. */
+  sum: flag,
 });
 
 /** The columns that make rows a tree: their ids, and those of the rows around them. */
@@ -147,6 +149,8 @@ const VIEWS = {
     layers: listOf(record({ title: text, column: text })),
     columns: listOf(record({ name: text, title: text })),
   }),
+  /** A view with columns that is built, and described, when it is first shown. */
+  waiting: record({ ...tab, shape: oneOf("waiting") }),
   facts: record({ ...tab, shape: oneOf("facts"), sections: listOf(section) }),
   problems: record({ ...tab, shape: oneOf("problems"), problems: listOf(problem) }),
 };
@@ -157,6 +161,11 @@ const shaped = record({ shape: oneOf(...(Object.keys(VIEWS) as readonly Shape[])
 const view: Check<ViewHeader> = (value, at) => VIEWS[shaped(value, at).shape](value, at);
 
 const span = record({ text, style: oneOf("", "strong", "code") });
+
+const pair: Check<readonly [string, string]> = (value, at) => {
+  const [name = "", title = ""] = listOf(text)(value, at);
+  return [name, title];
+};
 
 const report = record({
   version: oneOf(VERSION),
@@ -173,6 +182,10 @@ const report = record({
     code: orNull(record({ line: number, source: text })),
     doubts: listOf(text),
   }),
+  /** How many complete steps there are, 1 without any: numbers a step are sums by this. */
+  steps: number,
+  /** Names of kernels that have a shorter one. */
+  titles: listOf(pair),
   views: listOf(view),
   /** Tabs that have nothing to show, with the flag that brings it. */
   missing: listOf(record({ title: text, flag: text })),
@@ -193,11 +206,12 @@ export type TreeHeader = Checked<typeof VIEWS.tree>;
 export type SeriesHeader = Checked<typeof VIEWS.series>;
 export type SlicesHeader = Checked<typeof VIEWS.slices>;
 export type SliceLane = Checked<typeof lane>;
+export type WaitingHeader = Checked<typeof VIEWS.waiting>;
 export type FactsHeader = Checked<typeof VIEWS.facts>;
 export type ProblemsHeader = Checked<typeof VIEWS.problems>;
 /** A view with columns, embedded or to be pulled. */
 export type FramedHeader = TableHeader | TreeHeader | SeriesHeader | SlicesHeader;
-export type ViewHeader = FramedHeader | FactsHeader | ProblemsHeader;
+export type ViewHeader = FramedHeader | WaitingHeader | FactsHeader | ProblemsHeader;
 export type ReportHeader = Checked<typeof report>;
 export type ExportHeader = ReportHeader["exports"][number];
 
@@ -209,6 +223,14 @@ export function parseHeader(json: unknown): Result<ReportHeader> {
   } catch (error) {
     return failure(`The report's header cannot be read: ${messageOf(error)}`);
   }
+}
+
+/** The header of a view that came with its columns; `known` are the fields that the page had already. */
+export function parseLateHeader(known: WaitingHeader, json: string): FramedHeader {
+  const value = { ...known, ...(JSON.parse(json) as object), offset: 0, length: 0 };
+  const made = view(value, "");
+  if (!("offset" in made)) throw new TypeError("the view has no columns");
+  return made;
 }
 
 function checkHeader(value: unknown): Result<ReportHeader> {

@@ -22,6 +22,8 @@ export interface ReportContext {
   readonly look: ReadonlySignal<Look>;
   /** False in a file of its own, which fills the window already. */
   readonly canMaximize: boolean;
+  /** What a name is called where there is little room. */
+  titleOf(name: string): string;
   /** The views that can show a name, and how to open each. */
   targets(name: string): readonly Target[];
 }

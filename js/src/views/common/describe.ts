@@ -10,14 +10,14 @@ import type { ReportContext } from "./context";
 const MOST_FACTS = 5;
 
 /** The name of a row, its phase and its main numbers as text. */
-export function describeRow(view: TableHeader, frame: Frame, row: number): FooterItem {
+export function describeRow(view: TableHeader, frame: Frame, row: number, steps = 1): FooterItem {
   const lead = leadColumn(view.columns);
   const phase = view.columns.find((column) => column.unit === "phase");
   return {
     name: lead === undefined ? `Row ${row + 1}` : cellText(lead, frame, row),
     isCode: lead?.unit === "code",
     phase: phase === undefined ? "" : stringAt(frame, phase.name, row),
-    facts: factsOf(view, frame, row),
+    facts: factsOf(view, frame, row, steps),
   };
 }
 
@@ -36,11 +36,12 @@ function cellText(column: ColumnHeader, frame: Frame, row: number): string {
   return `${column.title} ${formatValue(number, column.unit)}`;
 }
 
-function factsOf(view: TableHeader, frame: Frame, row: number): readonly string[] {
+function factsOf(view: TableHeader, frame: Frame, row: number, steps: number): readonly string[] {
   const numeric = view.columns.filter((column) => isNumeric(column.unit) && !column.minor);
   const known = numeric.filter((column) => numberAt(frame, column.name, row));
   return known.slice(0, MOST_FACTS).map((column) => {
-    const text = formatValue(numberAt(frame, column.name, row), column.unit);
+    const value = numberAt(frame, column.name, row) / (column.sum ? steps : 1);
+    const text = formatValue(value, column.unit);
     return column.unit === "count" ? `${text} ${column.title.toLowerCase()}` : titled(column, text);
   });
 }
@@ -59,9 +60,14 @@ export function findName(
     const state = report.source.frame(view).value;
     if (state.kind !== "ready") continue;
     const row = rowOfName(state.frame, name);
-    if (row >= 0) return { view, item: describeRow(view, state.frame, row) };
+    if (row >= 0) return { view, item: describeRow(view, state.frame, row, stepsShown(report)) };
   }
   return null;
+}
+
+/** By how many steps sums are divided. */
+export function stepsShown({ source, store }: ReportContext): number {
+  return store.isPerStep.value && store.range.value === null ? source.header.steps : 1;
 }
 
 /** Embedded tables with names, the shown one first. Nothing is pulled here. */

@@ -53,12 +53,13 @@ interface ItemProps {
   readonly title: string;
   readonly aside?: string;
   readonly tab?: string;
+  readonly column?: string;
   readonly isChosen?: boolean;
   readonly onChoose: () => void;
 }
 
 /** An entry that does something. */
-export function MenuItem({ title, aside, tab, isChosen, onChoose }: ItemProps) {
+export function MenuItem({ title, aside, tab, column, isChosen, onChoose }: ItemProps) {
   const onKey = (event: KeyboardEvent) => {
     if (event.key === "ArrowDown" || event.key === "ArrowUp") {
       moveFocus(event, (event.currentTarget as HTMLElement).closest(".tp-menu-box"));
@@ -71,6 +72,7 @@ export function MenuItem({ title, aside, tab, isChosen, onChoose }: ItemProps) {
         type="button"
         aria-current={isChosen}
         data-tp-tab={tab}
+        data-tp-choose={column}
         onClick={onChoose}
         {...focusable(onKey)}
       >

@@ -46,6 +46,7 @@ export function SearchBox({ text, label, onEnter }: SearchProps) {
   const onKey = (event: KeyboardEvent) => {
     if (event.key === "Enter") onEnter?.(event.shiftKey);
     if (event.key !== "Escape") return;
+    event.preventDefault();
     if (text.value === "") (event.currentTarget as HTMLElement).blur();
     text.value = "";
   };

@@ -18,7 +18,7 @@ export function targetsOf(source: ReportSource, store: Store, name: string): rea
 
 function kindOf(view: ViewHeader): Target["kind"] | null {
   if (view.shape === "tree" || view.shape === "slices") return view.shape;
-  if (view.shape !== "table" || view.place === "strip") return null;
+  if (view.shape !== "table" || view.place === "strip" || view.name.startsWith("ops_")) return null;
   return view.columns.some(({ verbatim }) => verbatim) ? "source" : "table";
 }
 

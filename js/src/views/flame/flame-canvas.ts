@@ -120,6 +120,8 @@ export class FlameCanvas {
     const scene = {
       boxes: this.#boxes,
       names: model.names,
+      titles: model.titles,
+      calls: model.calls,
       phases: model.phases,
       kinds: model.kinds,
       scrollTop: px(this.#parts.scroller.scrollTop),

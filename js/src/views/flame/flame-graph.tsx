@@ -4,7 +4,7 @@ import { type ReadonlySignal, type Signal, useComputed, useSignalEffect } from "
 import type { ComponentChildren, RefObject } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { formatRatio, plural } from "../../base/format";
-import { shortenName } from "../../base/names";
+import { displayName, shortenName } from "../../base/names";
 import { phaseColor, phases } from "../../base/palette";
 import { ROW_PX } from "../../draw/flame-painter";
 import { type FlameMatches, heaviestRow, searchFlame } from "../../layout/flame-search";
@@ -40,7 +40,15 @@ export function FlameGraph(props: GraphProps) {
   const { store } = report;
   const state = store.flame(view);
   const query = store.search(view);
-  const moves = useMemo(() => new FlameMoves(createFlameModel(view, frame), state, store), [frame]);
+  const moves = useMemo(
+    () =>
+      new FlameMoves(
+        createFlameModel(view, frame, (name) => displayName(report.titleOf(name))),
+        state,
+        store,
+      ),
+    [frame],
+  );
   useFreshPlace(moves, frame);
   const { model } = moves;
   const matches = useComputed(() =>
@@ -197,7 +205,7 @@ function Outer({ moves }: MovesProps) {
   const { model, state } = moves;
   const path = pathTo(model.tree, moves.firstTop).slice(0, -1);
   if (path.length === 0) return null;
-  const names = path.map((row) => shortenName(wordAt(model.names, row), 24));
+  const names = path.map((row) => shortenName(displayName(wordAt(model.names, row)), 28));
   const text = names.length > 4 ? [...names.slice(0, 2), "…", names.at(-1)] : names;
   return (
     <button
@@ -235,7 +243,7 @@ function Crumbs({ moves, weight }: MovesProps & { readonly weight: WeightHeader 
               onClick={() => moves.focus(row)}
               {...focusable()}
             >
-              <bdi>{shortenName(wordAt(model.names, row), CRUMB_CHARS)}</bdi>
+              <bdi>{shortenName(displayName(wordAt(model.names, row)), CRUMB_CHARS)}</bdi>
             </button>
           </span>
         ))}

@@ -2,15 +2,27 @@
 
 import { assert } from "../../base/assert";
 import { formatRatio, formatValue, plural } from "../../base/format";
+import { displayName } from "../../base/names";
 import { buildExtent, buildTree, type FlameExtent, type FlameTree } from "../../layout/flame-tree";
 import type { FooterItem } from "../../state/store";
-import { type Frame, numberAt, numbersOf, type TextColumn, textOf, wordAt } from "../../wire/frame";
+import {
+  type Frame,
+  type Numbers,
+  numberAt,
+  numbersOf,
+  type TextColumn,
+  textOf,
+  wordAt,
+} from "../../wire/frame";
 import type { TreeHeader, WeightHeader } from "../../wire/header";
 
 export interface FlameModel {
   readonly frame: Frame;
   readonly tree: FlameTree;
   readonly names: TextColumn;
+  /** What each name is called in a box. */
+  readonly titles: readonly string[];
+  readonly calls: Numbers | null;
   readonly phases: TextColumn;
   readonly kinds: TextColumn;
   readonly weights: readonly WeightHeader[];
@@ -19,14 +31,22 @@ export interface FlameModel {
 }
 
 /** The model of a tree view. */
-export function createFlameModel(view: TreeHeader, frame: Frame): FlameModel {
+export function createFlameModel(
+  view: TreeHeader,
+  frame: Frame,
+  titleOf: (name: string) => string = displayName,
+): FlameModel {
   assert(view.weights.length > 0, "the tree has no weight");
   const tree = buildTree(numbersOf(frame, "parent"));
+  const names = textOf(frame, "name");
+  const calls = frame.columns.get("self_calls");
   const extents = new Map<string, FlameExtent>();
   return {
     frame,
     tree,
-    names: textOf(frame, "name"),
+    names,
+    titles: names.words.map(titleOf),
+    calls: calls?.kind === "number" ? calls.values : null,
     phases: textOf(frame, "phase"),
     kinds: textOf(frame, "kind"),
     weights: view.weights,

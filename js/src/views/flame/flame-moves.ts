@@ -11,7 +11,7 @@ import { type FlameModel, weightOf } from "./flame-model";
 
 const MOST_HISTORY = 50;
 const PAN_SHARE = 0.15;
-const OWN_KINDS = ["line", "module", "python", "op"];
+const FIRST_KINDS = ["line", "module", "annotation", "op"];
 // A box that is shown on request is at least this part of the window, or the window gets shorter.
 const LEAST_SHARE = 0.01;
 
@@ -47,7 +47,7 @@ export class FlameMoves {
     const { model } = this;
     const chosen = weightOf(model, this.state.weight.value).name;
     if (this.#top?.weight !== chosen) {
-      const isOwn = (row: number) => OWN_KINDS.includes(wordAt(model.kinds, row));
+      const isOwn = (row: number) => FIRST_KINDS.includes(wordAt(model.kinds, row));
       this.#top = { weight: chosen, row: firstInteresting(model.tree, this.extent, isOwn) };
     }
     return this.#top.row;

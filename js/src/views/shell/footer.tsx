@@ -36,6 +36,7 @@ const HINTS: Readonly<Record<Shape, readonly Hint[]>> = {
     [["?"], "all keys"],
   ],
   problems: [[["?"], "all keys"]],
+  waiting: [[["?"], "all keys"]],
 };
 
 export function Footer({ report }: { readonly report: ReportContext }) {

@@ -3,9 +3,9 @@
 import { useSignal } from "@preact/signals";
 import type { ExportHeader } from "../../wire/header";
 import type { ReportContext } from "../common/context";
+import { downloadBytes } from "../common/download";
 import { focusable } from "../common/focusable";
 import { Menu, MenuItem } from "../common/menu";
-import { downloadBytes } from "./download";
 
 export function Header({ report }: { readonly report: ReportContext }) {
   const { title, subtitle, code, machine, exports } = report.source.header;

@@ -19,15 +19,16 @@ export function listenToKeys(
   };
   // Captures, because focused elements stop the propagation of their keys.
   root.addEventListener("keydown", act, { signal, capture: true });
-  root.addEventListener(
-    "keydown",
-    (event) => {
+  const goBack = (event: KeyboardEvent) => {
+    if (event.key !== "Escape") return;
+    // After the element's own handlers, which may have had something to close.
+    setTimeout(() => {
       const shown = report();
-      if (event.key === "Escape" && shown !== null) back(shown.store, event);
-      focusable().onKeyDown(event);
-    },
-    { signal },
-  );
+      if (shown !== null && !event.defaultPrevented) back(shown.store);
+    });
+  };
+  root.addEventListener("keydown", goBack, { signal, capture: true });
+  root.addEventListener("keydown", focusable().onKeyDown, { signal });
 }
 
 function actOnKey(event: KeyboardEvent, root: HTMLElement, report: ReportContext): boolean {
@@ -78,9 +79,8 @@ function showSelection(report: ReportContext, key: string): boolean {
   return target !== undefined;
 }
 
-/** Esc outside of a canvas: the range, then the selection, then the window. */
-function back(store: Store, event: KeyboardEvent): void {
-  if (event.defaultPrevented) return;
+/** What Esc does where nothing is nearer: the range, then the selection, then the window. */
+function back(store: Store): void {
   if (store.range.value !== null) store.range.value = null;
   else if (store.selection.value !== null) store.selection.value = null;
   else if (store.isMaximized.value) store.isMaximized.value = false;

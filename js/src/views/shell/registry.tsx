@@ -10,7 +10,7 @@ import { FactsView } from "../overview/overview";
 import { SeriesView } from "../series/series";
 import { TableView } from "../table/grid";
 import { TimelineView } from "../timeline/timeline";
-import { WithFrame } from "./with-frame";
+import { WithFrame, WithLate } from "./with-frame";
 
 interface ViewProps {
   readonly report: ReportContext;
@@ -24,6 +24,12 @@ export function View({ report, view }: ViewProps) {
       return <FactsView report={report} view={view} />;
     case "problems":
       return <ProblemsView view={view} />;
+    case "waiting":
+      return (
+        <WithLate report={report} view={view}>
+          {(late) => framedView(late.view, { report, frame: late.frame })}
+        </WithLate>
+      );
     default:
       return (
         <WithFrame report={report} view={view}>

@@ -104,12 +104,14 @@ class ShownReport {
     this.#root.dataset.tpRun = runId;
     hideStatic(this.#root, runId, signal);
     const store = createStore(this.#firstView(source.value), signal);
+    const titles = new Map(source.value.header.titles);
     const report: ReportContext = {
       id: this.#prefix,
       source: source.value,
       store,
       look,
       canMaximize: !isStandalone(this.#host),
+      titleOf: (name) => titles.get(name) ?? name,
       targets: (name) => targetsOf(source.value, store, name),
     };
     this.#report = report;

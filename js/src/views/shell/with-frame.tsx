@@ -1,8 +1,9 @@
 /** Waits for the columns of a view, or shows why they cannot be loaded. */
 
 import type { ComponentChild } from "preact";
+import type { LateView } from "../../state/python-sync";
 import type { Frame } from "../../wire/frame";
-import type { FramedHeader } from "../../wire/header";
+import type { FramedHeader, WaitingHeader } from "../../wire/header";
 import type { ReportContext } from "../common/context";
 import { focusable } from "../common/focusable";
 import { Sentence } from "../common/parts";
@@ -26,6 +27,25 @@ export function WithFrame({ report, view, children }: WithFrameProps) {
       return <Failure message={state.message} onRetry={retry} />;
     case "ready":
       return <>{children(state.frame)}</>;
+  }
+}
+
+interface WithLateProps {
+  readonly report: ReportContext;
+  readonly view: WaitingHeader;
+  readonly children: (late: LateView) => ComponentChild;
+}
+
+/** Waits for a view that is built on request. */
+export function WithLate({ report, view, children }: WithLateProps) {
+  const state = report.source.late(view).value;
+  switch (state.kind) {
+    case "loading":
+      return <Sentence>Loading…</Sentence>;
+    case "failed":
+      return <Failure message={state.message} onRetry={() => report.source.retryLate(view)} />;
+    case "ready":
+      return <>{children(state.late)}</>;
   }
 }
 

@@ -1,6 +1,6 @@
 /** The columns of a table: which are shown, how wide, and how their numbers are written. */
 
-import { type ColumnFormat, columnFormat, isNumeric, isText } from "../../base/format";
+import { type ColumnFormat, columnFormat, formatCount, isNumeric, isText } from "../../base/format";
 import {
   type Column,
   type Frame,
@@ -46,19 +46,27 @@ const TRACK_PX = 72;
 export const TRACK_GAP_PX = 10;
 const MEASURED_ROWS = 200;
 
-/** All columns of a table. In a table with names, the phase is a dot next to the name. */
-export function gridColumns(view: TableHeader, frame: Frame): readonly GridColumn[] {
+/**
+ * All columns of a table. In a table with names, the phase is a dot next to the name. Sums are divided by `steps`.
+ */
+export function gridColumns(view: TableHeader, frame: Frame, steps = 1): readonly GridColumn[] {
   const lead = leadColumn(view.columns);
   return view.columns.flatMap((header) => {
     const cells = frame.columns.get(header.name);
-    return cells === undefined ? [] : [gridColumn(header, cells, header === lead)];
+    return cells === undefined ? [] : [gridColumn(header, cells, header === lead, steps)];
   });
 }
 
-function gridColumn(header: ColumnHeader, cells: Column, isLead: boolean): GridColumn {
+function gridColumn(
+  header: ColumnHeader,
+  cells: Column,
+  isLead: boolean,
+  steps: number,
+): GridColumn {
   const isDot = header.unit === "phase" && !isLead;
+  const divisor = header.sum ? steps : 1;
   const looks =
-    cells.kind === "text" ? textLooks(header, cells, isLead) : numberLooks(header, cells);
+    cells.kind === "text" ? textLooks(header, cells, isLead) : numberLooks(header, cells, divisor);
   return { header, cells, isLead, isDot, ...looks };
 }
 
@@ -75,25 +83,32 @@ function textLooks(header: ColumnHeader, cells: TextColumn, isLead: boolean): Lo
   return { title: header.title, isNumeric: false, widthPx, wishPx, largest: 0, digitsPx: 0, text };
 }
 
-function numberLooks(header: ColumnHeader, { values }: NumberColumn): Looks {
+function numberLooks(header: ColumnHeader, { values }: NumberColumn, divisor: number): Looks {
   const largest = largestOf(values);
-  const format = columnFormat(header.unit, largest);
-  const text = (row: number) => format.format(values[row] ?? Number.NaN);
+  const isRounded = header.unit === "count" && divisor > 1;
+  const format = isRounded ? MEAN_COUNT : columnFormat(header.unit, largest / divisor);
+  const text = (row: number) => format.format((values[row] ?? Number.NaN) / divisor);
   const title = titleWithUnit(header.title, format);
-  const digitsPx = longestOf(values, format) * CHAR_PX;
+  const digitsPx = longestOf(values, format, divisor) * CHAR_PX;
   const widthPx = numberWidth(header, title, digitsPx);
   const looks = { title, isNumeric: isRight(header), widthPx, wishPx: widthPx };
   return { ...looks, largest, digitsPx, text };
 }
 
 /** The most characters of a number; rounding can make others longer than the largest. */
-function longestOf(values: Numbers, { format }: ColumnFormat): number {
+function longestOf(values: Numbers, { format }: ColumnFormat, divisor: number): number {
   let longest = 1;
   for (let row = 0; row < Math.min(values.length, MEASURED_ROWS); row += 1) {
-    longest = Math.max(longest, format(values[row] ?? Number.NaN).length);
+    longest = Math.max(longest, format((values[row] ?? Number.NaN) / divisor).length);
   }
-  return Math.max(longest, format(-largestOf(values)).length - 1);
+  return Math.max(longest, format(-largestOf(values) / divisor).length - 1);
 }
+
+/** A mean count: whole numbers without decimals. */
+const MEAN_COUNT: ColumnFormat = {
+  suffix: "",
+  format: (value) => formatCount(Math.round(value * 100) / 100),
+};
 
 function isRight(header: ColumnHeader): boolean {
   return isNumeric(header.unit) || header.unit === "step";
@@ -126,14 +141,22 @@ function textWidth(header: ColumnHeader, rows: number, text: (row: number) => st
   return longest * CHAR_PX + CELL_PAD_PX;
 }
 
-/** The columns that fit into a width; minor ones are hidden first, starting with the last. */
+/**
+ * The columns that fit into a width; minor ones are hidden first, starting with the last. Those that were chosen by
+ * hand stay, and those that were hidden by hand go.
+ */
 export function fittingColumns(
   columns: readonly GridColumn[],
   widthPx: number,
+  chosen: ReadonlyMap<string, boolean> = new Map(),
 ): readonly GridColumn[] {
-  let shown = columns.filter((column) => !column.isDot);
+  let shown = columns.filter(
+    (column) => !column.isDot && (column.isLead || chosen.get(column.header.name) !== false),
+  );
   while (wishedPx(shown) > widthPx) {
-    const last = shown.findLast((column) => column.header.minor && !column.isLead);
+    const last = shown.findLast(
+      ({ header, isLead }) => header.minor && !isLead && chosen.get(header.name) !== true,
+    );
     if (last === undefined) return shown;
     shown = shown.filter((column) => column !== last);
   }
@@ -157,5 +180,6 @@ export function isSearched(header: ColumnHeader): boolean {
 /** The length of a row's bar, 0–1. */
 export function barRatio({ header, cells, largest }: GridColumn, row: number): number {
   if (!header.bar || largest === 0 || cells.kind === "text") return 0;
-  return Math.abs(cells.values[row] ?? 0) / largest;
+  const value = cells.values[row] ?? Number.NaN;
+  return Number.isNaN(value) ? 0 : Math.abs(value) / largest;
 }

@@ -1,5 +1,6 @@
 /** The header row: the titles and definitions of the columns, and how the rows are sorted. */
 
+import type { Signal } from "@preact/signals";
 import type { SortDirection } from "@tanstack/table-core";
 import { focusable } from "../common/focusable";
 import type { GridColumn } from "./grid-columns";
@@ -7,15 +8,16 @@ import { type GridTableColumn, gridColumnOf } from "./grid-table";
 
 interface GridHeaderProps {
   readonly columns: readonly GridTableColumn[];
+  readonly widths: Signal<ReadonlyMap<string, number>>;
 }
 
-export function GridHeader({ columns }: GridHeaderProps) {
+export function GridHeader({ columns, widths }: GridHeaderProps) {
   return (
     // biome-ignore lint/a11y/useSemanticElements: part of a virtual grid.
     // biome-ignore lint/a11y/useFocusableInteractive: the grid has the focus.
     <div class="tp-row tp-head" role="row" aria-rowindex={1}>
       {columns.map((column, index) => (
-        <HeaderCell key={column.id} column={column} place={index + 1} />
+        <HeaderCell key={column.id} column={column} place={index + 1} widths={widths} />
       ))}
     </div>
   );
@@ -24,9 +26,10 @@ export function GridHeader({ columns }: GridHeaderProps) {
 interface HeaderCellProps {
   readonly column: GridTableColumn;
   readonly place: number;
+  readonly widths: Signal<ReadonlyMap<string, number>>;
 }
 
-function HeaderCell({ column, place }: HeaderCellProps) {
+function HeaderCell({ column, place, widths }: HeaderCellProps) {
   const shown = gridColumnOf(column);
   const sorted = column.getIsSorted();
   return (
@@ -50,8 +53,44 @@ function HeaderCell({ column, place }: HeaderCellProps) {
           {arrow(sorted)}
         </span>
       </button>
+      {/* biome-ignore lint/a11y/noStaticElementInteractions: widths matter to those who see them. */}
+      <span
+        class="tp-grip"
+        onPointerDown={(event) => resize(event, column.id, widths)}
+        onDblClick={() => {
+          const next = new Map(widths.value);
+          next.delete(column.id);
+          widths.value = next;
+        }}
+      />
     </div>
   );
+}
+
+const LEAST_PX = 48;
+
+/** Drags the right edge of a column; a double click goes back to the width that fits. */
+function resize(
+  event: PointerEvent,
+  id: string,
+  widths: Signal<ReadonlyMap<string, number>>,
+): void {
+  const grip = event.currentTarget as HTMLElement;
+  const cell = grip.parentElement;
+  if (cell === null) return;
+  event.preventDefault();
+  event.stopPropagation();
+  const extra = cell.offsetWidth - event.clientX;
+  const abort = new AbortController();
+  const { signal } = abort;
+  grip.setPointerCapture(event.pointerId);
+  const move = ({ clientX }: PointerEvent) => {
+    widths.value = new Map(widths.value).set(id, Math.max(LEAST_PX, clientX + extra));
+  };
+  grip.addEventListener("pointermove", move, { signal });
+  for (const end of ["pointerup", "pointercancel"]) {
+    grip.addEventListener(end, () => abort.abort(), { signal });
+  }
 }
 
 export function cellClass(column: GridColumn): string {

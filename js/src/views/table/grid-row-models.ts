@@ -1,7 +1,6 @@
 /** TanStack's row models on the columns of a frame: the rows to show, in order. */
 
 import {
-  type Column,
   type globalFilteringFeature,
   memo,
   type Row,
@@ -10,8 +9,9 @@ import {
   type SortingState,
   type Table,
 } from "@tanstack/table-core";
-import { type Frame, wordsWith } from "../../wire/frame";
+import type { Frame } from "../../wire/frame";
 import type { GridColumn } from "./grid-columns";
+import { compileFilter } from "./grid-filter";
 import { orderedRows } from "./grid-order";
 
 /** The part of a table that the row models use. */
@@ -34,20 +34,16 @@ export function filteredRowModel(table: GridTable): () => GridModel {
   return memo({
     memoDeps: () => [table.getPreFilteredRowModel(), table.atoms.globalFilter.get()],
     fn: (model: GridModel, query: string) => {
-      const searched = table.getAllLeafColumns().filter((column) => column.getCanGlobalFilter());
-      return query.trim() === "" ? model : withRows(model, filterRows(model.rows, searched, query));
+      const columns = table.getAllLeafColumns().flatMap(({ columnDef }) => columnDef.meta ?? []);
+      const test = compileFilter(query, columns);
+      return test === null
+        ? model
+        : withRows(
+            model,
+            model.rows.filter(({ index }) => test(index)),
+          );
     },
   });
-}
-
-/** The rows with a column that contains the query. */
-function filterRows(rows: Rows, columns: readonly Column<Features, Frame>[], query: string): Rows {
-  const hits = columns.flatMap(({ columnDef }) => {
-    const cells = columnDef.meta?.cells;
-    if (cells?.kind !== "text") return [];
-    return [{ keys: cells.keys, isHit: wordsWith(cells, query) }];
-  });
-  return rows.filter(({ index }) => hits.some(({ keys, isHit }) => isHit?.[keys[index] ?? -1]));
 }
 
 /**

@@ -15,6 +15,8 @@ import { ROW_PX } from "./virtual-rows";
 
 // Longer names are shortened first; the style sheet cuts what still does not fit.
 const NAME_CHARS = 72;
+// The end of a path says the most.
+const PATH_CHARS = 40;
 const INDENT_PX = 16;
 // The header row is the first of the grid, and rows count from one.
 const FIRST_ROW_INDEX = 2;
@@ -90,10 +92,14 @@ function Lead({ report, view, frame, column, row, outline, onToggle }: CellProps
         {phase !== "" && <span class="tp-aloud">{phaseTitle(phase)} </span>}
       </span>
       <bdi class={nameClass(isCode, verbatim)} title={whole}>
-        {isCode && !verbatim ? shortenName(whole, NAME_CHARS) : whole}
+        {isCode && !verbatim ? shortenName(report.titleOf(whole), isPath(whole) ? PATH_CHARS : NAME_CHARS) : whole}
       </bdi>
     </>
   );
+}
+
+function isPath(name: string): boolean {
+  return /^[\w./\\ -]+[./\\][\w./\\:-]+$/.test(name);
 }
 
 function nameClass(isCode: boolean, isVerbatim: boolean): string {
@@ -140,8 +146,10 @@ function isWithoutNumbers({ columns }: TableHeader, frame: Frame, row: number): 
 
 function Cell(props: CellProps) {
   const { view, frame, column, row } = props;
-  const isZero = view.sparse && (numberAt(frame, column.header.name, row.index) || 0) === 0;
-  const text = isZero && column.isNumeric ? "" : column.text(row.index);
+  const number = numberAt(frame, column.header.name, row.index);
+  // What does not apply to a row in another one, such as the host time of a kernel, is blank.
+  const isBlank = (props.outline?.depth ?? 0) > 0 ? Number.isNaN(number) : view.sparse && !number;
+  const text = isBlank && column.isNumeric ? "" : column.text(row.index);
   const isCode = column.header.unit === "code";
   const value = (
     <span

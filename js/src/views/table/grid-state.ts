@@ -7,9 +7,10 @@ import { revealIn, select, type TableState } from "../../state/store";
 import { stringAt } from "../../wire/frame";
 import type { TableHeader } from "../../wire/header";
 import { firstTree, type ReportContext, type TableProps } from "../common/context";
-import { nameColumn, rowOfName } from "../common/describe";
+import { leadColumn, nameColumn, rowOfName, stepsShown } from "../common/describe";
 import { moveFor } from "./grid-keys";
-import { type Outline, type OutlineRow, outlineOf, withToggled } from "./grid-outline";
+import { orderedRows } from "./grid-order";
+import { type Outline, type OutlineRow, outlineOf, treeOf, withToggled } from "./grid-outline";
 import {
   createGridTable,
   FIRST_WIDTH_PX,
@@ -35,6 +36,11 @@ export interface GridState {
   readonly outline: Outline | null;
   toggle(row: number): void;
   choose(position: number): void;
+  /** Opens or closes a row that holds others; shows any other in the flame graph. */
+  open(position: number): void;
+  readonly table: GridTable;
+  /** By how many steps the sums are divided. */
+  readonly steps: number;
   onKey(event: KeyboardEvent): void;
 }
 
@@ -43,22 +49,25 @@ export function useGrid(props: TableProps): GridState {
   const { report, view, frame } = props;
   const query = report.store.search(view);
   const kept = report.store.table(view);
+  const steps = stepsShown(report);
+  const chosen = kept.chosen.value;
   const scroller = useRef<HTMLDivElement>(null);
   const activeRow = useSignal(-1);
   const table = useMemo(
-    () => createGridTable(view, frame, { query, sorting: kept.sorting }),
-    [view, frame],
+    () => createGridTable(view, frame, { query, sorting: kept.sorting }, { steps, chosen }),
+    [view, frame, steps],
   );
-  const all = table.getRowModel().rows;
-  const outline = useOutline(props, kept);
-  const rows = outline === null ? all : all.filter(({ index }) => outline.shown(index));
+  const found = table.getRowModel().rows;
+  const outline = useOutline(props, table, found, kept);
+  const core = table.getCoreRowModel().rows;
+  const rows = outline === null ? found : outline.order.flatMap((row) => core[row] ?? []);
   const placeOf = (row: number) =>
     outline === null ? placeOfRow(table, row) : rows.findIndex(({ index }) => index === row);
   const toggle = (row: number) => {
     if (outline?.rows[row]?.holds !== true) return;
     kept.toggled.value = withToggled(kept.toggled.value, outline.idOf(row));
   };
-  useFittingColumns(table, scroller);
+  useFittingColumns(table, scroller, chosen);
   const virtual = useVirtualRows(scroller, rows.length, kept.scrollTop);
   const current = currentPlace(placeOf, props, activeRow.value);
   const choose = (position: number) => {
@@ -68,8 +77,16 @@ export function useGrid(props: TableProps): GridState {
     selectRow(props, row.index);
     virtual.scrollTo(position);
   };
-  useRevealed(props, placeOf, query, virtual);
+  useRevealed(props, placeOf, query, virtual, choose);
+  const open = (position: number) => {
+    const row = rows[position];
+    if (row !== undefined && outline?.rows[row.index]?.holds === true) toggle(row.index);
+    else findInTree(report, view);
+  };
   return {
+    table,
+    steps,
+    open,
     scroller,
     query,
     rows,
@@ -82,8 +99,7 @@ export function useGrid(props: TableProps): GridState {
     onKey: (event) => {
       // A button in the header handles its own keys.
       if (event.target !== event.currentTarget) return;
-      if (event.key === "Enter") findInTree(report, view);
-      if (event.key === "Escape") report.store.selection.value = null;
+      if (event.key === "Enter") open(current);
       if (opensOrCloses(event.key, outline?.rows[rows[current]?.index ?? -1])) {
         event.preventDefault();
         toggle(rows[current]?.index ?? -1);
@@ -96,14 +112,33 @@ export function useGrid(props: TableProps): GridState {
   };
 }
 
-/** The tree of the rows, unless they are sorted or filtered. */
-function useOutline({ view, frame, report }: TableProps, kept: TableState): Outline | null {
-  const isInOrder = kept.sorting.value.length === 0 && report.store.search(view).value === "";
+/** The tree of the rows in the order of the table; null for tables without one. */
+function useOutline(
+  { view, frame, report }: TableProps,
+  table: GridTable,
+  found: readonly GridTableRow[],
+  kept: TableState,
+): Outline | null {
+  const tree = useMemo(() => treeOf(view, frame), [view, frame]);
   const toggled = kept.toggled.value;
-  return useMemo(
-    () => (isInOrder ? outlineOf(view, frame, toggled) : null),
-    [view, frame, toggled, isInOrder],
-  );
+  const sorting = kept.sorting.value;
+  const isFiltered = report.store.search(view).value.trim() !== "";
+  return useMemo(() => {
+    if (tree === null || view.outline === null) return null;
+    const order = sortedOrder(table);
+    const matches = isFiltered ? new Set(found.map(({ index }) => index)) : null;
+    return outlineOf({ tree, openLevels: view.outline.open_levels, toggled, order, matches });
+  }, [tree, toggled, sorting, found, isFiltered, table]);
+}
+
+/** All rows in the order of the sorted column, whatever the filter leaves. */
+function sortedOrder(table: GridTable): readonly number[] {
+  const [sort] = table.atoms.sorting.get();
+  const cells = sort === undefined ? undefined : table.getColumn(sort.id)?.columnDef.meta?.cells;
+  if (sort === undefined || cells === undefined) {
+    return table.getCoreRowModel().rows.map(({ index }) => index);
+  }
+  return Array.from(orderedRows(cells, sort.desc));
 }
 
 function opensOrCloses(key: string, row: OutlineRow | undefined): boolean {
@@ -112,16 +147,20 @@ function opensOrCloses(key: string, row: OutlineRow | undefined): boolean {
 }
 
 /** Shows the columns that fit into the scrolling box, whatever width it has. */
-function useFittingColumns(table: GridTable, scroller: RefObject<HTMLDivElement | null>): void {
+function useFittingColumns(
+  table: GridTable,
+  scroller: RefObject<HTMLDivElement | null>,
+  chosen: ReadonlyMap<string, boolean>,
+): void {
   useLayoutEffect(() => {
     const target = scroller.current;
     if (target === null) return;
-    const measure = () => fitColumns(table, target.clientWidth || FIRST_WIDTH_PX);
+    const measure = () => fitColumns(table, target.clientWidth || FIRST_WIDTH_PX, chosen);
     const observer = new ResizeObserver(measure);
     observer.observe(target);
     measure();
     return () => observer.disconnect();
-  }, [table]);
+  }, [table, chosen]);
 }
 
 /** Goes to the row that another view asked for, and clears a filter that hides it. */
@@ -130,19 +169,34 @@ function useRevealed(
   placeOf: (row: number) => number,
   query: Signal<string>,
   virtual: VirtualRows,
+  choose: (position: number) => void,
 ): void {
   const { store } = props.report;
   const wish = store.reveal.value;
   useEffect(() => {
     if (wish?.view !== props.view.name) return;
-    const position = placeOfName(placeOf, props, wish.name);
+    const row = rowWithText(props, wish.name);
+    const position = row < 0 ? -1 : placeOf(row);
     if (position < 0 && query.value !== "") {
       query.value = "";
       return;
     }
     store.reveal.value = null;
+    if (position < 0) return;
+    choose(position);
     virtual.scrollTo(position);
   }, [wish, query.value]);
+}
+
+/** The row of a name, or of a line of source code. */
+function rowWithText({ view, frame }: TableProps, text: string): number {
+  const named = nameColumn(view) === undefined ? -1 : rowOfName(frame, text);
+  if (named >= 0) return named;
+  const lead = leadColumn(view.columns);
+  const cells = lead === undefined ? undefined : frame.columns.get(lead.name);
+  if (cells?.kind !== "text") return -1;
+  const key = cells.words.findIndex((word) => word === text || word.trim() === text.trim());
+  return key < 0 ? -1 : cells.keys.indexOf(key);
 }
 
 /** The active row if it has the selected name, otherwise the first row of that name. */

@@ -48,15 +48,30 @@ export interface GridTableState {
   readonly query: Signal<string>;
 }
 
+/** How the columns are shown. */
+export interface GridLook {
+  /** Sums are divided by this. */
+  readonly steps: number;
+  /** Columns that were shown or hidden by hand. */
+  readonly chosen: ReadonlyMap<string, boolean>;
+}
+
+const PLAIN_LOOK: GridLook = { steps: 1, chosen: new Map() };
+
 /** The table of a view. A row is an index into the frame, so all rows have the frame as their data. */
-export function createGridTable(view: TableHeader, frame: Frame, state: GridTableState): GridTable {
-  const columns = gridColumns(view, frame);
+export function createGridTable(
+  view: TableHeader,
+  frame: Frame,
+  state: GridTableState,
+  look: GridLook = PLAIN_LOOK,
+): GridTable {
+  const columns = gridColumns(view, frame, look.steps);
   return constructTable({
     features,
     columns: columns.map(columnDef),
     data: new Array<Frame>(frame.rows).fill(frame),
     atoms: { sorting: atomOf(state.sorting), globalFilter: atomOf(state.query) },
-    initialState: { columnVisibility: visibilityAt(columns, FIRST_WIDTH_PX) },
+    initialState: { columnVisibility: visibilityAt(columns, FIRST_WIDTH_PX, look.chosen) },
     // Rows that came in an order of their own can get it back.
     enableSortingRemoval: view.outline !== null || view.sparse,
     enableMultiSort: false,
@@ -79,12 +94,21 @@ function columnDef(column: GridColumn): ColumnDef<typeof features, Frame> {
 }
 
 /** Hides the columns that do not fit into a width. */
-export function fitColumns(table: GridTable, widthPx: number): void {
-  table.setColumnVisibility(visibilityAt(table.getAllLeafColumns().map(gridColumnOf), widthPx));
+export function fitColumns(
+  table: GridTable,
+  widthPx: number,
+  chosen: ReadonlyMap<string, boolean>,
+): void {
+  const columns = table.getAllLeafColumns().map(gridColumnOf);
+  table.setColumnVisibility(visibilityAt(columns, widthPx, chosen));
 }
 
-function visibilityAt(columns: readonly GridColumn[], widthPx: number): ColumnVisibilityState {
-  const fitting = new Set(fittingColumns(columns, widthPx));
+function visibilityAt(
+  columns: readonly GridColumn[],
+  widthPx: number,
+  chosen: ReadonlyMap<string, boolean>,
+): ColumnVisibilityState {
+  const fitting = new Set(fittingColumns(columns, widthPx, chosen));
   return Object.fromEntries(columns.map((column) => [column.header.name, fitting.has(column)]));
 }
 

@@ -1,15 +1,19 @@
 /** A table as a grid: sorted, filtered, with only the visible rows in the page. */
 
+import { useSignal } from "@preact/signals";
 import { formatCount, plural } from "../../base/format";
 import type { TableHeader } from "../../wire/header";
-import type { TableProps } from "../common/context";
+import { groupingsOf, type TableProps } from "../common/context";
 import { describeRow } from "../common/describe";
+import { downloadBytes } from "../common/download";
 import { focusable } from "../common/focusable";
-import { SearchBox, Sentence, Tools } from "../common/parts";
+import { Menu, MenuItem } from "../common/menu";
+import { SearchBox, Segmented, Sentence, Tools } from "../common/parts";
 import { type GridColumn, isSearched, neededPx } from "./grid-columns";
+import { copyText, csvOf, textOfRows } from "./grid-export";
 import { GridHeader } from "./grid-header";
 import { GridRow } from "./grid-row";
-import { findInTree, type GridState, isSelected, useGrid } from "./grid-state";
+import { type GridState, isSelected, useGrid } from "./grid-state";
 import { gridColumnOf } from "./grid-table";
 import { ROW_PX } from "./virtual-rows";
 
@@ -28,31 +32,147 @@ export function TableView(props: TableProps) {
       <Grid {...parts} />
       {rows.length === 0 && (
         <Sentence>
-          No {nounOf(props.view)} contains “{query.value}”.
+          No {nounOf(props.view)} matches “{query.value}”.
         </Sentence>
       )}
     </div>
   );
 }
 
-function GridTools({ view, frame, grid }: PartProps) {
+function GridTools(props: PartProps) {
+  const { report, view, grid } = props;
+  const { store, source } = report;
+  const tab = source.header.views.find(({ name }) => name === view.tab) ?? view;
+  const groupings = groupingsOf(report, view.tab).map(({ name, group }) => ({
+    name,
+    title: group,
+  }));
+  const canBePerStep = source.header.steps > 1 && view.columns.some(({ sum }) => sum);
   return (
     <Tools>
-      {view.columns.some(isSearched) && (
-        <SearchBox text={grid.query} label={`Filter ${view.title.toLowerCase()}`} />
+      {view.columns.some(isSearched) && <SearchBox text={grid.query} label={filterHint(view)} />}
+      <Segmented
+        label="Group by"
+        options={groupings}
+        chosen={view.name}
+        onChoose={(name) => {
+          store.grouping(tab).value = name;
+        }}
+      />
+      {canBePerStep && store.range.value === null && (
+        <Segmented
+          label="Sums"
+          options={SUMS}
+          chosen={store.isPerStep.value ? "step" : "total"}
+          onChoose={(name) => {
+            store.isPerStep.value = name === "step";
+          }}
+        />
       )}
       <span class="tp-tools-note" role="status">
-        {formatCount(grid.rows.length)} of {plural(frame.rows, nounOf(view))}
+        {formatCount(topCount(grid))} of {plural(wholeCount(props), nounOf(view))}
       </span>
+      <GridMenu {...props} />
     </Tools>
+  );
+}
+
+/** The rows that are shown and in no other row. */
+function topCount({ rows, outline }: GridState): number {
+  if (outline === null) return rows.length;
+  return rows.filter(({ index }) => outline.above(index) < 0).length;
+}
+
+function wholeCount({ frame, grid }: PartProps): number {
+  const { outline } = grid;
+  return outline === null
+    ? frame.rows
+    : Array.from({ length: frame.rows }, (_, row) => outline.above(row)).filter((row) => row < 0).length;
+}
+
+const SUMS = [
+  { name: "total", title: "Total" },
+  { name: "step", title: "A step" },
+];
+
+/** What can be written into the filter, by example. */
+function filterHint(view: TableHeader): string {
+  const examples = [
+    view.columns.some(({ name }) => name === "self_cpu_ns" || name === "self_device_ns")
+      ? "self>1ms"
+      : "",
+    view.columns.some(({ unit }) => unit === "phase") ? "phase:backward" : "",
+  ].filter((each) => each !== "");
+  const noun =
+    view.place === "group" && view.title.includes(" by ") ? "ops" : view.title.toLowerCase();
+  return [`Filter ${noun}`, ...examples].join("   ");
+}
+
+/** The columns, and the rows as text. */
+function GridMenu({ report, view, grid }: PartProps) {
+  const { chosen } = report.store.table(view);
+  const columns = grid.table.getAllLeafColumns().map(gridColumnOf);
+  const shown = new Set(grid.columns.map(({ id }) => id));
+  const rows = grid.rows.map(({ index }) => index);
+  const status = useSignal("");
+  const copy = async () => {
+    const text = textOfRows(grid.columns.map(gridColumnOf), rows);
+    status.value = (await copyText(text))
+      ? `${plural(rows.length, "row")} copied`
+      : "The browser does not allow it";
+  };
+  const save = () => {
+    const bytes = new TextEncoder().encode(csvOf(columns, rows));
+    downloadBytes(bytes, { filename: `torchprof-${view.name}.csv`, mime: "text/csv" });
+  };
+  return (
+    <>
+      <span class="tp-aloud" role="status">
+        {status.value}
+      </span>
+      <Menu label={status.value === "" ? "Columns" : status.value}>
+        {(close) => (
+          <>
+            <MenuItem
+              title="Copy the rows"
+              onChoose={() => {
+                close();
+                void copy();
+              }}
+            />
+            <MenuItem
+              title="Save as CSV"
+              onChoose={() => {
+                close();
+                save();
+              }}
+            />
+            {columns
+              .filter(({ isLead, isDot }) => !isLead && !isDot)
+              .map(({ header }) => (
+                <MenuItem
+                  key={header.name}
+                  title={`${shown.has(header.name) ? "✓" : "\u2003"} ${header.title}`}
+                  column={header.name}
+                  isChosen={shown.has(header.name)}
+                  onChoose={() => {
+                    chosen.value = new Map(chosen.value).set(header.name, !shown.has(header.name));
+                  }}
+                />
+              ))}
+          </>
+        )}
+      </Menu>
+    </>
   );
 }
 
 /** The scrolling box with the header above the rows. It has the focus and refers to its active row. */
 function Grid(props: PartProps) {
   const { report, view, grid } = props;
+  const widths = report.store.table(view).widths;
   const onDouble = (event: MouseEvent) => {
-    if ((event.target as Element).closest("[data-tp-row]") !== null) findInTree(report, view);
+    if ((event.target as Element).closest("[data-tp-row]") !== null) grid.open(grid.current);
   };
   return (
     // biome-ignore lint/a11y/useAriaPropsSupportedByRole: both roles have a label.
@@ -66,11 +186,11 @@ function Grid(props: PartProps) {
       aria-activedescendant={activeId(props)}
       tabIndex={0}
       ref={grid.scroller}
-      style={gridStyle(grid.columns.map(gridColumnOf))}
+      style={gridStyle(grid.columns.map(gridColumnOf), widths.value)}
       onDblClick={onDouble}
       {...focusable(grid.onKey)}
     >
-      <GridHeader columns={grid.columns} />
+      <GridHeader columns={grid.columns} widths={widths} />
       <GridBody {...props} />
     </div>
   );
@@ -97,7 +217,9 @@ function GridBody(props: PartProps) {
             onToggle={() => grid.toggle(row.index)}
             onChoose={() => grid.choose(position)}
             onHover={(isOver) => {
-              report.store.hover.value = isOver ? describeRow(view, frame, row.index) : null;
+              report.store.hover.value = isOver
+                ? describeRow(view, frame, row.index, grid.steps)
+                : null;
             }}
           />
         );
@@ -121,16 +243,22 @@ function activeId(props: PartProps): string | undefined {
 /** "op" for Ops: the title without a final s; rows of source code are lines. */
 function nounOf(view: TableHeader): string {
   if (view.columns.some((column) => column.verbatim)) return "line";
+  if (view.group !== "") return view.group.toLowerCase();
   return view.title.toLowerCase().replace(/s$/, "");
 }
 
-function gridStyle(columns: readonly GridColumn[]): Record<string, string> {
-  const tracks = columns.map((column) =>
-    column.isLead && !column.isNumeric
-      ? `minmax(${column.widthPx}px, 3fr)`
-      : `minmax(${column.widthPx}px, ${column.isNumeric ? "0.5fr" : "1fr"})`,
-  );
-  return { "--tp-tracks": tracks.join(" "), "--tp-needed": `${neededPx(columns)}px` };
+function gridStyle(
+  columns: readonly GridColumn[],
+  widths: ReadonlyMap<string, number>,
+): Record<string, string> {
+  const tracks = columns.map(({ header, isLead, isNumeric, widthPx }) => {
+    const own = widths.get(header.name);
+    if (own !== undefined) return `${own}px`;
+    if (isLead && !isNumeric) return `minmax(${widthPx}px, 3fr)`;
+    return `minmax(${widthPx}px, ${isNumeric ? "0.5fr" : "1fr"})`;
+  });
+  const needed = neededPx(columns);
+  return { "--tp-tracks": tracks.join(" "), "--tp-needed": `${needed}px` };
 }
 
 function firstName({ view, frame, grid }: PartProps): string {

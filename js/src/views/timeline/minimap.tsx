@@ -45,8 +45,7 @@ export function Minimap({ report, moves }: MinimapProps) {
     <div class="tp-minimap">
       <span class="tp-minimap-label">
         <strong>All steps</strong>
-        {what}
-        {memory !== null && ", memory"}
+        {memory === null ? what : "busy, memory"}
       </span>
       <canvas
         ref={canvas}

@@ -183,6 +183,7 @@ export class TimelineCanvas {
       gutter: this.#gutter(),
       scrollTop: this.#parts.scroller.scrollTop,
       names: model.names,
+      titles: model.titles,
       selectedRow: state.row.value,
       selectedKey: selected === undefined ? -1 : keyOf(model.names, selected),
       hoverRow: this.#hoverRow,

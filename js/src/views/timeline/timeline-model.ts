@@ -1,5 +1,6 @@
 /** The data of a timeline, indexed once from a decoded frame. */
 
+import { displayName } from "../../base/names";
 import type { Span } from "../../base/scale";
 import { type Ns, ns } from "../../base/units";
 import { buildSliceIndex, type SliceIndex, type SliceRow } from "../../layout/slice-index";
@@ -34,6 +35,8 @@ export interface TimelineModel {
   readonly frame: Frame;
   readonly view: SlicesHeader;
   readonly names: TextColumn;
+  /** What each name is called in a box. */
+  readonly titles: readonly string[];
   readonly kinds: TextColumn;
   readonly phases: TextColumn;
   readonly notes: TextColumn;
@@ -55,7 +58,11 @@ export interface TimelineModel {
 }
 
 /** The model of a timeline. */
-export function createTimelineModel(view: SlicesHeader, frame: Frame): TimelineModel {
+export function createTimelineModel(
+  view: SlicesHeader,
+  frame: Frame,
+  titleOf: (name: string) => string = displayName,
+): TimelineModel {
   const start = numbersOf(frame, "start_ns");
   const dur = numbersOf(frame, "dur_ns");
   const lane = numbersOf(frame, "lane");
@@ -69,13 +76,15 @@ export function createTimelineModel(view: SlicesHeader, frame: Frame): TimelineM
     return made;
   };
   const ops = index(view.layers[0]?.column ?? "depth");
+  const names = textOf(frame, "name");
   const notes = textOf(frame, "note");
   const causes = causeTitles(view.lanes, ops, notes);
   const steps = stepsIn(view, ops, frame, start, dur);
   return {
     frame,
     view,
-    names: textOf(frame, "name"),
+    names,
+    titles: names.words.map(titleOf),
     kinds: textOf(frame, "kind"),
     phases: textOf(frame, "phase"),
     notes,

@@ -185,7 +185,7 @@ function rangeRows(
 } {
   const { start, end } = range;
   const named = (sums: readonly RangeSum[], other: string): readonly NamedSum[] =>
-    sums.map(({ key, count, ns }) => ({ name: model.names.words[key] ?? other, count, ns }));
+    sums.map(({ key, count, ns }) => ({ name: model.titles[key] ?? other, count, ns }));
   if (table === "waits") {
     const causes = model.devices.flatMap(({ waits }) =>
       waits === null ? [] : sumWaits(waits, start, end),

@@ -4,6 +4,7 @@ import { useComputed } from "@preact/signals";
 import type { RefObject } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { columnFormat, formatNs, plural } from "../../base/format";
+import { displayName } from "../../base/names";
 import { AXIS_PX } from "../../draw/timeline-painter";
 import { heightOfBands, laneBands } from "../../layout/lane-bands";
 import type { SlicesProps } from "../common/context";
@@ -22,7 +23,10 @@ export function TimelineView({ report, view, frame }: SlicesProps) {
   const { store } = report;
   const state = store.timeline(view);
   const query = store.search(view);
-  const model = useMemo(() => createTimelineModel(view, frame), [view, frame]);
+  const model = useMemo(
+    () => createTimelineModel(view, frame, (name) => displayName(report.titleOf(name))),
+    [view, frame],
+  );
   const moves = useMemo(() => new TimelineMoves(model, state, store), [model]);
   const matches = useComputed(() => searchSlices(model, moves.layer, query.value));
   const parts = useStage(moves, report, matches);

@@ -73,8 +73,12 @@ function Code({ report, code }: { readonly report: ReportContext; readonly code:
   );
 }
 
-export function renderSpan(span: Span, index: number) {
+// A number stays with its unit when the line breaks.
+const BEFORE_UNIT = /(\d) (?=(?:%|ns|µs|us|ms|s|B|kB|MB|GB|TB)(?![\w]))/g;
+
+export function renderSpan({ text: written, style }: Span, index: number) {
   const key = `${index}`;
+  const span = { style, text: written.replace(BEFORE_UNIT, "$1\u00a0") };
   switch (span.style) {
     case "strong":
       return <strong key={key}>{span.text}</strong>;

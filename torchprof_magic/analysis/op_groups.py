@@ -1,0 +1,223 @@
+"""The ops as they are shown: each with its kernels, or grouped by line, module, shapes and the like."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.analysis.calls import op_rows, ops_around
+from torchprof_magic.analysis.groups import KEYS
+from torchprof_magic.analysis.ops import NO_OP, UNDER_NO_OP, ops_by, ops_table
+from torchprof_magic.analysis.phases import PHASE
+from torchprof_magic.analysis.places import MODULE_FRAME
+from torchprof_magic.analysis.shared import launch_sources, once_per_trace
+from torchprof_magic.model.shapes import Column, Outline, Table
+from torchprof_magic.model.trace import DEVICE_CATEGORIES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torchprof_magic.model.trace import Trace
+
+# Columns of which the rows of a group can be added up.
+SUMMED = ("calls", "self_cpu_ns", "self_cpu_ratio", "self_device_ns", "self_cpu_bytes", "self_device_bytes")
+SPREAD = (
+    Column(
+        name="median_cpu_ns",
+        title="Median CPU",
+        unit="ns",
+        definition="Median duration of one call on the host.",
+        is_minor=True,
+    ),
+    Column(
+        name="p95_cpu_ns",
+        title="p95 CPU",
+        unit="ns",
+        definition="Duration on the host that 95 % of the calls do not exceed.",
+        is_minor=True,
+    ),
+    Column(
+        name="max_cpu_ns",
+        title="Longest CPU",
+        unit="ns",
+        definition="Longest duration of one call on the host.",
+        is_minor=True,
+    ),
+)
+_OUTLINE = Outline(id="id", parent="above", open_levels=0)
+
+
+@once_per_trace
+def ops_view(trace: Trace) -> Table:
+    """Return the ops with the spread of their durations, and below each the kernels that it launched."""
+    table = ops_table(trace)
+    ops = table.frame.join(_spread(trace), on=("name", "kind"), how="left", maintain_order="left")
+    ops = ops.with_columns(pl.lit("").alias("above"), (pl.col("name") + "\n" + pl.col("kind")).alias("id"))
+    columns = _without_kind(table.columns)
+    kernels = _kernels_of_ops(trace)
+    if kernels.height:
+        ops = _interleaved(ops, kernels)
+    names = [column.name for column in (*columns, *SPREAD)]
+    return Table(
+        frame=ops.select("id", "above", "kind", *names),
+        columns=(*columns, *SPREAD),
+        sort_by=table.sort_by,
+        outline=_OUTLINE,
+    )
+
+
+def ops_grouped(trace: Trace, key: str) -> Table:
+    """Return the ops by one of ``KEYS``: a row for each of its values, and below it the ops."""
+    table = ops_by(trace, key)
+    values = table.frame[key].cast(pl.String)
+    label = values.fill_null(NOT_KNOWN[key])
+    if key in ("shapes", "dtypes"):
+        distinct = label.unique()
+        label = label.replace_strict(distinct, [brief_json(text) for text in distinct.to_list()])
+    ops = table.frame.with_columns(label.alias("group"))
+    summed = [name for name in SUMMED if name in ops.columns]
+    groups = ops.group_by("group").agg(
+        *(pl.col(name).sum() for name in summed),
+        pl.col("phase").get(pl.col("self_cpu_ns").arg_max()),
+    )
+    groups = groups.with_columns(
+        pl.col("group").alias("name"), pl.lit("").alias("above"), pl.col("group").alias("id"), pl.lit(key).alias("kind")
+    )
+    ops = ops.with_columns(pl.col("group").alias("above"), (pl.col("group") + "\n" + pl.col("name")).alias("id"))
+    rows = pl.concat([groups, ops, _rest(trace, ops)], how="diagonal_relaxed")
+    sort_by = table.sort_by or "self_cpu_ns"
+    order = pl.col(sort_by).filter(pl.col("above") == "").sum().over("group")
+    rows = rows.with_columns(order.alias("order"), (pl.col("above") != "").alias("is_op"))
+    rows = rows.sort("order", "group", "is_op", sort_by, "name", descending=[True, False, False, True, False])
+    columns = tuple(column for column in _without_kind(table.columns) if column.name != key)
+    title = f"{KEYS[key].title}, and its ops"
+    columns = tuple(
+        Column(name="name", title=title, unit="code", definition=KEYS[key].definition) if each.name == "name" else each
+        for each in columns
+    )
+    return Table(
+        frame=rows.select("id", "above", "kind", *(column.name for column in columns)),
+        columns=columns,
+        sort_by=table.sort_by,
+        outline=_OUTLINE,
+    )
+
+
+def _rest(trace: Trace, ops: pl.DataFrame) -> pl.DataFrame:
+    """Return a row for the device work that no op launched, so that the groups add up to all of it."""
+    whole = trace.events.filter(pl.col("category").is_in(DEVICE_CATEGORIES))["dur_ns"].sum()
+    rest_ns = int(whole) - int(ops["self_device_ns"].sum()) if "self_device_ns" in ops.columns else 0
+    row = {"name": UNDER_NO_OP, "group": UNDER_NO_OP, "id": UNDER_NO_OP, "above": "", "kind": NO_OP}
+    frame = pl.DataFrame([row | {"phase": "python", "self_device_ns": rest_ns}] if rest_ns > 0 else [])
+    return frame.with_columns(pl.col("phase").cast(PHASE)) if frame.height else frame
+
+
+def brief_json(text: str) -> str:
+    """Return the shapes or types of the inputs of an op as people write them: ``64×128, 128×256``."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return ", ".join(_brief(each) for each in value) if isinstance(value, list) else text
+
+
+def _brief(value: object) -> str:
+    if not isinstance(value, list):
+        return str(value).removeprefix("c10::") or "–"
+    if not value:
+        return "–"
+    if all(isinstance(each, int) for each in value):
+        return "×".join(map(str, value))
+    return f"[{', '.join(_brief(each) for each in value)}]"
+
+
+# What ops without a value are called.
+NOT_KNOWN = {
+    "shapes": "no shapes",
+    "dtypes": "no types",
+    "stack": "no stack",
+    "line": "no known line",
+    "module": "outside of all modules",
+    "thread": "no thread",
+    "phase": "no phase",
+    "step": "outside of all steps",
+    "cycle": "no cycle",
+}
+
+
+def can_group(trace: Trace, key: str) -> bool:
+    """Return whether a recording has what ops can be grouped by."""
+    return key not in _IS_KNOWN or _IS_KNOWN[key](trace)
+
+
+def _has_module_frames(trace: Trace) -> bool:
+    return bool(trace.stacks["name"].cast(pl.String).str.starts_with(MODULE_FRAME).any())
+
+
+_IS_KNOWN: dict[str, Callable[[Trace], bool]] = {
+    "shapes": lambda trace: trace.events["shapes"].null_count() < trace.events.height,
+    "dtypes": lambda trace: trace.events["dtypes"].null_count() < trace.events.height,
+    "stack": lambda trace: trace.stacks.height > 0,
+    "line": lambda trace: trace.stacks.height > 0 or bool((trace.sites["kind"] == "line").any()),
+    "module": lambda trace: bool((trace.sites["kind"] == "module").any()) or _has_module_frames(trace),
+    "thread": lambda trace: trace.lanes.filter(pl.col("kind") == "thread").height > 1,
+    "step": lambda trace: trace.steps.height > 1,
+}
+
+
+def _without_kind(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Return the columns without the category that torch gave, which says little."""
+    return tuple(column for column in columns if column.name != "kind")
+
+
+def _spread(trace: Trace) -> pl.DataFrame:
+    """Return the median, the 95th percentile and the largest duration of the calls of each op."""
+    ops = op_rows(trace)
+    frame = trace.events[ops.row].select("name", pl.col("category").alias("kind"), "dur_ns")
+    dur = pl.col("dur_ns")
+    spread = frame.group_by("name", "kind").agg(
+        dur.median().alias("median_cpu_ns"),
+        dur.quantile(0.95, "higher").alias("p95_cpu_ns"),
+        dur.max().alias("max_cpu_ns"),
+    )
+    return spread.with_columns(pl.col("name", "kind").cast(pl.String))
+
+
+def _kernels_of_ops(trace: Trace) -> pl.DataFrame:
+    """Return the device work by the name of the op that launched it, and its own name."""
+    work = np.flatnonzero(trace.events["category"].is_in(DEVICE_CATEGORIES).to_numpy())
+    ops = op_rows(trace)
+    op = ops_around(trace, ops.nest, launch_sources(trace)[work])
+    known = op >= 0
+    events = trace.events
+    row, launched_by = work[known], ops.row[op[known]]
+    frame = pl.DataFrame(
+        {
+            "op": events["name"].gather(launched_by).cast(pl.String),
+            "op_kind": events["category"].gather(launched_by).cast(pl.String),
+            "name": events["name"].gather(row).cast(pl.String),
+            "kind": events["category"].gather(row).cast(pl.String),
+            "dur_ns": events["dur_ns"].gather(row),
+        }
+    )
+    return frame.group_by("op", "op_kind", "name", "kind").agg(
+        pl.len().cast(pl.Int64).alias("calls"), pl.col("dur_ns").sum().alias("self_device_ns")
+    )
+
+
+def _interleaved(ops: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
+    """Return every op followed by its kernels, the longest first."""
+    ops = ops.with_row_index("place")
+    above = ops.select(
+        "place", "phase", pl.col("name").alias("op"), pl.col("kind").alias("op_kind"), pl.col("id").alias("above")
+    )
+    rows = kernels.join(above, on=("op", "op_kind"))
+    rows = rows.with_columns((pl.col("above") + "\n" + pl.col("name")).alias("id"), pl.col("phase").cast(PHASE))
+    ops = ops.with_columns(pl.lit(value=False).alias("is_kernel"))
+    rows = rows.with_columns(pl.lit(value=True).alias("is_kernel"))
+    columns = [name for name in ops.columns if name in rows.columns]
+    both = pl.concat([ops, rows.select(columns)], how="diagonal_relaxed")
+    return both.sort("place", "is_kernel", "self_device_ns", "name", descending=[False, False, True, False])
