@@ -41,9 +41,13 @@ def report() -> Report:
 def test_every_view_has_a_header_with_the_right_places_of_its_columns() -> None:
     shapes, page = report()._shapes, report()._page
     header = json.loads(page.header)
-    shown = [view.name for view in VIEWS if not view.is_optional or count_rows(shapes[view.name])]
+    trace = report().trace
+    there = [view for view in VIEWS if view.is_there is None or view.is_there(trace)]
+    shown = [view.name for view in there if view.place == "about" or count_rows(shapes[view.name])]
     assert [view["name"] for view in header["views"]] == shown
     for view in header["views"]:
+        if view["shape"] == "waiting":
+            continue
         rows = count_rows(shapes[view["name"]])
         assert bool(view["empty"]) == (rows == 0)
         if rows == 0 or "offset" not in view:
@@ -70,8 +74,28 @@ def test_large_views_are_pulled_and_a_file_embeds_everything() -> None:
     shapes = {"memory": big, "ops": type(ops)(frame=wide, columns=ops.columns)}  # type: ignore[call-arg, union-attr]
     packed = pack(shapes)
     assert packed.places["ops"][0] == -1
-    assert len(packed.pulled["ops"]) == packed.places["ops"][1] > EMBEDDED_BYTES
+    assert len(packed.pulled["ops"]()) > EMBEDDED_BYTES
     assert not pack(shapes, embed_all=True).pulled
+
+
+def test_a_view_that_is_built_on_request_comes_with_its_header() -> None:
+    page = report()._page
+    waiting = [view["name"] for view in json.loads(page.header)["views"] if view["shape"] == "waiting"]
+    assert "ops_phase" in waiting
+    data = page.pulled["ops_phase"]()
+    size = int.from_bytes(data[:4], "little")
+    header = json.loads(data[4 : 4 + size])
+    assert (header["shape"], (4 + size) % 8) == ("table", 0)
+    frame = pl.read_ipc_stream(io.BytesIO(data[4 + size :]))
+    assert {column["name"] for column in header["columns"]} <= set(frame.columns)
+
+
+def test_a_file_has_no_view_that_must_be_requested(tmp_path: Path) -> None:
+    text = report().to_html(tmp_path / "report.html").read_text()
+    (header,) = re.findall(r'id="header">(.*?)</script>', text)
+    assert {view["shape"] for view in json.loads(header)["views"]} == {
+        *("facts", "slices", "table", "tree", "series", "problems")
+    }
 
 
 def test_a_long_series_is_thinned_without_losing_its_peak() -> None:

@@ -134,7 +134,10 @@ def _top_lines(trace: Trace) -> Section:
     phases = _phases_of_lines(trace)
     facts = tuple(
         Fact(
-            label=f"{row['line']}  {row['source'].strip()}",
+            label=f"{row['line']}  {row['source'].strip()}"
+            if row["source"]
+            else place_of(trace, row["file"], row["line"]),
+            op=row["source"] or "",
             value=float(row["self_cpu_ns"] / steps),
             unit="ns",
             note=f"+ {format_ns(row['backward_cpu_ns'] / steps)} backward" if row["backward_cpu_ns"] else "",

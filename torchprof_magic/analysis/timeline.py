@@ -190,6 +190,8 @@ def _phases_of_steps(trace: Trace) -> pl.DataFrame:
 def _runs(values: IntArray) -> Iterator[tuple[int, int, int]]:
     """Yield each run of equal values: the value, its first row, and the row after its last."""
     first = np.flatnonzero(np.diff(values, prepend=NO_PARENT))
+    if len(first) == 0:
+        return
     for row, end in zip(first.tolist(), np.append(first[1:], len(values)).tolist(), strict=True):
         yield int(values[row]), row, end
 

@@ -443,6 +443,8 @@ def union_ns(start_ns: IntArray, end_ns: IntArray) -> int:
 
 def union_by(group: IntArray, start_ns: IntArray, dur_ns: IntArray) -> dict[int, int]:
     """Return how many ns are covered by at least one interval of each group."""
+    if len(group) == 0:
+        return {}
     order = np.argsort(group, kind="stable")
     groups, first = np.unique(group[order], return_index=True)
     found = {}

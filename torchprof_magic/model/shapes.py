@@ -209,6 +209,13 @@ FramedShape: TypeAlias = Table | Tree | Series | Slices
 Shape: TypeAlias = FramedShape | Facts | Problems
 
 
+def top_rows(table: Table) -> pl.DataFrame:
+    """Return the rows of a table that are in no other row."""
+    if table.outline is None:
+        return table.frame
+    return table.frame.filter(table.frame[table.outline.parent].fill_null("") == "")
+
+
 def count_rows(shape: Shape) -> int:
     """Return how many rows, facts or problems a shape holds; 0 means that there is nothing to show."""
     match shape:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.analysis.memory import memory_peaks
 from torchprof_magic.analysis.phases import PHASES
-from torchprof_magic.model.shapes import Series, Shape, Table, Tree
+from torchprof_magic.model.shapes import Series, Shape, Table, Tree, top_rows
 from torchprof_magic.process.python_warnings import warnings_to
 from torchprof_magic.render.palette import band_colour, phase_colour, phase_title
 
@@ -58,7 +58,7 @@ def draw_ops(shape: Shape) -> Figure:
     assert isinstance(shape, Table)
     by = shape.sort_by or "self_cpu_ns"
     title = next(column.title for column in shape.columns if column.name == by)
-    ops = shape.frame.head(TOP_OPS)
+    ops = top_rows(shape).head(TOP_OPS)
     figure, axes = _canvas(max(ops.height, 1) * BAR_IN + 0.6)
     colours = [phase_colour(str(phase)) for phase in ops["phase"].to_list()]
     bars = axes.barh(range(ops.height), [value / 1e6 for value in ops[by].to_list()], color=colours)

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-import polars as pl
-
 from torchprof_magic.analysis.devices import has_any_device
 from torchprof_magic.analysis.diagnosis import all_problems
 from torchprof_magic.analysis.kernel_names import titles_of
 from torchprof_magic.analysis.lines import lines_table
 from torchprof_magic.model.meta import shortened
-from torchprof_magic.model.shapes import Facts, Problems, Table, count_rows
+from torchprof_magic.model.shapes import Facts, Problems, Table, count_rows, top_rows
 from torchprof_magic.render.arrow import encode, pack, with_header
 from torchprof_magic.render.header import describe
 from torchprof_magic.render.text import machine_sentence, steps_sentence
@@ -124,9 +122,7 @@ def _view_header(view: View, shape: Shape, places: Mapping[str, tuple[int, int]]
 
 def _top_rows(shape: Shape) -> int:
     """Return the rows that are in no other row."""
-    if isinstance(shape, Table) and shape.outline is not None:
-        return shape.frame.filter(pl.col(shape.outline.parent) == "").height
-    return count_rows(shape)
+    return top_rows(shape).height if isinstance(shape, Table) else count_rows(shape)
 
 
 def _waiting_header(view: View) -> dict[str, object]:

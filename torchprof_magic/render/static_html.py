@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.analysis.devices import has_any_device
 from torchprof_magic.analysis.diagnosis import all_problems
-from torchprof_magic.model.shapes import Table, count_rows
+from torchprof_magic.model.shapes import Table, count_rows, top_rows
 from torchprof_magic.render.figures import FIGURES, to_png
 from torchprof_magic.render.text import machine_sentence, steps_sentence
 from torchprof_magic.units import counted, format_bytes, format_count, format_ns, format_ratio, printable
@@ -69,8 +69,9 @@ def _ops_rows(ops: Shape) -> str:
     assert isinstance(ops, Table)
     columns = [column for column in ops.columns if not column.is_minor and column.unit in _FORMAT]
     heads = "".join(f"<th {_CELL}>{_text(column.title)}</th>" for column in columns)
-    rows = "".join(_op_row(row, columns) for row in ops.frame.head(TOP_ROWS).to_dicts())
-    hidden = ops.frame.height - TOP_ROWS
+    frame = top_rows(ops)
+    rows = "".join(_op_row(row, columns) for row in frame.head(TOP_ROWS).to_dicts())
+    hidden = frame.height - TOP_ROWS
     more = f"<p><small>and {counted(hidden, 'more op')}</small></p>" if hidden > 0 else ""
     return f"<table><tr><th {_NAME}>Op</th>{heads}</tr>{rows}</table>{more}" if rows else ""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from torchprof_magic.analysis.memory import memory_peaks
 from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.analysis.steps import complete_steps
+from torchprof_magic.model.shapes import top_rows
 from torchprof_magic.units import counted, format_bytes, format_count, format_ns, format_ratio, printable
 
 if TYPE_CHECKING:
@@ -101,15 +102,16 @@ def _phase_lines(steps: pl.DataFrame) -> list[str]:
 
 
 def _op_lines(ops: Table) -> list[str]:
-    if ops.frame.height == 0:
+    frame = top_rows(ops)
+    if frame.height == 0:
         return []
     shown = [column for column in ops.columns if column.unit in ("count", "ns", "bytes") and not column.is_minor]
     header = "".join(f"{column.title:>18}" for column in shown)
     lines = ["", f"{'Op':<{NAME_WIDTH}}{header}"]
-    for row in ops.frame.head(TOP_ROWS).to_dicts():
+    for row in frame.head(TOP_ROWS).to_dicts():
         cells = "".join(f"{_cell(row[column.name], column.unit):>18}" for column in shown)
         lines.append(f"{_shortened(row['name']):<{NAME_WIDTH}}{cells}")
-    hidden = ops.frame.height - TOP_ROWS
+    hidden = frame.height - TOP_ROWS
     lines.append(f"and {counted(hidden, 'more op')}" if hidden > 0 else "")
     return lines
 

@@ -21,10 +21,14 @@ export interface SeriesScene {
   readonly colors: Colors;
   /** The index under the pointer, null when it left. */
   readonly onHover: (index: number | null) => void;
+  /** A range of time that was chosen with a drag. */
+  readonly onRange: (start: number, end: number) => void;
 }
 
 export interface SeriesChart {
   resize(width: number, height: number): void;
+  /** Shows only a part of the time. */
+  show(start: number, end: number): void;
   destroy(): void;
 }
 
@@ -51,6 +55,7 @@ export function mountSeriesChart(
   const chart = new uPlot(chartOptions(scene, width, height), data, element);
   return {
     resize: (nextWidth, nextHeight) => chart.setSize({ width: nextWidth, height: nextHeight }),
+    show: (min, max) => chart.setScale("x", { min, max }),
     destroy: () => chart.destroy(),
   };
 }
@@ -67,10 +72,16 @@ function chartOptions(scene: SeriesScene, width: number, height: number): uPlot.
     },
     axes: [timeAxis(scene.colors), valueAxis(scene)],
     series: [{}, ...scene.bands.map(bandSeries)],
-    cursor: { y: false, points: { size: 6 } },
+    cursor: { y: false, points: { size: 6 }, drag: { x: true, setScale: false } },
     hooks: {
-      drawClear: [(chart) => drawSteps(chart, scene)],
-      draw: [(chart) => drawPeaks(chart, scene)],
+      // Over the bands and the grid, so that neither goes through a label.
+      draw: [
+        (chart) => {
+          drawSteps(chart, scene);
+          drawPeaks(chart, scene);
+        },
+      ],
+      setSelect: [(chart) => chooseRange(chart, scene)],
       setCursor: [(chart) => scene.onHover(chart.cursor.idx ?? null)],
     },
   };
@@ -140,6 +151,28 @@ function eachMark(
   }
 }
 
+// A shorter drag is a click.
+const LEAST_DRAG_PX = 4;
+
+function chooseRange(chart: uPlot, scene: SeriesScene): void {
+  const { left, width, top, height } = chart.select;
+  if (width < LEAST_DRAG_PX) return;
+  scene.onRange(chart.posToVal(left, "x"), chart.posToVal(left + width, "x"));
+  chart.setSelect({ left: 0, width: 0, top, height }, false);
+}
+
+/** Writes a label on a plain ground, so that no line goes through it. */
+function writeLabel(chart: uPlot, scene: SeriesScene, text: string, x: number, y: number): void {
+  const { ctx } = chart;
+  const width = ctx.measureText(text).width;
+  const left = ctx.textAlign === "right" ? x - width : x;
+  const color = ctx.fillStyle;
+  ctx.fillStyle = cssColor(scene.colors.background);
+  ctx.fillRect(left - 2, y - 1, width + 4, LABEL_PX * uPlot.pxRatio + 3);
+  ctx.fillStyle = color;
+  ctx.fillText(text, x, y);
+}
+
 function verticalLine(chart: uPlot, x: number, from: number): void {
   chart.ctx.beginPath();
   chart.ctx.moveTo(x, from);
@@ -160,7 +193,7 @@ function drawSteps(chart: uPlot, scene: SeriesScene): void {
     ctx.textBaseline = "top";
     const end = x + ctx.measureText(mark.label).width + 2 * LABEL_GAP_PX * ratio;
     if (x < freeFrom || end > bbox.left + bbox.width) return;
-    ctx.fillText(mark.label, x + LABEL_GAP_PX * ratio, bbox.top);
+    writeLabel(chart, scene, mark.label, x + LABEL_GAP_PX * ratio, bbox.top);
     freeFrom = end;
   });
   ctx.restore();
@@ -196,5 +229,5 @@ function labelPeak(
   ctx.textAlign = isRight ? "left" : "right";
   const gap = LABEL_GAP_PX * ratio * (isRight ? 1 : -1);
   // One line below the names of the steps.
-  ctx.fillText(mark.label, x + gap, bbox.top + (LABEL_PX + LABEL_GAP_PX) * ratio);
+  writeLabel(chart, scene, mark.label, x + gap, bbox.top + (LABEL_PX + LABEL_GAP_PX) * ratio);
 }

@@ -1,33 +1,8 @@
 /** Other trees from one tree: without some boxes, from the leaves up, or around one name. */
 
+import type { FlameChange, FlameOptions } from "../base/flame-options";
 import type { Column, Frame, Numbers, TextColumn } from "../wire/frame";
 import { numbersOf, textOf } from "../wire/frame";
-
-export type FlameShape = "merged" | "inverted" | "callers" | "callees";
-
-export interface FlameChange {
-  /** Drop a name with all that is in it; or leave only its own boxes out, or those of a file. */
-  readonly kind: "drop" | "hide" | "file";
-  readonly text: string;
-}
-
-export interface FlameOptions {
-  readonly shape: FlameShape;
-  /** For callers and callees. */
-  readonly name: string;
-  /** Leave out library frames that only pass on to one other box. */
-  readonly foldsLibraries: boolean;
-  readonly collapsesRecursion: boolean;
-  readonly changes: readonly FlameChange[];
-}
-
-export const PLAIN: FlameOptions = {
-  shape: "merged",
-  name: "",
-  foldsLibraries: false,
-  collapsesRecursion: false,
-  changes: [],
-};
 
 export interface Transformed {
   readonly frame: Frame;

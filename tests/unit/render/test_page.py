@@ -41,7 +41,8 @@ def test_the_page_equals_the_golden_page_that_typescript_reads() -> None:
 
 def test_every_shape_is_in_the_golden_page() -> None:
     header = json.loads(HEADER.read_text(encoding="utf-8"))
-    assert {view["shape"] for view in header["views"]} == {"table", "tree", "series", "facts", "problems"}
+    shapes = {"table", "tree", "series", "slices", "waiting", "facts", "problems"}
+    assert {view["shape"] for view in header["views"]} == shapes
     assert [view["name"] for view in header["views"] if view["empty"]] == []
 
 

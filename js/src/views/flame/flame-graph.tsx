@@ -8,7 +8,7 @@ import { displayName, shortenName } from "../../base/names";
 import { phaseColor, phases } from "../../base/palette";
 import { ROW_PX } from "../../draw/flame-painter";
 import { type FlameMatches, heaviestRow, searchFlame } from "../../layout/flame-search";
-import type { FlameOptions } from "../../layout/flame-transform";
+import type { FlameOptions } from "../../base/flame-options";
 import { pathTo } from "../../layout/flame-tree";
 import { type Frame, wordAt } from "../../wire/frame";
 import type { TreeHeader, WeightHeader } from "../../wire/header";

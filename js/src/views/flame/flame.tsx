@@ -1,7 +1,8 @@
 /** A tree as a flame graph: merged, from the leaves up, or around one name. */
 
 import { useMemo } from "preact/hooks";
-import { type FlameOptions, type FlameShape, transformFlame } from "../../layout/flame-transform";
+import type { FlameOptions, FlameShape } from "../../base/flame-options";
+import { transformFlame } from "../../layout/flame-transform";
 import type { Frame } from "../../wire/frame";
 import { keyOf, textOf } from "../../wire/frame";
 import type { TreeHeader } from "../../wire/header";

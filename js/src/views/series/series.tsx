@@ -3,6 +3,7 @@
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { formatNs, formatValue, plural } from "../../base/format";
 import { bandColor } from "../../base/palette";
+import { ns } from "../../base/units";
 import { readColors } from "../../draw/colors";
 import { mountSeriesChart } from "../../draw/series-chart";
 import { type LaneSeries, laneSeries, lanesOf } from "../../layout/series-lane";
@@ -66,6 +67,7 @@ function useChart(
   marks: readonly MarkHeader[],
 ): void {
   const now = look.value;
+  const range = store.range.value;
   useEffect(() => {
     const box = plot.current;
     if (box === null) return;
@@ -81,15 +83,19 @@ function useChart(
     const onHover = (index: number | null) => {
       store.hover.value = index === null ? null : describePoint(lane, series, index);
     };
-    const scene = { time_ns: series.time_ns, bands, marks, colors, onHover };
+    const onRange = (start: number, end: number) => {
+      store.range.value = { start: ns(start), end: ns(end) };
+    };
+    const scene = { time_ns: series.time_ns, bands, marks, colors, onHover, onRange };
     const chart = mountSeriesChart(box, scene, box.clientWidth, box.clientHeight);
+    if (range !== null) chart.show(range.start, range.end);
     const observer = new ResizeObserver(() => chart.resize(box.clientWidth, box.clientHeight));
     observer.observe(box);
     return () => {
       observer.disconnect();
       chart.destroy();
     };
-  }, [now, lane, series]);
+  }, [now, lane, series, range]);
 }
 
 function describePoint(lane: string, series: LaneSeries, index: number): FooterItem {

@@ -28,8 +28,8 @@ const HINTS: Readonly<Record<Shape, readonly Hint[]>> = {
     [["Esc"], "back"],
   ],
   series: [
-    [["drag"], "zoom in"],
-    [["double click"], "reset zoom"],
+    [["drag"], "range"],
+    [["Esc"], "back"],
   ],
   facts: [
     [["1", "…", "9"], "views"],

@@ -1,8 +1,9 @@
 /** Says which range of time the views show, and shows everything again. */
 
 import { formatNs } from "../../base/format";
-import type { ReportContext } from "../common/context";
+import { type ReportContext, shownView } from "../common/context";
 import { focusable } from "../common/focusable";
+import { canFollowRange } from "../table/range-table";
 import { isChosen, stepsOf } from "../verdict/steps";
 
 export function RangeBar({ report }: { readonly report: ReportContext }) {
@@ -21,6 +22,7 @@ export function RangeBar({ report }: { readonly report: ReportContext }) {
           ? `Range of ${formatNs(end - start)}, ${place}`
           : `Step ${step.number}, ${formatNs(end - start)}`}
       </span>
+      {!follows(report) && <span class="tp-range-note">This view shows all steps.</span>}
       <button
         type="button"
         class="tp-button"
@@ -33,4 +35,12 @@ export function RangeBar({ report }: { readonly report: ReportContext }) {
       </button>
     </p>
   );
+}
+
+/** Whether the shown view shows only the range. */
+function follows(report: ReportContext): boolean {
+  const view = shownView(report);
+  if (view === undefined) return false;
+  if (view.shape === "table") return canFollowRange(report, view);
+  return view.shape === "slices" || view.shape === "series";
 }

@@ -9,6 +9,7 @@ import { ProblemsView } from "../notes/notes";
 import { FactsView } from "../overview/overview";
 import { SeriesView } from "../series/series";
 import { TableView } from "../table/grid";
+import { canFollowRange, RangeTable } from "../table/range-table";
 import { TimelineView } from "../timeline/timeline";
 import { WithFrame, WithLate } from "./with-frame";
 
@@ -46,8 +47,14 @@ interface Rest {
 
 function framedView(view: FramedHeader, rest: Rest) {
   switch (view.shape) {
-    case "table":
-      return <TableView view={view} {...rest} />;
+    case "table": {
+      const range = rest.report.store.range.value;
+      return range !== null && canFollowRange(rest.report, view) ? (
+        <RangeTable view={view} range={range} {...rest} />
+      ) : (
+        <TableView view={view} {...rest} />
+      );
+    }
     case "tree":
       return <FlameView view={view} {...rest} />;
     case "slices":

@@ -92,7 +92,9 @@ function Lead({ report, view, frame, column, row, outline, onToggle }: CellProps
         {phase !== "" && <span class="tp-aloud">{phaseTitle(phase)} </span>}
       </span>
       <bdi class={nameClass(isCode, verbatim)} title={whole}>
-        {isCode && !verbatim ? shortenName(report.titleOf(whole), isPath(whole) ? PATH_CHARS : NAME_CHARS) : whole}
+        {isCode && !verbatim
+          ? shortenName(report.titleOf(whole), isPath(whole) ? PATH_CHARS : NAME_CHARS)
+          : whole}
       </bdi>
     </>
   );

@@ -87,7 +87,8 @@ function wholeCount({ frame, grid }: PartProps): number {
   const { outline } = grid;
   return outline === null
     ? frame.rows
-    : Array.from({ length: frame.rows }, (_, row) => outline.above(row)).filter((row) => row < 0).length;
+    : Array.from({ length: frame.rows }, (_, row) => outline.above(row)).filter((row) => row < 0)
+        .length;
 }
 
 const SUMS = [
