@@ -34,6 +34,8 @@ const canvas = {
       enabled: true,
       headless: true,
       screenshotFailures: false,
+      // As wide as a notebook's cell in a window of usual size: all tabs fit.
+      viewport: { width: 1100, height: 700 },
       provider: playwright({ launchOptions: { executablePath: CHROMIUM, args: FLAGS } }),
       instances: [{ browser: "chromium" as const }],
     },

@@ -11,7 +11,7 @@ import type {
 
 function tab(name: string) {
   const title = name.charAt(0).toUpperCase() + name.slice(1);
-  return { name, title, count: null, empty: null, place: "tab" as const, tab: name, group: title };
+  return { name, title, count: null, empty: null, place: "tab" as const, tab: name, group: "" };
 }
 
 function framed(name: string) {

@@ -11,7 +11,7 @@ import {
 
 describe("formatNs", () => {
   it.each([
-    [0, "0 ns"],
+    [0, "0"],
     [7, "7 ns"],
     [1_500, "1.50 µs"],
     [38_314_159, "38.3 ms"],
@@ -67,28 +67,28 @@ it("says one op, two ops and two matches", () => {
 });
 
 describe("columnFormat", () => {
-  it("takes one unit for a column from its largest value", () => {
+  it("takes one unit for a column from its largest value, which shows four digits", () => {
     const { suffix, format } = columnFormat("ns", 308_290_000);
-    expect([suffix, format(308_290_000), format(52_050_000)]).toEqual(["ms", "308.29", "52.05"]);
+    expect([suffix, format(308_290_000), format(52_050_000)]).toEqual(["ms", "308.3", "52.1"]);
   });
 
-  it("takes the smaller unit while the larger one would show few digits", () => {
-    // 9.5 s is under ten seconds, so the column is in ms.
-    const { suffix, format } = columnFormat("ns", 9_500_000_000);
-    expect([suffix, format(9_500_000_000)]).toEqual(["ms", "9,500.00"]);
+  it("shows whole numbers where the largest has four digits before the point", () => {
+    const { suffix, format } = columnFormat("bytes", 2_739_400_000_000_000);
+    expect([suffix, format(2_739_400_000_000_000)]).toEqual(["TB", "2,739"]);
   });
 
-  it("takes the larger unit from one on where the numbers are few", () => {
+  it("shows three decimals where the largest is below ten", () => {
     const { suffix, format } = columnFormat("ns", 3_254_290);
-    expect([suffix, format(3_254_290), format(542_190)]).toEqual(["ms", "3.25", "0.54"]);
+    expect([suffix, format(3_254_290), format(542_190)]).toEqual(["ms", "3.254", "0.542"]);
   });
 
   it("does not show a small number as zero", () => {
-    expect(columnFormat("ns", 308_290_000).format(1_000)).toBe("< 0.01");
+    expect(columnFormat("ns", 308_290_000).format(1_000)).toBe("<0.1");
+    expect(columnFormat("ns", 93_990_000).format(1_000)).toBe("<0.01");
   });
 
   it("shows a true zero as zero", () => {
-    expect(columnFormat("ns", 308_290_000).format(0)).toBe("0.00");
+    expect(columnFormat("ns", 308_290_000).format(0)).toBe("0");
   });
 
   it("writes negative bytes with a minus", () => {

@@ -139,7 +139,17 @@ describe("searchFlame", () => {
   it("counts matches without regard to case and weighs the outermost", () => {
     // aten::a (60) holds one aten::b; the other aten::b (10) is in c: (60 + 10) / 100.
     const found = searchFlame(tree, extent, NAMES, "ATEN");
-    expect([found?.rows, found?.ratio]).toEqual([3, 0.7]);
+    expect([found?.rows.length, found?.ratio]).toEqual([3, 0.7]);
+  });
+
+  it("lists the heaviest match first", () => {
+    // aten::a has 60, the aten::b in it 30, and the other one 10.
+    expect(Array.from(searchFlame(tree, extent, NAMES, "aten")?.rows ?? [])).toEqual([1, 2, 4]);
+  });
+
+  it("takes a regular expression between slashes", () => {
+    expect(searchFlame(tree, extent, NAMES, "/b$/")?.rows.length).toBe(2);
+    expect(searchFlame(tree, extent, NAMES, "/(/")?.rows.length).toBe(0);
   });
 
   it("finds nothing for an empty search", () => {

@@ -2,9 +2,9 @@
 
 import { type Signal, signal } from "@preact/signals";
 import type { SortingState } from "@tanstack/table-core";
+import { type FlameOptions, PLAIN } from "../base/flame-options";
 import type { Span } from "../base/scale";
 import type { Ns, Weight } from "../base/units";
-import { type FlameOptions, PLAIN } from "../base/flame-options";
 import type { SlicesHeader, TableHeader, TreeHeader, ViewHeader } from "../wire/header";
 import { createTrail, type Trail } from "./trail";
 

@@ -15,7 +15,7 @@ function viewOf<S extends Shape>(name: string, shape: S): Extract<ViewHeader, { 
   return view as Extract<ViewHeader, { shape: S }>;
 }
 
-function frameOf(name: string, shape: "table" | "tree" | "series"): Frame {
+function frameOf(name: string, shape: "table" | "tree" | "series" | "slices"): Frame {
   const decoded = decodeFrame(viewBytes(host.get("_data"), viewOf(name, shape)));
   if (!decoded.ok) throw new Error(decoded.message);
   return decoded.value;
@@ -34,12 +34,17 @@ describe("the golden page", () => {
   it("has its views in order", () => {
     expect(views.map(({ name, shape }) => `${name}: ${shape}`)).toEqual([
       "overview: facts",
+      "timeline: slices",
       "ops: table",
       "flame: tree",
       "source: table",
       "modules: table",
       "memory: series",
       "kernels: table",
+      "ops_module: waiting",
+      "ops_line: waiting",
+      "ops_phase: waiting",
+      "ops_step: waiting",
       "steps: table",
       "notes: problems",
     ]);
@@ -86,7 +91,13 @@ describe("the golden page", () => {
     const { weights } = viewOf("flame", "tree");
     const flame = frameOf("flame", "tree");
     expect(numbers(flame, "parent").every((parent, row) => parent < row)).toBe(true);
-    expect(weights.map(({ title }) => title)).toEqual(["CPU", "Device", "Calls"]);
+    expect(weights.map(({ title }) => title)).toEqual([
+      "CPU",
+      "Device",
+      "Device waits",
+      "Bytes",
+      "Calls",
+    ]);
     for (const { name } of weights) {
       expect(numbers(flame, `total_${name}`)).toHaveLength(flame.rows);
       expect(numbers(flame, `self_${name}`)).toHaveLength(flame.rows);
@@ -103,11 +114,33 @@ describe("the golden page", () => {
     ]);
   });
 
+  it("has slices of every kind, sorted by lane and start, linked to what launched them", () => {
+    const { lanes, layers } = viewOf("timeline", "slices");
+    const slices = frameOf("timeline", "slices");
+    expect(lanes.map(({ kind }) => kind)).toEqual([
+      ...["steps", "thread", "calls", "waits", "stream", "queue"],
+    ]);
+    expect(layers.map(({ column }) => column)).toEqual(["depth", "depth_modules"]);
+    const lane = numbers(slices, "lane");
+    const start = numbers(slices, "start_ns");
+    const isSorted = lane.every(
+      (each, row) =>
+        row === 0 ||
+        each > (lane[row - 1] ?? 0) ||
+        (each === lane[row - 1] && (start[row] ?? 0) >= (start[row - 1] ?? 0)),
+    );
+    expect(isSorted).toBe(true);
+    const names = words(slices, "name");
+    const kernel = words(slices, "kind").indexOf("kernel");
+    expect(names[numbers(slices, "op")[kernel] ?? -1]).toBe("aten::mm");
+    expect(names[numbers(slices, "source")[kernel] ?? -1]).toBe("cudaLaunchKernel");
+  });
+
   it("has facts with a number in its unit, or a text", () => {
     const { sections } = viewOf("overview", "facts");
     const facts = sections.flatMap((section) => section.facts);
     expect(sections.filter(({ kind }) => kind === "phases").map(({ title }) => title)).toEqual([
-      "Mean step by phase",
+      "Where the host's time goes",
     ]);
     expect(facts.find(({ label }) => label === "Mean step")).toMatchObject({
       value: 110_000,

@@ -3,12 +3,12 @@
 import { type ReadonlySignal, type Signal, useComputed, useSignalEffect } from "@preact/signals";
 import type { ComponentChildren, RefObject } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
+import type { FlameOptions } from "../../base/flame-options";
 import { formatRatio, plural } from "../../base/format";
 import { displayName, shortenName } from "../../base/names";
 import { phaseColor, phases } from "../../base/palette";
 import { ROW_PX } from "../../draw/flame-painter";
 import { type FlameMatches, heaviestRow, searchFlame } from "../../layout/flame-search";
-import type { FlameOptions } from "../../base/flame-options";
 import { pathTo } from "../../layout/flame-tree";
 import { type Frame, wordAt } from "../../wire/frame";
 import type { TreeHeader, WeightHeader } from "../../wire/header";

@@ -11,7 +11,7 @@ it("shows every view of the golden report inside the panel", async () => {
   report = mount(goldenHost());
   await settle();
   const { root } = report;
-  for (const view of ["overview", "ops", "flame", "memory", "kernels", "steps", "notes"]) {
+  for (const view of ["overview", "timeline", "ops", "flame", "source", "modules", "memory"]) {
     await openTab(root, view);
     expect(root.querySelector(".tp-panel .tp-sentence")).toBeNull();
     const panel = find(root, ".tp-panel").getBoundingClientRect();

@@ -48,16 +48,18 @@ describe("a report", () => {
     expect(root.textContent).toContain("cannot be read");
   });
 
-  it("shows what is missing in an empty view", async () => {
-    const { root } = await show();
-    await openTab(root, "memory");
-    expect(find(root, ".tp-panel").textContent).toBe("No memory was recorded. Add --memory.");
+  it("has no tab for an empty view, and says in one menu which flag brings it", async () => {
+    const { root } = await show(hostOf({ missing: [{ title: "Memory", flag: "--memory" }] }));
+    expect(root.querySelector('[data-tp-tab="memory"]')).toBeNull();
+    find(root, ".tp-missing button").click();
+    await settle();
+    expect(find(root, ".tp-missing .tp-menu").textContent).toBe("Not in this runMemory--memory");
   });
 
   it("shows the message of a view that throws in its own tab only", async () => {
     const { root } = await show();
     await openTab(root, "broken");
-    expect(find(root, ".tp-panel").textContent).toContain("the tree has no weight");
+    expect(find(root, ".tp-panel").textContent).toContain("This view cannot be shown");
     await openTab(root, "ops");
     expect(root.querySelectorAll("[data-tp-row]")).toHaveLength(6);
   });
@@ -88,7 +90,7 @@ describe("a report", () => {
 
   it("has no accessibility violations that axe finds", async () => {
     const { root } = await show(hostOf({ notice: "Something was lost." }));
-    for (const view of ["ops", "flame", "notes", "memory"]) {
+    for (const view of ["ops", "flame", "notes"]) {
       await openTab(root, view);
       // jsdom paints nothing, so contrast cannot be judged here.
       const rules = { "color-contrast": { enabled: false } };
@@ -100,7 +102,7 @@ describe("a report", () => {
 
 describe("the golden report", () => {
   // Memory needs a canvas, which jsdom has not: report.browser.test.ts shows it.
-  const VIEWS = ["overview", "ops", "flame", "kernels", "steps", "notes"];
+  const VIEWS = ["overview", "timeline", "ops", "flame", "source", "modules"];
 
   it("shows every view without accessibility violations", async () => {
     const { root } = await show(goldenHost());
@@ -114,43 +116,94 @@ describe("the golden report", () => {
     }
   });
 
-  it("has a bar for every step, on one scale and with the line of the device", async () => {
+  it("has a column for every step, on one scale and with that of the device", async () => {
     const { root } = await show(goldenHost());
-    const bars = Array.from(root.querySelectorAll(".tp-bar-row"), (bar) => bar.textContent);
-    expect(bars).toEqual(["2100.00 µs", "3120.00 µs"]);
-    const lines = Array.from(root.querySelectorAll<HTMLElement>(".tp-device"));
-    // 70 of 120 us in both steps.
-    expect(lines.map((line) => line.style.width)).toEqual(["58.333%", "58.333%"]);
+    const labels = Array.from(root.querySelectorAll(".tp-step"), (step) => step.textContent);
+    expect(labels).toEqual(["100.02", "120.03"]);
+    const stacks = Array.from(root.querySelectorAll<HTMLElement>(".tp-step .tp-step-stack"));
+    const devices = Array.from(root.querySelectorAll<HTMLElement>(".tp-step-device"));
+    const ratio = (at: number) =>
+      Number.parseFloat(devices[at]?.style.height ?? "") /
+      Number.parseFloat(stacks[at]?.style.height ?? "");
+    // 70 of 100 us, and 70 of 120.
+    expect([ratio(0), ratio(1)].map((each) => each.toFixed(3))).toEqual(["0.700", "0.583"]);
+  });
+
+  it("shows one step in all views when its column is clicked, and all steps again", async () => {
+    const { root } = await show(goldenHost());
+    find(root, '.tp-step[data-tp-step="3"] button').click();
+    await settle();
+    expect(find(root, ".tp-range-bar").textContent).toContain("Step 3, 120 µs");
+    await openTab(root, "ops");
+    const row = Array.from(root.querySelectorAll(".tp-rows [role=row]")).find((each) =>
+      each.textContent?.includes("aten::mm"),
+    );
+    // One call of 80 us, all the host time there is, with a kernel of 70 us.
+    expect(row?.textContent).toBe(
+      ["forward aten::mm", "1", "80.00", "100.0", "80.00", "70.00"].join(""),
+    );
+    find(root, ".tp-range-bar button").click();
+    await settle();
+    expect(root.querySelector(".tp-range-bar")).toBeNull();
   });
 
   it("writes a fact as a number in its unit, or as the text that it is", async () => {
     const { root } = await show(goldenHost());
+    find(root, "[data-tp-about]").click();
+    await settle();
     const facts = Array.from(root.querySelectorAll(".tp-fact"), (fact) => fact.textContent);
     expect(facts).toContain("Mean step110 µsover 2 steps");
     expect(facts).toContain("Rank1 of 2, nccl");
     const phases = Array.from(root.querySelectorAll(".tp-phase-row"), (row) => row.textContent);
-    expect(phases).toEqual(["forward72.5 µs65.9 %", "Python37.5 µs34.1 %"]);
+    expect(phases).toEqual(["forward72.5065.9 %", "Python37.5034.1 %"]);
   });
 
   it("opens the row of an op from a fact about it", async () => {
     const { root } = await show(goldenHost());
-    find(root, ".tp-link").click();
+    const links = Array.from(root.querySelectorAll<HTMLElement>(".tp-top-lists .tp-link"));
+    links.find((link) => link.textContent === "aten::mm")?.click();
     await settle();
     expect(root.dataset.tpView).toBe("ops");
     expect(find(root, '.tp-rows [aria-selected="true"] .tp-name').textContent).toBe("aten::mm");
   });
 
-  it("shows key hints only for interactive views", async () => {
+  it("has a line of keys in every view", async () => {
     const { root } = await show(goldenHost());
-    const hints: [string, number][] = [];
     for (const view of VIEWS) {
       await openTab(root, view);
-      hints.push([view, root.querySelectorAll(".tp-hint").length]);
+      expect([view, root.querySelectorAll(".tp-hint").length > 0]).toEqual([view, true]);
     }
-    expect(hints.filter(([, count]) => count === 0).map(([view]) => view)).toEqual([
-      "overview",
-      "notes",
-    ]);
+  });
+
+  it("says the verdict in one line over the tabs of all other views", async () => {
+    const { root } = await show(goldenHost());
+    expect(root.querySelector(".tp-verdict-line")).toBeNull();
+    await openTab(root, "ops");
+    expect(find(root, ".tp-verdict-line").textContent).toContain("Compute-bound");
+  });
+
+  it("opens its views with digits, and the list of keys with a question mark", async () => {
+    const { root } = await show(goldenHost());
+    press(root, "3");
+    await settle();
+    expect(root.dataset.tpView).toBe("ops");
+    press(root, "?");
+    await settle();
+    expect(find(root, "[role=dialog]").textContent).toContain("choose a range of time");
+  });
+
+  it("goes back and forward through what was shown", async () => {
+    const { root } = await show(goldenHost());
+    const rest = () => new Promise((resolve) => setTimeout(resolve, 300));
+    await rest();
+    await openTab(root, "ops");
+    await rest();
+    find(root, '[aria-label="Back"]').click();
+    await settle();
+    expect(root.dataset.tpView).toBe("overview");
+    find(root, '[aria-label="Forward"]').click();
+    await settle();
+    expect(root.dataset.tpView).toBe("ops");
   });
 });
 
@@ -228,7 +281,9 @@ describe("keys", () => {
 });
 
 function focusables(root: HTMLElement): readonly HTMLElement[] {
-  return Array.from(root.querySelectorAll<HTMLElement>("button, input, canvas, [tabindex]"));
+  return Array.from(
+    root.querySelectorAll<HTMLElement>("button, input, canvas[tabindex], [tabindex]"),
+  );
 }
 
 describe("a pulled view", () => {
@@ -265,7 +320,7 @@ describe("exports", () => {
 
   it("are offered where a kernel can answer", async () => {
     const { root } = await show(hostOf({ exports: [html] }));
-    expect(find(root, ".tp-export .tp-button").textContent).toBe("Export");
+    expect(find(root, ".tp-export .tp-button").textContent).toContain("Export");
   });
 
   it("are hidden in a saved file", async () => {

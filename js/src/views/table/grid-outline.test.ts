@@ -2,7 +2,7 @@
 import { describe, expect, it } from "vitest";
 import { columnHeader, tableHeader } from "../../../test/headers";
 import type { Frame } from "../../wire/frame";
-import { outlineOf, withToggled } from "./grid-outline";
+import { outlineOf, treeOf, withToggled } from "./grid-outline";
 
 const IDS = ["model", "model/layers", "model/layers/0", "model/head"];
 const ABOVE = ["", "model", "model/layers", "model"];
@@ -24,14 +24,25 @@ const FRAME = {
   ]),
 } as unknown as Frame;
 
-function tree(openLevels: number, toggled: readonly string[] = []) {
+interface Options {
+  readonly toggled?: readonly string[];
+  readonly order?: readonly number[];
+  readonly matches?: readonly number[];
+}
+
+function tree(openLevels: number, { toggled = [], order, matches }: Options = {}) {
   const outline = { id: "id", parent: "above", open_levels: openLevels };
   const view = tableHeader("modules", { columns: [columnHeader("id", "code")], outline });
-  const found = outlineOf(view, FRAME, new Set(toggled));
-  return IDS.filter((_, row) => found?.shown(row)).map((id, _row) => {
-    const row = IDS.indexOf(id);
-    return `${"  ".repeat(found?.rows[row]?.depth ?? 0)}${id}`;
+  const made = treeOf(view, FRAME);
+  if (made === null) throw new Error("no tree");
+  const found = outlineOf({
+    tree: made,
+    openLevels,
+    toggled: new Set(toggled),
+    order: order ?? IDS.map((_, row) => row),
+    matches: matches === undefined ? null : new Set(matches),
   });
+  return found.order.map((row) => `${"  ".repeat(found.rows[row]?.depth ?? 0)}${IDS[row]}`);
 }
 
 describe("rows as a tree", () => {
@@ -42,17 +53,34 @@ describe("rows as a tree", () => {
   });
 
   it("opens and closes the rows that were toggled", () => {
-    expect(tree(1, ["model/layers"])).toEqual([
+    expect(tree(1, { toggled: ["model/layers"] })).toEqual([
       "model",
       "  model/layers",
       "    model/layers/0",
       "  model/head",
     ]);
-    expect(tree(9, ["model"])).toEqual(["model"]);
+    expect(tree(9, { toggled: ["model"] })).toEqual(["model"]);
   });
 
   it("is none for a table without an outline", () => {
-    expect(outlineOf(tableHeader("ops", {}), FRAME, new Set())).toBeNull();
+    expect(treeOf(tableHeader("ops", {}), FRAME)).toBeNull();
+  });
+
+  it("puts siblings into the order of the table and keeps them in what they are in", () => {
+    expect(tree(9, { order: [3, 2, 1, 0] })).toEqual([
+      "model",
+      "  model/head",
+      "  model/layers",
+      "    model/layers/0",
+    ]);
+  });
+
+  it("shows what is around a row that the filter leaves, open", () => {
+    expect(tree(0, { matches: [2] })).toEqual(["model", "  model/layers", "    model/layers/0"]);
+  });
+
+  it("keeps what is in a row that the filter leaves", () => {
+    expect(tree(9, { matches: [1] })).toEqual(["model", "  model/layers", "    model/layers/0"]);
   });
 
   it("toggles an id twice back to where it was", () => {

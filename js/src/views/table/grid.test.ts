@@ -80,7 +80,7 @@ describe("a table", () => {
   it("says so when nothing matches", async () => {
     const root = await show();
     await type(root, "zzz");
-    expect(find(root, ".tp-sentence").textContent).toBe("No op contains “zzz”.");
+    expect(find(root, ".tp-sentence").textContent).toBe("No op matches “zzz”.");
   });
 
   it("moves the selection with the arrow keys", async () => {
@@ -138,7 +138,7 @@ describe("the selection", () => {
     const root = await show();
     find(root, '[data-tp-row="1"]').click();
     await openTab(root, "flame");
-    expect(find(root, "canvas").dataset.tpSelected).toBe("aten::add");
+    expect(find(root, ".tp-flame-canvas").dataset.tpSelected).toBe("aten::add");
     await openTab(root, "ops");
     expect(find(root, '.tp-rows [aria-selected="true"] .tp-name').textContent).toBe("aten::add");
   });
@@ -157,12 +157,12 @@ describe("the selection", () => {
   it("moves by keys in the flame graph and shows in the table", async () => {
     const root = await show();
     await openTab(root, "flame");
-    const canvas = find(root, "canvas");
+    const canvas = find(root, ".tp-flame-canvas");
     press(canvas, "ArrowDown");
     press(canvas, "ArrowDown");
     await settle();
     expect(canvas.dataset.tpSelected).toBe("aten::mm");
-    find(root, ".tp-links .tp-button").click();
+    find(root, '.tp-links [data-tp-target="ops"]').click();
     await settle();
     expect(root.dataset.tpView).toBe("ops");
     expect(find(root, '.tp-rows [aria-selected="true"] .tp-name').textContent).toBe("aten::mm");
@@ -172,10 +172,10 @@ describe("the selection", () => {
     const root = await show();
     await type(root, "script");
     await openTab(root, "flame");
-    press(find(root, "canvas"), "ArrowDown");
-    press(find(root, "canvas"), "ArrowDown");
+    press(find(root, ".tp-flame-canvas"), "ArrowDown");
+    press(find(root, ".tp-flame-canvas"), "ArrowDown");
     await settle();
-    find(root, ".tp-links .tp-button").click();
+    find(root, '.tp-links [data-tp-target="ops"]').click();
     await settle();
     expect(find(root, ".tp-tools-note").textContent).toBe("6 of 6 ops");
   });
@@ -185,7 +185,7 @@ describe("the flame graph", () => {
   it("zooms to the selected box with Enter and comes back with Esc", async () => {
     const root = await show();
     await openTab(root, "flame");
-    const canvas = find(root, "canvas");
+    const canvas = find(root, ".tp-flame-canvas");
     for (const key of ["ArrowDown", "ArrowDown", "Enter"]) press(canvas, key);
     await settle();
     // aten::mm has 60 of 100, so the whole is 1.67 times as wide.
@@ -200,8 +200,10 @@ describe("the flame graph", () => {
     await openTab(root, "flame");
     await type(root, "ADD");
     // 20 inside aten::mm and 40 beside it, of 100.
-    expect(find(root, ".tp-tools-note").textContent).toBe("2 matches · 60.0 % of CPU");
-    expect(find(root, "canvas").dataset.tpMatches).toBe("2");
+    const steps = find(root, ".tp-match-steps");
+    expect(steps.textContent).toContain("60.0 % of CPU");
+    expect(find(steps, "[data-tp-match]").dataset.tpMatchCount).toBe("2");
+    expect(find(root, ".tp-flame-canvas").dataset.tpMatches).toBe("2");
   });
 });
 

@@ -94,7 +94,9 @@ export function Notice({ report }: { readonly report: ReportContext }) {
   if (report.source.header.notice === "") return null;
   const open = () => {
     report.store.isAboutOpen.value = true;
-    const first = tabsOf(report).find(({ shape }) => shape === "facts");
+    const tabs = tabsOf(report);
+    const first =
+      tabs.find(({ shape }) => shape === "facts") ?? tabs.find(({ shape }) => shape === "problems");
     if (first !== undefined) report.store.view.value = first.name;
   };
   return (
