@@ -55,6 +55,7 @@ export interface TimelineScene {
   readonly selectedRow: number;
   readonly selectedKey: number;
   readonly hoverRow: number;
+  /** 1 for each row of the frame that a search finds. */
   readonly matches: Uint8Array | null;
   readonly currentMatch: number;
   readonly range: Span<Ns> | null;
@@ -306,7 +307,7 @@ function paintNested(brush: Brush, row: SliceRow, top: number, height: number): 
         style = "";
       }
     }
-    if (scene.matches?.[key] === 1 || (key >= 0 && key === scene.selectedKey)) {
+    if (scene.matches?.[like] === 1 || (key >= 0 && key === scene.selectedKey)) {
       markBox(brush, from, top, shown, height, key === scene.selectedKey);
       style = "";
     }
@@ -383,6 +384,7 @@ function paintWait(brush: Brush, box: WaitBox, top: number, height: number): voi
     context.strokeStyle = cssColor(scene.colors.muted);
     context.lineWidth = 1;
     if (width > 4) context.strokeRect(left + 0.5, top + 0.5, width - 1, height - 1);
+    if (scene.matches?.[box.row] === 1) markBox(brush, left, top, width, height, false);
   }
   labelWait(brush, box, left, top, width, height);
 }

@@ -81,3 +81,7 @@ export function medianOf(bars: readonly StepBar[]): number {
   const low = sorted[Math.ceil(middle) - 1] ?? 0;
   return (low + (sorted[Math.floor(middle)] ?? low)) / 2;
 }
+
+export function meanOf(bars: readonly StepBar[]): number {
+  return bars.reduce((sum, { dur_ns }) => sum + dur_ns, 0) / Math.max(1, bars.length);
+}

@@ -115,7 +115,7 @@ export function createStore(view: string, abort: AbortSignal): Store {
   };
   return {
     ...shown,
-    trail: createTrail(Object.values(shown) as readonly Signal<unknown>[], abort),
+    trail: createTrail(Object.values(shown) as readonly Signal<unknown>[], shown.range, abort),
     hover: signal<FooterItem | null>(null),
     note: signal<FooterItem | null>(null),
     reveal: signal<Reveal | null>(null),

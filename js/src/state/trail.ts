@@ -1,6 +1,13 @@
 /** Back and forward within a report: the views, selections and ranges that were shown. */
 
-import { batch, effect, type ReadonlySignal, type Signal, signal } from "@preact/signals";
+import {
+  batch,
+  effect,
+  type ReadonlySignal,
+  type Signal,
+  signal,
+  untracked,
+} from "@preact/signals";
 
 const MOST = 60;
 
@@ -14,31 +21,47 @@ interface Stop {
   readonly values: readonly unknown[];
 }
 
-/** Remembers the values of some signals after every change; changes in one go are one stop. */
-export function createTrail(watched: readonly Signal<unknown>[], abort: AbortSignal): Trail {
+// While a range is dragged it changes with every move of the pointer; where it rests is a stop.
+const REST_MS = 250;
+
+/**
+ * Remembers the values of some signals after every change; changes in one go are one stop. `dragged` is the one
+ * that changes while the pointer moves.
+ */
+export function createTrail(
+  watched: readonly Signal<unknown>[],
+  dragged: Signal<unknown>,
+  abort: AbortSignal,
+): Trail {
   const canGoBack = signal(false);
   const canGoForward = signal(false);
   let stops: readonly Stop[] = [];
   let at = -1;
-  let isDue = false;
+  let due: { readonly stop: Stop; readonly isDrag: boolean } | null = null;
+  let timer: ReturnType<typeof setTimeout> | undefined;
   const update = () => {
     canGoBack.value = at > 0;
     canGoForward.value = at < stops.length - 1;
   };
   const remember = () => {
-    isDue = false;
-    if (abort.aborted) return;
-    const values = watched.map((each) => each.peek());
-    if (stops[at]?.values.every((value, index) => value === values[index])) return;
-    stops = [...stops.slice(0, at + 1), { values }].slice(-MOST);
+    const stop = due?.stop;
+    due = null;
+    if (abort.aborted || stop === undefined || isSame(stops[at], stop)) return;
+    stops = [...stops.slice(0, at + 1), stop].slice(-MOST);
     at = stops.length - 1;
     update();
   };
+  let last: Stop | undefined;
   const stop = effect(() => {
-    for (const each of watched) void each.value;
-    if (isDue) return;
-    isDue = true;
-    setTimeout(remember, 250);
+    const now = { values: watched.map((each) => each.value) };
+    const changed = watched.filter((_, index) => now.values[index] !== last?.values[index]);
+    const isDrag = changed.every((each) => each === dragged);
+    // Something else happens before the range came to rest.
+    if (due?.isDrag && !isDrag) untracked(remember);
+    last = now;
+    due = { stop: now, isDrag: isDrag && (due === null || due.isDrag) };
+    clearTimeout(timer);
+    timer = setTimeout(remember, due.isDrag ? REST_MS : 0);
   });
   abort.addEventListener("abort", stop);
   return {
@@ -56,4 +79,8 @@ export function createTrail(watched: readonly Signal<unknown>[], abort: AbortSig
       });
     },
   };
+}
+
+function isSame(a: Stop | undefined, b: Stop): boolean {
+  return a?.values.every((value, index) => value === b.values[index]) ?? false;
 }

@@ -67,9 +67,14 @@ _READ: dict[str, tuple[str, ...]] = {
     "cpu_op": _READ_OF_OPS,
     "user_annotation": _READ_OF_OPS,
 }
+ALLOCATION = "[memory]"
 _HAVE_STREAMS = ("kernel", "memcpy", "memset", "gpu_user_annotation", "other")
 # Categories that the files of different vendors name differently; the others are not asked for their ``cat``.
 _HAVE_CATS = (*_HAVE_STREAMS, "runtime")
+
+
+def _is_allocation(event: Event) -> bool:
+    return event.name == ALLOCATION and event.cat == "cpu_instant_event"
 
 
 def _external_ids(args: list[Args], findings: Findings) -> pl.Series:
@@ -121,7 +126,14 @@ class ColumnBuilder:
         self._findings.update(self._found)
 
     def _columns_of(self, phase: str, category: str, group: list[Event]) -> Iterator[tuple[str, pl.DataFrame]]:
-        if phase == "X" and category != OWN_SPAN:
+        if phase == "X" and category == "other":
+            # torch's export in Python, which escapes names, writes allocations as events with a duration.
+            allocations = [event for event in group if _is_allocation(event)]
+            if allocations:
+                yield "memory", _memory_columns(allocations, self._found)
+                group = [event for event in group if not _is_allocation(event)]
+            yield "spans", self._span_columns(group, category)
+        elif phase == "X" and category != OWN_SPAN:
             yield "spans", self._span_columns(group, category)
         elif phase in ("B", "E"):
             columns = self._span_columns(group, category)
@@ -133,7 +145,7 @@ class ColumnBuilder:
             yield "arrows", _followed_columns(followed, is_start=is_start)
             yield "other_arrows", pl.DataFrame(_arrow_columns(others, is_start=is_start))
         elif phase in ("i", "I"):
-            yield "memory", _memory_columns([event for event in group if event.name == "[memory]"], self._found)
+            yield "memory", _memory_columns([event for event in group if event.name == ALLOCATION], self._found)
         elif phase == "M":
             yield "thread_names", _name_columns([event for event in group if event.name == "thread_name"])
             yield "process_names", _name_columns([event for event in group if event.name in _PROCESS_NAMES])

@@ -42,8 +42,14 @@ function factsOf(view: TableHeader, frame: Frame, row: number, steps: number): r
   return known.slice(0, MOST_FACTS).map((column) => {
     const value = numberAt(frame, column.name, row) / (column.sum ? steps : 1);
     const text = formatValue(value, column.unit);
-    return column.unit === "count" ? `${text} ${column.title.toLowerCase()}` : titled(column, text);
+    return column.unit === "count" ? counted(column, text) : titled(column, text);
   });
+}
+
+/** "3 calls", "1 call". */
+function counted({ title }: ColumnHeader, text: string): string {
+  const noun = title.toLowerCase();
+  return `${text} ${text === "1" ? noun.replace(/s$/, "") : noun}`;
 }
 
 /** "Self CPU 38.3 ms"; a title that is only a unit is left out. */

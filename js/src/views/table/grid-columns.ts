@@ -26,6 +26,8 @@ export interface GridColumn {
   readonly wishPx: number;
   /** The largest magnitude, which is the length of a full bar. */
   readonly largest: number;
+  /** Numbers are shown divided by this. */
+  readonly divisor: number;
   /** How wide the numbers are beside the bars. */
   readonly digitsPx: number;
   readonly text: (row: number) => string;
@@ -67,7 +69,7 @@ function gridColumn(
   const divisor = header.sum ? steps : 1;
   const looks =
     cells.kind === "text" ? textLooks(header, cells, isLead) : numberLooks(header, cells, divisor);
-  return { header, cells, isLead, isDot, ...looks };
+  return { header, cells, isLead, isDot, divisor, ...looks };
 }
 
 type Looks = Pick<

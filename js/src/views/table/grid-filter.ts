@@ -55,7 +55,7 @@ const ALIASES: readonly (readonly [string, string])[] = [
   ["time", "sum"],
 ];
 
-/** The column that a key means: by its name or title, or by how they begin. */
+/** The column that a key means: by its name or title, by how they begin, or by what they contain. */
 function columnFor(
   key: string,
   operator: string,
@@ -73,7 +73,10 @@ function columnFor(
     );
     const lead =
       wantsText && wanted === "name" ? candidates.find(({ isLead }) => isLead) : undefined;
-    const found = exact ?? lead ?? begins;
+    const has = candidates.find(({ header }) =>
+      [header.title, header.name].some((name) => plain(name).includes(wanted)),
+    );
+    const found = exact ?? lead ?? begins ?? has;
     if (found !== undefined) return found;
   }
   return undefined;
@@ -91,7 +94,7 @@ function plain(text: string): string {
 }
 
 function conditionOf(
-  { header, cells }: GridColumn,
+  { header, cells, divisor }: GridColumn,
   operator: string,
   wanted: string,
 ): RowTest | null {
@@ -100,7 +103,8 @@ function conditionOf(
   const limit = parseNumber(wanted, header.unit);
   if (limit === null) return null;
   const { values } = cells;
-  const at = (row: number) => values[row] ?? Number.NaN;
+  // What the row shows: a step's part of a sum.
+  const at = (row: number) => (values[row] ?? Number.NaN) / divisor;
   switch (operator) {
     case ">":
       return (row) => at(row) > limit;

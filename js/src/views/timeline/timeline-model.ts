@@ -3,7 +3,13 @@
 import { displayName } from "../../base/names";
 import type { Span } from "../../base/scale";
 import { type Ns, ns } from "../../base/units";
-import { buildSliceIndex, type SliceIndex, type SliceRow } from "../../layout/slice-index";
+import {
+  buildSliceIndex,
+  durationAt,
+  firstStarting,
+  type SliceIndex,
+  type SliceRow,
+} from "../../layout/slice-index";
 import { buildWaits, type Waits } from "../../layout/waits";
 import {
   type Frame,
@@ -14,6 +20,9 @@ import {
   wordAt,
 } from "../../wire/frame";
 import type { SliceLane, SlicesHeader } from "../../wire/header";
+
+// Sums of durations are exact to less than this.
+const TOUCHING_NS = 1;
 
 export interface Step {
   readonly row: number;
@@ -29,6 +38,8 @@ export interface Device {
   readonly waits: Waits | null;
   readonly busy: SliceRow | null;
   readonly streams: readonly number[];
+  /** The gaps between its work; found on the first call. */
+  gaps(): readonly Gap[];
 }
 
 export interface TimelineModel {
@@ -108,6 +119,65 @@ export function spanOfSlice({ start, dur }: TimelineModel, row: number): Span<Ns
   return { start: ns(from), end: ns(from + (dur[row] ?? 0)) };
 }
 
+/** A time without work on a device: the waits in it follow each other without a break. */
+export interface Gap {
+  readonly start: number;
+  readonly end: number;
+  /** Rows of the frame, in order of time. */
+  readonly rows: readonly number[];
+}
+
+function gapsIn(ops: SliceIndex, waits: SliceRow | undefined): readonly Gap[] {
+  const gaps: { start: number; end: number; rows: number[] }[] = [];
+  if (waits === undefined) return gaps;
+  for (let at = waits.first; at < waits.last; at += 1) {
+    const start = ops.start[at] ?? 0;
+    const end = start + durationAt(ops, at);
+    const last = gaps.at(-1);
+    if (last !== undefined && start - last.end < TOUCHING_NS) {
+      last.end = end;
+      last.rows.push(ops.row[at] ?? -1);
+    } else {
+      gaps.push({ start, end, rows: [ops.row[at] ?? -1] });
+    }
+  }
+  return gaps;
+}
+
+/** The gap that a wait belongs to. */
+export function gapOf(model: TimelineModel, row: number): Gap | undefined {
+  const device = model.devices.find(({ lane }) => lane === model.lane[row]);
+  return device?.gaps().find(({ rows }) => rows.includes(row));
+}
+
+/** The work of a device that ended last before a span, and that begins first after it; -1 for none. */
+export function workAround(
+  { ops }: TimelineModel,
+  { streams }: Device,
+  start: number,
+  end: number,
+): { readonly before: number; readonly after: number } {
+  let before = -1;
+  let after = -1;
+  let latest = -Infinity;
+  let earliest = Infinity;
+  for (const row of streams.flatMap((lane) => ops.ofLane[lane] ?? [])) {
+    const next = firstStarting(ops, row, end);
+    const begin = ops.start[next] ?? Infinity;
+    if (next < row.last && begin < earliest) {
+      earliest = begin;
+      after = ops.row[next] ?? -1;
+    }
+    const last = firstStarting(ops, row, start) - 1;
+    const done = (ops.start[last] ?? 0) + durationAt(ops, last);
+    if (last >= row.first && done > latest) {
+      latest = done;
+      before = ops.row[last] ?? -1;
+    }
+  }
+  return { before, after };
+}
+
 /** The first part of a note is a cause or a size, the second a place. */
 export function noteParts(model: TimelineModel, row: number): readonly [string, string] {
   const [first = "", second = ""] = wordAt(model.notes, row).split("\t");
@@ -148,7 +218,13 @@ function devicesIn(
     );
     const causeOf = (row: number) => causeOfWord[notes.keys[row] ?? -1] ?? 0;
     const waits = idle === undefined ? null : buildWaits(index, idle, causes.length, causeOf);
-    return [{ title, lane, waits, busy: rows.find(({ depth }) => depth === 1) ?? null, streams }];
+    let found: readonly Gap[] | undefined;
+    const gaps = () => {
+      found ??= gapsIn(index, idle);
+      return found;
+    };
+    const busy = rows.find(({ depth }) => depth === 1) ?? null;
+    return [{ title, lane, waits, busy, streams, gaps }];
   });
 }
 

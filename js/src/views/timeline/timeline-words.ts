@@ -1,9 +1,16 @@
 /** What a slice is, in words. */
 
-import { formatCount, formatNs } from "../../base/format";
+import { formatCount, formatNs, plural } from "../../base/format";
 import type { FooterItem } from "../../state/store";
 import { stringAt, wordAt } from "../../wire/frame";
-import { noteParts, stepAt, type TimelineModel } from "./timeline-model";
+import {
+  gapOf,
+  noteParts,
+  spanOfSlice,
+  stepAt,
+  type TimelineModel,
+  workAround,
+} from "./timeline-model";
 
 export interface Detail {
   readonly label: string;
@@ -13,6 +20,8 @@ export interface Detail {
   /** The slice that it names. */
   readonly row?: number;
 }
+
+const MOST_WAITS = 4;
 
 export function kindOf(model: TimelineModel, row: number): string {
   return wordAt(model.kinds, row);
@@ -104,7 +113,39 @@ function idleDetails(model: TimelineModel, row: number): readonly Detail[] {
     { label: "cause", value: cause },
     ...(name === "" ? [] : [{ label: "host in", value: name, isCode: true }]),
     ...(place === "" ? [] : [{ label: "line", value: place, isCode: true }]),
+    ...gapDetails(model, row),
+    ...neighbors(model, row),
   ];
+}
+
+/** The other causes in the same gap, where there are some. */
+function gapDetails(model: TimelineModel, row: number): readonly Detail[] {
+  const gap = gapOf(model, row);
+  if (gap === undefined || gap.rows.length < 2) return [];
+  const whole = `${formatNs(gap.end - gap.start)}, ${plural(gap.rows.length, "wait")}`;
+  const largest = gap.rows
+    .toSorted((a, b) => (model.dur[b] ?? 0) - (model.dur[a] ?? 0))
+    .filter((each) => each !== row)
+    .slice(0, MOST_WAITS);
+  return [
+    { label: "whole gap", value: whole },
+    ...largest.map((each) => {
+      const name = wordAt(model.names, each);
+      const what = `${noteParts(model, each)[0]}${name === "" ? "" : ` in ${name}`}`;
+      return { label: "also", value: `${formatNs(model.dur[each] ?? 0)} ${what}`, row: each };
+    }),
+  ];
+}
+
+/** The device work before and after an idle time. */
+function neighbors(model: TimelineModel, row: number): readonly Detail[] {
+  const device = model.devices.find(({ lane }) => lane === model.lane[row]);
+  if (device === undefined) return [];
+  const { start, end } = gapOf(model, row) ?? spanOfSlice(model, row);
+  const { before, after } = workAround(model, device, start, end);
+  const detail = (label: string, found: number): readonly Detail[] =>
+    found < 0 ? [] : [{ label, value: wordAt(model.names, found), isCode: true, row: found }];
+  return [...detail("ran before", before), ...detail("runs after", after)];
 }
 
 /** Details such as shapes; those that the file lacks for this slice are left out. */

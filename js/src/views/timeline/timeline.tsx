@@ -50,7 +50,7 @@ export function TimelineView({ report, view, frame }: SlicesProps) {
       <Tools>
         <SearchBox
           text={query}
-          label="Search names"
+          label="Search: gemm, wait >1ms, /re/"
           onEnter={(isBack) => goTo(at + (isBack ? -1 : 1))}
         />
         <MatchSteps
@@ -244,8 +244,11 @@ function useReveal(
 function useSelectionRow({ store }: SlicesProps["report"], moves: TimelineMoves): void {
   const name = store.selection.value?.name;
   useEffect(() => {
+    // Another slice may have been selected since this was rendered.
+    const selected = store.selection.peek()?.name ?? "";
     const { row } = moves.state;
     const own = moves.model.names.words[moves.model.names.keys[row.value] ?? -1];
-    if (name === undefined || (row.value >= 0 && own !== name)) row.value = -1;
+    // A wait without a name is selected as such.
+    if (row.value >= 0 && own !== selected) row.value = -1;
   }, [name]);
 }

@@ -25,14 +25,15 @@ export function StepChart({ report }: { readonly report: ReportContext }) {
   const isMany = bars.length > LABELLED;
   const top = longest * (isMany ? 1.02 : HEADROOM);
   const ticks = axisOf(longest).filter((tick) => tick <= top);
+  const tickText = tickNumbers(ticks, format);
   return (
     <div class="tp-steps">
       <div class={isMany ? "tp-step-chart tp-many" : "tp-step-chart"}>
         <div class="tp-step-axis" aria-hidden="true">
           <span class="tp-step-unit">{suffix}</span>
-          {ticks.map((tick) => (
+          {ticks.map((tick, at) => (
             <span key={tick} class="tp-step-tick" style={{ bottom: percent(tick / top) }}>
-              <span>{format(tick).replace(/\.0+$/, "")}</span>
+              <span>{tickText[at]}</span>
             </span>
           ))}
         </div>
@@ -53,6 +54,22 @@ export function StepChart({ report }: { readonly report: ReportContext }) {
       <Legend entries={legendOf(bars, theme)} />
     </div>
   );
+}
+
+/** The numbers of an axis without the zeros that all of them end with. */
+function tickNumbers(ticks: readonly number[], format: (value: number) => string) {
+  const texts = ticks.map((tick) => (tick === 0 ? "0" : format(tick)));
+  const decimals = Math.max(
+    ...texts.map((text) => (text.split(".")[1] ?? "").replace(/0+$/, "").length),
+  );
+  return texts.map((text) => {
+    const [whole = "", part = ""] = text.split(".");
+    return whole === "0" && Number(part) === 0 ? "0" : trimmed(whole, part.slice(0, decimals));
+  });
+}
+
+function trimmed(whole: string, part: string): string {
+  return part === "" ? whole : `${whole}.${part}`;
 }
 
 /** The number under a column; of many, only every so many. */

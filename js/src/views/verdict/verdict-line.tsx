@@ -1,7 +1,7 @@
 /** The verdict in one line over the tabs, with the steps as small columns that choose what all views show. */
 
-import { formatNs } from "../../base/format";
-import { medianOf, type StepBar } from "../../layout/step-bars";
+import { formatNs, plural } from "../../base/format";
+import { meanOf, type StepBar } from "../../layout/step-bars";
 import type { ReportContext } from "../common/context";
 import { focusable } from "../common/focusable";
 import { percent } from "../common/parts";
@@ -36,10 +36,9 @@ function StepStrip({
   const { store, look } = report;
   const longest = Math.max(...bars.map((bar) => bar.dur_ns));
   const chosen = bars.find((bar) => isChosen(store, bar));
-  const median = bars.length === 1 ? "1 step" : `${bars.length} steps`;
   const text =
     chosen === undefined
-      ? `${median} · ${formatNs(medianOf(bars))}`
+      ? `${plural(bars.length, "step")} · ${formatNs(meanOf(bars))}${bars.length > 1 ? " each" : ""}`
       : `step ${chosen.number} · ${formatNs(chosen.dur_ns)}`;
   return (
     <div class="tp-step-strip">

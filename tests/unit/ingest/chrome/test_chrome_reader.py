@@ -357,3 +357,17 @@ def test_what_progress_raises_stops_the_reading_at_once(monkeypatch: pytest.Monk
         read_chrome([many(1000)], progress=cancel)
     assert [done for done, _ in calls] == [10_000, 20_000, 30_000]
     assert gc.isenabled()
+
+
+def test_an_allocation_written_as_an_event_with_a_duration_is_an_allocation() -> None:
+    # torch's export in Python, which is used when names need escapes, writes them so.
+    written = allocation(3, 512, 512) | {"ph": "X", "dur": 7, "cat": "cpu_instant_event"}
+    trace = make_trace(span("aten::empty", 0, 10), written)
+    assert trace.memory["delta_bytes"].to_list() == [512]
+    assert trace.events["name"].to_list() == ["aten::empty"]
+
+
+def test_a_users_range_named_like_an_allocation_stays_an_event() -> None:
+    trace = make_trace(annotation("[memory]", 0, 10), span("[memory]", 2, 3, cat="something new"))
+    assert trace.events["name"].to_list() == ["[memory]", "[memory]"]
+    assert trace.memory.height == 0
