@@ -113,7 +113,14 @@ def _server_command(root: Path, port: int, app: str) -> list[str]:
         f"{name}.extension_manager": "readonly",
     }
     flags = [f"--{name}={value}" for name, value in options.items()]
-    return [sys.executable, "-m", {"lab": "jupyterlab", "notebook": "notebook"}[app], "--no-browser", "--allow-root", *flags]
+    return [
+        sys.executable,
+        "-m",
+        {"lab": "jupyterlab", "notebook": "notebook"}[app],
+        "--no-browser",
+        "--allow-root",
+        *flags,
+    ]
 
 
 def _free_port() -> int:

@@ -138,7 +138,7 @@ def test_a_search_for_long_waits_goes_from_one_to_the_next(timeline: Timeline) -
 
 
 def test_a_drag_chooses_a_range_that_all_views_count_in(timeline: Timeline) -> None:
-    x, y = timeline.find(at(5_000), "gemm")
+    _, y = timeline.find(at(5_000), "gemm")
     timeline.page.mouse.move(timeline.x(at(4_000)), y)
     timeline.page.mouse.down()
     timeline.page.mouse.move(timeline.x(at(6_000)), y, steps=5)
@@ -161,7 +161,7 @@ def test_a_drag_chooses_a_range_that_all_views_count_in(timeline: Timeline) -> N
 
 
 def test_the_wheel_scrolls_zooms_with_ctrl_and_pans_with_shift(timeline: Timeline) -> None:
-    x, y = timeline.find(at(5_000), "gemm")
+    x, _ = timeline.find(at(5_000), "gemm")
     before = timeline.window
     timeline.page.keyboard.down("Control")
     timeline.page.mouse.wheel(0, -300)

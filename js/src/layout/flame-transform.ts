@@ -176,8 +176,8 @@ class TreeBuilder {
     return this.#parent[box] ?? -1;
   }
 
-  addSelf(box: number, row: number): void {
-    const isItself = this.#source.names.keys[row] === this.nameOf(box);
+  /** Adds the own weight of a row; `isItself` is false when the row was left out and `box` is around it. */
+  addSelf(box: number, row: number, isItself: boolean): void {
     this.#self.forEach((self, weight) => {
       // A box that was left out adds its time to the one around it, but not its calls.
       if (!isItself && this.#source.weights[weight] === "calls") return;
@@ -266,7 +266,7 @@ function addMerged(
 ): void {
   const box = new Int32Array(source.frame.rows).fill(-1);
   box[0] = 0;
-  builder.addSelf(0, 0);
+  builder.addSelf(0, 0, true);
   for (let row = 1; row < source.frame.rows; row += 1) {
     if (to[row] === DROPPED) continue;
     const above = box[source.parent[row] ?? 0] ?? 0;
@@ -278,7 +278,7 @@ function addMerged(
     } else {
       box[row] = above;
     }
-    builder.addSelf(box[row] ?? 0, row);
+    builder.addSelf(box[row] ?? 0, row, to[row] === row);
   }
 }
 
@@ -301,7 +301,7 @@ function addCallees(builder: TreeBuilder, source: Source, to: Int32Array, name: 
     if (above < 0 && !isOne) continue;
     const under = Math.max(0, above);
     box[row] = to[row] === row ? builder.child(under, row) : under;
-    builder.addSelf(box[row] ?? 0, row);
+    builder.addSelf(box[row] ?? 0, row, to[row] === row);
   }
 }
 
@@ -323,7 +323,7 @@ function addInverted(
     if (options.shape === "callers") {
       if (isOne && isInside[above] !== 1) builder.addTotal(pathUp(builder, source, to, row), row);
     } else if (source.self.some((self) => (self[row] ?? 0) > 0)) {
-      builder.addSelf(pathUp(builder, source, to, start), row);
+      builder.addSelf(pathUp(builder, source, to, start), row, start === row);
     }
   }
 }

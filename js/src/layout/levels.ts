@@ -43,8 +43,10 @@ export class Levels {
     let most = -Infinity;
     let low = from;
     let high = to;
+    const top = this.#levels.at(-1);
     for (const values of this.#levels) {
-      while (low < high && low % FANOUT !== 0) {
+      // Nothing stands above the last level, so all of it is looked at.
+      while (low < high && (low % FANOUT !== 0 || values === top)) {
         most = Math.max(most, values[low] ?? -Infinity);
         low += 1;
       }
