@@ -103,7 +103,7 @@ export function detailsOf(model: TimelineModel, row: number): readonly Detail[] 
   }
   const size = noteParts(model, row)[0];
   if (size !== "") details.push({ label: "size", value: size });
-  return [...details, ...recorded(model, around >= 0 && isDeviceWork(kind) ? around : row)];
+  return [...details, ...recorded(model, row, isDeviceWork(kind) ? around : -1)];
 }
 
 function idleDetails(model: TimelineModel, row: number): readonly Detail[] {
@@ -148,12 +148,25 @@ function neighbors(model: TimelineModel, row: number): readonly Detail[] {
   return [...detail("ran before", before), ...detail("runs after", after)];
 }
 
-/** Details such as shapes; those that the file lacks for this slice are left out. */
-function recorded(model: TimelineModel, row: number): readonly Detail[] {
-  return model.view.columns.flatMap(({ name, title }) => {
-    const value = stringAt(model.frame, name, row);
+/** What an op would have, and the flag that brings it. */
+const OF_OPS = [
+  { name: "shapes", flag: "--shapes" },
+  { name: "stack", flag: "--stack" },
+] as const;
+
+/** Details such as shapes, of a slice or else of the op that launched it. */
+function recorded(model: TimelineModel, row: number, op: number): readonly Detail[] {
+  const known = model.view.columns.flatMap(({ name, title }) => {
+    const value = stringAt(model.frame, name, row) || stringAt(model.frame, name, op);
     return value === "" ? [] : [{ label: title.toLowerCase(), value, isCode: true }];
   });
+  const isOp = op >= 0 || kindOf(model, row) === "op";
+  const missing = OF_OPS.filter(({ name }) => !model.frame.columns.has(name));
+  if (!isOp) return known;
+  return [
+    ...known,
+    ...missing.map(({ name, flag }) => ({ label: name, value: `not recorded · ${flag}` })),
+  ];
 }
 
 export function laneTitle(model: TimelineModel, row: number): string {
