@@ -20,7 +20,7 @@ import { tickLabel, tickStep, ticksIn } from "../../layout/time-ticks";
 import type { Store } from "../../state/store";
 import { keyOf } from "../../wire/frame";
 import type { Look } from "../common/theme-watch";
-import { spanOfSlice, stepAt, type TimelineModel } from "./timeline-model";
+import { originOf, spanOfSlice, type TimelineModel } from "./timeline-model";
 import type { TimelineMoves } from "./timeline-moves";
 import type { SliceMatches } from "./timeline-search";
 import { describeSlice } from "./timeline-words";
@@ -167,7 +167,7 @@ export class TimelineCanvas {
     const { model, state } = moves;
     const scale = this.#scale();
     const { start, end } = scale.span;
-    const origin = stepAt(model, (start + end) / 2)?.start ?? model.whole.start;
+    const { origin } = originOf(model, scale.span);
     const step = tickStep(end - start, scale.width / TICK_PX);
     const ticks = ticksIn(start, end, origin, step);
     const selected = store.selection.value?.name;

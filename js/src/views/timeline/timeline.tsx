@@ -5,6 +5,8 @@ import type { RefObject } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { columnFormat, formatNs, plural } from "../../base/format";
 import { displayName } from "../../base/names";
+import type { Span } from "../../base/scale";
+import type { Ns } from "../../base/units";
 import { AXIS_PX } from "../../draw/timeline-painter";
 import { heightOfBands, laneBands } from "../../layout/lane-bands";
 import type { SlicesProps } from "../common/context";
@@ -13,7 +15,7 @@ import { MatchSteps, SearchBox, Segmented, Tools } from "../common/parts";
 import { Minimap } from "./minimap";
 import { TimelineCanvas } from "./timeline-canvas";
 import { actOnTimelineKey } from "./timeline-keys";
-import { createTimelineModel, stepAt, type TimelineModel } from "./timeline-model";
+import { createTimelineModel, originOf, stepAt, type TimelineModel } from "./timeline-model";
 import { TimelineMoves } from "./timeline-moves";
 import { TimelinePanel, WaitLine } from "./timeline-panel";
 import { searchSlices } from "./timeline-search";
@@ -199,14 +201,20 @@ function ZoomButtons({ moves }: { readonly moves: TimelineMoves }) {
   );
 }
 
-/** "step 5 · 0 – 64.0 of 220 ms". */
+/** "step 5 · 0 – 64.0 of 220 ms", "steps 4–6 · 0 – 684 ms". */
 function placeText({ model, span }: TimelineMoves): string {
-  const step = stepAt(model, (span.start + span.end) / 2);
-  const origin = step?.start ?? model.whole.start;
+  const { origin, step } = originOf(model, span);
   const { format, suffix } = columnFormat("ns", Math.max(Math.abs(span.end - origin), 1));
   const part = `${format(span.start - origin)} – ${format(span.end - origin)} ${suffix}`;
-  if (step === undefined) return part;
+  if (step === undefined) return [stepsText(model, span), part].filter(Boolean).join(" · ");
   return `step ${step.number} · ${part} of ${formatNs(step.end - step.start)}`;
+}
+
+function stepsText(model: TimelineModel, { start, end }: Span<Ns>): string {
+  const shown = model.steps.filter((step) => step.start < end && step.end > start);
+  const [first, last] = [shown[0], shown.at(-1)];
+  if (first === undefined || last === undefined) return "";
+  return first === last ? `step ${first.number}` : `steps ${first.number}–${last.number}`;
 }
 
 function aloud(model: TimelineModel, row: number): string {
