@@ -61,11 +61,11 @@ def _why_idle(trace: Trace) -> Section:
     idle_ns = account.whole_ns - account.busy_ns
     facts = tuple(
         Fact(
-            label=CAUSE_TITLES[cause.kind][0],
+            label=CAUSE_TITLES[cause.kind],
             value=float(ns / account.steps),
             unit="ns",
             note=short_name(cause.name),
-            phase=CAUSE_TITLES[cause.kind][1],
+            phase="waiting",
             op=cause.name,
             view="timeline",
         )

@@ -346,8 +346,7 @@ def _waits(trace: Trace, device: int, lane: int) -> _Part:
             + pl.col("line").cast(pl.String)
         )
     )
-    titles = {name: title for name, (title, _) in CAUSE_TITLES.items()}
-    cause = pl.col("cause").replace_strict(titles, return_dtype=pl.String)
+    cause = pl.col("cause").replace_strict(CAUSE_TITLES, return_dtype=pl.String)
     waits = idle.select(
         pl.lit(lane, pl.UInt16).alias("lane"),
         "start_ns",

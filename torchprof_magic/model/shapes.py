@@ -41,12 +41,16 @@ class Column:
 class Outline:
     """The columns that make rows a tree: the ``id`` of each row, and that of the row around it, empty for none.
 
-    Rows stand after the row around them. Those up to ``open_levels`` deep are open at first.
+    Rows stand after the row around them. Those up to ``open_levels`` deep are open at first, except those that are
+    true in the column ``closed``. Rows that are true in the column ``aside`` repeat others to explain the row around
+    them; filters and searches for a name skip them.
     """
 
     id: str
     parent: str
     open_levels: int = 1
+    closed: str | None = None
+    aside: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

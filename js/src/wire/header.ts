@@ -42,6 +42,10 @@ const outline = record({
   parent: text,
   /** Rows up to this depth are open at first. */
   open_levels: number,
+  /** The column that is 1 for rows that are closed at first; null for none. */
+  closed: orNull(text),
+  /** The column that is 1 for rows that repeat others to explain the row around them; null for none. */
+  aside: orNull(text),
 });
 
 /** The columns that draw each row as a bar, stacked by phase. */

@@ -28,6 +28,8 @@ export interface GridColumn {
   readonly largest: number;
   /** Numbers are shown divided by this. */
   readonly divisor: number;
+  /** Says nothing in any row; hidden unless it is chosen. */
+  readonly isIdle: boolean;
   /** How wide the numbers are beside the bars. */
   readonly digitsPx: number;
   readonly text: (row: number) => string;
@@ -36,6 +38,9 @@ export interface GridColumn {
 const LEAD_MIN_PX = 150;
 // Minor columns are hidden before names get narrower than this.
 const LEAD_WISH_PX = 290;
+const SOURCE_WISH_PX = 480;
+// Room for the indents of a tree.
+const INDENTS_PX = 70;
 const DOT_PX = 18;
 const CHAR_PX = 7.4;
 // The title of the sorted column is bold.
@@ -53,23 +58,31 @@ const MEASURED_ROWS = 200;
  */
 export function gridColumns(view: TableHeader, frame: Frame, steps = 1): readonly GridColumn[] {
   const lead = leadColumn(view.columns);
-  return view.columns.flatMap((header) => {
+  const found = view.columns.flatMap((header) => {
     const cells = frame.columns.get(header.name);
-    return cells === undefined ? [] : [gridColumn(header, cells, header === lead, steps)];
+    const divisor = header.sum ? steps : 1;
+    const largest = cells?.kind === "number" ? largestOf(cells.values) : 0;
+    return cells === undefined ? [] : [{ header, cells, divisor, largest }];
+  });
+  return found.map(({ header, cells, divisor, largest }) => {
+    const isLead = header === lead;
+    const isDot = header.unit === "phase" && !isLead;
+    // Times stand in one unit, and so do sizes, where all can be read in it.
+    const beside = found
+      .filter((other) => other.header.unit === header.unit)
+      .map((other) => other.largest / other.divisor);
+    const looks =
+      cells.kind === "text"
+        ? textLooks(header, cells, isLead, view.outline !== null)
+        : numberLooks(header, cells, divisor, Math.max(...beside));
+    const isIdle = !isLead && header.name !== view.sort && isEmpty(header, cells, largest);
+    return { header, cells, isLead, isDot, divisor, isIdle, ...looks };
   });
 }
 
-function gridColumn(
-  header: ColumnHeader,
-  cells: Column,
-  isLead: boolean,
-  steps: number,
-): GridColumn {
-  const isDot = header.unit === "phase" && !isLead;
-  const divisor = header.sum ? steps : 1;
-  const looks =
-    cells.kind === "text" ? textLooks(header, cells, isLead) : numberLooks(header, cells, divisor);
-  return { header, cells, isLead, isDot, divisor, ...looks };
+function isEmpty({ unit }: ColumnHeader, cells: Column, largest: number): boolean {
+  if (cells.kind === "text") return !cells.words.some((word) => word !== "");
+  return unit !== "step" && largest === 0;
 }
 
 type Looks = Pick<
@@ -77,18 +90,30 @@ type Looks = Pick<
   "title" | "isNumeric" | "widthPx" | "wishPx" | "largest" | "digitsPx" | "text"
 >;
 
-function textLooks(header: ColumnHeader, cells: TextColumn, isLead: boolean): Looks {
+function textLooks(
+  header: ColumnHeader,
+  cells: TextColumn,
+  isLead: boolean,
+  isTree: boolean,
+): Looks {
   const text = (row: number) => wordAt(cells, row);
-  const wholePx = textWidth(header, cells.keys.length, text) + (isLead ? DOT_PX : 0);
+  const extraPx = isLead ? DOT_PX + (isTree ? INDENTS_PX : 0) : 0;
+  const wholePx = textWidth(header, cells.keys.length, text) + extraPx;
   const widthPx = Math.min(isLead ? LEAD_MIN_PX : TEXT_MAX_PX, wholePx);
-  const wishPx = isLead ? Math.min(LEAD_WISH_PX, wholePx) : widthPx;
+  const mostPx = header.verbatim ? SOURCE_WISH_PX : LEAD_WISH_PX;
+  const wishPx = isLead ? Math.min(mostPx, wholePx) : widthPx;
   return { title: header.title, isNumeric: false, widthPx, wishPx, largest: 0, digitsPx: 0, text };
 }
 
-function numberLooks(header: ColumnHeader, { values }: NumberColumn, divisor: number): Looks {
+function numberLooks(
+  header: ColumnHeader,
+  { values }: NumberColumn,
+  divisor: number,
+  beside: number,
+): Looks {
   const largest = largestOf(values);
   const isRounded = header.unit === "count" && divisor > 1;
-  const format = isRounded ? MEAN_COUNT : columnFormat(header.unit, largest / divisor);
+  const format = isRounded ? MEAN_COUNT : columnFormat(header.unit, largest / divisor, beside);
   const text = (row: number) => format.format((values[row] ?? Number.NaN) / divisor);
   const title = titleWithUnit(header.title, format);
   const digitsPx = longestOf(values, format, divisor) * CHAR_PX;
@@ -153,7 +178,8 @@ export function fittingColumns(
   chosen: ReadonlyMap<string, boolean> = new Map(),
 ): readonly GridColumn[] {
   let shown = columns.filter(
-    (column) => !column.isDot && (column.isLead || chosen.get(column.header.name) !== false),
+    (column) =>
+      !column.isDot && (column.isLead || (chosen.get(column.header.name) ?? !column.isIdle)),
   );
   while (wishedPx(shown) > widthPx) {
     const last = shown.findLast(

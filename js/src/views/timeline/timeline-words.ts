@@ -160,9 +160,7 @@ function neighbors(model: TimelineModel, row: number): readonly Detail[] {
   const { start, end } = gapOf(model, row) ?? spanOfSlice(model, row);
   const { before, after } = workAround(model, device, start, end);
   const detail = (label: string, found: number): Detail =>
-    found < 0
-      ? { label, value: "nothing in the recording" }
-      : { label, ...named(model, found) };
+    found < 0 ? { label, value: "nothing in the recording" } : { label, ...named(model, found) };
   return [detail("ran before", before), detail("runs after", after)];
 }
 
