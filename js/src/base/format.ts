@@ -152,6 +152,22 @@ export function columnFormat(unit: Unit, largest: number, beside = largest): Col
   }
 }
 
+/** The numbers of an axis without the zeros that all of them end with. */
+export function axisNumbers(
+  ticks: readonly number[],
+  format: (value: number) => string,
+): readonly string[] {
+  const texts = ticks.map((tick) => (tick === 0 ? "0" : format(tick)));
+  const decimals = Math.max(
+    ...texts.map((text) => (text.split(".")[1] ?? "").replace(/0+$/, "").length),
+  );
+  return texts.map((text) => {
+    const [whole = "", part = ""] = text.split(".");
+    const kept = part.slice(0, decimals);
+    return kept === "" || Number(text) === 0 ? whole : `${whole}.${kept}`;
+  });
+}
+
 /** Whether values of a unit are numbers, so that cells are right-aligned. */
 export function isNumeric(unit: Unit): boolean {
   return unit === "count" || unit === "ns" || unit === "bytes" || unit === "ratio";

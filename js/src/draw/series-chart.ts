@@ -2,7 +2,8 @@
 
 import uPlot from "uplot";
 import { cssColor } from "../base/color";
-import { formatNs, formatValue, type Unit } from "../base/format";
+import { axisNumbers, columnFormat, type Unit } from "../base/format";
+import { tickLabel } from "../layout/time-ticks";
 import type { MarkHeader } from "../wire/header";
 import type { Colors } from "./colors";
 
@@ -103,7 +104,10 @@ function timeAxis(colors: Colors): uPlot.Axis {
     size: 28,
     gap: 8,
     space: 90,
-    values: tickTexts(formatNs),
+    values: (_chart, ticks) => {
+      const label = tickLabel((ticks[1] ?? 1) - (ticks[0] ?? 0), ticks.at(-1) ?? 0);
+      return ticks.map((tick) => (tick === 0 ? "0" : label(tick)));
+    },
   };
 }
 
@@ -115,13 +119,13 @@ function valueAxis({ colors, bands }: SeriesScene): uPlot.Axis {
     size: AXIS_PX,
     gap: 8,
     space: 44,
-    values: tickTexts((tick) => formatValue(tick, unit)),
+    // The unit stands once, at the top.
+    values: (_chart, ticks) => {
+      const { format, suffix } = columnFormat(unit, ticks.at(-1) ?? 0);
+      const texts = axisNumbers(ticks, format);
+      return texts.map((text, at) => (at === texts.length - 1 ? `${text} ${suffix}` : text));
+    },
   };
-}
-
-/** Zero needs no unit. */
-function tickTexts(format: (tick: number) => string): uPlot.Axis.DynamicValues {
-  return (_chart, ticks) => ticks.map((tick) => (tick === 0 ? "0" : format(tick)));
 }
 
 function bandSeries(band: Band): uPlot.Series {

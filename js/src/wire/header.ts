@@ -93,8 +93,10 @@ const fact = record({
 
 const section = record({
   title: text,
-  /** Phases: the labels are phases, and the values add up to a whole. Bars: drawn on one scale. */
-  kind: oneOf("facts", "phases", "bars"),
+  /**
+   * Phases: the labels are phases, and the values add up to a whole. Bars: drawn on one scale. Memory: below its curve.
+   */
+  kind: oneOf("facts", "phases", "bars", "memory"),
   /** What the numbers are. */
   aside: text,
   /** The main ones stand first, top lists side by side, and the rest is folded away. */
