@@ -14,6 +14,7 @@ from torchprof_magic.analysis.flame_boxes import HostBoxes, host_boxes, site_nam
 from torchprof_magic.analysis.idle import CAUSE_TITLES, idle_runs
 from torchprof_magic.analysis.launch_configs import launch_configs
 from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
+from torchprof_magic.analysis.place_phases import phases_of_places
 from torchprof_magic.analysis.queue import ALL_STREAMS, queue_series
 from torchprof_magic.analysis.shared import launch_sources
 from torchprof_magic.analysis.step_pieces import step_pieces
@@ -56,6 +57,8 @@ _KIND_OF = {
     "memcpy": "memcpy",
     "memset": "memset",
 }
+# Kinds of boxes that say where in the program something ran.
+_PLACES = ("line", "module", "python")
 OPS, MODULES, PYTHON = "depth", "depth_modules", "depth_python"
 _LAYERS = (
     Layer(title="Ops", column=OPS),
@@ -258,6 +261,7 @@ def _boxes(trace: Trace, boxes: HostBoxes, number_of: dict[int, int], layers: tu
     if len(site):
         kinds = trace.sites["kind"].gather(site).cast(pl.String).cast(KIND)
         kind[~is_event] = kinds.to_physical().to_numpy()
+    phase = phases_of_places(boxes, phase, np.isin(kind, [KINDS.index(each) for each in _PLACES]))
     frame = pl.DataFrame(
         {
             "lane": pl.Series(_numbers(boxes.lane, number_of), dtype=pl.UInt16),

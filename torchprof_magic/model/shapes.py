@@ -184,8 +184,9 @@ class Section:
     """Facts under one title.
 
     With the kind ``phases`` the labels are phases, and the values add up to a whole. With ``bars`` all values are of
-    one unit, and are drawn as bars on one scale. With ``memory`` the facts stand below the curve of the memory. ``aside`` says what the numbers are. Those of the group ``top`` stand
-    side by side, and those of ``about`` are folded away.
+    one unit, and are drawn as bars on one scale. With ``memory`` the facts stand below the curve of the memory.
+    ``aside`` says what the numbers are. Those of the group ``top`` stand side by side, and those of ``about`` are
+    folded away.
     """
 
     title: str

@@ -48,6 +48,8 @@ export interface TimelineInputs {
   readonly store: Store;
   readonly look: ReadonlySignal<Look>;
   readonly matches: ReadonlySignal<SliceMatches | null>;
+  /** Whether only threads are shown. */
+  readonly isOnlyThreads: boolean;
 }
 
 interface Drag {
@@ -148,6 +150,7 @@ export class TimelineCanvas {
       start,
       end,
       toggled,
+      isOnlyThreads: this.#inputs.isOnlyThreads,
     });
     const height = `${AXIS_PX + heightOfBands(this.#bands)}px`;
     if (this.#parts.spacer.style.height !== height) this.#parts.spacer.style.height = height;

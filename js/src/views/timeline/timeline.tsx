@@ -1,7 +1,7 @@
 /** Slices as a timeline: lanes over time, with a strip of the whole, search, and what is selected. */
 
 import { useComputed } from "@preact/signals";
-import type { RefObject } from "preact";
+import type { ComponentChildren, RefObject } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { columnFormat, formatNs, plural } from "../../base/format";
 import { displayName } from "../../base/names";
@@ -21,7 +21,16 @@ import { TimelinePanel, WaitLine } from "./timeline-panel";
 import { searchSlices } from "./timeline-search";
 import { describeSlice } from "./timeline-words";
 
-export function TimelineView({ report, view, frame }: SlicesProps) {
+interface TimelineProps extends SlicesProps {
+  /** Shown as a flame graph in time order: threads only, as deep as they are known. */
+  readonly flame?: {
+    readonly tools: ComponentChildren;
+    /** The view under which other views ask for a name. */
+    readonly revealAs: string;
+  };
+}
+
+export function TimelineView({ report, view, frame, flame }: TimelineProps) {
   const { store } = report;
   const state = store.timeline(view);
   const query = store.search(view);
@@ -31,7 +40,8 @@ export function TimelineView({ report, view, frame }: SlicesProps) {
   );
   const moves = useMemo(() => new TimelineMoves(model, state, store), [model]);
   const matches = useComputed(() => searchSlices(model, moves.layer, query.value));
-  const parts = useStage(moves, report, matches);
+  const isOnlyThreads = flame !== undefined;
+  const parts = useStage(moves, report, matches, isOnlyThreads);
   const show = (row: number) => {
     moves.select(row);
     moves.bringIn(row);
@@ -45,7 +55,9 @@ export function TimelineView({ report, view, frame }: SlicesProps) {
     show(row);
   };
   const at = matches.value === null ? -1 : matches.value.rows.indexOf(state.match.value);
-  useReveal(report, view.name, query, () => goTo(nearest(moves, matches.value?.rows)));
+  useReveal(report, flame?.revealAs ?? view.name, query, () =>
+    goTo(nearest(moves, matches.value?.rows)),
+  );
   useSelectionRow(report, moves);
   return (
     <div class="tp-view tp-timeline">
@@ -62,6 +74,7 @@ export function TimelineView({ report, view, frame }: SlicesProps) {
           onStep={(step) => goTo(at + step)}
         />
         <span class="tp-tools-note">{placeText(moves)}</span>
+        {flame?.tools}
         <Segmented
           label="Threads show"
           options={view.layers.map(({ title, column }) => ({ name: column, title }))}
@@ -81,8 +94,9 @@ export function TimelineView({ report, view, frame }: SlicesProps) {
             report={report}
             view={view}
             matches={matches.value?.rows.length ?? 0}
+            isOnlyThreads={isOnlyThreads}
           />
-          <WaitLine moves={moves} range={store.range.value} />
+          {flame === undefined && <WaitLine moves={moves} range={store.range.value} />}
         </div>
         <TimelinePanel report={report} moves={moves} onShow={show} />
       </div>
@@ -104,6 +118,7 @@ function useStage(
   moves: TimelineMoves,
   { store, look }: SlicesProps["report"],
   matches: ConstructorParameters<typeof TimelineCanvas>[1]["matches"],
+  isOnlyThreads: boolean,
 ): Stage {
   const canvas = useRef<HTMLCanvasElement>(null);
   const scroller = useRef<HTMLDivElement>(null);
@@ -113,7 +128,11 @@ function useStage(
     if (canvas.current === null || scroller.current === null || spacer.current === null) return;
     const abort = new AbortController();
     const parts = { canvas: canvas.current, scroller: scroller.current, spacer: spacer.current };
-    painter.current = new TimelineCanvas(parts, { moves, store, look, matches }, abort.signal);
+    painter.current = new TimelineCanvas(
+      parts,
+      { moves, store, look, matches, isOnlyThreads },
+      abort.signal,
+    );
     return () => abort.abort();
   }, [moves]);
   return { canvas, scroller, spacer, painter };
@@ -125,10 +144,11 @@ interface StageViewProps {
   readonly report: SlicesProps["report"];
   readonly view: SlicesProps["view"];
   readonly matches: number;
+  readonly isOnlyThreads: boolean;
 }
 
 /** The canvas in its scrolling box; its `data-` attributes describe what it shows. */
-function StageView({ moves, parts, report, view, matches }: StageViewProps) {
+function StageView({ moves, parts, report, view, matches, isOnlyThreads }: StageViewProps) {
   const { start, end } = moves.span;
   const row = moves.state.row.value;
   const onKey = (event: KeyboardEvent) => {
@@ -139,7 +159,11 @@ function StageView({ moves, parts, report, view, matches }: StageViewProps) {
   };
   const range = report.store.range.value;
   return (
-    <div class="tp-stage" ref={parts.scroller} style={{ "--tp-wanted": `${wantedPx(moves)}px` }}>
+    <div
+      class="tp-stage"
+      ref={parts.scroller}
+      style={{ "--tp-wanted": `${wantedPx(moves, isOnlyThreads)}px` }}
+    >
       {/* biome-ignore lint/a11y/noInteractiveElementToNoninteractiveRole: a canvas with its own keys has the role application. */}
       <canvas
         class="tp-stage-canvas"
@@ -163,7 +187,7 @@ function StageView({ moves, parts, report, view, matches }: StageViewProps) {
 }
 
 /** The height of all lanes, unfolded. */
-function wantedPx({ model }: TimelineMoves): number {
+function wantedPx({ model }: TimelineMoves, isOnlyThreads: boolean): number {
   const { start, end } = model.whole;
   const lanes = {
     lanes: model.view.lanes,
@@ -171,6 +195,7 @@ function wantedPx({ model }: TimelineMoves): number {
     start,
     end,
     toggled: new Set<number>(),
+    isOnlyThreads,
   };
   return AXIS_PX + heightOfBands(laneBands(lanes));
 }
