@@ -161,9 +161,11 @@ def _folded(table: Table) -> Table:
     frame = table.frame
     if frame.height <= UNFOLDED:
         return table
-    numbers = [name for name in frame.columns if name not in (*_TEXT, "line", "hits")]
+    numbers = [name for name in frame.columns if name not in (*_TEXT, "line")]
     is_quiet = ~frame.select(pl.any_horizontal(pl.col(numbers).fill_null(0) != 0)).to_series()
-    run = frame.select(pl.struct(is_quiet.alias("quiet"), *_of_file(frame)).rle_id()).to_series()
+    # Functions stand in the order in which they were called first, and two files can have one short name.
+    part = (pl.col("line").diff() < 0).fill_null(value=False).cum_sum().alias("part")
+    run = frame.select(pl.struct(is_quiet.alias("quiet"), part, *_of_file(frame)).rle_id()).to_series()
     rows = frame.with_columns(is_quiet.alias("quiet"), run.alias("run")).with_row_index("row")
     rows = rows.with_columns((pl.col("quiet") & (pl.len().over("run") >= LEAST_FOLDED)).alias("folded"))
     text = pl.format("lines {}–{}: nothing of them in the recorded steps", pl.col("line").min(), pl.col("line").max())

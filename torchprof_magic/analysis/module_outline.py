@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import polars as pl
 
@@ -17,19 +17,25 @@ if TYPE_CHECKING:
 LEAST_MERGED = 3
 # Trees of which at most so many rows are in no merged one are open as a whole at first.
 SMALL = 32
+# Modules that are deeper stand beside the one around them; no program nests them so deep.
+MAX_LEVELS = 64
 _SUMMED = [name for name, dtype in SCHEMA.items() if dtype == pl.Int64]
+_Row: TypeAlias = "dict[str, object]"
+
+
+class _Siblings(NamedTuple):
+    """Modules of one class that follow each other, the id of the row around them, and how many are around that."""
+
+    run: list[_Row]
+    above: str
+    level: int
 
 
 @once_per_trace
 def modules_view(trace: Trace) -> Table:
     """Return the modules as a tree; ``report.modules`` has the same rows without those that merge siblings."""
     table = modules_table(trace)
-    rows = table.frame.to_dicts()
-    children: dict[str | None, list[dict[str, object]]] = {}
-    for row in rows:
-        children.setdefault(row["parent"], []).append(row)
-    shown: list[dict[str, object]] = []
-    _add(shown, children, None, "")
+    shown = _outlined(table.frame.to_dicts())
     names = [column.name for column in table.columns if column.name != "parent"]
     schema = {"id": pl.String, "above": pl.String, "is_merged": pl.Boolean, **SCHEMA}
     frame = pl.DataFrame(shown, schema=schema).select("id", "above", pl.col("is_merged").fill_null(value=False), *names)
@@ -39,7 +45,7 @@ def modules_view(trace: Trace) -> Table:
     return Table(frame=frame, columns=columns, outline=outline)
 
 
-def _count_outside_of_merged(shown: list[dict[str, object]]) -> int:
+def _count_outside_of_merged(shown: list[_Row]) -> int:
     closed: set[object] = set()
     for row in shown:
         if row.get("is_merged") or row["above"] in closed:
@@ -47,30 +53,41 @@ def _count_outside_of_merged(shown: list[dict[str, object]]) -> int:
     return sum(row["above"] not in closed for row in shown)
 
 
-def _add(
-    shown: list[dict[str, object]],
-    children: dict[str | None, list[dict[str, object]]],
-    parent: str | None,
-    above: str,
-) -> None:
-    """Add the children of a module, runs of equal siblings below a row of their own."""
-    for run in _runs(children.get(parent, [])):
-        around = above
+def _outlined(rows: list[_Row]) -> list[_Row]:
+    """Return every module followed by those in it, runs of equal siblings below a row of their own."""
+    children: dict[object, list[_Row]] = {}
+    for row in rows:
+        children.setdefault(row["parent"], []).append(row)
+    shown: list[_Row] = []
+    waiting = [_Siblings(run, "", 0) for run in reversed(_runs(children.pop(None, [])))]
+    while waiting:
+        run, above, level = waiting.pop()
         if len(run) >= LEAST_MERGED:
             around = f"{above}\n{run[0]['path']}"
-            shown.append(_merged(run, parent, around, above))
-        for row in run:
-            path = str(row["path"])
-            own = f"{around}\n={path}"
-            label = path.removeprefix(f"{parent}.") if parent else path
-            shown.append({**row, "id": own, "above": around, "path": label or str(row["class_name"])})
-            if path != parent:
-                _add(shown, children, path, own)
+            shown.append({**_merged(run), "id": around, "above": above})
+        else:
+            around = above
+        if len(run) > 1:
+            waiting.extend(_Siblings([row], around, level) for row in reversed(run))
+            continue
+        (row,) = run
+        own = f"{above}\n={row['path']}"
+        shown.append({**row, "id": own, "above": above, "path": _label(row) or str(row["class_name"])})
+        below = _runs(children.pop(row["path"], []))
+        deeper = (own, level + 1) if level < MAX_LEVELS else (above, level)
+        waiting.extend(_Siblings(inside, *deeper) for inside in reversed(below))
+    return shown
 
 
-def _runs(rows: list[dict[str, object]]) -> list[list[dict[str, object]]]:
+def _label(row: _Row) -> str:
+    """Return the path of a module from the one around it."""
+    path, parent = str(row["path"]), row["parent"]
+    return path.removeprefix(f"{parent}.") if parent else path
+
+
+def _runs(rows: list[_Row]) -> list[list[_Row]]:
     """Return runs of siblings of the same class."""
-    runs: list[list[dict[str, object]]] = []
+    runs: list[list[_Row]] = []
     for row in rows:
         if runs and runs[-1][0]["class_name"] == row["class_name"] and row["path"] != OUTSIDE:
             runs[-1].append(row)
@@ -79,22 +96,16 @@ def _runs(rows: list[dict[str, object]]) -> list[list[dict[str, object]]]:
     return runs
 
 
-def _merged(run: list[dict[str, object]], parent: str | None, own: str, above: str) -> dict[str, object]:
-    first, last = (
-        str(row["path"]).removeprefix(f"{parent}.") if parent else str(row["path"]) for row in (run[0], run[-1])
-    )
+def _merged(run: list[_Row]) -> _Row:
     sums = {
         name: None if any(row[name] is None for row in run) else sum(int(str(row[name])) for row in run)
         for name in _SUMMED
     }
     shapes = {name: run[0][name] if len({row[name] for row in run}) == 1 else None for name in ("inputs", "outputs")}
-    label = f"{first} … {last}"
     return {
         **sums,
         **shapes,
-        "id": own,
-        "above": above,
         "is_merged": True,
-        "path": label,
+        "path": f"{_label(run[0])} … {_label(run[-1])}",
         "class_name": f"{run[0]['class_name']} ×{len(run)}",
     }

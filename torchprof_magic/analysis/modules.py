@@ -11,7 +11,7 @@ from torchprof_magic.analysis.attribution import Runs, Shares, shares_of, watche
 from torchprof_magic.analysis.host_nest import host_nest
 from torchprof_magic.analysis.places import MODULE_FRAME, call_tree, module_frames
 from torchprof_magic.analysis.shared import once_per_trace
-from torchprof_magic.model.intervals import NO_PARENT, IntArray, depth_of, levels, rolled_up
+from torchprof_magic.model.intervals import NO_PARENT, IntArray, depth_of, levels, nearest_marked, rolled_up
 from torchprof_magic.model.shapes import Column, Table
 
 if TYPE_CHECKING:
@@ -189,15 +189,16 @@ def _from_frames(trace: Trace) -> tuple[pl.DataFrame, Runs]:
 
 def _frame(sites: pl.DataFrame, shares: Shares, runs: Runs) -> pl.DataFrame:
     parent = sites["parent"].to_numpy().astype(np.int64)
-    turns = levels(depth_of(parent))
+    depth = depth_of(parent)
+    turns, calls = levels(depth), _calls(runs)
     names = sites["name"].cast(pl.String)
-    above = pl.Series(parent)
+    above = pl.Series(nearest_marked(parent, depth, calls > 0)[parent])
     frame = pl.DataFrame(
         {
             "path": names,
             "class_name": sites["class_name"].cast(pl.String),
             "parent": names.gather(above.set(above < 0, None)),
-            "calls": _calls(runs),
+            "calls": calls,
             "self_cpu_ns": shares.self_ns,
             "total_cpu_ns": shares.total_ns,
             "device_ns": rolled_up(shares.device_ns, parent, turns),
@@ -213,7 +214,7 @@ def _frame(sites: pl.DataFrame, shares: Shares, runs: Runs) -> pl.DataFrame:
         },
         schema=SCHEMA,
     )
-    frame = frame[_in_order(parent, frame["calls"].to_numpy() > 0)]
+    frame = frame[_in_order(parent, calls > 0)]
     if shares.outside_device_ns:
         rest = {name: 0 for name in SCHEMA if name not in (*_TEXT, "parameters", "bytes")}
         rest |= {"self_device_ns": shares.outside_device_ns, "device_ns": shares.outside_device_ns}

@@ -4,9 +4,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import polars as pl
+import pytest
 from support import annotation, frame, kernel, launch, make_trace, span
 
-from torchprof_magic.analysis.module_outline import modules_view
+from torchprof_magic.analysis.module_outline import MAX_LEVELS, modules_view
 from torchprof_magic.analysis.modules import modules_table
 from torchprof_magic.model.trace import SCOPES_SCHEMA, SITES_SCHEMA
 
@@ -100,3 +101,95 @@ def test_three_siblings_of_one_class_are_merged_in_the_view_and_open() -> None:
     merged = "layers.0 … layers.2"
     assert around == ["", "Net", merged, merged, merged, "Net", ""]
     assert modules_table(trace).frame.height == 6  # the merging row is of the view alone
+
+
+def all_ran(*sites: dict[str, object]) -> Trace:
+    """A trace in which every module ran once, for 1 us."""
+    return watched(*sites, scopes=[(site, site, 1) for site in range(len(sites))])
+
+
+def paths_around(trace: Trace) -> list[tuple[str, str]]:
+    """Return the path of every row of the view as it is shown, and that of the row around it."""
+    frame = modules_view(trace).frame
+    assert frame["id"].n_unique() == frame.height
+    paths = dict(frame.select("id", "path").rows()) | {"": ""}
+    return [(path, paths[above]) for path, above in frame.select("path", "above").rows()]
+
+
+def test_two_siblings_are_not_merged_and_a_run_ends_with_another_class() -> None:
+    classes = ("A", "A", "B", "C", "C", "C", "C", "A")
+    trace = all_ran(module("", "Net", -1), *(module(str(at), name, 0) for at, name in enumerate(classes)))
+    assert [path for path, _ in paths_around(trace)] == [
+        "Net", "0", "1", "2", "3 … 6", "3", "4", "5", "6", "7", "outside of modules",
+    ]  # fmt: skip
+
+
+def test_what_is_in_merged_modules_stays_below_each_of_them() -> None:
+    blocks = [module(f"h.{n}", "Block", 0) for n in range(3)]
+    inside = [module(f"h.{n}.mlp", "MLP", 1 + n) for n in range(3)]
+    assert paths_around(all_ran(module("", "Net", -1), *blocks, *inside)) == [
+        ("Net", ""),
+        ("h.0 … h.2", "Net"),
+        ("h.0", "h.0 … h.2"),
+        ("mlp", "h.0"),
+        ("h.1", "h.0 … h.2"),
+        ("mlp", "h.1"),
+        ("h.2", "h.0 … h.2"),
+        ("mlp", "h.2"),
+        ("outside of modules", ""),
+    ]
+
+
+def test_a_merged_row_has_sums_where_all_are_known_and_shapes_where_all_are_equal() -> None:
+    shaped = [module(str(n), "Linear", 0) | {"inputs": "2×3", "outputs": f"2×{n}"} for n in range(3)]
+    unknown = module("1", "Linear", 0) | {"parameters": None, "inputs": "2×3", "outputs": "2×1"}
+    view = modules_view(all_ran(module("", "Net", -1), shaped[0], unknown, shaped[2]))
+    row = view.frame.filter("is_merged").row(0, named=True)
+    assert (row["class_name"], row["calls"], row["total_cpu_ns"], row["bytes"]) == ("Linear ×3", 3, 3_000, 3 * 24)
+    assert (row["parameters"], row["inputs"], row["outputs"]) == (None, "2×3", None)
+
+
+def test_merged_rows_are_closed_at_first() -> None:
+    trace = all_ran(module("", "Net", -1), *(module(str(n), "Linear", 0) for n in range(3)))
+    view = modules_view(trace)
+    assert view.outline is not None
+    assert view.outline.closed == "is_merged"
+    assert view.frame["is_merged"].to_list() == [False, True, False, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("shown", "merged", "levels"),
+    # The model, the row outside of modules and that which merges are shown too.
+    [(30, 0, 9), (31, 0, 2), (29, 0, 9), (29, 20, 9), (30, 20, 2)],
+)
+def test_trees_of_at_most_32_rows_are_open_as_a_whole_not_counting_those_in_merged_rows(
+    shown: int, merged: int, levels: int
+) -> None:
+    sites = [module(f"a{n}", f"Class{n}", 0) for n in range(shown)]
+    sites += [module(f"b{n}", "Same", 0) for n in range(merged)]
+    view = modules_view(all_ran(module("", "Net", -1), *sites))
+    assert view.outline is not None
+    assert view.outline.open_levels == levels
+
+
+def test_a_module_whose_parent_did_not_run_is_below_the_closest_one_that_did() -> None:
+    sites = module("", "Net", -1), module("enc", "Encoder", 0), module("enc.lin", "Linear", 1)
+    trace = watched(*sites, scopes=[(0, 0, 90), (2, 11, 25)])
+    assert modules_table(trace).frame.select("path", "parent").rows()[:2] == [("", None), ("enc.lin", "")]
+    assert paths_around(trace) == [("Net", ""), ("enc.lin", "Net"), ("outside of modules", "")]
+    alone = watched(*sites, scopes=[(2, 11, 25)])
+    assert modules_table(alone).frame.select("path", "parent").rows()[:1] == [("enc.lin", None)]
+    assert paths_around(alone) == [("enc.lin", ""), ("outside of modules", "")]
+
+
+def test_modules_that_are_nested_deeper_than_python_calls_can_be_are_shown_beside_each_other() -> None:
+    deep = 1_500
+    calls = [frame(f"nn.Module: A_{level}", level / 10, 2_000 - level / 5) for level in range(deep)]
+    view = modules_view(make_trace(*calls, span("aten::mm", 999, 1), with_stack=1)).frame
+    assert view.height == deep
+    assert view["path"].to_list()[:3] == ["A_0", "A_1", "A_2"]
+    depth: dict[str, int] = {"": -1}
+    for own, above in view.select("id", "above").rows():
+        depth[own] = depth[above] + 1
+    assert max(depth.values()) == MAX_LEVELS
+    assert len(depth) == deep + 1
