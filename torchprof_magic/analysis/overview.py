@@ -182,7 +182,7 @@ def _top_modules(trace: Trace) -> Section:
             label=row["class_name"],
             value=float(row["ns"] / steps),
             unit="ns",
-            note=counted(row["calls"], "call"),
+            note=_calls(row["calls"], steps),
             phase="forward",
             view="modules",
         )
@@ -190,6 +190,11 @@ def _top_modules(trace: Trace) -> Section:
     )
     where = "device time of forward a step" if trace.has_device else "host time a step, with backward"
     return Section(title="Module classes", facts=facts, kind="bars", aside=where, group="top")
+
+
+def _calls(calls: int, steps: int) -> str:
+    """Return the calls a step, like the times beside them."""
+    return f"{calls / steps:,.1f} calls" if calls % steps else counted(calls // steps, "call")
 
 
 def _number(label: str, value: float, unit: Unit, note: str = "", op: str = "") -> Fact:
@@ -252,7 +257,7 @@ def _top_ops(trace: Trace) -> Section:
             label=row["name"],
             value=float(row[by] / steps),
             unit="ns",
-            note="" if row["kind"] == NO_OP else counted(int(row["calls"]), "call"),
+            note="" if row["kind"] == NO_OP else _calls(row["calls"], steps),
             op=row["name"],
             phase=row["phase"],
             view="ops",
