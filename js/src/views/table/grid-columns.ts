@@ -144,25 +144,42 @@ function textWidth(header: ColumnHeader, rows: number, text: (row: number) => st
 }
 
 /**
- * The columns that fit into a width; minor ones are hidden first, starting with the last. Those that were chosen by
- * hand stay, and those that were hidden by hand go.
+ * The columns that fit into a width. Minor ones are hidden first, starting with the last, so that names get their room;
+ * then others, until no name is cut below its least width. Those that were chosen by hand stay, and those that were
+ * hidden by hand go. The first column with bars says most, so it is never hidden.
  */
 export function fittingColumns(
   columns: readonly GridColumn[],
   widthPx: number,
   chosen: ReadonlyMap<string, boolean> = new Map(),
 ): readonly GridColumn[] {
-  let shown = columns.filter(
+  const shown = columns.filter(
     (column) => !column.isDot && (column.isLead || chosen.get(column.header.name) !== false),
   );
-  while (wishedPx(shown) > widthPx) {
-    const last = shown.findLast(
-      ({ header, isLead }) => header.minor && !isLead && chosen.get(header.name) !== true,
-    );
-    if (last === undefined) return shown;
-    shown = shown.filter((column) => column !== last);
+  const first = shown.find(({ header }) => header.bar);
+  const canGo = (column: GridColumn) =>
+    !column.isLead && column !== first && chosen.get(column.header.name) !== true;
+  const roomy = withoutLast(
+    shown,
+    (each) => canGo(each) && each.header.minor,
+    (rest) => wishedPx(rest) <= widthPx,
+  );
+  return withoutLast(roomy, canGo, (rest) => neededPx(rest) <= widthPx);
+}
+
+/** Leaves out the last column that can go, again and again, until the rest fits. */
+function withoutLast(
+  columns: readonly GridColumn[],
+  canGo: (column: GridColumn) => boolean,
+  fits: (rest: readonly GridColumn[]) => boolean,
+): readonly GridColumn[] {
+  let rest = columns;
+  while (!fits(rest)) {
+    const last = rest.findLast(canGo);
+    if (last === undefined) return rest;
+    rest = rest.filter((column) => column !== last);
   }
-  return shown;
+  return rest;
 }
 
 function wishedPx(columns: readonly GridColumn[]): number {
