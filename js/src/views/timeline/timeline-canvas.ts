@@ -6,6 +6,8 @@ import { type Ns, ns, px } from "../../base/units";
 import { type CanvasSize, CanvasView } from "../../draw/canvas-view";
 import { type Colors, readColors } from "../../draw/colors";
 import { FillTable } from "../../draw/fills";
+import { pointOn } from "../../draw/screen-scale";
+import { fitContent } from "../../draw/scrolled-canvas";
 import { TextCache } from "../../draw/text-cache";
 import {
   type Arrow,
@@ -152,8 +154,7 @@ export class TimelineCanvas {
       toggled,
       isOnlyThreads: this.#inputs.isOnlyThreads,
     });
-    const height = `${AXIS_PX + heightOfBands(this.#bands)}px`;
-    if (this.#parts.spacer.style.height !== height) this.#parts.spacer.style.height = height;
+    fitContent(this.#parts, AXIS_PX + heightOfBands(this.#bands), this.#view.size);
   }
 
   #paint(context: CanvasRenderingContext2D, size: CanvasSize): void {
@@ -247,12 +248,11 @@ export class TimelineCanvas {
   }
 
   #xOf(event: MouseEvent): number {
-    return event.clientX - this.#parts.canvas.getBoundingClientRect().left;
+    return pointOn(this.#parts.canvas, event).x;
   }
 
   #bandOf(event: MouseEvent): { readonly band: LaneBand; readonly y: number } | null {
-    const { top } = this.#parts.canvas.getBoundingClientRect();
-    const y = event.clientY - top - AXIS_PX;
+    const y = pointOn(this.#parts.canvas, event).y - AXIS_PX;
     if (y < 0) return null;
     const band = bandAt(this.#bands, y + this.#parts.scroller.scrollTop);
     return band === undefined ? null : { band, y: y + this.#parts.scroller.scrollTop - band.top };
@@ -376,11 +376,7 @@ export class TimelineCanvas {
 
   #toggleAt(event: MouseEvent): void {
     const found = this.#bandOf(event);
-    if (found === null) return;
-    const { toggled } = this.#inputs.moves.state;
-    const next = new Set(toggled.value);
-    if (!next.delete(found.band.lane)) next.add(found.band.lane);
-    toggled.value = next;
+    if (found !== null) this.#inputs.moves.toggleLane(found.band.lane);
   }
 
   #onDouble(event: MouseEvent): void {

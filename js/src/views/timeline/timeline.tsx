@@ -12,6 +12,7 @@ import { heightOfBands, laneBands } from "../../layout/lane-bands";
 import type { SlicesProps } from "../common/context";
 import { focusable } from "../common/focusable";
 import { MatchSteps, SearchBox, Segmented, Tools } from "../common/parts";
+import { tableId } from "../common/spoken-table";
 import { Minimap } from "./minimap";
 import { TimelineCanvas } from "./timeline-canvas";
 import { actOnTimelineKey } from "./timeline-keys";
@@ -19,6 +20,7 @@ import { createTimelineModel, originOf, stepAt, type TimelineModel } from "./tim
 import { TimelineMoves } from "./timeline-moves";
 import { TimelinePanel, WaitLine } from "./timeline-panel";
 import { searchSlices } from "./timeline-search";
+import { TimelineTable } from "./timeline-table";
 import { describeSlice } from "./timeline-words";
 
 interface TimelineProps extends SlicesProps {
@@ -100,6 +102,7 @@ export function TimelineView({ report, view, frame, flame }: TimelineProps) {
         </div>
         <TimelinePanel report={report} moves={moves} onShow={show} />
       </div>
+      <TimelineTable id={tableId(report.id, view.name)} moves={moves} />
       <div class="tp-aloud" aria-live="polite">
         {state.row.value >= 0 ? aloud(model, state.row.value) : ""}
       </div>
@@ -171,7 +174,8 @@ function StageView({ moves, parts, report, view, matches, isOnlyThreads }: Stage
         tabIndex={0}
         role="application"
         aria-roledescription="timeline"
-        aria-label={`${view.title}: ${plural(moves.model.frame.rows, "slice")}. Arrow keys move the selection, W and S zoom, A and D pan, Enter zooms to the selection, Escape goes back.`}
+        aria-details={tableId(report.id, view.name)}
+        aria-label={`${view.title}: ${plural(moves.model.frame.rows, "slice")}. Arrow keys move the selection, W and S zoom, A and D pan, Enter zooms to the selection, R chooses it as the range, Space folds its lane, Escape goes back.`}
         data-tp-start={Math.round(start)}
         data-tp-end={Math.round(end)}
         data-tp-row={row}
