@@ -5,12 +5,14 @@ import { failure, type Result, success } from "../base/result";
 import { decodeFrame, decodeLate, viewBytes } from "../wire/decode";
 import type { Frame } from "../wire/frame";
 import {
+  type ExportHeader,
   type FramedHeader,
   parseHeader,
   type ReportHeader,
   type WaitingHeader,
 } from "../wire/header";
-import type { Host } from "../wire/host";
+import { type Host, isSaved } from "../wire/host";
+import { handOver, type OpeningPage } from "../wire/perfetto";
 import { canAnswer, pull } from "../wire/pull";
 
 export type FrameState =
@@ -32,8 +34,10 @@ export type LateState =
 
 export interface ReportSource {
   readonly header: ReportHeader;
-  /** False in a saved file: nothing can be pulled or exported. */
+  /** False in a saved file: nothing can be pulled. */
   readonly canAnswer: boolean;
+  /** What can be exported from here: what a kernel can make, or what a saved file contains. */
+  readonly exports: readonly ExportHeader[];
   /** The state of a view's data; the first call starts decoding or pulling. */
   frame(view: FramedHeader): ReadonlySignal<FrameState>;
   /** The state of a view that is built on request; the first call requests it. */
@@ -42,9 +46,14 @@ export interface ReportSource {
   /** Retries after a failure. */
   retry(view: FramedHeader): void;
   pullExport(name: string): Promise<Result<Uint8Array>>;
+  /** Opens Perfetto with an export; must be called while a click is handled. */
+  openInPerfetto(page: OpeningPage, name: string): Promise<Result<null>>;
 }
 
 const NOTHING = "Nothing was recorded for this view.";
+const NOT_OFFERED = "This report does not offer this export.";
+// The kernel analyses the whole trace for a file, and may have a running cell to finish first.
+const EXPORT_WITHIN_MS = 120_000;
 
 /** Opens the current data of the host; `signal` aborts all pending requests. */
 export function openReport(host: Host, abort: AbortSignal): Result<ReportSource> {
@@ -81,15 +90,44 @@ export function openReport(host: Host, abort: AbortSignal): Result<ReportSource>
     state.value = { kind: "loading" };
     void pullLate(state, host, view, abort);
   };
+  const exports = isSaved(host) || canAnswer(host) ? parsed.value.exports : [];
+  const pullExport = async (name: string) =>
+    exports.some((entry) => entry.name === name)
+      ? exportedBytes(host, name, abort)
+      : failure(NOT_OFFERED);
   return success({
     late,
     retryLate,
     header: parsed.value,
     canAnswer: canAnswer(host),
+    exports,
     frame,
     retry,
-    pullExport: (name) => pull(host, `export:${name}`, { signal: abort }),
+    pullExport,
+    openInPerfetto: async (page, name) => {
+      const entry = exports.find((each) => each.name === name && each.kind === "perfetto");
+      if (entry === undefined) return failure(NOT_OFFERED);
+      const { title } = parsed.value;
+      const trace = {
+        title,
+        fileName: entry.filename,
+        pull: () => pullExport(name),
+        signal: abort,
+      };
+      return handOver(page, trace);
+    },
   });
+}
+
+/** The trace that a saved file contains, or what the kernel makes. */
+async function exportedBytes(
+  host: Host,
+  name: string,
+  signal: AbortSignal,
+): Promise<Result<Uint8Array>> {
+  if (!isSaved(host)) return pull(host, `export:${name}`, { signal, timeoutMs: EXPORT_WITHIN_MS });
+  const trace = host.get("_trace");
+  return trace instanceof Uint8Array ? success(trace) : failure(NOT_OFFERED);
 }
 
 function embeddedState(view: FramedHeader, container: unknown): FrameState {
