@@ -19,7 +19,7 @@ from typing import Any
 import install_chromium
 import nbformat
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 # Without these, Chromium contacts its vendor's hosts at every start.
@@ -215,6 +215,5 @@ def open_tab(report: Any, name: str) -> None:
     if tab.count() == 0:
         report.locator(".tp-tabs .tp-menu-box:not(.tp-missing) > button").first.click()
     tab.click()
-    report.page.wait_for_function(
-        "([root, name]) => root.dataset.tpView === name", arg=[report.element_handle(), name], timeout=10_000
-    )
+    # Not a function of the page: a report can be in a frame.
+    expect(report).to_have_attribute("data-tp-view", name, timeout=10_000)
