@@ -3,6 +3,7 @@
 import { render } from "preact";
 import { useLayoutEffect } from "preact/hooks";
 import { openReport, type ReportSource } from "../../state/python-sync";
+import { sharedOf } from "../../state/shared";
 import { createStore, type Store } from "../../state/store";
 import { connectionOf } from "../../wire/connection";
 import { type Host, isSaved, listenToHost } from "../../wire/host";
@@ -104,7 +105,7 @@ class ShownReport {
     const { runId } = source.value.header;
     this.#root.dataset.tpRun = runId;
     hideStatic(this.#root, runId, signal);
-    const store = createStore(this.#firstView(source.value), signal);
+    const store = createStore(this.#firstView(source.value), sharedOf(runId, signal), signal);
     const titles = new Map(source.value.header.titles);
     const report: ReportContext = {
       id: this.#prefix,
