@@ -233,19 +233,19 @@ CAUSES = {
     "profiler": "the profiler itself held the host",
     "unknown": "the file does not say",
 }
-# What each is called in short, with the phase that colors its bar.
+# What each is called in short.
 CAUSE_TITLES = {
-    "data": ("loading data", "data"),
-    "waiting": ("blocking call", "waiting"),
-    "compile": ("compiling, capturing", "compile"),
-    "initialisation": ("loading code", "compile"),
-    "communication": ("collective on the host", "communication"),
-    "allocation": ("driver memory", "waiting"),
-    "op dispatch": ("launching ops", "forward"),
-    "python": ("Python", "python"),
-    "queued": ("queued work", "idle"),
-    "profiler": ("profiler", "idle"),
-    "unknown": ("unknown", "idle"),
+    "data": "loading data",
+    "waiting": "blocking call",
+    "compile": "compiling, capturing",
+    "initialisation": "loading code",
+    "communication": "collective on the host",
+    "allocation": "driver memory",
+    "op dispatch": "launching ops",
+    "python": "Python",
+    "queued": "queued work",
+    "profiler": "profiler",
+    "unknown": "unknown",
 }
 _CAUSE_OF = {
     "profiler": "profiler",

@@ -64,13 +64,25 @@ _GEMM = re.compile(r"(?i)gemm|Cijk_|cutlass_\d+_|tensorop")
 _TILE = re.compile(r"tilesize(\d+x\d+(?:x\d+)?)|MT(\d+x\d+x\d+)|(?<![\dx])(\d{2,3}x\d{1,3}(?:x\d{1,3})?)(?![\dx])")
 _ARCHITECTURE = re.compile(r"\b(sm\d+|ampere|volta|turing|hopper|maxwell|gfx\w+)(?=_|\b)")
 _FAMILIES = (("xmma", "xmma"), ("cutlass", "cutlass"), ("Cijk_", "Tensile"), ("cublas", "cublas"), ("scudnn", "cudnn"))
+# How both factors of a product lie in memory.
+_LAYOUT = re.compile(r"_([nt][nt])(?=_|$|>)")
+# Kernels of cuDNN that are no products, by what they are called.
+_CUDNN = (
+    (r"dgrad\w*_engine", "conv input grad"),
+    (r"wgrad\w*_engine", "conv weight grad"),
+    (r"bn_bw_", "batch norm backward"),
+    (r"bn_fw_", "batch norm forward"),
+    (r"nchwToNhwcKernel", "NCHW to NHWC"),
+    (r"nhwcToNchwKernel", "NHWC to NCHW"),
+    (r"winogradForward(\w+?)(?:\d|$)", "conv winograd"),
+)
 _NCCL = re.compile(r"nccl(?:Dev)?Kernel_([A-Za-z]+)(\w*)")
 _NOISE = re.compile(r"\(anonymous namespace\)::|<unnamed>::|at::native::|c10::|at::cuda::|pytorch_flash::|\bvoid ")
 
 
 def kernel_title(name: str) -> str:
     """Return a short name: what before how, such as ``mul bf16 · strided`` or ``gemm bf16 128x128x64 · xmma sm90``."""
-    for make in (_nccl, _triton, _attention, _gemm, _of_pytorch, _mangled):
+    for make in (_nccl, _triton, _attention, _cudnn, _gemm, _of_pytorch, _mangled):
         if title := make(name):
             return title[:MAX_CHARS]
     return _plain(name)[:MAX_CHARS]
@@ -107,7 +119,7 @@ def _type_in(text: str) -> str:
 
 
 def _nccl(name: str) -> str:
-    match = _NCCL.match(name)
+    match = _NCCL.match(name.replace("int8_t", "i8"))
     if match is None:
         return ""
     parts = [part for part in match[2].split("_") if part]
@@ -154,6 +166,15 @@ def _attention(name: str) -> str:
     return " ".join(filter(None, (kind, way, _type_in(name)))) + (f" · {part[1]}" if part else "")
 
 
+def _cudnn(name: str) -> str:
+    bare = name.removeprefix("void ")
+    if not bare.startswith("cudnn"):
+        return ""
+    head = re.split(r"[<(]", bare, maxsplit=1)[0].split("::")[-1]
+    what = next((title for pattern, title in _CUDNN if re.match(pattern, head)), "")
+    return " ".join(filter(None, (what, _type_in(bare)))) + f" · {head}" if what else ""
+
+
 def _gemm(name: str) -> str:
     is_convolution = re.search(r"(?i)conv|cudnn|fprop|dgrad|wgrad", name) is not None
     if not (_GEMM.search(name) or "scudnn" in name):
@@ -164,7 +185,8 @@ def _gemm(name: str) -> str:
     family = next((family for key, family in _FAMILIES if key in name), "")
     architecture = _ARCHITECTURE.search(name)
     what = " ".join(filter(None, ("conv" if is_convolution else "gemm", way, _type_in(name), size)))
-    how = " ".join(filter(None, (family, architecture[1] if architecture else "")))
+    layout = _LAYOUT.search(name)
+    how = " ".join(filter(None, (family, architecture[1] if architecture else "", layout[1] if layout else "")))
     return f"{what} · {how}" if how else what
 
 
@@ -176,7 +198,8 @@ def _of_pytorch(name: str) -> str:
     functor = next((match[1] for pattern in _FUNCTORS if (match := re.search(pattern, inside))), "")
     if not functor:
         return ""
-    what = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", functor).replace("_", " ").lower().removesuffix(" kernel").strip()
+    what = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", functor).replace("_", " ").lower().strip()
+    what = re.sub(r" (?:kernel|cuda)$", "", what)
     what = _WORDS.get(what, re.sub(r"^(bfloat16|float16|half|float) (?=copy)", "", what))
     kind = _type_in(inside)
     scalar = " by a number" if re.search(_SCALAR, inside) else ""

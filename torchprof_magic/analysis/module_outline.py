@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 # This many siblings of one class in a row are merged.
 LEAST_MERGED = 3
-# Trees of at most so many rows are open as a whole at first.
-SMALL = 24
+# Trees of which at most so many rows are in no merged one are open as a whole at first.
+SMALL = 32
 _SUMMED = [name for name, dtype in SCHEMA.items() if dtype == pl.Int64]
 
 
@@ -31,11 +31,20 @@ def modules_view(trace: Trace) -> Table:
     shown: list[dict[str, object]] = []
     _add(shown, children, None, "")
     names = [column.name for column in table.columns if column.name != "parent"]
-    schema = {"id": pl.String, "above": pl.String, **SCHEMA}
-    frame = pl.DataFrame(shown, schema=schema).select("id", "above", *names)
+    schema = {"id": pl.String, "above": pl.String, "is_merged": pl.Boolean, **SCHEMA}
+    frame = pl.DataFrame(shown, schema=schema).select("id", "above", pl.col("is_merged").fill_null(value=False), *names)
     columns = tuple(column for column in table.columns if column.name != "parent")
-    depth = 9 if frame.height <= SMALL else 2
-    return Table(frame=frame, columns=columns, outline=Outline(id="id", parent="above", open_levels=depth))
+    depth = 9 if _count_outside_of_merged(shown) <= SMALL else 2
+    outline = Outline(id="id", parent="above", open_levels=depth, closed="is_merged")
+    return Table(frame=frame, columns=columns, outline=outline)
+
+
+def _count_outside_of_merged(shown: list[dict[str, object]]) -> int:
+    closed: set[object] = set()
+    for row in shown:
+        if row.get("is_merged") or row["above"] in closed:
+            closed.add(row["id"])
+    return sum(row["above"] not in closed for row in shown)
 
 
 def _add(
@@ -85,6 +94,7 @@ def _merged(run: list[dict[str, object]], parent: str | None, own: str, above: s
         **shapes,
         "id": own,
         "above": above,
+        "is_merged": True,
         "path": label,
         "class_name": f"{run[0]['class_name']} ×{len(run)}",
     }

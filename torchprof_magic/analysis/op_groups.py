@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     from torchprof_magic.model.trace import Trace
 
+# The order of the rows of an op: itself, what it called, what it launched.
+ITSELF, CALLED, KERNEL = range(3)
 # Columns of which the rows of a group can be added up.
 SUMMED = ("calls", "self_cpu_ns", "self_cpu_ratio", "self_device_ns", "self_cpu_bytes", "self_device_bytes")
 SPREAD = (
@@ -48,25 +51,31 @@ SPREAD = (
     ),
 )
 _OUTLINE = Outline(id="id", parent="above", open_levels=0)
+_OUTLINE_WITH_CALLS = replace(_OUTLINE, aside="is_called")
 
 
 @once_per_trace
 def ops_view(trace: Trace) -> Table:
-    """Return the ops with the spread of their durations, and below each the kernels that it launched."""
+    """Return the ops with the spread of their durations, and below each the ops that it called and its kernels."""
     table = ops_table(trace)
     ops = table.frame.join(_spread(trace), on=("name", "kind"), how="left", maintain_order="left")
     ops = ops.with_columns(pl.lit("").alias("above"), (pl.col("name") + "\n" + pl.col("kind")).alias("id"))
     columns = _without_kind(table.columns)
-    kernels = _kernels_of_ops(trace)
-    if kernels.height:
-        ops = _interleaved(ops, kernels)
+    ops = _interleaved(ops.with_columns(_unknown(table.columns)), _inside_of_ops(trace))
     names = [column.name for column in (*columns, *SPREAD)]
     return Table(
-        frame=ops.select("id", "above", "kind", *names),
+        frame=ops.select("id", "above", "kind", (pl.col("part") == CALLED).alias("is_called"), *names),
         columns=(*columns, *SPREAD),
         sort_by=table.sort_by,
-        outline=_OUTLINE,
+        outline=_OUTLINE_WITH_CALLS,
     )
+
+
+def _unknown(columns: tuple[Column, ...]) -> list[pl.Expr]:
+    """Return the columns that are not known for device work of no op, with null there."""
+    known = ("name", "kind", "phase", "self_device_ns", "total_device_ns")
+    names = [column.name for column in columns if column.name not in known]
+    return [pl.when(pl.col("kind") != NO_OP).then(pl.col(name)).alias(name) for name in names]
 
 
 def ops_grouped(trace: Trace, key: str) -> Table:
@@ -186,6 +195,32 @@ def _spread(trace: Trace) -> pl.DataFrame:
     return spread.with_columns(pl.col("name", "kind").cast(pl.String))
 
 
+def _inside_of_ops(trace: Trace) -> pl.DataFrame:
+    """Return what is in each op: the ops that it called itself, with all that is in them, and its own device work."""
+    return pl.concat([_called_by_ops(trace), _kernels_of_ops(trace)], how="diagonal_relaxed")
+
+
+def _called_by_ops(trace: Trace) -> pl.DataFrame:
+    ops, events = op_rows(trace), trace.events
+    inner = np.flatnonzero(ops.parent >= 0)
+    row, around = ops.row[inner], ops.row[ops.parent[inner]]
+    frame = pl.DataFrame(
+        {
+            "op": events["name"].gather(around).cast(pl.String),
+            "op_kind": events["category"].gather(around).cast(pl.String),
+            "name": events["name"].gather(row).cast(pl.String),
+            "kind": events["category"].gather(row).cast(pl.String),
+            "dur_ns": ops.dur_ns[inner],
+            "device_ns": ops.total_device_ns[inner],
+        }
+    )
+    return frame.group_by("op", "op_kind", "name", "kind").agg(
+        pl.len().cast(pl.Int64).alias("calls"),
+        pl.col("dur_ns").sum().alias("total_cpu_ns"),
+        pl.col("device_ns").sum().alias("total_device_ns"),
+    )
+
+
 def _kernels_of_ops(trace: Trace) -> pl.DataFrame:
     """Return the device work by the name of the op that launched it, and its own name."""
     work = np.flatnonzero(trace.events["category"].is_in(DEVICE_CATEGORIES).to_numpy())
@@ -208,16 +243,21 @@ def _kernels_of_ops(trace: Trace) -> pl.DataFrame:
     )
 
 
-def _interleaved(ops: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
-    """Return every op followed by its kernels, the longest first."""
+def _interleaved(ops: pl.DataFrame, inside: pl.DataFrame) -> pl.DataFrame:
+    """Return every op followed by the ops that it called and by its kernels, the longest first."""
     ops = ops.with_row_index("place")
     above = ops.select(
         "place", "phase", pl.col("name").alias("op"), pl.col("kind").alias("op_kind"), pl.col("id").alias("above")
     )
-    rows = kernels.join(above, on=("op", "op_kind"))
-    rows = rows.with_columns((pl.col("above") + "\n" + pl.col("name")).alias("id"), pl.col("phase").cast(PHASE))
-    ops = ops.with_columns(pl.lit(value=False).alias("is_kernel"))
-    rows = rows.with_columns(pl.lit(value=True).alias("is_kernel"))
+    rows = inside.join(above, on=("op", "op_kind"))
+    is_kernel = pl.col("kind").is_in(DEVICE_CATEGORIES)
+    rows = rows.with_columns(
+        pl.concat_str("above", "kind", "name", separator="\n").alias("id"),
+        pl.col("phase").cast(PHASE),
+        pl.when(is_kernel).then(KERNEL).otherwise(CALLED).alias("part"),
+        pl.when(is_kernel).then("self_device_ns").otherwise("total_cpu_ns").alias("size"),
+    )
+    ops = ops.with_columns(pl.lit(ITSELF).alias("part"), pl.lit(0).alias("size"))
     columns = [name for name in ops.columns if name in rows.columns]
     both = pl.concat([ops, rows.select(columns)], how="diagonal_relaxed")
-    return both.sort("place", "is_kernel", "self_device_ns", "name", descending=[False, False, True, False])
+    return both.sort("place", "part", "size", "name", descending=[False, False, True, False])

@@ -12,7 +12,9 @@ from torchprof_magic.analysis.devices import device_intervals
 from torchprof_magic.analysis.flame import event_names
 from torchprof_magic.analysis.flame_boxes import HostBoxes, host_boxes, site_names
 from torchprof_magic.analysis.idle import CAUSE_TITLES, idle_runs
+from torchprof_magic.analysis.launch_configs import launch_configs
 from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
+from torchprof_magic.analysis.place_phases import phases_of_places
 from torchprof_magic.analysis.queue import ALL_STREAMS, queue_series
 from torchprof_magic.analysis.shared import launch_sources
 from torchprof_magic.analysis.step_pieces import step_pieces
@@ -20,10 +22,10 @@ from torchprof_magic.analysis.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, depth_of, merge, nest
 from torchprof_magic.model.shapes import Column, Layer, SliceLane, Slices
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
-from torchprof_magic.units import format_bytes, short_file
+from torchprof_magic.units import format_bytes, format_ratio, short_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from torchprof_magic.model.trace import DType, Trace
 
@@ -55,6 +57,8 @@ _KIND_OF = {
     "memcpy": "memcpy",
     "memset": "memset",
 }
+# Kinds of boxes that say where in the program something ran.
+_PLACES = ("line", "module", "python")
 OPS, MODULES, PYTHON = "depth", "depth_modules", "depth_python"
 _LAYERS = (
     Layer(title="Ops", column=OPS),
@@ -63,6 +67,17 @@ _LAYERS = (
 )
 SHAPES = Column(name="shapes", title="Shapes", unit="text", definition="Dimensions of the inputs of an op.")
 DTYPES = Column(name="dtypes", title="Types", unit="text", definition="Types of the inputs of an op.")
+GRID = Column(name="grid", title="Grid", unit="text", definition="Blocks of the run of a kernel.")
+BLOCK = Column(name="block", title="Block", unit="text", definition="Threads of a block.")
+RESOURCES = Column(
+    name="resources",
+    title="Resources",
+    unit="text",
+    definition="Registers of a thread, shared memory of a block, and estimated occupancy.",
+)
+BANDWIDTH = Column(
+    name="bandwidth", title="Bandwidth", unit="text", definition="Bytes of a copy or fill by its duration."
+)
 STACK = Column(name="stack", title="Stack", unit="text", definition="Python frames around it, the innermost first.")
 SCHEMA: dict[str, DType] = {
     "lane": pl.UInt16,
@@ -246,6 +261,7 @@ def _boxes(trace: Trace, boxes: HostBoxes, number_of: dict[int, int], layers: tu
     if len(site):
         kinds = trace.sites["kind"].gather(site).cast(pl.String).cast(KIND)
         kind[~is_event] = kinds.to_physical().to_numpy()
+    phase = phases_of_places(boxes, phase, np.isin(kind, [KINDS.index(each) for each in _PLACES]))
     frame = pl.DataFrame(
         {
             "lane": pl.Series(_numbers(boxes.lane, number_of), dtype=pl.UInt16),
@@ -334,8 +350,7 @@ def _waits(trace: Trace, device: int, lane: int) -> _Part:
             + pl.col("line").cast(pl.String)
         )
     )
-    titles = {name: title for name, (title, _) in CAUSE_TITLES.items()}
-    cause = pl.col("cause").replace_strict(titles, return_dtype=pl.String)
+    cause = pl.col("cause").replace_strict(CAUSE_TITLES, return_dtype=pl.String)
     waits = idle.select(
         pl.lit(lane, pl.UInt16).alias("lane"),
         "start_ns",
@@ -418,10 +433,49 @@ def _details(trace: Trace, event: IntArray) -> dict[Column, pl.Series]:
     for column in (SHAPES, DTYPES):
         if events[column.name].null_count() < events.height:
             found[column] = events[column.name].gather(at).alias(column.name)
+    if events["launch_config"].null_count() < events.height:
+        found |= _launch_details(events["launch_config"].gather(at))
+    if events["bytes"].null_count() < events.height:
+        found[BANDWIDTH] = _bandwidths(events).gather(at).cast(pl.Categorical()).alias(BANDWIDTH.name)
     if trace.stacks.height:
         texts = _stack_texts(trace)
         found[STACK] = texts.gather(events["stack"].gather(at)).cast(pl.Categorical()).alias(STACK.name)
     return found
+
+
+def _launch_details(texts: pl.Series) -> dict[Column, pl.Series]:
+    """Return how kernels were launched, as texts."""
+    configs = launch_configs(texts)
+    parts = (
+        pl.format("{} registers", "registers"),
+        pl.format(
+            "{} of shared memory",
+            _texts_of(configs["shared_bytes"].replace(0, None), lambda size: format_bytes(int(size))),
+        ),
+        pl.format("occupancy {}", _texts_of(configs["occupancy_ratio"], format_ratio)),
+    )
+    resources = configs.select(pl.concat_list(parts).list.drop_nulls().list.join(" · ").alias("text"))["text"]
+    texts_of = {GRID: configs["grid"], BLOCK: configs["block"], RESOURCES: resources.set(resources == "", None)}
+    return {
+        column: text.cast(pl.Categorical()).alias(column.name)
+        for column, text in texts_of.items()
+        if text.null_count() < len(text)
+    }
+
+
+def _bandwidths(events: pl.DataFrame) -> pl.Series:
+    """Return the bandwidth of each copy and fill as text; null for other events."""
+    rate = events.select(
+        pl.when((pl.col("dur_ns") > 0) & (pl.col("bytes") > 0)).then(pl.col("bytes") * 1e9 / pl.col("dur_ns"))
+    ).to_series()
+    return _texts_of(rate, lambda value: f"{format_bytes(int(value))}/s")
+
+
+def _texts_of(values: pl.Series, text_of: Callable[[float], str]) -> pl.Series:
+    distinct = values.unique().drop_nulls()
+    return values.replace_strict(
+        distinct, [text_of(value) for value in distinct.to_list()], default=None, return_dtype=pl.String
+    )
 
 
 def _stack_texts(trace: Trace) -> pl.Series:

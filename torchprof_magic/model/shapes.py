@@ -41,12 +41,16 @@ class Column:
 class Outline:
     """The columns that make rows a tree: the ``id`` of each row, and that of the row around it, empty for none.
 
-    Rows stand after the row around them. Those up to ``open_levels`` deep are open at first.
+    Rows stand after the row around them. Those up to ``open_levels`` deep are open at first, except those that are
+    true in the column ``closed``. Rows that are true in the column ``aside`` repeat others to explain the row around
+    them; filters and searches for a name skip them.
     """
 
     id: str
     parent: str
     open_levels: int = 1
+    closed: str | None = None
+    aside: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,13 +184,14 @@ class Section:
     """Facts under one title.
 
     With the kind ``phases`` the labels are phases, and the values add up to a whole. With ``bars`` all values are of
-    one unit, and are drawn as bars on one scale. ``aside`` says what the numbers are. Those of the group ``top`` stand
-    side by side, and those of ``about`` are folded away.
+    one unit, and are drawn as bars on one scale. With ``memory`` the facts stand below the curve of the memory.
+    ``aside`` says what the numbers are. Those of the group ``top`` stand side by side, and those of ``about`` are
+    folded away.
     """
 
     title: str
     facts: tuple[Fact, ...]
-    kind: Literal["facts", "phases", "bars"] = "facts"
+    kind: Literal["facts", "phases", "bars", "memory"] = "facts"
     aside: str = ""
     group: Literal["main", "top", "about"] = "main"
 

@@ -96,7 +96,7 @@ def _verdict(trace: Trace, verdict: Verdict) -> dict[str, object]:
     return {
         "title": verdict.title,
         "text": [
-            {"text": span.text, "style": span.style} for span in (*verdict.text, *(() if code else verdict.where))
+            {"text": span.short, "style": span.style} for span in (*verdict.text, *(() if code else verdict.where))
         ],
         "code": code,
         "doubts": list(verdict.doubts),

@@ -57,7 +57,7 @@ def _text(text: str) -> str:
 def _span(span: Span) -> str:
     tag = {"strong": "b", "code": "code"}.get(span.style)
     # <bdi> keeps right-to-left marks in a name from reordering the sentence around it.
-    return f"<{tag}><bdi>{_text(span.text)}</bdi></{tag}>" if tag else _text(span.text)
+    return f"<{tag}><bdi>{_text(span.short)}</bdi></{tag}>" if tag else _text(span.short)
 
 
 def _problem_lines(problems: Iterable[Problem]) -> list[str]:

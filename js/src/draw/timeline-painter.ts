@@ -2,7 +2,7 @@
 
 import { MERGED_ROW } from "../base/boxes";
 import { cssColor, mix, type Rgb } from "../base/color";
-import { formatNs } from "../base/format";
+import { formatNs, formatRatio } from "../base/format";
 import type { Scale, Span } from "../base/scale";
 import { type Ns, ns, px } from "../base/units";
 import type { LaneBand } from "../layout/lane-bands";
@@ -217,7 +217,7 @@ function busyText({ scene }: Brush, lane: number): string {
   const row = scene.busyOf(lane);
   const { start, end } = scene.scale.span;
   const busy = row === null ? 0 : coveredIn(scene.base, row, start, end);
-  return `busy ${Math.round((busy / Math.max(1, end - start)) * 100)} % of ${formatNs(end - start)}`;
+  return `${formatRatio(busy / Math.max(1, end - start))} busy`;
 }
 
 function fitted(context: CanvasRenderingContext2D, text: string, room: number): string {

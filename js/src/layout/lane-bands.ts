@@ -38,6 +38,8 @@ export interface BandsInput {
   readonly end: number;
   /** Lanes that were folded or unfolded by hand. */
   readonly toggled: ReadonlySet<number>;
+  /** Whether only threads are shown. */
+  readonly isOnlyThreads?: boolean;
 }
 
 /** The lanes that have slices; those without any in the window are one line. */
@@ -49,6 +51,7 @@ export function laneBands(input: BandsInput): readonly LaneBand[] {
   lanes.forEach(({ kind, group: own }, lane) => {
     const rows = index.ofLane[lane] ?? [];
     if (kind === "steps" || (rows.length === 0 && kind !== "waits")) return;
+    if (input.isOnlyThreads && kind !== "thread") return;
     const isEmpty = kind !== "waits" && !hasSlices(index, lane, input.start, input.end);
     // The parts of a thread or device that have nothing here are left out below its first line.
     if (isEmpty && kind === "calls") return;

@@ -42,6 +42,10 @@ const outline = record({
   parent: text,
   /** Rows up to this depth are open at first. */
   open_levels: number,
+  /** The column that is 1 for rows that are closed at first; null for none. */
+  closed: orNull(text),
+  /** The column that is 1 for rows that repeat others to explain the row around them; null for none. */
+  aside: orNull(text),
 });
 
 /** The columns that draw each row as a bar, stacked by phase. */
@@ -89,8 +93,10 @@ const fact = record({
 
 const section = record({
   title: text,
-  /** Phases: the labels are phases, and the values add up to a whole. Bars: drawn on one scale. */
-  kind: oneOf("facts", "phases", "bars"),
+  /**
+   * Phases: the labels are phases, and the values add up to a whole. Bars: drawn on one scale. Memory: below its curve.
+   */
+  kind: oneOf("facts", "phases", "bars", "memory"),
   /** What the numbers are. */
   aside: text,
   /** The main ones stand first, top lists side by side, and the rest is folded away. */

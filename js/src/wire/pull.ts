@@ -1,6 +1,7 @@
 /** Requests data from the kernel that is not embedded in the page. */
 
 import { failure, messageOf, type Result, success } from "../base/result";
+import type { Connection } from "./connection";
 import { type Host, listenToHost } from "./host";
 
 /** A chunk, or the error message of the kernel. */
@@ -12,12 +13,18 @@ interface Answer {
 export interface PullOptions {
   readonly timeoutMs?: number;
   readonly signal?: AbortSignal;
+  readonly connection?: Connection;
+  /** Called after `timeoutMs` instead of giving up: a busy kernel answers when it is idle. */
+  readonly onSlow?: (message: string) => void;
 }
 
 const TIMEOUT_MS = 10_000;
 const ABORTED = "The request was cancelled.";
 const NO_KERNEL = "No kernel is connected to this page. Run the cell again to load this view.";
 const NO_ANSWER = "The kernel did not reply. It may be busy or stopped; try again when it is idle.";
+const SLOW = "The kernel has not replied yet. If it is busy, this view appears when it is idle.";
+const LOST =
+  "The kernel was restarted or has stopped, so this view cannot be loaded. Run the cell again.";
 
 let lastId = 0;
 
@@ -58,14 +65,15 @@ function joined(parts: readonly Uint8Array[]): Uint8Array {
   return whole;
 }
 
-/** One request and its reply. The first of reply, timeout and abort ends it. */
+/** One request and its reply. The first of reply, timeout, loss of the kernel and abort ends it. */
 function requestChunk(
   host: Host,
   name: string,
   chunk: number,
-  { timeoutMs = TIMEOUT_MS, signal }: PullOptions,
+  { timeoutMs = TIMEOUT_MS, signal, connection, onSlow }: PullOptions,
 ): Promise<Result<Answer>> {
   if (!canAnswer(host)) return Promise.resolve(failure(NO_KERNEL));
+  if (connection?.isLost()) return Promise.resolve(failure(LOST));
   if (signal?.aborted) return Promise.resolve(failure(ABORTED));
   return new Promise((resolve) => {
     const id = nextId();
@@ -75,7 +83,9 @@ function requestChunk(
       over.abort();
       resolve(result);
     };
-    const timer = setTimeout(() => finish(failure(NO_ANSWER)), timeoutMs);
+    const late = () => (onSlow ? onSlow(SLOW) : finish(failure(NO_ANSWER)));
+    const timer = setTimeout(late, timeoutMs);
+    connection?.onLoss(() => finish(failure(LOST)), over.signal);
     const abort = () => finish(failure(ABORTED));
     signal?.addEventListener("abort", abort, { once: true, signal: over.signal });
     const receive = (content: unknown, buffers: unknown) => {

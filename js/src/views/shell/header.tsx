@@ -14,7 +14,7 @@ export function Header({ report }: { readonly report: ReportContext }) {
       <span class="tp-title" title={title}>
         {title}
       </span>
-      <span class="tp-subtitle">
+      <span class="tp-subtitle" title={[subtitle, code].join(" ").trim()}>
         {subtitle}
         {code !== "" && <code>{code}</code>}
       </span>

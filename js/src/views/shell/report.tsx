@@ -4,6 +4,7 @@ import { render } from "preact";
 import { useLayoutEffect } from "preact/hooks";
 import { openReport, type ReportSource } from "../../state/python-sync";
 import { createStore, type Store } from "../../state/store";
+import { connectionOf } from "../../wire/connection";
 import { type Host, listenToHost } from "../../wire/host";
 import { type ReportContext, shownView } from "../common/context";
 import { Sentence } from "../common/parts";
@@ -17,6 +18,7 @@ import { followMaximized, keepHeight } from "./height";
 import { Help } from "./help";
 import { listenToKeys } from "./keys";
 import { Panel } from "./panel";
+import { PrintedOverview } from "./printed-overview";
 import { RangeBar } from "./range-bar";
 import { ResizeHandle } from "./resize-handle";
 import { hideStatic } from "./static-fallback";
@@ -88,8 +90,7 @@ class ShownReport {
     this.#current = new AbortController();
     const { signal } = this.#current;
     const look = watchLook(this.#root, signal);
-    this.#root.dataset.tpTheme = look.value.theme;
-    const source = openReport(this.#host, signal);
+    const source = openReport(this.#host, connectionOf(this.#host, this.#root), signal);
     render(null, this.#root);
     if (!source.ok) {
       render(
@@ -136,10 +137,9 @@ interface ShellProps {
 }
 
 function Shell({ report, root }: ShellProps) {
-  const { theme } = report.look.value;
+  const { isPrinted } = report.look.value;
   const view = report.store.view.value;
-  // Before the children's effects read tokens from the style sheet.
-  root.dataset.tpTheme = theme;
+  const isOverview = shownView(report)?.shape === "facts";
   useLayoutEffect(() => {
     root.dataset.tpView = view;
     root.dataset.tpReady = "true";
@@ -148,13 +148,14 @@ function Shell({ report, root }: ShellProps) {
     <div class="tp-frame">
       <Header report={report} />
       <Notice report={report} />
-      {shownView(report)?.shape !== "facts" && <VerdictLine report={report} />}
-      <Tabs report={report} />
+      {!isOverview &&
+        (isPrinted ? <PrintedOverview report={report} /> : <VerdictLine report={report} />)}
+      {!isPrinted && <Tabs report={report} />}
       <RangeBar report={report} />
       <Panel report={report} />
-      <Footer report={report} />
-      <Help report={report} />
-      {report.canMaximize && <ResizeHandle root={root} />}
+      {!isPrinted && <Footer report={report} />}
+      {!isPrinted && <Help report={report} />}
+      {!isPrinted && report.canMaximize && <ResizeHandle root={root} />}
     </div>
   );
 }

@@ -7,7 +7,7 @@ import { revealIn, select, type TableState } from "../../state/store";
 import { stringAt } from "../../wire/frame";
 import type { TableHeader } from "../../wire/header";
 import { firstTree, type ReportContext, type TableProps } from "../common/context";
-import { leadColumn, nameColumn, rowOfName, stepsShown } from "../common/describe";
+import { asideRows, leadColumn, nameColumn, rowOfName, stepsShown } from "../common/describe";
 import { moveFor } from "./grid-keys";
 import { orderedRows } from "./grid-order";
 import { type Outline, type OutlineRow, outlineOf, treeOf, withToggled } from "./grid-outline";
@@ -67,7 +67,8 @@ export function useGrid(props: TableProps): GridState {
     if (outline?.rows[row]?.holds !== true) return;
     kept.toggled.value = withToggled(kept.toggled.value, outline.idOf(row));
   };
-  useFittingColumns(table, scroller, chosen);
+  const { isPrinted } = report.look.value;
+  useFittingColumns(table, scroller, chosen, isPrinted);
   const virtual = useVirtualRows(scroller, rows.length, kept.scrollTop);
   const current = currentPlace(placeOf, props, activeRow.value);
   const choose = (position: number) => {
@@ -90,7 +91,7 @@ export function useGrid(props: TableProps): GridState {
     scroller,
     query,
     rows,
-    visible: virtual.items(),
+    visible: isPrinted ? printedRows(rows.length) : virtual.items(),
     columns: table.getVisibleLeafColumns(),
     current,
     outline,
@@ -126,7 +127,9 @@ function useOutline(
   return useMemo(() => {
     if (tree === null || view.outline === null) return null;
     const order = sortedOrder(table);
-    const matches = isFiltered ? new Set(found.map(({ index }) => index)) : null;
+    const isAside = asideRows(view, frame);
+    const left = found.map(({ index }) => index).filter((row) => isAside[row] !== 1);
+    const matches = isFiltered ? new Set(left) : null;
     return outlineOf({ tree, openLevels: view.outline.open_levels, toggled, order, matches });
   }, [tree, toggled, sorting, found, isFiltered, table]);
 }
@@ -146,11 +149,20 @@ function opensOrCloses(key: string, row: OutlineRow | undefined): boolean {
   return key === (row.isOpen ? "ArrowLeft" : "ArrowRight");
 }
 
-/** Shows the columns that fit into the scrolling box, whatever width it has. */
+// More rows fill more pages than anyone reads; the CSV file has them all.
+const MOST_PRINTED = 200;
+
+/** The positions of the rows on paper, where nothing scrolls. */
+function printedRows(rows: number): readonly number[] {
+  return Array.from({ length: Math.min(rows, MOST_PRINTED) }, (_, position) => position);
+}
+
+/** Shows the columns that fit into the scrolling box, whatever width it has; paper has another. */
 function useFittingColumns(
   table: GridTable,
   scroller: RefObject<HTMLDivElement | null>,
   chosen: ReadonlyMap<string, boolean>,
+  isPrinted: boolean,
 ): void {
   useLayoutEffect(() => {
     const target = scroller.current;
@@ -160,7 +172,7 @@ function useFittingColumns(
     observer.observe(target);
     measure();
     return () => observer.disconnect();
-  }, [table, chosen]);
+  }, [table, chosen, isPrinted]);
 }
 
 /** Goes to the row that another view asked for, and clears a filter that hides it. */
@@ -190,7 +202,7 @@ function useRevealed(
 
 /** The row of a name, or of a line of source code. */
 function rowWithText({ view, frame }: TableProps, text: string): number {
-  const named = nameColumn(view) === undefined ? -1 : rowOfName(frame, text);
+  const named = nameColumn(view) === undefined ? -1 : rowOfName(view, frame, text);
   if (named >= 0) return named;
   const lead = leadColumn(view.columns);
   const cells = lead === undefined ? undefined : frame.columns.get(lead.name);
@@ -222,7 +234,7 @@ function placeOfName(
   name: string | undefined,
 ): number {
   if (name === undefined || nameColumn(view) === undefined) return -1;
-  return placeOf(rowOfName(frame, name));
+  return placeOf(rowOfName(view, frame, name));
 }
 
 function placeOfRow(table: GridTable, row: number): number {

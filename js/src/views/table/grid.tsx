@@ -2,7 +2,9 @@
 
 import { useSignal } from "@preact/signals";
 import { formatCount, plural } from "../../base/format";
+import { rowsOf } from "../../wire/frame";
 import type { TableHeader } from "../../wire/header";
+import { Choice } from "../common/choice";
 import { groupingsOf, type TableProps } from "../common/context";
 import { describeRow } from "../common/describe";
 import { downloadBytes } from "../common/download";
@@ -35,8 +37,16 @@ export function TableView(props: TableProps) {
           No {nounOf(props.view)} matches “{query.value}”.
         </Sentence>
       )}
+      <LeftOut {...parts} />
     </div>
   );
+}
+
+/** On paper: how many rows are not on it. */
+function LeftOut({ report, view, grid }: PartProps) {
+  const count = grid.rows.length - grid.visible.length;
+  if (!report.look.value.isPrinted || count <= 0) return null;
+  return <p class="tp-print-rest">and {plural(count, `more ${nounOf(view)}`)}</p>;
 }
 
 function GridTools(props: PartProps) {
@@ -51,7 +61,7 @@ function GridTools(props: PartProps) {
   return (
     <Tools>
       {view.columns.some(isSearched) && <SearchBox text={grid.query} label={filterHint(view)} />}
-      <Segmented
+      <Choice
         label="Group by"
         options={groupings}
         chosen={view.name}
@@ -70,25 +80,24 @@ function GridTools(props: PartProps) {
         />
       )}
       <span class="tp-tools-note" role="status">
-        {formatCount(topCount(grid))} of {plural(wholeCount(props), nounOf(view))}
+        {countText(props)}
       </span>
       <GridMenu {...props} />
     </Tools>
   );
 }
 
-/** The rows that are shown and in no other row. */
-function topCount({ rows, outline }: GridState): number {
-  if (outline === null) return rows.length;
-  return rows.filter(({ index }) => outline.above(index) < 0).length;
-}
-
-function wholeCount({ frame, grid }: PartProps): number {
-  const { outline } = grid;
-  return outline === null
-    ? frame.rows
-    : Array.from({ length: frame.rows }, (_, row) => outline.above(row)).filter((row) => row < 0)
-        .length;
+/** "12 of 97 ops": the rows that the filter leaves and all rows, of those that are in no other row. */
+function countText(props: PartProps): string {
+  const { view, frame, grid } = props;
+  const { outline, query } = grid;
+  // Lines of source code are counted themselves, in folds or not.
+  const isCounted = view.columns.some(({ verbatim }) => verbatim)
+    ? (row: number) => outline?.isFold(row) !== true
+    : (row: number) => (outline?.above(row) ?? -1) < 0;
+  const whole = plural(rowsOf(frame).filter(isCounted).length, nounOf(view));
+  if (query.value.trim() === "") return whole;
+  return `${formatCount(grid.rows.filter(({ index }) => isCounted(index)).length)} of ${whole}`;
 }
 
 const SUMS = [

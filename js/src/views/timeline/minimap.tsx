@@ -8,6 +8,7 @@ import { type Ns, ns, px } from "../../base/units";
 import { type CanvasSize, CanvasView } from "../../draw/canvas-view";
 import { type Colors, readColors } from "../../draw/colors";
 import { FillTable } from "../../draw/fills";
+import { pointOn } from "../../draw/screen-scale";
 import { coveredIn, type SliceRow } from "../../layout/slice-index";
 import { layoutSlices, SliceBoxes } from "../../layout/slice-layout";
 import { type Frame, numbersOf } from "../../wire/frame";
@@ -43,16 +44,13 @@ export function Minimap({ report, moves }: MinimapProps) {
   const what = moves.model.devices.length > 0 ? "device busy" : "threads busy";
   return (
     <div class="tp-minimap">
-      <span class="tp-minimap-label">
+      <span class="tp-minimap-label" title={`The whole recording: ${what}`}>
         <strong>All steps</strong>
         {memory === null ? what : "busy, memory"}
       </span>
-      <canvas
-        ref={canvas}
-        class="tp-minimap-canvas"
-        role="img"
-        aria-label={`The whole recording: ${what}`}
-      />
+      {/* The lanes under it have the same data and their keys. */}
+      {/* biome-ignore lint/a11y/noAriaHiddenOnFocusable: a canvas without tabIndex has no focus. */}
+      <canvas ref={canvas} class="tp-minimap-canvas" aria-hidden="true" />
     </div>
   );
 }
@@ -90,7 +88,7 @@ class MinimapPainter {
     this.#view = new CanvasView(canvas, (context, size) => this.#paint(context, size), abort);
     const go = (event: PointerEvent) => {
       if (event.buttons !== 1) return;
-      const at = this.#scale().fromPx(px(event.clientX - canvas.getBoundingClientRect().left));
+      const at = this.#scale().fromPx(px(pointOn(canvas, event).x));
       const { start, end } = moves.span;
       moves.panBy(ns(at - (start + end) / 2));
     };

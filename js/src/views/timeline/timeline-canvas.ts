@@ -6,6 +6,8 @@ import { type Ns, ns, px } from "../../base/units";
 import { type CanvasSize, CanvasView } from "../../draw/canvas-view";
 import { type Colors, readColors } from "../../draw/colors";
 import { FillTable } from "../../draw/fills";
+import { pointOn } from "../../draw/screen-scale";
+import { fitContent } from "../../draw/scrolled-canvas";
 import { TextCache } from "../../draw/text-cache";
 import {
   type Arrow,
@@ -20,7 +22,7 @@ import { tickLabel, tickStep, ticksIn } from "../../layout/time-ticks";
 import type { Store } from "../../state/store";
 import { keyOf } from "../../wire/frame";
 import type { Look } from "../common/theme-watch";
-import { spanOfSlice, stepAt, type TimelineModel } from "./timeline-model";
+import { originOf, spanOfSlice, type TimelineModel } from "./timeline-model";
 import type { TimelineMoves } from "./timeline-moves";
 import type { SliceMatches } from "./timeline-search";
 import { describeSlice } from "./timeline-words";
@@ -48,6 +50,8 @@ export interface TimelineInputs {
   readonly store: Store;
   readonly look: ReadonlySignal<Look>;
   readonly matches: ReadonlySignal<SliceMatches | null>;
+  /** Whether only threads are shown. */
+  readonly isOnlyThreads: boolean;
 }
 
 interface Drag {
@@ -148,9 +152,9 @@ export class TimelineCanvas {
       start,
       end,
       toggled,
+      isOnlyThreads: this.#inputs.isOnlyThreads,
     });
-    const height = `${AXIS_PX + heightOfBands(this.#bands)}px`;
-    if (this.#parts.spacer.style.height !== height) this.#parts.spacer.style.height = height;
+    fitContent(this.#parts, AXIS_PX + heightOfBands(this.#bands), this.#view.size);
   }
 
   #paint(context: CanvasRenderingContext2D, size: CanvasSize): void {
@@ -167,7 +171,7 @@ export class TimelineCanvas {
     const { model, state } = moves;
     const scale = this.#scale();
     const { start, end } = scale.span;
-    const origin = stepAt(model, (start + end) / 2)?.start ?? model.whole.start;
+    const { origin } = originOf(model, scale.span);
     const step = tickStep(end - start, scale.width / TICK_PX);
     const ticks = ticksIn(start, end, origin, step);
     const selected = store.selection.value?.name;
@@ -244,12 +248,11 @@ export class TimelineCanvas {
   }
 
   #xOf(event: MouseEvent): number {
-    return event.clientX - this.#parts.canvas.getBoundingClientRect().left;
+    return pointOn(this.#parts.canvas, event).x;
   }
 
   #bandOf(event: MouseEvent): { readonly band: LaneBand; readonly y: number } | null {
-    const { top } = this.#parts.canvas.getBoundingClientRect();
-    const y = event.clientY - top - AXIS_PX;
+    const y = pointOn(this.#parts.canvas, event).y - AXIS_PX;
     if (y < 0) return null;
     const band = bandAt(this.#bands, y + this.#parts.scroller.scrollTop);
     return band === undefined ? null : { band, y: y + this.#parts.scroller.scrollTop - band.top };
@@ -373,11 +376,7 @@ export class TimelineCanvas {
 
   #toggleAt(event: MouseEvent): void {
     const found = this.#bandOf(event);
-    if (found === null) return;
-    const { toggled } = this.#inputs.moves.state;
-    const next = new Set(toggled.value);
-    if (!next.delete(found.band.lane)) next.add(found.band.lane);
-    toggled.value = next;
+    if (found !== null) this.#inputs.moves.toggleLane(found.band.lane);
   }
 
   #onDouble(event: MouseEvent): void {

@@ -21,6 +21,8 @@ import {
 } from "../../wire/frame";
 import type { SliceLane, SlicesHeader } from "../../wire/header";
 
+// A window that is hardly longer than a step shows this step.
+const WITHIN_STEPS = 1.5;
 // Sums of durations are exact to less than this.
 const TOUCHING_NS = 1;
 
@@ -262,6 +264,19 @@ export function typicalSpan({ steps, whole }: TimelineModel): Span<Ns> {
   const inOrder = steps.toSorted((a, b) => a.end - a.start - (b.end - b.start));
   const middle = inOrder[Math.floor(inOrder.length / 2)];
   return middle === undefined ? whole : { start: middle.start, end: middle.end };
+}
+
+/** The moment from which times in a window are counted, with the step that they are counted in, if it is one. */
+export function originOf(
+  model: TimelineModel,
+  { start, end }: Span<Ns>,
+): { readonly origin: number; readonly step: Step | undefined } {
+  const step = stepAt(model, (start + end) / 2);
+  const isWithin = step !== undefined && end - start <= WITHIN_STEPS * (step.end - step.start);
+  if (isWithin) return { origin: step.start, step };
+  const first = model.steps.find((each) => each.end > start && each.start < end);
+  const isInView = first !== undefined && first.start >= start;
+  return { origin: isInView ? first.start : model.whole.start, step: undefined };
 }
 
 /** The step that holds a moment. */

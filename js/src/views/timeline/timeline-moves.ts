@@ -120,6 +120,25 @@ export class TimelineMoves {
     this.#store.range.value = range;
   }
 
+  /** Chooses the time of the selected slice as the range, or that of the window without a selection. */
+  chooseSelected(): void {
+    const row = this.state.row.value;
+    this.choose(row < 0 ? this.span : spanOfSlice(this.model, row));
+  }
+
+  /** Folds a lane to one line, or unfolds it. */
+  toggleLane(lane: number): void {
+    const { toggled } = this.state;
+    const next = new Set(toggled.value);
+    if (!next.delete(lane)) next.add(lane);
+    toggled.value = next;
+  }
+
+  toggleOwnLane(): void {
+    const row = this.state.row.value;
+    if (row >= 0) this.toggleLane(this.placeOf(row).lane);
+  }
+
   /** One step back: the range, then the last jump, then the selection. False when there was nothing. */
   back(): boolean {
     const { history } = this.state;

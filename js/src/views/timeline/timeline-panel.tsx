@@ -54,7 +54,7 @@ function SelectionPart({ report, moves, row, onShow }: PanelProps & { readonly r
   const item = describeSlice(model, row);
   return (
     <section class="tp-side-part" data-tp-slice={row}>
-      <h3 title={item.name}>
+      <h3 title={wordAt(model.names, row) || item.name}>
         <PhaseDot report={report} phase={item.phase} />
         <bdi class={item.isCode ? "tp-code" : ""}>{shortenName(item.name, NAME_CHARS)}</bdi>
       </h3>
@@ -74,12 +74,12 @@ function DetailRow({
   readonly detail: Detail;
   readonly onShow: (row: number) => void;
 }) {
-  const { label, value, isCode, row } = detail;
+  const { label, value, whole = value, isCode, row } = detail;
   const text = <bdi class={isCode ? "tp-code" : ""}>{value}</bdi>;
   return (
     <div class="tp-side-row" data-tp-detail={label}>
       <dt>{label}</dt>
-      <dd title={value}>
+      <dd title={whole}>
         {row === undefined ? (
           text
         ) : (

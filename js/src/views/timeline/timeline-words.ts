@@ -15,6 +15,8 @@ import {
 export interface Detail {
   readonly label: string;
   readonly value: string;
+  /** What `value` is short for. */
+  readonly whole?: string;
   /** Shown as code. */
   readonly isCode?: boolean;
   /** The slice that it names. */
@@ -32,7 +34,7 @@ export function titleOf(model: TimelineModel, row: number): string {
   const kind = kindOf(model, row);
   if (kind === "idle") return `Waiting: ${noteParts(model, row)[0]}`;
   if (kind === "queue") return "Launch queue";
-  return wordAt(model.names, row);
+  return isDeviceWork(kind) ? shortName(model, row) : wordAt(model.names, row);
 }
 
 /** "39.6 ms into step 5". */
@@ -96,14 +98,28 @@ export function detailsOf(model: TimelineModel, row: number): readonly Detail[] 
   const around = model.op[row] ?? -1;
   if (source >= 0) {
     const label = isDeviceWork(kind) ? "call" : "forward op";
-    details.push({ label, value: wordAt(model.names, source), isCode: true, row: source });
+    details.push({ label, ...named(model, source) });
   }
-  if (around >= 0 && around !== row) {
-    details.push({ label: "by", value: wordAt(model.names, around), isCode: true, row: around });
-  }
+  if (around >= 0 && around !== row) details.push({ label: "by", ...named(model, around) });
   const size = noteParts(model, row)[0];
   if (size !== "") details.push({ label: "size", value: size });
-  return [...details, ...recorded(model, around >= 0 && isDeviceWork(kind) ? around : row)];
+  const name = wordAt(model.names, row);
+  const isShort = isDeviceWork(kind) && shortName(model, row) !== name;
+  return [
+    ...details,
+    ...recorded(model, row, isDeviceWork(kind) ? around : -1),
+    ...(isShort ? [{ label: "full name", value: name, isCode: true }] : []),
+  ];
+}
+
+/** What a slice is called in a box. */
+function shortName(model: TimelineModel, row: number): string {
+  return model.titles[model.names.keys[row] ?? -1] ?? "";
+}
+
+/** Another slice, by its short name. */
+function named(model: TimelineModel, row: number): Omit<Detail, "label"> {
+  return { value: shortName(model, row), whole: wordAt(model.names, row), isCode: true, row };
 }
 
 function idleDetails(model: TimelineModel, row: number): readonly Detail[] {
@@ -143,17 +159,30 @@ function neighbors(model: TimelineModel, row: number): readonly Detail[] {
   if (device === undefined) return [];
   const { start, end } = gapOf(model, row) ?? spanOfSlice(model, row);
   const { before, after } = workAround(model, device, start, end);
-  const detail = (label: string, found: number): readonly Detail[] =>
-    found < 0 ? [] : [{ label, value: wordAt(model.names, found), isCode: true, row: found }];
-  return [...detail("ran before", before), ...detail("runs after", after)];
+  const detail = (label: string, found: number): Detail =>
+    found < 0 ? { label, value: "nothing in the recording" } : { label, ...named(model, found) };
+  return [detail("ran before", before), detail("runs after", after)];
 }
 
-/** Details such as shapes; those that the file lacks for this slice are left out. */
-function recorded(model: TimelineModel, row: number): readonly Detail[] {
-  return model.view.columns.flatMap(({ name, title }) => {
-    const value = stringAt(model.frame, name, row);
+/** What an op would have, and the flag that brings it. */
+const OF_OPS = [
+  { name: "shapes", flag: "--shapes" },
+  { name: "stack", flag: "--stack" },
+] as const;
+
+/** Details such as shapes, of a slice or else of the op that launched it. */
+function recorded(model: TimelineModel, row: number, op: number): readonly Detail[] {
+  const known = model.view.columns.flatMap(({ name, title }) => {
+    const value = stringAt(model.frame, name, row) || stringAt(model.frame, name, op);
     return value === "" ? [] : [{ label: title.toLowerCase(), value, isCode: true }];
   });
+  const isOp = op >= 0 || kindOf(model, row) === "op";
+  const missing = OF_OPS.filter(({ name }) => !model.frame.columns.has(name));
+  if (!isOp) return known;
+  return [
+    ...known,
+    ...missing.map(({ name, flag }) => ({ label: name, value: `not recorded · ${flag}` })),
+  ];
 }
 
 export function laneTitle(model: TimelineModel, row: number): string {

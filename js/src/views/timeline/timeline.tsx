@@ -1,25 +1,38 @@
 /** Slices as a timeline: lanes over time, with a strip of the whole, search, and what is selected. */
 
 import { useComputed } from "@preact/signals";
-import type { RefObject } from "preact";
+import type { ComponentChildren, RefObject } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { columnFormat, formatNs, plural } from "../../base/format";
 import { displayName } from "../../base/names";
+import type { Span } from "../../base/scale";
+import type { Ns } from "../../base/units";
 import { AXIS_PX } from "../../draw/timeline-painter";
 import { heightOfBands, laneBands } from "../../layout/lane-bands";
 import type { SlicesProps } from "../common/context";
 import { focusable } from "../common/focusable";
 import { MatchSteps, SearchBox, Segmented, Tools } from "../common/parts";
+import { tableId } from "../common/spoken-table";
 import { Minimap } from "./minimap";
 import { TimelineCanvas } from "./timeline-canvas";
 import { actOnTimelineKey } from "./timeline-keys";
-import { createTimelineModel, stepAt, type TimelineModel } from "./timeline-model";
+import { createTimelineModel, originOf, stepAt, type TimelineModel } from "./timeline-model";
 import { TimelineMoves } from "./timeline-moves";
 import { TimelinePanel, WaitLine } from "./timeline-panel";
 import { searchSlices } from "./timeline-search";
+import { TimelineTable } from "./timeline-table";
 import { describeSlice } from "./timeline-words";
 
-export function TimelineView({ report, view, frame }: SlicesProps) {
+interface TimelineProps extends SlicesProps {
+  /** Shown as a flame graph in time order: threads only, as deep as they are known. */
+  readonly flame?: {
+    readonly tools: ComponentChildren;
+    /** The view under which other views ask for a name. */
+    readonly revealAs: string;
+  };
+}
+
+export function TimelineView({ report, view, frame, flame }: TimelineProps) {
   const { store } = report;
   const state = store.timeline(view);
   const query = store.search(view);
@@ -29,7 +42,8 @@ export function TimelineView({ report, view, frame }: SlicesProps) {
   );
   const moves = useMemo(() => new TimelineMoves(model, state, store), [model]);
   const matches = useComputed(() => searchSlices(model, moves.layer, query.value));
-  const parts = useStage(moves, report, matches);
+  const isOnlyThreads = flame !== undefined;
+  const parts = useStage(moves, report, matches, isOnlyThreads);
   const show = (row: number) => {
     moves.select(row);
     moves.bringIn(row);
@@ -43,7 +57,9 @@ export function TimelineView({ report, view, frame }: SlicesProps) {
     show(row);
   };
   const at = matches.value === null ? -1 : matches.value.rows.indexOf(state.match.value);
-  useReveal(report, view.name, query, () => goTo(nearest(moves, matches.value?.rows)));
+  useReveal(report, flame?.revealAs ?? view.name, query, () =>
+    goTo(nearest(moves, matches.value?.rows)),
+  );
   useSelectionRow(report, moves);
   return (
     <div class="tp-view tp-timeline">
@@ -60,6 +76,7 @@ export function TimelineView({ report, view, frame }: SlicesProps) {
           onStep={(step) => goTo(at + step)}
         />
         <span class="tp-tools-note">{placeText(moves)}</span>
+        {flame?.tools}
         <Segmented
           label="Threads show"
           options={view.layers.map(({ title, column }) => ({ name: column, title }))}
@@ -79,11 +96,13 @@ export function TimelineView({ report, view, frame }: SlicesProps) {
             report={report}
             view={view}
             matches={matches.value?.rows.length ?? 0}
+            isOnlyThreads={isOnlyThreads}
           />
-          <WaitLine moves={moves} range={store.range.value} />
+          {flame === undefined && <WaitLine moves={moves} range={store.range.value} />}
         </div>
         <TimelinePanel report={report} moves={moves} onShow={show} />
       </div>
+      <TimelineTable id={tableId(report.id, view.name)} moves={moves} />
       <div class="tp-aloud" aria-live="polite">
         {state.row.value >= 0 ? aloud(model, state.row.value) : ""}
       </div>
@@ -102,6 +121,7 @@ function useStage(
   moves: TimelineMoves,
   { store, look }: SlicesProps["report"],
   matches: ConstructorParameters<typeof TimelineCanvas>[1]["matches"],
+  isOnlyThreads: boolean,
 ): Stage {
   const canvas = useRef<HTMLCanvasElement>(null);
   const scroller = useRef<HTMLDivElement>(null);
@@ -111,7 +131,11 @@ function useStage(
     if (canvas.current === null || scroller.current === null || spacer.current === null) return;
     const abort = new AbortController();
     const parts = { canvas: canvas.current, scroller: scroller.current, spacer: spacer.current };
-    painter.current = new TimelineCanvas(parts, { moves, store, look, matches }, abort.signal);
+    painter.current = new TimelineCanvas(
+      parts,
+      { moves, store, look, matches, isOnlyThreads },
+      abort.signal,
+    );
     return () => abort.abort();
   }, [moves]);
   return { canvas, scroller, spacer, painter };
@@ -123,10 +147,11 @@ interface StageViewProps {
   readonly report: SlicesProps["report"];
   readonly view: SlicesProps["view"];
   readonly matches: number;
+  readonly isOnlyThreads: boolean;
 }
 
 /** The canvas in its scrolling box; its `data-` attributes describe what it shows. */
-function StageView({ moves, parts, report, view, matches }: StageViewProps) {
+function StageView({ moves, parts, report, view, matches, isOnlyThreads }: StageViewProps) {
   const { start, end } = moves.span;
   const row = moves.state.row.value;
   const onKey = (event: KeyboardEvent) => {
@@ -137,7 +162,11 @@ function StageView({ moves, parts, report, view, matches }: StageViewProps) {
   };
   const range = report.store.range.value;
   return (
-    <div class="tp-stage" ref={parts.scroller} style={{ "--tp-wanted": `${wantedPx(moves)}px` }}>
+    <div
+      class="tp-stage"
+      ref={parts.scroller}
+      style={{ "--tp-wanted": `${wantedPx(moves, isOnlyThreads)}px` }}
+    >
       {/* biome-ignore lint/a11y/noInteractiveElementToNoninteractiveRole: a canvas with its own keys has the role application. */}
       <canvas
         class="tp-stage-canvas"
@@ -145,7 +174,8 @@ function StageView({ moves, parts, report, view, matches }: StageViewProps) {
         tabIndex={0}
         role="application"
         aria-roledescription="timeline"
-        aria-label={`${view.title}: ${plural(moves.model.frame.rows, "slice")}. Arrow keys move the selection, W and S zoom, A and D pan, Enter zooms to the selection, Escape goes back.`}
+        aria-details={tableId(report.id, view.name)}
+        aria-label={`${view.title}: ${plural(moves.model.frame.rows, "slice")}. Arrow keys move the selection, W and S zoom, A and D pan, Enter zooms to the selection, R chooses it as the range, Space folds its lane, Escape goes back.`}
         data-tp-start={Math.round(start)}
         data-tp-end={Math.round(end)}
         data-tp-row={row}
@@ -161,7 +191,7 @@ function StageView({ moves, parts, report, view, matches }: StageViewProps) {
 }
 
 /** The height of all lanes, unfolded. */
-function wantedPx({ model }: TimelineMoves): number {
+function wantedPx({ model }: TimelineMoves, isOnlyThreads: boolean): number {
   const { start, end } = model.whole;
   const lanes = {
     lanes: model.view.lanes,
@@ -169,6 +199,7 @@ function wantedPx({ model }: TimelineMoves): number {
     start,
     end,
     toggled: new Set<number>(),
+    isOnlyThreads,
   };
   return AXIS_PX + heightOfBands(laneBands(lanes));
 }
@@ -199,14 +230,20 @@ function ZoomButtons({ moves }: { readonly moves: TimelineMoves }) {
   );
 }
 
-/** "step 5 · 0 – 64.0 of 220 ms". */
+/** "step 5 · 0 – 64.0 of 220 ms", "steps 4–6 · 0 – 684 ms". */
 function placeText({ model, span }: TimelineMoves): string {
-  const step = stepAt(model, (span.start + span.end) / 2);
-  const origin = step?.start ?? model.whole.start;
+  const { origin, step } = originOf(model, span);
   const { format, suffix } = columnFormat("ns", Math.max(Math.abs(span.end - origin), 1));
   const part = `${format(span.start - origin)} – ${format(span.end - origin)} ${suffix}`;
-  if (step === undefined) return part;
+  if (step === undefined) return [stepsText(model, span), part].filter(Boolean).join(" · ");
   return `step ${step.number} · ${part} of ${formatNs(step.end - step.start)}`;
+}
+
+function stepsText(model: TimelineModel, { start, end }: Span<Ns>): string {
+  const shown = model.steps.filter((step) => step.start < end && step.end > start);
+  const [first, last] = [shown[0], shown.at(-1)];
+  if (first === undefined || last === undefined) return "";
+  return first === last ? `step ${first.number}` : `steps ${first.number}–${last.number}`;
 }
 
 function aloud(model: TimelineModel, row: number): string {

@@ -1,11 +1,11 @@
 /** The steps side by side: a column each, stacked by phase, on one scale; many steps also as a distribution. */
 
-import { columnFormat, formatNs } from "../../base/format";
+import { axisNumbers, columnFormat, formatNs } from "../../base/format";
 import { phaseColor, phaseTitle, type Theme } from "../../base/palette";
 import { axisOf, histogram, medianOf, phasesIn, type StepBar } from "../../layout/step-bars";
 import type { FooterItem } from "../../state/store";
 import type { ReportContext } from "../common/context";
-import { focusable } from "../common/focusable";
+import { focusable, moveAmong } from "../common/focusable";
 import { Legend, type LegendEntry, percent } from "../common/parts";
 import { isChosen, stepsOf, toggleStep } from "./steps";
 
@@ -23,9 +23,10 @@ export function StepChart({ report }: { readonly report: ReportContext }) {
   const longest = Math.max(...bars.map((bar) => bar.dur_ns));
   const { format, suffix } = columnFormat("ns", longest);
   const isMany = bars.length > LABELLED;
+  const reached = bars.find((bar) => isChosen(report.store, bar)) ?? bars[0];
   const top = longest * (isMany ? 1.02 : HEADROOM);
   const ticks = axisOf(longest).filter((tick) => tick <= top);
-  const tickText = tickNumbers(ticks, format);
+  const tickText = axisNumbers(ticks, format);
   return (
     <div class="tp-steps">
       <div class={isMany ? "tp-step-chart tp-many" : "tp-step-chart"}>
@@ -46,6 +47,7 @@ export function StepChart({ report }: { readonly report: ReportContext }) {
               top={top}
               label={isMany ? "" : format(bar.dur_ns)}
               number={numberOf(bars, index)}
+              isReached={bar === reached}
             />
           ))}
         </ol>
@@ -54,22 +56,6 @@ export function StepChart({ report }: { readonly report: ReportContext }) {
       <Legend entries={legendOf(bars, theme)} />
     </div>
   );
-}
-
-/** The numbers of an axis without the zeros that all of them end with. */
-function tickNumbers(ticks: readonly number[], format: (value: number) => string) {
-  const texts = ticks.map((tick) => (tick === 0 ? "0" : format(tick)));
-  const decimals = Math.max(
-    ...texts.map((text) => (text.split(".")[1] ?? "").replace(/0+$/, "").length),
-  );
-  return texts.map((text) => {
-    const [whole = "", part = ""] = text.split(".");
-    return whole === "0" && Number(part) === 0 ? "0" : trimmed(whole, part.slice(0, decimals));
-  });
-}
-
-function trimmed(whole: string, part: string): string {
-  return part === "" ? whole : `${whole}.${part}`;
 }
 
 /** The number under a column; of many, only every so many. */
@@ -84,9 +70,11 @@ interface ColumnProps {
   readonly top: number;
   readonly label: string;
   readonly number: string;
+  /** Whether Tab reaches it; arrow keys move to the others. */
+  readonly isReached: boolean;
 }
 
-function Column({ report, bar, top, label, number }: ColumnProps) {
+function Column({ report, bar, top, label, number, isReached }: ColumnProps) {
   const { store, look } = report;
   const item = stepItem(bar);
   const hover = (isOver: boolean) => {
@@ -101,7 +89,8 @@ function Column({ report, bar, top, label, number }: ColumnProps) {
         onClick={() => toggleStep(store, bar)}
         onMouseEnter={() => hover(true)}
         onMouseLeave={() => hover(false)}
-        {...focusable()}
+        tabIndex={isReached ? 0 : -1}
+        {...focusable((event) => moveAmong(event, ".tp-step-columns"))}
       >
         <span class="tp-step-label" style={{ bottom: percent(bar.dur_ns / top) }}>
           {label}
