@@ -31,8 +31,13 @@ def shortened(text: str, most_chars: int = MAX_TEXT) -> str:
     return text if len(text) <= most_chars else f"{text[: most_chars - 1]}{_MORE}"
 
 
+def encodable(text: str) -> str:
+    r"""Return a text that UTF-8 can hold: unpaired surrogates of file names and JSON become escapes (``\udcff``)."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 class _Bounded:
-    """Shortens the texts of a frozen dataclass when it is made, wherever they come from."""
+    """Shortens the texts of a frozen dataclass when it is made, and makes them encodable, wherever they come from."""
 
     __slots__ = ()
 
@@ -43,7 +48,7 @@ class _Bounded:
 
 def _with_short_texts(value: object, most_chars: int) -> object:
     if isinstance(value, str):
-        return shortened(value, most_chars)
+        return shortened(encodable(value), most_chars)
     return tuple(_with_short_texts(item, most_chars) for item in value) if isinstance(value, tuple) else value
 
 

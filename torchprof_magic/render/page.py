@@ -14,19 +14,20 @@ from torchprof_magic.analysis.lines import lines_table
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.shapes import Facts, Problems, Table, count_rows, top_rows
 from torchprof_magic.render.arrow import encode, pack, with_header
+from torchprof_magic.render.exports import EXPORTS, Export, export_header
 from torchprof_magic.render.header import describe
 from torchprof_magic.render.text import machine_sentence, steps_sentence
 from torchprof_magic.views import VIEWS, View
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from torchprof_magic.analysis.verdict import Verdict
     from torchprof_magic.model.meta import Problem
     from torchprof_magic.model.shapes import Shape
     from torchprof_magic.model.trace import Trace
 
-HEADER_VERSION = 4
+HEADER_VERSION = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +40,18 @@ class Page:
 
 
 def build_page(
-    trace: Trace, shapes: Mapping[str, Shape], verdict: Verdict, run_id: str, *, is_standalone: bool = False
+    trace: Trace,
+    shapes: Mapping[str, Shape],
+    verdict: Verdict,
+    run_id: str,
+    *,
+    is_standalone: bool = False,
+    exports: Sequence[Export] = EXPORTS,
 ) -> Page:
-    """Return the data for the front end. A standalone page has no kernel, so all views are embedded."""
+    """Return the data for the front end, which offers the ``exports``.
+
+    A standalone page has no kernel, so all views are embedded, and it must contain what it exports.
+    """
     shown = [view for view in VIEWS if view.is_there is None or view.is_there(trace)]
     waiting = [] if is_standalone else [view for view in shown if view.is_there is not None]
     ready = [view for view in shown if view not in waiting and (view.place == "about" or count_rows(shapes[view.name]))]
@@ -69,7 +79,7 @@ def build_page(
             for view in VIEWS
             if view.flag and not count_rows(shapes[view.name])
         ],
-        "exports": [] if is_standalone else [_HTML_EXPORT | {"filename": f"torchprof-{run_id}.html"}],
+        "exports": [export_header(export, run_id) for export in exports],
     }
     pulled = dict(packed.pulled) | {view.name: partial(_encoded, shapes, view.name) for view in waiting}
     return Page(header=json.dumps(header), data=packed.data, pulled=pulled)
@@ -105,9 +115,6 @@ def _verdict(trace: Trace, verdict: Verdict) -> dict[str, object]:
 
 def _place(verdict: Verdict) -> tuple[str, int | None]:
     return verdict.file, verdict.line
-
-
-_HTML_EXPORT = {"name": "html", "title": "Interactive HTML file", "mime": "text/html"}
 
 
 def _view_header(view: View, shape: Shape, places: Mapping[str, tuple[int, int]]) -> dict[str, object]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 import weakref
 from collections import deque
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anywidget
@@ -13,12 +12,15 @@ import msgspec
 from traitlets import Bytes, Unicode
 
 from torchprof_magic.errors import TorchProfError
+from torchprof_magic.files.temporary import written_bytes
 from torchprof_magic.render.arrow import EMBEDDED_BYTES
+from torchprof_magic.render.exports import EXPORTS, file_name
 from torchprof_magic.render.standalone_html import front_end
 from torchprof_magic.units import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from torchprof_magic.render.page import Page
 
@@ -44,22 +46,29 @@ _kept: deque[Shown] = deque()
 
 
 class Shown:
-    """The data of a live view: a page, and the report as an HTML file for export.
+    """The data of a live view: a page, and the report as files for export.
 
-    ``frame_bytes`` is the size of the frames of the report in memory. ``write_html`` writes the file to a path and
-    returns the path.
+    ``frame_bytes`` is the size of the frames of the report in memory. ``writers`` has for each of ``EXPORTS`` a
+    function that writes the file to a path and returns the path.
     """
 
-    def __init__(self, page: Page, *, title: str, frame_bytes: int, write_html: Callable[[Path], Path]) -> None:
+    def __init__(
+        self, page: Page, *, title: str, frame_bytes: int, writers: Mapping[str, Callable[[Path], Path]]
+    ) -> None:
         self.page = page
         self.title = title
         self.frame_bytes = frame_bytes
-        self._write_html = write_html
+        self._exports = {
+            f"export:{export.name}": partial(written_bytes, writers[export.name], file_name(export, "report"))
+            for export in EXPORTS
+        }
 
-    def html(self) -> bytes:
-        """Return the report as an HTML file. Raises ``TorchProfError``."""
-        with tempfile.TemporaryDirectory(prefix="torchprof-") as folder:
-            return self._write_html(Path(folder) / "report.html").read_bytes()
+    def resource(self, name: str) -> bytes:
+        """Return a pulled view or an export, encoded now. Raises ``TorchProfError``."""
+        encode = self.page.pulled.get(name) or self._exports.get(name)
+        if encode is None:
+            raise TorchProfError("The report has no data of this name.")
+        return encode()
 
 
 class ReportWidget(anywidget.AnyWidget):
@@ -77,7 +86,7 @@ class ReportWidget(anywidget.AnyWidget):
         # The kernel keeps the widget, so the widget must not keep the data.
         self._shown = weakref.ref(shown)
         self._title = shown.title
-        self._exports: dict[str, bytes] = {}
+        self._exported: dict[str, bytes] = {}
         self._pulled: dict[str, bytes] = {}
         self.on_msg(self._answer)
         _open.append(self)
@@ -102,6 +111,10 @@ class ReportWidget(anywidget.AnyWidget):
         except TorchProfError as exc:
             self.send({"kind": "error", "id": request.id, "message": str(exc)})
             return
+        except BaseException as exc:
+            # The page waits for an answer, whatever happened.
+            self.send({"kind": "error", "id": request.id, "message": f"The kernel failed: {exc!r}"})
+            raise
         chunks = max(1, -(-len(data) // CHUNK_BYTES))
         if request.kind != "get" or not 0 <= request.chunk < chunks:
             self.send({"kind": "error", "id": request.id, "message": "The report has no such chunk."})
@@ -109,6 +122,8 @@ class ReportWidget(anywidget.AnyWidget):
         part = data[request.chunk * CHUNK_BYTES : (request.chunk + 1) * CHUNK_BYTES]
         head = {"kind": "chunk", "id": request.id, "name": request.name, "chunk": request.chunk, "chunks": chunks}
         self.send(head, [part])
+        if request.chunk == chunks - 1:
+            self._exported.pop(request.name, None)
 
     def _resource(self, name: str) -> bytes:
         shown = self._shown()
@@ -117,13 +132,12 @@ class ReportWidget(anywidget.AnyWidget):
         if name in shown.page.pulled:
             if name not in self._pulled:
                 # One view at a time: the page asks for the chunks of one after the other.
-                self._pulled = {name: shown.page.pulled[name]()}
+                self._pulled = {name: shown.resource(name)}
             return self._pulled[name]
-        if name == "export:html":
-            if name not in self._exports:
-                self._exports[name] = shown.html()
-            return self._exports[name]
-        raise TorchProfError("The report has no data of this name.")
+        if name not in self._exported:
+            # Kept until its last chunk is sent: it can be as large as the trace.
+            self._exported[name] = shown.resource(name)
+        return self._exported[name]
 
     def __repr__(self) -> str:
         """Return the text for front ends without widgets; the static copy next to it shows the numbers."""

@@ -6,13 +6,15 @@ import type { Connection } from "../wire/connection";
 import { decodeFrame, decodeLate, viewBytes } from "../wire/decode";
 import type { Frame } from "../wire/frame";
 import {
+  type ExportHeader,
   type FramedHeader,
   parseHeader,
   type ReportHeader,
   type ViewHeader,
   type WaitingHeader,
 } from "../wire/header";
-import type { Host } from "../wire/host";
+import { type Host, isSaved } from "../wire/host";
+import { handOver, type OpeningPage } from "../wire/perfetto";
 import { canAnswer, pull } from "../wire/pull";
 
 interface Failed {
@@ -39,8 +41,10 @@ export type LateState =
 
 export interface ReportSource {
   readonly header: ReportHeader;
-  /** False in a saved file: nothing can be pulled or exported. */
+  /** False in a saved file: nothing can be pulled. */
   readonly canAnswer: boolean;
+  /** What can be exported from here: what a kernel can make, or what a saved file contains. */
+  readonly exports: readonly ExportHeader[];
   /** The state of a view's data; the first call starts decoding or pulling. */
   frame(view: FramedHeader): ReadonlySignal<FrameState>;
   /** The state of a view that is built on request; the first call requests it. */
@@ -49,9 +53,14 @@ export interface ReportSource {
   /** Retries after a failure. */
   retry(view: FramedHeader): void;
   pullExport(name: string): Promise<Result<Uint8Array>>;
+  /** Opens Perfetto with an export; must be called while a click is handled. */
+  openInPerfetto(page: OpeningPage, name: string): Promise<Result<null>>;
 }
 
 const NOTHING = "Nothing was recorded for this view.";
+const NOT_OFFERED = "This report does not offer this export.";
+// The kernel analyses the whole trace for a file, and may have a running cell to finish first.
+const EXPORT_WITHIN_MS = 120_000;
 
 /** Opens the current data of the host; `abort` ends all pending requests. */
 export function openReport(
@@ -71,14 +80,32 @@ export function openReport(
     () => ({ kind: "loading" }),
     (view, state) => ask(view.name, state, (bytes) => lateStateOf(view, bytes)),
   );
+  const exports = isSaved(host) || canAnswer(host) ? parsed.value.exports : [];
+  const pullExport = async (name: string) =>
+    exports.some((entry) => entry.name === name)
+      ? exportedBytes(host, name, connection, abort)
+      : failure(NOT_OFFERED);
   return success({
     header: parsed.value,
     canAnswer: canAnswer(host),
+    exports,
     frame: (view) => frames.of(view),
     retry: (view) => frames.retry(view),
     late: (view) => lates.of(view),
     retryLate: (view) => lates.retry(view),
-    pullExport: (name) => pull(host, `export:${name}`, { signal: abort, connection }),
+    pullExport,
+    openInPerfetto: async (page, name) => {
+      const entry = exports.find((each) => each.name === name && each.kind === "perfetto");
+      if (entry === undefined) return failure(NOT_OFFERED);
+      const { title } = parsed.value;
+      const trace = {
+        title,
+        fileName: entry.filename,
+        pull: () => pullExport(name),
+        signal: abort,
+      };
+      return handOver(page, trace);
+    },
   });
 }
 
@@ -129,6 +156,20 @@ function asker(host: Host, connection: Connection, abort: AbortSignal) {
       state.value = bytes.ok ? read(bytes.value) : failed(bytes.message);
     });
   };
+}
+
+/** The trace that a saved file contains, or what the kernel makes. */
+async function exportedBytes(
+  host: Host,
+  name: string,
+  connection: Connection,
+  signal: AbortSignal,
+): Promise<Result<Uint8Array>> {
+  if (!isSaved(host)) {
+    return pull(host, `export:${name}`, { signal, connection, timeoutMs: EXPORT_WITHIN_MS });
+  }
+  const trace = host.get("_trace");
+  return trace instanceof Uint8Array ? success(trace) : failure(NOT_OFFERED);
 }
 
 function embeddedState(view: FramedHeader, container: unknown): FrameState {

@@ -17,7 +17,7 @@ import {
   text,
 } from "./check";
 
-const VERSION = 4;
+const VERSION = 5;
 
 const unit = oneOf<Unit>("text", "code", "count", "ns", "bytes", "ratio", "phase", "step", "bool");
 
@@ -195,7 +195,19 @@ const report = record({
   views: listOf(view),
   /** Tabs that have nothing to show, with the flag that brings it. */
   missing: listOf(record({ title: text, flag: text })),
-  exports: listOf(record({ name: text, title: text, filename: text, mime: text })),
+  /** What the export menu offers. A saved file lists only what it contains. */
+  exports: listOf(
+    record({
+      name: text,
+      title: text,
+      /** What the title does not say. */
+      aside: text,
+      /** A file to save, or the trace for the Perfetto UI. */
+      kind: oneOf("save", "perfetto"),
+      filename: text,
+      mime: text,
+    }),
+  ),
 });
 
 export type ColumnHeader = Checked<typeof column>;

@@ -10,6 +10,11 @@ export interface Host {
   readonly send?: (content: unknown) => void;
 }
 
+/** Whether the page is a saved HTML file, which has nothing else in its window. */
+export function isSaved(host: Host): boolean {
+  return host.get("_standalone") === true;
+}
+
 /** Calls `listener` on `event` until `signal` is aborted. */
 export function listenToHost(
   host: Host,

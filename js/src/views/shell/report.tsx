@@ -3,9 +3,10 @@
 import { render } from "preact";
 import { useLayoutEffect } from "preact/hooks";
 import { openReport, type ReportSource } from "../../state/python-sync";
+import { sharedOf } from "../../state/shared";
 import { createStore, type Store } from "../../state/store";
 import { connectionOf } from "../../wire/connection";
-import { type Host, listenToHost } from "../../wire/host";
+import { type Host, isSaved, listenToHost } from "../../wire/host";
 import { type ReportContext, shownView } from "../common/context";
 import { Sentence } from "../common/parts";
 import { targetsOf } from "../common/targets";
@@ -35,7 +36,7 @@ export function mountReport(host: Host, element: HTMLElement): () => void {
   root.tabIndex = -1;
   root.dataset.lmSuppressShortcuts = "true";
   element.append(root);
-  if (isStandalone(host)) root.dataset.tpStandalone = "true";
+  if (isSaved(host)) root.dataset.tpStandalone = "true";
   else keepHeight(root, abort.signal);
   reports += 1;
   const shown = new ShownReport(host, root, `tp-${reports}`, abort.signal);
@@ -104,14 +105,14 @@ class ShownReport {
     const { runId } = source.value.header;
     this.#root.dataset.tpRun = runId;
     hideStatic(this.#root, runId, signal);
-    const store = createStore(this.#firstView(source.value), signal);
+    const store = createStore(this.#firstView(source.value), sharedOf(runId, signal), signal);
     const titles = new Map(source.value.header.titles);
     const report: ReportContext = {
       id: this.#prefix,
       source: source.value,
       store,
       look,
-      canMaximize: !isStandalone(this.#host),
+      canMaximize: !isSaved(this.#host),
       titleOf: (name) => titles.get(name) ?? name,
       targets: (name) => targetsOf(source.value, store, name),
     };
@@ -158,9 +159,4 @@ function Shell({ report, root }: ShellProps) {
       {!isPrinted && report.canMaximize && <ResizeHandle root={root} />}
     </div>
   );
-}
-
-/** A file of its own has nothing else in its window. */
-function isStandalone(host: Host): boolean {
-  return host.get("_standalone") === true;
 }

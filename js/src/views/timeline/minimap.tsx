@@ -41,12 +41,13 @@ export function Minimap({ report, moves }: MinimapProps) {
     void report.store.range.value;
     painter.current?.redraw();
   });
-  const what = moves.model.devices.length > 0 ? "device busy" : "threads busy";
+  const busy = moves.model.devices.length > 0 ? "device busy" : "threads busy";
+  const what = memory === null ? busy : "busy, memory";
   return (
     <div class="tp-minimap">
-      <span class="tp-minimap-label" title={`The whole recording: ${what}`}>
+      <span class="tp-minimap-label" title={`All steps: ${what}`}>
         <strong>All steps</strong>
-        {memory === null ? what : "busy, memory"}
+        <span>{what}</span>
       </span>
       {/* The lanes under it have the same data and their keys. */}
       {/* biome-ignore lint/a11y/noAriaHiddenOnFocusable: a canvas without tabIndex has no focus. */}
