@@ -32,7 +32,7 @@ HEADER_VERSION = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A header as JSON text, the embedded bytes, and the views that the page pulls on request, encoded then."""
+    """A header as JSON text, the embedded bytes, and the views that the page reads on request, encoded then."""
 
     header: str
     data: bytes
@@ -50,13 +50,13 @@ def build_page(
 ) -> Page:
     """Return the data for the front end, which offers the ``exports``.
 
-    A standalone page has no kernel, so all views are embedded, and it must contain what it exports.
+    A standalone page has no kernel, so none of its views is built on request, and it must contain what it exports.
     """
     shown = [view for view in VIEWS if view.is_there is None or view.is_there(trace)]
     waiting = [] if is_standalone else [view for view in shown if view.is_there is not None]
     ready = [view for view in shown if view not in waiting and (view.place == "about" or count_rows(shapes[view.name]))]
     framed = {view.name: shape for view in ready if not isinstance(shape := shapes[view.name], (Facts, Problems))}
-    packed = pack(framed, embed_all=is_standalone)
+    packed = pack(framed)
     meta = trace.meta
     header = {
         "version": HEADER_VERSION,

@@ -44,7 +44,13 @@ pre { white-space: pre-wrap; }
 _START = """
 const main = document.getElementById("report");
 const embedded = (id) => document.getElementById(id)?.textContent;
-const bytesOf = (base64) => Uint8Array.from(atob(base64), (char) => char.charCodeAt(0));
+const bytesOf = (base64) => {
+  if (Uint8Array.fromBase64 !== undefined) return Uint8Array.fromBase64(base64);
+  const chars = atob(base64);
+  const bytes = new Uint8Array(chars.length);
+  for (let at = 0; at < chars.length; at += 1) bytes[at] = chars.charCodeAt(at);
+  return bytes;
+};
 const unzip = async (bytes) => {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return await new Response(stream).arrayBuffer();
@@ -68,7 +74,9 @@ globalThis[Symbol.for("torchprof-magic.show-saved")] = async (render) => {
       _data: data,
       get _trace() { return bytesOf(embedded("trace")); },
     };
-    render({ model: { get: (name) => traits[name], set() {}, save_changes() {}, on() {}, off() {} }, el: main });
+    const readSaved = (view) => unzip(bytesOf(embedded("view-" + view)));
+    const model = { get: (name) => traits[name], readSaved, set() {}, save_changes() {}, on() {}, off() {} };
+    render({ model, el: main });
   } catch (error) {
     fail(error);
   }
@@ -93,7 +101,7 @@ _PAGE = Template(
 <main id="report"><h1>$title</h1><noscript>This report needs JavaScript. It makes no network requests.</noscript></main>
 <script type="application/json" id="header">$header</script>
 <script type="application/octet-stream" id="data">$data</script>
-$trace<script type="module">$start</script>
+$views$trace<script type="module">$start</script>
 <script type="module">$bundle</script>
 </body>
 </html>
@@ -104,19 +112,21 @@ $trace<script type="module">$start</script>
 def write_html(page: Page, path: Path, title: str, packed_trace: bytes = b"") -> Path:
     """Write the page and the front end into one file and return its path.
 
-    ``packed_trace`` is a gzipped Chrome trace for a page that exports it. Raises ``TorchProfError`` when the front end
-    is not built and ``ExportError`` when the file cannot be written.
+    Large views have elements of their own, which are read when the views are shown. ``packed_trace`` is a gzipped
+    Chrome trace for a page that exports it. Raises ``TorchProfError`` when the front end is not built and
+    ``ExportError`` when the file cannot be written.
     """
     bundle, css = (_for_element(text) for text in front_end())
     style = _STYLE + css
-    trace = f'<script type="application/octet-stream" id="trace">{_base64(packed_trace)}</script>\n'
+    views = (_data_element(f"view-{name}", _packed(encode())) for name, encode in page.pulled.items())
     text = _PAGE.substitute(
         policy=Template(_POLICY).substitute(scripts=_hashes(_START, bundle), styles=_hashes(style)),
         title=html.escape(printable(f"{title or 'Report'} · torchprof")),
         style=style,
         header=_for_script(json.loads(page.header)),
-        data=_base64(gzip.compress(page.data, compresslevel=6, mtime=0)),
-        trace=trace if packed_trace else "",
+        data=_base64(_packed(page.data)),
+        views="".join(views),
+        trace=_data_element("trace", packed_trace) if packed_trace else "",
         start=_START,
         bundle=bundle,
     )
@@ -153,6 +163,14 @@ def _for_script(value: object) -> str:
     """Return JSON that is safe inside a script element: no ``</script>``, no ``<!--``, no line separators."""
     text = json.dumps(value)  # ASCII only, so U+2028 is escaped already
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _data_element(name: str, packed: bytes) -> str:
+    return f'<script type="application/octet-stream" id="{name}">{_base64(packed)}</script>\n'
+
+
+def _packed(data: bytes) -> bytes:
+    return gzip.compress(data, compresslevel=6, mtime=0)
 
 
 def _base64(data: bytes) -> str:

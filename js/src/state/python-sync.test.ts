@@ -1,4 +1,5 @@
 import { describe, expect, it, vi } from "vitest";
+import { encodeFrame } from "../../test/encode";
 import { hostOf } from "../../test/report";
 import { connectionOf } from "../wire/connection";
 import type { ExportHeader } from "../wire/header";
@@ -30,6 +31,39 @@ function savedFile(exports: readonly ExportHeader[]): ReportSource {
 function pageThatOpensNothing() {
   return { open: vi.fn(() => null), addEventListener: () => {} };
 }
+
+describe("the large views of a saved file", () => {
+  /** A saved file that keeps the view "pulled" apart. */
+  function fileThatReads(readSaved: (view: string) => Promise<ArrayBuffer>) {
+    const host = Object.assign(hostOf(), { readSaved });
+    delete host.send;
+    const abort = new AbortController();
+    const element = document.createElement("div");
+    const opened = openReport(host, connectionOf(host, element), abort.signal);
+    if (!opened.ok) throw new Error(opened.message);
+    const view = opened.value.header.views.find(({ name }) => name === "pulled");
+    if (view?.shape !== "table") throw new Error("no table is pulled");
+    return { source: opened.value, view };
+  }
+
+  it("are read when they are first asked for, and once", async () => {
+    const bytes = encodeFrame([["name", ["aten::mm"]]]);
+    const read = vi.fn(async () => bytes.slice().buffer as ArrayBuffer);
+    const { source, view } = fileThatReads(read);
+    expect(source.isAtHand(view)).toBe(false);
+    expect(source.frame(view).value.kind).toBe("loading");
+    await vi.waitFor(() => expect(source.frame(view).value.kind).toBe("ready"));
+    expect(read.mock.calls).toEqual([["pulled"]]);
+    expect(source.isAtHand(view)).toBe(true);
+  });
+
+  it("say that they cannot be read", async () => {
+    const { source, view } = fileThatReads(() => Promise.reject(new Error("cut off")));
+    void source.frame(view).value;
+    const message = "The data of this view cannot be read: cut off";
+    await vi.waitFor(() => expect(source.frame(view).value).toEqual({ kind: "failed", message }));
+  });
+});
 
 describe("the exports of a saved file", () => {
   it("are the trace that it contains", async () => {

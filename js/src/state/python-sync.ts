@@ -16,6 +16,7 @@ import {
 import { type Host, isSaved } from "../wire/host";
 import { handOver, type OpeningPage } from "../wire/perfetto";
 import { canAnswer, pull } from "../wire/pull";
+import { bytesOfView } from "../wire/view-bytes";
 
 interface Failed {
   readonly kind: "failed";
@@ -47,6 +48,8 @@ export interface ReportSource {
   readonly exports: readonly ExportHeader[];
   /** The state of a view's data; the first call starts decoding or pulling. */
   frame(view: FramedHeader): ReadonlySignal<FrameState>;
+  /** Whether reading a view's data starts nothing: it is embedded, or it was asked for. */
+  isAtHand(view: FramedHeader): boolean;
   /** The state of a view that is built on request; the first call requests it. */
   late(view: WaitingHeader): ReadonlySignal<LateState>;
   retryLate(view: WaitingHeader): void;
@@ -90,6 +93,7 @@ export function openReport(
     canAnswer: canAnswer(host),
     exports,
     frame: (view) => frames.of(view),
+    isAtHand: (view) => view.offset >= 0 || frames.has(view),
     retry: (view) => frames.retry(view),
     late: (view) => lates.of(view),
     retryLate: (view) => lates.retry(view),
@@ -120,6 +124,10 @@ class States<V extends ViewHeader, S extends { readonly kind: string }> {
     this.#load = load;
   }
 
+  has(view: V): boolean {
+    return this.#known.has(view.name);
+  }
+
   of(view: V): Signal<S> {
     const known = this.#known.get(view.name);
     if (known !== undefined) return known;
@@ -138,7 +146,7 @@ class States<V extends ViewHeader, S extends { readonly kind: string }> {
 }
 
 /**
- * A function that asks the kernel for the bytes of a view. While the kernel is slow the state says so, and changes when
+ * A function that asks for the bytes of a view. While the kernel is slow the state says so, and changes when
  * the reply comes after all.
  */
 function asker(host: Host, connection: Connection, abort: AbortSignal) {
@@ -151,7 +159,7 @@ function asker(host: Host, connection: Connection, abort: AbortSignal) {
     const onSlow = (message: string) => {
       state.value = failed(message);
     };
-    void pull(host, name, { signal: own.signal, connection, onSlow }).then((bytes) => {
+    void bytesOfView(host, name, { signal: own.signal, connection, onSlow }).then((bytes) => {
       if (own.signal.aborted) return;
       state.value = bytes.ok ? read(bytes.value) : failed(bytes.message);
     });

@@ -5,16 +5,18 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
+import io
 import json
 import re
 from typing import TYPE_CHECKING
 
+import polars as pl
 import pytest
 from support import make_trace, span
 
 from torchprof_magic.errors import TorchProfError
 from torchprof_magic.ingest import read_chrome
-from torchprof_magic.render import standalone_html
+from torchprof_magic.render import arrow, standalone_html
 from torchprof_magic.report import Report
 
 if TYPE_CHECKING:
@@ -58,6 +60,16 @@ def test_names_are_inside_the_data_and_nowhere_else(report: Report, tmp_path: Pa
     assert "<script>alert" not in page
     header = next(text for attributes, text in elements(page, "script") if 'id="header"' in attributes)
     assert HOSTILE in header.encode().decode("unicode_escape")
+
+
+def test_a_large_view_has_an_element_of_its_own(
+    report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrow, "EMBEDDED_ROWS", 1)
+    page = report.to_html(tmp_path / "a.html").read_text("utf-8")
+    (packed,) = (text for attributes, text in elements(page, "script") if 'id="view-flame"' in attributes)
+    frame = pl.read_ipc_stream(io.BytesIO(gzip.decompress(base64.b64decode(packed))))
+    assert frame["name"].cast(pl.String).to_list() == ["all", HOSTILE]
 
 
 def test_the_trace_is_in_the_file_only_on_request(report: Report, tmp_path: Path) -> None:
