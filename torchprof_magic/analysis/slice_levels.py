@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -25,7 +26,7 @@ SAMPLE_BLOCKS, SAMPLE_ROWS = 64, 4096
 class SliceTimes(NamedTuple):
     """What merging needs to know of every slice, by its row of the frame.
 
-    The slice with the most ``weight`` names a merged one. ``cause`` is 0, or the number of the cause of a wait: waits of
+    The slice with the most ``weight`` names a merged one. ``cause`` is 0, or the number of what a wait is for: waits of
     different causes are not merged.
     """
 
@@ -38,20 +39,20 @@ class SliceTimes(NamedTuple):
 class Run(NamedTuple):
     """Slices, single or merged, track by track and in order of time. A track is one lane at one depth.
 
-    ``slice`` is a row of the frame: the slice, or the one with the most weight of the ``merged`` ones. A merged one
+    ``row`` is that in the frame: of the slice, or of the one with the most weight of the ``merged`` ones. A merged one
     begins when the first of them does and lasts as long as all of them together.
     """
 
     track: Integers
     start_ns: IntArray
     dur_ns: IntArray
-    slice: Integers
+    row: Integers
     merged: Integers
 
 
 def take(run: Run, rows: IntArray | BoolArray) -> Run:
     """Return some slices of a run."""
-    return Run(*(column[rows] for column in run))
+    return Run(run.track[rows], run.start_ns[rows], run.dur_ns[rows], run.row[rows], run.merged[rows])
 
 
 def joined(runs: list[Run]) -> Run:
@@ -70,12 +71,12 @@ def merge_run(run: Run, bucket_ns: int, times: SliceTimes) -> Run:
     What was merged within shorter buckets is merged again, so the result is the same as from the single slices. Merged
     waits of several causes follow one another from the start of the first.
     """
-    if len(run.slice) == 0:
+    if len(run.row) == 0:
         return run
     group_first = np.flatnonzero(_begins_group(run, bucket_ns))
-    group = np.repeat(np.arange(len(group_first)), np.diff(group_first, append=len(run.slice)))
+    group = np.repeat(np.arange(len(group_first)), np.diff(group_first, append=len(run.row)))
     group_start_ns = run.start_ns[group_first]
-    run, is_first = _sorted_by_cause(run, group, times.cause[run.slice])
+    run, is_first = _sorted_by_cause(run, group, times.cause[run.row])
     first = np.flatnonzero(is_first)
     dur_ns = np.add.reduceat(run.dur_ns, first)
     of_group = group[first]
@@ -87,7 +88,7 @@ def merge_run(run: Run, bucket_ns: int, times: SliceTimes) -> Run:
         track=run.track[first],
         start_ns=np.minimum(group_start_ns[of_group] + offset_ns, last_ns),
         dur_ns=dur_ns,
-        slice=run.slice[_heaviest(times.weight[run.slice], first)],
+        row=run.row[_heaviest(times.weight[run.row], first)],
         merged=np.add.reduceat(run.merged, first),
     )
 
@@ -123,7 +124,7 @@ def _changes(values: Integers) -> BoolArray:
 
 
 def first_where(low: IntArray, high: IntArray, is_past: Callable[[IntArray], BoolArray]) -> IntArray:
-    """Return for many ranges of sorted positions the first for which ``is_past`` holds; ``high`` where it never does."""
+    """Return in each range of sorted positions the first for which ``is_past`` holds; ``high`` where it never does."""
     low, high = low.copy(), high.copy()
     while len(open_ := np.flatnonzero(low < high)):
         middle = (low[open_] + high[open_]) // 2
@@ -145,7 +146,7 @@ class Level:
     bucket_ns: int
     first: IntArray
     last: IntArray
-    slice: npt.NDArray[np.int32]
+    row: npt.NDArray[np.int32]
     start_ns: IntArray | None = None
     dur_ns: IntArray | None = None
     merged: npt.NDArray[np.int32] | None = None
@@ -153,11 +154,11 @@ class Level:
 
     def starts(self, positions: IntArray | slice) -> IntArray:
         """Return when the slices at some positions begin."""
-        return self.times.start_ns[self.slice[positions]] if self.start_ns is None else self.start_ns[positions]
+        return self.times.start_ns[self.row[positions]] if self.start_ns is None else self.start_ns[positions]
 
     def run(self, positions: IntArray | slice, track: Integers) -> Run:
         """Return the slices at some positions; ``track`` is that of each."""
-        rows = self.slice[positions]
+        rows = self.row[positions]
         if self.start_ns is None or self.dur_ns is None or self.merged is None:
             ones = np.ones(len(rows), np.int32)
             return Run(track, self.times.start_ns[rows], self.times.dur_ns[rows], rows, ones)
@@ -175,19 +176,22 @@ class Level:
 
     def ends(self, positions: IntArray | slice) -> IntArray:
         """Return when the slices at some positions end."""
-        dur = self.times.dur_ns[self.slice[positions]] if self.dur_ns is None else self.dur_ns[positions]
+        dur = self.times.dur_ns[self.row[positions]] if self.dur_ns is None else self.dur_ns[positions]
         return self.starts(positions) + dur
+
+    def _begins_by(self, at_ns: int, positions: IntArray) -> BoolArray:
+        return self.starts(positions) >= at_ns
 
     def pieces(self, bucket_ns: int) -> Iterator[Run]:
         """Yield all slices in pieces, none of which ends within a bucket."""
-        at, count = 0, len(self.slice)
+        at, count = 0, len(self.row)
         while at < count:
             until = min(at + PIECE_ROWS, count)
             if until < count:
                 edge = (int(self.starts(np.array([until - 1]))[0]) // bucket_ns + 1) * bucket_ns
                 track_end = self.last[np.searchsorted(self.last, until - 1, side="right")]
                 low, high = np.array([until]), np.array([track_end])
-                until = int(first_where(low, high, lambda at, edge=edge: self.starts(at) >= edge)[0])
+                until = int(first_where(low, high, partial(self._begins_by, edge))[0])
             sizes = np.clip(self.last, at, until) - np.clip(self.first, at, until)
             yield self.run(slice(at, until), np.repeat(np.arange(len(sizes), dtype=np.int32), sizes))
             at = until
@@ -231,7 +235,7 @@ def _by_track(times: SliceTimes, rows: IntArray, lane: Integers, depth: Integers
     keys = keys[order]
     first = np.flatnonzero(_changes(keys))
     last = np.append(first[1:], len(keys))[: len(first)]
-    single = Level(times=times, bucket_ns=0, first=first, last=last, slice=rows[order].astype(np.int32), reach_ns={})
+    single = Level(times=times, bucket_ns=0, first=first, last=last, row=rows[order].astype(np.int32), reach_ns={})
     reach_ns = _reach_of(single, _overlapping(single))
     return replace(single, reach_ns=reach_ns), keys[first] // depths, keys[first] % depths
 
@@ -259,19 +263,19 @@ def _levels(single: Level, span_ns: int) -> list[Level]:
     sample = _sample(single)
     while buckets[-1] > 1 and _share_left(sample, buckets[-1]) <= MOST_LEFT:
         buckets.append(max(1, buckets[-1] // FINER))
-    if len(single.slice) == 0:
+    if len(single.row) == 0:
         return [single]
     found = [single]
     for bucket_ns in reversed(buckets):
         level = _merged_level(found[0], bucket_ns)
-        if len(level.slice) <= MOST_LEFT * len(found[0].slice):
+        if len(level.row) <= MOST_LEFT * len(found[0].row):
             found.insert(0, level)
     return found
 
 
 def _sample(level: Level) -> Run:
     """Return some stretches of all slices."""
-    count = len(level.slice)
+    count = len(level.row)
     positions = np.arange(count)
     if count > SAMPLE_BLOCKS * SAMPLE_ROWS:
         first = np.linspace(0, count - SAMPLE_ROWS, SAMPLE_BLOCKS).astype(np.int64)
@@ -280,7 +284,7 @@ def _sample(level: Level) -> Run:
 
 
 def _share_left(run: Run, bucket_ns: int) -> float:
-    return float(_begins_group(run, bucket_ns).mean()) if len(run.slice) else 1.0
+    return float(_begins_group(run, bucket_ns).mean()) if len(run.row) else 1.0
 
 
 def _merged_level(finer: Level, bucket_ns: int) -> Level:
@@ -292,7 +296,7 @@ def _merged_level(finer: Level, bucket_ns: int) -> Level:
         bucket_ns=bucket_ns,
         first=np.searchsorted(track, numbers),
         last=np.searchsorted(track, numbers, side="right"),
-        slice=np.concatenate([part.slice for part in parts]).astype(np.int32),
+        row=np.concatenate([part.row for part in parts]).astype(np.int32),
         start_ns=np.concatenate([part.start_ns for part in parts]),
         dur_ns=np.concatenate([part.dur_ns for part in parts]),
         merged=np.concatenate([part.merged for part in parts]).astype(np.int32),

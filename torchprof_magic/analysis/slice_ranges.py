@@ -5,6 +5,7 @@ For recordings that a page holds whole, ``js/src/layout/range-tables.ts`` counts
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 STEP = "ProfilerStep"
 
 
-class Sum(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Sum:
     """Time on the lane of a device in a range: with a cause, in which it waits; without one, in which it works."""
 
     lane: int
@@ -72,7 +74,7 @@ class SliceRanges:
         single = windows.shared.single
         for depth in (0, 1):
             for track in windows.tracks("waits", depth=depth).tolist():
-                rows = single.slice[single.first[track] : single.last[track]]
+                rows = single.row[single.first[track] : single.last[track]]
                 cause = windows.times.cause[rows]
                 for number in np.unique(cause).tolist():
                     own = rows[cause == number]
@@ -128,7 +130,7 @@ class SliceRanges:
             pl.col("total_ns").sum().alias("total_cpu_ns"),
         )
         of_others = calls.select("time_ns").with_columns(
-            windows.frame["name"].gather(single.slice[around].astype(np.int64)).alias("name")
+            windows.frame["name"].gather(single.row[around].astype(np.int64)).alias("name")
         )
         of_others = of_others.filter(pl.Series(around >= 0)).group_by("name").agg(pl.col("time_ns").sum())
         return (
@@ -145,7 +147,7 @@ class SliceRanges:
         """Return the slices of some tracks that lie in a range, with the time of each that does."""
         first, last = single.within(start_ns, end_ns)
         position, _ = positions_between(first[tracks], last[tracks])
-        rows = single.slice[position].astype(np.int64)
+        rows = single.row[position].astype(np.int64)
         begin, dur_ns = self._windows.times.start_ns[rows], self._windows.times.dur_ns[rows]
         time_ns = np.minimum(end_ns, begin + dur_ns) - np.maximum(start_ns, begin)
         is_inside = (time_ns > 0) | ((time_ns == 0) & (dur_ns == 0))
@@ -162,14 +164,14 @@ class SliceRanges:
         windows = self._windows
         threads = windows.threads(windows.first_layer)
         single = threads.single
-        parent = np.full(len(single.slice), NO_PARENT, np.int64)
+        parent = np.full(len(single.row), NO_PARENT, np.int64)
         for track in range(1, len(threads.lane)):
             if threads.lane[track] != threads.lane[track - 1]:
                 continue
             above, own = (slice(int(single.first[each]), int(single.last[each])) for each in (track - 1, track))
             at = np.searchsorted(single.starts(above), single.starts(own), side="right") - 1
             parent[own] = np.where(at >= 0, at + above.start, NO_PARENT)
-        return parent, _has_own_name_above(parent, windows.frame["name"].to_physical().to_numpy()[single.slice])
+        return parent, _has_own_name_above(parent, windows.frame["name"].to_physical().to_numpy()[single.row])
 
 
 def _has_own_name_above(parent: IntArray, name: npt.NDArray[np.uint32]) -> BoolArray:

@@ -60,7 +60,7 @@ def _waits(windows: SliceWindows, search: Search) -> IntArray:
         first, last = gaps_of(single, track)
         whole_ns = single.ends(last - 1) - single.starts(first)
         gap = np.repeat(np.arange(len(first)), last - first)
-        rows = single.slice[first[0] : last[-1]].astype(np.int64)
+        rows = single.row[first[0] : last[-1]].astype(np.int64)
         waits = windows.frame[rows]
         is_hit = _matches(waits["name"], search.text) | _matches(waits["note"], search.text)
         is_hit &= ((whole_ns >= search.least_ns) & (whole_ns <= search.most_ns))[gap]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -137,14 +136,15 @@ class SliceWindows:
         """Return what a part of the recording looks like on so many pixels, with margins on both sides."""
         low, high = self.span
         length = max(1.0, end_ns - start_ns)
-        begin = int(min(max(low, start_ns - MARGIN * length), high))
+        # One more at both ends, for slices without length.
+        begin = int(min(max(low, start_ns - MARGIN * length), high)) - 1
         end = int(min(max(low, end_ns + MARGIN * length), high)) + 1
         bucket_ns = bucket_below(length / pixels) if length / pixels >= EXACT_BELOW_NS else 0
         while True:
             grid_ns = max(1, bucket_ns)
             from_ns, to_ns = begin // grid_ns * grid_ns, -(-end // grid_ns) * grid_ns
             runs = [each.picture(from_ns, to_ns, bucket_ns) for each in (self.shared, self.threads(layer))]
-            if sum(len(run.slice) for run in runs) <= MOST_ROWS or bucket_ns > high - low:
+            if sum(len(run.row) for run in runs) <= MOST_ROWS or bucket_ns > high - low:
                 break
             bucket_ns = max(EXACT_BELOW_NS, bucket_ns * 2)
         shared, threads = (
@@ -164,10 +164,10 @@ class SliceWindows:
         """Return the whole recording at its coarsest, with every step."""
         return self._excerpt(self.shared.levels[0].bucket_ns)
 
-    def excerpt(self, most_rows: int) -> Slices:
-        """Return the whole recording with the longest of its slices, as many as there are rows for, the rest merged."""
+    def excerpt(self) -> Slices:
+        """Return the whole recording with as many of its longest slices as a page can hold, and the rest merged."""
         bucket_ns = bucket_below(max(1, self.span[1] - self.span[0]))
-        while bucket_ns > 1 and sum(len(run.slice) for run in self._whole(bucket_ns // 2)) <= most_rows:
+        while bucket_ns > 1 and sum(len(run.row) for run in self._whole(bucket_ns // 2)) <= WHOLE_SLICES:
             bucket_ns //= 2
         return self._excerpt(bucket_ns)
 
@@ -176,19 +176,18 @@ class SliceWindows:
         parts = [self._drawn(shared)]
         layers = [layer.column for layer in self.slices.layers]
         parts += [self._drawn(run, layer) for run, layer in zip(threads, layers, strict=True)]
-        excerpt = Excerpt(
-            slices=self.frame.height, start_ns=self.span[0], end_ns=self.span[1], bucket_ns=bucket_ns
-        )
+        excerpt = Excerpt(slices=self.frame.height, start_ns=self.span[0], end_ns=self.span[1], bucket_ns=bucket_ns)
         frame = _linked(_in_all_layers(pl.concat(parts), layers))
         return replace(self.slices, frame=frame, columns=(), excerpt=excerpt)
 
     def _whole(self, bucket_ns: int) -> list[Run]:
         """Return the shared slices, with every step, and those of the threads in each layer."""
-        start_ns, end_ns = self.span
-        shared = self.shared.picture(start_ns, end_ns + 1, bucket_ns)
+        # One more at both ends, for slices without length.
+        span = self.span[0] - 1, self.span[1] + 1
+        shared = self.shared.picture(*span, bucket_ns)
         is_step = np.isin(shared.track, steps := self.tracks("steps", depth=0))
         every_step = self.shared.single.run(*self._all_of(steps))
-        threads = [self.threads(layer.column).picture(start_ns, end_ns + 1, bucket_ns) for layer in self.slices.layers]
+        threads = [self.threads(layer.column).picture(*span, bucket_ns) for layer in self.slices.layers]
         return [joined([every_step, take(shared, ~is_step)]), *threads]
 
     def _all_of(self, tracks: IntArray) -> tuple[IntArray, IntArray]:
@@ -200,14 +199,14 @@ class SliceWindows:
     def _drawn(self, run: Run, layer: str | None = None) -> pl.DataFrame:
         """Return slices, single or merged, as rows; those of threads are hidden in all other layers."""
         layers = [each.column for each in self.slices.layers]
-        rows = self.frame.select("lane", *layers, *PICTURE)[run.slice]
+        rows = self.frame.select("lane", *layers, *PICTURE)[run.row]
         hidden = [pl.lit(NO_PARENT, pl.Int16).alias(each) for each in layers if layer not in (None, each)]
         op = pl.Series(rows["op"]).set(rows["op"] < 0, None)
         return rows.with_columns(
             *hidden,
             pl.Series("start_ns", run.start_ns),
             pl.Series("dur_ns", run.dur_ns),
-            pl.Series("slice", run.slice, pl.Int32),
+            pl.Series("slice", run.row, pl.Int32),
             pl.Series("merged", run.merged, pl.Int32),
             self.frame["name"].gather(op).alias("by"),
         )
@@ -220,8 +219,7 @@ class SliceWindows:
         """
         own = self.frame[[number]].row(0, named=True)
         parts = [np.array([number, own["source"], own["op"]]), self._launched_by(number)]
-        for pyramid in (self.shared, self.threads(layer)):
-            parts.append(_neighbors(pyramid.single, number))
+        parts += [_neighbors(each.single, number) for each in (self.shared, self.threads(layer))]
         if self.slices.lanes[own["lane"]].kind == "waits" and own[self.first_layer] == 0:
             parts.append(self._around_gap(number))
         rows = np.unique(np.concatenate(parts))
@@ -251,7 +249,7 @@ class SliceWindows:
         low, high = single.first[streams], single.last[streams]
         before = first_where(low, high, lambda at: single.starts(at) >= begin) - 1
         after = first_where(low, high, lambda at: single.starts(at) >= end)
-        return single.slice[np.concatenate((gap, before[before >= low], after[after < high]))].astype(np.int64)
+        return single.row[np.concatenate((gap, before[before >= low], after[after < high]))].astype(np.int64)
 
 
 def gaps_of(single: Level, track: int) -> tuple[IntArray, IntArray]:
@@ -268,7 +266,7 @@ def _position_of(single: Level, track: int, number: int) -> int:
     at = int(single.times.start_ns[number])
     low, high = single.first[track : track + 1], single.last[track : track + 1]
     first = int(first_where(low, high, lambda middle: single.starts(middle) >= at)[0])
-    return first + int(np.argmax(single.slice[first : int(high[0])] == number))
+    return first + int(np.argmax(single.row[first : int(high[0])] == number))
 
 
 def _neighbors(single: Level, number: int) -> IntArray:
@@ -276,7 +274,7 @@ def _neighbors(single: Level, number: int) -> IntArray:
     at = int(single.times.start_ns[number])
     after = first_where(single.first, single.last, lambda middle: single.starts(middle) > at)
     near = np.concatenate([np.clip(after + step, single.first, single.last - 1) for step in (-2, -1, 0)])
-    return single.slice[near].astype(np.int64)
+    return single.row[near].astype(np.int64)
 
 
 def _after(single: Level, at_ns: int) -> Run:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
 
@@ -153,7 +154,7 @@ class Answers:
 
     def _range(self, question: RangeQuestion) -> Answer:
         start_ns, end_ns = map(round, self._span(question.start_ns, question.end_ns))
-        facts: dict[str, object] = {"sums": [each._asdict() for each in self._ranges.sums(start_ns, end_ns)]}
+        facts: dict[str, object] = {"sums": [asdict(each) for each in self._ranges.sums(start_ns, end_ns)]}
         if not question.has_tables:
             return Answer(facts)
         tables = (self._ranges.ops(start_ns, end_ns), self._ranges.kernels(start_ns, end_ns))
