@@ -28,7 +28,8 @@ function titleOf(source: ReportSource, view: ViewHeader): string {
 }
 
 function mayHave(source: ReportSource, view: FramedHeader, name: string): boolean {
-  if (view.offset < 0) return view.shape !== "table";
+  const hasMore = view.offset < 0 || (view.shape === "slices" && view.excerpt !== null);
+  if (hasMore) return view.shape !== "table";
   const state = source.frame(view).value;
   if (state.kind !== "ready") return false;
   return ["name", "source"].some((column) => {
