@@ -76,8 +76,9 @@ def _ops_rows(ops: Shape) -> str:
     return f"<table><tr><th {_NAME}>Op</th>{heads}</tr>{rows}</table>{more}" if rows else ""
 
 
-def _op_row(row: dict[str, float], columns: list[Column]) -> str:
-    cells = "".join(f"<td {_CELL}>{_FORMAT[column.unit](row[column.name])}</td>" for column in columns)
+def _op_row(row: dict[str, float | None], columns: list[Column]) -> str:
+    values = [(row[column.name], _FORMAT[column.unit]) for column in columns]
+    cells = "".join(f"<td {_CELL}>{'–' if value is None else text(value)}</td>" for value, text in values)
     return f"<tr><td {_NAME}><bdi>{_text(str(row['name']))}</bdi></td>{cells}</tr>"
 
 

@@ -116,7 +116,9 @@ def _op_lines(ops: Table) -> list[str]:
     return lines
 
 
-def _cell(value: float, unit: str) -> str:
+def _cell(value: float | None, unit: str) -> str:
+    if value is None:
+        return "–"
     return {"ns": format_ns, "bytes": format_bytes, "count": format_count}[unit](value)
 
 
