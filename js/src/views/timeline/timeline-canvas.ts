@@ -161,9 +161,6 @@ export class TimelineCanvas {
     if (this.#colors === null || this.#fills === null) return;
     this.#layout();
     paintTimeline(context, size, this.#scene(this.#colors), this.#texts, this.#fills);
-    this.#parts.canvas.dataset.tpPainted = String(
-      Number(this.#parts.canvas.dataset.tpPainted ?? 0) + 1,
-    );
   }
 
   #scene(colors: Colors): TimelineScene {
