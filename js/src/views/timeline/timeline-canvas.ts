@@ -166,9 +166,6 @@ export class TimelineCanvas {
     this.#layout();
     paintTimeline(context, size, this.#scene(this.#colors), this.#texts, this.#fills);
     this.#inputs.moves.sees(this.#scale().width);
-    this.#parts.canvas.dataset.tpPainted = String(
-      Number(this.#parts.canvas.dataset.tpPainted ?? 0) + 1,
-    );
   }
 
   #scene(colors: Colors): TimelineScene {
