@@ -178,7 +178,7 @@ class SliceWindows:
         parts += [self._drawn(run, layer) for run, layer in zip(threads, layers, strict=True)]
         excerpt = Excerpt(slices=self.frame.height, start_ns=self.span[0], end_ns=self.span[1], bucket_ns=bucket_ns)
         frame = _linked(_in_all_layers(pl.concat(parts), layers))
-        return replace(self.slices, frame=frame, columns=(), excerpt=excerpt)
+        return replace(self.slices, frame=frame, excerpt=excerpt)
 
     def _whole(self, bucket_ns: int) -> list[Run]:
         """Return the shared slices, with every step, and those of the threads in each layer."""
