@@ -118,7 +118,7 @@ def _verdict(trace: Trace, verdict: Verdict) -> dict[str, object]:
     )
     code = (
         {"line": line["line"], "source": shortened(line["source"].strip())}
-        if line and verdict.line and line["source"]
+        if line and verdict.line and line["source"] and (trace.sites["kind"] == "line").any()
         else None
     )
     return {

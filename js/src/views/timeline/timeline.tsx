@@ -57,6 +57,7 @@ export function TimelineView({ report, view, frame, flame }: TimelineProps) {
   const found = finder.found.value;
   useReveal(report, flame?.revealAs ?? view.name, query, () => finder.goToNearest());
   useSelectionRow(report, moves);
+  useRangeInView(report, moves);
   useDetail(moves, painter);
   return (
     <div class="tp-view tp-timeline">
@@ -272,6 +273,16 @@ function useReveal(
     query.value = wish.name;
     requestAnimationFrame(go);
   }, [wish]);
+}
+
+/** Goes to a range that was chosen in another view, or with a step, and is not in sight. */
+function useRangeInView({ store }: SlicesProps["report"], moves: TimelineMoves): void {
+  const range = store.range.value;
+  useEffect(() => {
+    if (range === null) return;
+    const { start, end } = moves.span;
+    if (range.end <= start || range.start >= end) moves.jump(range);
+  }, [range, moves]);
 }
 
 /** Without a selection in other views there is none here. */
