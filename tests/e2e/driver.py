@@ -19,7 +19,7 @@ from typing import Any
 import install_chromium
 import nbformat
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 # Without these, Chromium contacts its vendor's hosts at every start.
@@ -46,6 +46,7 @@ KERNEL_IS_IDLE = """() => {
   const kernel = session?.session?.kernel;
   return Boolean(session?.isReady && kernel?.connectionStatus === 'connected' && kernel.status === 'idle');
 }"""
+CUT_TEXT = (Path(__file__).parent / "cut_text.js").read_text(encoding="utf-8")
 START_S = 60
 SERVER_APPS = {"lab": "LabApp", "notebook": "JupyterNotebookApp"}
 
@@ -205,8 +206,21 @@ class Lab:
 
 def screenshot(target: Any, name: str) -> None:
     """Save a screenshot for people to look at; no test compares pixels."""
+    target.screenshot(path=str(screenshot_file(name)))
+
+
+def screenshot_file(name: str) -> Path:
+    """Return where a screenshot is saved."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    target.screenshot(path=str(SCREENSHOTS / f"{name}.png"))
+    return SCREENSHOTS / f"{name}.png"
+
+
+def show_file(page: Page, file: Path) -> Any:
+    """Open the HTML file of a report, and return the report when it is there."""
+    page.goto(file.as_uri())
+    report = page.locator('.tp-report[data-tp-ready="true"]')
+    report.wait_for()
+    return report
 
 
 def open_tab(report: Any, name: str) -> None:
@@ -216,6 +230,10 @@ def open_tab(report: Any, name: str) -> None:
     if tab.count() == 0:
         report.locator(".tp-tabs .tp-menu-box:not(.tp-missing) > button").first.click()
     tab.click()
-    report.page.wait_for_function(
-        "([root, name]) => root.dataset.tpView === name", arg=[report.element_handle(), name], timeout=10_000
-    )
+    # Not a function of the page: a report can be in a frame.
+    expect(report).to_have_attribute("data-tp-view", name, timeout=10_000)
+
+
+def cut_texts(report: Any) -> list[str]:
+    """Return the texts of a report that are cut without an ellipsis, or whose whole text is nowhere on hover."""
+    return list(report.evaluate(CUT_TEXT))

@@ -59,7 +59,7 @@ def ops_view(trace: Trace) -> Table:
     """Return the ops with the spread of their durations, and below each the ops that it called and its kernels."""
     table = ops_table(trace)
     ops = table.frame.join(_spread(trace), on=("name", "kind"), how="left", maintain_order="left")
-    ops = ops.with_columns(pl.lit("").alias("above"), (pl.col("name") + "\n" + pl.col("kind")).alias("id"))
+    ops = ops.with_columns(pl.lit("").alias("above"), _holder_id(pl.col("name") + "\n" + pl.col("kind")))
     columns = _without_kind(table.columns)
     ops = _interleaved(ops.with_columns(_unknown(table.columns)), _inside_of_ops(trace))
     names = [column.name for column in (*columns, *SPREAD)]
@@ -90,10 +90,11 @@ def ops_grouped(trace: Trace, key: str) -> Table:
     summed = [name for name in SUMMED if name in ops.columns]
     groups = ops.group_by("group").agg(pl.col(name).sum() for name in summed).join(_main_phases(ops), on="group")
     groups = groups.with_columns(
-        pl.col("group").alias("name"), pl.lit("").alias("above"), pl.col("group").alias("id"), pl.lit(key).alias("kind")
+        pl.col("group").alias("name"), pl.lit("").alias("above"), _holder_id(pl.col("group")), pl.lit(key).alias("kind")
     )
     ops = ops.with_columns(
-        pl.col("group").alias("above"), pl.concat_str("group", "kind", "name", separator="\n").alias("id")
+        _holder_id(pl.col("group")).alias("above"),
+        _held_id(pl.concat_str("group", "kind", "name", separator="\n")),
     )
     rows = pl.concat([groups, ops, _rest(trace, ops)], how="diagonal_relaxed")
     sort_by = table.sort_by or "self_cpu_ns"
@@ -114,13 +115,23 @@ def ops_grouped(trace: Trace, key: str) -> Table:
     )
 
 
+def _holder_id(text: pl.Expr) -> pl.Expr:
+    """Return the ids of rows that hold others; names may be empty, or contain what separates the parts of an id."""
+    return (pl.lit("=") + text).alias("id")
+
+
+def _held_id(text: pl.Expr) -> pl.Expr:
+    """Return the ids of rows in others, none of which is that of a row that holds some."""
+    return (pl.lit("-") + text).alias("id")
+
+
 def _rest(trace: Trace, ops: pl.DataFrame) -> pl.DataFrame:
     """Return a row for the device work that no op launched, so that the groups add up to all of it."""
     whole = trace.events.filter(pl.col("category").is_in(DEVICE_CATEGORIES))["dur_ns"].sum()
     rest_ns = int(whole) - int(ops["self_device_ns"].sum()) if "self_device_ns" in ops.columns else 0
-    row = {"name": UNDER_NO_OP, "group": UNDER_NO_OP, "id": UNDER_NO_OP, "above": "", "kind": NO_OP}
+    row = {"name": UNDER_NO_OP, "group": UNDER_NO_OP, "above": "", "kind": NO_OP}
     frame = pl.DataFrame([row | {"phase": "python", "self_device_ns": rest_ns}] if rest_ns > 0 else [])
-    return frame.with_columns(pl.col("phase").cast(PHASE)) if frame.height else frame
+    return frame.with_columns(pl.col("phase").cast(PHASE), _held_id(pl.col("name"))) if frame.height else frame
 
 
 def _main_phases(ops: pl.DataFrame) -> pl.DataFrame:
@@ -277,7 +288,7 @@ def _interleaved(ops: pl.DataFrame, inside: pl.DataFrame) -> pl.DataFrame:
     rows = inside.join(above, on=("op", "op_kind"))
     is_kernel = pl.col("kind").is_in(DEVICE_CATEGORIES)
     rows = rows.with_columns(
-        pl.concat_str("above", "kind", "name", separator="\n").alias("id"),
+        _held_id(pl.concat_str("above", "kind", "name", separator="\n")),
         pl.col("phase").cast(PHASE),
         pl.when(is_kernel).then(KERNEL).otherwise(CALLED).alias("part"),
         pl.when(is_kernel).then("self_device_ns").otherwise("total_cpu_ns").alias("size"),

@@ -186,6 +186,7 @@ def _steps(trace: Trace, lanes: _Lanes) -> list[_Part]:
 def _phases_of_steps(trace: Trace) -> pl.DataFrame:
     """Return the phase with the most time in each of many equal parts of a step; equal neighbors are one slice."""
     pieces = step_pieces(trace)
+    dur_ns = pieces.dur_ns
     starts, durations, phases = [], [], []
     for _, first, last in _runs(pieces.step):
         rows = slice(first, last)
@@ -194,7 +195,7 @@ def _phases_of_steps(trace: Trace) -> pl.DataFrame:
         ends = np.concatenate(([from_ns], pieces.end_ns[rows]))
         time = np.zeros((len(PHASES), STEP_PARTS))
         for number in np.unique(pieces.phase[rows]).tolist():
-            so_far = np.cumsum(np.where(pieces.phase[rows] == number, pieces.dur_ns[rows], 0))
+            so_far = np.cumsum(np.where(pieces.phase[rows] == number, dur_ns[rows], 0))
             time[number] = np.diff(np.interp(edges, ends, np.concatenate(([0], so_far))))
         most = time.argmax(axis=0)
         begins = np.flatnonzero(np.diff(most, prepend=NO_PARENT))
@@ -449,7 +450,8 @@ def _details(trace: Trace, event: IntArray) -> dict[Column, pl.Series]:
 
 def _launch_details(texts: pl.Series) -> dict[Column, pl.Series]:
     """Return how kernels were launched, as texts."""
-    configs = launch_configs(texts)
+    distinct = texts.unique().drop_nulls()
+    configs = launch_configs(distinct)
     parts = (
         pl.format("{} registers", "registers"),
         pl.format(
@@ -460,11 +462,11 @@ def _launch_details(texts: pl.Series) -> dict[Column, pl.Series]:
     )
     resources = configs.select(pl.concat_list(parts).list.drop_nulls().list.join(" · ").alias("text"))["text"]
     texts_of = {GRID: configs["grid"], BLOCK: configs["block"], RESOURCES: resources.set(resources == "", None)}
-    return {
-        column: text.cast(pl.Categorical()).alias(column.name)
-        for column, text in texts_of.items()
-        if text.null_count() < len(text)
-    }
+    known = {column: text for column, text in texts_of.items() if text.null_count() < len(text)}
+    columns = {column.name: text.cast(pl.Categorical()) for column, text in known.items()}
+    table = pl.DataFrame({"text": distinct, **columns})
+    found = pl.DataFrame({"text": texts}).join(table, on="text", how="left", maintain_order="left")
+    return {column: found[column.name] for column in known}
 
 
 def _bandwidths(events: pl.DataFrame) -> pl.Series:

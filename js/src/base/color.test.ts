@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { contrast, mix, parseColor, textOn } from "./color";
+import { alphaOf, contrast, mix, parseColor, textOn } from "./color";
 
 it("reads hex, short hex and rgb", () => {
   expect(parseColor("#4477aa")).toEqual([68, 119, 170]);
@@ -23,4 +23,10 @@ it("writes dark text on light fills and light text on dark ones", () => {
 
 it("mixes a quarter of the other colour", () => {
   expect(mix([0, 0, 0], [100, 200, 40], 0.25)).toEqual([25, 50, 10]);
+});
+
+it("says how opaque a computed color is", () => {
+  expect(["rgb(1, 2, 3)", "rgba(1, 2, 3, 0.25)", "rgba(0, 0, 0, 0)"].map(alphaOf)).toEqual([
+    1, 0.25, 0,
+  ]);
 });

@@ -25,6 +25,12 @@ function parseRgb(color: string): Rgb | null {
   return [red, green, blue];
 }
 
+/** How opaque a computed color is, 0–1. */
+export function alphaOf(text: string): number {
+  const alpha = /^rgba\(.*[, ]([\d.]+)\)$/.exec(text.trim());
+  return alpha === null ? 1 : Number(alpha[1]);
+}
+
 /** Relative luminance as WCAG 2 defines it: 0 black, 1 white. */
 export function luminance(rgb: Rgb): number {
   const [red, green, blue] = rgb.map((channel) => {

@@ -46,6 +46,7 @@ export function resolveColor(page: Document, text: string): Rgb | null {
   if (simple !== null) return simple;
   const probe = page.createElement("span");
   probe.style.color = text;
+  probe.style.setProperty("forced-color-adjust", "none");
   page.body.append(probe);
   const resolved = parseColor(getComputedStyle(probe).color);
   probe.remove();

@@ -24,10 +24,14 @@ export interface SeriesScene {
   readonly onHover: (index: number | null) => void;
   /** A range of time that was chosen with a drag. */
   readonly onRange: (start: number, end: number) => void;
+  /** How many pixels of the window one pixel of the page takes; the chart is drawn in those of the window. */
+  readonly scale: number;
 }
 
 export interface SeriesChart {
   resize(width: number, height: number): void;
+  /** Moves the cursor to an index, as the pointer does. */
+  point(index: number): void;
   /** Shows only a part of the time. */
   show(start: number, end: number): void;
   destroy(): void;
@@ -49,13 +53,21 @@ export function mountSeriesChart(
   width: number,
   height: number,
 ): SeriesChart {
+  const { scale } = scene;
   const data: uPlot.AlignedData = [
     Array.from(scene.time_ns),
     ...scene.bands.map((band) => Array.from(band.values)),
   ];
-  const chart = new uPlot(chartOptions(scene, width, height), data, element);
+  const chart = new uPlot(chartOptions(scene, width * scale, height * scale), data, element);
+  // uPlot knows no zoom but the browser's own, so that of the page is taken back around it.
+  if (scale !== 1) chart.root.style.zoom = String(1 / scale);
   return {
-    resize: (nextWidth, nextHeight) => chart.setSize({ width: nextWidth, height: nextHeight }),
+    resize: (nextWidth, nextHeight) =>
+      chart.setSize({ width: nextWidth * scale, height: nextHeight * scale }),
+    point: (index) => {
+      const left = chart.valToPos(scene.time_ns[index] ?? 0, "x");
+      chart.setCursor({ left, top: 0 });
+    },
     show: (min, max) => chart.setScale("x", { min, max }),
     destroy: () => chart.destroy(),
   };
@@ -66,14 +78,14 @@ function chartOptions(scene: SeriesScene, width: number, height: number): uPlot.
     width,
     height,
     legend: { show: false },
-    padding: [8, RIGHT_PX, 0, 0],
+    padding: [8 * scene.scale, RIGHT_PX * scene.scale, 0, 0],
     scales: {
       x: { time: false },
       y: { range: (_chart, _low, high) => [0, (high || 1) * HEADROOM] },
     },
-    axes: [timeAxis(scene.colors), valueAxis(scene)],
-    series: [{}, ...scene.bands.map(bandSeries)],
-    cursor: { y: false, points: { size: 6 }, drag: { x: true, setScale: false } },
+    axes: [timeAxis(scene), valueAxis(scene)],
+    series: [{}, ...scene.bands.map((band) => bandSeries(band, scene.scale))],
+    cursor: { y: false, points: { size: 6 * scene.scale }, drag: { x: true, setScale: false } },
     hooks: {
       // Over the bands and the grid, so that neither goes through a label.
       draw: [
@@ -88,22 +100,23 @@ function chartOptions(scene: SeriesScene, width: number, height: number): uPlot.
   };
 }
 
-function axisBase(colors: Colors): uPlot.Axis {
+function axisBase({ colors, scale }: SeriesScene): uPlot.Axis {
   return {
     stroke: cssColor(colors.muted),
-    font: `${LABEL_PX}px ${colors.uiFont}`,
-    grid: { stroke: cssColor(colors.line), width: 1 },
+    // uPlot reads whole numbers only.
+    font: `${Math.round(LABEL_PX * scale)}px ${colors.uiFont}`,
+    gap: 8 * scale,
+    grid: { stroke: cssColor(colors.line), width: scale },
     ticks: { show: false },
   };
 }
 
-function timeAxis(colors: Colors): uPlot.Axis {
+function timeAxis(scene: SeriesScene): uPlot.Axis {
   return {
-    ...axisBase(colors),
+    ...axisBase(scene),
     grid: { show: false },
-    size: 28,
-    gap: 8,
-    space: 90,
+    size: 28 * scene.scale,
+    space: 90 * scene.scale,
     values: (_chart, ticks) => {
       const label = tickLabel((ticks[1] ?? 1) - (ticks[0] ?? 0), ticks.at(-1) ?? 0);
       return ticks.map((tick) => (tick === 0 ? "0" : label(tick)));
@@ -112,13 +125,12 @@ function timeAxis(colors: Colors): uPlot.Axis {
 }
 
 /** All bands share one axis, in the unit of the first. */
-function valueAxis({ colors, bands }: SeriesScene): uPlot.Axis {
-  const unit = bands[0]?.unit ?? "count";
+function valueAxis(scene: SeriesScene): uPlot.Axis {
+  const unit = scene.bands[0]?.unit ?? "count";
   return {
-    ...axisBase(colors),
-    size: AXIS_PX,
-    gap: 8,
-    space: 44,
+    ...axisBase(scene),
+    size: AXIS_PX * scene.scale,
+    space: 44 * scene.scale,
     // The unit stands once, at the top.
     values: (_chart, ticks) => {
       const { format, suffix } = columnFormat(unit, ticks.at(-1) ?? 0);
@@ -128,14 +140,14 @@ function valueAxis({ colors, bands }: SeriesScene): uPlot.Axis {
   };
 }
 
-function bandSeries(band: Band): uPlot.Series {
+function bandSeries(band: Band, scale: number): uPlot.Series {
   const stepped = uPlot.paths.stepped?.({ align: 1 });
   return {
     label: band.title,
     stroke: band.color,
-    width: 1.25,
+    width: 1.25 * scale,
     points: { show: false },
-    ...(band.isArea ? { fill: band.color + AREA_ALPHA } : { dash: [4, 3] }),
+    ...(band.isArea ? { fill: band.color + AREA_ALPHA } : { dash: [4 * scale, 3 * scale] }),
     ...(stepped ? { paths: stepped } : {}),
   };
 }
@@ -151,7 +163,7 @@ function eachMark(
   for (const mark of scene.marks) {
     if (mark.kind !== kind) continue;
     const x = Math.round(chart.valToPos(mark.time_ns, "x", true));
-    if (x >= left && x <= left + width) draw(mark, x, uPlot.pxRatio);
+    if (x >= left && x <= left + width) draw(mark, x, uPlot.pxRatio * scene.scale);
   }
 }
 
@@ -168,11 +180,12 @@ function chooseRange(chart: uPlot, scene: SeriesScene): void {
 /** Writes a label on a plain ground, so that no line goes through it. */
 function writeLabel(chart: uPlot, scene: SeriesScene, text: string, x: number, y: number): void {
   const { ctx } = chart;
+  const ratio = uPlot.pxRatio * scene.scale;
   const width = ctx.measureText(text).width;
   const left = ctx.textAlign === "right" ? x - width : x;
   const color = ctx.fillStyle;
   ctx.fillStyle = cssColor(scene.colors.background);
-  ctx.fillRect(left - 2, y - 1, width + 4, LABEL_PX * uPlot.pxRatio + 3);
+  ctx.fillRect(left - 2, y - 1, width + 4, LABEL_PX * ratio + 3);
   ctx.fillStyle = color;
   ctx.fillText(text, x, y);
 }

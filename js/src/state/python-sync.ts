@@ -2,21 +2,35 @@
 
 import { type ReadonlySignal, type Signal, signal } from "@preact/signals";
 import { failure, type Result, success } from "../base/result";
+import type { Connection } from "../wire/connection";
 import { decodeFrame, decodeLate, viewBytes } from "../wire/decode";
 import type { Frame } from "../wire/frame";
 import {
+  type ExportHeader,
   type FramedHeader,
   parseHeader,
   type ReportHeader,
+  type SlicesHeader,
+  type ViewHeader,
   type WaitingHeader,
 } from "../wire/header";
-import type { Host } from "../wire/host";
-import { canAnswer, pull } from "../wire/pull";
+import { type Host, isSaved } from "../wire/host";
+import { handOver, type OpeningPage } from "../wire/perfetto";
+import { pull } from "../wire/pull";
+import { ask as askKernel, type Question } from "../wire/questions";
+import { canAnswer } from "../wire/request";
+import { bytesOfView } from "../wire/view-bytes";
+import { createSliceSource, type SliceSource } from "./slice-source";
+
+interface Failed {
+  readonly kind: "failed";
+  readonly message: string;
+}
 
 export type FrameState =
   | { readonly kind: "empty"; readonly sentence: string }
   | { readonly kind: "loading" }
-  | { readonly kind: "failed"; readonly message: string }
+  | Failed
   | { readonly kind: "ready"; readonly frame: Frame };
 
 /** A view that described itself when it came. */
@@ -27,69 +41,161 @@ export interface LateView {
 
 export type LateState =
   | { readonly kind: "loading" }
-  | { readonly kind: "failed"; readonly message: string }
+  | Failed
   | { readonly kind: "ready"; readonly late: LateView };
 
 export interface ReportSource {
   readonly header: ReportHeader;
-  /** False in a saved file: nothing can be pulled or exported. */
+  /** False in a saved file: nothing can be pulled. */
   readonly canAnswer: boolean;
+  /** What can be exported from here: what a kernel can make, or what a saved file contains. */
+  readonly exports: readonly ExportHeader[];
   /** The state of a view's data; the first call starts decoding or pulling. */
   frame(view: FramedHeader): ReadonlySignal<FrameState>;
+  /** Whether reading a view's data starts nothing: it is embedded, or it was asked for. */
+  isAtHand(view: FramedHeader): boolean;
   /** The state of a view that is built on request; the first call requests it. */
   late(view: WaitingHeader): ReadonlySignal<LateState>;
   retryLate(view: WaitingHeader): void;
   /** Retries after a failure. */
   retry(view: FramedHeader): void;
+  /** Where to ask for parts of a timeline; null when the page has all of it, or all that it can get. */
+  slices(view: SlicesHeader): SliceSource | null;
   pullExport(name: string): Promise<Result<Uint8Array>>;
+  /** Opens Perfetto with an export; must be called while a click is handled. */
+  openInPerfetto(page: OpeningPage, name: string): Promise<Result<null>>;
 }
 
 const NOTHING = "Nothing was recorded for this view.";
+const NOT_OFFERED = "This report does not offer this export.";
+// The kernel analyses the whole trace for a file, and may have a running cell to finish first.
+const EXPORT_WITHIN_MS = 120_000;
 
-/** Opens the current data of the host; `signal` aborts all pending requests. */
-export function openReport(host: Host, abort: AbortSignal): Result<ReportSource> {
+/** Opens the current data of the host; `abort` ends all pending requests. */
+export function openReport(
+  host: Host,
+  connection: Connection,
+  abort: AbortSignal,
+): Result<ReportSource> {
   const parsed = parseHeader(host.get("_header"));
   if (!parsed.ok) return failure(parsed.message);
   const container = host.get("_data");
-  const states = new Map<string, Signal<FrameState>>();
-  const frame = (view: FramedHeader) => {
-    const known = states.get(view.name);
-    if (known) return known;
-    const state = signal<FrameState>(embeddedState(view, container));
-    states.set(view.name, state);
-    if (state.value.kind === "loading") void pullInto(state, host, view, abort);
-    return state;
+  const ask = asker(host, connection, abort);
+  const frames = new States<FramedHeader, FrameState>(
+    (view) => embeddedState(view, container),
+    (view, state) => ask(view.name, state, (bytes) => stateOf(decodeFrame(bytes))),
+  );
+  const lates = new States<WaitingHeader, LateState>(
+    () => ({ kind: "loading" }),
+    (view, state) => ask(view.name, state, (bytes) => lateStateOf(view, bytes)),
+  );
+  const sources = new Map<string, SliceSource | null>();
+  const slices = (view: SlicesHeader) => {
+    const known = sources.get(view.name);
+    if (known !== undefined || !canAnswer(host)) return known ?? null;
+    // The threads in time order are a view of the same slices, with windows of their own.
+    const askAbout = (question: Question) =>
+      askKernel(host, view.tab, question, { signal: abort, connection });
+    const made = createSliceSource(view, askAbout, abort);
+    sources.set(view.name, made);
+    return made;
   };
-  const retry = (view: FramedHeader) => {
-    const state = states.get(view.name);
-    if (state?.value.kind !== "failed") return;
-    state.value = embeddedState(view, container);
-    if (state.value.kind === "loading") void pullInto(state, host, view, abort);
-  };
-  const lateStates = new Map<string, Signal<LateState>>();
-  const late = (view: WaitingHeader) => {
-    const known = lateStates.get(view.name);
-    if (known) return known;
-    const state = signal<LateState>({ kind: "loading" });
-    lateStates.set(view.name, state);
-    void pullLate(state, host, view, abort);
-    return state;
-  };
-  const retryLate = (view: WaitingHeader) => {
-    const state = lateStates.get(view.name);
-    if (state?.value.kind !== "failed") return;
-    state.value = { kind: "loading" };
-    void pullLate(state, host, view, abort);
-  };
+  const exports = isSaved(host) || canAnswer(host) ? parsed.value.exports : [];
+  const pullExport = async (name: string) =>
+    exports.some((entry) => entry.name === name)
+      ? exportedBytes(host, name, connection, abort)
+      : failure(NOT_OFFERED);
   return success({
-    late,
-    retryLate,
     header: parsed.value,
     canAnswer: canAnswer(host),
-    frame,
-    retry,
-    pullExport: (name) => pull(host, `export:${name}`, { signal: abort }),
+    exports,
+    frame: (view) => frames.of(view),
+    isAtHand: (view) => view.offset >= 0 || frames.has(view),
+    retry: (view) => frames.retry(view),
+    slices,
+    late: (view) => lates.of(view),
+    retryLate: (view) => lates.retry(view),
+    pullExport,
+    openInPerfetto: async (page, name) => {
+      const entry = exports.find((each) => each.name === name && each.kind === "perfetto");
+      if (entry === undefined) return failure(NOT_OFFERED);
+      const { title } = parsed.value;
+      const trace = {
+        title,
+        fileName: entry.filename,
+        pull: () => pullExport(name),
+        signal: abort,
+      };
+      return handOver(page, trace);
+    },
   });
+}
+
+/** One state per view, asked for when it is first read. */
+class States<V extends ViewHeader, S extends { readonly kind: string }> {
+  readonly #first: (view: V) => S;
+  readonly #load: (view: V, state: Signal<S>) => void;
+  readonly #known = new Map<string, Signal<S>>();
+
+  constructor(first: (view: V) => S, load: (view: V, state: Signal<S>) => void) {
+    this.#first = first;
+    this.#load = load;
+  }
+
+  has(view: V): boolean {
+    return this.#known.has(view.name);
+  }
+
+  of(view: V): Signal<S> {
+    const known = this.#known.get(view.name);
+    if (known !== undefined) return known;
+    const state = signal(this.#first(view));
+    this.#known.set(view.name, state);
+    if (state.value.kind === "loading") this.#load(view, state);
+    return state;
+  }
+
+  retry(view: V): void {
+    const state = this.#known.get(view.name);
+    if (state?.value.kind !== "failed") return;
+    state.value = this.#first(view);
+    if (state.value.kind === "loading") this.#load(view, state);
+  }
+}
+
+/**
+ * A function that asks for the bytes of a view. While the kernel is slow the state says so, and changes when
+ * the reply comes after all.
+ */
+function asker(host: Host, connection: Connection, abort: AbortSignal) {
+  const pending = new Map<string, AbortController>();
+  return <S>(name: string, state: Signal<S | Failed>, read: (bytes: Uint8Array) => S | Failed) => {
+    pending.get(name)?.abort();
+    const own = new AbortController();
+    pending.set(name, own);
+    abort.addEventListener("abort", () => own.abort(), { signal: own.signal });
+    const onSlow = (message: string) => {
+      state.value = failed(message);
+    };
+    void bytesOfView(host, name, { signal: own.signal, connection, onSlow }).then((bytes) => {
+      if (own.signal.aborted) return;
+      state.value = bytes.ok ? read(bytes.value) : failed(bytes.message);
+    });
+  };
+}
+
+/** The trace that a saved file contains, or what the kernel makes. */
+async function exportedBytes(
+  host: Host,
+  name: string,
+  connection: Connection,
+  signal: AbortSignal,
+): Promise<Result<Uint8Array>> {
+  if (!isSaved(host)) {
+    return pull(host, `export:${name}`, { signal, connection, timeoutMs: EXPORT_WITHIN_MS });
+  }
+  const trace = host.get("_trace");
+  return trace instanceof Uint8Array ? success(trace) : failure(NOT_OFFERED);
 }
 
 function embeddedState(view: FramedHeader, container: unknown): FrameState {
@@ -99,35 +205,17 @@ function embeddedState(view: FramedHeader, container: unknown): FrameState {
   return stateOf(decodeFrame(viewBytes(container, view)));
 }
 
-async function pullInto(
-  state: Signal<FrameState>,
-  host: Host,
-  view: FramedHeader,
-  abort: AbortSignal,
-): Promise<void> {
-  const bytes = await pull(host, view.name, { signal: abort });
-  if (abort.aborted) return;
-  state.value = bytes.ok ? stateOf(decodeFrame(bytes.value)) : failed(bytes.message);
-}
-
-async function pullLate(
-  state: Signal<LateState>,
-  host: Host,
-  view: WaitingHeader,
-  abort: AbortSignal,
-): Promise<void> {
-  const bytes = await pull(host, view.name, { signal: abort });
-  if (abort.aborted) return;
-  const made = bytes.ok ? decodeLate(view, bytes.value) : bytes;
-  state.value = made.ok ? { kind: "ready", late: made.value } : failed(made.message);
-}
-
 function stateOf(decoded: Result<Frame>): FrameState {
   if (!decoded.ok) return failed(decoded.message);
   if (decoded.value.rows === 0) return { kind: "empty", sentence: NOTHING };
   return { kind: "ready", frame: decoded.value };
 }
 
-function failed(message: string): { readonly kind: "failed"; readonly message: string } {
+function lateStateOf(view: WaitingHeader, bytes: Uint8Array): LateState {
+  const made = decodeLate(view, bytes);
+  return made.ok ? { kind: "ready", late: made.value } : failed(made.message);
+}
+
+function failed(message: string): Failed {
   return { kind: "failed", message };
 }

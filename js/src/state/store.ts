@@ -6,13 +6,8 @@ import { type FlameOptions, PLAIN } from "../base/flame-options";
 import type { Span } from "../base/scale";
 import type { Ns, Weight } from "../base/units";
 import type { SlicesHeader, TableHeader, TreeHeader, ViewHeader } from "../wire/header";
+import type { Shared } from "./shared";
 import { createTrail, type Trail } from "./trail";
-
-/** The selection in all views: all boxes and rows of this name. */
-export interface Selection {
-  readonly name: string;
-  readonly kind: string;
-}
 
 /** The text of the footer for the item under the pointer or the selection. */
 export interface FooterItem {
@@ -75,11 +70,8 @@ export interface TimelineState {
   readonly match: Signal<number>;
 }
 
-export interface Store {
-  /** The range of time that all views show; null for everything. */
-  readonly range: Signal<Span<Ns> | null>;
+export interface Store extends Shared {
   readonly view: Signal<string>;
-  readonly selection: Signal<Selection | null>;
   readonly hover: Signal<FooterItem | null>;
   /** What the shown view says of the selection; null when it says nothing of its own. */
   readonly note: Signal<FooterItem | null>;
@@ -106,13 +98,9 @@ export interface Store {
 
 export const WHOLE: FlamePlace = { focus: 0, span: null };
 
-/** A store for one shown report, opened at `view`. */
-export function createStore(view: string, abort: AbortSignal): Store {
-  const shown = {
-    view: signal(view),
-    selection: signal<Selection | null>(null),
-    range: signal<Span<Ns> | null>(null),
-  };
+/** A store for one shown report, opened at `view`; the views of a run share a part of it. */
+export function createStore(view: string, shared: Shared, abort: AbortSignal): Store {
+  const shown = { view: signal(view), ...shared };
   return {
     ...shown,
     trail: createTrail(Object.values(shown) as readonly Signal<unknown>[], shown.range, abort),

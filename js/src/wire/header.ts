@@ -17,7 +17,7 @@ import {
   text,
 } from "./check";
 
-const VERSION = 4;
+const VERSION = 6;
 
 const unit = oneOf<Unit>("text", "code", "count", "ns", "bytes", "ratio", "phase", "step", "bool");
 
@@ -154,6 +154,10 @@ const VIEWS = {
     lanes: listOf(lane),
     layers: listOf(record({ title: text, column: text })),
     columns: listOf(record({ name: text, title: text })),
+    /** Set when the columns are only a picture of more slices: those shorter than `bucket_ns` are merged. */
+    excerpt: orNull(
+      record({ slices: number, start_ns: number, end_ns: number, bucket_ns: number }),
+    ),
   }),
   /** A view with columns that is built, and described, when it is first shown. */
   waiting: record({ ...tab, shape: oneOf("waiting") }),
@@ -195,7 +199,19 @@ const report = record({
   views: listOf(view),
   /** Tabs that have nothing to show, with the flag that brings it. */
   missing: listOf(record({ title: text, flag: text })),
-  exports: listOf(record({ name: text, title: text, filename: text, mime: text })),
+  /** What the export menu offers. A saved file lists only what it contains. */
+  exports: listOf(
+    record({
+      name: text,
+      title: text,
+      /** What the title does not say. */
+      aside: text,
+      /** A file to save, or the trace for the Perfetto UI. */
+      kind: oneOf("save", "perfetto"),
+      filename: text,
+      mime: text,
+    }),
+  ),
 });
 
 export type ColumnHeader = Checked<typeof column>;

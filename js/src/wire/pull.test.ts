@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { Host, HostListener } from "./host";
-import { canAnswer, pull } from "./pull";
+import { pull } from "./pull";
+import { canAnswer } from "./request";
 
 interface Question {
   readonly kind: string;
@@ -75,6 +76,38 @@ describe("pull", () => {
     host.answer({ kind: "chunk", id: late, chunk: 0, chunks: 1 }, [9]);
     host.answer({ kind: "chunk", id: host.last.id, chunk: 0, chunks: 1 }, [1]);
     expect(await second).toEqual({ ok: true, value: Uint8Array.of(1) });
+  });
+
+  it("says that the kernel is slow, and takes the reply when it comes", async () => {
+    const host = new FakeHost();
+    const said: string[] = [];
+    const pulled = pull(host, "kernels", { onSlow: (message) => said.push(message) });
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(said).toHaveLength(1);
+    expect(said[0]).toContain("not replied yet");
+    host.answer({ kind: "chunk", id: host.last.id, chunk: 0, chunks: 1 }, [1]);
+    expect(await pulled).toEqual({ ok: true, value: Uint8Array.of(1) });
+  });
+
+  it("fails at once when the kernel is gone", async () => {
+    const host = new FakeHost();
+    const connection = { isLost: () => true, onLoss: () => {} };
+    const pulled = await pull(host, "kernels", { connection });
+    expect(pulled.ok ? "" : pulled.message).toContain("Run the cell again");
+    expect(host.questions).toEqual([]);
+  });
+
+  it("fails when the kernel goes while it waits", async () => {
+    const host = new FakeHost();
+    let lose = () => {};
+    const onLoss = (listener: () => void) => {
+      lose = listener;
+    };
+    const pulled = pull(host, "kernels", { connection: { isLost: () => false, onLoss } });
+    lose();
+    const result = await pulled;
+    expect(result.ok ? "" : result.message).toContain("restarted or has stopped");
+    expect(host.listeners.size).toBe(0);
   });
 
   it("returns the kernel's error message", async () => {

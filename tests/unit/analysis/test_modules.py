@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from support import annotation, frame, kernel, launch, make_trace, span
 
-from torchprof_magic.analysis.module_outline import MAX_LEVELS, modules_view
+from torchprof_magic.analysis.module_outline import modules_view
 from torchprof_magic.analysis.modules import modules_table
 from torchprof_magic.model.trace import SCOPES_SCHEMA, SITES_SCHEMA
 
@@ -182,14 +182,14 @@ def test_a_module_whose_parent_did_not_run_is_below_the_closest_one_that_did() -
     assert paths_around(alone) == [("enc.lin", ""), ("outside of modules", "")]
 
 
-def test_modules_that_are_nested_deeper_than_python_calls_can_be_are_shown_beside_each_other() -> None:
-    deep = 1_500
-    calls = [frame(f"nn.Module: A_{level}", level / 10, 2_000 - level / 5) for level in range(deep)]
-    view = modules_view(make_trace(*calls, span("aten::mm", 999, 1), with_stack=1)).frame
-    assert view.height == deep
-    assert view["path"].to_list()[:3] == ["A_0", "A_1", "A_2"]
-    depth: dict[str, int] = {"": -1}
-    for own, above in view.select("id", "above").rows():
-        depth[own] = depth[above] + 1
-    assert max(depth.values()) == MAX_LEVELS
-    assert len(depth) == deep + 1
+def test_modules_that_are_nested_thousands_deep_are_shown() -> None:
+    depth = 3_000
+    frames = [frame(f"nn.Module: M_{level}", level, 20_000 - 2 * level) for level in range(depth)]
+    view = modules_view(make_trace(*frames, span("aten::mm", depth + 1, 10)))
+    assert view.frame["above"].to_list()[:depth] == ["", *map(str, range(depth - 1))]
+
+
+def test_modules_in_a_ring_are_shown_as_often_as_the_table_has_them() -> None:
+    ring = [module("a", "A", -1), module("b", "B", 0), module("a", "A", 1)]
+    trace = watched(*ring, scopes=[(0, 0, 90), (1, 0, 80), (2, 0, 70)])
+    assert sorted(modules_view(trace).frame["path"]) == sorted(modules_table(trace).frame["path"])

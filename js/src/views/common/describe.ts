@@ -76,12 +76,12 @@ export function stepsShown({ source, store }: ReportContext): number {
   return store.isPerStep.value && store.range.value === null ? source.header.steps : 1;
 }
 
-/** Embedded tables with names, the shown one first. Nothing is pulled here. */
+/** Tables with names, the shown one first. Nothing is pulled here. */
 function tablesByNearness(report: ReportContext): readonly TableHeader[] {
   const shown = report.store.view.value;
   const tables = report.source.header.views
     .filter((view) => view.shape === "table")
-    .filter((view) => view.offset >= 0 && nameColumn(view) !== undefined);
+    .filter((view) => report.source.isAtHand(view) && nameColumn(view) !== undefined);
   return tables.toSorted((a, b) => Number(b.name === shown) - Number(a.name === shown));
 }
 

@@ -28,3 +28,18 @@ export function isPlain(event: KeyboardEvent): boolean {
 export function isTyping(target: EventTarget | null): boolean {
   return target instanceof HTMLInputElement || target instanceof HTMLTextAreaElement;
 }
+
+/**
+ * Moves the focus with the left and right arrow keys among the buttons of the element that matches `group`, of which
+ * only one is reached with Tab.
+ */
+export function moveAmong(event: KeyboardEvent, group: string): void {
+  const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
+  const from = event.currentTarget as HTMLElement;
+  if (step === 0 || !isPlain(event)) return;
+  const buttons = Array.from(from.closest(group)?.querySelectorAll<HTMLElement>("button") ?? []);
+  const next = buttons[buttons.indexOf(from) + step];
+  if (next === undefined) return;
+  event.preventDefault();
+  next.focus();
+}

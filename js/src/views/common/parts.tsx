@@ -3,11 +3,11 @@
 import type { Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { formatCount } from "../../base/format";
-import { phaseColor } from "../../base/palette";
+import { phaseColor, phaseTitle } from "../../base/palette";
 import type { ReportContext } from "./context";
 import { focusable } from "./focusable";
 
-interface SegmentedProps {
+export interface SegmentedProps {
   readonly label: string;
   readonly options: readonly { readonly name: string; readonly title: string }[];
   readonly chosen: string;
@@ -109,11 +109,18 @@ interface DotProps {
   readonly phase: string;
 }
 
-/** A square in the color of a phase; nothing without a phase. */
+/** A square in the color of a phase, with its name on hover; nothing without a phase. */
 export function PhaseDot({ report, phase }: DotProps) {
   if (phase === "") return null;
   const color = phaseColor(phase, report.look.value.theme);
-  return <span class="tp-dot" style={{ backgroundColor: color }} />;
+  return (
+    <span
+      class="tp-dot"
+      title={phaseTitle(phase)}
+      aria-hidden="true"
+      style={{ backgroundColor: color }}
+    />
+  );
 }
 
 /** A ratio as a length in CSS, kept within 0–100 %. */

@@ -8,6 +8,8 @@ import { type CanvasSize, CanvasView } from "../../draw/canvas-view";
 import { type Colors, readColors } from "../../draw/colors";
 import { FillTable, FLAME_KERNEL_TONE } from "../../draw/fills";
 import { paintFlame, ROW_PX } from "../../draw/flame-painter";
+import { pointOn } from "../../draw/screen-scale";
+import { fitContent } from "../../draw/scrolled-canvas";
 import { TextCache } from "../../draw/text-cache";
 import { BoxBuffer, boxAt, depthsOf, layoutFlame } from "../../layout/flame-layout";
 import { spanOf } from "../../layout/flame-place";
@@ -115,7 +117,7 @@ export class FlameCanvas {
     const { model, extent, state } = moves;
     if (this.#colors === null || this.#fills === null) return;
     layoutFlame(model.tree, extent, this.#scale(), this.#boxes, moves.top);
-    this.#fitSpacer();
+    this.#fitSpacer(size);
     const selected = store.selection.value?.name;
     const scene = {
       boxes: this.#boxes,
@@ -136,9 +138,8 @@ export class FlameCanvas {
     if (this.#motion.isMoving(performance.now())) this.#view.requestRedraw();
   }
 
-  #fitSpacer(): void {
-    const height = `${depthsOf(this.#boxes) * ROW_PX}px`;
-    if (this.#parts.spacer.style.height !== height) this.#parts.spacer.style.height = height;
+  #fitSpacer(size: CanvasSize): void {
+    fitContent(this.#parts, depthsOf(this.#boxes) * ROW_PX, size);
   }
 
   #listen(signal: AbortSignal): void {
@@ -156,14 +157,14 @@ export class FlameCanvas {
 
   /** The row of the tree at the pointer; -1 for none, or for a box of merged rows. */
   #rowAt(event: MouseEvent): number {
-    const { left, top } = this.#parts.canvas.getBoundingClientRect();
-    const depth = Math.floor((event.clientY - top + this.#parts.scroller.scrollTop) / ROW_PX);
-    const box = boxAt(this.#boxes, depth, event.clientX - left);
+    const { x, y } = pointOn(this.#parts.canvas, event);
+    const depth = Math.floor((y + this.#parts.scroller.scrollTop) / ROW_PX);
+    const box = boxAt(this.#boxes, depth, x);
     return box < 0 ? -1 : (this.#boxes.row[box] ?? MERGED_ROW);
   }
 
   #xOf(event: MouseEvent): number {
-    return event.clientX - this.#parts.canvas.getBoundingClientRect().left;
+    return pointOn(this.#parts.canvas, event).x;
   }
 
   #onMove(event: PointerEvent): void {

@@ -15,11 +15,13 @@ import type { TreeHeader, WeightHeader } from "../../wire/header";
 import type { ReportContext } from "../common/context";
 import { focusable } from "../common/focusable";
 import { Legend, MatchSteps, SearchBox, Segmented, Sentence, Tools } from "../common/parts";
+import { tableId } from "../common/spoken-table";
 import { FlameCanvas } from "./flame-canvas";
 import { actOnKey } from "./flame-keys";
 import { FlameMinimap } from "./flame-minimap";
 import { createFlameModel, describeBox, type FlameModel, weightOf } from "./flame-model";
 import { FlameMoves } from "./flame-moves";
+import { FlameTable } from "./flame-table";
 
 const CRUMB_CHARS = 40;
 
@@ -101,6 +103,7 @@ export function FlameGraph(props: GraphProps) {
         {props.folded > 0 && <span>{plural(props.folded, "wrapper")} folded</span>}
         <Actions moves={moves} options={props.options} />
       </div>
+      <FlameTable id={tableId(report.id, view.name)} moves={moves} weight={weight} />
       <div class="tp-aloud" aria-live="polite">
         {state.row.value >= 0 ? aloud(model, state.row.value, weight) : ""}
       </div>
@@ -176,6 +179,7 @@ function StageView({ moves, stage, report, view, matches }: StageViewProps) {
         tabIndex={0}
         role="application"
         aria-roledescription="flame graph"
+        aria-details={tableId(report.id, view.name)}
         aria-label={`${view.title}: ${plural(model.tree.rows, "box")}. Arrow keys move the selection, Enter zooms in, Escape goes back.`}
         data-tp-focus={wordAt(model.names, state.place.value.focus)}
         data-tp-selected={report.store.selection.value?.name ?? ""}
@@ -205,12 +209,14 @@ function Outer({ moves }: MovesProps) {
   const { model, state } = moves;
   const path = pathTo(model.tree, moves.firstTop).slice(0, -1);
   if (path.length === 0) return null;
-  const names = path.map((row) => shortenName(displayName(wordAt(model.names, row)), 28));
+  const whole = path.map((row) => displayName(wordAt(model.names, row)));
+  const names = whole.map((name) => shortenName(name, 28));
   const text = names.length > 4 ? [...names.slice(0, 2), "…", names.at(-1)] : names;
   return (
     <button
       type="button"
       class="tp-outer"
+      title={whole.join(" › ")}
       aria-expanded={state.showsOuter.value}
       data-tp-outer={path.length}
       onClick={() => {

@@ -9,6 +9,7 @@ import { px, weight } from "../../base/units";
 import { type CanvasSize, CanvasView } from "../../draw/canvas-view";
 import { readColors } from "../../draw/colors";
 import { FillTable, FLAME_KERNEL_TONE } from "../../draw/fills";
+import { pointOn } from "../../draw/screen-scale";
 import { BoxBuffer, layoutFlame } from "../../layout/flame-layout";
 import { spanOf } from "../../layout/flame-place";
 import type { ReportContext } from "../common/context";
@@ -38,7 +39,9 @@ export function FlameMinimap({ report, moves }: MinimapProps) {
     void moves.state.showsOuter.value;
     painter.current?.redraw();
   });
-  return <canvas ref={canvas} class="tp-flame-minimap" role="img" aria-label="The whole graph" />;
+  // The graph under it has the same data and its keys.
+  // biome-ignore lint/a11y/noAriaHiddenOnFocusable: a canvas without tabIndex has no focus.
+  return <canvas ref={canvas} class="tp-flame-minimap" aria-hidden="true" />;
 }
 
 /** Keeps a picture of the whole, and draws the window over it. */
@@ -61,7 +64,7 @@ class Painter {
     this.#view = new CanvasView(canvas, (context, size) => this.#paint(context, size), abort);
     const go = (event: PointerEvent) => {
       if (event.buttons !== 1) return;
-      const at = this.#scale().fromPx(px(event.clientX - canvas.getBoundingClientRect().left));
+      const at = this.#scale().fromPx(px(pointOn(canvas, event).x));
       const { start, end } = moves.span;
       moves.panBy(weight(at - (start + end) / 2));
     };

@@ -52,7 +52,8 @@ function About({
   readonly report: ReportContext;
   readonly sections: readonly Section[];
 }) {
-  const { isAboutOpen } = report.store;
+  // Nothing can be unfolded on paper.
+  const isOpen = report.store.isAboutOpen.value || report.look.value.isPrinted;
   const list = report.source.header.views.find(({ shape }) => shape === "problems");
   const problems = list?.shape === "problems" ? list : null;
   const count = problems?.problems.length ?? 0;
@@ -62,19 +63,18 @@ function About({
       <button
         type="button"
         class="tp-about-title"
-        aria-expanded={isAboutOpen.value}
+        aria-expanded={isOpen}
         data-tp-about
         onClick={() => {
-          isAboutOpen.value = !isAboutOpen.value;
+          report.store.isAboutOpen.value = !isOpen;
         }}
         {...focusable()}
       >
-        <span aria-hidden="true">{isAboutOpen.value ? "▾" : "▸"}</span>{" "}
-        <strong>About this run</strong>
+        <span aria-hidden="true">{isOpen ? "▾" : "▸"}</span> <strong>About this run</strong>
         {events !== undefined && <span>{plural(numberOf(events), "event")}</span>}
         <span>{count === 0 ? "nothing lost" : plural(count, "note")}</span>
       </button>
-      {isAboutOpen.value && (
+      {isOpen && (
         <>
           {problems !== null && count > 0 && <ProblemsView view={problems} />}
           <div class="tp-columns">{sections.map((section) => sectionOf(report, section))}</div>
@@ -108,6 +108,7 @@ function BarSection({ report, section }: SectionProps) {
             <span class="tp-bar-label" title={`${fact.label} ${fact.note}`.trim()}>
               <FactLink report={report} fact={fact} />
               {fact.note !== "" && <span class="tp-bar-note"> {fact.note}</span>}
+              {fact.phase !== "" && <span class="tp-aloud"> {phaseTitle(fact.phase)} </span>}
             </span>
             <span class="tp-phase-track">
               <span

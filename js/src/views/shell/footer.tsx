@@ -1,5 +1,6 @@
 /** The footer: the keys of the view, and the full text of the item under the pointer or selected. */
 
+import { phaseTitle } from "../../base/palette";
 import type { FooterItem } from "../../state/store";
 import type { Shape, ViewHeader } from "../../wire/header";
 import { type ReportContext, shownView } from "../common/context";
@@ -31,12 +32,9 @@ const HINTS: Readonly<Record<Shape, readonly Hint[]>> = {
     [["drag"], "range"],
     [["Esc"], "back"],
   ],
-  facts: [
-    [["1", "…", "9"], "views"],
-    [["?"], "all keys"],
-  ],
-  problems: [[["?"], "all keys"]],
-  waiting: [[["?"], "all keys"]],
+  facts: [[["1", "…", "9"], "views"]],
+  problems: [],
+  waiting: [],
 };
 
 export function Footer({ report }: { readonly report: ReportContext }) {
@@ -44,7 +42,28 @@ export function Footer({ report }: { readonly report: ReportContext }) {
     <footer class="tp-footer">
       <Hints report={report} />
       <Detail report={report} />
+      <KeysButton report={report} />
     </footer>
+  );
+}
+
+/** Opens the list of all keys, for those who do not know its key. */
+function KeysButton({ report }: { readonly report: ReportContext }) {
+  const { isHelpOpen } = report.store;
+  return (
+    <button
+      type="button"
+      class="tp-button tp-keys"
+      aria-label="All keys"
+      title="All keys (?)"
+      aria-expanded={isHelpOpen.value}
+      onClick={() => {
+        isHelpOpen.value = !isHelpOpen.value;
+      }}
+      {...focusable()}
+    >
+      ?
+    </button>
   );
 }
 
@@ -90,7 +109,9 @@ function plainItem(name: string | undefined): FooterItem | null {
 }
 
 function Item({ report, item }: { readonly report: ReportContext; readonly item: FooterItem }) {
-  const facts = item.facts.join(" · ");
+  // In words too: a dot says nothing to those who see its hue as another.
+  const phase = item.phase === "" ? [] : [phaseTitle(item.phase)];
+  const facts = [...phase, ...item.facts].join(" · ");
   return (
     <span class="tp-item" title={`${item.name}${facts === "" ? "" : ` · ${facts}`}`}>
       <PhaseDot report={report} phase={item.phase} />

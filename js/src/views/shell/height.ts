@@ -1,6 +1,7 @@
 /** How high a report is: as its view needs, within the window, as the user set it, or the whole window. */
 
 import { effect } from "@preact/signals";
+import { screenScale } from "../../draw/screen-scale";
 import type { Store } from "../../state/store";
 
 const KEY = "torchprof-height";
@@ -13,14 +14,18 @@ const LEAST_LIMIT_PX = 420;
 /** Keeps the limits of the height in the style of `root`, until `abort`. */
 export function keepHeight(root: HTMLElement, abort: AbortSignal): void {
   const limit = () => {
-    const isFramed = window.parent !== window;
-    const most = isFramed ? UNKNOWN_WINDOW_PX : window.innerHeight * WINDOW_SHARE;
+    const windowPx = window.innerHeight / screenScale(root);
+    const most = isFramed() ? UNKNOWN_WINDOW_PX : windowPx * WINDOW_SHARE;
     root.style.setProperty("--tp-most", `${Math.round(Math.max(LEAST_LIMIT_PX, most))}px`);
   };
   limit();
   window.addEventListener("resize", limit, { signal: abort });
   const kept = recall();
   if (kept !== null) setHeight(root, kept);
+}
+
+function isFramed(): boolean {
+  return window.parent !== window;
 }
 
 export function setHeight(root: HTMLElement, heightPx: number): void {
@@ -55,7 +60,7 @@ function recall(): number | null {
   }
 }
 
-/** Lets a report fill the window while the store says so. */
+/** Lets a report fill the window while the store says so; in a frame the screen, where the frame may. */
 export function followMaximized(root: HTMLElement, store: Store, abort: AbortSignal): void {
   const stop = effect(() => {
     const isMaximized = store.isMaximized.value;
@@ -73,6 +78,11 @@ export function followMaximized(root: HTMLElement, store: Store, abort: AbortSig
       if (place !== null) place.style.minHeight = "";
     }
   });
+  // The browser leaves the full screen on Esc without telling the report.
+  const leave = () => {
+    if (!root.matches(":fullscreen")) store.isMaximized.value = false;
+  };
+  root.addEventListener("fullscreenchange", leave, { signal: abort });
   abort.addEventListener("abort", () => {
     stop();
     hideOnTop(root);
@@ -81,12 +91,22 @@ export function followMaximized(root: HTMLElement, store: Store, abort: AbortSig
 
 /** The browser's top layer: nothing of the notebook can cover or clip it. */
 function showOnTop(root: HTMLElement): void {
+  if (isFramed() && document.fullscreenEnabled) {
+    void root.requestFullscreen().catch(() => showPopover(root));
+    return;
+  }
+  showPopover(root);
+}
+
+function showPopover(root: HTMLElement): void {
   if (typeof root.showPopover !== "function") return;
   root.popover = "manual";
   root.showPopover();
 }
 
 function hideOnTop(root: HTMLElement): void {
+  // Only a frame asks for the full screen, and only then is there something to leave.
+  if (isFramed() && root.matches(":fullscreen")) void document.exitFullscreen();
   if (!root.hasAttribute("popover")) return;
   if (root.matches(":popover-open")) root.hidePopover();
   root.removeAttribute("popover");

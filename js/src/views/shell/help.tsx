@@ -1,5 +1,6 @@
 /** All keys, on `?`. */
 
+import { useLayoutEffect, useRef } from "preact/hooks";
 import type { ReportContext } from "../common/context";
 import { focusable } from "../common/focusable";
 
@@ -12,6 +13,9 @@ const KEYS: readonly (readonly [keys: readonly string[], what: string])[] = [
   [["+", "−", "0"], "zoom in, zoom out, fit"],
   [["←", "↑", "↓", "→"], "row, frame, step"],
   [["drag"], "choose a range of time; pan the flame graph"],
+  [["R"], "choose the selected slice, or the window, as the range"],
+  [["⇧←", "⇧→"], "choose a range on a chart; width of a column"],
+  [["Space"], "fold the lane of the selected slice, and unfold it"],
   [["click"], "select, everywhere"],
   [["double click", "Enter"], "focus: zoom to it, open it"],
   [["Esc"], "one step back: match, range, focus, selection"],
@@ -21,19 +25,37 @@ const KEYS: readonly (readonly [keys: readonly string[], what: string])[] = [
 ];
 
 export function Help({ report }: { readonly report: ReportContext }) {
-  const { isHelpOpen } = report.store;
-  if (!isHelpOpen.value) return null;
+  return report.store.isHelpOpen.value ? <Keys report={report} /> : null;
+}
+
+function Keys({ report }: { readonly report: ReportContext }) {
+  const button = useRef<HTMLButtonElement>(null);
+  useLayoutEffect(() => {
+    const page = button.current?.getRootNode() as Document | ShadowRoot | undefined;
+    const before = page?.activeElement;
+    button.current?.focus();
+    return () => {
+      if (before instanceof HTMLElement) before.focus();
+    };
+  }, []);
   const close = () => {
-    isHelpOpen.value = false;
+    report.store.isHelpOpen.value = false;
   };
   return (
     <section class="tp-help" role="dialog" aria-label="Keys">
-      <h3>
+      <h2>
         Keys
-        <button type="button" class="tp-button" aria-label="Close" onClick={close} {...focusable()}>
+        <button
+          ref={button}
+          type="button"
+          class="tp-button"
+          aria-label="Close"
+          onClick={close}
+          {...focusable()}
+        >
           ×
         </button>
-      </h3>
+      </h2>
       <dl>
         {KEYS.map(([keys, what]) => (
           <div key={what} class="tp-help-row">

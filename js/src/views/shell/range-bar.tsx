@@ -1,10 +1,11 @@
 /** Says which range of time the views show, and shows everything again. */
 
 import { formatNs } from "../../base/format";
+import type { StepBar } from "../../layout/step-bars";
 import { type ReportContext, shownView } from "../common/context";
 import { focusable } from "../common/focusable";
 import { canFollowRange } from "../table/range-table";
-import { isChosen, stepsOf } from "../verdict/steps";
+import { isChosen, stepsOf, toggleStep } from "../verdict/steps";
 
 export function RangeBar({ report }: { readonly report: ReportContext }) {
   const { range } = report.store;
@@ -33,7 +34,37 @@ export function RangeBar({ report }: { readonly report: ReportContext }) {
       >
         Show all steps
       </button>
+      {step !== undefined && <StepWalk report={report} at={bars.indexOf(step)} bars={bars} />}
     </p>
+  );
+}
+
+interface WalkProps {
+  readonly report: ReportContext;
+  readonly bars: readonly StepBar[];
+  readonly at: number;
+}
+
+/** To the steps beside the chosen one, whose columns can be too thin to hit. */
+function StepWalk({ report, bars, at }: WalkProps) {
+  const button = (label: string, mark: string, bar: StepBar | undefined) => (
+    <button
+      type="button"
+      class="tp-button"
+      aria-label={label}
+      title={label}
+      disabled={bar === undefined}
+      onClick={() => bar !== undefined && toggleStep(report.store, bar)}
+      {...focusable()}
+    >
+      {mark}
+    </button>
+  );
+  return (
+    <span class="tp-trail">
+      {button("Previous step", "‹", bars[at - 1])}
+      {button("Next step", "›", bars[at + 1])}
+    </span>
   );
 }
 

@@ -3,8 +3,10 @@
 import { render } from "preact";
 import { useLayoutEffect } from "preact/hooks";
 import { openReport, type ReportSource } from "../../state/python-sync";
+import { sharedOf } from "../../state/shared";
 import { createStore, type Store } from "../../state/store";
-import { type Host, listenToHost } from "../../wire/host";
+import { connectionOf } from "../../wire/connection";
+import { type Host, isSaved, listenToHost } from "../../wire/host";
 import { type ReportContext, shownView } from "../common/context";
 import { Sentence } from "../common/parts";
 import { targetsOf } from "../common/targets";
@@ -17,6 +19,7 @@ import { followMaximized, keepHeight } from "./height";
 import { Help } from "./help";
 import { listenToKeys } from "./keys";
 import { Panel } from "./panel";
+import { PrintedOverview } from "./printed-overview";
 import { RangeBar } from "./range-bar";
 import { ResizeHandle } from "./resize-handle";
 import { hideStatic } from "./static-fallback";
@@ -33,7 +36,7 @@ export function mountReport(host: Host, element: HTMLElement): () => void {
   root.tabIndex = -1;
   root.dataset.lmSuppressShortcuts = "true";
   element.append(root);
-  if (isStandalone(host)) root.dataset.tpStandalone = "true";
+  if (isSaved(host)) root.dataset.tpStandalone = "true";
   else keepHeight(root, abort.signal);
   reports += 1;
   const shown = new ShownReport(host, root, `tp-${reports}`, abort.signal);
@@ -88,8 +91,7 @@ class ShownReport {
     this.#current = new AbortController();
     const { signal } = this.#current;
     const look = watchLook(this.#root, signal);
-    this.#root.dataset.tpTheme = look.value.theme;
-    const source = openReport(this.#host, signal);
+    const source = openReport(this.#host, connectionOf(this.#host, this.#root), signal);
     render(null, this.#root);
     if (!source.ok) {
       render(
@@ -103,14 +105,14 @@ class ShownReport {
     const { runId } = source.value.header;
     this.#root.dataset.tpRun = runId;
     hideStatic(this.#root, runId, signal);
-    const store = createStore(this.#firstView(source.value), signal);
+    const store = createStore(this.#firstView(source.value), sharedOf(runId, signal), signal);
     const titles = new Map(source.value.header.titles);
     const report: ReportContext = {
       id: this.#prefix,
       source: source.value,
       store,
       look,
-      canMaximize: !isStandalone(this.#host),
+      canMaximize: !isSaved(this.#host),
       titleOf: (name) => titles.get(name) ?? name,
       targets: (name) => targetsOf(source.value, store, name),
     };
@@ -136,10 +138,9 @@ interface ShellProps {
 }
 
 function Shell({ report, root }: ShellProps) {
-  const { theme } = report.look.value;
+  const { isPrinted } = report.look.value;
   const view = report.store.view.value;
-  // Before the children's effects read tokens from the style sheet.
-  root.dataset.tpTheme = theme;
+  const isOverview = shownView(report)?.shape === "facts";
   useLayoutEffect(() => {
     root.dataset.tpView = view;
     root.dataset.tpReady = "true";
@@ -148,18 +149,14 @@ function Shell({ report, root }: ShellProps) {
     <div class="tp-frame">
       <Header report={report} />
       <Notice report={report} />
-      {shownView(report)?.shape !== "facts" && <VerdictLine report={report} />}
-      <Tabs report={report} />
+      {!isOverview &&
+        (isPrinted ? <PrintedOverview report={report} /> : <VerdictLine report={report} />)}
+      {!isPrinted && <Tabs report={report} />}
       <RangeBar report={report} />
       <Panel report={report} />
-      <Footer report={report} />
-      <Help report={report} />
-      {report.canMaximize && <ResizeHandle root={root} />}
+      {!isPrinted && <Footer report={report} />}
+      {!isPrinted && <Help report={report} />}
+      {!isPrinted && report.canMaximize && <ResizeHandle root={root} />}
     </div>
   );
-}
-
-/** A file of its own has nothing else in its window. */
-function isStandalone(host: Host): boolean {
-  return host.get("_standalone") === true;
 }

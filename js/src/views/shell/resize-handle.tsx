@@ -1,11 +1,12 @@
 /** The handle that changes the height of a report. */
 
+import { screenScale } from "../../draw/screen-scale";
 import { focusable } from "../common/focusable";
 import { forgetHeight, rememberHeight, setHeight } from "./height";
 
 const STEP_PX = 40;
 
-/** A bar at the lower edge: drag it, or use the arrow keys on it; a double click goes back to the height that fits. */
+/** A grip in the corner: drag it, or use the arrow keys on it; a double click goes back to the height that fits. */
 export function ResizeHandle({ root }: { readonly root: HTMLElement }) {
   const onKey = (event: KeyboardEvent) => {
     const step = event.key === "ArrowDown" ? STEP_PX : event.key === "ArrowUp" ? -STEP_PX : 0;
@@ -14,26 +15,38 @@ export function ResizeHandle({ root }: { readonly root: HTMLElement }) {
     setHeight(root, root.offsetHeight + step);
     rememberHeight(root);
   };
+  const pointer = {
+    onPointerDown: (event: PointerEvent) => followPointer(event, root),
+    onDblClick: () => forgetHeight(root),
+  };
   return (
-    <button
-      type="button"
-      class="tp-handle"
-      aria-label="Report height: drag, or use the up and down arrow keys"
-      onPointerDown={(event) => followPointer(event, root)}
-      onDblClick={() => forgetHeight(root)}
-      {...focusable(onKey)}
-    />
+    <>
+      <div class="tp-edge" aria-hidden="true" {...pointer} />
+      <button
+        type="button"
+        class="tp-handle"
+        aria-label="Report height: drag, or use the up and down arrow keys"
+        title="Drag to change the height; double click for the height that fits"
+        {...pointer}
+        {...focusable(onKey)}
+      >
+        <svg width="11" height="11" viewBox="0 0 11 11" stroke="currentColor" aria-hidden="true">
+          <path d="M1 10 10 1M5.5 10 10 5.5M9.5 10l.5-.5" />
+        </svg>
+      </button>
+    </>
   );
 }
 
 function followPointer(event: PointerEvent, root: HTMLElement): void {
   const handle = event.currentTarget as HTMLElement;
-  const extra = root.offsetHeight - event.clientY;
+  const scale = screenScale(root);
+  const extra = root.offsetHeight - event.clientY / scale;
   const abort = new AbortController();
   const { signal } = abort;
   handle.setPointerCapture(event.pointerId);
   const move = (to: PointerEvent) => {
-    if (to.clientY !== event.clientY) setHeight(root, to.clientY + extra);
+    if (to.clientY !== event.clientY) setHeight(root, to.clientY / scale + extra);
   };
   handle.addEventListener("pointermove", move, { signal });
   const end = () => {

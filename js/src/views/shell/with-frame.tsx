@@ -22,7 +22,7 @@ export function WithFrame({ report, view, children }: WithFrameProps) {
     case "empty":
       return <Sentence>{state.sentence}</Sentence>;
     case "loading":
-      return <Sentence>Loading…</Sentence>;
+      return <Loading />;
     case "failed":
       return <Failure message={state.message} onRetry={retry} />;
     case "ready":
@@ -41,12 +41,22 @@ export function WithLate({ report, view, children }: WithLateProps) {
   const state = report.source.late(view).value;
   switch (state.kind) {
     case "loading":
-      return <Sentence>Loading…</Sentence>;
+      return <Loading />;
     case "failed":
       return <Failure message={state.message} onRetry={() => report.source.retryLate(view)} />;
     case "ready":
       return <>{children(state.late)}</>;
   }
+}
+
+function Loading() {
+  return (
+    <Sentence>
+      <p class="tp-loading" role="status">
+        Loading…
+      </p>
+    </Sentence>
+  );
 }
 
 function Failure({

@@ -28,6 +28,8 @@ export interface GridColumn {
   readonly largest: number;
   /** Numbers are shown divided by this. */
   readonly divisor: number;
+  /** The column that the rows are sorted by at first; the last to go where there is no room. */
+  readonly isMain: boolean;
   /** Says nothing in any row; hidden unless it is chosen. */
   readonly isIdle: boolean;
   /** How wide the numbers are beside the bars. */
@@ -75,8 +77,9 @@ export function gridColumns(view: TableHeader, frame: Frame, steps = 1): readonl
       cells.kind === "text"
         ? textLooks(header, cells, isLead, view.outline !== null)
         : numberLooks(header, cells, divisor, Math.max(...beside));
-    const isIdle = !isLead && header.name !== view.sort && isEmpty(header, cells, largest);
-    return { header, cells, isLead, isDot, divisor, isIdle, ...looks };
+    const isMain = header.name === view.sort;
+    const isIdle = !isLead && !isMain && isEmpty(header, cells, largest);
+    return { header, cells, isLead, isDot, divisor, isMain, isIdle, ...looks };
   });
 }
 
@@ -169,26 +172,43 @@ function textWidth(header: ColumnHeader, rows: number, text: (row: number) => st
 }
 
 /**
- * The columns that fit into a width; minor ones are hidden first, starting with the last. Those that were chosen by
- * hand stay, and those that were hidden by hand go.
+ * The columns that fit into a width. Minor ones are hidden first, starting with the last, so that names get their room;
+ * then others, until no name is cut below its least width. Those that were chosen by hand stay, and those that were
+ * hidden by hand go. The first column with bars says most, so it is never hidden.
  */
 export function fittingColumns(
   columns: readonly GridColumn[],
   widthPx: number,
   chosen: ReadonlyMap<string, boolean> = new Map(),
 ): readonly GridColumn[] {
-  let shown = columns.filter(
+  const shown = columns.filter(
     (column) =>
       !column.isDot && (column.isLead || (chosen.get(column.header.name) ?? !column.isIdle)),
   );
-  while (wishedPx(shown) > widthPx) {
-    const last = shown.findLast(
-      ({ header, isLead }) => header.minor && !isLead && chosen.get(header.name) !== true,
-    );
-    if (last === undefined) return shown;
-    shown = shown.filter((column) => column !== last);
+  const first = shown.find(({ isMain }) => isMain) ?? shown.find(({ header }) => header.bar);
+  const canGo = (column: GridColumn) =>
+    !column.isLead && column !== first && chosen.get(column.header.name) !== true;
+  const roomy = withoutLast(
+    shown,
+    (each) => canGo(each) && each.header.minor,
+    (rest) => wishedPx(rest) <= widthPx,
+  );
+  return withoutLast(roomy, canGo, (rest) => neededPx(rest) <= widthPx);
+}
+
+/** Leaves out the last column that can go, again and again, until the rest fits. */
+function withoutLast(
+  columns: readonly GridColumn[],
+  canGo: (column: GridColumn) => boolean,
+  fits: (rest: readonly GridColumn[]) => boolean,
+): readonly GridColumn[] {
+  let rest = columns;
+  while (!fits(rest)) {
+    const last = rest.findLast(canGo);
+    if (last === undefined) return rest;
+    rest = rest.filter((column) => column !== last);
   }
-  return shown;
+  return rest;
 }
 
 function wishedPx(columns: readonly GridColumn[]): number {

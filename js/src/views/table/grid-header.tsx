@@ -2,6 +2,7 @@
 
 import type { Signal } from "@preact/signals";
 import type { SortDirection } from "@tanstack/table-core";
+import { screenScale } from "../../draw/screen-scale";
 import { focusable } from "../common/focusable";
 import type { GridColumn } from "./grid-columns";
 import { type GridTableColumn, gridColumnOf } from "./grid-table";
@@ -46,7 +47,7 @@ function HeaderCell({ column, place, widths }: HeaderCellProps) {
         type="button"
         title={tooltip(shown)}
         onClick={() => column.toggleSorting()}
-        {...focusable()}
+        {...focusable((event) => resizeByKey(event, column.id, widths))}
       >
         {shown.title}
         <span class="tp-arrow" aria-hidden="true">
@@ -68,6 +69,21 @@ function HeaderCell({ column, place, widths }: HeaderCellProps) {
 }
 
 const LEAST_PX = 48;
+const KEY_STEP_PX = 24;
+
+/** Shift with an arrow key makes the column of the focused title narrower or wider. */
+function resizeByKey(
+  event: KeyboardEvent,
+  id: string,
+  widths: Signal<ReadonlyMap<string, number>>,
+): void {
+  const step =
+    event.key === "ArrowRight" ? KEY_STEP_PX : event.key === "ArrowLeft" ? -KEY_STEP_PX : 0;
+  const cell = (event.currentTarget as HTMLElement).parentElement;
+  if (step === 0 || !event.shiftKey || cell === null) return;
+  event.preventDefault();
+  widths.value = new Map(widths.value).set(id, Math.max(LEAST_PX, cell.offsetWidth + step));
+}
 
 /** Drags the right edge of a column; a double click goes back to the width that fits. */
 function resize(
@@ -80,12 +96,13 @@ function resize(
   if (cell === null) return;
   event.preventDefault();
   event.stopPropagation();
-  const extra = cell.offsetWidth - event.clientX;
+  const scale = screenScale(cell);
+  const extra = cell.offsetWidth - event.clientX / scale;
   const abort = new AbortController();
   const { signal } = abort;
   grip.setPointerCapture(event.pointerId);
   const move = ({ clientX }: PointerEvent) => {
-    widths.value = new Map(widths.value).set(id, Math.max(LEAST_PX, clientX + extra));
+    widths.value = new Map(widths.value).set(id, Math.max(LEAST_PX, clientX / scale + extra));
   };
   grip.addEventListener("pointermove", move, { signal });
   for (const end of ["pointerup", "pointercancel"]) {

@@ -18,6 +18,8 @@ const NAME_CHARS = 72;
 // The end of a path says the most.
 const PATH_CHARS = 40;
 const INDENT_PX = 16;
+// By how much the button that opens a row is larger than its mark, on each side.
+const FOLD_MARGIN_PX = 5;
 // The header row is the first of the grid, and rows count from one.
 const FIRST_ROW_INDEX = 2;
 
@@ -117,7 +119,7 @@ function Fold({
   readonly onToggle: () => void;
 }) {
   const { depth, holds, isOpen } = outline;
-  const indent = { marginLeft: `${depth * INDENT_PX}px` };
+  const indent = { marginLeft: `${depth * INDENT_PX - FOLD_MARGIN_PX}px` };
   if (!holds) return <span class="tp-fold" style={indent} />;
   const toggle = (event: Event) => {
     event.stopPropagation();

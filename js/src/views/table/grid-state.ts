@@ -67,7 +67,8 @@ export function useGrid(props: TableProps): GridState {
     if (outline?.rows[row]?.holds !== true) return;
     kept.toggled.value = withToggled(kept.toggled.value, outline.idOf(row));
   };
-  useFittingColumns(table, scroller, chosen);
+  const { isPrinted } = report.look.value;
+  useFittingColumns(table, scroller, chosen, isPrinted);
   const virtual = useVirtualRows(scroller, rows.length, kept.scrollTop);
   const current = currentPlace(placeOf, props, activeRow.value);
   const choose = (position: number) => {
@@ -90,7 +91,7 @@ export function useGrid(props: TableProps): GridState {
     scroller,
     query,
     rows,
-    visible: virtual.items(),
+    visible: isPrinted ? printedRows(rows.length) : virtual.items(),
     columns: table.getVisibleLeafColumns(),
     current,
     outline,
@@ -148,11 +149,20 @@ function opensOrCloses(key: string, row: OutlineRow | undefined): boolean {
   return key === (row.isOpen ? "ArrowLeft" : "ArrowRight");
 }
 
-/** Shows the columns that fit into the scrolling box, whatever width it has. */
+// More rows fill more pages than anyone reads; the CSV file has them all.
+const MOST_PRINTED = 200;
+
+/** The positions of the rows on paper, where nothing scrolls. */
+function printedRows(rows: number): readonly number[] {
+  return Array.from({ length: Math.min(rows, MOST_PRINTED) }, (_, position) => position);
+}
+
+/** Shows the columns that fit into the scrolling box, whatever width it has; paper has another. */
 function useFittingColumns(
   table: GridTable,
   scroller: RefObject<HTMLDivElement | null>,
   chosen: ReadonlyMap<string, boolean>,
+  isPrinted: boolean,
 ): void {
   useLayoutEffect(() => {
     const target = scroller.current;
@@ -162,7 +172,7 @@ function useFittingColumns(
     observer.observe(target);
     measure();
     return () => observer.disconnect();
-  }, [table, chosen]);
+  }, [table, chosen, isPrinted]);
 }
 
 /** Goes to the row that another view asked for, and clears a filter that hides it. */

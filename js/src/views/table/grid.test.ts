@@ -212,7 +212,8 @@ describe("columns", () => {
     columns: [
       columnHeader("name", "code"),
       columnHeader("calls", "count", { minor: true }),
-      columnHeader("self_ns", "ns"),
+      columnHeader("self_ns", "ns", { bar: true }),
+      columnHeader("total_ns", "ns", { bar: true }),
     ],
   });
   const decoded = decodeFrame(
@@ -220,19 +221,29 @@ describe("columns", () => {
       ["name", ["a"]],
       ["calls", Int32Array.of(1)],
       ["self_ns", Float64Array.of(1)],
+      ["total_ns", Float64Array.of(1)],
     ]),
   );
   if (!decoded.ok) throw new Error(decoded.message);
   const columns = gridColumns(view, decoded.value);
-  const shown = (widthPx: number) =>
-    fittingColumns(columns, widthPx).map((column) => column.header.name);
+  const shown = (widthPx: number, chosen?: ReadonlyMap<string, boolean>) =>
+    fittingColumns(columns, widthPx, chosen).map((column) => column.header.name);
 
   it("are all shown when they fit", () => {
-    expect(shown(1000)).toEqual(["name", "calls", "self_ns"]);
+    expect(shown(1000)).toEqual(["name", "calls", "self_ns", "total_ns"]);
   });
 
-  it("are hidden when they do not fit, minor ones only", () => {
+  it("are hidden when they do not fit, minor ones first", () => {
+    // 390 px are needed for all, and 313 px without the minor one.
+    expect(shown(350)).toEqual(["name", "self_ns", "total_ns"]);
+  });
+
+  it("are hidden from the right, but for the name and the first with bars", () => {
     expect(shown(10)).toEqual(["name", "self_ns"]);
+  });
+
+  it("stay when they were chosen by hand", () => {
+    expect(shown(10, new Map([["calls", true]]))).toEqual(["name", "calls", "self_ns"]);
   });
 });
 

@@ -4,6 +4,7 @@ import { useSignal } from "@preact/signals";
 import { formatCount, plural } from "../../base/format";
 import { rowsOf } from "../../wire/frame";
 import type { TableHeader } from "../../wire/header";
+import { Choice } from "../common/choice";
 import { groupingsOf, type TableProps } from "../common/context";
 import { describeRow } from "../common/describe";
 import { downloadBytes } from "../common/download";
@@ -36,8 +37,16 @@ export function TableView(props: TableProps) {
           No {nounOf(props.view)} matches “{query.value}”.
         </Sentence>
       )}
+      <LeftOut {...parts} />
     </div>
   );
+}
+
+/** On paper: how many rows are not on it. */
+function LeftOut({ report, view, grid }: PartProps) {
+  const count = grid.rows.length - grid.visible.length;
+  if (!report.look.value.isPrinted || count <= 0) return null;
+  return <p class="tp-print-rest">and {plural(count, `more ${nounOf(view)}`)}</p>;
 }
 
 function GridTools(props: PartProps) {
@@ -52,7 +61,7 @@ function GridTools(props: PartProps) {
   return (
     <Tools>
       {view.columns.some(isSearched) && <SearchBox text={grid.query} label={filterHint(view)} />}
-      <Segmented
+      <Choice
         label="Group by"
         options={groupings}
         chosen={view.name}

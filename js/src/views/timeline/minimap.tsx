@@ -8,6 +8,7 @@ import { type Ns, ns, px } from "../../base/units";
 import { type CanvasSize, CanvasView } from "../../draw/canvas-view";
 import { type Colors, readColors } from "../../draw/colors";
 import { FillTable } from "../../draw/fills";
+import { pointOn } from "../../draw/screen-scale";
 import { coveredIn, type SliceRow } from "../../layout/slice-index";
 import { layoutSlices, SliceBoxes } from "../../layout/slice-layout";
 import { type Frame, numbersOf } from "../../wire/frame";
@@ -40,19 +41,17 @@ export function Minimap({ report, moves }: MinimapProps) {
     void report.store.range.value;
     painter.current?.redraw();
   });
-  const what = moves.model.devices.length > 0 ? "device busy" : "threads busy";
+  const busy = moves.overview.devices.length > 0 ? "device busy" : "threads busy";
+  const what = memory === null ? busy : "busy, memory";
   return (
     <div class="tp-minimap">
-      <span class="tp-minimap-label">
+      <span class="tp-minimap-label" title={`All steps: ${what}`}>
         <strong>All steps</strong>
-        {memory === null ? what : "busy, memory"}
+        <span>{what}</span>
       </span>
-      <canvas
-        ref={canvas}
-        class="tp-minimap-canvas"
-        role="img"
-        aria-label={`The whole recording: ${what}`}
-      />
+      {/* The lanes under it have the same data and their keys. */}
+      {/* biome-ignore lint/a11y/noAriaHiddenOnFocusable: a canvas without tabIndex has no focus. */}
+      <canvas ref={canvas} class="tp-minimap-canvas" aria-hidden="true" />
     </div>
   );
 }
@@ -90,7 +89,7 @@ class MinimapPainter {
     this.#view = new CanvasView(canvas, (context, size) => this.#paint(context, size), abort);
     const go = (event: PointerEvent) => {
       if (event.buttons !== 1) return;
-      const at = this.#scale().fromPx(px(event.clientX - canvas.getBoundingClientRect().left));
+      const at = this.#scale().fromPx(px(pointOn(canvas, event).x));
       const { start, end } = moves.span;
       moves.panBy(ns(at - (start + end) / 2));
     };
@@ -110,11 +109,11 @@ class MinimapPainter {
   }
 
   #scale() {
-    return linearScale(this.#moves.model.whole, px(Math.max(1, this.#view.size.width)));
+    return linearScale(this.#moves.overview.whole, px(Math.max(1, this.#view.size.width)));
   }
 
   #paint(context: CanvasRenderingContext2D, size: CanvasSize): void {
-    const { model, span } = this.#moves;
+    const { overview: model, span } = this.#moves;
     const colors = readColors(this.#canvas, this.#report.look.value.theme);
     const scale = this.#scale();
     this.#paintPhases(context, model, colors);

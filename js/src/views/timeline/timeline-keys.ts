@@ -30,6 +30,8 @@ const ACTIONS = new Map<string, Action>([
   ["arrowdown", step("down")],
   ["arrowright", step("next")],
   ["arrowleft", step("previous")],
+  ["r", (moves) => moves.chooseSelected()],
+  [" ", (moves) => moves.toggleOwnLane()],
   [
     "enter",
     (moves) => {

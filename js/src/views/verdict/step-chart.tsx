@@ -5,7 +5,7 @@ import { phaseColor, phaseTitle, type Theme } from "../../base/palette";
 import { axisOf, histogram, medianOf, phasesIn, type StepBar } from "../../layout/step-bars";
 import type { FooterItem } from "../../state/store";
 import type { ReportContext } from "../common/context";
-import { focusable } from "../common/focusable";
+import { focusable, moveAmong } from "../common/focusable";
 import { Legend, type LegendEntry, percent } from "../common/parts";
 import { isChosen, stepsOf, toggleStep } from "./steps";
 
@@ -23,6 +23,7 @@ export function StepChart({ report }: { readonly report: ReportContext }) {
   const longest = Math.max(...bars.map((bar) => bar.dur_ns));
   const { format, suffix } = columnFormat("ns", longest);
   const isMany = bars.length > LABELLED;
+  const reached = bars.find((bar) => isChosen(report.store, bar)) ?? bars[0];
   const top = longest * (isMany ? 1.02 : HEADROOM);
   const ticks = axisOf(longest).filter((tick) => tick <= top);
   const tickText = axisNumbers(ticks, format);
@@ -45,7 +46,9 @@ export function StepChart({ report }: { readonly report: ReportContext }) {
               bar={bar}
               top={top}
               label={isMany ? "" : format(bar.dur_ns)}
+              unit={suffix}
               number={numberOf(bars, index)}
+              isReached={bar === reached}
             />
           ))}
         </ol>
@@ -66,13 +69,20 @@ interface ColumnProps {
   readonly report: ReportContext;
   readonly bar: StepBar;
   readonly top: number;
+  /** The number over the column; empty where there is no room. */
   readonly label: string;
+  readonly unit: string;
   readonly number: string;
+  /** Whether Tab reaches it; arrow keys move to the others. */
+  readonly isReached: boolean;
 }
 
-function Column({ report, bar, top, label, number }: ColumnProps) {
+function Column({ report, bar, top, label, unit, number, isReached }: ColumnProps) {
   const { store, look } = report;
   const item = stepItem(bar);
+  const [whole = "", ...parts] = item.facts;
+  // What is seen is said, with the same digits.
+  const spoken = [label === "" ? whole : `${label} ${unit}`, ...parts].join(", ");
   const hover = (isOver: boolean) => {
     store.hover.value = isOver ? item : null;
   };
@@ -81,11 +91,12 @@ function Column({ report, bar, top, label, number }: ColumnProps) {
       <button
         type="button"
         aria-pressed={isChosen(store, bar)}
-        aria-label={`${item.name}: ${item.facts.join(", ")}`}
+        aria-label={`${item.name}: ${spoken}`}
         onClick={() => toggleStep(store, bar)}
         onMouseEnter={() => hover(true)}
         onMouseLeave={() => hover(false)}
-        {...focusable()}
+        tabIndex={isReached ? 0 : -1}
+        {...focusable((event) => moveAmong(event, ".tp-step-columns"))}
       >
         <span class="tp-step-label" style={{ bottom: percent(bar.dur_ns / top) }}>
           {label}

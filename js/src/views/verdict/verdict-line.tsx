@@ -3,7 +3,7 @@
 import { formatNs, plural } from "../../base/format";
 import { meanOf, type StepBar } from "../../layout/step-bars";
 import type { ReportContext } from "../common/context";
-import { focusable } from "../common/focusable";
+import { focusable, moveAmong } from "../common/focusable";
 import { percent } from "../common/parts";
 import { Stack, stepItem } from "./step-chart";
 import { isChosen, stepsOf, toggleStep } from "./steps";
@@ -15,9 +15,10 @@ const MOST_COLUMNS = 24;
 export function VerdictLine({ report }: { readonly report: ReportContext }) {
   const { verdict } = report.source.header;
   const bars = stepsOf(report);
+  const words = verdict.text.map(({ text }) => text).join("");
   return (
     <section class="tp-verdict-line" aria-label="Verdict">
-      <p class="tp-verdict">
+      <p class="tp-verdict" title={[verdict.title, words].filter((part) => part !== "").join(". ")}>
         {verdict.title !== "" && <strong>{verdict.title}. </strong>}
         {verdict.text.map(renderSpan)}
       </p>
@@ -58,7 +59,8 @@ function StepStrip({
             onMouseLeave={() => {
               store.hover.value = null;
             }}
-            {...focusable()}
+            tabIndex={bar === (chosen ?? bars[0]) ? 0 : -1}
+            {...focusable((event) => moveAmong(event, ".tp-step-strip"))}
           >
             <span class="tp-step-stack" style={{ height: percent(bar.dur_ns / longest) }}>
               <Stack bar={bar} theme={look.value.theme} />

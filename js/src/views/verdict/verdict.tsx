@@ -16,7 +16,7 @@ export function Verdict({ report }: { readonly report: ReportContext }) {
         {verdict.title !== "" && <h2>{verdict.title}</h2>}
         <p>{verdict.text.map(renderSpan)}</p>
         {verdict.code !== null && <Code report={report} code={verdict.code} />}
-        <Doubts doubts={verdict.doubts} />
+        <Doubts doubts={verdict.doubts} isPrinted={report.look.value.isPrinted} />
       </div>
       <StepChart report={report} />
     </section>
@@ -24,10 +24,16 @@ export function Verdict({ report }: { readonly report: ReportContext }) {
 }
 
 /** The gravest doubt, and the others behind it. */
-function Doubts({ doubts }: { readonly doubts: readonly string[] }) {
+function Doubts({
+  doubts,
+  isPrinted,
+}: {
+  readonly doubts: readonly string[];
+  readonly isPrinted: boolean;
+}) {
   const isOpen = useSignal(false);
   if (doubts[0] === undefined) return null;
-  const shown = isOpen.value ? doubts : doubts.slice(0, 1);
+  const shown = isOpen.value || isPrinted ? doubts : doubts.slice(0, 1);
   return (
     <div class="tp-doubts">
       {shown.map((doubt) => (
@@ -38,7 +44,7 @@ function Doubts({ doubts }: { readonly doubts: readonly string[] }) {
           {doubt}
         </p>
       ))}
-      {doubts.length > 1 && (
+      {doubts.length > 1 && !isPrinted && (
         <button
           type="button"
           class="tp-link"
