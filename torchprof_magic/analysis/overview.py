@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
-from torchprof_magic.analysis.accounts import Account, device_account
+from torchprof_magic.analysis.accounts import Account, Cause, device_account
 from torchprof_magic.analysis.devices import devices_table
 from torchprof_magic.analysis.distortion import find_distortion
 from torchprof_magic.analysis.idle import CAUSE_TITLES
@@ -57,12 +58,12 @@ def _why_idle(trace: Trace) -> Section:
     account = device_account(trace)
     if account is None:
         return Section(title="Why the device waits", facts=())
-    causes = sorted((account.causes[name] for name in CAUSE_TITLES), key=lambda cause: -cause.ns)
+    causes = sorted((_idle_cause(account, name) for name in CAUSE_TITLES), key=lambda cause: -cause.ns)
     idle_ns = account.whole_ns - account.busy_ns
     facts = tuple(
         Fact(
             label=CAUSE_TITLES[cause.kind],
-            value=float(ns / account.steps),
+            value=float(cause.ns / account.steps),
             unit="ns",
             note=short_name(cause.name),
             phase="waiting",
@@ -70,31 +71,34 @@ def _why_idle(trace: Trace) -> Section:
             view="timeline",
         )
         for cause in causes
-        if (ns := _host_communication_ns(account) if cause.kind == "communication" else cause.ns)
+        if cause.ns
     )
     each = "a step" if account.has_steps else "in all"
     aside = f"{each}, of {format_ns(idle_ns / account.steps)}"
     return Section(title="Why the device waits", facts=facts, kind="bars", aside=aside)
 
 
-def _host_communication_ns(account: Account) -> int:
-    """Return the part of communication in which the device idles."""
-    return account.causes["communication"].ns - account.exposed_ns
+def _idle_cause(account: Account, name: str) -> Cause:
+    """Return a cause of idle time; of communication only the part in which the device idles."""
+    cause = account.causes[name]
+    if name != "communication":
+        return cause
+    ns = cause.ns - account.exposed_ns
+    # It is named after the larger part.
+    return replace(cause, ns=ns, name=cause.name if ns > account.exposed_ns else "")
 
 
 def _waits(trace: Trace) -> Section:
-    """Return the calls that hold the host longest, while no device works."""
+    """Return the calls that hold the host longest, and how much of that a device works."""
     frame = waits_table(trace).frame
     steps = max(complete_steps(steps_table(trace).frame).height, 1)
-    rows = frame.with_columns((pl.col("total_ns") - pl.col("device_busy_ns")).alias("idle")).sort(
-        "total_ns", "call", descending=[True, False]
-    )
+    rows = frame.sort("total_ns", "call", descending=[True, False])
     facts = tuple(
         Fact(
             label=row["call"],
             value=float(row["total_ns"] / steps),
             unit="ns",
-            note=" ".join(filter(None, (row["op"] or row["annotation"] or "", _busy_note(row)))),
+            note=", ".join(filter(None, (row["op"] or row["annotation"] or "", _busy_note(row)))),
             phase="waiting",
             op=row["call"],
             view="timeline",

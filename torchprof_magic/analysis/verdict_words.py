@@ -40,7 +40,7 @@ TITLES = {
 # If one launch call of a graph started this share of the device's work, it is named.
 MOSTLY_GRAPHS = 0.5
 MAX_NAME = 64
-# Causes that are named after a kernel.
+# Causes in the account of a device that are named after a kernel.
 _DEVICE_KINDS = ("compute", "memory_traffic", "communication")
 # If the short ops of a step take this share of its optimizer's time, a variant with fewer ops is named.
 MOSTLY_SHORT = 0.4
@@ -93,10 +93,10 @@ def _idle_for(account: Account, cause: Cause, why: str) -> tuple[Span, ...]:
     )
 
 
-def _in(cause: Cause, before: str = ", mostly in ") -> tuple[Span, ...]:
+def _in(account: Account, cause: Cause, before: str = ", mostly in ") -> tuple[Span, ...]:
     if not cause.name:
         return ()
-    kernel = cause.name if cause.kind in _DEVICE_KINDS else ""
+    kernel = cause.name if account.device is not None and cause.kind in _DEVICE_KINDS else ""
     return (_plain(before), code(short_name(cause.name), kernel))
 
 
@@ -145,13 +145,13 @@ def second_words(cause: Cause, account: Account) -> tuple[Span, ...]:
     )
     return (
         _plain(f" Besides, {kind} takes {format_ratio(cause.ns / max(account.whole_ns, 1))}"),
-        *_in(cause),
+        *_in(account, cause),
         _plain("."),
     )
 
 
 def _data(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
-    return (*_idle_for(account, cause, "for the next batch"), *_in(cause), _plain("."), *_workers(trace))
+    return (*_idle_for(account, cause, "for the next batch"), *_in(account, cause), _plain("."), *_workers(trace))
 
 
 def _fetching(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
@@ -164,11 +164,10 @@ def _workers(trace: Trace) -> tuple[Span, ...]:
 
 
 def _dispatch(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
-    count = _kernels_a_step(trace, account)
     return (
         *_idle_for(account, cause, "for op dispatch: the host launches work piece by piece"),
-        _plain(f", {count} kernels a step"),
-        *_in(cause),
+        _plain(f", {_kernels_a_step(trace, account)} a step"),
+        *_in(account, cause),
         *_longest(cause),
         _plain(f". The device is busy {format_ratio(account.busy_ns / max(account.whole_ns, 1))}."),
     )
@@ -181,12 +180,12 @@ def _longest(cause: Cause) -> tuple[Span, ...]:
 
 
 def _python(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
-    return (*_idle_for(account, cause, "for Python between ops"), *_in(cause), _plain("."))
+    return (*_idle_for(account, cause, "for Python between ops"), *_in(account, cause), _plain("."))
 
 
 def _blocked(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
     why = "while a call holds the host" if cause.kind == "waiting" else "for memory from the driver"
-    return (*_idle_for(account, cause, why), *_in(cause, ": "), *_inside(cause), _plain("."))
+    return (*_idle_for(account, cause, why), *_in(account, cause, ": "), *_inside(cause), _plain("."))
 
 
 def _inside(cause: Cause) -> tuple[Span, ...]:
@@ -195,7 +194,7 @@ def _inside(cause: Cause) -> tuple[Span, ...]:
 
 def _compile(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
     what = "for compilation or graph capture" if cause.kind == "compile" else "while code is loaded for it"
-    return (*_idle_for(account, cause, what), *_in(cause), *_inside(cause), _plain("."))
+    return (*_idle_for(account, cause, what), *_in(account, cause), *_inside(cause), _plain("."))
 
 
 def _communication(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
@@ -203,7 +202,7 @@ def _communication(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]
         _plain("Collectives run alone for "),
         amount(account, cause.ns),
         _plain(f"{_share(account, cause.ns)}, with no computation to overlap with"),
-        *_in(cause),
+        *_in(account, cause),
         _plain(". One rank cannot tell transfer from waiting for other ranks."),
     )
 
@@ -263,7 +262,8 @@ def _kernels_a_step(trace: Trace, account: Account) -> str:
     chosen = chosen_steps(trace)
     start = np.sort(trace.events.filter(pl.col("category") == "kernel")["start_ns"].to_numpy())
     inside = np.searchsorted(start, chosen.end_ns) - np.searchsorted(start, chosen.start_ns)
-    return format_count(int(inside.sum()) / account.steps)
+    count = format_count(int(inside.sum()) / account.steps)
+    return f"{count} kernel" if count == "1" else f"{count} kernels"
 
 
 DEVICE_WORDS: dict[str, Words] = {
@@ -286,7 +286,7 @@ def _host(what: str, after: str = "") -> Words:
             _plain(f"{what} "),
             amount(account, cause.ns),
             _plain(_share(account, cause.ns)),
-            *_in(cause),
+            *_in(account, cause),
             _plain(f".{after}"),
         )
 
@@ -294,7 +294,13 @@ def _host(what: str, after: str = "") -> Words:
 
 
 def _ops(account: Account, cause: Cause, what: str) -> tuple[Span, ...]:
-    return (_plain(what), amount(account, cause.ns), _plain(_share(account, cause.ns)), *_in(cause), _plain("."))
+    return (
+        _plain(what),
+        amount(account, cause.ns),
+        _plain(_share(account, cause.ns)),
+        *_in(account, cause),
+        _plain("."),
+    )
 
 
 def _cpu_ops(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
@@ -350,7 +356,7 @@ def _driving(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
         _plain("Calling short ops, and the Python between them, takes "),
         amount(account, cause.ns),
         _plain(_share(account, cause.ns)),
-        *_in(cause),
+        *_in(account, cause),
         _plain("."),
         *(_which_functions(trace, cause) if trace.meta.has_stacks or not cause.file else ()),
     )

@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 from support import Event, annotation, frame, kernel, launch, make_trace, span
 
-from torchprof_magic.analysis.verdict import find_verdict
+from torchprof_magic.analysis.kernel_names import kernel_title
+from torchprof_magic.analysis.verdict import Verdict, find_verdict
+from torchprof_magic.analysis.verdict_words import Span, code
 from torchprof_magic.model.meta import Problem, StepMark
 from torchprof_magic.model.trace import Trace
 from torchprof_magic.report import Report
@@ -238,3 +240,53 @@ def test_a_name_of_thousands_of_characters_is_cut_in_the_sentence_but_not_in_the
     verdict = find_verdict(make_trace(span(name, 0, 90), span("aten::mm", 90, 1)))
     assert str(verdict).startswith(f"Bound by CPU ops. {'W' * 63}… takes")
     assert verdict.name == name
+
+
+GEMM = "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16_128x64_32x5_nn_align8>(Params)"
+ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >(int)"
+
+
+def short(verdict: Verdict) -> str:
+    """Return a verdict as the page shows it."""
+    return "".join(span.short for span in verdict.text)
+
+
+def test_a_piece_of_text_is_short_if_it_is_the_name_of_a_kernel() -> None:
+    assert code("Kernel2", GEMM) == Span(text="Kernel2", style="code", kernel=GEMM)
+    assert code("Kernel2", GEMM).short == kernel_title(GEMM) == "gemm bf16 128x64 · cutlass nn"
+    # Without a kernel it is what it is, even if it looks like one.
+    assert code(GEMM).short == Span(text=GEMM).short == GEMM
+
+
+def test_kernels_in_a_verdict_are_called_as_in_the_views_and_in_its_text_by_their_names() -> None:
+    events = [span("aten::mm", 0, 90), launch(5, 1, correlation=1), kernel(GEMM, 10, 60, correlation=1)]
+    verdict = find_verdict(make_trace(STEP, *events, launch(6, 1, correlation=2), kernel(ADD, 70, 20, correlation=2)))
+    assert "gemm bf16 128x64 · cutlass nn takes 75 % of its work, then add f32 · vectorized 25 %." in short(verdict)
+    assert ": Kernel2 takes 75 % of its work, then vectorized_elementwise_kernel · add 25 %." in str(verdict)
+
+
+def test_a_kernel_that_is_a_second_cause_is_short_too_and_the_name_of_an_op_is_not() -> None:
+    events = [span("my::attention<float>", 0, 100), launch(95, 1, correlation=1), kernel(GEMM, 100, 20, correlation=1)]
+    verdict = find_verdict(make_trace(annotation("ProfilerStep#0", 0, 120), *events))
+    assert verdict.title == "Dispatch-bound"
+    assert "piece by piece, 1 kernel a step, mostly in attention. The" in short(verdict)
+    assert "computation takes 16.7 %, mostly in gemm bf16 128x64 · cutlass nn." in short(verdict)
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [("aten::_scaled_dot_product_flash_attention", "Bound by CPU ops"), ("aten::copy_", "Bound by memory traffic")],
+)
+def test_on_the_host_no_op_is_taken_for_a_kernel(name: str, title: str) -> None:
+    verdict = find_verdict(make_trace(STEP, span(name, 0, 90)))
+    assert verdict.title == title
+    assert name in short(verdict)
+    assert not [span for span in verdict.text if span.kernel]
+
+
+def test_short_ops_on_the_host_keep_their_names() -> None:
+    name = "aten::_scaled_dot_product_flash_attention"
+    ops = [span(name, place * 10, 10) for place in range(100)]
+    verdict = find_verdict(make_trace(annotation("ProfilerStep#0", 0, 1000), *ops))
+    assert verdict.kind == "dispatch"
+    assert f"mostly in {name}" in short(verdict)
