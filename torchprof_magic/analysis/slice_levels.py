@@ -220,9 +220,17 @@ class Pyramid:
         """The level with every slice."""
         return self.levels[-1]
 
+    def _level(self, bucket_ns: int) -> Level:
+        return next((each for each in self.levels if each.bucket_ns <= bucket_ns), self.single)
+
+    def rows_read(self, start_ns: int, end_ns: int, bucket_ns: int) -> int:
+        """Return how many slices, single or merged, ``picture`` looks at."""
+        first, last = self._level(bucket_ns).within(start_ns, end_ns)
+        return int((last - first).sum())
+
     def picture(self, start_ns: int, end_ns: int, bucket_ns: int) -> Run:
         """Return the slices that overlap a span, those shorter than a bucket merged; with bucket 0 none are."""
-        level = next((each for each in self.levels if each.bucket_ns <= bucket_ns), self.single)
+        level = self._level(bucket_ns)
         run = level.run(*positions_between(*level.within(start_ns, end_ns)))
         return merge_run(run, bucket_ns, self.times) if level.bucket_ns < bucket_ns else run
 

@@ -28,6 +28,7 @@ from torchprof_magic.model.shapes import Excerpt, Slices
 WHOLE_SLICES = 1_000_000
 MARGIN = 0.5  # of a window, on each side: small pans need no other one
 MOST_ROWS = 60_000  # of a window
+MOST_READ = 400_000  # for a window: more takes longer than a view may take to change
 MOST_LAUNCHED = 60  # by one slice: more arrows cannot be told apart
 EXACT_BELOW_NS = 2  # a pixel: nothing is merged
 MOST_WEIGHT = 2**31 - 1
@@ -140,20 +141,20 @@ class SliceWindows:
         begin = int(min(max(low, start_ns - MARGIN * length), high)) - 1
         end = int(min(max(low, end_ns + MARGIN * length), high)) + 1
         bucket_ns = bucket_below(length / pixels) if length / pixels >= EXACT_BELOW_NS else 0
+        pyramids = self.shared, self.threads(layer)
         while True:
             grid_ns = max(1, bucket_ns)
             from_ns, to_ns = begin // grid_ns * grid_ns, -(-end // grid_ns) * grid_ns
-            runs = [each.picture(from_ns, to_ns, bucket_ns) for each in (self.shared, self.threads(layer))]
-            if sum(len(run.row) for run in runs) <= MOST_ROWS or bucket_ns > high - low:
-                break
+            is_last = bucket_ns > high - low
+            if is_last or sum(each.rows_read(from_ns, to_ns, bucket_ns) for each in pyramids) <= MOST_READ:
+                runs = [each.picture(from_ns, to_ns, bucket_ns) for each in pyramids]
+                if is_last or sum(len(run.row) for run in runs) <= MOST_ROWS:
+                    break
             bucket_ns = max(EXACT_BELOW_NS, bucket_ns * 2)
-        shared, threads = (
-            joined([run, _after(each.single, to_ns)])
-            for run, each in zip(runs, (self.shared, self.threads(layer)), strict=True)
-        )
+        shared, threads = (joined([run, _after(each.single, to_ns)]) for run, each in zip(runs, pyramids, strict=True))
         frame = _linked(pl.concat([self._drawn(shared), self._drawn(threads, layer)]))
         return Window(
-            slices=replace(self.slices, frame=frame, columns=()),
+            slices=replace(self.slices, frame=frame),
             start_ns=from_ns,
             end_ns=to_ns,
             bucket_ns=bucket_ns,

@@ -165,8 +165,8 @@ class Slices:
     The frame has the columns ``lane`` (a row of ``lanes``), one depth for each layer, ``start_ns``, ``dur_ns``,
     ``name``, ``kind``, ``phase``, ``note``, and ``source`` and ``op``: the rows of what launched a slice, and of the op
     around that, -1 for none. ``count`` is how much a slice stands for, such as the length of the queue. ``columns`` are
-    details that were recorded, such as shapes. The frame of an ``excerpt`` also says which slice of the complete frame
-    each row is, or names: ``slice``, and how many it stands for: ``merged``.
+    details that were recorded, such as shapes. The frame of an ``excerpt`` lacks them, and says which slice of the
+    complete frame each row is, or names: ``slice``, and how many it stands for: ``merged``.
     """
 
     frame: pl.DataFrame

@@ -16,7 +16,7 @@ export interface SliceIndex {
   /** Row of the frame. */
   readonly row: Int32Array;
   readonly start: Float64Array;
-  /** The latest end so far in its row: overlapping slices end out of order. */
+  /** The latest end so far in its row: overlapping slices end out of order. Merged ones lie up to the next, or bucket. */
   readonly reach: Float64Array;
   /** Sum of the durations before the position, over all rows. */
   readonly before: Float64Array;
@@ -34,6 +34,8 @@ export interface SliceColumns {
   readonly dur_ns: Numbers;
   /** How many slices each row stands for; absent where each is one. */
   readonly merged?: Numbers | null;
+  /** Slices are merged within multiples of this. */
+  readonly bucket?: number;
 }
 
 /** The index of all slices with a depth of 0 or more; the frame is sorted by lane and start. */
@@ -60,7 +62,9 @@ export function buildSliceIndex(columns: SliceColumns, lanes: number): SliceInde
     rows.push(made);
     ofLane[made.lane]?.push(made);
   }
-  return { ...placed(columns, depths, counts, size), rows, ofLane };
+  const { dur, ...positions } = placed(columns, depths, counts, size);
+  const reach = reachIn(rows, positions.start, dur, positions.counted, columns.bucket ?? 0);
+  return { ...positions, reach, rows, ofLane };
 }
 
 function deepest(depth: Numbers): number {
@@ -74,10 +78,8 @@ function placed(columns: SliceColumns, depths: number, next: Int32Array, size: n
   const { lane, depth, start_ns, dur_ns } = columns;
   const row = new Int32Array(size);
   const start = new Float64Array(size);
-  const reach = new Float64Array(size);
   const before = new Float64Array(size + 1);
   const dur = new Float64Array(size);
-  const firsts = next.slice();
   for (let each = 0; each < lane.length; each += 1) {
     const at = depth[each] ?? -1;
     if (at < 0) continue;
@@ -87,14 +89,36 @@ function placed(columns: SliceColumns, depths: number, next: Int32Array, size: n
     row[position] = each;
     start[position] = start_ns[each] ?? 0;
     dur[position] = dur_ns[each] ?? 0;
-    const end = (start_ns[each] ?? 0) + (dur_ns[each] ?? 0);
-    const isFirst = position === firsts[key];
-    reach[position] = isFirst ? end : Math.max(end, reach[position - 1] ?? 0);
   }
   for (let position = 0; position < size; position += 1) {
     before[position + 1] = (before[position] ?? 0) + (dur[position] ?? 0);
   }
-  return { row, start, reach, before, counted: countedIn(row, columns.merged ?? null) };
+  return { row, start, dur, before, counted: countedIn(row, columns.merged ?? null) };
+}
+
+function reachIn(
+  rows: readonly SliceRow[],
+  start: Float64Array,
+  dur: Float64Array,
+  counted: Float64Array | null,
+  bucket: number,
+): Float64Array {
+  const reach = new Float64Array(start.length);
+  for (const { first, last } of rows) {
+    let latest = -Infinity;
+    for (let at = first; at < last; at += 1) {
+      const begin = start[at] ?? 0;
+      let end = begin + (dur[at] ?? 0);
+      if (counted !== null && (counted[at + 1] ?? 0) - (counted[at] ?? 0) > 1) {
+        const edge = (Math.floor(begin / bucket) + 1) * bucket;
+        const next = at + 1 < last ? (start[at + 1] ?? edge) : edge;
+        end = Math.max(end, Math.min(edge, next));
+      }
+      latest = Math.max(latest, end);
+      reach[at] = latest;
+    }
+  }
+  return reach;
 }
 
 function countedIn(row: Int32Array, merged: Numbers | null): Float64Array | null {
@@ -152,7 +176,8 @@ export function coveredIn(index: SliceIndex, row: SliceRow, start: number, end: 
   const last = firstStarting(index, row, end, first);
   if (last <= first) return 0;
   const whole = (index.before[last] ?? 0) - (index.before[first] ?? 0);
-  const head = Math.max(0, start - (index.start[first] ?? 0));
+  // Merged slices lie in more time than they take.
+  const head = Math.min(Math.max(0, start - (index.start[first] ?? 0)), durationAt(index, first));
   const tail = Math.max(0, (index.start[last - 1] ?? 0) + durationAt(index, last - 1) - end);
   return Math.max(0, whole - head - tail);
 }

@@ -72,17 +72,30 @@ export function layoutSlices(
   const leastNs = scale.lengthFromPx(px(MIN_SLICE_PX));
   let at = firstEnding(index, row, scale.span.start);
   while (at < row.last && (index.start[at] ?? 0) < end) {
-    if (durationAt(index, at) >= leastNs) {
+    if (
+      countIn(index, at, at + 1) > 1 &&
+      (index.reach[at] ?? 0) - (index.start[at] ?? 0) > leastNs
+    ) {
+      addCoarse(index, at, scale, into);
+      at += 1;
+    } else if (durationAt(index, at) >= leastNs) {
       const left = scale.toPx(ns(index.start[at] ?? 0));
       const width = scale.lengthToPx(ns(durationAt(index, at)));
-      // Slices that were merged for wider pixels than these.
-      const row = countIn(index, at, at + 1) > 1 ? MERGED_ROW : (index.row[at] ?? 0);
-      into.add(left, width, row, index.row[at] ?? 0, 1);
+      into.add(left, width, index.row[at] ?? 0, index.row[at] ?? 0, 1);
       at += 1;
     } else {
       at = addMerged(index, row, at, scale, into, colorOf);
     }
   }
+}
+
+/** Adds slices that were merged for wider pixels than these: as long as they lie, and as high as they cover. */
+function addCoarse(index: SliceIndex, at: number, scale: Scale<Ns>, into: SliceBoxes): void {
+  const start = index.start[at] ?? 0;
+  const length = (index.reach[at] ?? 0) - start;
+  const left = scale.toPx(ns(start));
+  const cover = durationAt(index, at) / length;
+  into.add(left, scale.lengthToPx(ns(length)), MERGED_ROW, index.row[at] ?? 0, cover);
 }
 
 /** Merges the slices that begin in one pixel, and returns the position after them. */

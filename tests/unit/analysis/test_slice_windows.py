@@ -98,6 +98,20 @@ def test_more_rows_than_a_window_may_have_are_merged_into_longer_buckets(monkeyp
     assert not exact.is_exact
 
 
+def test_a_window_that_looks_at_too_many_slices_has_longer_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
+    # All but a few slices are within one of 64 equal parts of the recording.
+    slices = make_slices(
+        *(Made(STREAM, at, 1) for at in range(0, 8_192, 2)),
+        *(Made(STREAM, at, 400) for at in range(8_192, 524_288, 512)),
+    )
+    windows = SliceWindows(slices)
+    assert windows.window(OPS, 0, 8_192, 1_000).bucket_ns == 8
+    monkeypatch.setattr(slice_windows, "MOST_READ", 500)
+    found = windows.window(OPS, 0, 8_192, 1_000)
+    assert found.bucket_ns > 8
+    assert found.slices.frame.filter(pl.col("start_ns") < 8_192)["merged"].sum() == 4_096
+
+
 def test_a_close_window_shows_single_slices_and_says_so() -> None:
     windows = SliceWindows(random_slices(1))
     low, high = windows.span

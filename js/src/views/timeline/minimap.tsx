@@ -19,6 +19,8 @@ import type { TimelineMoves } from "./timeline-moves";
 const STRIP_PX = 5;
 const BIN_PX = 2;
 const LEAST_WINDOW_PX = 4;
+// Steps that are narrower have lines only where they have a number.
+const LEAST_STEP_PX = 4;
 
 interface MinimapProps {
   readonly report: ReportContext;
@@ -122,10 +124,11 @@ class MinimapPainter {
     context.font = `11px ${colors.uiFont}`;
     context.textBaseline = "top";
     let free = 0;
+    const isCrowded = model.steps.length * LEAST_STEP_PX > size.width;
     for (const step of model.steps) {
       const x = Math.round(scale.toPx(step.start));
       context.fillStyle = cssColor(colors.line);
-      context.fillRect(x, 0, 1, size.height);
+      if (!isCrowded || x >= free) context.fillRect(x, 0, 1, size.height);
       if (x < free) continue;
       context.fillStyle = cssColor(colors.muted);
       context.fillText(String(step.number), x + 3, STRIP_PX + 2);

@@ -37,6 +37,7 @@ const NARROW_PX = 560;
 const HIT_PX = 2;
 const LONG_PRESS_MS = 450;
 const MOST_ARROWS = 60;
+const LEAST_EDGE_PX = 4;
 const NO_ARROWS = { of: null, found: [] };
 
 export interface TimelineParts {
@@ -200,9 +201,7 @@ export class TimelineCanvas {
       ticks,
       tickText: tickLabel(step, Math.max(Math.abs(start - origin), Math.abs(end - origin))),
       origin,
-      stepEdges: model.steps
-        .flatMap((each) => [each.start, each.end])
-        .filter((at) => at > start && at < end),
+      stepEdges: stepEdgesIn(model, scale),
       stepPhases: stepRows.find(({ depth }) => depth === 1) ?? null,
       colors,
       waitsOf: (lane) => deviceOf(lane)?.waits ?? null,
@@ -411,6 +410,14 @@ export class TimelineCanvas {
       moves.panBy(this.#scale().lengthFromPx(px(sideways * unit)));
     }
   }
+}
+
+/** The edges of steps in the window; none where they stand so close that they would cover the lanes. */
+function stepEdgesIn({ steps }: TimelineModel, { span, width }: Scale<Ns>): readonly number[] {
+  const edges = steps
+    .flatMap((each) => [each.start, each.end])
+    .filter((at) => at > span.start && at < span.end);
+  return edges.length * LEAST_EDGE_PX > width ? [] : edges;
 }
 
 function within(range: Span<Ns>, whole: Span<Ns>): Span<Ns> {

@@ -83,6 +83,7 @@ export function createTimelineModel(
   frame: Frame,
   titleOf: (name: string) => string = displayName,
   overview: TimelineModel | null = null,
+  bucket = view.excerpt?.bucket_ns ?? 0,
 ): TimelineModel {
   const start = numbersOf(frame, "start_ns");
   const dur = numbersOf(frame, "dur_ns");
@@ -93,7 +94,14 @@ export function createTimelineModel(
   const index = (column: string) => {
     const known = kept.get(column);
     if (known !== undefined) return known;
-    const columns = { lane, depth: numbersOf(frame, column), start_ns: start, dur_ns: dur, merged };
+    const columns = {
+      lane,
+      depth: numbersOf(frame, column),
+      start_ns: start,
+      dur_ns: dur,
+      merged,
+      bucket,
+    };
     const made = buildSliceIndex(columns, view.lanes.length);
     kept.set(column, made);
     return made;

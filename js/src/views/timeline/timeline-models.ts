@@ -32,11 +32,11 @@ export function createTimelineModels(
   const source = reportSource.slices(view);
   if (source === null) return wholeModels(overview);
   const made = new WeakMap<Frame, TimelineModel>();
-  const modelOf = (part: Frame) => {
+  const modelOf = (part: Frame, bucket: number) => {
     const known = made.get(part);
     if (known !== undefined) return known;
     const name = (each: string) => displayName(titleOf(each));
-    const model = createTimelineModel(view, part, name, overview);
+    const model = createTimelineModel(view, part, name, overview, bucket);
     made.set(part, model);
     return model;
   };
@@ -44,8 +44,10 @@ export function createTimelineModels(
   const { answered } = source.slice;
   return {
     overview,
-    picture: computed(() => (shown.value === null ? overview : modelOf(shown.value.frame))),
-    detail: computed(() => (answered.value === null ? null : modelOf(answered.value.answer))),
+    picture: computed(() =>
+      shown.value === null ? overview : modelOf(shown.value.frame, shown.value.bucket),
+    ),
+    detail: computed(() => (answered.value === null ? null : modelOf(answered.value.answer, 0))),
     layer: computed(() => shown.value?.layer ?? null),
     detailed: computed(() => answered.value?.wish.slice ?? -1),
     source,

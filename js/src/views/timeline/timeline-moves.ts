@@ -77,13 +77,18 @@ export class TimelineMoves {
     return this.overview.index(this.layer);
   }
 
+  /** Whether the picture is as fine as it is to be; false while a window is asked for. */
+  get isComplete(): boolean {
+    return this.models.source?.windows.isComplete.value ?? true;
+  }
+
   /** Whether a lane has nothing in the window. Before the window is there, lanes with anything near it stay open. */
   isEmpty(lane: number): boolean {
     const { start, end } = this.span;
     if (hasSlices(this.index, lane, start, end)) return false;
-    const isKnown = this.models.source?.windows.isComplete.value ?? true;
-    const near = isKnown ? 0 : (this.overview.view.excerpt?.bucket_ns ?? 0);
-    return isKnown || !hasSlices(this.wholeIndex, lane, start - near, end + near);
+    if (this.isComplete) return true;
+    const near = this.overview.view.excerpt?.bucket_ns ?? 0;
+    return !hasSlices(this.wholeIndex, lane, start - near, end + near);
   }
 
   /** A slice where it is known best; null when it is not known yet. */

@@ -263,11 +263,13 @@ export function WaitLine({
       ? ownWaits(moves.model, span, device.lane)
       : askedWaits(asked).filter(({ lane }) => lane === device.lane);
   const whole = causes.reduce((sum, { ns }) => sum + ns, 0);
-  const isExact = asked !== null || source === null;
+  const isExact = asked !== null || overview.merged === null;
+  const isFinal = source === null || source.sums.state.value.kind === "failed";
   return (
     <p class="tp-wait-line" data-tp-waits={Math.round(whole)} data-tp-exact={isExact}>
       <strong>Why {device.title} waits</strong>
       <span>
+        {!isExact && isFinal && "about "}
         {formatNs(whole)} of {formatNs(span.end - span.start)}
       </span>
       {causes.map(({ cause, ns, count }) => (

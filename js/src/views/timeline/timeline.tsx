@@ -185,6 +185,7 @@ function StageView({ moves, parts, report, view, matches, isOnlyThreads }: Stage
         data-tp-range={range === null ? "" : `${Math.round(range.start)}-${Math.round(range.end)}`}
         data-tp-matches={matches}
         data-tp-layer={moves.layer}
+        data-tp-complete={moves.isComplete}
         {...focusable(onKey)}
       />
       <div ref={parts.spacer} class="tp-stage-spacer" />
