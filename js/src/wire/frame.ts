@@ -74,11 +74,29 @@ export function keyOf(column: TextColumn, word: string): number {
   return column.words.indexOf(word);
 }
 
+const lowered = new WeakMap<readonly string[], readonly string[]>();
+
+/** The words of a column in lower case; made once, as a search asks for them at every letter. */
+export function lowerWords({ words }: TextColumn): readonly string[] {
+  const made = lowered.get(words) ?? words.map((word) => word.toLowerCase());
+  lowered.set(words, made);
+  return made;
+}
+
 /** 1 for each word that contains `query`, without regard to case; null for an empty query. */
 export function wordsWith(column: TextColumn, query: string): Uint8Array | null {
   const wanted = query.trim().toLowerCase();
-  if (wanted === "") return null;
-  return Uint8Array.from(column.words, (word) => (word.toLowerCase().includes(wanted) ? 1 : 0));
+  return wanted === "" ? null : wordsContaining(column, wanted);
+}
+
+/** 1 for each word that contains a text in lower case. */
+export function wordsContaining(column: TextColumn, wanted: string): Uint8Array {
+  const words = lowerWords(column);
+  const found = new Uint8Array(words.length);
+  for (let key = 0; key < words.length; key += 1) {
+    if (words[key]?.includes(wanted)) found[key] = 1;
+  }
+  return found;
 }
 
 // A regular expression between slashes, as in editors.
