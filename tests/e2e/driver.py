@@ -215,6 +215,14 @@ def screenshot_file(name: str) -> Path:
     return SCREENSHOTS / f"{name}.png"
 
 
+def show_file(page: Page, file: Path) -> Any:
+    """Open the HTML file of a report, and return the report when it is there."""
+    page.goto(file.as_uri())
+    report = page.locator('.tp-report[data-tp-ready="true"]')
+    report.wait_for()
+    return report
+
+
 def open_tab(report: Any, name: str) -> None:
     """Show one view of a report; a tab that does not fit is in the menu behind them."""
     report.wait_for(timeout=START_S * 1000)

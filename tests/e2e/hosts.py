@@ -95,7 +95,8 @@ _FRAME = Template(
 _MARIMO = Template(
     """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>marimo</title><style>
     body { margin: 0; padding: 20px; background: $ground; }</style></head>
-    <body class="$theme $theme-theme" data-theme="$theme"><h1>marimo</h1><main><marimo-anywidget></marimo-anywidget></main>
+    <body class="$theme $theme-theme" data-theme="$theme">
+    <main><h1>marimo</h1><marimo-anywidget></marimo-anywidget></main>
     <script type="module">
     const shadow = document.querySelector("marimo-anywidget").attachShadow({ mode: "open" });
     const style = document.createElement("style");
@@ -107,7 +108,7 @@ _MARIMO = Template(
 )
 _PLAIN = Template(
     """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Page</title><style>
-    body { margin: 0; padding: 20px; background: $ground; font: 13px system-ui; }
+    body { margin: 0; padding: 20px; background: $ground; color: gray; font: 13px system-ui; }
     $css</style></head>
     <body><main><h1>Page</h1><div id="output"></div></main><script type="module">$script</script></body></html>"""
 )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
-from driver import chromium, open_tab, screenshot
+from driver import chromium, open_tab, screenshot, show_file
 from gpu_trace import write_gpu_trace
 from hosts import Hosted, hosted, open_host
 from playwright.sync_api import Browser, expect
@@ -110,12 +111,11 @@ def test_a_report_in_a_frame_fills_the_screen_where_the_frame_may(
         assert height_of(shown.report) == before
 
 
-@pytest.mark.parametrize("height", [500, 800, 1300])
-def test_a_file_fills_its_window(browser: Browser, report: tp.Report, tmp_path: Path, height: int) -> None:
-    page = browser.new_page(viewport={"width": 1100, "height": height})
-    page.goto(report.to_html(tmp_path / "report.html").as_uri())
-    shown = page.locator('.tp-report[data-tp-ready="true"]')
-    for view in VIEWS:
+def test_a_file_fills_its_window(browser: Browser, report: tp.Report, tmp_path: Path) -> None:
+    page = browser.new_page(viewport={"width": 1100, "height": 800})
+    shown = show_file(page, report.to_html(tmp_path / "report.html"))
+    for height, view in product((500, 1300), VIEWS):
+        page.set_viewport_size({"width": 1100, "height": height})
         open_tab(shown, view)
         assert height_of(shown) == height, view
         footer = shown.locator(".tp-footer").bounding_box()

@@ -13,7 +13,7 @@ from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.analysis.shared import launch_sources, once_per_trace
 from torchprof_magic.model.intervals import IntArray, union_by
 from torchprof_magic.model.shapes import Column, Table
-from torchprof_magic.model.trace import DEVICE_CATEGORIES, DType
+from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN, DType
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -180,7 +180,9 @@ def kernels_table(trace: Trace) -> Table:
     frame = frame.with_columns(
         (pl.col("sum_ns") / pl.col("sum_ns").sum().clip(lower_bound=1)).alias("sum_ratio"),
         pl.when("copies").then("bytes").alias("bytes"),
-        pl.when("copies").then(pl.col("bytes") / pl.col("sum_ns").clip(lower_bound=1) * 1e9).alias("bandwidth"),
+        pl.when(pl.col("copies") & (pl.col("sum_ns") > 0))
+        .then(pl.col("bytes") / pl.col("sum_ns") * 1e9)
+        .alias("bandwidth"),
         pl.col("phase").replace_strict(dict(enumerate(PHASES)), return_dtype=pl.String).cast(PHASE),
         _tensor_cores(frame),
     )
@@ -214,12 +216,15 @@ def _tensor_cores(frame: pl.DataFrame) -> pl.Series:
 
 
 def _launching_ops(trace: Trace, rows: IntArray) -> pl.Series:
-    """Return the name of the op that launched each piece of device work, empty where that is not known."""
+    """Return the name of the op that launched each piece of device work, empty where that is not known.
+
+    The ranges around steps are no ops.
+    """
     ops = op_rows(trace)
     op = ops_around(trace, ops.nest, launch_sources(trace)[rows])
     launched_by = pl.Series(np.append(ops.row, -1)[op])
-    names = trace.events["name"].gather(launched_by.set(launched_by < 0, None))
-    return names.cast(pl.String).fill_null("")
+    names = trace.events["name"].gather(launched_by.set(launched_by < 0, None)).cast(pl.String).fill_null("")
+    return names.set(names.str.contains(STEP_PATTERN), "")
 
 
 def _unions(work: pl.DataFrame) -> pl.DataFrame:

@@ -11,7 +11,7 @@ import polars as pl
 
 from torchprof_magic.analysis.calls import op_rows, ops_around
 from torchprof_magic.analysis.groups import KEYS
-from torchprof_magic.analysis.ops import NO_OP, UNDER_NO_OP, ops_by, ops_table
+from torchprof_magic.analysis.ops import NO_OP, UNDER_NO_OP, is_recursive, ops_by, ops_table
 from torchprof_magic.analysis.phases import PHASE
 from torchprof_magic.analysis.places import MODULE_FRAME
 from torchprof_magic.analysis.shared import launch_sources, once_per_trace
@@ -84,19 +84,17 @@ def ops_grouped(trace: Trace, key: str) -> Table:
     values = table.frame[key].cast(pl.String)
     label = values.fill_null(NOT_KNOWN[key])
     if key in ("shapes", "dtypes"):
-        distinct = label.unique()
-        label = label.replace_strict(distinct, [brief_json(text) for text in distinct.to_list()])
+        distinct = label.unique().sort().to_list()
+        label = label.replace_strict(distinct, _brief_labels(distinct))
     ops = table.frame.with_columns(label.alias("group"))
     summed = [name for name in SUMMED if name in ops.columns]
-    groups = ops.group_by("group").agg(
-        *(pl.col(name).sum() for name in summed),
-        pl.col("phase").get(pl.col("self_cpu_ns").arg_max()),
-    )
+    groups = ops.group_by("group").agg(pl.col(name).sum() for name in summed).join(_main_phases(ops), on="group")
     groups = groups.with_columns(
         pl.col("group").alias("name"), pl.lit("").alias("above"), _holder_id(pl.col("group")), pl.lit(key).alias("kind")
     )
     ops = ops.with_columns(
-        _holder_id(pl.col("group")).alias("above"), _held_id(pl.col("group") + "\n" + pl.col("name"))
+        _holder_id(pl.col("group")).alias("above"),
+        _held_id(pl.concat_str("group", "kind", "name", separator="\n")),
     )
     rows = pl.concat([groups, ops, _rest(trace, ops)], how="diagonal_relaxed")
     sort_by = table.sort_by or "self_cpu_ns"
@@ -136,13 +134,30 @@ def _rest(trace: Trace, ops: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.col("phase").cast(PHASE), _held_id(pl.col("name"))) if frame.height else frame
 
 
+def _main_phases(ops: pl.DataFrame) -> pl.DataFrame:
+    """Return the phase of each group in which its ops spent most of their time."""
+    sums = ops.group_by("group", "phase").agg(pl.col("self_cpu_ns").sum())
+    order = sums.sort("self_cpu_ns", "phase", descending=[True, False])
+    return order.unique("group", keep="first", maintain_order=True).select("group", "phase")
+
+
+def _brief_labels(texts: list[str]) -> list[str]:
+    """Return each text in brief, or as it is where another one is the same in brief."""
+    labels: dict[str, None] = {}
+    for text in texts:
+        brief = brief_json(text)
+        labels[text if brief in labels else brief] = None
+    return list(labels)
+
+
 def brief_json(text: str) -> str:
     """Return the shapes or types of the inputs of an op as people write them: ``64×128, 128×256``."""
     try:
         value = json.loads(text)
-    except ValueError:
+        brief = ", ".join(_brief(each) for each in value) if isinstance(value, list) else text
+    except (ValueError, RecursionError):  # broken text, or too many brackets
         return text
-    return ", ".join(_brief(each) for each in value) if isinstance(value, list) else text
+    return brief or "no inputs"
 
 
 def _brief(value: object) -> str:
@@ -208,7 +223,10 @@ def _spread(trace: Trace) -> pl.DataFrame:
 
 
 def _inside_of_ops(trace: Trace) -> pl.DataFrame:
-    """Return what is in each op: the ops that it called itself, with all that is in them, and its own device work."""
+    """Return what is in each op: the ops that it called itself, with all that is in them, and its own device work.
+
+    Recursive calls count once.
+    """
     return pl.concat([_called_by_ops(trace), _kernels_of_ops(trace)], how="diagonal_relaxed")
 
 
@@ -226,10 +244,16 @@ def _called_by_ops(trace: Trace) -> pl.DataFrame:
             "device_ns": ops.total_device_ns[inner],
         }
     )
+    pair = np.zeros(len(ops.row), np.int64)  # of what no op called
+    pair[inner] = frame.select(pl.struct("op", "op_kind", "name", "kind").rank("dense").alias("pair"))[
+        "pair"
+    ].to_numpy()
+    is_outermost = ~is_recursive(trace, ops, pair, int(pair.max(initial=0)) + 1)[inner]
+    frame = frame.with_columns(pl.Series("is_outermost", is_outermost))
     return frame.group_by("op", "op_kind", "name", "kind").agg(
         pl.len().cast(pl.Int64).alias("calls"),
-        pl.col("dur_ns").sum().alias("total_cpu_ns"),
-        pl.col("device_ns").sum().alias("total_device_ns"),
+        pl.col("dur_ns").filter("is_outermost").sum().alias("total_cpu_ns"),
+        pl.col("device_ns").filter("is_outermost").sum().alias("total_device_ns"),
     )
 
 

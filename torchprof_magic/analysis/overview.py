@@ -101,7 +101,7 @@ def _waits(trace: Trace) -> Section:
         )
         for row in rows.head(TOP_WAITS).to_dicts()
     )
-    return Section(title="Blocking calls", facts=facts, kind="bars", aside="a step")
+    return Section(title="Blocking calls", facts=facts, kind="bars", aside=_each(trace))
 
 
 def _loaders(trace: Trace) -> Section:
@@ -119,7 +119,7 @@ def _loaders(trace: Trace) -> Section:
         )
         for row in loaders_table(trace).frame.head(TOP_WAITS).to_dicts()
     )
-    return Section(title="Loading data", facts=facts, kind="bars", aside="a step")
+    return Section(title="Loading data", facts=facts, kind="bars", aside=_each(trace))
 
 
 def _busy_note(row: dict[str, Any]) -> str:
@@ -145,7 +145,7 @@ def _top_lines(trace: Trace) -> Section:
         )
         for row in rows.to_dicts()
     )
-    return Section(title="Lines", facts=facts, kind="bars", aside="host time a step", group="top")
+    return Section(title="Lines", facts=facts, kind="bars", aside=f"host time {_each(trace)}", group="top")
 
 
 def _line_label(trace: Trace, row: dict[str, Any], *, is_watched: bool) -> str:
@@ -188,8 +188,14 @@ def _top_modules(trace: Trace) -> Section:
         )
         for row in rows.to_dicts()
     )
-    where = "device time of forward a step" if trace.has_device else "host time a step, with backward"
+    each = _each(trace)
+    where = f"own device time of forward {each}" if trace.has_device else f"own host time {each}, with backward"
     return Section(title="Module classes", facts=facts, kind="bars", aside=where, group="top")
+
+
+def _each(trace: Trace) -> str:
+    """Return what times stand for: they are means of the steps where there are some."""
+    return "a step" if complete_steps(steps_table(trace).frame).height else "in all"
 
 
 def _calls(calls: int, steps: int) -> str:
@@ -264,7 +270,7 @@ def _top_ops(trace: Trace) -> Section:
         )
         for row in rows.to_dicts()
     )
-    return Section(title="Ops", facts=facts, kind="bars", aside=f"self {where} time a step", group="top")
+    return Section(title="Ops", facts=facts, kind="bars", aside=f"self {where} time {_each(trace)}", group="top")
 
 
 def _memory(trace: Trace) -> tuple[Fact, ...]:

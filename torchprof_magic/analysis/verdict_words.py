@@ -114,8 +114,10 @@ def place_of(trace: Trace, file: str | None, line: int | None) -> str:
     if not label and trace.meta.cell is not None and file == trace.meta.cell.filename:
         label = trace.meta.cell.label
     if label:
-        return f"{label}, line {line}" if line else label
-    return f"{short_file(file)}:{line}" if line else short_file(file)
+        return f"{cut_name(label)}, line {line}" if line else cut_name(label)
+    path = short_file(file)
+    path = path if len(path) <= MAX_NAME else f"…{path[1 - MAX_NAME :]}"  # the end of a path says the most
+    return f"{path}:{line}" if line else path
 
 
 def short_name(name: str) -> str:
@@ -124,14 +126,15 @@ def short_name(name: str) -> str:
     Other names are only cut if they are very long.
     """
     if not _SIGNATURE.search(name) or name.startswith("<"):
-        return _cut(name)
+        return cut_name(name)
     plain = re.sub(r"^(void|int|float) ", "", re.split(r"[<(]", name.replace("(anonymous namespace)::", ""))[0])
-    base = _cut(plain.rpartition("::")[2] or name)
+    base = cut_name(plain.rpartition("::")[2] or name)
     functors = [a or b for a, b in _FUNCTOR.findall(name.partition("<")[2]) if a not in _GENERIC_FUNCTORS]
     return f"{base} · {functors[-1]}" if functors and len(functors[-1]) < MAX_NAME else base
 
 
-def _cut(name: str) -> str:
+def cut_name(name: str) -> str:
+    """Return a name that fits into a sentence: names in files can have thousands of characters."""
     return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…"
 
 

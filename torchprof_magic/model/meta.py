@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -22,6 +23,7 @@ MAX_TEXT = 300
 MAX_MESSAGE_CHARS = 5_000
 MAX_SOURCE_CHARS = 1_000_000
 _MORE = "…"
+_LINE_END = re.compile(r"\r\n|\r|\n")
 
 Severity = Literal["info", "warning", "data_loss"]
 
@@ -29,6 +31,12 @@ Severity = Literal["info", "warning", "data_loss"]
 def shortened(text: str, most_chars: int = MAX_TEXT) -> str:
     """Return a text of at most ``most_chars`` characters; a longer one ends in an ellipsis."""
     return text if len(text) <= most_chars else f"{text[: most_chars - 1]}{_MORE}"
+
+
+def source_lines(source: str) -> list[str]:
+    """Return the lines of a program as Python numbers them; ``str.splitlines`` would end them at form feeds, too."""
+    lines = _LINE_END.split(source)
+    return lines if lines[-1] else lines[:-1]
 
 
 def encodable(text: str) -> str:

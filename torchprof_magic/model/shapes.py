@@ -146,19 +146,34 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Excerpt:
+    """Says that slices are only a picture of more: of how many, and from when to when.
+
+    Those shorter than ``bucket_ns`` are merged where they begin in the same multiple of it.
+    """
+
+    slices: int
+    start_ns: int
+    end_ns: int
+    bucket_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Slices:
     """Bars on lanes over time, sorted by lane and start.
 
     The frame has the columns ``lane`` (a row of ``lanes``), one depth for each layer, ``start_ns``, ``dur_ns``,
     ``name``, ``kind``, ``phase``, ``note``, and ``source`` and ``op``: the rows of what launched a slice, and of the op
     around that, -1 for none. ``count`` is how much a slice stands for, such as the length of the queue. ``columns`` are
-    details that were recorded, such as shapes.
+    details that were recorded, such as shapes. The frame of an ``excerpt`` also says which slice of the complete frame
+    each row is, or names: ``slice``, and how many it stands for: ``merged``.
     """
 
     frame: pl.DataFrame
     lanes: tuple[SliceLane, ...]
     layers: tuple[Layer, ...]
     columns: tuple[Column, ...] = ()
+    excerpt: Excerpt | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,32 +11,39 @@ from torchprof_magic.analysis.devices import has_any_device
 from torchprof_magic.analysis.diagnosis import all_problems
 from torchprof_magic.analysis.kernel_names import titles_of
 from torchprof_magic.analysis.lines import lines_table
+from torchprof_magic.analysis.slice_windows import is_windowed
 from torchprof_magic.model.meta import shortened
-from torchprof_magic.model.shapes import Facts, Problems, Table, count_rows, top_rows
+from torchprof_magic.model.shapes import Facts, Problems, Slices, Table, count_rows, top_rows
 from torchprof_magic.render.arrow import encode, pack, with_header
 from torchprof_magic.render.exports import EXPORTS, Export, export_header
 from torchprof_magic.render.header import describe
+from torchprof_magic.render.questions import Answers
 from torchprof_magic.render.text import machine_sentence, steps_sentence
 from torchprof_magic.views import VIEWS, View
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from torchprof_magic.analysis.slice_windows import SliceWindows
     from torchprof_magic.analysis.verdict import Verdict
     from torchprof_magic.model.meta import Problem
     from torchprof_magic.model.shapes import Shape
     from torchprof_magic.model.trace import Trace
 
-HEADER_VERSION = 5
+HEADER_VERSION = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A header as JSON text, the embedded bytes, and the views that the page reads on request, encoded then."""
+    """A header as JSON text, the embedded bytes, and the views that the page reads on request, encoded then.
+
+    ``answers`` has the timelines that are too long for a page, which asks for parts of them.
+    """
 
     header: str
     data: bytes
     pulled: Mapping[str, Callable[[], bytes]]
+    answers: Mapping[str, Answers]
 
 
 def build_page(
@@ -56,7 +63,11 @@ def build_page(
     waiting = [] if is_standalone else [view for view in shown if view.is_there is not None]
     ready = [view for view in shown if view not in waiting and (view.place == "about" or count_rows(shapes[view.name]))]
     framed = {view.name: shape for view in ready if not isinstance(shape := shapes[view.name], (Facts, Problems))}
-    packed = pack(framed)
+    answers = {
+        name: Answers(shape) for name, shape in framed.items() if isinstance(shape, Slices) and is_windowed(shape)
+    }
+    sent = framed | {name: _excerpt(each.windows, is_standalone=is_standalone) for name, each in answers.items()}
+    packed = pack(sent)
     meta = trace.meta
     header = {
         "version": HEADER_VERSION,
@@ -70,7 +81,9 @@ def build_page(
         "steps": max(1, trace.steps.filter("complete").height),
         "titles": list(titles_of(trace).items()),
         "views": [
-            _waiting_header(view) if view in waiting else _view_header(view, shapes[view.name], packed.places)
+            _waiting_header(view)
+            if view in waiting
+            else _view_header(view, sent.get(view.name, shapes[view.name]), packed.places)
             for view in shown
             if view in ready or view in waiting
         ],
@@ -82,7 +95,12 @@ def build_page(
         "exports": [export_header(export, run_id) for export in exports],
     }
     pulled = dict(packed.pulled) | {view.name: partial(_encoded, shapes, view.name) for view in waiting}
-    return Page(header=json.dumps(header), data=packed.data, pulled=pulled)
+    return Page(header=json.dumps(header), data=packed.data, pulled=pulled, answers=answers)
+
+
+def _excerpt(windows: SliceWindows, *, is_standalone: bool) -> Slices:
+    """Return what the page has of a timeline before it asks for more, which a standalone one cannot."""
+    return windows.excerpt() if is_standalone else windows.overview()
 
 
 def _encoded(shapes: Mapping[str, Shape], name: str) -> bytes:
@@ -100,7 +118,7 @@ def _verdict(trace: Trace, verdict: Verdict) -> dict[str, object]:
     )
     code = (
         {"line": line["line"], "source": shortened(line["source"].strip())}
-        if line and verdict.line and line["source"]
+        if line and verdict.line and line["source"] and (trace.sites["kind"] == "line").any()
         else None
     )
     return {

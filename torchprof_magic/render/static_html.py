@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 TOP_ROWS = 10
 _SHOWN_FIGURES = ("steps", "flame", "memory")
 _FORMAT = {"ns": format_ns, "bytes": format_bytes, "count": format_count, "ratio": format_ratio}
+# JupyterLab and nbconvert would typeset a name such as $x$; their versions of MathJax know one of these classes each.
+_NO_MATH = "mathjax_ignore tex2jax_ignore"
 _CELL = 'style="text-align:right;padding:1px 10px"'
 _NAME = 'style="text-align:left;padding:1px 10px;font-family:monospace"'
 
@@ -38,7 +40,7 @@ def static_html(trace: Trace, shapes: Mapping[str, Shape], verdict: Verdict, run
     machine = machine_sentence(meta, trace.events.height, has_device=has_any_device(trace))
     head = " · ".join(part for part in (meta.title, steps_sentence(meta, steps)) if part)
     parts = [
-        f"<details open data-tp-static={run_id}>",
+        f'<details open data-tp-static={run_id} class="{_NO_MATH}">',
         f"<summary><b>{_text(head)}</b></summary>",
         f"<p><b>{_text(verdict.title)}.</b> {''.join(_span(span) for span in (*verdict.text, *verdict.where))}<br>",
         f"<small>{_text(machine)}</small></p>",
@@ -76,8 +78,9 @@ def _ops_rows(ops: Shape) -> str:
     return f"<table><tr><th {_NAME}>Op</th>{heads}</tr>{rows}</table>{more}" if rows else ""
 
 
-def _op_row(row: dict[str, float], columns: list[Column]) -> str:
-    cells = "".join(f"<td {_CELL}>{_FORMAT[column.unit](row[column.name])}</td>" for column in columns)
+def _op_row(row: dict[str, float | None], columns: list[Column]) -> str:
+    values = [(row[column.name], _FORMAT[column.unit]) for column in columns]
+    cells = "".join(f"<td {_CELL}>{'–' if value is None else text(value)}</td>" for value, text in values)
     return f"<tr><td {_NAME}><bdi>{_text(str(row['name']))}</bdi></td>{cells}</tr>"
 
 

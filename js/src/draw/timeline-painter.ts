@@ -52,9 +52,9 @@ export interface TimelineScene {
   /** What each name key is called in its box. */
   readonly titles: readonly string[];
   /** The slice that is selected, -1 for none, and the key of its name. */
-  readonly selectedRow: number;
+  readonly selectedSlice: number;
   readonly selectedKey: number;
-  readonly hoverRow: number;
+  readonly hoveredSlice: number;
   /** 1 for each row of the frame that a search finds. */
   readonly matches: Uint8Array | null;
   readonly currentMatch: number;
@@ -108,10 +108,10 @@ export function paintTimeline(
   clipped(brush, AXIS_PX, size.height, () => {
     paintRange(brush);
     for (const arrow of scene.arrows) paintArrow(brush, arrow);
-    outline(brush, scene.hoverRow, scene.colors.text, 1);
+    outline(brush, scene.hoveredSlice, scene.colors.text, 1);
     outline(brush, scene.currentMatch, scene.colors.accent, 2);
-    outline(brush, scene.selectedRow, scene.colors.background, 5);
-    outline(brush, scene.selectedRow, scene.colors.accent, 2.5);
+    outline(brush, scene.selectedSlice, scene.colors.background, 5);
+    outline(brush, scene.selectedSlice, scene.colors.accent, 2.5);
   });
   paintAxis(brush);
 }

@@ -10,13 +10,17 @@ import {
   type FramedHeader,
   parseHeader,
   type ReportHeader,
+  type SlicesHeader,
   type ViewHeader,
   type WaitingHeader,
 } from "../wire/header";
 import { type Host, isSaved } from "../wire/host";
 import { handOver, type OpeningPage } from "../wire/perfetto";
-import { canAnswer, pull } from "../wire/pull";
+import { pull } from "../wire/pull";
+import { ask as askKernel, type Question } from "../wire/questions";
+import { canAnswer } from "../wire/request";
 import { bytesOfView } from "../wire/view-bytes";
+import { createSliceSource, type SliceSource } from "./slice-source";
 
 interface Failed {
   readonly kind: "failed";
@@ -55,6 +59,8 @@ export interface ReportSource {
   retryLate(view: WaitingHeader): void;
   /** Retries after a failure. */
   retry(view: FramedHeader): void;
+  /** Where to ask for parts of a timeline; null when the page has all of it, or all that it can get. */
+  slices(view: SlicesHeader): SliceSource | null;
   pullExport(name: string): Promise<Result<Uint8Array>>;
   /** Opens Perfetto with an export; must be called while a click is handled. */
   openInPerfetto(page: OpeningPage, name: string): Promise<Result<null>>;
@@ -83,6 +89,17 @@ export function openReport(
     () => ({ kind: "loading" }),
     (view, state) => ask(view.name, state, (bytes) => lateStateOf(view, bytes)),
   );
+  const sources = new Map<string, SliceSource | null>();
+  const slices = (view: SlicesHeader) => {
+    const known = sources.get(view.name);
+    if (known !== undefined || !canAnswer(host)) return known ?? null;
+    // The threads in time order are a view of the same slices, with windows of their own.
+    const askAbout = (question: Question) =>
+      askKernel(host, view.tab, question, { signal: abort, connection });
+    const made = createSliceSource(view, askAbout, abort);
+    sources.set(view.name, made);
+    return made;
+  };
   const exports = isSaved(host) || canAnswer(host) ? parsed.value.exports : [];
   const pullExport = async (name: string) =>
     exports.some((entry) => entry.name === name)
@@ -95,6 +112,7 @@ export function openReport(
     frame: (view) => frames.of(view),
     isAtHand: (view) => view.offset >= 0 || frames.has(view),
     retry: (view) => frames.retry(view),
+    slices,
     late: (view) => lates.of(view),
     retryLate: (view) => lates.retry(view),
     pullExport,

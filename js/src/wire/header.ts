@@ -17,7 +17,7 @@ import {
   text,
 } from "./check";
 
-const VERSION = 5;
+const VERSION = 6;
 
 const unit = oneOf<Unit>("text", "code", "count", "ns", "bytes", "ratio", "phase", "step", "bool");
 
@@ -154,6 +154,10 @@ const VIEWS = {
     lanes: listOf(lane),
     layers: listOf(record({ title: text, column: text })),
     columns: listOf(record({ name: text, title: text })),
+    /** Set when the columns are only a picture of more slices: those shorter than `bucket_ns` are merged. */
+    excerpt: orNull(
+      record({ slices: number, start_ns: number, end_ns: number, bucket_ns: number }),
+    ),
   }),
   /** A view with columns that is built, and described, when it is first shown. */
   waiting: record({ ...tab, shape: oneOf("waiting") }),

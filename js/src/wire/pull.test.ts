@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { Host, HostListener } from "./host";
-import { canAnswer, pull } from "./pull";
+import { pull } from "./pull";
+import { canAnswer } from "./request";
 
 interface Question {
   readonly kind: string;

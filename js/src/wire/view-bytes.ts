@@ -2,12 +2,13 @@
 
 import { failure, messageOf, type Result, success } from "../base/result";
 import type { Host } from "./host";
-import { type PullOptions, pull } from "./pull";
+import { pull } from "./pull";
+import type { RequestOptions } from "./request";
 
 export async function bytesOfView(
   host: Host,
   name: string,
-  options: PullOptions,
+  options: RequestOptions,
 ): Promise<Result<Uint8Array>> {
   if (host.readSaved === undefined) return pull(host, name, options);
   try {

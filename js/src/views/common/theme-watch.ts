@@ -13,6 +13,7 @@ export interface Look {
 }
 
 const HOST_BACKGROUNDS = ["--vscode-editor-background", "--jp-layout-color0"];
+const HOST_TOKENS = ["--tp-canvas", "--tp-text", "--tp-ui-font", "--tp-code-font"];
 const DARK_QUERY = "(prefers-color-scheme: dark)";
 const FORCED_QUERY = "(forced-colors: active)";
 const PRINT_QUERY = "print";
@@ -102,8 +103,14 @@ export function watchLook(element: HTMLElement, abort: AbortSignal): ReadonlySig
     return { theme, isPrinted };
   };
   const look = signal(lookNow());
+  let seen = tokensOf(element, look.value);
   const refresh = () => {
-    look.value = lookNow();
+    const next = lookNow();
+    const tokens = tokensOf(element, next);
+    // Pages change their classes for many reasons, and painting again for none is work.
+    if (tokens === seen) return;
+    seen = tokens;
+    look.value = next;
   };
   const setPrinted = (next: boolean) => {
     if (next === isPrinted) return;
@@ -120,6 +127,13 @@ export function watchLook(element: HTMLElement, abort: AbortSignal): ReadonlySig
   }
   watchAttributes(page, refresh, abort);
   return look;
+}
+
+/** What the host decides of the colors and fonts of a report. */
+function tokensOf(element: Element, { theme, isPrinted }: Look): string {
+  const style = getComputedStyle(element);
+  const tokens = HOST_TOKENS.map((name) => style.getPropertyValue(name));
+  return [theme, isPrinted, ...tokens].join();
 }
 
 /** Calls `refresh` when the page changes its theme, and again when its style sheets have followed. */

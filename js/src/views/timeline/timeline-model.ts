@@ -59,31 +59,41 @@ export interface TimelineModel {
   readonly source: Numbers;
   readonly op: Numbers;
   readonly count: Numbers;
+  /** How many slices each row stands for; null where each is one. */
+  readonly merged: Numbers | null;
+  /** The span of the recording, and its steps, also where the frame is only a part of it. */
   readonly whole: Span<Ns>;
   readonly steps: readonly Step[];
   readonly devices: readonly Device[];
   /** Titles of the causes of waits. */
   readonly causes: readonly string[];
+  /** The number of a slice in the recording: that of a row, or the longest of the merged ones. */
+  sliceAt(row: number): number;
+  /** The row of a slice, or of the merged ones that it names; -1 for none. */
+  rowOf(slice: number): number;
   /** The index of a layer; built on the first call. */
   index(column: string): SliceIndex;
   /** The first layer, which has all slices that are not on threads. */
   readonly ops: SliceIndex;
 }
 
-/** The model of a timeline. */
+/** The model of a timeline, or of a part of one whose `overview` is known. */
 export function createTimelineModel(
   view: SlicesHeader,
   frame: Frame,
   titleOf: (name: string) => string = displayName,
+  overview: TimelineModel | null = null,
 ): TimelineModel {
   const start = numbersOf(frame, "start_ns");
   const dur = numbersOf(frame, "dur_ns");
   const lane = numbersOf(frame, "lane");
+  const merged = optionalNumbers(frame, "merged");
+  const slices = optionalNumbers(frame, "slice");
   const kept = new Map<string, SliceIndex>();
   const index = (column: string) => {
     const known = kept.get(column);
     if (known !== undefined) return known;
-    const columns = { lane, depth: numbersOf(frame, column), start_ns: start, dur_ns: dur };
+    const columns = { lane, depth: numbersOf(frame, column), start_ns: start, dur_ns: dur, merged };
     const made = buildSliceIndex(columns, view.lanes.length);
     kept.set(column, made);
     return made;
@@ -92,7 +102,6 @@ export function createTimelineModel(
   const names = textOf(frame, "name");
   const notes = textOf(frame, "note");
   const causes = causeTitles(view.lanes, ops, notes);
-  const steps = stepsIn(view, ops, frame, start, dur);
   return {
     frame,
     view,
@@ -107,13 +116,30 @@ export function createTimelineModel(
     source: numbersOf(frame, "source"),
     op: numbersOf(frame, "op"),
     count: numbersOf(frame, "count"),
-    whole: extentOf(ops),
-    steps,
+    merged,
+    whole: overview?.whole ?? wholeOf(view, ops),
+    steps: overview?.steps ?? stepsIn(view, ops, frame, start, dur),
     devices: devicesIn(view, ops, notes, causes),
     causes,
+    sliceAt: (row) => (slices === null ? row : (slices[row] ?? -1)),
+    rowOf: (slice) => (slices === null ? rowIn(slice, frame) : slices.indexOf(slice)),
     index,
     ops,
   };
+}
+
+function rowIn(slice: number, { rows }: Frame): number {
+  return slice < rows ? slice : -1;
+}
+
+function optionalNumbers(frame: Frame, name: string): Numbers | null {
+  const column = frame.columns.get(name);
+  return column?.kind === "number" ? column.values : null;
+}
+
+/** How many slices a row stands for. */
+export function countAt({ merged }: TimelineModel, row: number): number {
+  return merged?.[row] ?? 1;
 }
 
 export function spanOfSlice({ start, dur }: TimelineModel, row: number): Span<Ns> {
@@ -247,6 +273,11 @@ function stepsIn(
     start: ns(start[at] ?? 0),
     end: ns((start[at] ?? 0) + (dur[at] ?? 0)),
   }));
+}
+
+function wholeOf({ excerpt }: SlicesHeader, ops: SliceIndex): Span<Ns> {
+  if (excerpt === null) return extentOf(ops);
+  return { start: ns(excerpt.start_ns), end: ns(excerpt.end_ns) };
 }
 
 function extentOf(index: SliceIndex): Span<Ns> {

@@ -58,6 +58,7 @@ const VIEW = {
   offset: 0,
   length: 1,
   shape: "slices",
+  excerpt: null,
   lanes: [
     { title: "Steps", kind: "steps", group: "" },
     { title: "main", kind: "thread", group: "main" },

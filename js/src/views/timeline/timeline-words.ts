@@ -4,6 +4,7 @@ import { formatCount, formatNs, plural } from "../../base/format";
 import type { FooterItem } from "../../state/store";
 import { stringAt, wordAt } from "../../wire/frame";
 import {
+  countAt,
   gapOf,
   noteParts,
   spanOfSlice,
@@ -48,18 +49,28 @@ export function whenOf(model: TimelineModel, row: number): string {
 
 export function describeSlice(model: TimelineModel, row: number): FooterItem {
   const kind = kindOf(model, row);
-  const facts = [formatNs(model.dur[row] ?? 0), whenOf(model, row)];
+  const facts = [lengthOf(model, row), whenOf(model, row)];
   const around = model.op[row] ?? -1;
   if (kind === "queue")
     facts.unshift(`${formatCount(model.count[row] ?? 0)} launched, not yet begun`);
   if (kind === "idle" && wordAt(model.names, row) !== "") facts.unshift(wordAt(model.names, row));
-  if (isDeviceWork(kind) && around >= 0) facts.push(`by ${wordAt(model.names, around)}`);
+  const by = around >= 0 ? wordAt(model.names, around) : stringAt(model.frame, "by", row);
+  if (isDeviceWork(kind) && by !== "") facts.push(`by ${by}`);
   return {
     name: titleOf(model, row),
     isCode: !["idle", "queue", "step", "phase"].includes(kind),
     phase: kind === "queue" || kind === "step" ? "" : wordAt(model.phases, row),
     facts,
   };
+}
+
+/** "34.8 µs", or what several come to that are too short for this picture. */
+function lengthOf(model: TimelineModel, row: number): string {
+  const count = countAt(model, row);
+  const long = formatNs(model.dur[row] ?? 0);
+  if (count === 1) return long;
+  const what = kindOf(model, row) === "idle" ? "wait" : "slice";
+  return `the longest of ${plural(count, what)}, together ${long}`;
 }
 
 export function isDeviceWork(kind: string): boolean {
@@ -73,17 +84,21 @@ export function launchDelay(model: TimelineModel, row: number): number {
   return (model.start[row] ?? 0) - (model.start[call] ?? 0);
 }
 
-/** Everything that is known about a slice. */
-export function detailsOf(model: TimelineModel, row: number): readonly Detail[] {
+/** What any model knows about a slice. */
+export function briefDetailsOf(model: TimelineModel, row: number): readonly Detail[] {
   const kind = kindOf(model, row);
-  const details: Detail[] = [
-    {
-      label: isDeviceWork(kind) ? "runs" : kind === "idle" ? "waits" : "takes",
-      value: formatNs(model.dur[row] ?? 0),
-    },
+  const verb = isDeviceWork(kind) ? "runs" : kind === "idle" ? "waits" : "takes";
+  return [
+    { label: countAt(model, row) === 1 ? verb : "merged", value: lengthOf(model, row) },
     { label: "begins", value: whenOf(model, row) },
     { label: "on", value: laneTitle(model, row) },
   ];
+}
+
+/** Everything that is known about a slice, with those that belong to it. */
+export function detailsOf(model: TimelineModel, row: number): readonly Detail[] {
+  const kind = kindOf(model, row);
+  const details: Detail[] = [...briefDetailsOf(model, row)];
   if (kind === "idle") return [...details, ...idleDetails(model, row)];
   const delay = launchDelay(model, row);
   if (isDeviceWork(kind)) {

@@ -46,6 +46,7 @@ export function StepChart({ report }: { readonly report: ReportContext }) {
               bar={bar}
               top={top}
               label={isMany ? "" : format(bar.dur_ns)}
+              unit={suffix}
               number={numberOf(bars, index)}
               isReached={bar === reached}
             />
@@ -68,15 +69,20 @@ interface ColumnProps {
   readonly report: ReportContext;
   readonly bar: StepBar;
   readonly top: number;
+  /** The number over the column; empty where there is no room. */
   readonly label: string;
+  readonly unit: string;
   readonly number: string;
   /** Whether Tab reaches it; arrow keys move to the others. */
   readonly isReached: boolean;
 }
 
-function Column({ report, bar, top, label, number, isReached }: ColumnProps) {
+function Column({ report, bar, top, label, unit, number, isReached }: ColumnProps) {
   const { store, look } = report;
   const item = stepItem(bar);
+  const [whole = "", ...parts] = item.facts;
+  // What is seen is said, with the same digits.
+  const spoken = [label === "" ? whole : `${label} ${unit}`, ...parts].join(", ");
   const hover = (isOver: boolean) => {
     store.hover.value = isOver ? item : null;
   };
@@ -85,7 +91,7 @@ function Column({ report, bar, top, label, number, isReached }: ColumnProps) {
       <button
         type="button"
         aria-pressed={isChosen(store, bar)}
-        aria-label={`${item.name}: ${item.facts.join(", ")}`}
+        aria-label={`${item.name}: ${spoken}`}
         onClick={() => toggleStep(store, bar)}
         onMouseEnter={() => hover(true)}
         onMouseLeave={() => hover(false)}
