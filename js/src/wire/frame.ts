@@ -1,6 +1,7 @@
 /** A decoded view: columns of numbers and columns of dictionary-encoded text. */
 
 import { assert } from "../base/assert";
+import { keptPer } from "../base/kept";
 
 export type Numbers =
   | Float64Array
@@ -69,9 +70,12 @@ export function rowsOf(frame: Frame): readonly number[] {
   return Array.from({ length: frame.rows }, (_, row) => row);
 }
 
+// Every picture asks for the selected name.
+const placeOf = keptPer((words: readonly string[], word: string) => words.indexOf(word));
+
 /** The key of a word, -1 when the column does not contain it. */
 export function keyOf(column: TextColumn, word: string): number {
-  return column.words.indexOf(word);
+  return placeOf(column.words, word);
 }
 
 const lowered = new WeakMap<readonly string[], readonly string[]>();
