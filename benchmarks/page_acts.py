@@ -17,6 +17,7 @@ PLOT = ".tp-plot .u-over"
 SEARCH = ".tp-search:visible"
 ZOOM_PX = 60
 PAN_PX = 60
+NOTCH_PX = 120  # of a wheel
 TURN_AFTER = 30  # inputs, then a pan or a zoom comes back
 
 
@@ -45,7 +46,7 @@ def _direction(at: int) -> int:
 
 
 def _scroll(stage: Stage, at: int) -> None:
-    stage.page.mouse.wheel(0, 400 * _direction(at))
+    stage.page.mouse.wheel(0, NOTCH_PX * _direction(at))
 
 
 def hover(selector: str, height: float = 0.9) -> Act:

@@ -44,11 +44,19 @@ function withMinus(value: number, text: string): string {
   return value < 0 ? MINUS + text : text;
 }
 
-function grouped(size: number, decimals: number): string {
-  return size.toLocaleString("en-US", {
+// A formatter takes far longer to make than a number to write.
+const formatters = new Map<number, Intl.NumberFormat>();
+
+/** "1,234.50": a number with a fixed number of decimals. */
+export function grouped(size: number, decimals: number): string {
+  const known = formatters.get(decimals);
+  if (known !== undefined) return known.format(size);
+  const made = new Intl.NumberFormat("en-US", {
     minimumFractionDigits: decimals,
     maximumFractionDigits: decimals,
   });
+  formatters.set(decimals, made);
+  return made.format(size);
 }
 
 /** The number with three significant digits, rounded before its unit is chosen: 999.6 becomes 1000. */

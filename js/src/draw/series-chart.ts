@@ -3,6 +3,8 @@
 import uPlot from "uplot";
 import { cssColor } from "../base/color";
 import { axisNumbers, columnFormat, type Unit } from "../base/format";
+import type { Span } from "../base/scale";
+import type { Ns } from "../base/units";
 import { tickLabel } from "../layout/time-ticks";
 import type { MarkHeader } from "../wire/header";
 import type { Colors } from "./colors";
@@ -32,8 +34,8 @@ export interface SeriesChart {
   resize(width: number, height: number): void;
   /** Moves the cursor to an index, as the pointer does. */
   point(index: number): void;
-  /** Shows only a part of the time. */
-  show(start: number, end: number): void;
+  /** Shows a part of the time; null for all of it. */
+  show(part: Span<Ns> | null): void;
   destroy(): void;
 }
 
@@ -68,7 +70,12 @@ export function mountSeriesChart(
       const left = chart.valToPos(scene.time_ns[index] ?? 0, "x");
       chart.setCursor({ left, top: 0 });
     },
-    show: (min, max) => chart.setScale("x", { min, max }),
+    show: (part) => {
+      const min = part?.start ?? scene.time_ns[0] ?? 0;
+      const max = part?.end ?? scene.time_ns.at(-1) ?? 1;
+      // A single change has no extent, and keeps the one that uPlot gives it.
+      if (min < max) chart.setScale("x", { min, max });
+    },
     destroy: () => chart.destroy(),
   };
 }

@@ -2,7 +2,7 @@
 
 import { MERGED_ROW } from "../base/boxes";
 import { cssColor, mix, type Rgb } from "../base/color";
-import { formatNs, formatRatio } from "../base/format";
+import { formatCount, formatNs, formatRatio } from "../base/format";
 import type { Scale, Span } from "../base/scale";
 import { type Ns, ns, px } from "../base/units";
 import type { LaneBand } from "../layout/lane-bands";
@@ -400,9 +400,7 @@ function labelWait(
 ): void {
   const { context, scene } = brush;
   const long =
-    box.count > 1
-      ? `${formatNs(box.ns)} in ${box.count.toLocaleString("en-US")} gaps`
-      : formatNs(box.ns);
+    box.count > 1 ? `${formatNs(box.ns)} in ${formatCount(box.count)} gaps` : formatNs(box.ns);
   const what = waitTitle(scene, box);
   context.font = `600 ${TEXT_PX}px ${scene.colors.uiFont}`;
   const longWidth = context.measureText(long).width;
@@ -476,7 +474,7 @@ function labelQueue(brush: Brush, top: number, row: SliceRow, levels: Levels): v
   const last = firstStarting(scene.index, row, scene.scale.span.end, first);
   if (last <= first) return;
   const most = levels.largestIn(first - row.first, last - row.first);
-  const text = `at most ${most.toLocaleString("en-US")} waiting`;
+  const text = `at most ${formatCount(most)} waiting`;
   context.font = `${TEXT_PX}px ${scene.colors.uiFont}`;
   const width = context.measureText(text).width;
   context.fillStyle = cssColor(scene.colors.background);

@@ -390,4 +390,32 @@ describe("around one name", () => {
     expect(lines(BOXES, { shape: "callers", name: "nothing" })).toEqual(["all 0/0"]);
     expect(lines(BOXES, { shape: "callees", name: "nothing" })).toEqual(["all 0/0"]);
   });
+
+  it("turns a tree with more boxes side by side than a call takes arguments", () => {
+    const rows = 200_001;
+    const column = (at: (row: number) => number): Column => ({
+      kind: "number",
+      values: Float64Array.from({ length: rows }, (_, row) => at(row)),
+    });
+    const text = (words: readonly string[], keyOf: (row: number) => number): Column => ({
+      kind: "text",
+      words,
+      keys: Int32Array.from({ length: rows }, (_, row) => keyOf(row)),
+    });
+    const names = Array.from({ length: rows }, (_, row) => `op${row}`);
+    const frame = {
+      rows,
+      columns: new Map<string, Column>([
+        ["parent", column((row) => (row === 0 ? -1 : 0))],
+        ["name", text(names, (row) => row)],
+        ["kind", text(["op"], () => 0)],
+        ["phase", text(["python"], () => 0)],
+        ["self_cpu", column((row) => (row === 0 ? 0 : 1))],
+        ["total_cpu", column((row) => (row === 0 ? rows - 1 : 1))],
+      ]),
+    };
+    const turned = transformFlame(frame, ["cpu"], { ...PLAIN, shape: "inverted" }).frame;
+    expect(turned.rows).toBe(rows);
+    expect(numbersOf(turned, "total_cpu")[0]).toBe(rows - 1);
+  });
 });

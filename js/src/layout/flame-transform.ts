@@ -199,28 +199,28 @@ class TreeBuilder {
     order.forEach((box, position) => {
       place[box] = position;
     });
-    const like = order.map((box) => this.#like[box] ?? 0);
-    const text = (column: TextColumn): Column => ({
-      kind: "text",
-      keys: Int32Array.from(like, (row) => column.keys[row] ?? -1),
-      words: column.words,
-    });
+    const text = (column: TextColumn): Column => {
+      const keys = new Int32Array(order.length);
+      order.forEach((box, position) => {
+        keys[position] = column.keys[this.#like[box] ?? 0] ?? -1;
+      });
+      return { kind: "text", keys, words: column.words };
+    };
     const { names, kinds, phases, weights } = this.#source;
-    const numbers = (values: ArrayLike<number>): Column => ({
-      kind: "number",
-      values: Float64Array.from(order, (box) => values[box] ?? 0),
+    const numbers = (from: ArrayLike<number>): Column => {
+      const values = new Float64Array(order.length);
+      order.forEach((box, position) => {
+        values[position] = from[box] ?? 0;
+      });
+      return { kind: "number", values };
+    };
+    const parent = new Int32Array(order.length);
+    order.forEach((box, position) => {
+      const above = this.#parent[box] ?? -1;
+      parent[position] = above < 0 ? -1 : (place[above] ?? -1);
     });
     const columns = new Map<string, Column>([
-      [
-        "parent",
-        {
-          kind: "number",
-          values: Int32Array.from(order, (box) => {
-            const above = this.#parent[box] ?? -1;
-            return above < 0 ? -1 : (place[above] ?? -1);
-          }),
-        },
-      ],
+      ["parent", { kind: "number", values: parent }],
       ["name", text(names)],
       ["kind", text(kinds)],
       ["phase", text(phases)],
@@ -252,7 +252,8 @@ class TreeBuilder {
       order.push(box);
       const inside = below[box] ?? [];
       inside.sort((a, b) => (total[a] ?? 0) - (total[b] ?? 0));
-      open.push(...inside);
+      // One by one: a call takes no more than about a hundred thousand arguments.
+      for (const each of inside) open.push(each);
     }
     return order;
   }

@@ -1,5 +1,7 @@
 /** Round moments for the axis of a timeline. */
 
+import { grouped } from "../base/format";
+
 const STEPS = [1, 2, 5];
 
 /** The distance of ticks: a round number of ns of which at most `most` fit into a span. */
@@ -39,11 +41,5 @@ export function tickLabel(step: number, largest: number): (time: number) => stri
   // A step of 5 µs near 40 ms reads better in ms than in µs.
   const [suffix, size] = wanted;
   const decimals = Math.max(0, Math.min(6, Math.ceil(-Math.log10(step / size) - 1e-9)));
-  return (time) => {
-    const text = (time / size).toLocaleString("en-US", {
-      minimumFractionDigits: decimals,
-      maximumFractionDigits: decimals,
-    });
-    return `${text.replace("-", "−")} ${suffix}`;
-  };
+  return (time) => `${grouped(time / size, decimals).replace("-", "−")} ${suffix}`;
 }

@@ -15,8 +15,9 @@ export interface Waits {
   readonly row: SliceRow;
   readonly causes: number;
   causeAt(position: number): number;
-  /** Time of a cause before a position. */
+  /** Time of a cause before a position, and how many waits. */
   readonly sums: readonly Float64Array[];
+  readonly counts: readonly Float64Array[];
   readonly longest: Levels;
   /** The time from the end of each wait to the next. */
   readonly between: Levels;
@@ -51,6 +52,7 @@ export function buildWaits(
   const duration = new Float64Array(size);
   const between = new Float64Array(size);
   const sums = Array.from({ length: causes }, () => new Float64Array(size + 1));
+  const counts = sums.map(() => new Float64Array(size + 1));
   const causeAt = (position: number) => causeOf(index.row[position] ?? -1);
   for (let at = 0; at < size; at += 1) {
     const position = row.first + at;
@@ -61,9 +63,13 @@ export function buildWaits(
     sums.forEach((sum, each) => {
       sum[at + 1] = (sum[at] ?? 0) + (each === cause ? (duration[at] ?? 0) : 0);
     });
+    counts.forEach((count, each) => {
+      const own = each === cause ? countIn(index, position, position + 1) : 0;
+      count[at + 1] = (count[at] ?? 0) + own;
+    });
   }
   const levels = { longest: new Levels(duration), between: new Levels(between) };
-  return { index, row, causes, causeAt, sums, ...levels };
+  return { index, row, causes, causeAt, sums, counts, ...levels };
 }
 
 /** The boxes of a window, from left to right. */
@@ -122,17 +128,22 @@ function mostOf(waits: Waits, first: number, last: number): number {
 
 /** What the waits in a span come to by cause, longest first; those that reach over its edges are cut. */
 export function sumWaits(waits: Waits, start: number, end: number): readonly CauseSum[] {
+  const { index, row } = waits;
   const [first, last] = positionsIn(waits, start, end);
-  const time = new Float64Array(waits.causes);
-  const count = new Uint32Array(waits.causes);
-  for (let at = first; at < last; at += 1) {
-    const cause = waits.causeAt(at);
-    const from = Math.max(start, waits.index.start[at] ?? 0);
-    const to = Math.min(end, (waits.index.start[at] ?? 0) + durationAt(waits.index, at));
-    time[cause] = (time[cause] ?? 0) + Math.max(0, to - from);
-    count[cause] = (count[cause] ?? 0) + countIn(waits.index, at, at + 1);
-  }
-  return Array.from(time, (sum, cause) => ({ cause, ns: sum, count: count[cause] ?? 0 }))
-    .filter(({ ns: sum }) => sum > 0)
+  if (last <= first) return [];
+  const before = Math.max(0, start - (index.start[first] ?? 0));
+  const after = Math.max(0, (index.start[last - 1] ?? 0) + durationAt(index, last - 1) - end);
+  // Waits do not overlap, so that only the first and the last reach over the edges.
+  const cut = (cause: number) =>
+    (cause === waits.causeAt(first) ? before : 0) + (cause === waits.causeAt(last - 1) ? after : 0);
+  const between = (sums: Float64Array) =>
+    (sums[last - row.first] ?? 0) - (sums[first - row.first] ?? 0);
+  return waits.sums
+    .map((sum, cause) => ({
+      cause,
+      ns: between(sum) - cut(cause),
+      count: between(waits.counts[cause] ?? new Float64Array(0)),
+    }))
+    .filter(({ ns: time }) => time > 0)
     .toSorted((a, b) => b.ns - a.ns);
 }

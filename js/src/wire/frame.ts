@@ -1,6 +1,7 @@
 /** A decoded view: columns of numbers and columns of dictionary-encoded text. */
 
 import { assert } from "../base/assert";
+import { keptPer } from "../base/kept";
 
 export type Numbers =
   | Float64Array
@@ -69,16 +70,37 @@ export function rowsOf(frame: Frame): readonly number[] {
   return Array.from({ length: frame.rows }, (_, row) => row);
 }
 
+// Every picture asks for the selected name.
+const placeOf = keptPer((words: readonly string[], word: string) => words.indexOf(word));
+
 /** The key of a word, -1 when the column does not contain it. */
 export function keyOf(column: TextColumn, word: string): number {
-  return column.words.indexOf(word);
+  return placeOf(column.words, word);
+}
+
+const lowered = new WeakMap<readonly string[], readonly string[]>();
+
+/** The words of a column in lower case; made once, as a search asks for them at every letter. */
+export function lowerWords({ words }: TextColumn): readonly string[] {
+  const made = lowered.get(words) ?? words.map((word) => word.toLowerCase());
+  lowered.set(words, made);
+  return made;
 }
 
 /** 1 for each word that contains `query`, without regard to case; null for an empty query. */
 export function wordsWith(column: TextColumn, query: string): Uint8Array | null {
   const wanted = query.trim().toLowerCase();
-  if (wanted === "") return null;
-  return Uint8Array.from(column.words, (word) => (word.toLowerCase().includes(wanted) ? 1 : 0));
+  return wanted === "" ? null : wordsContaining(column, wanted);
+}
+
+/** 1 for each word that contains a text in lower case. */
+export function wordsContaining(column: TextColumn, wanted: string): Uint8Array {
+  const words = lowerWords(column);
+  const found = new Uint8Array(words.length);
+  for (let key = 0; key < words.length; key += 1) {
+    if (words[key]?.includes(wanted)) found[key] = 1;
+  }
+  return found;
 }
 
 // A regular expression between slashes, as in editors.

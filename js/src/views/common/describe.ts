@@ -95,8 +95,11 @@ export function rowOfName(view: TableHeader, frame: Frame, name: string): number
   const column = frame.columns.get("name");
   if (column?.kind !== "text") return -1;
   const key = keyOf(column, name);
+  if (key < 0) return -1;
   const isAside = asideRows(view, frame);
-  return key < 0 ? -1 : column.keys.findIndex((each, row) => each === key && isAside[row] !== 1);
+  let row = column.keys.indexOf(key);
+  while (row >= 0 && isAside[row] === 1) row = column.keys.indexOf(key, row + 1);
+  return row;
 }
 
 /** 1 for rows that repeat others to explain the row around them. */

@@ -19,7 +19,7 @@ import { tableId } from "../common/spoken-table";
 import { FlameCanvas } from "./flame-canvas";
 import { actOnKey } from "./flame-keys";
 import { FlameMinimap } from "./flame-minimap";
-import { createFlameModel, describeBox, type FlameModel, weightOf } from "./flame-model";
+import { describeBox, type FlameModel, flameModelOf, weightOf } from "./flame-model";
 import { FlameMoves } from "./flame-moves";
 import { FlameTable } from "./flame-table";
 
@@ -43,12 +43,7 @@ export function FlameGraph(props: GraphProps) {
   const state = store.flame(view);
   const query = store.search(view);
   const moves = useMemo(
-    () =>
-      new FlameMoves(
-        createFlameModel(view, frame, (name) => displayName(report.titleOf(name))),
-        state,
-        store,
-      ),
+    () => new FlameMoves(flameModelOf(frame, view.weights, report.titleOf), state, store),
     [frame],
   );
   useFreshPlace(moves, frame);
@@ -316,7 +311,7 @@ interface FlameLegendProps {
 }
 
 function FlameLegend({ model, theme }: FlameLegendProps) {
-  const seen = new Set(model.phases.keys);
+  const seen = useMemo(() => new Set(model.phases.keys), [model]);
   const shown = phases.filter(({ name }) => seen.has(model.phases.words.indexOf(name)));
   const entries = shown.map(({ name, title }) => ({ title, color: phaseColor(name, theme) }));
   return (

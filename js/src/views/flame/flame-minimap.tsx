@@ -9,6 +9,7 @@ import { px, weight } from "../../base/units";
 import { type CanvasSize, CanvasView } from "../../draw/canvas-view";
 import { readColors } from "../../draw/colors";
 import { FillTable, FLAME_KERNEL_TONE } from "../../draw/fills";
+import { KeptPicture } from "../../draw/kept-picture";
 import { pointOn } from "../../draw/screen-scale";
 import { BoxBuffer, layoutFlame } from "../../layout/flame-layout";
 import { spanOf } from "../../layout/flame-place";
@@ -50,7 +51,7 @@ class Painter {
   readonly #report: ReportContext;
   readonly #moves: FlameMoves;
   readonly #view: CanvasView;
-  #whole: { readonly key: string; readonly picture: ImageData | null } = { key: "", picture: null };
+  readonly #whole = new KeptPicture();
 
   constructor(
     canvas: HTMLCanvasElement,
@@ -89,17 +90,10 @@ class Painter {
 
   #paint(context: CanvasRenderingContext2D, size: CanvasSize): void {
     const { model, state, top } = this.#moves;
-    const { theme } = this.#report.look.value;
+    const look = this.#report.look.value;
     const chosen = weightOf(model, state.weight.value).name;
-    const key = `${theme} ${chosen} ${top} ${this.#canvas.width} ${this.#canvas.height}`;
-    const colors = readColors(this.#canvas, theme);
-    if (this.#whole.key !== key || this.#whole.picture === null) {
-      this.#paintWhole(context, size);
-      const { width, height } = this.#canvas;
-      this.#whole = { key, picture: context.getImageData(0, 0, width, height) };
-    } else {
-      context.putImageData(this.#whole.picture, 0, 0);
-    }
+    const colors = readColors(this.#canvas, look.theme);
+    this.#whole.paint(context, [look, chosen, top], () => this.#paintWhole(context, size));
     const scale = this.#scale();
     const { start, end } = this.#moves.span;
     const left = scale.toPx(start);

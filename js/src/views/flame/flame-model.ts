@@ -2,6 +2,7 @@
 
 import { assert } from "../../base/assert";
 import { formatRatio, formatValue, plural } from "../../base/format";
+import { keptPer } from "../../base/kept";
 import { displayName } from "../../base/names";
 import { buildExtent, buildTree, type FlameExtent, type FlameTree } from "../../layout/flame-tree";
 import type { FooterItem } from "../../state/store";
@@ -14,7 +15,7 @@ import {
   textOf,
   wordAt,
 } from "../../wire/frame";
-import type { TreeHeader, WeightHeader } from "../../wire/header";
+import type { WeightHeader } from "../../wire/header";
 
 export interface FlameModel {
   readonly frame: Frame;
@@ -30,13 +31,15 @@ export interface FlameModel {
   extent(weight: string): FlameExtent;
 }
 
-/** The model of a tree view. */
-export function createFlameModel(
-  view: TreeHeader,
+/** The model of a tree, kept for the next time that it is shown; `titleOf` is that of the report. */
+export const flameModelOf = keptPer(createFlameModel);
+
+function createFlameModel(
   frame: Frame,
-  titleOf: (name: string) => string = displayName,
+  weights: readonly WeightHeader[],
+  titleOf: (name: string) => string,
 ): FlameModel {
-  assert(view.weights.length > 0, "the tree has no weight");
+  assert(weights.length > 0, "the tree has no weight");
   const tree = buildTree(numbersOf(frame, "parent"));
   const names = textOf(frame, "name");
   const calls = frame.columns.get("self_calls");
@@ -45,11 +48,11 @@ export function createFlameModel(
     frame,
     tree,
     names,
-    titles: names.words.map(titleOf),
+    titles: names.words.map((name) => displayName(titleOf(name))),
     calls: calls?.kind === "number" ? calls.values : null,
     phases: textOf(frame, "phase"),
     kinds: textOf(frame, "kind"),
-    weights: view.weights,
+    weights,
     extent: (weight) => {
       const known = extents.get(weight) ?? buildExtent(tree, numbersOf(frame, `total_${weight}`));
       extents.set(weight, known);

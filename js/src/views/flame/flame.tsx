@@ -3,6 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useMemo } from "preact/hooks";
 import type { FlameOptions, FlameShape } from "../../base/flame-options";
+import { keptPer } from "../../base/kept";
 import { transformFlame } from "../../layout/flame-transform";
 import type { Frame } from "../../wire/frame";
 import { keyOf, textOf } from "../../wire/frame";
@@ -129,20 +130,36 @@ interface OneProps {
   readonly title?: string;
 }
 
+/** Turns a tree into one shape, and keeps the result for the next time that it is shown. */
+function turnerTo(shape: FlameShape) {
+  return keptPer(
+    (
+      frame: Frame,
+      { weights }: TreeHeader,
+      name: string,
+      foldsLibraries: boolean,
+      collapsesRecursion: boolean,
+      changes: FlameOptions["changes"],
+    ) => {
+      const options = { name, shape, foldsLibraries, collapsesRecursion, changes };
+      const names = weights.map((weight) => weight.name);
+      return transformFlame(frame, names, options);
+    },
+  );
+}
+
+const TURNERS = {
+  merged: turnerTo("merged"),
+  inverted: turnerTo("inverted"),
+  callers: turnerTo("callers"),
+  callees: turnerTo("callees"),
+};
+
 /** One tree, transformed; its state is kept apart from that of other shapes. */
 function OneGraph({ report, view, frame, shape, options, tools, title }: OneProps) {
-  const weights = view.weights.map(({ name }) => name);
-  const made = useMemo(
-    () => transformFlame(frame, weights, { ...options, shape }),
-    [
-      frame,
-      shape,
-      options.name,
-      options.foldsLibraries,
-      options.collapsesRecursion,
-      options.changes,
-    ],
-  );
+  const { name, foldsLibraries, collapsesRecursion, changes } = options;
+  const turn = TURNERS[shape];
+  const made = turn(frame, view, name, foldsLibraries, collapsesRecursion, changes);
   const own = useMemo(
     () => (shape === "merged" ? view : { ...view, name: `${view.name}:${shape}` }),
     [view, shape],

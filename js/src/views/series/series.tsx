@@ -116,7 +116,8 @@ function useChart(
     const scene = { ...times, bands, marks, colors };
     const chart = mountSeriesChart(box, scene, box.clientWidth, box.clientHeight);
     made.current = chart;
-    if (range !== null) chart.show(range.start, range.end);
+    const chosen = store.range.peek();
+    if (chosen !== null) chart.show(chosen);
     const observer = new ResizeObserver(() => {
       chart.resize(box.clientWidth, box.clientHeight);
       scale.value = screenScale(box);
@@ -127,7 +128,8 @@ function useChart(
       chart.destroy();
       made.current = null;
     };
-  }, [now, lane, series, range, scale.value]);
+  }, [now, lane, series, scale.value]);
+  useLayoutEffect(() => made.current?.show(range), [range]);
   return made;
 }
 

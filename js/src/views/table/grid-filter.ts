@@ -1,7 +1,7 @@
 /** The filter of a table: words, and conditions on columns such as `self>1ms phase:backward`. */
 
 import { formatValue, type Unit } from "../../base/format";
-import type { TextColumn } from "../../wire/frame";
+import { type TextColumn, wordsContaining } from "../../wire/frame";
 import type { GridColumn } from "./grid-columns";
 
 export type RowTest = (row: number) => boolean;
@@ -34,7 +34,8 @@ export function tokensOf(query: string): readonly string[] {
 /** The rows that meet all parts of a query; null for an empty one. */
 export function compileFilter(query: string, columns: readonly GridColumn[]): RowTest | null {
   const tests = tokensOf(query).map((token) => testOf(token, columns));
-  if (tests.length === 0) return null;
+  const [only] = tests;
+  if (only === undefined || tests.length === 1) return only ?? null;
   return (row) => tests.every((test) => test(row));
 }
 
@@ -133,12 +134,13 @@ function containsIn(columns: readonly GridColumn[], text: string): RowTest {
   const texts = columns.flatMap(({ cells }) =>
     cells.kind === "text" ? [containsWord(cells, text)] : [],
   );
-  return (row) => texts.some((test) => test(row));
+  const [only] = texts;
+  return only !== undefined && texts.length === 1 ? only : (row) => texts.some((test) => test(row));
 }
 
 /** Looks at each word once, not at each row. */
-function containsWord({ keys, words }: TextColumn, text: string): RowTest {
-  const wanted = text.toLowerCase();
-  const isHit = Uint8Array.from(words, (word) => Number(word.toLowerCase().includes(wanted)));
+function containsWord(column: TextColumn, text: string): RowTest {
+  const { keys } = column;
+  const isHit = wordsContaining(column, text.toLowerCase());
   return (row) => isHit[keys[row] ?? -1] === 1;
 }

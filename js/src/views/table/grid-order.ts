@@ -1,20 +1,23 @@
 /** The order of a column's rows. Row numbers are sorted; cells stay in their arrays. */
 
+import { keptPer } from "../../base/kept";
 import { firstWhere } from "../../base/search";
-import type { Column, TextColumn } from "../../wire/frame";
+import { type Column, lowerWords, type TextColumn } from "../../wire/frame";
 
 // Below every number that can occur.
 const UNKNOWN_RANK = -Number.MAX_VALUE;
 
 /** All row numbers in order; the sort is stable, and unknown values are last in a descending sort. */
-export function orderedRows(column: Column, isDescending: boolean): Uint32Array {
+export const orderedRows = keptPer((column: Column, isDescending: boolean): Uint32Array => {
   const sign = isDescending ? -1 : 1;
-  const ranks = Float64Array.from(ranksOf(column), (rank) =>
+  const ranks = Float64Array.from(ranksOf(column));
+  for (let row = 0; row < ranks.length; row += 1) {
+    const rank = ranks[row] ?? Number.NaN;
     // NaN has no order, so it would break the sort of all other values.
-    Number.isNaN(rank) ? UNKNOWN_RANK * sign : rank * sign,
-  );
+    ranks[row] = (Number.isNaN(rank) ? UNKNOWN_RANK : rank) * sign;
+  }
   return rowsByRank(ranks);
-}
+});
 
 /** Numbers that order a column: its values, or the alphabetical places of its words. */
 function ranksOf(column: Column): ArrayLike<number> {
@@ -22,16 +25,13 @@ function ranksOf(column: Column): ArrayLike<number> {
 }
 
 /** Compares by code units: names of code need no collation, which takes three times as long. */
-function wordRanks({ keys, words }: TextColumn): Int32Array {
-  const lower = words.map((word) => word.toLowerCase());
-  const order = words.map((_, key) => key);
-  order.sort((a, b) => ((lower[a] ?? "") < (lower[b] ?? "") ? -1 : 1));
-  const rankByKey = new Int32Array(words.length);
-  order.forEach((key, rank) => {
-    rankByKey[key] = rank;
-  });
-  return keys.map((key) => rankByKey[key] ?? -1);
-}
+const wordRanks = keptPer((column: TextColumn): Int32Array => {
+  const lower = lowerWords(column);
+  // The sort without a function compares by code units, and takes half the time.
+  const rankOf = new Map(lower.toSorted().map((word, rank) => [word, rank]));
+  const rankByKey = Int32Array.from(lower, (word) => rankOf.get(word) ?? -1);
+  return column.keys.map((key) => rankByKey[key] ?? -1);
+});
 
 /** Rows by ascending rank. The sort is native, without a callback per comparison. */
 function rowsByRank(ranks: Float64Array): Uint32Array {

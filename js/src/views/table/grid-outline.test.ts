@@ -2,7 +2,7 @@
 import { describe, expect, it } from "vitest";
 import { columnHeader, tableHeader } from "../../../test/headers";
 import type { Frame } from "../../wire/frame";
-import { outlineOf, treeOf, withToggled } from "./grid-outline";
+import { countRows, outlineOf, treeOf, withToggled } from "./grid-outline";
 
 const IDS = ["model", "model/layers", "model/layers/0", "model/head"];
 const ABOVE = ["", "model", "model/layers", "model"];
@@ -31,27 +31,29 @@ interface Options {
   readonly closed?: readonly number[];
 }
 
-function tree(openLevels: number, { toggled = [], order, matches, closed }: Options = {}) {
-  const outline = {
-    id: "id",
-    parent: "above",
-    open_levels: openLevels,
-    closed: "closed",
-    aside: null,
-  };
+function treeWith(closed: readonly number[] = []) {
+  const outline = { id: "id", parent: "above", open_levels: 0, closed: "closed", aside: null };
   const view = tableHeader("modules", { columns: [columnHeader("id", "code")], outline });
-  const values = Uint8Array.from(IDS, (_, row) => Number(closed?.includes(row) ?? false));
+  const values = Uint8Array.from(IDS, (_, row) => Number(closed.includes(row)));
   const columns = new Map([...FRAME.columns, ["closed", { kind: "number" as const, values }]]);
   const made = treeOf(view, { ...FRAME, columns });
   if (made === null) throw new Error("no tree");
+  return made;
+}
+
+function tree(openLevels: number, { toggled = [], order, matches, closed }: Options = {}) {
   const found = outlineOf({
-    tree: made,
+    tree: treeWith(closed),
     openLevels,
     toggled: new Set(toggled),
     order: order ?? IDS.map((_, row) => row),
-    matches: matches === undefined ? null : new Set(matches),
+    matches:
+      matches === undefined
+        ? null
+        : Uint8Array.from(IDS, (_, row) => Number(matches.includes(row))),
   });
-  return found.order.map((row) => `${"  ".repeat(found.rows[row]?.depth ?? 0)}${IDS[row]}`);
+  expect(found.order.map((row) => found.placeOf(row))).toEqual(found.order.map((_, at) => at));
+  return Array.from(found.order, (row) => `${"  ".repeat(found.at(row).depth)}${IDS[row]}`);
 }
 
 describe("rows as a tree", () => {
@@ -96,6 +98,13 @@ describe("rows as a tree", () => {
 
   it("keeps what is in a row that the filter leaves", () => {
     expect(tree(9, { matches: [1] })).toEqual(["model", "  model/layers", "    model/layers/0"]);
+  });
+
+  it("counts the rows that are in no other, and of lines all but the folds", () => {
+    const made = treeWith([1]);
+    const rows = IDS.map((_, row) => row);
+    expect(countRows(made, rows, false)).toBe(1);
+    expect(countRows(made, rows, true)).toBe(3);
   });
 
   it("toggles an id twice back to where it was", () => {

@@ -76,8 +76,9 @@ function sortRows(table: GridTable, rows: Rows, [sort]: SortingState): Rows {
 
 function onlyOf(sorted: Rows, left: Rows): Rows {
   if (left.length === sorted.length) return sorted;
-  const isLeft = new Set(left);
-  return sorted.filter((row) => isLeft.has(row));
+  const isLeft = new Uint8Array(sorted.length);
+  for (const { index } of left) isLeft[index] = 1;
+  return sorted.filter(({ index }) => isLeft[index] === 1);
 }
 
 function withRows(model: GridModel, rows: Rows): GridModel {

@@ -1,6 +1,7 @@
 /** One row of a table. */
 
 import type { ComponentChild } from "preact";
+import { useMemo } from "preact/hooks";
 import { shortenName } from "../../base/names";
 import { phaseColor, phaseTitle } from "../../base/palette";
 import { type Frame, numberAt, stringAt } from "../../wire/frame";
@@ -10,7 +11,6 @@ import { PhaseDot, percent } from "../common/parts";
 import { barRatio, type GridColumn } from "./grid-columns";
 import { cellClass } from "./grid-header";
 import type { OutlineRow } from "./grid-outline";
-import { type GridTableRow, gridColumnOf } from "./grid-table";
 import { ROW_PX } from "./virtual-rows";
 
 // Longer names are shortened first; the style sheet cuts what still does not fit.
@@ -23,24 +23,40 @@ const FOLD_MARGIN_PX = 5;
 // The header row is the first of the grid, and rows count from one.
 const FIRST_ROW_INDEX = 2;
 
+/** What a row asks of its table, by its number in the frame and its position. */
+export interface RowActs {
+  toggle(row: number): void;
+  choose(position: number): void;
+  hover(row: number, isOver: boolean): void;
+}
+
 interface GridRowProps {
   readonly id: string;
   readonly report: ReportContext;
   readonly view: TableHeader;
   readonly frame: Frame;
-  readonly row: GridTableRow;
+  readonly columns: readonly GridColumn[];
+  readonly row: number;
   readonly position: number;
   readonly isSelected: boolean;
   /** Its place in the tree, null where rows are no tree. */
   readonly outline: OutlineRow | null;
-  readonly onToggle: () => void;
-  readonly onChoose: () => void;
-  readonly onHover: (isOver: boolean) => void;
+  readonly acts: { readonly current: RowActs };
 }
 
+/** A row is drawn again only when something of it changes: a scroll or a selection leaves most as they are. */
 export function GridRow(props: GridRowProps) {
-  const { id, view, frame, row, position, isSelected, outline, onChoose, onHover } = props;
-  const isQuiet = view.sparse && isWithoutNumbers(view, frame, row.index);
+  const { id, view, frame, columns, row, position, isSelected, outline } = props;
+  const { depth, holds, isOpen } = outline ?? {};
+  return useMemo(
+    () => <RowView {...props} />,
+    [id, view, frame, columns, row, position, isSelected, depth, holds, isOpen],
+  );
+}
+
+function RowView(props: GridRowProps) {
+  const { id, view, frame, columns, row, position, isSelected, outline, acts } = props;
+  const isQuiet = view.sparse && isWithoutNumbers(view, frame, row);
   return (
     // biome-ignore lint/a11y/useKeyWithClickEvents: keys belong to the grid, which has the focus.
     // biome-ignore lint/a11y/useSemanticElements: part of a virtual grid.
@@ -53,14 +69,14 @@ export function GridRow(props: GridRowProps) {
       aria-expanded={outline?.holds ? outline.isOpen : undefined}
       aria-rowindex={position + FIRST_ROW_INDEX}
       aria-selected={isSelected}
-      data-tp-row={row.index}
+      data-tp-row={row}
       style={{ transform: `translateY(${position * ROW_PX}px)` }}
-      onClick={onChoose}
-      onMouseEnter={() => onHover(true)}
-      onMouseLeave={() => onHover(false)}
+      onClick={() => acts.current.choose(position)}
+      onMouseEnter={() => acts.current.hover(row, true)}
+      onMouseLeave={() => acts.current.hover(row, false)}
     >
-      {row.getVisibleCells().map(({ column }, index) => (
-        <GridCell key={column.id} {...props} column={gridColumnOf(column)} place={index + 1} />
+      {columns.map((column, index) => (
+        <GridCell key={column.header.name} {...props} column={column} place={index + 1} />
       ))}
     </div>
   );
@@ -80,15 +96,15 @@ function GridCell({ place, ...props }: CellProps & { readonly place: number }) {
 }
 
 /** The name with the dot of its phase; the full name is shown on hover and to screen readers. */
-function Lead({ report, view, frame, column, row, outline, onToggle }: CellProps) {
+function Lead({ report, view, frame, column, row, outline, acts }: CellProps) {
   const phaseColumn = view.columns.find((each) => each.unit === "phase");
-  const phase = phaseColumn === undefined ? "" : stringAt(frame, phaseColumn.name, row.index);
-  const whole = column.text(row.index);
+  const phase = phaseColumn === undefined ? "" : stringAt(frame, phaseColumn.name, row);
+  const whole = column.text(row);
   const isCode = column.header.unit === "code";
   const { verbatim } = column.header;
   return (
     <>
-      {outline !== null && <Fold outline={outline} onToggle={onToggle} />}
+      {outline !== null && <Fold outline={outline} onToggle={() => acts.current.toggle(row)} />}
       <span title={phase === "" ? undefined : phaseTitle(phase)}>
         <PhaseDot report={report} phase={phase} />
         {phase !== "" && <span class="tp-aloud">{phaseTitle(phase)} </span>}
@@ -150,10 +166,10 @@ function isWithoutNumbers({ columns }: TableHeader, frame: Frame, row: number): 
 
 function Cell(props: CellProps) {
   const { view, frame, column, row } = props;
-  const number = numberAt(frame, column.header.name, row.index);
+  const number = numberAt(frame, column.header.name, row);
   // What does not apply to a row in another one, such as the host time of a kernel, is blank.
   const isBlank = (props.outline?.depth ?? 0) > 0 ? Number.isNaN(number) : view.sparse && !number;
-  const text = isBlank && column.isNumeric ? "" : column.text(row.index);
+  const text = isBlank && column.isNumeric ? "" : column.text(row);
   const isCode = column.header.unit === "code";
   const value = (
     <span
@@ -176,14 +192,14 @@ function BarCell({
   value,
   isQuiet,
 }: CellProps & { readonly value: ComponentChild; readonly isQuiet: boolean }) {
-  const phase = hueColumn(view, column) ? phaseOf(view, frame, row.index) : "";
+  const phase = hueColumn(view, column) ? phaseOf(view, frame, row) : "";
   const color = phase === "" ? undefined : phaseColor(phase, report.look.value.theme);
   return (
     <>
       <span class={isQuiet ? "tp-bar-track tp-bar-none" : "tp-bar-track"}>
         <span
           class="tp-bar"
-          style={{ width: percent(barRatio(column, row.index)), backgroundColor: color }}
+          style={{ width: percent(barRatio(column, row)), backgroundColor: color }}
         />
       </span>
       <span class="tp-bar-value" style={{ width: `${column.digitsPx}px` }}>

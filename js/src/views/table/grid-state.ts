@@ -3,14 +3,23 @@
 import { type Signal, useSignal } from "@preact/signals";
 import type { RefObject } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
+import { keptPer } from "../../base/kept";
 import { revealIn, select, type TableState } from "../../state/store";
-import { stringAt } from "../../wire/frame";
+import { type Frame, stringAt } from "../../wire/frame";
 import type { TableHeader } from "../../wire/header";
 import { firstTree, type ReportContext, type TableProps } from "../common/context";
 import { asideRows, leadColumn, nameColumn, rowOfName, stepsShown } from "../common/describe";
+import { compileFilter, type RowTest } from "./grid-filter";
 import { moveFor } from "./grid-keys";
 import { orderedRows } from "./grid-order";
-import { type Outline, type OutlineRow, outlineOf, treeOf, withToggled } from "./grid-outline";
+import {
+  countRows,
+  type Outline,
+  type OutlineRow,
+  outlineOf,
+  treeOf,
+  withToggled,
+} from "./grid-outline";
 import {
   createGridTable,
   FIRST_WIDTH_PX,
@@ -18,6 +27,7 @@ import {
   type GridTable,
   type GridTableColumn,
   type GridTableRow,
+  gridColumnOf,
 } from "./grid-table";
 import { useVirtualRows, type VirtualRows } from "./virtual-rows";
 
@@ -39,9 +49,16 @@ export interface GridState {
   /** Opens or closes a row that holds others; shows any other in the flame graph. */
   open(position: number): void;
   readonly table: GridTable;
+  readonly counts: RowCounts;
   /** By how many steps the sums are divided. */
   readonly steps: number;
   onKey(event: KeyboardEvent): void;
+}
+
+/** How many rows there are, and how many the filter leaves, of those that count. */
+export interface RowCounts {
+  readonly whole: number;
+  readonly left: number;
 }
 
 /** The state of one table. Sort, filter and scroll outlive it in the store. */
@@ -53,20 +70,16 @@ export function useGrid(props: TableProps): GridState {
   const chosen = kept.chosen.value;
   const scroller = useRef<HTMLDivElement>(null);
   const activeRow = useSignal(-1);
-  const table = useMemo(
-    () => createGridTable(view, frame, { query, sorting: kept.sorting }, { steps, chosen }),
-    [view, frame, steps],
-  );
-  const found = table.getRowModel().rows;
-  const outline = useOutline(props, table, found, kept);
-  const core = table.getCoreRowModel().rows;
-  const rows = outline === null ? found : outline.order.flatMap((row) => core[row] ?? []);
+  const table = tableOf(frame, view, kept, query, steps);
+  const outline = useOutline(props, table, kept);
+  const rows = useRows(table, outline);
   const placeOf = (row: number) =>
-    outline === null ? placeOfRow(table, row) : rows.findIndex(({ index }) => index === row);
+    outline === null ? placeOfRow(table, row) : outline.placeOf(row);
   const toggle = (row: number) => {
-    if (outline?.rows[row]?.holds !== true) return;
+    if (outline?.at(row).holds !== true) return;
     kept.toggled.value = withToggled(kept.toggled.value, outline.idOf(row));
   };
+  const counts = useCounts(props, outline, rows);
   const { isPrinted } = report.look.value;
   useFittingColumns(table, scroller, chosen, isPrinted);
   const virtual = useVirtualRows(scroller, rows.length, kept.scrollTop);
@@ -81,7 +94,7 @@ export function useGrid(props: TableProps): GridState {
   useRevealed(props, placeOf, query, virtual, choose);
   const open = (position: number) => {
     const row = rows[position];
-    if (row !== undefined && outline?.rows[row.index]?.holds === true) toggle(row.index);
+    if (row !== undefined && outline?.at(row.index).holds === true) toggle(row.index);
     else findInTree(report, view);
   };
   return {
@@ -95,15 +108,17 @@ export function useGrid(props: TableProps): GridState {
     columns: table.getVisibleLeafColumns(),
     current,
     outline,
+    counts,
     toggle,
     choose,
     onKey: (event) => {
       // A button in the header handles its own keys.
       if (event.target !== event.currentTarget) return;
       if (event.key === "Enter") open(current);
-      if (opensOrCloses(event.key, outline?.rows[rows[current]?.index ?? -1])) {
+      const row = rows[current]?.index ?? -1;
+      if (opensOrCloses(event.key, outline?.at(row))) {
         event.preventDefault();
-        toggle(rows[current]?.index ?? -1);
+        toggle(row);
       }
       const next = moveFor(event, current, rows.length, virtual.pageRows());
       if (next === null) return;
@@ -113,35 +128,82 @@ export function useGrid(props: TableProps): GridState {
   };
 }
 
+/** The table is built once for its rows; what it shows is in signals, which are kept longer. */
+const tableOf = keptPer(
+  (
+    frame: Frame,
+    view: TableHeader,
+    { sorting, chosen }: TableState,
+    query: Signal<string>,
+    steps: number,
+  ) => createGridTable(view, frame, { query, sorting }, { steps, chosen: chosen.peek() }),
+);
+
+const treeOfFrame = keptPer((frame: Frame, view: TableHeader) => treeOf(view, frame));
+
 /** The tree of the rows in the order of the table; null for tables without one. */
 function useOutline(
   { view, frame, report }: TableProps,
   table: GridTable,
-  found: readonly GridTableRow[],
   kept: TableState,
 ): Outline | null {
-  const tree = useMemo(() => treeOf(view, frame), [view, frame]);
+  const tree = treeOfFrame(frame, view);
   const toggled = kept.toggled.value;
-  const sorting = kept.sorting.value;
-  const isFiltered = report.store.search(view).value.trim() !== "";
+  const [sort] = kept.sorting.value;
+  const query = report.store.search(view).value;
   return useMemo(() => {
     if (tree === null || view.outline === null) return null;
-    const order = sortedOrder(table);
-    const isAside = asideRows(view, frame);
-    const left = found.map(({ index }) => index).filter((row) => isAside[row] !== 1);
-    const matches = isFiltered ? new Set(left) : null;
+    const cells = sort === undefined ? undefined : frame.columns.get(sort.id);
+    const order =
+      sort === undefined || cells === undefined ? allRows(frame) : orderedRows(cells, sort.desc);
+    const test = compileFilter(query, table.getAllLeafColumns().map(gridColumnOf));
+    const matches = test === null ? null : matchingRows(frame, asideRows(view, frame), test);
     return outlineOf({ tree, openLevels: view.outline.open_levels, toggled, order, matches });
-  }, [tree, toggled, sorting, found, isFiltered, table]);
+  }, [tree, toggled, sort, query, table, view]);
 }
 
-/** All rows in the order of the sorted column, whatever the filter leaves. */
-function sortedOrder(table: GridTable): readonly number[] {
-  const [sort] = table.atoms.sorting.get();
-  const cells = sort === undefined ? undefined : table.getColumn(sort.id)?.columnDef.meta?.cells;
-  if (sort === undefined || cells === undefined) {
-    return table.getCoreRowModel().rows.map(({ index }) => index);
+const allRows = keptPer((frame: Frame) => Int32Array.from({ length: frame.rows }, (_, row) => row));
+
+function matchingRows(frame: Frame, isAside: ArrayLike<number>, test: RowTest): Uint8Array {
+  const matches = new Uint8Array(frame.rows);
+  for (let row = 0; row < frame.rows; row += 1) {
+    if (isAside[row] !== 1 && test(row)) matches[row] = 1;
   }
-  return Array.from(orderedRows(cells, sort.desc));
+  return matches;
+}
+
+/** The rows in the order of their tree, or else as they are sorted. */
+function useRows(table: GridTable, outline: Outline | null): readonly GridTableRow[] {
+  const found = outline === null ? table.getRowModel().rows : null;
+  const core = table.getCoreRowModel().rows;
+  return useMemo(() => {
+    if (outline === null) return found ?? core;
+    const rows: GridTableRow[] = [];
+    for (const at of outline.order) {
+      const row = core[at];
+      if (row !== undefined) rows.push(row);
+    }
+    return rows;
+  }, [found, core, outline]);
+}
+
+function useCounts(
+  { view, frame }: TableProps,
+  outline: Outline | null,
+  rows: readonly GridTableRow[],
+): RowCounts {
+  const tree = treeOfFrame(frame, view);
+  const isLines = view.columns.some(({ verbatim }) => verbatim);
+  const whole = useMemo(
+    () => (tree === null ? frame.rows : countRows(tree, allRows(frame), isLines)),
+    [tree, frame, isLines],
+  );
+  const left = useMemo(
+    () =>
+      tree === null || outline === null ? rows.length : countRows(tree, outline.order, isLines),
+    [tree, outline, rows, isLines],
+  );
+  return { whole, left };
 }
 
 function opensOrCloses(key: string, row: OutlineRow | undefined): boolean {

@@ -1,8 +1,8 @@
 /** A table as a grid: sorted, filtered, with only the visible rows in the page. */
 
 import { useSignal } from "@preact/signals";
+import { useMemo, useRef } from "preact/hooks";
 import { formatCount, plural } from "../../base/format";
-import { rowsOf } from "../../wire/frame";
 import type { TableHeader } from "../../wire/header";
 import { Choice } from "../common/choice";
 import { groupingsOf, type TableProps } from "../common/context";
@@ -14,7 +14,7 @@ import { SearchBox, Segmented, Sentence, Tools } from "../common/parts";
 import { type GridColumn, isSearched, neededPx } from "./grid-columns";
 import { copyText, csvOf, textOfRows } from "./grid-export";
 import { GridHeader } from "./grid-header";
-import { GridRow } from "./grid-row";
+import { GridRow, type RowActs } from "./grid-row";
 import { type GridState, isSelected, useGrid } from "./grid-state";
 import { gridColumnOf } from "./grid-table";
 import { ROW_PX } from "./virtual-rows";
@@ -88,16 +88,10 @@ function GridTools(props: PartProps) {
 }
 
 /** "12 of 97 ops": the rows that the filter leaves and all rows, of those that are in no other row. */
-function countText(props: PartProps): string {
-  const { view, frame, grid } = props;
-  const { outline, query } = grid;
-  // Lines of source code are counted themselves, in folds or not.
-  const isCounted = view.columns.some(({ verbatim }) => verbatim)
-    ? (row: number) => outline?.isFold(row) !== true
-    : (row: number) => (outline?.above(row) ?? -1) < 0;
-  const whole = plural(rowsOf(frame).filter(isCounted).length, nounOf(view));
-  if (query.value.trim() === "") return whole;
-  return `${formatCount(grid.rows.filter(({ index }) => isCounted(index)).length)} of ${whole}`;
+function countText({ view, grid }: PartProps): string {
+  const { whole, left } = grid.counts;
+  const all = plural(whole, nounOf(view));
+  return grid.query.value.trim() === "" ? all : `${formatCount(left)} of ${all}`;
 }
 
 const SUMS = [
@@ -123,16 +117,16 @@ function GridMenu({ report, view, grid }: PartProps) {
   const { chosen } = report.store.table(view);
   const columns = grid.table.getAllLeafColumns().map(gridColumnOf);
   const shown = new Set(grid.columns.map(({ id }) => id));
-  const rows = grid.rows.map(({ index }) => index);
+  const rows = () => grid.rows.map(({ index }) => index);
   const status = useSignal("");
   const copy = async () => {
-    const text = textOfRows(grid.columns.map(gridColumnOf), rows);
+    const text = textOfRows(grid.columns.map(gridColumnOf), rows());
     status.value = (await copyText(text))
-      ? `${plural(rows.length, "row")} copied`
+      ? `${plural(grid.rows.length, "row")} copied`
       : "The browser does not allow it";
   };
   const save = () => {
-    const bytes = new TextEncoder().encode(csvOf(columns, rows));
+    const bytes = new TextEncoder().encode(csvOf(columns, rows()));
     downloadBytes(bytes, { filename: `torchprof-${view.name}.csv`, mime: "text/csv" });
   };
   return (
@@ -208,6 +202,9 @@ function Grid(props: PartProps) {
 
 function GridBody(props: PartProps) {
   const { report, view, frame, grid } = props;
+  const columns = useMemo(() => grid.columns.map(gridColumnOf), [grid.columns]);
+  const acts = useRef<RowActs>(actsOf(props));
+  acts.current = actsOf(props);
   return (
     // biome-ignore lint/a11y/useSemanticElements: see the grid.
     <div class="tp-rows" role="rowgroup" style={{ height: `${grid.rows.length * ROW_PX}px` }}>
@@ -220,22 +217,27 @@ function GridBody(props: PartProps) {
             report={report}
             view={view}
             frame={frame}
-            row={row}
+            columns={columns}
+            row={row.index}
             position={position}
             isSelected={isSelected(props, row.index, position === grid.current)}
-            outline={grid.outline?.rows[row.index] ?? null}
-            onToggle={() => grid.toggle(row.index)}
-            onChoose={() => grid.choose(position)}
-            onHover={(isOver) => {
-              report.store.hover.value = isOver
-                ? describeRow(view, frame, row.index, grid.steps)
-                : null;
-            }}
+            outline={grid.outline?.at(row.index) ?? null}
+            acts={acts}
           />
         );
       })}
     </div>
   );
+}
+
+function actsOf({ report, view, frame, grid }: PartProps): RowActs {
+  return {
+    toggle: grid.toggle,
+    choose: grid.choose,
+    hover: (row, isOver) => {
+      report.store.hover.value = isOver ? describeRow(view, frame, row, grid.steps) : null;
+    },
+  };
 }
 
 function rowId({ report }: TableProps, row: number): string {

@@ -10,7 +10,7 @@ import type { SlicesHeader, TableHeader } from "../../wire/header";
 import { useAskedRange } from "../common/asked-range";
 import type { ReportContext, TableProps } from "../common/context";
 import { Sentence } from "../common/parts";
-import { createTimelineModel, type TimelineModel } from "../timeline/timeline-model";
+import { type TimelineModel, timelineModelOf } from "../timeline/timeline-model";
 import { TableView } from "./grid";
 
 const NOTHING = "Nothing ran in this range.";
@@ -49,7 +49,8 @@ function OwnRangeTable({ report, view, range, timeline }: OwnProps) {
   const state = timeline === null ? null : report.source.frame(timeline).value;
   const frame = state?.kind === "ready" ? state.frame : null;
   const model = useMemo(
-    () => (timeline === null || frame === null ? null : createTimelineModel(timeline, frame)),
+    () =>
+      timeline === null || frame === null ? null : timelineModelOf(frame, timeline, report.titleOf),
     [timeline, frame],
   );
   const made = useMemo(

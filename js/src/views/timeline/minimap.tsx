@@ -8,6 +8,7 @@ import { type Ns, ns, px } from "../../base/units";
 import { type CanvasSize, CanvasView } from "../../draw/canvas-view";
 import { type Colors, readColors } from "../../draw/colors";
 import { FillTable } from "../../draw/fills";
+import { KeptPicture } from "../../draw/kept-picture";
 import { pointOn } from "../../draw/screen-scale";
 import { coveredIn, type SliceRow } from "../../layout/slice-index";
 import { layoutSlices, SliceBoxes } from "../../layout/slice-layout";
@@ -75,6 +76,7 @@ class MinimapPainter {
   readonly #memory: readonly (readonly [number, number])[];
   readonly #view: CanvasView;
   readonly #boxes = new SliceBoxes();
+  readonly #whole = new KeptPicture();
   #busy: { readonly width: number; readonly shares: readonly number[] } = { width: 0, shares: [] };
 
   constructor(
@@ -115,12 +117,25 @@ class MinimapPainter {
   }
 
   #paint(context: CanvasRenderingContext2D, size: CanvasSize): void {
-    const { overview: model, span } = this.#moves;
-    const colors = readColors(this.#canvas, this.#report.look.value.theme);
+    const { span } = this.#moves;
+    const look = this.#report.look.value;
+    const colors = readColors(this.#canvas, look.theme);
+    this.#whole.paint(context, [look], () => this.#paintWhole(context, size, colors));
     const scale = this.#scale();
+    const left = scale.toPx(span.start);
+    const width = Math.max(LEAST_WINDOW_PX, scale.toPx(span.end) - left);
+    context.strokeStyle = cssColor(colors.accent);
+    context.lineWidth = 2;
+    context.strokeRect(Math.max(1, left), 1, Math.min(width, size.width - 2), size.height - 2);
+  }
+
+  /** All but the window. */
+  #paintWhole(context: CanvasRenderingContext2D, size: CanvasSize, colors: Colors): void {
+    const { overview: model } = this.#moves;
     this.#paintPhases(context, model, colors);
     this.#paintBusy(context, size, model, colors);
     this.#paintMemory(context, size, colors);
+    const scale = this.#scale();
     context.font = `11px ${colors.uiFont}`;
     context.textBaseline = "top";
     let free = 0;
@@ -134,11 +149,6 @@ class MinimapPainter {
       context.fillText(String(step.number), x + 3, STRIP_PX + 2);
       free = x + context.measureText(String(step.number)).width + 10;
     }
-    const left = scale.toPx(span.start);
-    const width = Math.max(LEAST_WINDOW_PX, scale.toPx(span.end) - left);
-    context.strokeStyle = cssColor(colors.accent);
-    context.lineWidth = 2;
-    context.strokeRect(Math.max(1, left), 1, Math.min(width, size.width - 2), size.height - 2);
   }
 
   #paintPhases(context: CanvasRenderingContext2D, model: TimelineModel, colors: Colors): void {

@@ -47,19 +47,17 @@ function ownFinder(
   show: ShowFound,
 ): Finder {
   const { match } = moves.state;
-  const slices = computed(() => {
-    const rows = marks.value?.rows ?? null;
-    return rows === null ? null : Array.from(rows, (row) => moves.model.sliceAt(row));
-  });
   const found = computed(() => {
-    if (marks.value === null || slices.value === null) return null;
-    const { rows, ns } = marks.value;
-    return { count: rows.length, ns, at: slices.value.indexOf(match.value) };
+    if (marks.value === null) return null;
+    const { isMatch, count, ns, rows } = marks.value;
+    const current = match.value < 0 ? -1 : moves.model.rowOf(match.value);
+    return { count, ns, at: isMatch[current] === 1 ? rows().indexOf(current) : -1 };
   });
   const goTo = (at: number) => {
-    const all = slices.value ?? [];
-    const slice = all.at(at % Math.max(1, all.length));
-    if (slice === undefined) return;
+    const rows = marks.value?.rows() ?? new Int32Array(0);
+    const row = rows.at(at % Math.max(1, rows.length));
+    if (row === undefined) return;
+    const slice = moves.model.sliceAt(row);
     match.value = slice;
     show(slice, null);
   };
@@ -67,7 +65,7 @@ function ownFinder(
     marks,
     found,
     step: (by) => goTo((found.value?.at ?? -1) + by),
-    goToNearest: () => goTo(nearest(moves, marks.value?.rows)),
+    goToNearest: () => goTo(nearest(moves, marks.value?.rows())),
     follow: () => () => {},
   };
 }

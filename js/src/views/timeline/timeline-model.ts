@@ -1,5 +1,6 @@
 /** The data of a timeline, indexed once from a decoded frame. */
 
+import { keptPer } from "../../base/kept";
 import { displayName } from "../../base/names";
 import type { Span } from "../../base/scale";
 import { type Ns, ns } from "../../base/units";
@@ -135,6 +136,12 @@ export function createTimelineModel(
     ops,
   };
 }
+
+/** The model of a whole view, kept for the next time that it is shown; `titleOf` is that of the report. */
+export const timelineModelOf = keptPer(
+  (frame: Frame, view: SlicesHeader, titleOf: (name: string) => string): TimelineModel =>
+    createTimelineModel(view, frame, (name) => displayName(titleOf(name))),
+);
 
 function rowIn(slice: number, { rows }: Frame): number {
   return slice < rows ? slice : -1;

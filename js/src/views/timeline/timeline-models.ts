@@ -6,7 +6,7 @@ import type { SliceSource } from "../../state/slice-source";
 import type { Frame } from "../../wire/frame";
 import type { SlicesHeader } from "../../wire/header";
 import type { ReportContext } from "../common/context";
-import { createTimelineModel, type TimelineModel } from "./timeline-model";
+import { createTimelineModel, type TimelineModel, timelineModelOf } from "./timeline-model";
 
 /** All three are the same where the page has the whole recording. */
 export interface TimelineModels {
@@ -28,7 +28,7 @@ export function createTimelineModels(
   view: SlicesHeader,
   frame: Frame,
 ): TimelineModels {
-  const overview = createTimelineModel(view, frame, (name) => displayName(titleOf(name)));
+  const overview = timelineModelOf(frame, view, titleOf);
   const source = reportSource.slices(view);
   if (source === null) return wholeModels(overview);
   const made = new WeakMap<Frame, TimelineModel>();

@@ -1,5 +1,6 @@
 /** Slices by name, cause and duration: the matches of a search, in order of time. */
 
+import { mergeRuns } from "../../layout/merge-runs";
 import { wordsMatching } from "../../wire/frame";
 import { parseNumber } from "../table/grid-filter";
 import type { TimelineModel } from "./timeline-model";
@@ -7,10 +8,11 @@ import type { TimelineModel } from "./timeline-model";
 export interface SliceMatches {
   /** 1 for each row of the frame that matches. */
   readonly isMatch: Uint8Array;
-  /** Rows of the frame, in order of time. */
-  readonly rows: Int32Array;
+  readonly count: number;
   /** Their summed time. */
   readonly ns: number;
+  /** Rows of the frame, in order of time; ordered on the first call, as nobody steps through them while typing. */
+  rows(): Int32Array;
 }
 
 const SEARCHED = [
@@ -57,52 +59,75 @@ export function searchSlices(
   query: string,
 ): SliceMatches | null {
   if (query.trim() === "") return null;
-  const { text, isWait, least, most } = parseQuery(query);
-  const found = isWait ? [] : namedSlices(model, layer, text, least, most);
-  found.push(...waitsIn(model, text, least, most));
+  const wanted = parseQuery(query);
   const isMatch = new Uint8Array(model.frame.rows);
+  const byName = wordsMatching(model.names, wanted.text);
+  if (!wanted.isWait) markNamed(model, layer, wanted, byName, isMatch);
+  markWaits(model, wanted, byName, isMatch);
+  let count = 0;
   let time = 0;
-  for (const row of found) {
-    isMatch[row] = 1;
+  for (let row = 0; row < isMatch.length; row += 1) {
+    if (isMatch[row] !== 1) continue;
+    count += 1;
     time += model.dur[row] ?? 0;
   }
-  const rows = Int32Array.from(found).sort((a, b) => (model.start[a] ?? 0) - (model.start[b] ?? 0));
-  return { isMatch, rows, ns: time };
+  let inOrder: Int32Array | undefined;
+  const rows = () => {
+    inOrder ??= rowsInOrder(model, layer, isMatch);
+    return inOrder;
+  };
+  return { isMatch, count, ns: time, rows };
 }
 
-function namedSlices(
+function rowsInOrder(model: TimelineModel, layer: string, isMatch: Uint8Array): Int32Array {
+  const index = model.index(layer);
+  const runs = index.rows.map(({ first, last }) =>
+    index.row.subarray(first, last).filter((row) => isMatch[row] === 1),
+  );
+  return mergeRuns(
+    runs.filter((run) => run.length > 0),
+    model.start,
+  );
+}
+
+function markNamed(
   model: TimelineModel,
   layer: string,
-  text: string,
-  least: number,
-  most: number,
-): number[] {
-  const byName = wordsMatching(model.names, text);
-  const isSearched = Uint8Array.from(model.kinds.words, (kind) => Number(SEARCHED.includes(kind)));
-  const found: number[] = [];
-  for (const row of model.index(layer).row) {
-    const dur = model.dur[row] ?? 0;
-    if (isSearched[model.kinds.keys[row] ?? -1] !== 1 || dur < least || dur > most) continue;
-    if (byName === null || byName[model.names.keys[row] ?? -1] === 1) found.push(row);
+  { least, most }: SliceQuery,
+  byName: Uint8Array | null,
+  isMatch: Uint8Array,
+): void {
+  const { names, kinds, dur } = model;
+  const isSearched = Uint8Array.from(kinds.words, (kind) => Number(SEARCHED.includes(kind)));
+  const { row: rows } = model.index(layer);
+  for (let at = 0; at < rows.length; at += 1) {
+    const row = rows[at] ?? -1;
+    if (byName !== null && byName[names.keys[row] ?? -1] !== 1) continue;
+    const time = dur[row] ?? 0;
+    if (time < least || time > most || isSearched[kinds.keys[row] ?? -1] !== 1) continue;
+    isMatch[row] = 1;
   }
-  return found;
 }
 
 /** One wait of each gap that is as long as asked for: the longest whose cause, op or function matches. */
-function waitsIn(model: TimelineModel, text: string, least: number, most: number): number[] {
-  const byName = wordsMatching(model.names, text);
+function markWaits(
+  model: TimelineModel,
+  { text, least, most }: SliceQuery,
+  byName: Uint8Array | null,
+  isMatch: Uint8Array,
+): void {
+  const { names, notes, dur } = model;
   // A wait is called by its cause, which its note begins with.
-  const byNote = wordsMatching(model.notes, text);
+  const byNote = wordsMatching(notes, text);
   const isHit = (row: number) =>
-    byName === null ||
-    byName[model.names.keys[row] ?? -1] === 1 ||
-    byNote?.[model.notes.keys[row] ?? -1] === 1;
-  return model.devices.flatMap((device) =>
-    device.gaps().flatMap(({ start, end, rows }) => {
-      if (end - start < least || end - start > most) return [];
-      const hits = rows.filter(isHit);
-      const longest = hits.toSorted((a, b) => (model.dur[b] ?? 0) - (model.dur[a] ?? 0))[0];
-      return longest === undefined ? [] : [longest];
-    }),
-  );
+    byName === null || byName[names.keys[row] ?? -1] === 1 || byNote?.[notes.keys[row] ?? -1] === 1;
+  for (const { start, end, rows } of model.devices.flatMap((device) => device.gaps())) {
+    if (end - start < least || end - start > most) continue;
+    let longest = -1;
+    for (const row of rows) {
+      const isLonger = longest < 0 || (dur[row] ?? 0) > (dur[longest] ?? 0);
+      if (isLonger && isHit(row)) longest = row;
+    }
+    if (longest >= 0) isMatch[longest] = 1;
+  }
 }

@@ -1,25 +1,9 @@
 import { describe, expect, it } from "vitest";
-import type { Column, Frame } from "../../wire/frame";
-import type { SlicesHeader } from "../../wire/header";
+import { SLICES_VIEW, type Slice, sliceFrame } from "../../../test/timeline-slices";
 import { createTimelineModel, originOf } from "./timeline-model";
 import { describeSlice, detailsOf } from "./timeline-words";
 
 const KERNEL = "void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add<float>>(int)";
-
-interface Slice {
-  readonly lane: number;
-  readonly start: number;
-  readonly dur: number;
-  readonly name: string;
-  readonly kind: string;
-  readonly depth?: number;
-  readonly note?: string;
-  readonly source?: number;
-  readonly op?: number;
-  readonly count?: number;
-  readonly grid?: string;
-  readonly shapes?: string;
-}
 
 /** Two steps of 100 us: in the second an op of 20 us launches a kernel of 40 us, before which the device waits. */
 const SLICES: readonly Slice[] = [
@@ -47,61 +31,9 @@ const SLICES: readonly Slice[] = [
   },
 ];
 
-const VIEW = {
-  name: "timeline",
-  title: "Timeline",
-  count: null,
-  empty: null,
-  place: "tab",
-  tab: "timeline",
-  group: "",
-  offset: 0,
-  length: 1,
-  shape: "slices",
-  excerpt: null,
-  lanes: [
-    { title: "Steps", kind: "steps", group: "" },
-    { title: "main", kind: "thread", group: "main" },
-    { title: "calls", kind: "calls", group: "main" },
-    { title: "Device 0", kind: "waits", group: "Device 0" },
-    { title: "stream 7", kind: "stream", group: "Device 0" },
-  ],
-  layers: [{ title: "Ops", column: "depth" }],
-  columns: [
-    { name: "shapes", title: "Shapes" },
-    { name: "grid", title: "Grid" },
-  ],
-} as unknown as SlicesHeader;
-
-function text(values: readonly string[]): Column {
-  const words = [...new Set(values)];
-  return { kind: "text", words, keys: Int32Array.from(values, (value) => words.indexOf(value)) };
-}
-
-function numbers(values: readonly number[]): Column {
-  return { kind: "number", values: Float64Array.from(values) };
-}
-
-const FRAME: Frame = {
-  rows: SLICES.length,
-  columns: new Map([
-    ["lane", numbers(SLICES.map(({ lane }) => lane))],
-    ["depth", numbers(SLICES.map(({ depth = 0 }) => depth))],
-    ["start_ns", numbers(SLICES.map(({ start }) => start))],
-    ["dur_ns", numbers(SLICES.map(({ dur }) => dur))],
-    ["name", text(SLICES.map(({ name }) => name))],
-    ["kind", text(SLICES.map(({ kind }) => kind))],
-    ["phase", text(SLICES.map(() => "forward"))],
-    ["note", text(SLICES.map(({ note = "" }) => note))],
-    ["source", numbers(SLICES.map(({ source = -1 }) => source))],
-    ["op", numbers(SLICES.map(({ op = -1 }) => op))],
-    ["count", numbers(SLICES.map(({ count = 1 }) => count))],
-    ["shapes", text(SLICES.map(({ shapes = "" }) => shapes))],
-    ["grid", text(SLICES.map(({ grid = "" }) => grid))],
-  ]),
-};
-
-const MODEL = createTimelineModel(VIEW, FRAME, (name) => (name === KERNEL ? "add f32" : name));
+const MODEL = createTimelineModel(SLICES_VIEW, sliceFrame(SLICES), (name) =>
+  name === KERNEL ? "add f32" : name,
+);
 const KERNEL_ROW = 5;
 
 function details(row: number): ReadonlyMap<string, string> {
