@@ -40,7 +40,7 @@ pre { white-space: pre-wrap; }
 <style>$css</style>
 </head>
 <body>
-<main id="report"><h1>$title</h1><noscript>This report needs JavaScript. It makes no network requests.</noscript></main>
+<main id="report"><h1>$title</h1><noscript>$static</noscript></main>
 <script type="application/json" id="header">$header</script>
 <script type="application/octet-stream" id="data">$data</script>
 <script type="text/plain" id="bundle">$bundle</script>
@@ -70,8 +70,10 @@ try {
 )
 
 
-def write_html(page: Page, path: Path, title: str) -> Path:
+def write_html(page: Page, path: Path, title: str, static: str) -> Path:
     """Write the page and the front end into one file and return its path.
+
+    The static copy is for viewers that run no scripts.
 
     Raises ``TorchProfError`` when the front end is not built and ``ExportError`` when the file cannot be written.
     """
@@ -80,6 +82,7 @@ def write_html(page: Page, path: Path, title: str) -> Path:
         policy=_POLICY,
         title=html.escape(printable(f"{title or 'Report'} · torchprof")),
         css=css,
+        static=static,
         header=_for_script(json.loads(page.header)),
         data=_packed(page.data),
         bundle=_packed(bundle.encode()),

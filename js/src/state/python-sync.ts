@@ -2,7 +2,6 @@
 
 import { type ReadonlySignal, type Signal, signal } from "@preact/signals";
 import { failure, type Result, success } from "../base/result";
-import type { Connection } from "../wire/connection";
 import { decodeFrame, decodeLate, viewBytes } from "../wire/decode";
 import type { Frame } from "../wire/frame";
 import {
@@ -53,16 +52,19 @@ export interface ReportSource {
 
 const NOTHING = "Nothing was recorded for this view.";
 
-/** Opens the current data of the host; `abort` ends all pending requests. */
+/**
+ * Opens the current data of the host. `isLost` says whether it is known that no kernel would answer; `abort` ends all
+ * pending requests.
+ */
 export function openReport(
   host: Host,
-  connection: Connection,
+  isLost: () => boolean,
   abort: AbortSignal,
 ): Result<ReportSource> {
   const parsed = parseHeader(host.get("_header"));
   if (!parsed.ok) return failure(parsed.message);
   const container = host.get("_data");
-  const ask = asker(host, connection, abort);
+  const ask = asker(host, isLost, abort);
   const frames = new States<FramedHeader, FrameState>(
     (view) => embeddedState(view, container),
     (view, state) => ask(view.name, state, (bytes) => stateOf(decodeFrame(bytes))),
@@ -78,7 +80,7 @@ export function openReport(
     retry: (view) => frames.retry(view),
     late: (view) => lates.of(view),
     retryLate: (view) => lates.retry(view),
-    pullExport: (name) => pull(host, `export:${name}`, { signal: abort, connection }),
+    pullExport: (name) => pull(host, `export:${name}`, { signal: abort, isLost }),
   });
 }
 
@@ -114,7 +116,7 @@ class States<V extends ViewHeader, S extends { readonly kind: string }> {
  * A function that asks the kernel for the bytes of a view. While the kernel is slow the state says so, and changes when
  * the reply comes after all.
  */
-function asker(host: Host, connection: Connection, abort: AbortSignal) {
+function asker(host: Host, isLost: () => boolean, abort: AbortSignal) {
   const pending = new Map<string, AbortController>();
   return <S>(name: string, state: Signal<S | Failed>, read: (bytes: Uint8Array) => S | Failed) => {
     pending.get(name)?.abort();
@@ -124,7 +126,7 @@ function asker(host: Host, connection: Connection, abort: AbortSignal) {
     const onSlow = (message: string) => {
       state.value = failed(message);
     };
-    void pull(host, name, { signal: own.signal, connection, onSlow }).then((bytes) => {
+    void pull(host, name, { signal: own.signal, isLost, onSlow }).then((bytes) => {
       if (own.signal.aborted) return;
       state.value = bytes.ok ? read(bytes.value) : failed(bytes.message);
     });

@@ -11,15 +11,20 @@ interface Question {
 
 class FakeHost implements Host {
   readonly questions: Question[] = [];
-  readonly listeners = new Set<HostListener>();
+  readonly listeners = new Map<HostListener, string>();
   get = () => undefined;
-  on = (_event: string, listener: HostListener) => void this.listeners.add(listener);
+  on = (event: string, listener: HostListener) => void this.listeners.set(listener, event);
   off = (_event: string, listener: HostListener) => void this.listeners.delete(listener);
   send = (content: unknown) => void this.questions.push(content as Question);
 
   answer(content: object, bytes: readonly number[] = []): void {
     const buffer = new DataView(Uint8Array.from(bytes).buffer);
-    for (const listener of Array.from(this.listeners)) listener(content, [buffer]);
+    this.emit("msg:custom", content, [buffer]);
+  }
+
+  emit(event: string, ...values: readonly unknown[]): void {
+    const heard = Array.from(this.listeners).filter(([, own]) => own === event);
+    for (const [listener] of heard) listener(...values);
   }
 
   get last(): Question {
@@ -51,7 +56,7 @@ describe("pull", () => {
     const host = new FakeHost();
     const pulled = pull(host, "kernels");
     await vi.advanceTimersByTimeAsync(9_999);
-    expect(host.listeners.size).toBe(1);
+    expect(host.listeners.size).toBe(2);
     await vi.advanceTimersByTimeAsync(1);
     expect((await pulled).ok).toBe(false);
     expect(host.listeners.size).toBe(0);
@@ -88,22 +93,17 @@ describe("pull", () => {
     expect(await pulled).toEqual({ ok: true, value: Uint8Array.of(1) });
   });
 
-  it("fails at once when the kernel is gone", async () => {
+  it("fails at once when it is known that the kernel is gone", async () => {
     const host = new FakeHost();
-    const connection = { isLost: () => true, onLoss: () => {} };
-    const pulled = await pull(host, "kernels", { connection });
+    const pulled = await pull(host, "kernels", { isLost: () => true });
     expect(pulled.ok ? "" : pulled.message).toContain("Run the cell again");
     expect(host.questions).toEqual([]);
   });
 
   it("fails when the kernel goes while it waits", async () => {
     const host = new FakeHost();
-    let lose = () => {};
-    const onLoss = (listener: () => void) => {
-      lose = listener;
-    };
-    const pulled = pull(host, "kernels", { connection: { isLost: () => false, onLoss } });
-    lose();
+    const pulled = pull(host, "kernels");
+    host.emit("comm_live_update");
     const result = await pulled;
     expect(result.ok ? "" : result.message).toContain("restarted or has stopped");
     expect(host.listeners.size).toBe(0);
@@ -137,6 +137,6 @@ describe("pull", () => {
       throw new Error("comm is closed");
     };
     const pulled = await pull(host, "kernels");
-    expect(pulled.ok ? "" : pulled.message).toContain("comm is closed");
+    expect(pulled.ok ? "" : pulled.message).toContain("Run the cell again");
   });
 });

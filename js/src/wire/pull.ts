@@ -1,7 +1,6 @@
 /** Requests data from the kernel that is not embedded in the page. */
 
-import { failure, messageOf, type Result, success } from "../base/result";
-import type { Connection } from "./connection";
+import { failure, type Result, success } from "../base/result";
 import { type Host, listenToHost } from "./host";
 
 /** A chunk, or the error message of the kernel. */
@@ -13,7 +12,8 @@ interface Answer {
 export interface PullOptions {
   readonly timeoutMs?: number;
   readonly signal?: AbortSignal;
-  readonly connection?: Connection;
+  /** Whether it is known that no kernel would answer. */
+  readonly isLost?: () => boolean;
   /** Called after `timeoutMs` instead of giving up: a busy kernel answers when it is idle. */
   readonly onSlow?: (message: string) => void;
 }
@@ -25,6 +25,9 @@ const NO_ANSWER = "The kernel did not reply. It may be busy or stopped; try agai
 const SLOW = "The kernel has not replied yet. If it is busy, this view appears when it is idle.";
 const LOST =
   "The kernel was restarted or has stopped, so this view cannot be loaded. Run the cell again.";
+
+// What ipywidgets tells when the kernel behind a widget goes; a request to it is never answered.
+const COMM_CHANGED = "comm_live_update";
 
 let lastId = 0;
 
@@ -70,10 +73,10 @@ function requestChunk(
   host: Host,
   name: string,
   chunk: number,
-  { timeoutMs = TIMEOUT_MS, signal, connection, onSlow }: PullOptions,
+  { timeoutMs = TIMEOUT_MS, signal, isLost, onSlow }: PullOptions,
 ): Promise<Result<Answer>> {
   if (!canAnswer(host)) return Promise.resolve(failure(NO_KERNEL));
-  if (connection?.isLost()) return Promise.resolve(failure(LOST));
+  if (isLost?.()) return Promise.resolve(failure(LOST));
   if (signal?.aborted) return Promise.resolve(failure(ABORTED));
   return new Promise((resolve) => {
     const id = nextId();
@@ -85,7 +88,7 @@ function requestChunk(
     };
     const late = () => (onSlow ? onSlow(SLOW) : finish(failure(NO_ANSWER)));
     const timer = setTimeout(late, timeoutMs);
-    connection?.onLoss(() => finish(failure(LOST)), over.signal);
+    listenToHost(host, COMM_CHANGED, () => finish(failure(LOST)), over.signal);
     const abort = () => finish(failure(ABORTED));
     signal?.addEventListener("abort", abort, { once: true, signal: over.signal });
     const receive = (content: unknown, buffers: unknown) => {
@@ -95,8 +98,9 @@ function requestChunk(
     listenToHost(host, "msg:custom", receive, over.signal);
     try {
       host.send?.({ kind: "get", id, name, chunk });
-    } catch (error) {
-      finish(failure(`${NO_KERNEL} (${messageOf(error)})`));
+    } catch {
+      // The channel of a kernel that was restarted is closed.
+      finish(failure(LOST));
     }
   });
 }

@@ -5,7 +5,6 @@ import { useLayoutEffect } from "preact/hooks";
 import { openReport, type ReportSource } from "../../state/python-sync";
 import { sharedOf } from "../../state/shared";
 import { createStore, type Store } from "../../state/store";
-import { connectionOf } from "../../wire/connection";
 import { type Host, listenToHost } from "../../wire/host";
 import { type ReportContext, shownView } from "../common/context";
 import { Sentence } from "../common/parts";
@@ -25,6 +24,8 @@ import { ResizeHandle } from "./resize-handle";
 import { hideStatic } from "./static-fallback";
 import { Tabs } from "./tabs";
 
+// What ipywidgets marks an output with whose widget was saved without a kernel.
+const DISCONNECTED = ".jupyter-widgets-disconnected";
 // Numbers the reports of a page to keep ids unique.
 let reports = 0;
 
@@ -91,7 +92,7 @@ class ShownReport {
     this.#current = new AbortController();
     const { signal } = this.#current;
     const look = watchLook(this.#root, signal);
-    const source = openReport(this.#host, connectionOf(this.#host, this.#root), signal);
+    const source = openReport(this.#host, () => this.#root.closest(DISCONNECTED) !== null, signal);
     render(null, this.#root);
     if (!source.ok) {
       render(
