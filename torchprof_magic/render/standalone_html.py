@@ -40,7 +40,7 @@ pre { white-space: pre-wrap; }
 <style>$css</style>
 </head>
 <body>
-<main id="report"><h1>$title</h1><noscript>$static</noscript></main>
+<main id="report"><h1>$title</h1><noscript><div style="padding: 12px 16px">$static</div></noscript></main>
 <script type="application/json" id="header">$header</script>
 <script type="application/octet-stream" id="data">$data</script>
 <script type="text/plain" id="bundle">$bundle</script>

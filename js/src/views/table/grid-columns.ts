@@ -18,6 +18,8 @@ export interface GridColumn {
   /** The text over the column: title and unit. */
   readonly title: string;
   readonly isLead: boolean;
+  /** What the table is about: the column that it is first sorted by, else the first with bars. Never hidden. */
+  readonly isMain: boolean;
   /** Shown as a dot next to the name; still searched and sorted. */
   readonly isDot: boolean;
   readonly isNumeric: boolean;
@@ -53,9 +55,13 @@ const MEASURED_ROWS = 200;
  */
 export function gridColumns(view: TableHeader, frame: Frame, steps = 1): readonly GridColumn[] {
   const lead = leadColumn(view.columns);
+  const main =
+    view.columns.find(({ name }) => name === view.sort) ?? view.columns.find(({ bar }) => bar);
   return view.columns.flatMap((header) => {
     const cells = frame.columns.get(header.name);
-    return cells === undefined ? [] : [gridColumn(header, cells, header === lead, steps)];
+    if (cells === undefined) return [];
+    const made = gridColumn(header, cells, header === lead, steps);
+    return [{ ...made, isMain: header === main }];
   });
 }
 
@@ -64,7 +70,7 @@ function gridColumn(
   cells: Column,
   isLead: boolean,
   steps: number,
-): GridColumn {
+): Omit<GridColumn, "isMain"> {
   const isDot = header.unit === "phase" && !isLead;
   const divisor = header.sum ? steps : 1;
   const looks =
@@ -146,7 +152,7 @@ function textWidth(header: ColumnHeader, rows: number, text: (row: number) => st
 /**
  * The columns that fit into a width. Minor ones are hidden first, starting with the last, so that names get their room;
  * then others, until no name is cut below its least width. Those that were chosen by hand stay, and those that were
- * hidden by hand go. The first column with bars says most, so it is never hidden.
+ * hidden by hand go.
  */
 export function fittingColumns(
   columns: readonly GridColumn[],
@@ -156,9 +162,8 @@ export function fittingColumns(
   const shown = columns.filter(
     (column) => !column.isDot && (column.isLead || chosen.get(column.header.name) !== false),
   );
-  const first = shown.find(({ header }) => header.bar);
-  const canGo = (column: GridColumn) =>
-    !column.isLead && column !== first && chosen.get(column.header.name) !== true;
+  const canGo = ({ header, isLead, isMain }: GridColumn) =>
+    !isLead && !isMain && chosen.get(header.name) !== true;
   const roomy = withoutLast(
     shown,
     (each) => canGo(each) && each.header.minor,
