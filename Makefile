@@ -29,13 +29,14 @@ test: $(VENV)/.tested $(BUNDLE) chromium
 check: $(VENV)/.tested $(BUNDLE)
 	scripts/check
 
-bench: $(VENV)/.tested $(BUNDLE)
+bench: $(VENV)/.tested $(BUNDLE) chromium
 	$(BIN)/python benchmarks/ingest.py --events 200000 850000 $(if $(HTA),--hta $(HTA))
 	$(BIN)/python benchmarks/large.py
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/first_load.py
 	$(BIN)/python benchmarks/analyses.py
 	$(BIN)/python benchmarks/marks.py
+	CHROMIUM="$$(cat $(VENV)/.chromium)" $(BIN)/python benchmarks/page.py --slices 100000 --reports 10
 	cd js && npm run --silent bench
 
 # Read N broken inputs, each made from its own seed. An input that fails is kept in build/fuzz.

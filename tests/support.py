@@ -34,8 +34,11 @@ def launch(start_us: float, dur_us: float, correlation: int, tid: int = 1) -> Ev
     return span("cudaLaunchKernel", start_us, dur_us, cat="cuda_runtime", tid=tid, correlation=correlation)
 
 
-def kernel(name: str, start_us: float, dur_us: float, correlation: int, stream: int = 7, device: int = 0) -> Event:
-    event = span(name, start_us, dur_us, cat="kernel", correlation=correlation, stream=stream, device=device)
+def kernel(
+    name: str, start_us: float, dur_us: float, correlation: int, stream: int = 7, device: int = 0, **args: Any
+) -> Event:
+    place = {"correlation": correlation, "stream": stream, "device": device}
+    event = span(name, start_us, dur_us, cat="kernel", **place, **args)
     return event | {"pid": device, "tid": stream}
 
 

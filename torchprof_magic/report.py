@@ -23,11 +23,14 @@ from torchprof_magic.analysis.ranking import ranking_table
 from torchprof_magic.analysis.verdict import Verdict, find_verdict
 from torchprof_magic.analysis.waits import waits_table
 from torchprof_magic.exporters import Source, choose_exporter
+from torchprof_magic.exporters.chrome import write_chrome
 from torchprof_magic.exporters.collapsed import METRICS
 from torchprof_magic.exporters.saved import write_saved
 from torchprof_magic.files.atomic import target_of
+from torchprof_magic.files.temporary import written_bytes
 from torchprof_magic.model.cycle_filter import of_cycle
 from torchprof_magic.model.shapes import Facts, Series, Shape, Table, count_rows
+from torchprof_magic.render.exports import TRACE_EXPORTS
 from torchprof_magic.render.figures import FIGURES, summary_png
 from torchprof_magic.render.page import Page, build_page
 from torchprof_magic.render.standalone_html import write_html
@@ -276,9 +279,20 @@ class Report:
             raise ValueError(next(known.empty for known in VIEWS if known.name == view))
         return FIGURES[view](shape)
 
-    def to_html(self, path: str | os.PathLike[str]) -> Path:
-        """Write a self-contained interactive HTML file, which opens without a network, and return its path."""
-        return _write_html(self.trace, self._shapes, self._verdict, self.run_id, target_of(path))
+    def to_html(self, path: str | os.PathLike[str], *, perfetto: bool = False) -> Path:
+        """Write a self-contained interactive HTML file, which opens without a network, and return its path.
+
+        The file makes no network request: its own policy forbids all of them, and runs no script but the report's.
+
+        Args:
+            path: Where to write.
+            perfetto: Also put the trace into the file, and offer to open it in Perfetto. That opens
+                https://ui.perfetto.dev in a new window, only when its entry in the export menu is chosen; without
+                this, the file neither holds the trace nor can open a window. Perfetto reads the trace in the browser.
+
+        Raises ``ExportError`` when the file cannot be written; an existing file is then unchanged.
+        """
+        return _write_html(self.trace, self._shapes, self._verdict, self.run_id, target_of(path), has_trace=perfetto)
 
     def export(
         self,
@@ -335,9 +349,14 @@ class Report:
         from torchprof_magic.render.widget import ReportWidget, Shown  # noqa: PLC0415
 
         if self._widget is None or self._widget.is_closed:
-            write = partial(_write_html, self.trace, self._shapes, self._verdict, self.run_id)
             frame_bytes = self.trace.events.estimated_size() + self.trace.memory.estimated_size()
-            self._shown = Shown(self._page, title=self.trace.meta.title, frame_bytes=int(frame_bytes), write_html=write)
+            chrome = partial(write_chrome, self.trace)
+            writers = {
+                "html": partial(_write_html, self.trace, self._shapes, self._verdict, self.run_id),
+                "chrome": chrome,
+                "perfetto": chrome,
+            }
+            self._shown = Shown(self._page, title=self.trace.meta.title, frame_bytes=int(frame_bytes), writers=writers)
             self._widget = ReportWidget(self._shown)
         return self._widget
 
@@ -460,7 +479,17 @@ class _Shapes(Mapping[str, "Shape"]):
         return len(VIEWS)
 
 
-def _write_html(trace: Trace, shapes: Mapping[str, Shape], verdict: Verdict, run_id: str, path: Path) -> Path:
-    page = build_page(trace, shapes, verdict, run_id, is_standalone=True)
+def _write_html(
+    trace: Trace,
+    shapes: Mapping[str, Shape],
+    verdict: Verdict,
+    run_id: str,
+    path: Path,
+    *,
+    has_trace: bool = False,
+) -> Path:
+    exports = TRACE_EXPORTS if has_trace else ()
+    page = build_page(trace, shapes, verdict, run_id, is_standalone=True, exports=exports)
+    packed = written_bytes(partial(write_chrome, trace), "trace.json.gz") if has_trace else b""
     static = static_html(trace, shapes, verdict, run_id, in_notebook=False)
-    return write_html(page, path, title=trace.meta.title, static=static)
+    return write_html(page, path, title=trace.meta.title, static=static, packed_trace=packed)

@@ -84,7 +84,7 @@ export function hostOf(more: Partial<ReportHeader> = {}): FakeHost {
   const ops = encodeFrame(OPS);
   const packed = packViews(VIEWS, [ops, encodeFrame(FLAME), null, null, null, ops]);
   const header: ReportHeader = {
-    version: 4,
+    version: 6,
     runId: "run-1",
     title: "In [4]",
     subtitle: "",

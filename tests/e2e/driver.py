@@ -235,7 +235,7 @@ def show_file(page: Page, file: Path) -> Any:
 
 def open_tab(report: Any, name: str) -> None:
     """Show one view of a report; a tab that does not fit is in the menu behind them."""
-    report.wait_for()
+    report.wait_for(timeout=START_S * 1000)
     tab = report.locator(f'[data-tp-tab="{name}"]')
     if tab.count() == 0:
         report.locator(".tp-tabs .tp-menu-box:not(.tp-missing) > button").first.click()

@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from torch.profiler import record_function
 
 import torchprof_magic as tp
+from torchprof_magic.render import arrow
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -67,6 +68,22 @@ def test_the_file_works_from_disk_without_a_network(report: tp.Report, page: Pag
     expect(shown.locator("[data-tp-rows-shown]")).to_have_attribute("data-tp-rows-shown", str(report.ops.height))
     assert complaints == []
     assert [url for url in requests if not url.startswith(("file:", "blob:"))] == []
+
+
+def test_views_that_are_too_large_to_open_with_the_file_are_read_on_a_click(
+    report: tp.Report, page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrow, "EMBEDDED_ROWS", 1)
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.goto(report.to_html(tmp_path / "report.html").as_uri())
+    shown = page.locator('.tp-report[data-tp-ready="true"]')
+    open_tab(shown, "ops")
+    expect(shown.locator("[data-tp-rows-shown]")).to_have_attribute("data-tp-rows-shown", str(report.ops.height))
+    for view, canvas in (("timeline", ".tp-stage-canvas"), ("flame", ".tp-flame-canvas")):
+        open_tab(shown, view)
+        expect(shown.locator(f"{canvas}[data-tp-painted]")).to_be_visible()
+    assert complaints == []
 
 
 def test_hostile_names_are_text_in_the_file(report: tp.Report, page: Page, tmp_path: Path) -> None:

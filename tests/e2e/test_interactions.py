@@ -199,7 +199,7 @@ def test_keys_zoom_pan_and_move_the_selection(timeline: Timeline) -> None:
     below = int(timeline.canvas.get_attribute("data-tp-row"))
     assert first >= 0
     assert below not in (-1, first)
-    expect(timeline.report.locator(".tp-aloud")).not_to_be_empty()
+    expect(timeline.report.locator(".tp-aloud[aria-live]")).not_to_be_empty()
 
 
 def test_a_selection_goes_with_the_user_to_other_views_and_back(timeline: Timeline) -> None:

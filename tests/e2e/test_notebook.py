@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 from driver import Lab, chromium, jupyter, open_tab, screenshot, write_notebook
+from fake_perfetto import ADDRESS, FakePerfetto, given_trace
 from playwright.sync_api import Browser, expect
+
+import torchprof_magic as tp
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -220,6 +223,37 @@ def test_the_export_is_an_interactive_file(lab: Lab, tmp_path: Path) -> None:
         lab.page.get_by_text("Interactive HTML file").click()
     download.value.save_as(tmp_path / "report.html")
     assert (tmp_path / "report.html").read_text().startswith("<!DOCTYPE html>")
+
+
+def test_the_trace_is_handed_to_perfetto_on_one_click(lab: Lab, tmp_path: Path) -> None:
+    perfetto = FakePerfetto(lab.page.context)
+    report = lab.report()
+    report.get_by_role("button", name="Export").click()
+    entry = report.locator(".tp-export .tp-menu button", has_text="Open in Perfetto")
+    expect(entry).to_contain_text("opens ui.perfetto.dev")
+    screenshot(lab.page, f"{lab.app}-export-menu")
+    assert perfetto.requests == []
+    with lab.page.context.expect_page() as popup:
+        entry.click()
+    given = given_trace(popup.value, tmp_path / "given.json.gz")
+    assert given["title"] == "In [2]"
+    assert "aten::addmm" in tp.load(tmp_path / "given.json.gz").ops["name"]
+    assert perfetto.requests == [f"{ADDRESS}/"]
+    expect(report.locator(".tp-export [role=status]")).to_be_empty()
+    popup.value.close()
+
+
+def test_a_cell_that_is_run_again_closes_a_perfetto_that_has_no_trace_yet(lab: Lab) -> None:
+    lab.page.context.unroute_all()
+    lab.page.context.route(f"{ADDRESS}/**", lambda route: route.fulfill(body="<!DOCTYPE html>never answers"))
+    report = lab.report()
+    report.get_by_role("button", name="Export").click()
+    with lab.page.context.expect_page() as popup:
+        report.get_by_text("Open in Perfetto").click()
+    expect(report.locator(".tp-export [role=status]")).to_have_text("Opening Perfetto…")
+    with popup.value.expect_event("close"):
+        lab.run_all()
+    lab.page.context.unroute_all()
 
 
 def test_the_page_made_no_requests_and_had_no_errors(lab: Lab) -> None:

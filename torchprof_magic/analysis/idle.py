@@ -233,19 +233,19 @@ CAUSES = {
     "profiler": "the profiler itself held the host",
     "unknown": "the file does not say",
 }
-# What each is called in short, with the phase that colors its bar.
+# What each is called in short.
 CAUSE_TITLES = {
-    "data": ("loading data", "data"),
-    "waiting": ("blocking call", "waiting"),
-    "compile": ("compiling, capturing", "compile"),
-    "initialisation": ("loading code", "compile"),
-    "communication": ("collective on the host", "communication"),
-    "allocation": ("driver memory", "waiting"),
-    "op dispatch": ("launching ops", "forward"),
-    "python": ("Python", "python"),
-    "queued": ("queued work", "idle"),
-    "profiler": ("profiler", "idle"),
-    "unknown": ("unknown", "idle"),
+    "data": "loading data",
+    "waiting": "blocking call",
+    "compile": "compiling, capturing",
+    "initialisation": "loading code",
+    "communication": "collective on the host",
+    "allocation": "driver memory",
+    "op dispatch": "launching ops",
+    "python": "Python",
+    "queued": "queued work",
+    "profiler": "profiler",
+    "unknown": "unknown",
 }
 _CAUSE_OF = {
     "profiler": "profiler",
@@ -328,26 +328,33 @@ def idle_table(trace: Trace) -> Table:
 
 
 def idle_runs(trace: Trace) -> pl.DataFrame:
-    """Return the same as ``idle_table``, but with a row for each time that the cause, name or line changed in a gap."""
+    """Return the same as ``idle_table``, but with a row for each time that the cause, name or line changed in a gap.
+
+    Where only the detail changed, it is that of the first part.
+    """
     pieces = idle_pieces(trace)
     if len(pieces.gap) == 0:
         return pl.DataFrame(schema=SCHEMA)
     labels = _idle_labels(trace)
     changes = np.zeros(len(pieces.gap), np.bool_)
     changes[0] = True
-    for column in labels.same:
+    for column in (pieces.gap, cause_numbers(trace), *labels.names):
         changes[1:] |= column[1:] != column[:-1]
     first = np.flatnonzero(changes)
     return _idle_frame(trace, labels, first, np.add.reduceat(pieces.end_ns - pieces.start_ns, first))
 
 
 class _IdleLabels(NamedTuple):
-    """What each of the ``idle_pieces`` is called, and the columns in which those that belong together are equal."""
+    """What each of the ``idle_pieces`` is called, and the columns in which those that belong together are equal.
+
+    ``names`` are the columns of them for the name, the file and the line.
+    """
 
     row: IntArray
     places: Places
     step: pl.Series
     codes: IntArray
+    names: tuple[IntArray, ...]
     same: tuple[IntArray, ...]
 
 
@@ -361,16 +368,9 @@ def _idle_labels(trace: Trace) -> _IdleLabels:
     places, step, codes = places_of(trace, row, pieces.start_ns), _step_at(trace, pieces.start_ns), _cause_codes(trace)
     file = places.files.cast(pl.Categorical).to_physical().fill_null(NO_PARENT).to_numpy().astype(np.int64)
     name = trace.events["name"].to_physical().to_numpy().astype(np.int64)
-    same = (
-        pieces.gap,
-        step.fill_null(NO_PARENT).to_numpy().astype(np.int64),
-        codes,
-        pieces.host,
-        np.append(name, NO_PARENT)[row],
-        np.append(file, NO_PARENT)[places.file],
-        places.line.astype(np.int64),
-    )
-    return _IdleLabels(row, places, step, codes, same)
+    names = (np.append(name, NO_PARENT)[row], np.append(file, NO_PARENT)[places.file], places.line.astype(np.int64))
+    same = (pieces.gap, step.fill_null(NO_PARENT).to_numpy().astype(np.int64), codes, pieces.host, *names)
+    return _IdleLabels(row, places, step, codes, names, same)
 
 
 def _idle_frame(trace: Trace, labels: _IdleLabels, first: IntArray, idle_ns: IntArray) -> pl.DataFrame:

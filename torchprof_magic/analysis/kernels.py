@@ -8,11 +8,12 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.analysis.calls import op_rows, ops_around
+from torchprof_magic.analysis.launch_configs import launch_configs, uses_matrix_cores
 from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.analysis.shared import launch_sources, once_per_trace
 from torchprof_magic.model.intervals import IntArray, union_by
 from torchprof_magic.model.shapes import Column, Table
-from torchprof_magic.model.trace import DEVICE_CATEGORIES, DType
+from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN, DType
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -88,8 +89,51 @@ COLUMNS = (
         definition="Bytes of a copy or fill by its summed duration in s; null for kernels.",
         is_minor=True,
     ),
+    Column(
+        name="grid",
+        title="Grid",
+        unit="text",
+        definition="Blocks of a run in each direction, those of the launch configuration with the most time.",
+        is_minor=True,
+    ),
+    Column(
+        name="block",
+        title="Block",
+        unit="text",
+        definition="Threads of a block in each direction, in the same configuration.",
+        is_minor=True,
+    ),
+    Column(
+        name="registers",
+        title="Registers",
+        unit="count",
+        definition="Registers of a thread, in the same configuration.",
+        is_minor=True,
+    ),
+    Column(
+        name="shared_bytes",
+        title="Shared memory",
+        unit="bytes",
+        definition="Shared memory of a block, in the same configuration.",
+        is_minor=True,
+    ),
+    Column(
+        name="occupancy_ratio",
+        title="Occupancy %",
+        unit="ratio",
+        definition="Kineto's estimate of the occupancy in whole percent, averaged over the time of all runs.",
+        is_minor=True,
+    ),
+    Column(
+        name="tensor_cores",
+        title="Tensor cores",
+        unit="bool",
+        definition="Whether its name says that it uses tensor cores, or AMD's matrix cores.",
+        is_minor=True,
+    ),
     Column(name="kind", title="Kind", unit="text", definition="kernel, memcpy or memset.", is_minor=True),
 )
+_OF_LAUNCH = ("grid", "block", "registers", "shared_bytes", "occupancy_ratio")
 _TYPES: dict[str, DType] = {
     "name": pl.String,
     "kind": pl.String,
@@ -99,6 +143,10 @@ _TYPES: dict[str, DType] = {
     "mean_ns": pl.Float64,
     "median_ns": pl.Float64,
     "bandwidth": pl.Float64,
+    "grid": pl.String,
+    "block": pl.String,
+    "occupancy_ratio": pl.Float64,
+    "tensor_cores": pl.Boolean,
 }
 
 
@@ -107,7 +155,10 @@ def kernels_table(trace: Trace) -> Table:
     """Return one row per kernel name with its summed time, longest first."""
     is_work = trace.events["category"].is_in(DEVICE_CATEGORIES).to_numpy()
     rows = np.flatnonzero(is_work)
-    work = trace.events[rows].select("name", pl.col("category").alias("kind"), "start_ns", "dur_ns", "bytes", "device")
+    events = trace.events[rows]
+    work = events.select(
+        "name", pl.col("category").alias("kind"), "start_ns", "dur_ns", "bytes", "device", "launch_config"
+    )
     work = work.with_columns(
         pl.Series("phase", phase_of_events(trace)[rows].astype(np.int64)), _launching_ops(trace, rows).alias("op")
     )
@@ -125,25 +176,55 @@ def kernels_table(trace: Trace) -> Table:
     for column in ("op", "phase"):
         most = work.group_by(*key, column).agg(dur.sum()).sort("dur_ns", column, descending=[True, False])
         frame = frame.join(most.unique(key, keep="first", maintain_order=True).drop("dur_ns"), on=key)
-    union = _unions(work)
-    frame = frame.join(union, on=key).with_columns(
+    frame = frame.join(_unions(work), on=key).join(_launches(work), on=key, how="left")
+    frame = frame.with_columns(
         (pl.col("sum_ns") / pl.col("sum_ns").sum().clip(lower_bound=1)).alias("sum_ratio"),
         pl.when("copies").then("bytes").alias("bytes"),
-        pl.when("copies").then(pl.col("bytes") / pl.col("sum_ns").clip(lower_bound=1) * 1e9).alias("bandwidth"),
+        pl.when(pl.col("copies") & (pl.col("sum_ns") > 0))
+        .then(pl.col("bytes") / pl.col("sum_ns") * 1e9)
+        .alias("bandwidth"),
         pl.col("phase").replace_strict(dict(enumerate(PHASES)), return_dtype=pl.String).cast(PHASE),
+        _tensor_cores(frame),
     )
     schema = {column.name: _TYPES.get(column.name, pl.Int64) for column in COLUMNS}
     frame = frame.select(schema.keys()).cast(schema)  # type: ignore[arg-type]
-    return Table(frame=frame.sort("sum_ns", "name", descending=[True, False]), columns=COLUMNS, sort_by="sum_ns")
+    absent = {name for name in (*_OF_LAUNCH, "bytes", "bandwidth") if frame[name].null_count() == frame.height}
+    columns = tuple(column for column in COLUMNS if column.name not in absent)
+    return Table(frame=frame.sort("sum_ns", "name", descending=[True, False]), columns=columns, sort_by="sum_ns")
+
+
+def _launches(work: pl.DataFrame) -> pl.DataFrame:
+    """Return for each kernel how most of its time was launched, and its mean occupancy."""
+    key = ("name", "kind")
+    sums = work.drop_nulls("launch_config").group_by(*key, "launch_config").agg(pl.col("dur_ns").sum())
+    sums = pl.concat([sums, launch_configs(sums["launch_config"])], how="horizontal")
+    order = sums.with_columns(pl.col("launch_config").cast(pl.String)).sort(
+        "dur_ns", "launch_config", descending=[True, False]
+    )
+    weight = pl.col("dur_ns").clip(lower_bound=1).filter(pl.col("occupancy_ratio").is_not_null())
+    mean = (pl.col("occupancy_ratio").drop_nulls() * weight).sum() / weight.sum()
+    known = pl.col("occupancy_ratio").is_not_null().any()
+    return order.group_by(key, maintain_order=True).agg(
+        pl.col("grid", "block", "registers", "shared_bytes").first(),
+        pl.when(known).then(mean).alias("occupancy_ratio"),
+    )
+
+
+def _tensor_cores(frame: pl.DataFrame) -> pl.Series:
+    names = zip(frame["name"].cast(pl.String).to_list(), frame["kind"].cast(pl.String).to_list(), strict=True)
+    return pl.Series("tensor_cores", [kind == "kernel" and uses_matrix_cores(name) for name, kind in names], pl.Boolean)
 
 
 def _launching_ops(trace: Trace, rows: IntArray) -> pl.Series:
-    """Return the name of the op that launched each piece of device work, empty where that is not known."""
+    """Return the name of the op that launched each piece of device work, empty where that is not known.
+
+    The ranges around steps are no ops.
+    """
     ops = op_rows(trace)
     op = ops_around(trace, ops.nest, launch_sources(trace)[rows])
     launched_by = pl.Series(np.append(ops.row, -1)[op])
-    names = trace.events["name"].gather(launched_by.set(launched_by < 0, None))
-    return names.cast(pl.String).fill_null("")
+    names = trace.events["name"].gather(launched_by.set(launched_by < 0, None)).cast(pl.String).fill_null("")
+    return names.set(names.str.contains(STEP_PATTERN), "")
 
 
 def _unions(work: pl.DataFrame) -> pl.DataFrame:

@@ -14,7 +14,7 @@ from torchprof_magic.analysis.host_nest import host_nest
 from torchprof_magic.analysis.host_states import does_more_than_python, thread_timelines
 from torchprof_magic.analysis.places import is_users_file, places_of
 from torchprof_magic.analysis.shared import once_per_trace
-from torchprof_magic.model.shapes import Column, Table
+from torchprof_magic.model.shapes import Column, Outline, Table
 from torchprof_magic.units import short_file
 
 if TYPE_CHECKING:
@@ -96,6 +96,9 @@ COLUMNS = (
     ),
 )
 _TEXT = ("file", "source")
+# Cells of so many lines are shown as they are; in others, runs of at least so many quiet lines are folded.
+UNFOLDED = 16
+LEAST_FOLDED = 4
 SCHEMA: dict[str, DType] = {
     column.name: pl.String if column.name in _TEXT else pl.Int32 if column.name == "line" else pl.Int64
     for column in COLUMNS
@@ -127,9 +130,16 @@ def _table(trace: Trace, frame: pl.DataFrame) -> Table:
 def source_view(trace: Trace) -> Table:
     """Return the lines as they are shown: cells by their labels, and files by the last parts of their paths.
 
-    A report of a single file has no column for it.
+    A report of a single file has no column for it. Many lines without numbers in a row are folded into one that opens.
+    Functions that are known from recorded stacks alone are sorted by their time.
     """
-    table = lines_table(trace)
+    table = _with_short_files(trace, lines_table(trace))
+    if not (trace.sites["kind"] == "line").any():
+        return replace(table, sort_by="self_cpu_ns")
+    return _folded(table)
+
+
+def _with_short_files(trace: Trace, table: Table) -> Table:
     frame = table.frame
     labels = dict(trace.meta.cell_labels)
     if trace.meta.cell is not None:
@@ -144,6 +154,40 @@ def source_view(trace: Trace) -> Table:
     columns = tuple(column for column in table.columns if not (is_single and column.name == "file"))
     first = [column.name for column in columns]
     return replace(table, frame=shown.select(first), columns=columns)
+
+
+def _folded(table: Table) -> Table:
+    """Return the lines with a row for each run of many lines that have no numbers; it opens."""
+    frame = table.frame
+    if frame.height <= UNFOLDED:
+        return table
+    numbers = [name for name in frame.columns if name not in (*_TEXT, "line", "hits")]
+    is_quiet = ~frame.select(pl.any_horizontal(pl.col(numbers).fill_null(0) != 0)).to_series()
+    run = frame.select(pl.struct(is_quiet.alias("quiet"), *_of_file(frame)).rle_id()).to_series()
+    rows = frame.with_columns(is_quiet.alias("quiet"), run.alias("run")).with_row_index("row")
+    rows = rows.with_columns((pl.col("quiet") & (pl.len().over("run") >= LEAST_FOLDED)).alias("folded"))
+    text = pl.format("lines {}–{}: nothing of them in the recorded steps", pl.col("line").min(), pl.col("line").max())
+    folds = (
+        rows.filter("folded")
+        .group_by("run", maintain_order=True)
+        .agg(pl.col("row").min(), text.alias("source"), *_of_file(frame, first=True))
+    )
+    fold_id = pl.format("lines {}", "run")
+    folds = folds.with_columns(fold_id.alias("id"), pl.lit("").alias("above"), pl.lit(value=True).alias("is_fold"))
+    rows = rows.with_columns(
+        pl.format("line {}", "row").alias("id"),
+        pl.when("folded").then(fold_id).otherwise(pl.lit("")).alias("above"),
+        pl.lit(value=False).alias("is_fold"),
+    )
+    both = pl.concat([folds, rows], how="diagonal_relaxed").sort("row", "is_fold", descending=[False, True])
+    outline = Outline(id="id", parent="above", open_levels=1, closed="is_fold")
+    return replace(table, frame=both.select("id", "above", "is_fold", *frame.columns), outline=outline)
+
+
+def _of_file(frame: pl.DataFrame, *, first: bool = False) -> list[pl.Expr]:
+    """Return the column of the file, where there is one."""
+    column = pl.col("file").first() if first else pl.col("file")
+    return [column] if "file" in frame.columns else []
 
 
 def _frame(trace: Trace, sites: pl.DataFrame, shares: Shares) -> pl.DataFrame:

@@ -234,7 +234,7 @@ def _summed(trace: Trace, by: tuple[str, ...], stack_n: int) -> pl.DataFrame:
 def _sums(trace: Trace, ops: OpRows, groups: Groups) -> dict[str, IntArray | npt.NDArray[np.float64] | pl.Series]:
     """Return the columns of numbers by name, one value a group."""
     group, count = groups.of_op, len(groups.example)
-    is_outermost = ~_is_recursive(trace, ops, group, count)
+    is_outermost = ~is_recursive(trace, ops, group, count)
     calls = np.bincount(group, minlength=count)
     sums: dict[str, IntArray | npt.NDArray[np.float64] | pl.Series] = {
         "phase": _main_phase(phase_of_events(trace)[ops.row], ops.self_cpu_ns, groups),
@@ -261,7 +261,7 @@ def _sums(trace: Trace, ops: OpRows, groups: Groups) -> dict[str, IntArray | npt
     return sums
 
 
-def _is_recursive(trace: Trace, ops: OpRows, group: IntArray, count: int) -> BoolArray:
+def is_recursive(trace: Trace, ops: OpRows, group: IntArray, count: int) -> BoolArray:
     """Return True for ops inside another of their group on their thread."""
     # Only ops that contain ops and are inside ops can be recursive, and those are few.
     lies_inside, holds = np.zeros(count, np.bool_), np.zeros(count, np.bool_)

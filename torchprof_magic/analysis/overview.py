@@ -15,7 +15,7 @@ from torchprof_magic.analysis.lines import lines_table
 from torchprof_magic.analysis.loaders import loaders_table
 from torchprof_magic.analysis.memory import memory_series
 from torchprof_magic.analysis.modules import modules_table
-from torchprof_magic.analysis.ops import ops_table
+from torchprof_magic.analysis.ops import NO_OP, ops_table
 from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.analysis.step_pieces import step_pieces
 from torchprof_magic.analysis.steps import complete_steps, steps_table
@@ -40,7 +40,7 @@ def overview_facts(trace: Trace) -> Facts:
         Section(title="Where the host's time goes", facts=_phases(steps), kind="phases", aside="a step"),
         _waits(trace),
         _loaders(trace),
-        Section(title="Memory", facts=_memory(trace)),
+        Section(title="Memory", facts=_memory(trace), kind="memory"),
         _top_ops(trace),
         _top_modules(trace),
         _top_lines(trace),
@@ -61,11 +61,11 @@ def _why_idle(trace: Trace) -> Section:
     idle_ns = account.whole_ns - account.busy_ns
     facts = tuple(
         Fact(
-            label=CAUSE_TITLES[cause.kind][0],
+            label=CAUSE_TITLES[cause.kind],
             value=float(ns / account.steps),
             unit="ns",
             note=short_name(cause.name),
-            phase=CAUSE_TITLES[cause.kind][1],
+            phase="waiting",
             op=cause.name,
             view="timeline",
         )
@@ -101,7 +101,7 @@ def _waits(trace: Trace) -> Section:
         )
         for row in rows.head(TOP_WAITS).to_dicts()
     )
-    return Section(title="Blocking calls", facts=facts, kind="bars", aside="a step")
+    return Section(title="Blocking calls", facts=facts, kind="bars", aside=_each(trace))
 
 
 def _loaders(trace: Trace) -> Section:
@@ -119,7 +119,7 @@ def _loaders(trace: Trace) -> Section:
         )
         for row in loaders_table(trace).frame.head(TOP_WAITS).to_dicts()
     )
-    return Section(title="Loading data", facts=facts, kind="bars", aside="a step")
+    return Section(title="Loading data", facts=facts, kind="bars", aside=_each(trace))
 
 
 def _busy_note(row: dict[str, Any]) -> str:
@@ -132,21 +132,33 @@ def _top_lines(trace: Trace) -> Section:
     steps = max(complete_steps(steps_table(trace).frame).height, 1)
     rows = frame.filter(pl.col("self_cpu_ns") > 0).sort("self_cpu_ns", "line", descending=[True, False]).head(TOP_ROWS)
     phases = _phases_of_lines(trace)
+    is_watched = bool((trace.sites["kind"] == "line").any())
     facts = tuple(
         Fact(
-            label=f"{row['line']}  {row['source'].strip()}"
-            if row["source"]
-            else place_of(trace, row["file"], row["line"]),
+            label=_line_label(trace, row, is_watched=is_watched),
             op=row["source"] or "",
             value=float(row["self_cpu_ns"] / steps),
             unit="ns",
-            note=f"+ {format_ns(row['backward_cpu_ns'] / steps)} backward" if row["backward_cpu_ns"] else "",
+            note=_line_note(trace, row, steps, is_watched=is_watched),
             phase=phases.get((row["file"], row["line"]), "forward"),
             view="source",
         )
         for row in rows.to_dicts()
     )
-    return Section(title="Lines", facts=facts, kind="bars", aside="host time a step", group="top")
+    return Section(title="Lines", facts=facts, kind="bars", aside=f"host time {_each(trace)}", group="top")
+
+
+def _line_label(trace: Trace, row: dict[str, Any], *, is_watched: bool) -> str:
+    """Return a line by its number and text; a function of a file by its name."""
+    if not row["source"]:
+        return place_of(trace, row["file"], row["line"])
+    return f"{row['line']}  {row['source'].strip()}" if is_watched else str(row["source"])
+
+
+def _line_note(trace: Trace, row: dict[str, Any], steps: int, *, is_watched: bool) -> str:
+    if row["backward_cpu_ns"]:
+        return f"+ {format_ns(row['backward_cpu_ns'] / steps)} backward"
+    return "" if is_watched or not row["source"] else place_of(trace, row["file"], row["line"])
 
 
 def _phases_of_lines(trace: Trace) -> dict[tuple[str, int], str]:
@@ -170,14 +182,25 @@ def _top_modules(trace: Trace) -> Section:
             label=row["class_name"],
             value=float(row["ns"] / steps),
             unit="ns",
-            note=counted(row["calls"], "call"),
+            note=_calls(row["calls"], steps),
             phase="forward",
             view="modules",
         )
         for row in rows.to_dicts()
     )
-    where = "device time of forward a step" if trace.has_device else "host time a step, with backward"
+    each = _each(trace)
+    where = f"own device time of forward {each}" if trace.has_device else f"own host time {each}, with backward"
     return Section(title="Module classes", facts=facts, kind="bars", aside=where, group="top")
+
+
+def _each(trace: Trace) -> str:
+    """Return what times stand for: they are means of the steps where there are some."""
+    return "a step" if complete_steps(steps_table(trace).frame).height else "in all"
+
+
+def _calls(calls: int, steps: int) -> str:
+    """Return the calls a step, like the times beside them."""
+    return f"{calls / steps:,.1f} calls" if calls % steps else counted(calls // steps, "call")
 
 
 def _number(label: str, value: float, unit: Unit, note: str = "", op: str = "") -> Fact:
@@ -240,14 +263,14 @@ def _top_ops(trace: Trace) -> Section:
             label=row["name"],
             value=float(row[by] / steps),
             unit="ns",
-            note=counted(int(row["calls"]), "call"),
+            note="" if row["kind"] == NO_OP else _calls(row["calls"], steps),
             op=row["name"],
             phase=row["phase"],
             view="ops",
         )
         for row in rows.to_dicts()
     )
-    return Section(title="Ops", facts=facts, kind="bars", aside=f"self {where} time a step", group="top")
+    return Section(title="Ops", facts=facts, kind="bars", aside=f"self {where} time {_each(trace)}", group="top")
 
 
 def _memory(trace: Trace) -> tuple[Fact, ...]:

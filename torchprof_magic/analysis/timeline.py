@@ -8,22 +8,25 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.analysis.blocking import blocking_calls
+from torchprof_magic.analysis.calls import OP_CATEGORIES, nest_among, ops_around
 from torchprof_magic.analysis.devices import device_intervals
 from torchprof_magic.analysis.flame import event_names
 from torchprof_magic.analysis.flame_boxes import HostBoxes, host_boxes, site_names
 from torchprof_magic.analysis.idle import CAUSE_TITLES, idle_runs
+from torchprof_magic.analysis.launch_configs import launch_configs
 from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
+from torchprof_magic.analysis.place_phases import phases_of_places
 from torchprof_magic.analysis.queue import ALL_STREAMS, queue_series
 from torchprof_magic.analysis.shared import launch_sources
 from torchprof_magic.analysis.step_pieces import step_pieces
 from torchprof_magic.analysis.sums import sum_by
-from torchprof_magic.model.intervals import NO_PARENT, IntArray, depth_of, merge, nest
+from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, depth_of, merge, nest
 from torchprof_magic.model.shapes import Column, Layer, SliceLane, Slices
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
-from torchprof_magic.units import format_bytes, short_file
+from torchprof_magic.units import format_bytes, format_ratio, short_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from torchprof_magic.model.trace import DType, Trace
 
@@ -55,6 +58,8 @@ _KIND_OF = {
     "memcpy": "memcpy",
     "memset": "memset",
 }
+# Kinds of boxes that say where in the program something ran.
+_PLACES = ("line", "module", "python")
 OPS, MODULES, PYTHON = "depth", "depth_modules", "depth_python"
 _LAYERS = (
     Layer(title="Ops", column=OPS),
@@ -63,6 +68,17 @@ _LAYERS = (
 )
 SHAPES = Column(name="shapes", title="Shapes", unit="text", definition="Dimensions of the inputs of an op.")
 DTYPES = Column(name="dtypes", title="Types", unit="text", definition="Types of the inputs of an op.")
+GRID = Column(name="grid", title="Grid", unit="text", definition="Blocks of the run of a kernel.")
+BLOCK = Column(name="block", title="Block", unit="text", definition="Threads of a block.")
+RESOURCES = Column(
+    name="resources",
+    title="Resources",
+    unit="text",
+    definition="Registers of a thread, shared memory of a block, and estimated occupancy.",
+)
+BANDWIDTH = Column(
+    name="bandwidth", title="Bandwidth", unit="text", definition="Bytes of a copy or fill by its duration."
+)
 STACK = Column(name="stack", title="Stack", unit="text", definition="Python frames around it, the innermost first.")
 SCHEMA: dict[str, DType] = {
     "lane": pl.UInt16,
@@ -80,6 +96,8 @@ SCHEMA: dict[str, DType] = {
 # Of a step; finer ones would show the Python between every two ops.
 STEP_PARTS = 256
 MAX_LANES = 2**16 - 1
+# A device has lanes for what it waits for and its queue besides those of its streams.
+LANES_OF_DEVICE = 2
 STACK_FRAMES = 16
 
 
@@ -100,6 +118,10 @@ class _Lanes:
         self.lanes.append(SliceLane(title=title, kind=kind, group=group))  # type: ignore[arg-type]
         return len(self.lanes) - 1
 
+    def room(self) -> int:
+        """Return how many more lanes of streams there can be."""
+        return max(MAX_LANES - len(self.lanes) - LANES_OF_DEVICE, 0)
+
 
 def timeline_slices(trace: Trace) -> Slices:
     """Return the steps, threads, devices and streams of a recording as slices; empty without host or device events."""
@@ -119,7 +141,7 @@ def timeline_slices(trace: Trace) -> Slices:
     order = np.lexsort((frame["start_ns"].to_numpy(), frame["lane"].to_numpy()))
     if (order[1:] < order[:-1]).any():
         frame, event = frame[order], event[order]
-    source, op = _links(trace, boxes, event)
+    source, op = _links(trace, event)
     frame = frame.with_columns(pl.Series("source", source, pl.Int32), pl.Series("op", op, pl.Int32))
     details = _details(trace, event)
     return Slices(
@@ -164,6 +186,7 @@ def _steps(trace: Trace, lanes: _Lanes) -> list[_Part]:
 def _phases_of_steps(trace: Trace) -> pl.DataFrame:
     """Return the phase with the most time in each of many equal parts of a step; equal neighbors are one slice."""
     pieces = step_pieces(trace)
+    dur_ns = pieces.dur_ns
     starts, durations, phases = [], [], []
     for _, first, last in _runs(pieces.step):
         rows = slice(first, last)
@@ -172,7 +195,7 @@ def _phases_of_steps(trace: Trace) -> pl.DataFrame:
         ends = np.concatenate(([from_ns], pieces.end_ns[rows]))
         time = np.zeros((len(PHASES), STEP_PARTS))
         for number in np.unique(pieces.phase[rows]).tolist():
-            so_far = np.cumsum(np.where(pieces.phase[rows] == number, pieces.dur_ns[rows], 0))
+            so_far = np.cumsum(np.where(pieces.phase[rows] == number, dur_ns[rows], 0))
             time[number] = np.diff(np.interp(edges, ends, np.concatenate(([0], so_far))))
         most = time.argmax(axis=0)
         begins = np.flatnonzero(np.diff(most, prepend=NO_PARENT))
@@ -212,10 +235,16 @@ def _threads(trace: Trace, boxes: HostBoxes, lanes: _Lanes, layers: tuple[Layer,
         number_of[lane] = lanes.add(title, "thread", title)
         if (lane_of_call == lane).any():
             number_of_calls[lane] = lanes.add("calls", "calls", title)
-    return [
-        _boxes(trace, boxes, number_of, layers),
-        _calls(trace, calls, number_of_calls),
+    parts = [
+        (_boxes(trace, boxes, number_of, layers), boxes.lane),
+        (_calls(trace, calls, number_of_calls), lane_of_call),
     ]
+    return [_on_lanes(part, np.isin(lane, list(number_of))) for part, lane in parts]
+
+
+def _on_lanes(part: _Part, is_shown: BoolArray) -> _Part:
+    """Return the slices of the threads that have a lane; in all but broken files these are all."""
+    return part if is_shown.all() else _Part(part.frame.filter(pl.Series(is_shown)), part.event[is_shown])
 
 
 def _short_titles(trace: Trace, used: IntArray) -> list[str]:
@@ -246,6 +275,7 @@ def _boxes(trace: Trace, boxes: HostBoxes, number_of: dict[int, int], layers: tu
     if len(site):
         kinds = trace.sites["kind"].gather(site).cast(pl.String).cast(KIND)
         kind[~is_event] = kinds.to_physical().to_numpy()
+    phase = phases_of_places(boxes, phase, np.isin(kind, [KINDS.index(each) for each in _PLACES]))
     frame = pl.DataFrame(
         {
             "lane": pl.Series(_numbers(boxes.lane, number_of), dtype=pl.UInt16),
@@ -289,14 +319,18 @@ def _devices(trace: Trace, lanes: _Lanes) -> list[_Part]:
     device = events["device"].fill_null(0).to_numpy()
     lane = events["lane"].to_numpy()
     titles = _short_titles(trace, np.arange(trace.lanes.height))
+    idle, busy = idle_runs(trace), {number: times for number, *times in device_intervals(trace)}
     parts: list[_Part] = []
     number_of: dict[int, int] = {}
     for number in np.unique(device[work]).tolist():
+        if not lanes.room():
+            break
         title = f"Device {number}"
-        parts.append(_waits(trace, number, lanes.add(title, "waits", title)))
-        for each in np.unique(lane[ranges[device[ranges] == number]]).tolist():
+        waits = idle.filter(pl.col("device") == number)
+        parts.append(_waits(waits, merge(*busy[number]), lanes.add(title, "waits", title)))
+        for each in np.unique(lane[ranges[device[ranges] == number]])[: lanes.room()].tolist():
             number_of[each] = lanes.add("annotations", "annotations", title)
-        for each in np.unique(lane[work[device[work] == number]]).tolist():
+        for each in np.unique(lane[work[device[work] == number]])[: lanes.room()].tolist():
             number_of[each] = lanes.add(titles[each], "stream", title)
         if number == device[work].min():
             parts.append(_queue(trace, lanes, title))
@@ -317,9 +351,8 @@ def _devices(trace: Trace, lanes: _Lanes) -> list[_Part]:
     return parts
 
 
-def _waits(trace: Trace, device: int, lane: int) -> _Part:
+def _waits(idle: pl.DataFrame, busy_ns: tuple[IntArray, IntArray], lane: int) -> _Part:
     """Return the idle times of a device with their causes, and when it was busy."""
-    idle = idle_runs(trace).filter(pl.col("device") == device)
     place = (
         pl.when(pl.col("line").is_null())
         .then(pl.lit(""))
@@ -334,8 +367,7 @@ def _waits(trace: Trace, device: int, lane: int) -> _Part:
             + pl.col("line").cast(pl.String)
         )
     )
-    titles = {name: title for name, (title, _) in CAUSE_TITLES.items()}
-    cause = pl.col("cause").replace_strict(titles, return_dtype=pl.String)
+    cause = pl.col("cause").replace_strict(CAUSE_TITLES, return_dtype=pl.String)
     waits = idle.select(
         pl.lit(lane, pl.UInt16).alias("lane"),
         "start_ns",
@@ -345,7 +377,7 @@ def _waits(trace: Trace, device: int, lane: int) -> _Part:
         pl.lit("idle", PHASE).alias("phase"),
         pl.concat_str(cause, place, separator="\t").cast(pl.Categorical()).alias("note"),
     )
-    start, end = next(merge(*times) for number, *times in device_intervals(trace) if number == device)
+    start, end = busy_ns
     constant = pl.Series(["busy"]).new_from_index(0, len(start))
     busy = _frame(
         lane, pl.Series(start), pl.Series(end - start), constant, "busy", _phase_column("forward", len(start)), depth=1
@@ -374,7 +406,7 @@ def _queue(trace: Trace, lanes: _Lanes, group: str) -> _Part:
     return _Part(frame, _no_events(frame.height))
 
 
-def _links(trace: Trace, boxes: HostBoxes, event: IntArray) -> tuple[IntArray, IntArray]:
+def _links(trace: Trace, event: IntArray) -> tuple[IntArray, IntArray]:
     """Return for each slice the slice that launched it, or that of its forward op, and the op around that."""
     slice_of = np.full(trace.events.height + 1, NO_PARENT, np.int64)
     known = np.flatnonzero(event >= 0)
@@ -385,30 +417,18 @@ def _links(trace: Trace, boxes: HostBoxes, event: IntArray) -> tuple[IntArray, I
     source = np.where(event >= 0, slice_of[np.append(origin, NO_PARENT)[event]], NO_PARENT)
     is_call = (trace.events["category"] == "runtime").to_numpy()
     calls = np.where(is_call, np.arange(len(is_call)), launch_sources(trace).astype(np.int64))
-    box = np.append(_innermost_op(trace, boxes, np.append(calls, NO_PARENT)), NO_PARENT)
-    op = np.where(event >= 0, slice_of[box[event]], NO_PARENT)
+    around = _innermost_op(trace, np.append(calls, NO_PARENT))
+    op = np.where(event >= 0, slice_of[around[event]], NO_PARENT)
     return source, op
 
 
-def _innermost_op(trace: Trace, boxes: HostBoxes, calls: IntArray) -> IntArray:
-    """Return for each call, a row of ``trace.events`` or -1, the innermost op or annotation around it, or -1."""
-    category = trace.events["category"]
-    is_op = np.append(category.is_in(("cpu_op", "user_annotation")).to_numpy(), False)
-    box = boxes.around(trace, calls)
-    row = np.append(boxes.row, NO_PARENT)
-    parent = np.append(boxes.parent, NO_PARENT)
-    # Frames, lines and modules are no ops: climb until there is one.
-    nearest = np.where(is_op[row], np.arange(len(row)), NO_PARENT)
-    nearest[-1] = NO_PARENT
-    open_boxes = np.flatnonzero(~is_op[row[:-1]])
-    above = parent.copy()
-    while True:
-        climbing = open_boxes[(nearest[open_boxes] == NO_PARENT) & (above[open_boxes] >= 0)]
-        if len(climbing) == 0:
-            break
-        nearest[climbing] = np.where(is_op[row[above[climbing]]], above[climbing], NO_PARENT)
-        above[climbing] = parent[above[climbing]]
-    return row[nearest[box]]
+def _innermost_op(trace: Trace, calls: IntArray) -> IntArray:
+    """Return for each call, a row of ``trace.events`` or -1, the innermost op or annotation around it, or -1.
+
+    It is the same as in the table of ops: Python frames around the call do not matter.
+    """
+    ops = nest_among(trace, trace.events["category"].is_in(OP_CATEGORIES).to_numpy())
+    return np.append(ops.row, NO_PARENT)[ops_around(trace, ops, calls)]
 
 
 def _details(trace: Trace, event: IntArray) -> dict[Column, pl.Series]:
@@ -418,10 +438,50 @@ def _details(trace: Trace, event: IntArray) -> dict[Column, pl.Series]:
     for column in (SHAPES, DTYPES):
         if events[column.name].null_count() < events.height:
             found[column] = events[column.name].gather(at).alias(column.name)
+    if events["launch_config"].null_count() < events.height:
+        found |= _launch_details(events["launch_config"].gather(at))
+    if events["bytes"].null_count() < events.height:
+        found[BANDWIDTH] = _bandwidths(events).gather(at).cast(pl.Categorical()).alias(BANDWIDTH.name)
     if trace.stacks.height:
         texts = _stack_texts(trace)
         found[STACK] = texts.gather(events["stack"].gather(at)).cast(pl.Categorical()).alias(STACK.name)
     return found
+
+
+def _launch_details(texts: pl.Series) -> dict[Column, pl.Series]:
+    """Return how kernels were launched, as texts."""
+    distinct = texts.unique().drop_nulls()
+    configs = launch_configs(distinct)
+    parts = (
+        pl.format("{} registers", "registers"),
+        pl.format(
+            "{} of shared memory",
+            _texts_of(configs["shared_bytes"].replace(0, None), lambda size: format_bytes(int(size))),
+        ),
+        pl.format("occupancy {}", _texts_of(configs["occupancy_ratio"], format_ratio)),
+    )
+    resources = configs.select(pl.concat_list(parts).list.drop_nulls().list.join(" · ").alias("text"))["text"]
+    texts_of = {GRID: configs["grid"], BLOCK: configs["block"], RESOURCES: resources.set(resources == "", None)}
+    known = {column: text for column, text in texts_of.items() if text.null_count() < len(text)}
+    columns = {column.name: text.cast(pl.Categorical()) for column, text in known.items()}
+    table = pl.DataFrame({"text": distinct, **columns})
+    found = pl.DataFrame({"text": texts}).join(table, on="text", how="left", maintain_order="left")
+    return {column: found[column.name] for column in known}
+
+
+def _bandwidths(events: pl.DataFrame) -> pl.Series:
+    """Return the bandwidth of each copy and fill as text; null for other events."""
+    rate = events.select(
+        pl.when((pl.col("dur_ns") > 0) & (pl.col("bytes") > 0)).then(pl.col("bytes") * 1e9 / pl.col("dur_ns"))
+    ).to_series()
+    return _texts_of(rate, lambda value: f"{format_bytes(int(value))}/s")
+
+
+def _texts_of(values: pl.Series, text_of: Callable[[float], str]) -> pl.Series:
+    distinct = values.unique().drop_nulls()
+    return values.replace_strict(
+        distinct, [text_of(value) for value in distinct.to_list()], default=None, return_dtype=pl.String
+    )
 
 
 def _stack_texts(trace: Trace) -> pl.Series:

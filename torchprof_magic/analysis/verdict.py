@@ -12,7 +12,16 @@ from torchprof_magic.analysis.devices import unknown_device_work
 from torchprof_magic.analysis.doubts import find_doubts
 from torchprof_magic.analysis.memory import memory_peaks, memory_series
 from torchprof_magic.analysis.ops import NO_OP, ops_table
-from torchprof_magic.analysis.verdict_words import DEVICE_WORDS, HOST_WORDS, TITLES, Span, code, described, second_words
+from torchprof_magic.analysis.verdict_words import (
+    DEVICE_WORDS,
+    HOST_WORDS,
+    TITLES,
+    Span,
+    code,
+    cut_name,
+    described,
+    second_words,
+)
 from torchprof_magic.model.trace import STEP_PATTERN
 from torchprof_magic.units import counted, format_ns, format_ratio, printable
 
@@ -294,11 +303,15 @@ def _without_steps(trace: Trace) -> Verdict:
         kind="compute",
         title="Bound by CPU ops",
         text=(
-            Span(text=top["name"], style="code"),
+            code(cut_name(top["name"])),
             Span(text=" takes "),
             Span(text=f"{format_ratio(share)} of the ops' CPU time", style="strong"),
             Span(text=calls),
-            *(span for i, name in enumerate(names) for span in (Span(text=(", then ", " and ")[i]), code(name))),
+            *(
+                span
+                for i, name in enumerate(names)
+                for span in (Span(text=(", then ", " and ")[i]), code(cut_name(name)))
+            ),
             Span(text="."),
         ),
         name=top["name"],

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.analysis.accounts import Account, Cause, chosen_steps, time_in_steps
+from torchprof_magic.analysis.kernel_names import kernel_title
 from torchprof_magic.analysis.loaders import starved_words
 from torchprof_magic.analysis.ops import ops_table
 from torchprof_magic.analysis.shared import ask_names
@@ -39,6 +40,8 @@ TITLES = {
 # If one launch call of a graph started this share of the device's work, it is named.
 MOSTLY_GRAPHS = 0.5
 MAX_NAME = 64
+# Causes that are named after a kernel.
+_DEVICE_KINDS = ("compute", "memory_traffic", "communication")
 # If the short ops of a step take this share of its optimizer's time, a variant with fewer ops is named.
 MOSTLY_SHORT = 0.4
 # What names of C++ functions look like: template arguments, or parameters that are pointers.
@@ -49,19 +52,25 @@ _GENERIC_FUNCTORS = ("Binary", "BUnary", "AUnary", "Unary")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A piece of text. Pieces with the style ``code`` are names."""
+    """A piece of text. Pieces with the style ``code`` are names. ``kernel`` is the full name, if it is a kernel's."""
 
     text: str
     style: Literal["", "strong", "code"] = ""
+    kernel: str = ""
+
+    @property
+    def short(self) -> str:
+        """The text with a kernel called by what it does, as the views call it."""
+        return kernel_title(self.kernel) if self.kernel else self.text
 
 
 def _plain(text: str) -> Span:
     return Span(text=text)
 
 
-def code(text: str) -> Span:
+def code(text: str, kernel: str = "") -> Span:
     """Return a name as a piece of text."""
-    return Span(text=text, style="code")
+    return Span(text=text, style="code", kernel=kernel)
 
 
 def amount(account: Account, ns: float) -> Span:
@@ -85,7 +94,10 @@ def _idle_for(account: Account, cause: Cause, why: str) -> tuple[Span, ...]:
 
 
 def _in(cause: Cause, before: str = ", mostly in ") -> tuple[Span, ...]:
-    return (_plain(before), code(short_name(cause.name))) if cause.name else ()
+    if not cause.name:
+        return ()
+    kernel = cause.name if cause.kind in _DEVICE_KINDS else ""
+    return (_plain(before), code(short_name(cause.name), kernel))
 
 
 def described(trace: Trace, cause: Cause) -> tuple[Span, ...]:
@@ -102,8 +114,10 @@ def place_of(trace: Trace, file: str | None, line: int | None) -> str:
     if not label and trace.meta.cell is not None and file == trace.meta.cell.filename:
         label = trace.meta.cell.label
     if label:
-        return f"{label}, line {line}" if line else label
-    return f"{short_file(file)}:{line}" if line else short_file(file)
+        return f"{cut_name(label)}, line {line}" if line else cut_name(label)
+    path = short_file(file)
+    path = path if len(path) <= MAX_NAME else f"…{path[1 - MAX_NAME :]}"  # the end of a path says the most
+    return f"{path}:{line}" if line else path
 
 
 def short_name(name: str) -> str:
@@ -112,14 +126,15 @@ def short_name(name: str) -> str:
     Other names are only cut if they are very long.
     """
     if not _SIGNATURE.search(name) or name.startswith("<"):
-        return _cut(name)
+        return cut_name(name)
     plain = re.sub(r"^(void|int|float) ", "", re.split(r"[<(]", name.replace("(anonymous namespace)::", ""))[0])
-    base = _cut(plain.rpartition("::")[2] or name)
+    base = cut_name(plain.rpartition("::")[2] or name)
     functors = [a or b for a, b in _FUNCTOR.findall(name.partition("<")[2]) if a not in _GENERIC_FUNCTORS]
     return f"{base} · {functors[-1]}" if functors and len(functors[-1]) < MAX_NAME else base
 
 
-def _cut(name: str) -> str:
+def cut_name(name: str) -> str:
+    """Return a name that fits into a sentence: names in files can have thousands of characters."""
     return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…"
 
 
@@ -204,7 +219,7 @@ def _works(trace: Trace, account: Account, _: Cause) -> tuple[Span, ...]:
             for index, (name, ratio) in enumerate(kernels)
             for span in (
                 _plain(": " if index == 0 else ", then "),
-                code(short_name(name)),
+                code(short_name(name), name),
                 _plain(f" takes {format_ratio(ratio)} of its work" if index == 0 else f" {format_ratio(ratio)}"),
             )
         ),

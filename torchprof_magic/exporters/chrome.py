@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from torchprof_magic.exporters.exact_text import json_text, json_value, micros, translated
+from torchprof_magic.exporters.exact_text import json_list, json_text, json_value, micros, translated
 from torchprof_magic.exporters.tracks import UNUSED_NUMBER, lay_tracks
 from torchprof_magic.files.atomic import write_text
+from torchprof_magic.model.trace import LAUNCH_KEYS
 from torchprof_magic.model.vendors import DEVICE_TYPES, RUNTIME_CATEGORIES
 
 if TYPE_CHECKING:
@@ -199,6 +200,7 @@ def _event_lines(events: pl.DataFrame, arrow_ends: pl.DataFrame) -> list[str]:
         translated(events["name"], json_text).alias("name"),
         translated(events["shapes"], json_value).alias("shapes"),
         translated(events["dtypes"], json_value).alias("dtypes"),
+        translated(events["launch_config"], _launch_members).alias("launch_members"),
     )
     lines = texts.select(
         "row",
@@ -213,7 +215,7 @@ def _event_lines(events: pl.DataFrame, arrow_ends: pl.DataFrame) -> list[str]:
             pl.lit(', "dur": '),
             micros(pl.col("dur_ns").clip(lower_bound=0)),
             pl.lit(', "args": {'),
-            _arguments(_ARGS),
+            _arguments(_ARGS, "launch_members"),
             pl.lit("}}"),
         ).alias("line"),
     )
@@ -224,10 +226,18 @@ def _place() -> pl.Expr:
     return pl.format(', "pid": {}, "tid": {}', "pid", "tid")
 
 
-def _arguments(keys: tuple[tuple[str, str], ...]) -> pl.Expr:
-    """Return the members of an object; null values are left out."""
+def _arguments(keys: tuple[tuple[str, str], ...], *members: str) -> pl.Expr:
+    """Return the members of an object; null values are left out. Columns of ``members`` hold whole members."""
     each = [pl.concat_str(pl.lit(f', "{key}": '), pl.col(column).cast(pl.String)).fill_null("") for column, key in keys]
+    each += [pl.concat_str(pl.lit(", "), pl.col(column)).fill_null("") for column in members]
     return pl.concat_str(each).str.strip_prefix(", ")
+
+
+def _launch_members(config: str) -> str | None:
+    """Return how a kernel was launched as members of an object; None where the array is not valid."""
+    values = json_list(config)
+    known = {key: value for key, value in zip(LAUNCH_KEYS, values, strict=False) if value is not None}
+    return json.dumps(known)[1:-1] or None
 
 
 def _arrow_ends(trace: Trace, events: pl.DataFrame) -> pl.DataFrame:

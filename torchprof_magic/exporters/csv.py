@@ -13,15 +13,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CHUNK_ROWS = 100_000
-# Spreadsheets run text that begins like this as a formula (OWASP ASVS 1.2.10); an apostrophe prevents it.
-_FORMULA = r"^[=+\-@\t\r]"
+# Spreadsheets run text that begins like this as a formula (OWASP ASVS 1.2.10); an apostrophe prevents it. Some skip
+# control characters in front of one, or take letters of full width for those of ASCII.
+_FORMULA = r"^[=+\-@\t\r\n\x00＝＋－＠]"
 
 
 def write_csv(frame: pl.DataFrame, path: Path, *, safe: bool = True) -> Path:
     """Write a frame as UTF-8 with a header, gzipped if the name ends in ``.gz``, and return the path.
 
-    Text that begins with ``= + - @``, a tab or a carriage return gets an apostrophe in front unless ``safe`` is False;
-    numbers stay numbers.
+    Text that begins with ``= + - @``, also of full width, a tab, a line break or a null character gets an apostrophe in
+    front unless ``safe`` is False; numbers stay numbers.
     """
     return write_text(path, csv_lines(frame, safe=safe))
 

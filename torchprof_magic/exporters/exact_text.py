@@ -31,7 +31,13 @@ def json_value(text: str) -> str:
     return text
 
 
-def translated(column: pl.Series, translate: Callable[[str], str]) -> pl.Series:
+def json_list(text: str) -> list[object]:
+    """Return the values of a strictly valid JSON array; none of anything else."""
+    value = json.loads(json_value(text))
+    return value if isinstance(value, list) else []
+
+
+def translated(column: pl.Series, translate: Callable[[str], str | None]) -> pl.Series:
     """Return a column of text with each distinct text translated once; null stays null."""
     old = column.unique().drop_nulls().cast(pl.String)
     new = pl.Series([translate(text) for text in old], dtype=pl.String)

@@ -39,7 +39,7 @@ def speedscope_lines(trace: Trace) -> Iterator[str]:
     """Yield the file in large chunks."""
     tracks = lay_tracks(trace)
     frames = trace.events.select("name").unique(maintain_order=True).with_row_index("frame")
-    head = {"$schema": SCHEMA_URL, "name": _clean(trace.meta.title) or "torchprof", "exporter": "torchprof-magic"}
+    head = {"$schema": SCHEMA_URL, "name": trace.meta.title or "torchprof", "exporter": "torchprof-magic"}
     yield f'{json.dumps(head)[:-1]}, "activeProfileIndex": 0, "shared": {{"frames": [\n'
     yield ",\n".join(_frame_lines(frames, trace.stacks))
     yield '\n]}, "profiles": [\n'
@@ -57,11 +57,6 @@ def speedscope_lines(trace: Trace) -> Iterator[str]:
         yield "\n]}"
         separator = ",\n"
     yield "\n]}\n"
-
-
-def _clean(title: str) -> str:
-    """Return a title without characters that are allowed in file names but not in JSON."""
-    return title.encode("utf-8", "replace").decode()
 
 
 def _frame_lines(frames: pl.DataFrame, stacks: pl.DataFrame) -> list[str]:

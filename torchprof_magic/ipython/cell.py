@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from torchprof_magic.capture import open_to_interrupts, protected
 from torchprof_magic.errors import OptionsError
-from torchprof_magic.model.meta import CellSource
+from torchprof_magic.model.meta import CellSource, source_lines
 from torchprof_magic.run.line_marks import mark_lines, with_marks
 from torchprof_magic.run.stepping import Stepper, StepPlan, instrument, plan_steps, with_stepper
 
@@ -106,7 +106,7 @@ def compile_cell(shell: InteractiveShell, cell: str, *, step: str = "auto", may_
     source = "\n" * place.offset + shell.transform_cell(cell)  # type: ignore[no-untyped-call]
     filename = _cache(compiler, source, place)
     tree = shell.transform_ast(compiler.ast_parse(source, filename=filename))  # type: ignore[no-untyped-call]
-    lines = (place.raw or source).splitlines()
+    lines = source_lines(place.raw or source)
     plan = plan_steps(tree, lines, shell.user_ns, step)
     last = _split_last(tree, shell.ast_node_interactivity)
     tree = mark_lines(tree, plan.loop)
@@ -210,8 +210,8 @@ def _cache(compiler: Any, source: str, place: _Place) -> str:
     name: str = compiler.get_code_name(place.raw or source, source, place.number)
     before = linecache.cache.get(name)
     compiler.cache(source, place.number, raw_code=place.raw or None)
-    around = place.raw.splitlines()
-    lines = source.splitlines()
+    around = source_lines(place.raw)
+    lines = source_lines(source)
     if place.is_statement and before is not None:
         known = before[2] if len(before) > 1 else []
         around = [line.rstrip("\n") for line in known] or around

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -22,6 +23,7 @@ MAX_TEXT = 300
 MAX_MESSAGE_CHARS = 5_000
 MAX_SOURCE_CHARS = 1_000_000
 _MORE = "…"
+_LINE_END = re.compile(r"\r\n|\r|\n")
 
 Severity = Literal["info", "warning", "data_loss"]
 
@@ -31,8 +33,19 @@ def shortened(text: str, most_chars: int = MAX_TEXT) -> str:
     return text if len(text) <= most_chars else f"{text[: most_chars - 1]}{_MORE}"
 
 
+def source_lines(source: str) -> list[str]:
+    """Return the lines of a program as Python numbers them; ``str.splitlines`` would end them at form feeds, too."""
+    lines = _LINE_END.split(source)
+    return lines if lines[-1] else lines[:-1]
+
+
+def encodable(text: str) -> str:
+    r"""Return a text that UTF-8 can hold: unpaired surrogates of file names and JSON become escapes (``\udcff``)."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 class _Bounded:
-    """Shortens the texts of a frozen dataclass when it is made, wherever they come from."""
+    """Shortens the texts of a frozen dataclass when it is made, and makes them encodable, wherever they come from."""
 
     __slots__ = ()
 
@@ -43,7 +56,7 @@ class _Bounded:
 
 def _with_short_texts(value: object, most_chars: int) -> object:
     if isinstance(value, str):
-        return shortened(value, most_chars)
+        return shortened(encodable(value), most_chars)
     return tuple(_with_short_texts(item, most_chars) for item in value) if isinstance(value, tuple) else value
 
 

@@ -41,12 +41,16 @@ class Column:
 class Outline:
     """The columns that make rows a tree: the ``id`` of each row, and that of the row around it, empty for none.
 
-    Rows stand after the row around them. Those up to ``open_levels`` deep are open at first.
+    Rows stand after the row around them. Those up to ``open_levels`` deep are open at first, except those that are
+    true in the column ``closed``. Rows that are true in the column ``aside`` repeat others to explain the row around
+    them; filters and searches for a name skip them.
     """
 
     id: str
     parent: str
     open_levels: int = 1
+    closed: str | None = None
+    aside: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,19 +146,34 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Excerpt:
+    """Says that slices are only a picture of more: of how many, and from when to when.
+
+    Those shorter than ``bucket_ns`` are merged where they begin in the same multiple of it.
+    """
+
+    slices: int
+    start_ns: int
+    end_ns: int
+    bucket_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Slices:
     """Bars on lanes over time, sorted by lane and start.
 
     The frame has the columns ``lane`` (a row of ``lanes``), one depth for each layer, ``start_ns``, ``dur_ns``,
     ``name``, ``kind``, ``phase``, ``note``, and ``source`` and ``op``: the rows of what launched a slice, and of the op
     around that, -1 for none. ``count`` is how much a slice stands for, such as the length of the queue. ``columns`` are
-    details that were recorded, such as shapes.
+    details that were recorded, such as shapes. The frame of an ``excerpt`` also says which slice of the complete frame
+    each row is, or names: ``slice``, and how many it stands for: ``merged``.
     """
 
     frame: pl.DataFrame
     lanes: tuple[SliceLane, ...]
     layers: tuple[Layer, ...]
     columns: tuple[Column, ...] = ()
+    excerpt: Excerpt | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,13 +199,14 @@ class Section:
     """Facts under one title.
 
     With the kind ``phases`` the labels are phases, and the values add up to a whole. With ``bars`` all values are of
-    one unit, and are drawn as bars on one scale. ``aside`` says what the numbers are. Those of the group ``top`` stand
-    side by side, and those of ``about`` are folded away.
+    one unit, and are drawn as bars on one scale. With ``memory`` the facts stand below the curve of the memory.
+    ``aside`` says what the numbers are. Those of the group ``top`` stand side by side, and those of ``about`` are
+    folded away.
     """
 
     title: str
     facts: tuple[Fact, ...]
-    kind: Literal["facts", "phases", "bars"] = "facts"
+    kind: Literal["facts", "phases", "bars", "memory"] = "facts"
     aside: str = ""
     group: Literal["main", "top", "about"] = "main"
 

@@ -43,6 +43,8 @@ MAX_SUM = 2**62
 MAX_STEP = 10**9 - 1
 # Names of kernels can have thousands of characters, and shapes of ops over thousands of tensors hundreds of thousands.
 MAX_NAME_CHARS = 10_000
+# What the values of ``launch_config`` are called in trace files.
+LAUNCH_KEYS = ("grid", "block", "registers per thread", "shared memory", "est. achieved occupancy %")
 MAX_JSON_CHARS = 1_000_000
 
 DType: TypeAlias = pl.DataType | type[pl.DataType]
@@ -149,6 +151,15 @@ EVENTS_COLUMNS = (
         least=-MAX_SUM,
         most=MAX_SUM,
         is_summed=True,
+    ),
+    FrameColumn(
+        "launch_config",
+        TEXT,
+        "json",
+        "How a kernel was launched: grid, block, registers a thread, bytes of shared memory a block, and estimated "
+        "occupancy in %, null for what is not in the file; null if not recorded.",
+        is_nullable=True,
+        max_chars=MAX_JSON_CHARS,
     ),
     FrameColumn("stream", pl.Int32, "id", "Stream of device work, as numbered by the device.", is_nullable=True),
     FrameColumn("device", pl.Int32, "id", "Device of device work, as numbered in the file.", is_nullable=True),
@@ -379,11 +390,11 @@ FRAME_COLUMNS = {
 FRAME_SCHEMAS = {name: _schema(columns) for name, columns in FRAME_COLUMNS.items()}
 # The name of the first entry of a saved run, and the version of its format. Changing a schema above needs a new one.
 SAVED_HEAD = "torchprof.json"
-SAVED_VERSION = 3
+SAVED_VERSION = 4
 # Frames that older versions of the format lack.
 ADDED_FRAMES = {"sites": 2, "scopes": 2}
 # Columns that they lack.
-ADDED_COLUMNS = {("sites", "inputs"): 3, ("sites", "outputs"): 3}
+ADDED_COLUMNS = {("sites", "inputs"): 3, ("sites", "outputs"): 3, ("events", "launch_config"): 4}
 
 
 class _Referable:

@@ -32,19 +32,19 @@ class Packed:
     pulled: Mapping[str, Callable[[], bytes]]
 
 
-def pack(shapes: Mapping[str, FramedShape], *, embed_all: bool = False) -> Packed:
-    """Return the bytes of all shapes with rows; ``embed_all`` puts all of them into ``data``."""
+def pack(shapes: Mapping[str, FramedShape]) -> Packed:
+    """Return the bytes of all shapes with rows. Short ones come first, as several views need them."""
     data, places = bytearray(), {}
     pulled: dict[str, Callable[[], bytes]] = {}
-    for name, shape in shapes.items():
-        if shape.frame.height > EMBEDDED_ROWS and not embed_all:
+    for name, shape in sorted(shapes.items(), key=lambda item: item[1].frame.height):
+        if shape.frame.height > EMBEDDED_ROWS:
             # Encoded when the page asks for it, which most people never make it do.
             places[name], pulled[name] = (-1, 0), partial(encode, shape)
             continue
         encoded = encode(shape) if shape.frame.height else b""
         if not encoded:
             places[name] = (0, 0)
-        elif embed_all or len(data) + len(encoded) <= EMBEDDED_BYTES:
+        elif len(data) + len(encoded) <= EMBEDDED_BYTES:
             data.extend(b"\0" * (-len(data) % ALIGNMENT))
             places[name] = (len(data), len(encoded))
             data.extend(encoded)

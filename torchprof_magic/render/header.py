@@ -52,6 +52,7 @@ def _framed(shape: FramedShape) -> Header:
                 "lanes": [asdict(lane) for lane in shape.lanes],
                 "layers": [asdict(layer) for layer in shape.layers],
                 "columns": [{"name": column.name, "title": column.title} for column in shape.columns],
+                "excerpt": asdict(shape.excerpt) if shape.excerpt else None,
             }
 
 

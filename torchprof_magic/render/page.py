@@ -11,42 +11,63 @@ from torchprof_magic.analysis.devices import has_any_device
 from torchprof_magic.analysis.diagnosis import all_problems
 from torchprof_magic.analysis.kernel_names import titles_of
 from torchprof_magic.analysis.lines import lines_table
+from torchprof_magic.analysis.slice_windows import is_windowed
 from torchprof_magic.model.meta import shortened
-from torchprof_magic.model.shapes import Facts, Problems, Table, count_rows, top_rows
+from torchprof_magic.model.shapes import Facts, Problems, Slices, Table, count_rows, top_rows
 from torchprof_magic.render.arrow import encode, pack, with_header
+from torchprof_magic.render.exports import EXPORTS, Export, export_header
 from torchprof_magic.render.header import describe
+from torchprof_magic.render.questions import Answers
 from torchprof_magic.render.text import machine_sentence, steps_sentence
 from torchprof_magic.views import VIEWS, View
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from torchprof_magic.analysis.slice_windows import SliceWindows
     from torchprof_magic.analysis.verdict import Verdict
     from torchprof_magic.model.meta import Problem
     from torchprof_magic.model.shapes import Shape
     from torchprof_magic.model.trace import Trace
 
-HEADER_VERSION = 4
+HEADER_VERSION = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A header as JSON text, the embedded bytes, and the views that the page pulls on request, encoded then."""
+    """A header as JSON text, the embedded bytes, and the views that the page reads on request, encoded then.
+
+    ``answers`` has the timelines that are too long for a page, which asks for parts of them.
+    """
 
     header: str
     data: bytes
     pulled: Mapping[str, Callable[[], bytes]]
+    answers: Mapping[str, Answers]
 
 
 def build_page(
-    trace: Trace, shapes: Mapping[str, Shape], verdict: Verdict, run_id: str, *, is_standalone: bool = False
+    trace: Trace,
+    shapes: Mapping[str, Shape],
+    verdict: Verdict,
+    run_id: str,
+    *,
+    is_standalone: bool = False,
+    exports: Sequence[Export] = EXPORTS,
 ) -> Page:
-    """Return the data for the front end. A standalone page has no kernel, so all views are embedded."""
+    """Return the data for the front end, which offers the ``exports``.
+
+    A standalone page has no kernel, so none of its views is built on request, and it must contain what it exports.
+    """
     shown = [view for view in VIEWS if view.is_there is None or view.is_there(trace)]
     waiting = [] if is_standalone else [view for view in shown if view.is_there is not None]
     ready = [view for view in shown if view not in waiting and (view.place == "about" or count_rows(shapes[view.name]))]
     framed = {view.name: shape for view in ready if not isinstance(shape := shapes[view.name], (Facts, Problems))}
-    packed = pack(framed, embed_all=is_standalone)
+    answers = {
+        name: Answers(shape) for name, shape in framed.items() if isinstance(shape, Slices) and is_windowed(shape)
+    }
+    sent = framed | {name: _excerpt(each.windows, is_standalone=is_standalone) for name, each in answers.items()}
+    packed = pack(sent)
     meta = trace.meta
     header = {
         "version": HEADER_VERSION,
@@ -60,7 +81,9 @@ def build_page(
         "steps": complete_step_count(trace),
         "titles": list(titles_of(trace).items()),
         "views": [
-            _waiting_header(view) if view in waiting else _view_header(view, shapes[view.name], packed.places)
+            _waiting_header(view)
+            if view in waiting
+            else _view_header(view, sent.get(view.name, shapes[view.name]), packed.places)
             for view in shown
             if view in ready or view in waiting
         ],
@@ -69,10 +92,15 @@ def build_page(
             for view in VIEWS
             if view.flag and not count_rows(shapes[view.name])
         ],
-        "exports": [] if is_standalone else [_HTML_EXPORT | {"filename": f"torchprof-{run_id}.html"}],
+        "exports": [export_header(export, run_id) for export in exports],
     }
     pulled = dict(packed.pulled) | {view.name: partial(_encoded, shapes, view.name) for view in waiting}
-    return Page(header=json.dumps(header), data=packed.data, pulled=pulled)
+    return Page(header=json.dumps(header), data=packed.data, pulled=pulled, answers=answers)
+
+
+def _excerpt(windows: SliceWindows, *, is_standalone: bool) -> Slices:
+    """Return what the page has of a timeline before it asks for more, which a standalone one cannot."""
+    return windows.excerpt() if is_standalone else windows.overview()
 
 
 def _encoded(shapes: Mapping[str, Shape], name: str) -> bytes:
@@ -91,7 +119,7 @@ def verdict_line(trace: Trace, verdict: Verdict) -> dict[str, object] | None:
     """Return the number and the source of the line that a verdict names, or None if it names none that is known."""
     rows = lines_table(trace).frame.rows(named=True)
     line = next((row for row in rows if (row["file"], row["line"]) == (verdict.file, verdict.line)), None)
-    if line is None or not verdict.line or not line["source"]:
+    if line is None or not verdict.line or not line["source"] or not (trace.sites["kind"] == "line").any():
         return None
     return {"line": line["line"], "source": shortened(line["source"].strip())}
 
@@ -102,14 +130,11 @@ def _verdict(trace: Trace, verdict: Verdict) -> dict[str, object]:
     return {
         "title": verdict.title,
         "text": [
-            {"text": span.text, "style": span.style} for span in (*verdict.text, *(() if code else verdict.where))
+            {"text": span.short, "style": span.style} for span in (*verdict.text, *(() if code else verdict.where))
         ],
         "code": code,
         "doubts": list(verdict.doubts),
     }
-
-
-_HTML_EXPORT = {"name": "html", "title": "Interactive HTML file", "mime": "text/html"}
 
 
 def _view_header(view: View, shape: Shape, places: Mapping[str, tuple[int, int]]) -> dict[str, object]:

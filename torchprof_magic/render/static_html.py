@@ -40,6 +40,8 @@ NAME_CHARS = 90
 _FIGURES = {"flame": "Flame graph", "memory": "Memory"}
 _NUMBER = 'align="right" style="text-align:right"'
 _NAME = 'align="left" style="text-align:left"'
+# JupyterLab and nbconvert would typeset a name such as $x$; their versions of MathJax know one of these classes each.
+_NO_MATH = "mathjax_ignore tex2jax_ignore"
 _IN_NOTEBOOK = "This is a static copy. The live view needs the kernel that made it: run the cell again."
 _IN_FILE = "This is a static copy. The interactive report needs JavaScript; it makes no network requests."
 # JupyterLab shows "Error displaying widget" in place of a live view that was not saved, although this copy follows.
@@ -71,7 +73,7 @@ def static_html(
     about = [section for section in overview.sections if section.group == "about"]
     parts = [
         _HIDE_ERROR if in_notebook else "",
-        f'<details open data-tp-static="{run_id}">',
+        f'<details open data-tp-static="{run_id}" class="{_NO_MATH}">',
         f"<summary><b>{_text(head)}</b> <small>{_text(machine)}</small></summary>",
         *_verdict(trace, verdict),
         *_problem_lines(lost),
@@ -112,7 +114,7 @@ def _verdict(trace: Trace, verdict: Verdict) -> list[str]:
 
 def _span(span: Span) -> str:
     tag = {"strong": "b", "code": "code"}.get(span.style)
-    return f"<{tag}><bdi>{_text(span.text)}</bdi></{tag}>" if tag else _text(span.text)
+    return f"<{tag}><bdi>{_text(span.short)}</bdi></{tag}>" if tag else _text(span.short)
 
 
 def _problem_lines(problems: Iterable[Problem]) -> list[str]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 TOP_ROWS = 10
 NAME_WIDTH = 44
+MOST_DEVICES = 4  # kinds of devices that are named; a file can name a thousand
 
 
 def steps_sentence(meta: Meta, steps: pl.DataFrame) -> str:
@@ -41,8 +42,9 @@ def steps_sentence(meta: Meta, steps: pl.DataFrame) -> str:
 
 def machine_sentence(meta: Meta, events: int, *, has_device: bool) -> str:
     """Return the machine, torch and size of the recording, such as ``A100 · torch 2.13.0 · 40,573 events``."""
-    names = meta.device_names or dict.fromkeys(name for _, name in meta.devices)
-    device = ", ".join(names) or ("unnamed accelerator" if has_device else "CPU")
+    names = tuple(meta.device_names or dict.fromkeys(name for _, name in meta.devices))
+    more = (counted(len(names) - MOST_DEVICES, "other device"),) if len(names) > MOST_DEVICES else ()
+    device = ", ".join((*names[:MOST_DEVICES], *more)) or ("unnamed accelerator" if has_device else "CPU")
     torch = f"torch {meta.torch_version}" if meta.torch_version else ""
     rank = f"rank {meta.rank} of {meta.world_size}" if meta.rank is not None and (meta.world_size or 0) > 1 else ""
     return " · ".join(part for part in (device, rank, torch, counted(events, "event")) if part)
@@ -116,7 +118,9 @@ def _op_lines(ops: Table) -> list[str]:
     return lines
 
 
-def _cell(value: float, unit: str) -> str:
+def _cell(value: float | None, unit: str) -> str:
+    if value is None:
+        return "–"
     return {"ns": format_ns, "bytes": format_bytes, "count": format_count}[unit](value)
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 import weakref
 from collections import deque
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anywidget
@@ -13,22 +12,25 @@ import msgspec
 from traitlets import Bytes, Unicode
 
 from torchprof_magic.errors import TorchProfError
+from torchprof_magic.files.temporary import written_bytes
 from torchprof_magic.render.arrow import EMBEDDED_BYTES
+from torchprof_magic.render.exports import EXPORTS, file_name
+from torchprof_magic.render.questions import Question
 from torchprof_magic.render.standalone_html import front_end
 from torchprof_magic.units import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from torchprof_magic.render.page import Page
 
 CHUNK_BYTES = EMBEDDED_BYTES
 
 
-class _Request(msgspec.Struct, forbid_unknown_fields=True):
-    """A request of the page. The reply to any other message is an error."""
+class _Get(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="get"):
+    """A request for one chunk of a view or an export."""
 
-    kind: str
     id: int | str
     name: str
     chunk: int = 0
@@ -44,22 +46,29 @@ _kept: deque[Shown] = deque()
 
 
 class Shown:
-    """The data of a live view: a page, and the report as an HTML file for export.
+    """The data of a live view: a page, and the report as files for export.
 
-    ``frame_bytes`` is the size of the frames of the report in memory. ``write_html`` writes the file to a path and
-    returns the path.
+    ``frame_bytes`` is the size of the frames of the report in memory. ``writers`` has for each of ``EXPORTS`` a
+    function that writes the file to a path and returns the path.
     """
 
-    def __init__(self, page: Page, *, title: str, frame_bytes: int, write_html: Callable[[Path], Path]) -> None:
+    def __init__(
+        self, page: Page, *, title: str, frame_bytes: int, writers: Mapping[str, Callable[[Path], Path]]
+    ) -> None:
         self.page = page
         self.title = title
         self.frame_bytes = frame_bytes
-        self._write_html = write_html
+        self._exports = {
+            f"export:{export.name}": partial(written_bytes, writers[export.name], file_name(export, "report"))
+            for export in EXPORTS
+        }
 
-    def html(self) -> bytes:
-        """Return the report as an HTML file. Raises ``TorchProfError``."""
-        with tempfile.TemporaryDirectory(prefix="torchprof-") as folder:
-            return self._write_html(Path(folder) / "report.html").read_bytes()
+    def resource(self, name: str) -> bytes:
+        """Return a pulled view or an export, encoded now. Raises ``TorchProfError``."""
+        encode = self.page.pulled.get(name) or self._exports.get(name)
+        if encode is None:
+            raise TorchProfError("The report has no data of this name.")
+        return encode()
 
 
 class ReportWidget(anywidget.AnyWidget):
@@ -77,7 +86,7 @@ class ReportWidget(anywidget.AnyWidget):
         # The kernel keeps the widget, so the widget must not keep the data.
         self._shown = weakref.ref(shown)
         self._title = shown.title
-        self._exports: dict[str, bytes] = {}
+        self._exported: dict[str, bytes] = {}
         self._pulled: dict[str, bytes] = {}
         self.on_msg(self._answer)
         _open.append(self)
@@ -91,39 +100,60 @@ class ReportWidget(anywidget.AnyWidget):
         super().close()
 
     def _answer(self, _widget: object, content: object, _buffers: object) -> None:
-        """Reply to a request of the page with one chunk, or with an error."""
+        """Reply to a request of the page, or with an error to any other message."""
         try:
-            request = msgspec.convert(content, _Request)
+            request = msgspec.convert(content, _Get | Question)
         except msgspec.ValidationError as exc:
-            self.send({"kind": "error", "id": None, "message": f"invalid request: {exc}"})
+            self.send({"kind": "error", "id": _id_of(content), "message": f"invalid request: {exc}"})
             return
         try:
-            data = self._resource(request.name)
+            head, frames = self._reply(request)
         except TorchProfError as exc:
             self.send({"kind": "error", "id": request.id, "message": str(exc)})
             return
-        chunks = max(1, -(-len(data) // CHUNK_BYTES))
-        if request.kind != "get" or not 0 <= request.chunk < chunks:
-            self.send({"kind": "error", "id": request.id, "message": "The report has no such chunk."})
-            return
-        part = data[request.chunk * CHUNK_BYTES : (request.chunk + 1) * CHUNK_BYTES]
-        head = {"kind": "chunk", "id": request.id, "name": request.name, "chunk": request.chunk, "chunks": chunks}
-        self.send(head, [part])
+        except BaseException as exc:
+            # The page waits for an answer, whatever happened.
+            self.send({"kind": "error", "id": request.id, "message": f"The kernel failed: {exc!r}"})
+            raise
+        self.send({**head, "id": request.id}, frames)
 
-    def _resource(self, name: str) -> bytes:
+    def _reply(self, request: _Get | Question) -> tuple[dict[str, object], list[bytes]]:
+        """Return the head and the buffers of the reply."""
+        if isinstance(request, _Get):
+            return self._chunk(request)
+        answers = self._alive().page.answers.get(request.view)
+        if answers is None:
+            raise TorchProfError("The report has no such timeline.")
+        facts, frames = answers.answer(request)
+        return {"kind": "answer", "facts": facts}, list(frames)
+
+    def _chunk(self, request: _Get) -> tuple[dict[str, object], list[bytes]]:
+        data = self._resource(request.name)
+        chunks = max(1, -(-len(data) // CHUNK_BYTES))
+        if not 0 <= request.chunk < chunks:
+            raise TorchProfError("The report has no such chunk.")
+        if request.chunk == chunks - 1:
+            self._exported.pop(request.name, None)
+        part = data[request.chunk * CHUNK_BYTES : (request.chunk + 1) * CHUNK_BYTES]
+        return {"kind": "chunk", "name": request.name, "chunk": request.chunk, "chunks": chunks}, [part]
+
+    def _alive(self) -> Shown:
         shown = self._shown()
         if shown is None:
             raise TorchProfError("The kernel no longer has the data of this run. Run the cell again.")
+        return shown
+
+    def _resource(self, name: str) -> bytes:
+        shown = self._alive()
         if name in shown.page.pulled:
             if name not in self._pulled:
                 # One view at a time: the page asks for the chunks of one after the other.
-                self._pulled = {name: shown.page.pulled[name]()}
+                self._pulled = {name: shown.resource(name)}
             return self._pulled[name]
-        if name == "export:html":
-            if name not in self._exports:
-                self._exports[name] = shown.html()
-            return self._exports[name]
-        raise TorchProfError("The report has no data of this name.")
+        if name not in self._exported:
+            # Kept until its last chunk is sent: it can be as large as the trace.
+            self._exported[name] = shown.resource(name)
+        return self._exported[name]
 
     def __repr__(self) -> str:
         """Return the text for front ends without widgets; the static copy next to it shows the numbers."""
@@ -134,6 +164,12 @@ class ReportWidget(anywidget.AnyWidget):
         data = bundle[0] if isinstance(bundle, tuple) else bundle  # older anywidget returns the data alone
         data["text/plain"] = repr(self)
         return bundle
+
+
+def _id_of(content: object) -> int | str | None:
+    """Return the id of a request that is wrong otherwise, so that the page need not wait for a reply."""
+    number = content.get("id") if isinstance(content, dict) else None
+    return number if isinstance(number, int | str) else None
 
 
 def _forget(widget: ReportWidget) -> None:

@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.model.intervals import nesting_order
-from torchprof_magic.model.trace import LANES_SCHEMA, SCOPES_SCHEMA, SITES_SCHEMA
+from torchprof_magic.model.meta import source_lines
+from torchprof_magic.model.trace import LANES_SCHEMA, MAX_NAME_CHARS, SCOPES_SCHEMA, SITES_SCHEMA, TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +45,7 @@ def with_scopes(
     own = _line_sites(cell)
     functions, rows = _function_sites(recording.function_lines, cell, own.height)
     lines = pl.concat([own, functions])
-    sites = pl.concat([lines, _module_sites(recording.modules, lines.height)])
+    sites = _with_short_texts(pl.concat([lines, _module_sites(recording.modules, lines.height)]))
     lanes, parts = trace.lanes, []
     for marks in recording.program:
         shift_ns = _shift_ns(trace, marks)
@@ -64,9 +65,15 @@ def with_scopes(
     return sites, scopes[order], lanes
 
 
+def _with_short_texts(sites: pl.DataFrame) -> pl.DataFrame:
+    """Return the sites with texts as long as a trace may have: a line can hold a whole file as text."""
+    texts = [name for name, dtype in SITES_SCHEMA.items() if dtype == TEXT]
+    return sites.with_columns(pl.col(*texts).cast(pl.String).str.head(MAX_NAME_CHARS).cast(TEXT))
+
+
 def _line_sites(cell: CellSource | None) -> pl.DataFrame:
     """Return a site for every line of the cell, in their order."""
-    texts = cell.source.splitlines() if cell is not None else []
+    texts = source_lines(cell.source) if cell is not None else []
     return pl.DataFrame(
         {
             "kind": ["line"] * len(texts),
@@ -89,7 +96,7 @@ def _function_sites(watched: Sequence[LineSite], cell: CellSource | None, before
 
     A function of the cell itself stands in the cell.
     """
-    cell_file, cell_lines = (cell.filename, len(cell.source.splitlines())) if cell is not None else ("", 0)
+    cell_file, cell_lines = (cell.filename, len(source_lines(cell.source))) if cell is not None else ("", 0)
     place: dict[tuple[str, int], int] = {(cell_file, line): line - 1 for line in range(1, cell_lines + 1)}
     rows: list[dict[str, object]] = []
     for file, first in dict.fromkeys((site.file, site.first_line) for site in watched):

@@ -9,4 +9,8 @@ function render({ model, el }: RenderProps): () => void {
   return mountReport(model, el);
 }
 
+// A saved HTML file has this module as its own script, which cannot import it; so it leaves a function to be called.
+const showSaved: unknown = Reflect.get(globalThis, Symbol.for("torchprof-magic.show-saved"));
+if (typeof showSaved === "function") showSaved(render);
+
 export default { render };

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import {
+  axisNumbers,
   columnFormat,
   formatBytes,
   formatCount,
@@ -95,8 +96,32 @@ describe("columnFormat", () => {
     expect(columnFormat("bytes", 24_000_000).format(-12_500_000)).toBe("−12.50");
   });
 
+  it("takes the unit of the columns beside it where its numbers can be read in it", () => {
+    const short = columnFormat("ns", 304_300, 2_327_000);
+    expect([short.suffix, short.format(304_300), short.format(29_800)]).toEqual([
+      "ms",
+      "0.304",
+      "0.030",
+    ]);
+    expect(columnFormat("ns", 27_000, 2_327_000).suffix).toBe("µs");
+    expect(columnFormat("ns", 2_327_000, 304_300).suffix).toBe("ms");
+  });
+
   it("writes ratios as percent with the sign in the header", () => {
     const { suffix, format } = columnFormat("ratio", 1);
     expect([suffix, format(0.535)]).toEqual(["%", "53.5"]);
+  });
+});
+
+describe("axisNumbers", () => {
+  it("leaves out the zeros that all numbers end with", () => {
+    const { format } = columnFormat("bytes", 4e6);
+    expect(axisNumbers([0, 5e5, 1e6, 4e6], format)).toEqual(["0", "0.5", "1.0", "4.0"]);
+    expect(axisNumbers([0, 1e6, 4e6], format)).toEqual(["0", "1", "4"]);
+  });
+
+  it("keeps the thousands apart", () => {
+    const { format } = columnFormat("ns", 1.5e12);
+    expect(axisNumbers([0, 5e11, 1.5e12], format)).toEqual(["0", "500", "1,500"]);
   });
 });

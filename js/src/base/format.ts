@@ -121,21 +121,28 @@ function scaled(value: number, rung: Rung, decimals: number): string {
   return withMinus(value, grouped(size, decimals));
 }
 
-function columnOf(ladder: readonly Rung[], largest: number): ColumnFormat {
-  const rung = rungFor(ladder, largest);
+// In the unit of another column, the largest number is at least this.
+const LEAST_SHARED = 0.1;
+
+function columnOf(ladder: readonly Rung[], largest: number, beside: number): ColumnFormat {
+  const shared = rungFor(ladder, Math.max(largest, beside));
+  const rung = largest >= LEAST_SHARED * shared.size ? shared : rungFor(ladder, largest);
   const shown = largest / rung.size;
   const before = shown >= 1 ? Math.floor(Math.log10(shown)) + 1 : 1;
   const decimals = rung.size === 1 ? 0 : Math.max(0, DIGITS - before);
   return { suffix: rung.suffix, format: (value) => scaled(value, rung, decimals) };
 }
 
-/** One unit and one number of decimals for a whole column, by its largest magnitude: 93.99, 523.0, 2,739. */
-export function columnFormat(unit: Unit, largest: number): ColumnFormat {
+/**
+ * One unit and one number of decimals for a whole column, by its largest magnitude: 93.99, 523.0, 2,739. `beside` is
+ * the largest magnitude of the columns beside it; its unit is taken where numbers can be read in it.
+ */
+export function columnFormat(unit: Unit, largest: number, beside = largest): ColumnFormat {
   switch (unit) {
     case "ns":
-      return columnOf(NS_LADDER, largest);
+      return columnOf(NS_LADDER, largest, beside);
     case "bytes":
-      return columnOf(BYTES_LADDER, largest);
+      return columnOf(BYTES_LADDER, largest, beside);
     case "ratio":
       return { suffix: "%", format: (value) => scaled(value, { suffix: "%", size: 0.01 }, 1) };
     case "bool":
@@ -143,6 +150,22 @@ export function columnFormat(unit: Unit, largest: number): ColumnFormat {
     default:
       return { suffix: "", format: (value) => formatValue(value, unit) };
   }
+}
+
+/** The numbers of an axis without the zeros that all of them end with. */
+export function axisNumbers(
+  ticks: readonly number[],
+  format: (value: number) => string,
+): readonly string[] {
+  const texts = ticks.map((tick) => (tick === 0 ? "0" : format(tick)));
+  const decimals = Math.max(
+    ...texts.map((text) => (text.split(".")[1] ?? "").replace(/0+$/, "").length),
+  );
+  return texts.map((text) => {
+    const [whole = "", part = ""] = text.split(".");
+    const kept = part.slice(0, decimals);
+    return kept === "" || Number(text) === 0 ? whole : `${whole}.${kept}`;
+  });
 }
 
 /** Whether values of a unit are numbers, so that cells are right-aligned. */

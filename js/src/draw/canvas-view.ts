@@ -11,11 +11,15 @@ export interface CanvasSize {
 
 export type Redraw = (context: CanvasRenderingContext2D, size: CanvasSize) => void;
 
-/** Keeps a canvas as large as its box and as sharp as the screen; drawing happens only in `redraw`. */
+/**
+ * Keeps a canvas as large as its box and as sharp as the screen; drawing happens only in `redraw`. `data-tp-painted`
+ * counts the pictures.
+ */
 export class CanvasView {
   readonly #canvas: HTMLCanvasElement;
   readonly #redraw: Redraw;
   #frame = 0;
+  #painted = 0;
   #size: CanvasSize = { width: px(0), height: px(0) };
 
   constructor(canvas: HTMLCanvasElement, redraw: Redraw, signal: AbortSignal) {
@@ -76,6 +80,8 @@ export class CanvasView {
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, width, height);
     this.#redraw(context, this.#size);
+    this.#painted += 1;
+    this.#canvas.dataset.tpPainted = String(this.#painted);
   }
 }
 

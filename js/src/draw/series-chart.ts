@@ -2,7 +2,8 @@
 
 import uPlot from "uplot";
 import { cssColor } from "../base/color";
-import { formatNs, formatValue, type Unit } from "../base/format";
+import { axisNumbers, columnFormat, type Unit } from "../base/format";
+import { tickLabel } from "../layout/time-ticks";
 import type { MarkHeader } from "../wire/header";
 import type { Colors } from "./colors";
 
@@ -116,7 +117,10 @@ function timeAxis(scene: SeriesScene): uPlot.Axis {
     grid: { show: false },
     size: 28 * scene.scale,
     space: 90 * scene.scale,
-    values: tickTexts(formatNs),
+    values: (_chart, ticks) => {
+      const label = tickLabel((ticks[1] ?? 1) - (ticks[0] ?? 0), ticks.at(-1) ?? 0);
+      return ticks.map((tick) => (tick === 0 ? "0" : label(tick)));
+    },
   };
 }
 
@@ -127,13 +131,13 @@ function valueAxis(scene: SeriesScene): uPlot.Axis {
     ...axisBase(scene),
     size: AXIS_PX * scene.scale,
     space: 44 * scene.scale,
-    values: tickTexts((tick) => formatValue(tick, unit)),
+    // The unit stands once, at the top.
+    values: (_chart, ticks) => {
+      const { format, suffix } = columnFormat(unit, ticks.at(-1) ?? 0);
+      const texts = axisNumbers(ticks, format);
+      return texts.map((text, at) => (at === texts.length - 1 ? `${text} ${suffix}` : text));
+    },
   };
-}
-
-/** Zero needs no unit. */
-function tickTexts(format: (tick: number) => string): uPlot.Axis.DynamicValues {
-  return (_chart, ticks) => ticks.map((tick) => (tick === 0 ? "0" : format(tick)));
 }
 
 function bandSeries(band: Band, scale: number): uPlot.Series {

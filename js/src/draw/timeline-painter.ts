@@ -2,7 +2,7 @@
 
 import { MERGED_ROW } from "../base/boxes";
 import { cssColor, mix, type Rgb } from "../base/color";
-import { formatNs } from "../base/format";
+import { formatNs, formatRatio } from "../base/format";
 import type { Scale, Span } from "../base/scale";
 import { type Ns, ns, px } from "../base/units";
 import type { LaneBand } from "../layout/lane-bands";
@@ -52,9 +52,9 @@ export interface TimelineScene {
   /** What each name key is called in its box. */
   readonly titles: readonly string[];
   /** The slice that is selected, -1 for none, and the key of its name. */
-  readonly selectedRow: number;
+  readonly selectedSlice: number;
   readonly selectedKey: number;
-  readonly hoverRow: number;
+  readonly hoveredSlice: number;
   /** 1 for each row of the frame that a search finds. */
   readonly matches: Uint8Array | null;
   readonly currentMatch: number;
@@ -108,10 +108,10 @@ export function paintTimeline(
   clipped(brush, AXIS_PX, size.height, () => {
     paintRange(brush);
     for (const arrow of scene.arrows) paintArrow(brush, arrow);
-    outline(brush, scene.hoverRow, scene.colors.text, 1);
+    outline(brush, scene.hoveredSlice, scene.colors.text, 1);
     outline(brush, scene.currentMatch, scene.colors.accent, 2);
-    outline(brush, scene.selectedRow, scene.colors.background, 5);
-    outline(brush, scene.selectedRow, scene.colors.accent, 2.5);
+    outline(brush, scene.selectedSlice, scene.colors.background, 5);
+    outline(brush, scene.selectedSlice, scene.colors.accent, 2.5);
   });
   paintAxis(brush);
 }
@@ -217,7 +217,7 @@ function busyText({ scene }: Brush, lane: number): string {
   const row = scene.busyOf(lane);
   const { start, end } = scene.scale.span;
   const busy = row === null ? 0 : coveredIn(scene.base, row, start, end);
-  return `busy ${Math.round((busy / Math.max(1, end - start)) * 100)} % of ${formatNs(end - start)}`;
+  return `${formatRatio(busy / Math.max(1, end - start))} busy`;
 }
 
 function fitted(context: CanvasRenderingContext2D, text: string, room: number): string {

@@ -34,22 +34,31 @@ export interface LaneBand {
 export interface BandsInput {
   readonly lanes: readonly SliceLane[];
   readonly index: SliceIndex;
+  /** The index of the whole recording, where `index` is that of a part: it says how deep lanes are. */
+  readonly whole?: SliceIndex;
   readonly start: number;
   readonly end: number;
   /** Lanes that were folded or unfolded by hand. */
   readonly toggled: ReadonlySet<number>;
+  /** Whether only threads are shown. */
+  readonly isOnlyThreads?: boolean;
+  /** Whether a lane has nothing in the window, where `index` does not say so yet. */
+  readonly isEmpty?: (lane: number) => boolean;
 }
 
 /** The lanes that have slices; those without any in the window are one line. */
 export function laneBands(input: BandsInput): readonly LaneBand[] {
-  const { lanes, index, toggled } = input;
+  const { lanes, index, whole = index, toggled } = input;
+  const isEmptyIn =
+    input.isEmpty ?? ((lane: number) => !hasSlices(index, lane, input.start, input.end));
   const bands: LaneBand[] = [];
   let top = 4;
   let group = "";
   lanes.forEach(({ kind, group: own }, lane) => {
-    const rows = index.ofLane[lane] ?? [];
+    const rows = whole.ofLane[lane] ?? [];
     if (kind === "steps" || (rows.length === 0 && kind !== "waits")) return;
-    const isEmpty = kind !== "waits" && !hasSlices(index, lane, input.start, input.end);
+    if (input.isOnlyThreads && kind !== "thread") return;
+    const isEmpty = kind !== "waits" && isEmptyIn(lane);
     // The parts of a thread or device that have nothing here are left out below its first line.
     if (isEmpty && kind === "calls") return;
     const isFirst = own !== group;

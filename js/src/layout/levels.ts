@@ -38,6 +38,11 @@ export class Levels {
     }
   }
 
+  /** The largest of all numbers. */
+  get largest(): number {
+    return this.largestIn(0, this.#levels[0]?.length ?? 0);
+  }
+
   /** The largest number from `from` to before `to`. */
   largestIn(from: number, to: number): number {
     let most = -Infinity;

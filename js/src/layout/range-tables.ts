@@ -44,7 +44,8 @@ interface Sums {
   readonly phases: Map<number, number>;
 }
 
-const STEP = "ProfilerStep";
+/** What the annotations of all steps are called. */
+export const STEP = "ProfilerStep";
 
 class Table {
   readonly #rows = new Map<number, Sums>();

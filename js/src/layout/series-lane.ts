@@ -50,3 +50,26 @@ function pick(frame: Frame, name: string, rows: readonly number[]): readonly (nu
     return value === undefined || Number.isNaN(value) ? null : value;
   });
 }
+
+/**
+ * The highest value in each of many equal slots of time. A value holds until the next; unknown values and slots before
+ * the first are 0.
+ */
+export function highestBySlot(
+  time: readonly number[],
+  values: readonly (number | null)[],
+  slots: number,
+): Float64Array {
+  const highest = new Float64Array(slots);
+  const start = time[0] ?? 0;
+  const length = Math.max(1, (time.at(-1) ?? 0) - start);
+  const slotOf = (at: number) => Math.min(slots - 1, Math.floor(((at - start) / length) * slots));
+  time.forEach((at, index) => {
+    const value = values[index] ?? 0;
+    const until = time[index + 1] ?? at;
+    for (let slot = slotOf(at); slot <= slotOf(until); slot += 1) {
+      highest[slot] = Math.max(highest[slot] ?? 0, value);
+    }
+  });
+  return highest;
+}

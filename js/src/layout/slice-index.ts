@@ -20,6 +20,8 @@ export interface SliceIndex {
   readonly reach: Float64Array;
   /** Sum of the durations before the position, over all rows. */
   readonly before: Float64Array;
+  /** How many slices are before the position; null where each position is one. */
+  readonly counted: Float64Array | null;
   readonly rows: readonly SliceRow[];
   /** The rows of each lane, by depth. */
   readonly ofLane: readonly (readonly SliceRow[])[];
@@ -30,6 +32,8 @@ export interface SliceColumns {
   readonly depth: Numbers;
   readonly start_ns: Numbers;
   readonly dur_ns: Numbers;
+  /** How many slices each row stands for; absent where each is one. */
+  readonly merged?: Numbers | null;
 }
 
 /** The index of all slices with a depth of 0 or more; the frame is sorted by lane and start. */
@@ -90,7 +94,21 @@ function placed(columns: SliceColumns, depths: number, next: Int32Array, size: n
   for (let position = 0; position < size; position += 1) {
     before[position + 1] = (before[position] ?? 0) + (dur[position] ?? 0);
   }
-  return { row, start, reach, before };
+  return { row, start, reach, before, counted: countedIn(row, columns.merged ?? null) };
+}
+
+function countedIn(row: Int32Array, merged: Numbers | null): Float64Array | null {
+  if (merged === null) return null;
+  const counted = new Float64Array(row.length + 1);
+  row.forEach((each, position) => {
+    counted[position + 1] = (counted[position] ?? 0) + (merged[each] ?? 1);
+  });
+  return counted;
+}
+
+/** How many slices are at some positions, `first` to before `last`. */
+export function countIn({ counted }: SliceIndex, first: number, last: number): number {
+  return counted === null ? last - first : (counted[last] ?? 0) - (counted[first] ?? 0);
 }
 
 /** The first position of a row whose slice, or one before it, ends after `time`. */

@@ -4,6 +4,7 @@ import { MERGED_ROW } from "../base/boxes";
 import type { Scale } from "../base/scale";
 import { type Ns, ns, px } from "../base/units";
 import {
+  countIn,
   durationAt,
   firstEnding,
   firstStarting,
@@ -74,7 +75,9 @@ export function layoutSlices(
     if (durationAt(index, at) >= leastNs) {
       const left = scale.toPx(ns(index.start[at] ?? 0));
       const width = scale.lengthToPx(ns(durationAt(index, at)));
-      into.add(left, width, index.row[at] ?? 0, index.row[at] ?? 0, 1);
+      // Slices that were merged for wider pixels than these.
+      const row = countIn(index, at, at + 1) > 1 ? MERGED_ROW : (index.row[at] ?? 0);
+      into.add(left, width, row, index.row[at] ?? 0, 1);
       at += 1;
     } else {
       at = addMerged(index, row, at, scale, into, colorOf);
@@ -100,7 +103,7 @@ function addMerged(
   const covered = ((index.before[next] ?? 0) - (index.before[at] ?? 0)) / pixel;
   const level = Math.max(1, Math.ceil(Math.min(1, covered) * COVER_LEVELS)) / COVER_LEVELS;
   const like = index.row[at] ?? 0;
-  const isOne = next === at + 1;
+  const isOne = countIn(index, at, next) === 1;
   joinOrAdd(into, column, isOne ? like : MERGED_ROW, like, level, colorOf);
   return next;
 }

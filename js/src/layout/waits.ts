@@ -4,7 +4,7 @@ import type { Scale } from "../base/scale";
 import { firstWhere } from "../base/search";
 import { type Ns, ns, px } from "../base/units";
 import { Levels } from "./levels";
-import { durationAt, type SliceIndex, type SliceRow } from "./slice-index";
+import { countIn, durationAt, type SliceIndex, type SliceRow } from "./slice-index";
 
 // A wait that is at least as wide has a box of its own.
 const WIDE_PX = 26;
@@ -101,7 +101,7 @@ function boxOf(waits: Waits, scale: Scale<Ns>, first: number, last: number): Wai
     left: scale.toPx(ns(start)),
     width: scale.lengthToPx(ns(end - start)),
     ns: (index.before[last] ?? 0) - (index.before[first] ?? 0),
-    count: last - first,
+    count: countIn(index, first, last),
     cause: mostOf(waits, first, last),
     row: index.row[first] ?? -1,
   };
@@ -130,7 +130,7 @@ export function sumWaits(waits: Waits, start: number, end: number): readonly Cau
     const from = Math.max(start, waits.index.start[at] ?? 0);
     const to = Math.min(end, (waits.index.start[at] ?? 0) + durationAt(waits.index, at));
     time[cause] = (time[cause] ?? 0) + Math.max(0, to - from);
-    count[cause] = (count[cause] ?? 0) + 1;
+    count[cause] = (count[cause] ?? 0) + countIn(waits.index, at, at + 1);
   }
   return Array.from(time, (sum, cause) => ({ cause, ns: sum, count: count[cause] ?? 0 }))
     .filter(({ ns: sum }) => sum > 0)

@@ -2,17 +2,25 @@
 
 import { type ReadonlySignal, type Signal, signal } from "@preact/signals";
 import { failure, type Result, success } from "../base/result";
+import type { Connection } from "../wire/connection";
 import { decodeFrame, decodeLate, viewBytes } from "../wire/decode";
 import type { Frame } from "../wire/frame";
 import {
+  type ExportHeader,
   type FramedHeader,
   parseHeader,
   type ReportHeader,
+  type SlicesHeader,
   type ViewHeader,
   type WaitingHeader,
 } from "../wire/header";
-import type { Host } from "../wire/host";
-import { canAnswer, pull } from "../wire/pull";
+import { type Host, isSaved } from "../wire/host";
+import { handOver, type OpeningPage } from "../wire/perfetto";
+import { pull } from "../wire/pull";
+import { ask as askKernel, type Question } from "../wire/questions";
+import { canAnswer } from "../wire/request";
+import { bytesOfView } from "../wire/view-bytes";
+import { createSliceSource, type SliceSource } from "./slice-source";
 
 interface Failed {
   readonly kind: "failed";
@@ -38,33 +46,41 @@ export type LateState =
 
 export interface ReportSource {
   readonly header: ReportHeader;
-  /** False in a saved file: nothing can be pulled or exported. */
+  /** False in a saved file: nothing can be pulled. */
   readonly canAnswer: boolean;
+  /** What can be exported from here: what a kernel can make, or what a saved file contains. */
+  readonly exports: readonly ExportHeader[];
   /** The state of a view's data; the first call starts decoding or pulling. */
   frame(view: FramedHeader): ReadonlySignal<FrameState>;
+  /** Whether reading a view's data starts nothing: it is embedded, or it was asked for. */
+  isAtHand(view: FramedHeader): boolean;
   /** The state of a view that is built on request; the first call requests it. */
   late(view: WaitingHeader): ReadonlySignal<LateState>;
   retryLate(view: WaitingHeader): void;
   /** Retries after a failure. */
   retry(view: FramedHeader): void;
+  /** Where to ask for parts of a timeline; null when the page has all of it, or all that it can get. */
+  slices(view: SlicesHeader): SliceSource | null;
   pullExport(name: string): Promise<Result<Uint8Array>>;
+  /** Opens Perfetto with an export; must be called while a click is handled. */
+  openInPerfetto(page: OpeningPage, name: string): Promise<Result<null>>;
 }
 
 const NOTHING = "Nothing was recorded for this view.";
+const NOT_OFFERED = "This report does not offer this export.";
+// The kernel analyses the whole trace for a file, and may have a running cell to finish first.
+const EXPORT_WITHIN_MS = 120_000;
 
-/**
- * Opens the current data of the host. `isLost` says whether it is known that no kernel would answer; `abort` ends all
- * pending requests.
- */
+/** Opens the current data of the host; `abort` ends all pending requests. */
 export function openReport(
   host: Host,
-  isLost: () => boolean,
+  connection: Connection,
   abort: AbortSignal,
 ): Result<ReportSource> {
   const parsed = parseHeader(host.get("_header"));
   if (!parsed.ok) return failure(parsed.message);
   const container = host.get("_data");
-  const ask = asker(host, isLost, abort);
+  const ask = asker(host, connection, abort);
   const frames = new States<FramedHeader, FrameState>(
     (view) => embeddedState(view, container),
     (view, state) => ask(view.name, state, (bytes) => stateOf(decodeFrame(bytes))),
@@ -73,14 +89,45 @@ export function openReport(
     () => ({ kind: "loading" }),
     (view, state) => ask(view.name, state, (bytes) => lateStateOf(view, bytes)),
   );
+  const sources = new Map<string, SliceSource | null>();
+  const slices = (view: SlicesHeader) => {
+    const known = sources.get(view.name);
+    if (known !== undefined || !canAnswer(host)) return known ?? null;
+    // The threads in time order are a view of the same slices, with windows of their own.
+    const askAbout = (question: Question) =>
+      askKernel(host, view.tab, question, { signal: abort, connection });
+    const made = createSliceSource(view, askAbout, abort);
+    sources.set(view.name, made);
+    return made;
+  };
+  const exports = isSaved(host) || canAnswer(host) ? parsed.value.exports : [];
+  const pullExport = async (name: string) =>
+    exports.some((entry) => entry.name === name)
+      ? exportedBytes(host, name, connection, abort)
+      : failure(NOT_OFFERED);
   return success({
     header: parsed.value,
     canAnswer: canAnswer(host),
+    exports,
     frame: (view) => frames.of(view),
+    isAtHand: (view) => view.offset >= 0 || frames.has(view),
     retry: (view) => frames.retry(view),
+    slices,
     late: (view) => lates.of(view),
     retryLate: (view) => lates.retry(view),
-    pullExport: (name) => pull(host, `export:${name}`, { signal: abort, isLost }),
+    pullExport,
+    openInPerfetto: async (page, name) => {
+      const entry = exports.find((each) => each.name === name && each.kind === "perfetto");
+      if (entry === undefined) return failure(NOT_OFFERED);
+      const { title } = parsed.value;
+      const trace = {
+        title,
+        fileName: entry.filename,
+        pull: () => pullExport(name),
+        signal: abort,
+      };
+      return handOver(page, trace);
+    },
   });
 }
 
@@ -93,6 +140,10 @@ class States<V extends ViewHeader, S extends { readonly kind: string }> {
   constructor(first: (view: V) => S, load: (view: V, state: Signal<S>) => void) {
     this.#first = first;
     this.#load = load;
+  }
+
+  has(view: V): boolean {
+    return this.#known.has(view.name);
   }
 
   of(view: V): Signal<S> {
@@ -113,10 +164,10 @@ class States<V extends ViewHeader, S extends { readonly kind: string }> {
 }
 
 /**
- * A function that asks the kernel for the bytes of a view. While the kernel is slow the state says so, and changes when
+ * A function that asks for the bytes of a view. While the kernel is slow the state says so, and changes when
  * the reply comes after all.
  */
-function asker(host: Host, isLost: () => boolean, abort: AbortSignal) {
+function asker(host: Host, connection: Connection, abort: AbortSignal) {
   const pending = new Map<string, AbortController>();
   return <S>(name: string, state: Signal<S | Failed>, read: (bytes: Uint8Array) => S | Failed) => {
     pending.get(name)?.abort();
@@ -126,11 +177,25 @@ function asker(host: Host, isLost: () => boolean, abort: AbortSignal) {
     const onSlow = (message: string) => {
       state.value = failed(message);
     };
-    void pull(host, name, { signal: own.signal, isLost, onSlow }).then((bytes) => {
+    void bytesOfView(host, name, { signal: own.signal, connection, onSlow }).then((bytes) => {
       if (own.signal.aborted) return;
       state.value = bytes.ok ? read(bytes.value) : failed(bytes.message);
     });
   };
+}
+
+/** The trace that a saved file contains, or what the kernel makes. */
+async function exportedBytes(
+  host: Host,
+  name: string,
+  connection: Connection,
+  signal: AbortSignal,
+): Promise<Result<Uint8Array>> {
+  if (!isSaved(host)) {
+    return pull(host, `export:${name}`, { signal, connection, timeoutMs: EXPORT_WITHIN_MS });
+  }
+  const trace = host.get("_trace");
+  return trace instanceof Uint8Array ? success(trace) : failure(NOT_OFFERED);
 }
 
 function embeddedState(view: FramedHeader, container: unknown): FrameState {

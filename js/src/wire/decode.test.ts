@@ -12,6 +12,13 @@ function frameOf(bytes: Uint8Array) {
   return decoded.value;
 }
 
+/** The first stream without its end, and the second without its schema: its dictionary replaces the first one. */
+function inOneStream(first: Uint8Array, second: Uint8Array): Uint8Array {
+  // The end is a marker and a length of 0; the schema is a marker, a length, and so many bytes.
+  const schemaBytes = new DataView(second.buffer, second.byteOffset).getInt32(4, true);
+  return Uint8Array.of(...first.subarray(0, -8), ...second.subarray(8 + schemaBytes));
+}
+
 const view = (offset: number, length: number) => tableHeader("ops", { offset, length });
 
 describe("decodeFrame", () => {
@@ -38,6 +45,14 @@ describe("decodeFrame", () => {
     const table = tableFromArrays([["v", values]], { types: { v: int32() }, maxBatchRows: 2 });
     const frame = frameOf(defined(tableToIPC(table, { format: "stream" }), "bytes"));
     expect(Array.from(numbersOf(frame, "v"))).toEqual([0, 1, 2, 3, 4]);
+  });
+
+  it("gives each batch the words of its own dictionary", () => {
+    const early = encodeFrame([["name", ["aten::mm", "aten::add"]]]);
+    const late = encodeFrame([["name", ["aten::relu", "aten::mm", "aten::relu"]]]);
+    const names = textOf(frameOf(inOneStream(early, late)), "name");
+    expect(names.words).toEqual(["aten::mm", "aten::add", "aten::relu"]);
+    expect(Array.from(names.keys)).toEqual([0, 1, 2, 0, 2]);
   });
 
   it("keeps hostile names as data", () => {

@@ -5,12 +5,12 @@ import { failure, messageOf, type Result, success } from "../base/result";
 import type { Column, Frame, Numbers, TextColumn } from "./frame";
 import { type FramedHeader, parseLateHeader, type WaitingHeader } from "./header";
 
-/** A dictionary batch of flechette: its values are keys into the dictionary. */
+/** A dictionary batch of flechette: its values are keys into the words of its dictionary. */
 interface DictionaryBatch {
   readonly length: number;
   readonly nullCount: number;
   readonly values: ArrayLike<number>;
-  readonly dictionary: ArrowColumn<unknown>;
+  readonly cache: readonly unknown[];
   isValid(index: number): boolean;
 }
 
@@ -73,18 +73,42 @@ function numberOrNaN(value: unknown): number {
   return value === null || value === undefined ? Number.NaN : Number(value);
 }
 
-/** Keys of all batches in one array. flechette shares one dictionary among the batches of a stream. */
+/** Keys of all batches in one array. Each batch of a long stream can have a dictionary of its own. */
 function readDictionary(column: ArrowColumn<unknown>): TextColumn {
   const batches = column.data as unknown as readonly DictionaryBatch[];
-  const words = Array.from(batches[0]?.dictionary ?? [], (word) => String(word ?? EMPTY));
-  const keys = new Int32Array(column.length);
-  let row = 0;
-  for (const batch of batches) {
+  const { words, keysOf } = joinDictionaries(batches.map(({ cache }) => cache));
+  const keys = new Int32Array(column.length).fill(-1);
+  let first = 0;
+  batches.forEach((batch, at) => {
+    const known = keysOf[at] ?? [];
     for (let index = 0; index < batch.length; index += 1) {
       const isKnown = batch.nullCount === 0 || batch.isValid(index);
-      keys[row] = isKnown ? (batch.values[index] ?? -1) : -1;
-      row += 1;
+      if (isKnown) keys[first + index] = known[batch.values[index] ?? -1] ?? -1;
     }
-  }
+    first += batch.length;
+  });
   return { kind: "text", keys, words };
+}
+
+interface JoinedWords {
+  readonly words: readonly string[];
+  /** For each dictionary, the places of its words in `words`. */
+  readonly keysOf: readonly ArrayLike<number>[];
+}
+
+/** All words of some dictionaries, each once; batches can share one. */
+function joinDictionaries(dictionaries: readonly (readonly unknown[])[]): JoinedWords {
+  const keyOf = new Map<string, number>();
+  const known = new Map<readonly unknown[], Int32Array>();
+  for (const dictionary of new Set(dictionaries)) {
+    const keys = Int32Array.from(dictionary, (entry) => {
+      const word = String(entry ?? EMPTY);
+      const key = keyOf.get(word) ?? keyOf.size;
+      keyOf.set(word, key);
+      return key;
+    });
+    known.set(dictionary, keys);
+  }
+  const keysOf = dictionaries.map((dictionary) => known.get(dictionary) ?? []);
+  return { words: Array.from(keyOf.keys()), keysOf };
 }

@@ -17,7 +17,7 @@ import {
   text,
 } from "./check";
 
-const VERSION = 4;
+const VERSION = 6;
 
 const unit = oneOf<Unit>("text", "code", "count", "ns", "bytes", "ratio", "phase", "step", "bool");
 
@@ -42,6 +42,10 @@ const outline = record({
   parent: text,
   /** Rows up to this depth are open at first. */
   open_levels: number,
+  /** The column that is 1 for rows that are closed at first; null for none. */
+  closed: orNull(text),
+  /** The column that is 1 for rows that repeat others to explain the row around them; null for none. */
+  aside: orNull(text),
 });
 
 /** The columns that draw each row as a bar, stacked by phase. */
@@ -89,8 +93,10 @@ const fact = record({
 
 const section = record({
   title: text,
-  /** Phases: the labels are phases, and the values add up to a whole. Bars: drawn on one scale. */
-  kind: oneOf("facts", "phases", "bars"),
+  /**
+   * Phases: the labels are phases, and the values add up to a whole. Bars: drawn on one scale. Memory: below its curve.
+   */
+  kind: oneOf("facts", "phases", "bars", "memory"),
   /** What the numbers are. */
   aside: text,
   /** The main ones stand first, top lists side by side, and the rest is folded away. */
@@ -148,6 +154,10 @@ const VIEWS = {
     lanes: listOf(lane),
     layers: listOf(record({ title: text, column: text })),
     columns: listOf(record({ name: text, title: text })),
+    /** Set when the columns are only a picture of more slices: those shorter than `bucket_ns` are merged. */
+    excerpt: orNull(
+      record({ slices: number, start_ns: number, end_ns: number, bucket_ns: number }),
+    ),
   }),
   /** A view with columns that is built, and described, when it is first shown. */
   waiting: record({ ...tab, shape: oneOf("waiting") }),
@@ -189,7 +199,19 @@ const report = record({
   views: listOf(view),
   /** Tabs that have nothing to show, with the flag that brings it. */
   missing: listOf(record({ title: text, flag: text })),
-  exports: listOf(record({ name: text, title: text, filename: text, mime: text })),
+  /** What the export menu offers. A saved file lists only what it contains. */
+  exports: listOf(
+    record({
+      name: text,
+      title: text,
+      /** What the title does not say. */
+      aside: text,
+      /** A file to save, or the trace for the Perfetto UI. */
+      kind: oneOf("save", "perfetto"),
+      filename: text,
+      mime: text,
+    }),
+  ),
 });
 
 export type ColumnHeader = Checked<typeof column>;

@@ -8,6 +8,13 @@ export interface Host {
   on(event: string, listener: HostListener): void;
   off(event: string, listener: HostListener): void;
   readonly send?: (content: unknown) => void;
+  /** Reads a large view of a saved file, which opens without it. */
+  readonly readSaved?: (view: string) => Promise<ArrayBuffer>;
+}
+
+/** Whether the page is a saved HTML file, which has nothing else in its window. */
+export function isSaved(host: Host): boolean {
+  return host.get("_standalone") === true;
 }
 
 /** Calls `listener` on `event` until `signal` is aborted. */

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { Host, HostListener } from "./host";
-import { canAnswer, pull } from "./pull";
+import { pull } from "./pull";
+import { canAnswer } from "./request";
 
 interface Question {
   readonly kind: string;
@@ -11,20 +12,15 @@ interface Question {
 
 class FakeHost implements Host {
   readonly questions: Question[] = [];
-  readonly listeners = new Map<HostListener, string>();
+  readonly listeners = new Set<HostListener>();
   get = () => undefined;
-  on = (event: string, listener: HostListener) => void this.listeners.set(listener, event);
+  on = (_event: string, listener: HostListener) => void this.listeners.add(listener);
   off = (_event: string, listener: HostListener) => void this.listeners.delete(listener);
   send = (content: unknown) => void this.questions.push(content as Question);
 
   answer(content: object, bytes: readonly number[] = []): void {
     const buffer = new DataView(Uint8Array.from(bytes).buffer);
-    this.emit("msg:custom", content, [buffer]);
-  }
-
-  emit(event: string, ...values: readonly unknown[]): void {
-    const heard = Array.from(this.listeners).filter(([, own]) => own === event);
-    for (const [listener] of heard) listener(...values);
+    for (const listener of Array.from(this.listeners)) listener(content, [buffer]);
   }
 
   get last(): Question {
@@ -56,7 +52,7 @@ describe("pull", () => {
     const host = new FakeHost();
     const pulled = pull(host, "kernels");
     await vi.advanceTimersByTimeAsync(9_999);
-    expect(host.listeners.size).toBe(2);
+    expect(host.listeners.size).toBe(1);
     await vi.advanceTimersByTimeAsync(1);
     expect((await pulled).ok).toBe(false);
     expect(host.listeners.size).toBe(0);
@@ -93,17 +89,22 @@ describe("pull", () => {
     expect(await pulled).toEqual({ ok: true, value: Uint8Array.of(1) });
   });
 
-  it("fails at once when it is known that the kernel is gone", async () => {
+  it("fails at once when the kernel is gone", async () => {
     const host = new FakeHost();
-    const pulled = await pull(host, "kernels", { isLost: () => true });
+    const connection = { isLost: () => true, onLoss: () => {} };
+    const pulled = await pull(host, "kernels", { connection });
     expect(pulled.ok ? "" : pulled.message).toContain("Run the cell again");
     expect(host.questions).toEqual([]);
   });
 
   it("fails when the kernel goes while it waits", async () => {
     const host = new FakeHost();
-    const pulled = pull(host, "kernels");
-    host.emit("comm_live_update");
+    let lose = () => {};
+    const onLoss = (listener: () => void) => {
+      lose = listener;
+    };
+    const pulled = pull(host, "kernels", { connection: { isLost: () => false, onLoss } });
+    lose();
     const result = await pulled;
     expect(result.ok ? "" : result.message).toContain("restarted or has stopped");
     expect(host.listeners.size).toBe(0);

@@ -100,3 +100,16 @@ def test_three_siblings_of_one_class_are_merged_in_the_view_and_open() -> None:
     merged = "layers.0 … layers.2"
     assert around == ["", "Net", merged, merged, merged, "Net", ""]
     assert modules_table(trace).frame.height == 6  # the merging row is of the view alone
+
+
+def test_modules_that_are_nested_thousands_deep_are_shown() -> None:
+    depth = 3_000
+    frames = [frame(f"nn.Module: M_{level}", level, 20_000 - 2 * level) for level in range(depth)]
+    view = modules_view(make_trace(*frames, span("aten::mm", depth + 1, 10)))
+    assert view.frame["above"].to_list()[:depth] == ["", *map(str, range(depth - 1))]
+
+
+def test_modules_in_a_ring_are_shown_as_often_as_the_table_has_them() -> None:
+    ring = [module("a", "A", -1), module("b", "B", 0), module("a", "A", 1)]
+    trace = watched(*ring, scopes=[(0, 0, 90), (1, 0, 80), (2, 0, 70)])
+    assert sorted(modules_view(trace).frame["path"]) == sorted(modules_table(trace).frame["path"])

@@ -231,3 +231,10 @@ def test_python_between_short_ops_is_not_called_by_the_name_of_an_op() -> None:
     verdict = find_verdict(make_trace(annotation("ProfilerStep#0", 0, 1000), *ops))
     assert verdict.kind == "python"
     assert "aten::detach" not in str(verdict)
+
+
+def test_a_name_of_thousands_of_characters_is_cut_in_the_sentence_but_not_in_the_verdict() -> None:
+    name = "W" * 10_000
+    verdict = find_verdict(make_trace(span(name, 0, 90), span("aten::mm", 90, 1)))
+    assert str(verdict).startswith(f"Bound by CPU ops. {'W' * 63}… takes")
+    assert verdict.name == name

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import gc
+import gzip
+import json
+import tempfile
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from support import make_trace, span
 
+from torchprof_magic.ingest import read_chrome
 from torchprof_magic.render import widget
 from torchprof_magic.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)
@@ -70,3 +75,86 @@ def test_closing_twice_has_no_effect() -> None:
     closed.close()
     closed.close()
     assert closed not in widget._open
+
+
+class Asked:
+    """A page that asks a live view for a resource, and the answers that it gets."""
+
+    def __init__(self, report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.widget = report.widget
+        self.answers: list[tuple[dict[str, Any], bytes]] = []
+        monkeypatch.setattr(self.widget, "send", self._receive)
+
+    def _receive(self, content: dict[str, Any], buffers: tuple[bytes, ...] | list[bytes] = ()) -> None:
+        self.answers.append((content, b"".join(buffers)))
+
+    def ask(self, name: str, chunk: int = 0) -> tuple[dict[str, Any], bytes]:
+        self.widget._answer(None, {"kind": "get", "id": "tp-1", "name": name, "chunk": chunk}, [])
+        return self.answers[-1]
+
+    def pull(self, name: str) -> bytes:
+        """Return all chunks, asked for one after the other as the page does."""
+        head, data = self.ask(name)
+        return data + b"".join(self.ask(name, chunk)[1] for chunk in range(1, head["chunks"]))
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    return Asked(shown(), monkeypatch)
+
+
+def test_every_export_that_the_page_offers_can_be_pulled(asked: Asked) -> None:
+    offered = json.loads(asked.widget._header)["exports"]
+    assert [entry["name"] for entry in offered] == ["html", "chrome", "perfetto"]
+    data = {entry["name"]: asked.pull(f"export:{entry['name']}") for entry in offered}
+    assert data["html"].startswith(b"<!DOCTYPE html>")
+    assert data["chrome"] == data["perfetto"]
+
+
+def test_the_trace_for_perfetto_is_a_gzipped_chrome_trace_in_chunks(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(widget, "CHUNK_BYTES", 100)
+    data = asked.pull("export:perfetto")
+    assert len(data) > 100
+    assert asked.answers[0][0]["chunks"] == -(-len(data) // 100)
+    assert read_chrome([gzip.decompress(data)]).events["name"].to_list() == ["op0"]
+
+
+def test_an_export_is_made_once_and_kept_until_its_last_chunk_is_sent(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(widget, "CHUNK_BYTES", 100)
+    made: list[str] = []
+    resource = widget.Shown.resource
+    monkeypatch.setattr(widget.Shown, "resource", lambda self, name: made.append(name) or resource(self, name))
+    asked.pull("export:chrome")
+    assert made == ["export:chrome"]
+    assert asked.widget._exported == {}
+
+
+def test_a_name_that_the_page_does_not_offer_is_an_error(asked: Asked) -> None:
+    for name in ("export:", "export:pickle", "export:__class__", "html", "../header"):
+        content, data = asked.ask(name)
+        assert content == {"kind": "error", "id": "tp-1", "message": "The report has no data of this name."}
+        assert data == b""
+
+
+def test_a_full_disk_under_an_export_is_said(asked: Asked, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    content, _ = asked.ask("export:perfetto")
+    assert content["kind"] == "error"
+    assert content["message"].startswith("a temporary file could not be written (No such file or directory);")
+
+
+def test_the_page_gets_an_answer_when_an_export_fails_for_an_unknown_reason(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_self: widget.Shown, _name: str) -> bytes:
+        raise MemoryError("too large")
+
+    monkeypatch.setattr(widget.Shown, "resource", fail)
+    with pytest.raises(MemoryError):
+        asked.ask("export:chrome")
+    message = "The kernel failed: MemoryError('too large')"
+    assert asked.answers == [({"kind": "error", "id": "tp-1", "message": message}, b"")]

@@ -7,6 +7,8 @@ from pathlib import Path
 from support import annotation, make_trace, recording, span
 
 from torchprof_magic.capture import LineSite, ModuleSite, ProgramMarks
+from torchprof_magic.exporters.saved import write_saved
+from torchprof_magic.loading import load
 from torchprof_magic.model.meta import CellSource
 from torchprof_magic.run.scopes import with_scopes
 
@@ -115,3 +117,17 @@ def test_lines_of_functions_lie_inside_the_line_that_called_them() -> None:
         ("f(x)", 0, 25, 7),
         ("for x in y:", 0, 28, 1),
     ]
+
+
+def test_lines_are_those_of_python_whatever_characters_are_in_them() -> None:
+    source = "x = 'a\x0cb\u2028c\x1cd'\r\nfor y in x:\r    f(y)\n\ng()\n"
+    cell = CellSource(label="In [4]", filename="cell", source=source)
+    sites, _, _ = with_scopes(TRACE, recording(Path()), cell)
+    assert sites["name"].to_list() == ["x = 'a\x0cb\u2028c\x1cd'", "for y in x:", "    f(y)", "", "g()"]
+
+
+def test_a_line_of_a_hundred_kilobytes_is_kept_as_far_as_a_saved_run_may_hold_it(tmp_path: Path) -> None:
+    cell = CellSource(label="In [4]", filename="cell", source=f"x = '{'a' * 100_000}'\nf(x)")
+    sites, found, lanes = with_scopes(TRACE, recording(Path()), cell)
+    trace = replace(TRACE, sites=sites, scopes=found, lanes=lanes)
+    assert load(write_saved(trace, tmp_path / "run.torchprof")).trace.sites["name"].to_list()[1] == "f(x)"

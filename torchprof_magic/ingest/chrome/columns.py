@@ -131,3 +131,14 @@ def raw_text(values: Sequence[Raw]) -> pl.Series:
         return pl.Series([None], dtype=TEXT).new_from_index(0, len(values))
     text = fragments(values)
     return text.set(text == "", None).cast(TEXT)
+
+
+def json_arrays(*members: Sequence[Raw]) -> pl.Series:
+    """Return one JSON array of a fragment of each list as categories, null where the first fragment is missing."""
+    if members[0].count(NO_RAW) == len(members[0]):
+        return pl.Series([None], dtype=TEXT).new_from_index(0, len(members[0]))
+    texts = pl.DataFrame({str(place): fragments(values) for place, values in enumerate(members)})
+    each = [pl.when(pl.col(name) == "").then(pl.lit("null")).otherwise(pl.col(name)) for name in texts.columns]
+    # Some files are indented.
+    array = pl.format(f"[{','.join('{}' for _ in each)}]", *each).str.replace_all(r"\s", "")
+    return texts.select(pl.when(pl.col("0") != "").then(array).alias("array"))["array"].cast(TEXT)

@@ -23,7 +23,7 @@ def assign_lanes(
     first = spans.group_by("place").agg(pl.col("start_ns").min().alias("first"))
     keyed = keyed.join(first, on="place", how="left")
     found = keyed.drop_nulls("first").group_by(_KEY).agg(pl.col("first").min(), _device_label().max())
-    lanes = found.sort("kind", "first", "pid", "tid")
+    lanes = found.sort("kind", "first", *_KEY[1:])
     lanes = lanes.with_row_index("lane").with_columns(pl.col("lane").cast(pl.Int32))
     keyed = keyed.join(lanes.select(*_KEY, "lane"), on=_KEY, how="left", nulls_equal=True).sort("place")
     names = thread_names.unique(["pid", "tid"], keep="last")

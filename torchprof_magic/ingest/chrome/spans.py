@@ -12,6 +12,7 @@ from torchprof_magic.ingest.chrome.columns import (
     exact_ns,
     identities,
     integers,
+    json_arrays,
     labels,
     optional_text,
     plain_text,
@@ -40,6 +41,7 @@ _SPAN_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "dtypes": TEXT,
     "bytes": pl.Int64,
     "call_stack": TEXT,
+    "launch_config": TEXT,
 }
 _ARROW_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "cat": TEXT,
@@ -57,6 +59,13 @@ _READERS: dict[str, Callable[[list[Args], Findings], pl.Series]] = {
     "dtypes": lambda args, _: raw_text([arg.input_types for arg in args]),
     "bytes": lambda args, findings: integers([arg.copy_bytes for arg in args], findings),
     "call_stack": lambda args, _: optional_text([arg.call_stack for arg in args]),
+    "launch_config": lambda args, _: json_arrays(
+        [arg.grid for arg in args],
+        [arg.block for arg in args],
+        [arg.registers for arg in args],
+        [arg.shared_memory for arg in args],
+        [arg.occupancy for arg in args],
+    ),
 }
 _READ_OF_OPS = ("sequence", "fwd_thread", "shapes", "dtypes", "call_stack")
 # The only events whose "External id" is reliable: on kernels it often is the correlation under another name.

@@ -6,7 +6,8 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, levels, merge_paths
-from torchprof_magic.model.trace import STACKS_SCHEMA
+from torchprof_magic.model.meta import shortened
+from torchprof_magic.model.trace import MAX_NAME_CHARS, STACKS_SCHEMA
 
 # Names are "train.py(12): step", or "nn.Module: Linear_0" and "<built-in function sum>" without a file.
 _PLACE = r"^(?<file>.*)\((?<line>\d+)\): (?<function>.*)$"
@@ -69,7 +70,7 @@ def _stacks_of_texts(call_stack: pl.Series) -> tuple[pl.Series, pl.DataFrame]:
     for text in texts.cast(pl.String):
         node = NO_PARENT
         for name in reversed(text.split(";")):
-            node = nodes.setdefault((node, name), len(nodes))
+            node = nodes.setdefault((node, shortened(name, MAX_NAME_CHARS)), len(nodes))
         innermost.append(node)
     series = call_stack.replace_strict(texts, innermost, default=None, return_dtype=pl.Int32).alias("stack")
     names = pl.Series("name", [name for _, name in nodes], dtype=pl.String).cast(STACKS_SCHEMA["name"])

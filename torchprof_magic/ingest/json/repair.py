@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from itertools import pairwise
 
 MAX_DEPTH = 64
 # Only malicious files are nested this deeply; such an event is dropped.
@@ -19,7 +20,6 @@ _CONTROL = re.compile(rb"[\x00-\x1f]")
 _SURROGATE = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
 )
-_BACKSLASHES = re.compile(rb"\\+$")
 # What follows a quote that ends a string, which distinguishes it from a quote within.
 _AFTER_KEY = re.compile(rb"\s*:")
 _AFTER_MEMBER = re.compile(rb'\s*(?:\}|$|,\s*(?:\}|$|"(?:[^"\\]|\\.){0,200}"\s*:))', re.DOTALL)
@@ -240,26 +240,30 @@ class Repairer:
         return b'"' + self._escaped(self._text[start:end]) + b'"'
 
     def _end_of_string(self, start: int, after: re.Pattern[bytes]) -> int:
-        at = start
-        while (end := self._text.find(b'"', at, self._limit)) >= 0:
-            can_end = after.match(self._text, end + 1, self._limit) is not None
-            run = _BACKSLASHES.search(self._text[max(start, end - 64) : end])
-            is_escaped = run is not None and len(run[0]) % 2 == 1
-            if can_end and (not is_escaped or self._is_end_for_sure(start, end)):
-                return end
-            at = end + 1
-        return -1
+        """Return where the quote is that ends the string, or -1.
 
-    def _is_end_for_sure(self, start: int, end: int) -> bool:
-        """Return whether the quote ends the string despite a backslash before it, as in a Windows folder."""
-        is_before_key = _NEXT_KEY.match(self._text, end + 1, self._limit) is not None
-        return is_before_key or _has_bad_escape(self._text[start : end - 1])
+        A quote with a backslash before it ends one whose backslashes were not escaped, as in a Windows folder.
+        """
+        at = checked_to = start
+        has_bad_escape = False
+        while (end := self._text.find(b'"', at, self._limit)) >= 0:
+            at = end + 1
+            if after.match(self._text, end + 1, self._limit) is None:
+                continue
+            if _backslashes_at_end(self._text[max(start, end - 64) : end]) % 2 == 0:
+                return end
+            # Each part is looked at once, because a hostile string can have a quote like this in every place.
+            has_bad_escape = has_bad_escape or _has_bad_escape(self._text, checked_to, end - 1)
+            checked_to = end - 1
+            if has_bad_escape or _NEXT_KEY.match(self._text, end + 1, self._limit) is not None:
+                return end
+        return -1
 
     def _escaped(self, raw: bytes) -> bytes:
         if b'"' in raw:
             raw = self._with_quotes_escaped(raw)
         if b"\\" in raw:
-            if _has_bad_escape(raw):
+            if _has_bad_escape(raw, 0, len(raw)):
                 self.counts["json.bad_escape"] += 1
                 raw = _literal(raw)
             whole = _SURROGATE.sub(lambda found: rb"\ufffd" if found[1] else found[0], raw)
@@ -275,19 +279,21 @@ class Repairer:
         return raw
 
     def _with_quotes_escaped(self, raw: bytes) -> bytes:
-        joined, *parts = raw.split(b'"')
-        for part in parts:
-            run = _BACKSLASHES.search(joined)
-            if run is not None and len(run[0]) % 2 == 1:
-                joined += b'"' + part
-            else:
-                self.counts["json.inner_quote"] += 1
-                joined += b'\\"' + part
-        return joined
+        parts = raw.split(b'"')
+        joined = parts[:1]
+        for before, part in pairwise(parts):
+            is_escaped = _backslashes_at_end(before) % 2 == 1
+            self.counts["json.inner_quote"] += not is_escaped
+            joined += [b'"' if is_escaped else b'\\"', part]
+        return b"".join(joined)
 
 
-def _has_bad_escape(raw: bytes) -> bool:
-    return any(len(found[0]) == 1 for found in _ESCAPE.finditer(raw))
+def _backslashes_at_end(raw: bytes) -> int:
+    return len(raw) - len(raw.rstrip(b"\\"))
+
+
+def _has_bad_escape(text: bytes, start: int, end: int) -> bool:
+    return any(len(found[0]) == 1 for found in _ESCAPE.finditer(text, start, end))
 
 
 def _literal(raw: bytes) -> bytes:

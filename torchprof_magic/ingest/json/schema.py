@@ -33,6 +33,11 @@ class Args(Struct, gc=False):
     allocated_bytes: Number = field(name="Total Allocated", default=None)
     reserved_bytes: Number = field(name="Total Reserved", default=None)
     call_stack: Number = field(name="Call stack", default=None)  # torch of 2021
+    grid: Raw = NO_RAW
+    block: Raw = NO_RAW
+    registers: Raw = field(name="registers per thread", default=NO_RAW)
+    shared_memory: Raw = field(name="shared memory", default=NO_RAW)
+    occupancy: Raw = field(name="est. achieved occupancy %", default=NO_RAW)
     name: Number = None
     labels: Number = None
 

@@ -163,7 +163,7 @@ def read_frame(name: str, data: bytes, version: int = SAVED_VERSION) -> pl.DataF
         found = pl.read_ipc_schema(io.BytesIO(data))
         if found == schema:
             frame = pl.read_ipc(io.BytesIO(data))
-            return frame.with_columns(pl.lit(None, whole[column]).alias(column) for column in added)
+            return frame.with_columns(pl.lit(None, whole[column]).alias(column) for column in added).select(list(whole))
     except (ValueError, struct.error, pl.exceptions.PolarsError, pl.exceptions.PanicException) as exc:
         raise IngestError(f"the {name} of the saved run are damaged ({exc}); save it again") from exc
     odd = sorted(set(found.items()) ^ set(schema.items()), key=str)[:1]

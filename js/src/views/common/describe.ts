@@ -65,7 +65,7 @@ export function findName(
   for (const view of tablesByNearness(report)) {
     const state = report.source.frame(view).value;
     if (state.kind !== "ready") continue;
-    const row = rowOfName(state.frame, name);
+    const row = rowOfName(view, state.frame, name);
     if (row >= 0) return { view, item: describeRow(view, state.frame, row, stepsShown(report)) };
   }
   return null;
@@ -76,12 +76,12 @@ export function stepsShown({ source, store }: ReportContext): number {
   return store.isPerStep.value && store.range.value === null ? source.header.steps : 1;
 }
 
-/** Embedded tables with names, the shown one first. Nothing is pulled here. */
+/** Tables with names, the shown one first. Nothing is pulled here. */
 function tablesByNearness(report: ReportContext): readonly TableHeader[] {
   const shown = report.store.view.value;
   const tables = report.source.header.views
     .filter((view) => view.shape === "table")
-    .filter((view) => view.offset >= 0 && nameColumn(view) !== undefined);
+    .filter((view) => report.source.isAtHand(view) && nameColumn(view) !== undefined);
   return tables.toSorted((a, b) => Number(b.name === shown) - Number(a.name === shown));
 }
 
@@ -91,9 +91,16 @@ export function nameColumn(view: TableHeader): ColumnHeader | undefined {
 }
 
 /** First row of a name, -1 when there is none. */
-export function rowOfName(frame: Frame, name: string): number {
+export function rowOfName(view: TableHeader, frame: Frame, name: string): number {
   const column = frame.columns.get("name");
   if (column?.kind !== "text") return -1;
   const key = keyOf(column, name);
-  return key < 0 ? -1 : column.keys.indexOf(key);
+  const isAside = asideRows(view, frame);
+  return key < 0 ? -1 : column.keys.findIndex((each, row) => each === key && isAside[row] !== 1);
+}
+
+/** 1 for rows that repeat others to explain the row around them. */
+export function asideRows({ outline }: TableHeader, frame: Frame): ArrayLike<number> {
+  const column = frame.columns.get(outline?.aside ?? "");
+  return column?.kind === "number" ? column.values : [];
 }

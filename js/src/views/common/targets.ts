@@ -28,7 +28,8 @@ function titleOf(source: ReportSource, view: ViewHeader): string {
 }
 
 function mayHave(source: ReportSource, view: FramedHeader, name: string): boolean {
-  if (view.offset < 0) return view.shape !== "table";
+  if (!source.isAtHand(view)) return view.place === "tab";
+  if (view.shape === "slices" && view.excerpt !== null) return true;
   const state = source.frame(view).value;
   if (state.kind !== "ready") return false;
   return ["name", "source"].some((column) => {

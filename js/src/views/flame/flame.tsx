@@ -1,20 +1,23 @@
 /** A tree as a flame graph: merged, from the leaves up, or around one name. */
 
+import type { ComponentChildren } from "preact";
 import { useMemo } from "preact/hooks";
 import type { FlameOptions, FlameShape } from "../../base/flame-options";
 import { transformFlame } from "../../layout/flame-transform";
 import type { Frame } from "../../wire/frame";
 import { keyOf, textOf } from "../../wire/frame";
-import type { TreeHeader } from "../../wire/header";
+import type { SlicesHeader, TreeHeader } from "../../wire/header";
 import type { ReportContext, TreeProps } from "../common/context";
 import { focusable } from "../common/focusable";
 import { Segmented, Sentence } from "../common/parts";
+import { TimelineView } from "../timeline/timeline";
 import { FlameGraph } from "./flame-graph";
 
-type Shown = "merged" | "inverted" | "sandwich";
+type Shown = "merged" | "time" | "inverted" | "sandwich";
 
 const SHAPES: readonly { readonly name: Shown; readonly title: string }[] = [
   { name: "merged", title: "Merged" },
+  { name: "time", title: "In time order" },
   { name: "inverted", title: "Inverted" },
   { name: "sandwich", title: "Sandwich" },
 ];
@@ -29,9 +32,17 @@ export function FlameView({ report, view, frame }: TreeProps) {
   const choose = (next: string) => {
     chosen.value = next;
   };
+  const slices = report.source.header.views.find(
+    (each) => each.shape === "slices" && each.empty === null,
+  );
+  const shapes = SHAPES.filter((each) => each.name !== "time" || slices !== undefined);
+  const shape = <Segmented label="Shape" options={shapes} chosen={shown} onChoose={choose} />;
+  if (shown === "time" && slices?.shape === "slices") {
+    return <InTimeOrder report={report} view={view} slices={slices} tools={shape} />;
+  }
   const tools = (
     <>
-      <Segmented label="Shape" options={SHAPES} chosen={shown} onChoose={choose} />
+      {shape}
       <Fold options={options} onChange={(next) => (state.options.value = next)} frame={frame} />
     </>
   );
@@ -41,7 +52,7 @@ export function FlameView({ report, view, frame }: TreeProps) {
         report={report}
         view={view}
         frame={frame}
-        shape={shown}
+        shape={shown === "inverted" ? "inverted" : "merged"}
         options={options}
         tools={tools}
       />
@@ -81,13 +92,40 @@ export function FlameView({ report, view, frame }: TreeProps) {
   );
 }
 
+interface InTimeProps {
+  readonly report: ReportContext;
+  readonly view: TreeHeader;
+  readonly slices: SlicesHeader;
+  readonly tools: ComponentChildren;
+}
+
+/** Every call where it happened, instead of equal paths merged: the threads of the timeline. */
+function InTimeOrder({ report, view, slices, tools }: InTimeProps) {
+  const state = report.source.frame(slices).value;
+  // Zoom and search are kept apart from those of the timeline.
+  const own = useMemo(
+    () => ({ ...slices, name: `${view.name}:time`, layers: slices.layers.slice(-1) }),
+    [slices, view],
+  );
+  if (state.kind === "ready") {
+    const flame = { tools, revealAs: view.name };
+    return <TimelineView report={report} view={own} frame={state.frame} flame={flame} />;
+  }
+  return (
+    <div class="tp-view">
+      <div class="tp-tools">{tools}</div>
+      <Sentence>{state.kind === "failed" ? state.message : "Loading…"}</Sentence>
+    </div>
+  );
+}
+
 interface OneProps {
   readonly report: ReportContext;
   readonly view: TreeHeader;
   readonly frame: Frame;
   readonly shape: FlameShape;
   readonly options: FlameOptions;
-  readonly tools?: preact.ComponentChildren;
+  readonly tools?: ComponentChildren;
   readonly title?: string;
 }
 

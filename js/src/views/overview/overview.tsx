@@ -10,6 +10,7 @@ import { focusable } from "../common/focusable";
 import { PhaseDot, percent } from "../common/parts";
 import { ProblemsView } from "../notes/notes";
 import { Verdict } from "../verdict/verdict";
+import { MemoryStrip } from "./memory-strip";
 
 // Longer labels lose folders and template arguments first; the style sheet cuts the rest.
 const LABEL_CHARS = 60;
@@ -129,6 +130,7 @@ function FactSection({ report, section }: SectionProps) {
   return (
     <section class="tp-facts">
       <h3>{section.title}</h3>
+      {section.kind === "memory" && <MemoryStrip report={report} />}
       <dl>
         {section.facts.map((fact, index) => (
           <FactRow key={`${index}-${fact.label}`} report={report} fact={fact} />

@@ -1,14 +1,11 @@
 /** The first row of a report: its cell, steps and machine, the export menu, and the button that fills the window. */
 
-import { useSignal } from "@preact/signals";
-import type { ExportHeader } from "../../wire/header";
 import type { ReportContext } from "../common/context";
-import { downloadBytes } from "../common/download";
 import { focusable } from "../common/focusable";
-import { Menu, MenuItem } from "../common/menu";
+import { ExportMenu } from "./export-menu";
 
 export function Header({ report }: { readonly report: ReportContext }) {
-  const { title, subtitle, code, machine, exports } = report.source.header;
+  const { title, subtitle, code, machine } = report.source.header;
   return (
     <header class="tp-header">
       <span class="tp-title" title={title}>
@@ -22,7 +19,7 @@ export function Header({ report }: { readonly report: ReportContext }) {
         {machine}
       </span>
       <BackAndForward report={report} />
-      {exports.length > 0 && report.source.canAnswer && <ExportMenu report={report} />}
+      {report.source.exports.length > 0 && <ExportMenu report={report} />}
       <MaximizeButton report={report} />
     </header>
   );
@@ -87,36 +84,5 @@ function MaximizeButton({ report }: { readonly report: ReportContext }) {
         />
       </svg>
     </button>
-  );
-}
-
-function ExportMenu({ report }: { readonly report: ReportContext }) {
-  const status = useSignal("");
-  const run = async (entry: ExportHeader) => {
-    status.value = "Exporting…";
-    const bytes = await report.source.pullExport(entry.name);
-    status.value = bytes.ok ? "" : bytes.message;
-    if (bytes.ok) downloadBytes(bytes.value, entry);
-  };
-  return (
-    <span class="tp-export">
-      <span class="tp-export-status" role="status">
-        {status.value}
-      </span>
-      <Menu label="Export">
-        {(close) =>
-          report.source.header.exports.map((entry) => (
-            <MenuItem
-              key={entry.name}
-              title={entry.title}
-              onChoose={() => {
-                close();
-                void run(entry);
-              }}
-            />
-          ))
-        }
-      </Menu>
-    </span>
   );
 }

@@ -1,5 +1,5 @@
 import axe from "axe-core";
-import { afterEach, describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import { encodeFrame } from "../../../test/encode";
 import { goldenHost } from "../../../test/golden";
 import {
@@ -27,6 +27,7 @@ afterEach(() => {
   for (const report of mounted.splice(0)) report.unmount();
   document.body.replaceChildren();
   document.body.removeAttribute("data-jp-theme-light");
+  vi.restoreAllMocks();
 });
 
 describe("a report", () => {
@@ -316,18 +317,115 @@ describe("a pulled view", () => {
 });
 
 describe("exports", () => {
-  const html = { name: "html", title: "HTML file", filename: "a.html", mime: "text/html" };
+  const html = {
+    name: "html",
+    title: "HTML file",
+    aside: "",
+    kind: "save" as const,
+    filename: "a.html",
+    mime: "text/html",
+  };
+  const perfetto = {
+    name: "perfetto",
+    title: "Open in Perfetto",
+    aside: "opens ui.perfetto.dev",
+    kind: "perfetto" as const,
+    filename: "a.json.gz",
+    mime: "application/gzip",
+  };
 
-  it("are offered where a kernel can answer", async () => {
-    const { root } = await show(hostOf({ exports: [html] }));
-    expect(find(root, ".tp-export .tp-button").textContent).toContain("Export");
+  /** Chooses an entry of the menu by its place. */
+  async function choose(root: Element, place: number): Promise<void> {
+    find(root, ".tp-export .tp-menu-box > button").click();
+    await settle();
+    const entries = root.querySelectorAll<HTMLElement>(".tp-export .tp-menu button");
+    entries[place]?.click();
+    await settle();
+  }
+
+  it("are offered where a kernel can answer, with what they open", async () => {
+    const { root } = await show(hostOf({ exports: [html, perfetto] }));
+    find(root, ".tp-export .tp-menu-box > button").click();
+    await settle();
+    expect(find(root, ".tp-export .tp-menu").textContent).toBe(
+      "HTML fileOpen in Perfettoopens ui.perfetto.dev",
+    );
   });
 
-  it("are hidden in a saved file", async () => {
-    const host = hostOf({ exports: [html] });
+  it("are hidden where no kernel can be asked", async () => {
+    const host = hostOf({ exports: [html, perfetto] });
     delete host.send;
     const { root } = await show(host);
     expect(root.querySelector(".tp-export")).toBeNull();
+  });
+
+  it("are hidden in a saved file that lists none", async () => {
+    const host = hostOf();
+    delete host.send;
+    host.traits.set("_standalone", true);
+    const { root } = await show(host);
+    expect(root.querySelector(".tp-export")).toBeNull();
+  });
+
+  it("open nothing before the click, and say why Perfetto could not be opened until that is closed", async () => {
+    const open = vi.spyOn(window, "open").mockReturnValue(null);
+    const { root, host } = await show(hostOf({ exports: [html, perfetto] }));
+    expect(open).not.toHaveBeenCalled();
+    await choose(root, 1);
+    expect(open).toHaveBeenCalledExactlyOnceWith("https://ui.perfetto.dev");
+    expect(host.sent).toEqual([]);
+    const status = find(root, ".tp-export [role=status]");
+    expect(status.textContent).toContain("blocked the window");
+    find(root, ".tp-export-failure button").click();
+    await settle();
+    expect(status.isConnected).toBe(true);
+    expect(status.textContent).toBe("");
+  });
+
+  it("ask the kernel for the trace after the window is open, and say what they do", async () => {
+    const close = vi.fn();
+    const opened = {
+      closed: false,
+      location: { href: "about:blank" },
+      postMessage: vi.fn(),
+      close,
+    };
+    vi.spyOn(window, "open").mockReturnValue(opened as unknown as Window);
+    const { root, host } = await show(hostOf({ exports: [html, perfetto] }));
+    await choose(root, 1);
+    expect(host.sent).toMatchObject([{ kind: "get", name: "export:perfetto", chunk: 0 }]);
+    expect(find(root, ".tp-export [role=status]").textContent).toBe("Opening Perfetto…");
+    const [{ id }] = host.sent as [{ id: string }];
+    host.emit("msg:custom", { kind: "error", id, message: "The run is gone." }, []);
+    await settle();
+    expect(find(root, ".tp-export [role=status]").textContent).toBe("The run is gone.");
+    expect(close).toHaveBeenCalledOnce();
+  });
+
+  it("close the window of Perfetto when the report is removed before the trace was sent", async () => {
+    const close = vi.fn();
+    const opened = {
+      closed: false,
+      location: { href: "about:blank" },
+      postMessage: vi.fn(),
+      close,
+    };
+    vi.spyOn(window, "open").mockReturnValue(opened as unknown as Window);
+    const { root, unmount } = await show(hostOf({ exports: [perfetto] }));
+    await choose(root, 0);
+    unmount();
+    await settle();
+    expect(close).toHaveBeenCalled();
+  });
+
+  it("say why a file could not be made", async () => {
+    const { root, host } = await show(hostOf({ exports: [html] }));
+    await choose(root, 0);
+    expect(find(root, ".tp-export-status").textContent).toBe("Exporting…");
+    const [{ id }] = host.sent as [{ id: string }];
+    host.emit("msg:custom", { kind: "error", id, message: "No space left." }, []);
+    await settle();
+    expect(find(root, ".tp-export-failure [role=status]").textContent).toBe("No space left.");
   });
 });
 

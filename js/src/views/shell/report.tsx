@@ -5,7 +5,8 @@ import { useLayoutEffect } from "preact/hooks";
 import { openReport, type ReportSource } from "../../state/python-sync";
 import { sharedOf } from "../../state/shared";
 import { createStore, type Store } from "../../state/store";
-import { type Host, listenToHost } from "../../wire/host";
+import { connectionOf } from "../../wire/connection";
+import { type Host, isSaved, listenToHost } from "../../wire/host";
 import { type ReportContext, shownView } from "../common/context";
 import { Sentence } from "../common/parts";
 import { targetsOf } from "../common/targets";
@@ -24,8 +25,6 @@ import { ResizeHandle } from "./resize-handle";
 import { hideStatic } from "./static-fallback";
 import { Tabs } from "./tabs";
 
-// What ipywidgets marks an output with whose widget was saved without a kernel.
-const DISCONNECTED = ".jupyter-widgets-disconnected";
 // Numbers the reports of a page to keep ids unique.
 let reports = 0;
 
@@ -37,7 +36,7 @@ export function mountReport(host: Host, element: HTMLElement): () => void {
   root.tabIndex = -1;
   root.dataset.lmSuppressShortcuts = "true";
   element.append(root);
-  if (isStandalone(host)) root.dataset.tpStandalone = "true";
+  if (isSaved(host)) root.dataset.tpStandalone = "true";
   else keepHeight(root, abort.signal);
   reports += 1;
   const shown = new ShownReport(host, root, `tp-${reports}`, abort.signal);
@@ -92,7 +91,7 @@ class ShownReport {
     this.#current = new AbortController();
     const { signal } = this.#current;
     const look = watchLook(this.#root, signal);
-    const source = openReport(this.#host, () => this.#root.closest(DISCONNECTED) !== null, signal);
+    const source = openReport(this.#host, connectionOf(this.#host, this.#root), signal);
     render(null, this.#root);
     if (!source.ok) {
       render(
@@ -113,7 +112,7 @@ class ShownReport {
       source: source.value,
       store,
       look,
-      canMaximize: !isStandalone(this.#host),
+      canMaximize: !isSaved(this.#host),
       titleOf: (name) => titles.get(name) ?? name,
       targets: (name) => targetsOf(source.value, store, name),
     };
@@ -160,9 +159,4 @@ function Shell({ report, root }: ShellProps) {
       {!isPrinted && report.canMaximize && <ResizeHandle root={root} />}
     </div>
   );
-}
-
-/** A file of its own has nothing else in its window. */
-function isStandalone(host: Host): boolean {
-  return host.get("_standalone") === true;
 }

@@ -18,8 +18,6 @@ export interface GridColumn {
   /** The text over the column: title and unit. */
   readonly title: string;
   readonly isLead: boolean;
-  /** What the table is about: the column that it is first sorted by, else the first with bars. Never hidden. */
-  readonly isMain: boolean;
   /** Shown as a dot next to the name; still searched and sorted. */
   readonly isDot: boolean;
   readonly isNumeric: boolean;
@@ -30,6 +28,10 @@ export interface GridColumn {
   readonly largest: number;
   /** Numbers are shown divided by this. */
   readonly divisor: number;
+  /** The column that the rows are sorted by at first; the last to go where there is no room. */
+  readonly isMain: boolean;
+  /** Says nothing in any row; hidden unless it is chosen. */
+  readonly isIdle: boolean;
   /** How wide the numbers are beside the bars. */
   readonly digitsPx: number;
   readonly text: (row: number) => string;
@@ -38,6 +40,9 @@ export interface GridColumn {
 const LEAD_MIN_PX = 150;
 // Minor columns are hidden before names get narrower than this.
 const LEAD_WISH_PX = 290;
+const SOURCE_WISH_PX = 480;
+// Room for the indents of a tree.
+const INDENTS_PX = 70;
 const DOT_PX = 18;
 const CHAR_PX = 7.4;
 // The title of the sorted column is bold.
@@ -55,27 +60,32 @@ const MEASURED_ROWS = 200;
  */
 export function gridColumns(view: TableHeader, frame: Frame, steps = 1): readonly GridColumn[] {
   const lead = leadColumn(view.columns);
-  const main =
-    view.columns.find(({ name }) => name === view.sort) ?? view.columns.find(({ bar }) => bar);
-  return view.columns.flatMap((header) => {
+  const found = view.columns.flatMap((header) => {
     const cells = frame.columns.get(header.name);
-    if (cells === undefined) return [];
-    const made = gridColumn(header, cells, header === lead, steps);
-    return [{ ...made, isMain: header === main }];
+    const divisor = header.sum ? steps : 1;
+    const largest = cells?.kind === "number" ? largestOf(cells.values) : 0;
+    return cells === undefined ? [] : [{ header, cells, divisor, largest }];
+  });
+  return found.map(({ header, cells, divisor, largest }) => {
+    const isLead = header === lead;
+    const isDot = header.unit === "phase" && !isLead;
+    // Times stand in one unit, and so do sizes, where all can be read in it.
+    const beside = found
+      .filter((other) => other.header.unit === header.unit)
+      .map((other) => other.largest / other.divisor);
+    const looks =
+      cells.kind === "text"
+        ? textLooks(header, cells, isLead, view.outline !== null)
+        : numberLooks(header, cells, divisor, Math.max(...beside));
+    const isMain = header.name === view.sort;
+    const isIdle = !isLead && !isMain && isEmpty(header, cells, largest);
+    return { header, cells, isLead, isDot, divisor, isMain, isIdle, ...looks };
   });
 }
 
-function gridColumn(
-  header: ColumnHeader,
-  cells: Column,
-  isLead: boolean,
-  steps: number,
-): Omit<GridColumn, "isMain"> {
-  const isDot = header.unit === "phase" && !isLead;
-  const divisor = header.sum ? steps : 1;
-  const looks =
-    cells.kind === "text" ? textLooks(header, cells, isLead) : numberLooks(header, cells, divisor);
-  return { header, cells, isLead, isDot, divisor, ...looks };
+function isEmpty({ unit }: ColumnHeader, cells: Column, largest: number): boolean {
+  if (cells.kind === "text") return !cells.words.some((word) => word !== "");
+  return unit !== "step" && largest === 0;
 }
 
 type Looks = Pick<
@@ -83,18 +93,30 @@ type Looks = Pick<
   "title" | "isNumeric" | "widthPx" | "wishPx" | "largest" | "digitsPx" | "text"
 >;
 
-function textLooks(header: ColumnHeader, cells: TextColumn, isLead: boolean): Looks {
+function textLooks(
+  header: ColumnHeader,
+  cells: TextColumn,
+  isLead: boolean,
+  isTree: boolean,
+): Looks {
   const text = (row: number) => wordAt(cells, row);
-  const wholePx = textWidth(header, cells.keys.length, text) + (isLead ? DOT_PX : 0);
+  const extraPx = isLead ? DOT_PX + (isTree ? INDENTS_PX : 0) : 0;
+  const wholePx = textWidth(header, cells.keys.length, text) + extraPx;
   const widthPx = Math.min(isLead ? LEAD_MIN_PX : TEXT_MAX_PX, wholePx);
-  const wishPx = isLead ? Math.min(LEAD_WISH_PX, wholePx) : widthPx;
+  const mostPx = header.verbatim ? SOURCE_WISH_PX : LEAD_WISH_PX;
+  const wishPx = isLead ? Math.min(mostPx, wholePx) : widthPx;
   return { title: header.title, isNumeric: false, widthPx, wishPx, largest: 0, digitsPx: 0, text };
 }
 
-function numberLooks(header: ColumnHeader, { values }: NumberColumn, divisor: number): Looks {
+function numberLooks(
+  header: ColumnHeader,
+  { values }: NumberColumn,
+  divisor: number,
+  beside: number,
+): Looks {
   const largest = largestOf(values);
   const isRounded = header.unit === "count" && divisor > 1;
-  const format = isRounded ? MEAN_COUNT : columnFormat(header.unit, largest / divisor);
+  const format = isRounded ? MEAN_COUNT : columnFormat(header.unit, largest / divisor, beside);
   const text = (row: number) => format.format((values[row] ?? Number.NaN) / divisor);
   const title = titleWithUnit(header.title, format);
   const digitsPx = longestOf(values, format, divisor) * CHAR_PX;
@@ -152,7 +174,7 @@ function textWidth(header: ColumnHeader, rows: number, text: (row: number) => st
 /**
  * The columns that fit into a width. Minor ones are hidden first, starting with the last, so that names get their room;
  * then others, until no name is cut below its least width. Those that were chosen by hand stay, and those that were
- * hidden by hand go.
+ * hidden by hand go. The first column with bars says most, so it is never hidden.
  */
 export function fittingColumns(
   columns: readonly GridColumn[],
@@ -160,10 +182,12 @@ export function fittingColumns(
   chosen: ReadonlyMap<string, boolean> = new Map(),
 ): readonly GridColumn[] {
   const shown = columns.filter(
-    (column) => !column.isDot && (column.isLead || chosen.get(column.header.name) !== false),
+    (column) =>
+      !column.isDot && (column.isLead || (chosen.get(column.header.name) ?? !column.isIdle)),
   );
-  const canGo = ({ header, isLead, isMain }: GridColumn) =>
-    !isLead && !isMain && chosen.get(header.name) !== true;
+  const first = shown.find(({ isMain }) => isMain) ?? shown.find(({ header }) => header.bar);
+  const canGo = (column: GridColumn) =>
+    !column.isLead && column !== first && chosen.get(column.header.name) !== true;
   const roomy = withoutLast(
     shown,
     (each) => canGo(each) && each.header.minor,

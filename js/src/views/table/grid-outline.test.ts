@@ -28,12 +28,21 @@ interface Options {
   readonly toggled?: readonly string[];
   readonly order?: readonly number[];
   readonly matches?: readonly number[];
+  readonly closed?: readonly number[];
 }
 
-function tree(openLevels: number, { toggled = [], order, matches }: Options = {}) {
-  const outline = { id: "id", parent: "above", open_levels: openLevels };
+function tree(openLevels: number, { toggled = [], order, matches, closed }: Options = {}) {
+  const outline = {
+    id: "id",
+    parent: "above",
+    open_levels: openLevels,
+    closed: "closed",
+    aside: null,
+  };
   const view = tableHeader("modules", { columns: [columnHeader("id", "code")], outline });
-  const made = treeOf(view, FRAME);
+  const values = Uint8Array.from(IDS, (_, row) => Number(closed?.includes(row) ?? false));
+  const columns = new Map([...FRAME.columns, ["closed", { kind: "number" as const, values }]]);
+  const made = treeOf(view, { ...FRAME, columns });
   if (made === null) throw new Error("no tree");
   const found = outlineOf({
     tree: made,
@@ -50,6 +59,12 @@ describe("rows as a tree", () => {
     expect(tree(0)).toEqual(["model"]);
     expect(tree(1)).toEqual(["model", "  model/layers", "  model/head"]);
     expect(tree(9)).toEqual(["model", "  model/layers", "    model/layers/0", "  model/head"]);
+  });
+
+  it("keeps rows closed that are marked so, until they are toggled", () => {
+    expect(tree(9, { closed: [1] })).toEqual(["model", "  model/layers", "  model/head"]);
+    const opened = tree(9, { closed: [1], toggled: ["model/layers"] });
+    expect(opened).toEqual(["model", "  model/layers", "    model/layers/0", "  model/head"]);
   });
 
   it("opens and closes the rows that were toggled", () => {

@@ -18,6 +18,8 @@ export interface Outline {
   readonly idOf: (row: number) => string;
   /** The row around a row, -1 for none. */
   readonly above: (row: number) => number;
+  /** Whether a row only stands for those in it, and is closed at first. */
+  readonly isFold: (row: number) => boolean;
 }
 
 /** What does not change with the order and the filter. */
@@ -25,6 +27,8 @@ export interface OutlineTree {
   readonly ids: readonly string[];
   readonly above: readonly number[];
   readonly below: ReadonlyMap<number, readonly number[]>;
+  /** 1 for rows that are closed at first, whatever their level. */
+  readonly closed: ArrayLike<number>;
 }
 
 /** The tree of a table whose rows name the row around them; null for other tables. */
@@ -44,7 +48,12 @@ export function treeOf(view: TableHeader, frame: Frame): OutlineTree | null {
     if (list === undefined) below.set(around, [row]);
     else list.push(row);
   });
-  return { ids, above, below };
+  return { ids, above, below, closed: closedRows(outline.closed, frame) };
+}
+
+function closedRows(name: string | null, frame: Frame): ArrayLike<number> {
+  const column = name === null ? undefined : frame.columns.get(name);
+  return column?.kind === "number" ? column.values : [];
 }
 
 export interface OutlineInput {
@@ -59,7 +68,7 @@ export interface OutlineInput {
 
 /** The rows to show: siblings in the order of the table, each followed by what is in it while it is open. */
 export function outlineOf({ tree, openLevels, toggled, order, matches }: OutlineInput): Outline {
-  const { ids, above, below } = tree;
+  const { ids, above, below, closed } = tree;
   const isKept = matches === null ? null : withThoseAround(matches, above);
   const place = new Int32Array(ids.length);
   order.forEach((row, position) => {
@@ -79,7 +88,8 @@ export function outlineOf({ tree, openLevels, toggled, order, matches }: Outline
     const inside = below.get(row) ?? [];
     // A row that does not match itself is there for what is in it.
     const isForced = matches !== null && !matches.has(row);
-    const isOpen = isForced || top.depth < openLevels !== toggled.has(ids[row] ?? "");
+    const isOpenFirst = top.depth < openLevels && closed[row] !== 1;
+    const isOpen = isForced || isOpenFirst !== toggled.has(ids[row] ?? "");
     rows[row] = { depth: top.depth, holds: inside.length > 0, isOpen };
     shown.push(row);
     if (inside.length > 0 && isOpen) {
@@ -88,7 +98,13 @@ export function outlineOf({ tree, openLevels, toggled, order, matches }: Outline
       open.push({ list, at: 0, depth: top.depth + 1 });
     }
   }
-  return { rows, order: shown, idOf: (row) => ids[row] ?? "", above: (row) => above[row] ?? -1 };
+  return {
+    rows,
+    order: shown,
+    idOf: (row) => ids[row] ?? "",
+    above: (row) => above[row] ?? -1,
+    isFold: (row) => closed[row] === 1,
+  };
 }
 
 function inOrder(rows: readonly number[], place: Int32Array): readonly number[] {

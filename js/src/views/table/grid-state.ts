@@ -7,7 +7,7 @@ import { revealIn, select, type TableState } from "../../state/store";
 import { stringAt } from "../../wire/frame";
 import type { TableHeader } from "../../wire/header";
 import { firstTree, type ReportContext, type TableProps } from "../common/context";
-import { leadColumn, nameColumn, rowOfName, stepsShown } from "../common/describe";
+import { asideRows, leadColumn, nameColumn, rowOfName, stepsShown } from "../common/describe";
 import { moveFor } from "./grid-keys";
 import { orderedRows } from "./grid-order";
 import { type Outline, type OutlineRow, outlineOf, treeOf, withToggled } from "./grid-outline";
@@ -127,7 +127,9 @@ function useOutline(
   return useMemo(() => {
     if (tree === null || view.outline === null) return null;
     const order = sortedOrder(table);
-    const matches = isFiltered ? new Set(found.map(({ index }) => index)) : null;
+    const isAside = asideRows(view, frame);
+    const left = found.map(({ index }) => index).filter((row) => isAside[row] !== 1);
+    const matches = isFiltered ? new Set(left) : null;
     return outlineOf({ tree, openLevels: view.outline.open_levels, toggled, order, matches });
   }, [tree, toggled, sorting, found, isFiltered, table]);
 }
@@ -200,7 +202,7 @@ function useRevealed(
 
 /** The row of a name, or of a line of source code. */
 function rowWithText({ view, frame }: TableProps, text: string): number {
-  const named = nameColumn(view) === undefined ? -1 : rowOfName(frame, text);
+  const named = nameColumn(view) === undefined ? -1 : rowOfName(view, frame, text);
   if (named >= 0) return named;
   const lead = leadColumn(view.columns);
   const cells = lead === undefined ? undefined : frame.columns.get(lead.name);
@@ -232,7 +234,7 @@ function placeOfName(
   name: string | undefined,
 ): number {
   if (name === undefined || nameColumn(view) === undefined) return -1;
-  return placeOf(rowOfName(frame, name));
+  return placeOf(rowOfName(view, frame, name));
 }
 
 function placeOfRow(table: GridTable, row: number): number {

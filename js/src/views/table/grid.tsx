@@ -2,6 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import { formatCount, plural } from "../../base/format";
+import { rowsOf } from "../../wire/frame";
 import type { TableHeader } from "../../wire/header";
 import type { TableProps } from "../common/context";
 import { describeRow } from "../common/describe";
@@ -67,25 +68,24 @@ function GridTools(props: PartProps) {
         />
       )}
       <span class="tp-tools-note" role="status">
-        {formatCount(topCount(grid))} of {plural(wholeCount(props), nounOf(view))}
+        {countText(props)}
       </span>
       <GridMenu {...props} />
     </Tools>
   );
 }
 
-/** The rows that are shown and in no other row. */
-function topCount({ rows, outline }: GridState): number {
-  if (outline === null) return rows.length;
-  return rows.filter(({ index }) => outline.above(index) < 0).length;
-}
-
-function wholeCount({ frame, grid }: PartProps): number {
-  const { outline } = grid;
-  return outline === null
-    ? frame.rows
-    : Array.from({ length: frame.rows }, (_, row) => outline.above(row)).filter((row) => row < 0)
-        .length;
+/** "12 of 97 ops": the rows that the filter leaves and all rows, of those that are in no other row. */
+function countText(props: PartProps): string {
+  const { view, frame, grid } = props;
+  const { outline, query } = grid;
+  // Lines of source code are counted themselves, in folds or not.
+  const isCounted = view.columns.some(({ verbatim }) => verbatim)
+    ? (row: number) => outline?.isFold(row) !== true
+    : (row: number) => (outline?.above(row) ?? -1) < 0;
+  const whole = plural(rowsOf(frame).filter(isCounted).length, nounOf(view));
+  if (query.value.trim() === "") return whole;
+  return `${formatCount(grid.rows.filter(({ index }) => isCounted(index)).length)} of ${whole}`;
 }
 
 const SUMS = [

@@ -41,7 +41,7 @@ export function Minimap({ report, moves }: MinimapProps) {
     void report.store.range.value;
     painter.current?.redraw();
   });
-  const busy = moves.model.devices.length > 0 ? "device busy" : "threads busy";
+  const busy = moves.overview.devices.length > 0 ? "device busy" : "threads busy";
   const what = memory === null ? busy : "busy, memory";
   return (
     <div class="tp-minimap">
@@ -109,11 +109,11 @@ class MinimapPainter {
   }
 
   #scale() {
-    return linearScale(this.#moves.model.whole, px(Math.max(1, this.#view.size.width)));
+    return linearScale(this.#moves.overview.whole, px(Math.max(1, this.#view.size.width)));
   }
 
   #paint(context: CanvasRenderingContext2D, size: CanvasSize): void {
-    const { model, span } = this.#moves;
+    const { overview: model, span } = this.#moves;
     const colors = readColors(this.#canvas, this.#report.look.value.theme);
     const scale = this.#scale();
     this.#paintPhases(context, model, colors);

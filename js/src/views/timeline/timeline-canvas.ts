@@ -22,8 +22,8 @@ import { tickLabel, tickStep, ticksIn } from "../../layout/time-ticks";
 import type { Store } from "../../state/store";
 import { keyOf } from "../../wire/frame";
 import type { Look } from "../common/theme-watch";
-import { spanOfSlice, stepAt, type TimelineModel } from "./timeline-model";
-import type { TimelineMoves } from "./timeline-moves";
+import { originOf, type TimelineModel } from "./timeline-model";
+import type { FoundSlice, TimelineMoves } from "./timeline-moves";
 import type { SliceMatches } from "./timeline-search";
 import { describeSlice } from "./timeline-words";
 
@@ -37,6 +37,7 @@ const NARROW_PX = 560;
 const HIT_PX = 2;
 const LONG_PRESS_MS = 450;
 const MOST_ARROWS = 60;
+const NO_ARROWS = { of: null, found: [] };
 
 export interface TimelineParts {
   readonly canvas: HTMLCanvasElement;
@@ -50,6 +51,8 @@ export interface TimelineInputs {
   readonly store: Store;
   readonly look: ReadonlySignal<Look>;
   readonly matches: ReadonlySignal<SliceMatches | null>;
+  /** Whether only threads are shown. */
+  readonly isOnlyThreads: boolean;
 }
 
 interface Drag {
@@ -66,13 +69,14 @@ export class TimelineCanvas {
   readonly #inputs: TimelineInputs;
   readonly #view: CanvasView;
   readonly #texts = new TextCache();
-  readonly #queues = new Map<number, { readonly levels: Levels; readonly most: number }>();
+  readonly #queues = new WeakMap<TimelineModel, Map<number, Levels>>();
   readonly #touches = new Map<number, number>();
-  #arrows: { readonly row: number; readonly found: readonly Arrow[] } = { row: -1, found: [] };
+  #arrows: { readonly of: FoundSlice | null; readonly found: readonly Arrow[] } = NO_ARROWS;
   #colors: Colors | null = null;
   #fills: FillTable | null = null;
   #bands: readonly LaneBand[] = [];
-  #hoverRow = -1;
+  /** The slice under the pointer; -1 for none. */
+  #hovered = -1;
   #pointerX: number | null = null;
   #drag: Drag | null = null;
   #press: ReturnType<typeof setTimeout> | undefined;
@@ -95,16 +99,16 @@ export class TimelineCanvas {
     if (this.#pointerX !== null && this.#pointerX > this.#gutter()) {
       return this.#scale().fromPx(px(this.#pointerX - this.#gutter()));
     }
-    const row = moves.state.row.value;
-    const { start, end } = row >= 0 ? spanOfSlice(moves.model, row) : moves.span;
+    const slice = moves.state.row.value;
+    const { start, end } = slice >= 0 ? moves.spanOf(slice) : moves.span;
     const middle = (Math.max(start, moves.span.start) + Math.min(end, moves.span.end)) / 2;
     return ns(middle);
   }
 
   /** Scrolls so that the lane of a slice is visible. */
-  showRow(row: number): void {
+  showSlice(slice: number): void {
     const { scroller } = this.#parts;
-    const { lane, depth } = this.#inputs.moves.placeOf(row);
+    const { lane, depth } = this.#inputs.moves.placeOf(slice);
     this.#layout();
     const band = this.#bands.find((each) => each.lane === lane);
     if (band === undefined) return;
@@ -126,7 +130,7 @@ export class TimelineCanvas {
     this.#fills = new FillTable(moves.model.phases, moves.model.kinds, this.#colors);
     void store.selection.value;
     void store.range.value;
-    void moves.state.row.value;
+    void moves.find(moves.state.row.value);
     void moves.state.match.value;
     void moves.state.toggled.value;
     void moves.state.layer.value;
@@ -147,9 +151,12 @@ export class TimelineCanvas {
     this.#bands = laneBands({
       lanes: moves.model.view.lanes,
       index: moves.index,
+      whole: moves.wholeIndex,
+      isEmpty: (lane) => moves.isEmpty(lane),
       start,
       end,
       toggled,
+      isOnlyThreads: this.#inputs.isOnlyThreads,
     });
     fitContent(this.#parts, AXIS_PX + heightOfBands(this.#bands), this.#view.size);
   }
@@ -158,9 +165,7 @@ export class TimelineCanvas {
     if (this.#colors === null || this.#fills === null) return;
     this.#layout();
     paintTimeline(context, size, this.#scene(this.#colors), this.#texts, this.#fills);
-    this.#parts.canvas.dataset.tpPainted = String(
-      Number(this.#parts.canvas.dataset.tpPainted ?? 0) + 1,
-    );
+    this.#inputs.moves.sees(this.#scale().width);
   }
 
   #scene(colors: Colors): TimelineScene {
@@ -168,7 +173,7 @@ export class TimelineCanvas {
     const { model, state } = moves;
     const scale = this.#scale();
     const { start, end } = scale.span;
-    const origin = stepAt(model, (start + end) / 2)?.start ?? model.whole.start;
+    const { origin } = originOf(model, scale.span);
     const step = tickStep(end - start, scale.width / TICK_PX);
     const ticks = ticksIn(start, end, origin, step);
     const selected = store.selection.value?.name;
@@ -185,13 +190,13 @@ export class TimelineCanvas {
       scrollTop: this.#parts.scroller.scrollTop,
       names: model.names,
       titles: model.titles,
-      selectedRow: state.row.value,
+      selectedSlice: state.row.value,
       selectedKey: selected === undefined ? -1 : keyOf(model.names, selected),
-      hoverRow: this.#hoverRow,
+      hoveredSlice: this.#hovered,
       matches: matches.value?.isMatch ?? null,
       currentMatch: state.match.value,
       range: store.range.value,
-      arrows: this.#linksOf(state.row.value),
+      arrows: this.#links(),
       ticks,
       tickText: tickLabel(step, Math.max(Math.abs(start - origin), Math.abs(end - origin))),
       origin,
@@ -204,29 +209,38 @@ export class TimelineCanvas {
       busyOf: (lane) => deviceOf(lane)?.busy ?? null,
       causeTitle: (cause) => model.causes[cause] ?? "",
       queueOf: (lane) => this.#queueOf(lane),
-      placeOf: (row) => moves.placeOf(row),
-      spanOf: (row) => spanOfSlice(model, row),
+      placeOf: (slice) => moves.placeOf(slice),
+      spanOf: (slice) => moves.spanOf(slice),
     };
   }
 
+  /** The lengths of a queue in the picture, and the longest of the whole recording. */
   #queueOf(lane: number) {
-    const known = this.#queues.get(lane);
-    if (known !== undefined) return known;
-    const { index, model } = this.#inputs.moves;
-    const row = index.ofLane[lane]?.[0];
-    if (row === undefined) return null;
-    const rows = index.row.subarray(row.first, row.last);
-    const values = Float64Array.from(rows, (each) => model.count[each] ?? 0);
-    const levels = new Levels(values);
-    const made = { levels, most: Math.max(1, levels.largestIn(0, values.length)) };
-    this.#queues.set(lane, made);
+    const { moves } = this.#inputs;
+    const levels = this.#queueIn(moves.model, lane);
+    const whole = this.#queueIn(moves.overview, lane);
+    return levels === null ? null : { levels, most: Math.max(1, (whole ?? levels).largest) };
+  }
+
+  #queueIn(model: TimelineModel, lane: number): Levels | null {
+    const known = this.#queues.get(model) ?? new Map<number, Levels>();
+    this.#queues.set(model, known);
+    const row = model.ops.ofLane[lane]?.[0];
+    if (known.has(lane) || row === undefined) return known.get(lane) ?? null;
+    const rows = model.ops.row.subarray(row.first, row.last);
+    const made = new Levels(Float64Array.from(rows, (each) => model.count[each] ?? 0));
+    known.set(lane, made);
     return made;
   }
 
-  /** The links of a slice: what launched it and what it launched, its forward or backward op. */
-  #linksOf(row: number): readonly Arrow[] {
-    if (row !== this.#arrows.row) {
-      this.#arrows = { row, found: row < 0 ? [] : linksOf(this.#inputs.moves.model, row) };
+  /** The links of the selection: what launched it and what it launched, its forward or backward op. */
+  #links(): readonly Arrow[] {
+    const { moves } = this.#inputs;
+    const found = moves.find(moves.state.row.value);
+    const { of } = this.#arrows;
+    if (found?.model !== of?.model || found?.row !== of?.row) {
+      const links = found === null ? [] : linksOf(found.model, found.row);
+      this.#arrows = { of: found, found: links };
     }
     return this.#arrows.found;
   }
@@ -289,16 +303,17 @@ export class TimelineCanvas {
     const row = this.#rowAt(event);
     const isGutter = x < this.#gutter();
     this.#parts.canvas.style.cursor = isGutter || row >= 0 ? "pointer" : "crosshair";
-    if (row === this.#hoverRow) return;
     const { moves, store } = this.#inputs;
-    this.#hoverRow = row;
+    const slice = row < 0 ? -1 : moves.model.sliceAt(row);
+    if (slice === this.#hovered) return;
+    this.#hovered = slice;
     store.hover.value = row < 0 ? null : describeSlice(moves.model, row);
     this.#view.requestRedraw();
   }
 
   #onLeave(): void {
     this.#pointerX = null;
-    this.#hoverRow = -1;
+    this.#hovered = -1;
     this.#inputs.store.hover.value = null;
     this.#view.requestRedraw();
   }
@@ -335,7 +350,7 @@ export class TimelineCanvas {
     }
     const at = scale.fromPx(px(Math.max(0, x - this.#gutter())));
     const range = { start: ns(Math.min(drag.from, at)), end: ns(Math.max(drag.from, at)) };
-    moves.choose(within(range, moves.model.whole));
+    moves.choose(within(range, moves.overview.whole));
   }
 
   /** Two fingers: the time under each stays under it. */
@@ -360,7 +375,7 @@ export class TimelineCanvas {
     if (!isClick) return;
     const { moves } = this.#inputs;
     const row = this.#rowAt(event);
-    if (row >= 0) moves.select(row);
+    if (row >= 0) moves.select(moves.model.sliceAt(row));
     else if (this.#inputs.store.range.value !== null) moves.choose(null);
     else moves.clearSelection();
   }
@@ -379,7 +394,7 @@ export class TimelineCanvas {
   #onDouble(event: MouseEvent): void {
     const { moves } = this.#inputs;
     const row = this.#rowAt(event);
-    if (row >= 0) moves.focus(row);
+    if (row >= 0) moves.focus(moves.model.sliceAt(row));
     else if (this.#inputs.store.range.value !== null) moves.jump(this.#inputs.store.range.value);
   }
 
@@ -405,15 +420,17 @@ function within(range: Span<Ns>, whole: Span<Ns>): Span<Ns> {
   };
 }
 
-/** Arrows from launch calls to work, and from forward to backward ops, that begin or end at a slice. */
+/** Arrows from launch calls to work, and from forward to backward ops, that begin or end at a row; they join slices. */
 export function linksOf(model: TimelineModel, row: number): readonly Arrow[] {
   const found: Arrow[] = [];
   const source = model.source[row] ?? -1;
-  if (source >= 0) found.push({ from: source, to: row });
+  const arrow = (from: number, to: number) =>
+    found.push({ from: model.sliceAt(from), to: model.sliceAt(to) });
+  if (source >= 0) arrow(source, row);
   for (let each = 0; each < model.source.length && found.length < MOST_ARROWS; each += 1) {
     const from = model.source[each] ?? -1;
     if (from < 0) continue;
-    if (from === row || (model.op[each] === row && each !== row)) found.push({ from, to: each });
+    if (from === row || (model.op[each] === row && each !== row)) arrow(from, each);
   }
   return found;
 }

@@ -21,6 +21,8 @@ import {
 } from "../../wire/frame";
 import type { SliceLane, SlicesHeader } from "../../wire/header";
 
+// A window that is hardly longer than a step shows this step.
+const WITHIN_STEPS = 1.5;
 // Sums of durations are exact to less than this.
 const TOUCHING_NS = 1;
 
@@ -57,31 +59,41 @@ export interface TimelineModel {
   readonly source: Numbers;
   readonly op: Numbers;
   readonly count: Numbers;
+  /** How many slices each row stands for; null where each is one. */
+  readonly merged: Numbers | null;
+  /** The span of the recording, and its steps, also where the frame is only a part of it. */
   readonly whole: Span<Ns>;
   readonly steps: readonly Step[];
   readonly devices: readonly Device[];
   /** Titles of the causes of waits. */
   readonly causes: readonly string[];
+  /** The number of a slice in the recording: that of a row, or the longest of the merged ones. */
+  sliceAt(row: number): number;
+  /** The row of a slice, or of the merged ones that it names; -1 for none. */
+  rowOf(slice: number): number;
   /** The index of a layer; built on the first call. */
   index(column: string): SliceIndex;
   /** The first layer, which has all slices that are not on threads. */
   readonly ops: SliceIndex;
 }
 
-/** The model of a timeline. */
+/** The model of a timeline, or of a part of one whose `overview` is known. */
 export function createTimelineModel(
   view: SlicesHeader,
   frame: Frame,
   titleOf: (name: string) => string = displayName,
+  overview: TimelineModel | null = null,
 ): TimelineModel {
   const start = numbersOf(frame, "start_ns");
   const dur = numbersOf(frame, "dur_ns");
   const lane = numbersOf(frame, "lane");
+  const merged = optionalNumbers(frame, "merged");
+  const slices = optionalNumbers(frame, "slice");
   const kept = new Map<string, SliceIndex>();
   const index = (column: string) => {
     const known = kept.get(column);
     if (known !== undefined) return known;
-    const columns = { lane, depth: numbersOf(frame, column), start_ns: start, dur_ns: dur };
+    const columns = { lane, depth: numbersOf(frame, column), start_ns: start, dur_ns: dur, merged };
     const made = buildSliceIndex(columns, view.lanes.length);
     kept.set(column, made);
     return made;
@@ -90,7 +102,6 @@ export function createTimelineModel(
   const names = textOf(frame, "name");
   const notes = textOf(frame, "note");
   const causes = causeTitles(view.lanes, ops, notes);
-  const steps = stepsIn(view, ops, frame, start, dur);
   return {
     frame,
     view,
@@ -105,13 +116,30 @@ export function createTimelineModel(
     source: numbersOf(frame, "source"),
     op: numbersOf(frame, "op"),
     count: numbersOf(frame, "count"),
-    whole: extentOf(ops),
-    steps,
+    merged,
+    whole: overview?.whole ?? wholeOf(view, ops),
+    steps: overview?.steps ?? stepsIn(view, ops, frame, start, dur),
     devices: devicesIn(view, ops, notes, causes),
     causes,
+    sliceAt: (row) => (slices === null ? row : (slices[row] ?? -1)),
+    rowOf: (slice) => (slices === null ? rowIn(slice, frame) : slices.indexOf(slice)),
     index,
     ops,
   };
+}
+
+function rowIn(slice: number, { rows }: Frame): number {
+  return slice < rows ? slice : -1;
+}
+
+function optionalNumbers(frame: Frame, name: string): Numbers | null {
+  const column = frame.columns.get(name);
+  return column?.kind === "number" ? column.values : null;
+}
+
+/** How many slices a row stands for. */
+export function countAt({ merged }: TimelineModel, row: number): number {
+  return merged?.[row] ?? 1;
 }
 
 export function spanOfSlice({ start, dur }: TimelineModel, row: number): Span<Ns> {
@@ -247,6 +275,11 @@ function stepsIn(
   }));
 }
 
+function wholeOf({ excerpt }: SlicesHeader, ops: SliceIndex): Span<Ns> {
+  if (excerpt === null) return extentOf(ops);
+  return { start: ns(excerpt.start_ns), end: ns(excerpt.end_ns) };
+}
+
 function extentOf(index: SliceIndex): Span<Ns> {
   let start = Infinity;
   let end = -Infinity;
@@ -262,6 +295,19 @@ export function typicalSpan({ steps, whole }: TimelineModel): Span<Ns> {
   const inOrder = steps.toSorted((a, b) => a.end - a.start - (b.end - b.start));
   const middle = inOrder[Math.floor(inOrder.length / 2)];
   return middle === undefined ? whole : { start: middle.start, end: middle.end };
+}
+
+/** The moment from which times in a window are counted, with the step that they are counted in, if it is one. */
+export function originOf(
+  model: TimelineModel,
+  { start, end }: Span<Ns>,
+): { readonly origin: number; readonly step: Step | undefined } {
+  const step = stepAt(model, (start + end) / 2);
+  const isWithin = step !== undefined && end - start <= WITHIN_STEPS * (step.end - step.start);
+  if (isWithin) return { origin: step.start, step };
+  const first = model.steps.find((each) => each.end > start && each.start < end);
+  const isInView = first !== undefined && first.start >= start;
+  return { origin: isInView ? first.start : model.whole.start, step: undefined };
 }
 
 /** The step that holds a moment. */

@@ -1,12 +1,16 @@
 /** Navigation in a timeline. It changes state and draws nothing. */
 
 import { panSpan, type Span, zoomSpan } from "../../base/scale";
+import { firstWhere } from "../../base/search";
 import { type Ns, ns } from "../../base/units";
-import type { SliceIndex } from "../../layout/slice-index";
+import { hasSlices, type SliceIndex, type SliceRow } from "../../layout/slice-index";
 import { type Store, select, type TimelineState } from "../../state/store";
-import { wordAt } from "../../wire/frame";
+import { numberAt, wordAt } from "../../wire/frame";
 import { type Step, spanOfSlice, type TimelineModel, typicalSpan } from "./timeline-model";
+import type { TimelineModels } from "./timeline-models";
 
+// The kernel refuses more.
+const MOST_PIXELS = 16_384;
 const MOST_HISTORY = 50;
 const PAN_SHARE = 0.15;
 const SHORTEST_NS = ns(200);
@@ -18,25 +22,48 @@ const MARGIN = 0.05;
 
 export type Direction = "previous" | "next" | "up" | "down";
 
-export class TimelineMoves {
+/** A slice in one of the models. */
+export interface FoundSlice {
   readonly model: TimelineModel;
+  readonly row: number;
+}
+
+/** Slices are named by their number in the recording, which is their row where the page has all of it. */
+export class TimelineMoves {
+  readonly models: TimelineModels;
   readonly state: TimelineState;
   readonly #store: Store;
-  #place: { readonly layer: string; readonly depth: ArrayLike<number> } | null = null;
+  #typical: Span<Ns> | null = null;
 
-  constructor(model: TimelineModel, state: TimelineState, store: Store) {
-    this.model = model;
+  constructor(models: TimelineModels, state: TimelineState, store: Store) {
+    this.models = models;
     this.state = state;
     this.#store = store;
   }
 
+  /** The model of what is to be seen. */
+  get model(): TimelineModel {
+    return this.models.picture.value;
+  }
+
+  /** The model of the whole recording; it may have slices merged that the picture has single. */
+  get overview(): TimelineModel {
+    return this.models.overview;
+  }
+
   get span(): Span<Ns> {
-    return this.state.window.value ?? typicalSpan(this.model);
+    this.#typical ??= typicalSpan(this.overview);
+    return this.state.window.value ?? this.#typical;
+  }
+
+  /** The layer of the picture. */
+  get layer(): string {
+    return this.models.layer.value ?? this.chosenLayer;
   }
 
   /** The chosen layer, or the first. */
-  get layer(): string {
-    const { layers } = this.model.view;
+  get chosenLayer(): string {
+    const { layers } = this.overview.view;
     const chosen = layers.find(({ column }) => column === this.state.layer.value);
     return (chosen ?? layers[0])?.column ?? "depth";
   }
@@ -45,13 +72,64 @@ export class TimelineMoves {
     return this.model.index(this.layer);
   }
 
-  /** The lane of a slice, and its depth in the shown layer; -1 when that hides it. */
-  placeOf(row: number): { readonly lane: number; readonly depth: number } {
-    if (this.#place?.layer !== this.layer) {
-      const column = this.model.frame.columns.get(this.layer);
-      this.#place = { layer: this.layer, depth: column?.kind === "number" ? column.values : [] };
+  /** The index of the whole recording. */
+  get wholeIndex(): SliceIndex {
+    return this.overview.index(this.layer);
+  }
+
+  /** Whether a lane has nothing in the window. Before the window is there, lanes with anything near it stay open. */
+  isEmpty(lane: number): boolean {
+    const { start, end } = this.span;
+    if (hasSlices(this.index, lane, start, end)) return false;
+    const isKnown = this.models.source?.windows.isComplete.value ?? true;
+    const near = isKnown ? 0 : (this.overview.view.excerpt?.bucket_ns ?? 0);
+    return isKnown || !hasSlices(this.wholeIndex, lane, start - near, end + near);
+  }
+
+  /** A slice where it is known best; null when it is not known yet. */
+  find(slice: number): FoundSlice | null {
+    for (const model of [this.models.detail.value, this.model]) {
+      const row = slice < 0 ? -1 : (model?.rowOf(slice) ?? -1);
+      if (model !== null && row >= 0) return { model, row };
     }
-    return { lane: this.model.lane[row] ?? 0, depth: this.#place.depth[row] ?? -1 };
+    return null;
+  }
+
+  /** Whether all that belongs to a slice is known. */
+  isDetailed(slice: number): boolean {
+    const detailed = this.models.detailed.value;
+    return detailed === null || detailed === slice;
+  }
+
+  /** The lane of a slice, and its depth in the shown layer; -1 when that hides it. */
+  placeOf(slice: number): { readonly lane: number; readonly depth: number } {
+    const found = this.find(slice);
+    if (found === null) return { lane: -1, depth: -1 };
+    const { model, row } = found;
+    return { lane: model.lane[row] ?? 0, depth: numberAt(model.frame, this.layer, row) };
+  }
+
+  spanOf(slice: number): Span<Ns> {
+    const found = this.find(slice);
+    return found === null ? this.span : spanOfSlice(found.model, found.row);
+  }
+
+  /** Tells what is to be seen on so many pixels, which may have to be asked for. */
+  sees(pixels: number): void {
+    const { start, end } = this.span;
+    this.models.source?.windows.want({
+      layer: this.chosenLayer,
+      start,
+      end,
+      pixels: Math.min(MOST_PIXELS, Math.max(1, Math.round(pixels))),
+    });
+  }
+
+  /** Asks for what belongs to the selected slice. */
+  askForDetail(): void {
+    const slice = this.state.row.value;
+    const question = { kind: "slice", layer: this.chosenLayer, slice } as const;
+    this.models.source?.slice.want(slice < 0 ? null : question);
   }
 
   show(span: Span<Ns>): void {
@@ -62,15 +140,15 @@ export class TimelineMoves {
   jump(span: Span<Ns>): void {
     const { history } = this.state;
     history.value = [...history.value, this.span].slice(-MOST_HISTORY);
-    this.show(zoomSpan(span, span.start, 1, this.model.whole, SHORTEST_NS));
+    this.show(zoomSpan(span, span.start, 1, this.overview.whole, SHORTEST_NS));
   }
 
   zoomAround(anchor: Ns, factor: number): void {
-    this.show(zoomSpan(this.span, anchor, factor, this.model.whole, SHORTEST_NS));
+    this.show(zoomSpan(this.span, anchor, factor, this.overview.whole, SHORTEST_NS));
   }
 
   panBy(delta: Ns): void {
-    this.show(panSpan(this.span, delta, this.model.whole));
+    this.show(panSpan(this.span, delta, this.overview.whole));
   }
 
   panStep(direction: number): void {
@@ -78,7 +156,7 @@ export class TimelineMoves {
   }
 
   fit(): void {
-    this.jump(this.model.whole);
+    this.jump(this.overview.whole);
   }
 
   showStep(step: Step): void {
@@ -86,15 +164,14 @@ export class TimelineMoves {
   }
 
   /** Zooms to a slice. */
-  focus(row: number): void {
-    const { start, end } = spanOfSlice(this.model, row);
+  focus(slice: number): void {
+    const { start, end } = this.spanOf(slice);
     const margin = Math.max(end - start, SHORTEST_NS) * MARGIN;
     this.jump({ start: ns(start - margin), end: ns(end + margin) });
   }
 
   /** Brings a slice into the window, and zooms in when it would be too narrow to see. */
-  bringIn(row: number): void {
-    const { start, end } = spanOfSlice(this.model, row);
+  bringIn({ start, end }: Span<Ns>): void {
     const now = this.span;
     const length = now.end - now.start;
     const dur = Math.max(1, end - start);
@@ -106,9 +183,17 @@ export class TimelineMoves {
     this.jump({ start: ns(middle - half), end: ns(middle + half) });
   }
 
-  select(row: number): void {
-    this.state.row.value = row;
-    select(this.#store, wordAt(this.model.names, row), wordAt(this.model.kinds, row));
+  select(slice: number): void {
+    const found = this.find(slice);
+    if (found === null) return;
+    const { model, row } = found;
+    this.selectNamed(slice, wordAt(model.names, row), wordAt(model.kinds, row));
+  }
+
+  /** Selects a slice that need not be known yet. */
+  selectNamed(slice: number, name: string, kind: string): void {
+    this.state.row.value = slice;
+    select(this.#store, name, kind);
   }
 
   clearSelection(): void {
@@ -123,7 +208,7 @@ export class TimelineMoves {
   /** Chooses the time of the selected slice as the range, or that of the window without a selection. */
   chooseSelected(): void {
     const row = this.state.row.value;
-    this.choose(row < 0 ? this.span : spanOfSlice(this.model, row));
+    this.choose(row < 0 ? this.span : this.spanOf(row));
   }
 
   /** Folds a lane to one line, or unfolds it. */
@@ -160,59 +245,64 @@ export class TimelineMoves {
   /** Selects the neighbor of the selected slice. */
   step(direction: Direction): void {
     const from = this.state.row.value;
-    const row = from < 0 ? this.#firstInWindow() : this.#neighbor(from, direction);
-    if (row < 0) return;
-    this.select(row);
-    this.bringIn(row);
+    const to = from < 0 ? this.#firstInWindow() : this.#neighbor(from, direction);
+    if (to < 0) return;
+    this.select(to);
+    this.bringIn(this.spanOf(to));
   }
 
   #firstInWindow(): number {
     for (const row of this.index.rows) {
       const kind = this.model.view.lanes[row.lane]?.kind;
       if (kind !== "thread" && kind !== "stream") continue;
-      const at = this.#positionAt(row.first, row.last, this.span.start);
+      const at = positionAt(this.index, row, this.span.start);
       if (at < row.last && (this.index.start[at] ?? 0) < this.span.end) {
-        return this.index.row[at] ?? -1;
+        return this.model.sliceAt(this.index.row[at] ?? -1);
       }
     }
     return -1;
   }
 
+  /** The neighbor of a slice; itself when there is none, or none is known yet. */
   #neighbor(from: number, direction: Direction): number {
-    const { index } = this;
-    const { lane, depth } = this.placeOf(from);
-    const rows = index.ofLane[lane] ?? [];
-    const own = rows.find((row) => row.depth === depth);
-    if (own === undefined) return this.#firstInWindow();
-    const start = this.model.start[from] ?? 0;
-    if (direction === "next" || direction === "previous") {
-      const at = index.row.subarray(own.first, own.last).indexOf(from);
-      const next = own.first + at + (direction === "next" ? 1 : -1);
-      return next < own.first || next >= own.last ? from : (index.row[next] ?? from);
-    }
-    const places = index.rows;
-    const at = places.indexOf(own);
-    const step = direction === "down" ? 1 : -1;
-    for (let next = at + step; next >= 0 && next < places.length; next += step) {
-      const row = places[next];
-      const kind = this.model.view.lanes[row?.lane ?? -1]?.kind;
-      if (row === undefined || kind === "steps" || kind === "queue") continue;
-      const position = Math.max(row.first, this.#positionAt(row.first, row.last, start + 1) - 1);
-      const found = index.row[position];
-      if (found !== undefined) return found;
-    }
-    return from;
+    const found = this.find(from);
+    const isPending = this.models.source !== null && !this.isDetailed(from);
+    if (found === null || isPending) return from;
+    const { model, row } = found;
+    const to = neighborIn(model, model.index(this.layer), row, this.layer, direction);
+    return to < 0 ? this.#firstInWindow() : model.sliceAt(to);
   }
+}
 
-  #positionAt(first: number, last: number, time: number): number {
-    const { start } = this.index;
-    let low = first;
-    let high = last;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if ((start[middle] ?? 0) >= time) high = middle;
-      else low = middle + 1;
-    }
-    return low;
+/** The row of the neighbor of a row, itself when there is none; -1 when it is not in the layer. */
+function neighborIn(
+  model: TimelineModel,
+  index: SliceIndex,
+  from: number,
+  layer: string,
+  direction: Direction,
+): number {
+  const depth = numberAt(model.frame, layer, from);
+  const own = (index.ofLane[model.lane[from] ?? -1] ?? []).find((row) => row.depth === depth);
+  if (own === undefined) return -1;
+  if (direction === "next" || direction === "previous") {
+    const at = index.row.subarray(own.first, own.last).indexOf(from);
+    const next = own.first + at + (direction === "next" ? 1 : -1);
+    return next < own.first || next >= own.last ? from : (index.row[next] ?? from);
   }
+  const start = model.start[from] ?? 0;
+  const step = direction === "down" ? 1 : -1;
+  for (let next = index.rows.indexOf(own) + step; next in index.rows; next += step) {
+    const row = index.rows[next];
+    const kind = model.view.lanes[row?.lane ?? -1]?.kind;
+    if (row === undefined || kind === "steps" || kind === "queue") continue;
+    const found = index.row[Math.max(row.first, positionAt(index, row, start + 1) - 1)];
+    if (found !== undefined) return found;
+  }
+  return from;
+}
+
+/** The first position of a row of slices from which on they begin at a moment or later. */
+function positionAt({ start }: SliceIndex, { first, last }: SliceRow, time: number): number {
+  return firstWhere(first, last, (at) => (start[at] ?? 0) >= time);
 }

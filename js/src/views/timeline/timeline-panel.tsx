@@ -2,19 +2,27 @@
 
 import { useSignal } from "@preact/signals";
 import { columnFormat, formatCount, formatNs, formatRatio, plural } from "../../base/format";
-import { shortenName } from "../../base/names";
+import { displayName, shortenName } from "../../base/names";
 import type { Span } from "../../base/scale";
 import type { Ns } from "../../base/units";
-import { type RangeSum, selfByKey, sumByKey } from "../../layout/range-sums";
-import { coveredIn, type SliceRow } from "../../layout/slice-index";
-import { sumWaits } from "../../layout/waits";
+import { coveredIn } from "../../layout/slice-index";
+import type { RangeAnswer, SliceSource } from "../../state/slice-source";
 import { wordAt } from "../../wire/frame";
+import { useAskedRange } from "../common/asked-range";
 import type { ReportContext } from "../common/context";
 import { focusable } from "../common/focusable";
 import { PhaseDot, Segmented } from "../common/parts";
-import type { TimelineModel } from "./timeline-model";
+import type { Device, TimelineModel } from "./timeline-model";
 import type { TimelineMoves } from "./timeline-moves";
-import { type Detail, describeSlice, detailsOf } from "./timeline-words";
+import {
+  askedSums,
+  askedWaits,
+  busyOf,
+  ownWaits,
+  type RangeSums,
+  rangeSums,
+} from "./timeline-range";
+import { briefDetailsOf, type Detail, describeSlice, detailsOf } from "./timeline-words";
 
 const NAME_CHARS = 60;
 const MOST_ROWS = 12;
@@ -22,24 +30,24 @@ const MOST_ROWS = 12;
 interface PanelProps {
   readonly report: ReportContext;
   readonly moves: TimelineMoves;
-  readonly onShow: (row: number) => void;
+  readonly onShow: (slice: number) => void;
 }
 
 /** The side panel; empty panels say what brings something into them. */
 export function TimelinePanel({ report, moves, onShow }: PanelProps) {
-  const row = moves.state.row.value;
+  const slice = moves.state.row.value;
   const range = report.store.range.value;
   return (
     <aside class="tp-side" aria-label="Selection and range">
-      {row >= 0 ? (
-        <SelectionPart report={report} moves={moves} row={row} onShow={onShow} />
+      {slice >= 0 ? (
+        <SelectionPart report={report} moves={moves} slice={slice} onShow={onShow} />
       ) : (
         <p class="tp-side-hint">
           Click a bar to see what it is, what launched it and what it waited for.
         </p>
       )}
       {range !== null ? (
-        <RangePart model={moves.model} range={range} />
+        <RangePart report={report} moves={moves} range={range} />
       ) : (
         <p class="tp-side-hint">
           Drag over the lanes to choose a range. All tables then count only what runs in it.
@@ -49,22 +57,42 @@ export function TimelinePanel({ report, moves, onShow }: PanelProps) {
   );
 }
 
-function SelectionPart({ report, moves, row, onShow }: PanelProps & { readonly row: number }) {
-  const { model } = moves;
+interface SelectionProps extends PanelProps {
+  readonly slice: number;
+}
+
+function SelectionPart({ report, moves, slice, onShow }: SelectionProps) {
+  const found = moves.find(slice);
+  if (found === null) return <PendingDetail moves={moves} />;
+  const { model, row } = found;
   const item = describeSlice(model, row);
+  const details = moves.isDetailed(slice) ? detailsOf(model, row) : briefDetailsOf(model, row);
   return (
-    <section class="tp-side-part" data-tp-slice={row}>
-      <h3 title={item.name}>
+    <section class="tp-side-part" data-tp-slice={slice}>
+      <h3 title={wordAt(model.names, row) || item.name}>
         <PhaseDot report={report} phase={item.phase} />
         <bdi class={item.isCode ? "tp-code" : ""}>{shortenName(item.name, NAME_CHARS)}</bdi>
       </h3>
       <dl>
-        {detailsOf(model, row).map((detail, index) => (
-          <DetailRow key={`${index}-${detail.label}`} detail={detail} onShow={onShow} />
+        {details.map((detail, index) => (
+          <DetailRow
+            key={`${index}-${detail.label}`}
+            detail={detail}
+            onShow={(other) => onShow(model.sliceAt(other))}
+          />
         ))}
       </dl>
+      {!moves.isDetailed(slice) && <PendingDetail moves={moves} />}
     </section>
   );
+}
+
+/** Says why the rest of a selection is not there, if it takes long. */
+function PendingDetail({ moves }: { readonly moves: TimelineMoves }) {
+  const state = moves.models.source?.slice.state.value;
+  if (state?.kind === "loading") return <p class="tp-side-hint">Loading…</p>;
+  if (state?.kind !== "failed") return null;
+  return <p class="tp-side-hint">{`Details need the running kernel. ${state.message}`}</p>;
 }
 
 function DetailRow({
@@ -74,12 +102,12 @@ function DetailRow({
   readonly detail: Detail;
   readonly onShow: (row: number) => void;
 }) {
-  const { label, value, isCode, row } = detail;
+  const { label, value, whole = value, isCode, row } = detail;
   const text = <bdi class={isCode ? "tp-code" : ""}>{value}</bdi>;
   return (
     <div class="tp-side-row" data-tp-detail={label}>
       <dt>{label}</dt>
-      <dd title={value}>
+      <dd title={whole}>
         {row === undefined ? (
           text
         ) : (
@@ -98,19 +126,26 @@ const TABLES = [
   { name: "waits", title: "Waits" },
 ] as const;
 
+interface RangeProps {
+  readonly report: ReportContext;
+  readonly moves: TimelineMoves;
+  readonly range: Span<Ns>;
+}
+
 /** The tables of a range: ops, kernels, and why the device waits. */
-function RangePart({ model, range }: { readonly model: TimelineModel; readonly range: Span<Ns> }) {
+function RangePart({ report, moves, range }: RangeProps) {
   const chosen = useSignal<string>("ops");
-  const hasDevice = model.devices.length > 0;
+  const { overview, source } = moves.models;
+  const asked = useAskedRange(source?.range ?? null, range, true);
+  const hasDevice = overview.devices.length > 0;
   const tables = hasDevice ? TABLES : TABLES.slice(0, 1);
+  const table = hasDevice ? chosen.value : "ops";
+  const titleOf = (name: string) => displayName(report.titleOf(name));
   return (
     <section class="tp-side-part" data-tp-range={`${range.start}-${range.end}`}>
       <h3>Range of {formatNs(range.end - range.start)}</h3>
-      {model.devices.map((device) => (
-        <p key={device.lane}>
-          {device.title} busy <strong>{formatNs(busyIn(model, device.busy, range))}</strong> (
-          {formatRatio(busyIn(model, device.busy, range) / Math.max(1, range.end - range.start))})
-        </p>
+      {overview.devices.map((device) => (
+        <BusyLine key={device.lane} moves={moves} device={device} range={range} asked={asked} />
       ))}
       <Segmented
         label="Table"
@@ -120,23 +155,66 @@ function RangePart({ model, range }: { readonly model: TimelineModel; readonly r
           chosen.value = name;
         }}
       />
-      <RangeTable model={model} range={range} table={hasDevice ? chosen.value : "ops"} />
+      {source === null ? (
+        <OwnRangeTable model={moves.model} range={range} table={table} />
+      ) : (
+        <AskedRangeTable
+          source={source}
+          sums={asked === null ? null : askedSums(asked, table, hasDevice, titleOf)}
+        />
+      )}
     </section>
   );
 }
 
-function busyIn(model: TimelineModel, row: SliceRow | null, range: Span<Ns>): number {
-  return row === null ? 0 : coveredIn(model.ops, row, range.start, range.end);
+interface BusyProps {
+  readonly moves: TimelineMoves;
+  readonly device: Device;
+  readonly range: Span<Ns>;
+  readonly asked: RangeAnswer | null;
 }
 
-interface RangeTableProps {
+function BusyLine({ moves, device, range, asked }: BusyProps) {
+  const { model } = moves;
+  const row = model.devices.find(({ lane }) => lane === device.lane)?.busy ?? null;
+  const own = row === null ? 0 : coveredIn(model.ops, row, range.start, range.end);
+  const busy = asked === null ? own : busyOf(asked, device.lane);
+  return (
+    <p>
+      {device.title} busy <strong>{formatNs(busy)}</strong> (
+      {formatRatio(busy / Math.max(1, range.end - range.start))})
+    </p>
+  );
+}
+
+function OwnRangeTable({
+  model,
+  range,
+  table,
+}: {
   readonly model: TimelineModel;
   readonly range: Span<Ns>;
   readonly table: string;
+}) {
+  // Merged slices have the name of the longest, so their sums by name are not those of the others.
+  if (model.merged !== null && table !== "waits") {
+    return <p class="tp-side-hint">This file cannot count the ops and kernels of a range.</p>;
+  }
+  return <RangeTable sums={rangeSums(model, range, table)} />;
 }
 
-function RangeTable({ model, range, table }: RangeTableProps) {
-  const { rows, first, count, time } = rangeRows(model, range, table);
+interface AskedProps {
+  readonly source: SliceSource;
+  readonly sums: RangeSums | null;
+}
+
+function AskedRangeTable({ source, sums }: AskedProps) {
+  const state = source.range.state.value;
+  if (sums !== null) return <RangeTable sums={sums} />;
+  return <p class="tp-side-hint">{state.kind === "failed" ? state.message : "Counting…"}</p>;
+}
+
+function RangeTable({ sums: { rows, first, count, time } }: { readonly sums: RangeSums }) {
   if (rows.length === 0) return <p class="tp-side-hint">Nothing ran in this range.</p>;
   const { format, suffix } = columnFormat("ns", rows[0]?.ns ?? 0);
   const hidden = rows.length - MOST_ROWS;
@@ -167,53 +245,6 @@ function RangeTable({ model, range, table }: RangeTableProps) {
   );
 }
 
-interface NamedSum {
-  readonly name: string;
-  readonly count: number;
-  readonly ns: number;
-}
-
-function rangeRows(
-  model: TimelineModel,
-  range: Span<Ns>,
-  table: string,
-): {
-  readonly rows: readonly NamedSum[];
-  readonly first: string;
-  readonly count: string;
-  readonly time: string;
-} {
-  const { start, end } = range;
-  const named = (sums: readonly RangeSum[], other: string): readonly NamedSum[] =>
-    sums.map(({ key, count, ns }) => ({ name: model.titles[key] ?? other, count, ns }));
-  if (table === "waits") {
-    const causes = model.devices.flatMap(({ waits }) =>
-      waits === null ? [] : sumWaits(waits, start, end),
-    );
-    const rows = causes.map(({ cause, count, ns }) => ({
-      name: model.causes[cause] ?? "",
-      count,
-      ns,
-    }));
-    return { rows, first: "Cause", count: "Gaps", time: "Waits" };
-  }
-  if (model.devices.length === 0) {
-    const lanes = model.view.lanes.flatMap(({ kind }, lane) => (kind === "thread" ? [lane] : []));
-    const sums = selfByKey(model.ops, lanes, start, end, (row) => model.names.keys[row] ?? -1);
-    return { rows: named(sums, ""), first: "Op", count: "Calls", time: "Self" };
-  }
-  const streams = model.devices
-    .flatMap((device) => device.streams)
-    .flatMap((lane) => model.ops.ofLane[lane] ?? []);
-  const keyOf =
-    table === "kernels"
-      ? (row: number) => model.names.keys[row] ?? -1
-      : (row: number) => model.names.keys[model.op[row] ?? -1] ?? -1;
-  const sums = sumByKey(model.ops, streams, start, end, keyOf);
-  const first = table === "kernels" ? "Kernel" : "Op";
-  return { rows: named(sums, "launched by no known op"), first, count: "Kernels", time: "GPU" };
-}
-
 /** "why the device waits" in the window, as one line. */
 export function WaitLine({
   moves,
@@ -222,21 +253,26 @@ export function WaitLine({
   readonly moves: TimelineMoves;
   readonly range: Span<Ns> | null;
 }) {
-  const { model } = moves;
+  const { overview, source } = moves.models;
   const span = range ?? moves.span;
-  const device = model.devices.find(({ waits }) => waits !== null);
-  if (device?.waits === null || device === undefined) return null;
-  const causes = sumWaits(device.waits, span.start, span.end);
+  const asked = useAskedRange(source?.sums ?? null, span, false);
+  const device = overview.devices.find(({ waits }) => waits !== null);
+  if (device === undefined) return null;
+  const causes =
+    asked === null
+      ? ownWaits(moves.model, span, device.lane)
+      : askedWaits(asked).filter(({ lane }) => lane === device.lane);
   const whole = causes.reduce((sum, { ns }) => sum + ns, 0);
+  const isExact = asked !== null || source === null;
   return (
-    <p class="tp-wait-line" data-tp-waits={Math.round(whole)}>
+    <p class="tp-wait-line" data-tp-waits={Math.round(whole)} data-tp-exact={isExact}>
       <strong>Why {device.title} waits</strong>
       <span>
         {formatNs(whole)} of {formatNs(span.end - span.start)}
       </span>
       {causes.map(({ cause, ns, count }) => (
-        <span key={cause} data-tp-cause={model.causes[cause]}>
-          {model.causes[cause]}
+        <span key={cause} data-tp-cause={cause}>
+          {cause}
           {count > 1 && `, ${plural(count, "gap")}`} <strong>{formatNs(ns)}</strong>
         </span>
       ))}

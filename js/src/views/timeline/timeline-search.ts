@@ -28,7 +28,7 @@ const SEARCHED = [
 const LONGER_OR_SHORTER = /(^|\s)(?:dur(?:ation)?)?(>=|<=|>|<)\s*([\d.,]+\s*[a-zµ]*)(?=\s|$)/gi;
 const WAITS = /^(wait|waits|waiting|idle)\b:?\s*/i;
 
-interface Query {
+export interface SliceQuery {
   readonly text: string;
   readonly isWait: boolean;
   readonly least: number;
@@ -36,7 +36,7 @@ interface Query {
 }
 
 /** `mm >1ms`, `wait >1ms`, `/gemm.*bf16/ <20us`: what a name has, and between which durations it is. */
-export function parseQuery(query: string): Query {
+export function parseQuery(query: string): SliceQuery {
   let least = 0;
   let most = Number.POSITIVE_INFINITY;
   const rest = query.replace(LONGER_OR_SHORTER, (whole, _space, sign: string, size: string) => {

@@ -4,6 +4,7 @@ import { formatCount, formatNs, plural } from "../../base/format";
 import type { FooterItem } from "../../state/store";
 import { stringAt, wordAt } from "../../wire/frame";
 import {
+  countAt,
   gapOf,
   noteParts,
   spanOfSlice,
@@ -15,6 +16,8 @@ import {
 export interface Detail {
   readonly label: string;
   readonly value: string;
+  /** What `value` is short for. */
+  readonly whole?: string;
   /** Shown as code. */
   readonly isCode?: boolean;
   /** The slice that it names. */
@@ -32,7 +35,7 @@ export function titleOf(model: TimelineModel, row: number): string {
   const kind = kindOf(model, row);
   if (kind === "idle") return `Waiting: ${noteParts(model, row)[0]}`;
   if (kind === "queue") return "Launch queue";
-  return wordAt(model.names, row);
+  return isDeviceWork(kind) ? shortName(model, row) : wordAt(model.names, row);
 }
 
 /** "39.6 ms into step 5". */
@@ -46,18 +49,28 @@ export function whenOf(model: TimelineModel, row: number): string {
 
 export function describeSlice(model: TimelineModel, row: number): FooterItem {
   const kind = kindOf(model, row);
-  const facts = [formatNs(model.dur[row] ?? 0), whenOf(model, row)];
+  const facts = [lengthOf(model, row), whenOf(model, row)];
   const around = model.op[row] ?? -1;
   if (kind === "queue")
     facts.unshift(`${formatCount(model.count[row] ?? 0)} launched, not yet begun`);
   if (kind === "idle" && wordAt(model.names, row) !== "") facts.unshift(wordAt(model.names, row));
-  if (isDeviceWork(kind) && around >= 0) facts.push(`by ${wordAt(model.names, around)}`);
+  const by = around >= 0 ? wordAt(model.names, around) : stringAt(model.frame, "by", row);
+  if (isDeviceWork(kind) && by !== "") facts.push(`by ${by}`);
   return {
     name: titleOf(model, row),
     isCode: !["idle", "queue", "step", "phase"].includes(kind),
     phase: kind === "queue" || kind === "step" ? "" : wordAt(model.phases, row),
     facts,
   };
+}
+
+/** "34.8 µs", or what several come to that are too short for this picture. */
+function lengthOf(model: TimelineModel, row: number): string {
+  const count = countAt(model, row);
+  const long = formatNs(model.dur[row] ?? 0);
+  if (count === 1) return long;
+  const what = kindOf(model, row) === "idle" ? "wait" : "slice";
+  return `the longest of ${plural(count, what)}, together ${long}`;
 }
 
 export function isDeviceWork(kind: string): boolean {
@@ -71,17 +84,21 @@ export function launchDelay(model: TimelineModel, row: number): number {
   return (model.start[row] ?? 0) - (model.start[call] ?? 0);
 }
 
-/** Everything that is known about a slice. */
-export function detailsOf(model: TimelineModel, row: number): readonly Detail[] {
+/** What any model knows about a slice. */
+export function briefDetailsOf(model: TimelineModel, row: number): readonly Detail[] {
   const kind = kindOf(model, row);
-  const details: Detail[] = [
-    {
-      label: isDeviceWork(kind) ? "runs" : kind === "idle" ? "waits" : "takes",
-      value: formatNs(model.dur[row] ?? 0),
-    },
+  const verb = isDeviceWork(kind) ? "runs" : kind === "idle" ? "waits" : "takes";
+  return [
+    { label: countAt(model, row) === 1 ? verb : "merged", value: lengthOf(model, row) },
     { label: "begins", value: whenOf(model, row) },
     { label: "on", value: laneTitle(model, row) },
   ];
+}
+
+/** Everything that is known about a slice, with those that belong to it. */
+export function detailsOf(model: TimelineModel, row: number): readonly Detail[] {
+  const kind = kindOf(model, row);
+  const details: Detail[] = [...briefDetailsOf(model, row)];
   if (kind === "idle") return [...details, ...idleDetails(model, row)];
   const delay = launchDelay(model, row);
   if (isDeviceWork(kind)) {
@@ -96,14 +113,28 @@ export function detailsOf(model: TimelineModel, row: number): readonly Detail[] 
   const around = model.op[row] ?? -1;
   if (source >= 0) {
     const label = isDeviceWork(kind) ? "call" : "forward op";
-    details.push({ label, value: wordAt(model.names, source), isCode: true, row: source });
+    details.push({ label, ...named(model, source) });
   }
-  if (around >= 0 && around !== row) {
-    details.push({ label: "by", value: wordAt(model.names, around), isCode: true, row: around });
-  }
+  if (around >= 0 && around !== row) details.push({ label: "by", ...named(model, around) });
   const size = noteParts(model, row)[0];
   if (size !== "") details.push({ label: "size", value: size });
-  return [...details, ...recorded(model, around >= 0 && isDeviceWork(kind) ? around : row)];
+  const name = wordAt(model.names, row);
+  const isShort = isDeviceWork(kind) && shortName(model, row) !== name;
+  return [
+    ...details,
+    ...recorded(model, row, isDeviceWork(kind) ? around : -1),
+    ...(isShort ? [{ label: "full name", value: name, isCode: true }] : []),
+  ];
+}
+
+/** What a slice is called in a box. */
+function shortName(model: TimelineModel, row: number): string {
+  return model.titles[model.names.keys[row] ?? -1] ?? "";
+}
+
+/** Another slice, by its short name. */
+function named(model: TimelineModel, row: number): Omit<Detail, "label"> {
+  return { value: shortName(model, row), whole: wordAt(model.names, row), isCode: true, row };
 }
 
 function idleDetails(model: TimelineModel, row: number): readonly Detail[] {
@@ -143,17 +174,30 @@ function neighbors(model: TimelineModel, row: number): readonly Detail[] {
   if (device === undefined) return [];
   const { start, end } = gapOf(model, row) ?? spanOfSlice(model, row);
   const { before, after } = workAround(model, device, start, end);
-  const detail = (label: string, found: number): readonly Detail[] =>
-    found < 0 ? [] : [{ label, value: wordAt(model.names, found), isCode: true, row: found }];
-  return [...detail("ran before", before), ...detail("runs after", after)];
+  const detail = (label: string, found: number): Detail =>
+    found < 0 ? { label, value: "nothing in the recording" } : { label, ...named(model, found) };
+  return [detail("ran before", before), detail("runs after", after)];
 }
 
-/** Details such as shapes; those that the file lacks for this slice are left out. */
-function recorded(model: TimelineModel, row: number): readonly Detail[] {
-  return model.view.columns.flatMap(({ name, title }) => {
-    const value = stringAt(model.frame, name, row);
+/** What an op would have, and the flag that brings it. */
+const OF_OPS = [
+  { name: "shapes", flag: "--shapes" },
+  { name: "stack", flag: "--stack" },
+] as const;
+
+/** Details such as shapes, of a slice or else of the op that launched it. */
+function recorded(model: TimelineModel, row: number, op: number): readonly Detail[] {
+  const known = model.view.columns.flatMap(({ name, title }) => {
+    const value = stringAt(model.frame, name, row) || stringAt(model.frame, name, op);
     return value === "" ? [] : [{ label: title.toLowerCase(), value, isCode: true }];
   });
+  const isOp = op >= 0 || kindOf(model, row) === "op";
+  const missing = OF_OPS.filter(({ name }) => !model.frame.columns.has(name));
+  if (!isOp) return known;
+  return [
+    ...known,
+    ...missing.map(({ name, flag }) => ({ label: name, value: `not recorded · ${flag}` })),
+  ];
 }
 
 export function laneTitle(model: TimelineModel, row: number): string {

@@ -1,77 +1,94 @@
 /** Slices as a timeline: lanes over time, with a strip of the whole, search, and what is selected. */
 
-import { useComputed } from "@preact/signals";
-import type { RefObject } from "preact";
+import { useSignalEffect } from "@preact/signals";
+import type { ComponentChildren, RefObject } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
-import { columnFormat, formatNs, plural } from "../../base/format";
-import { displayName } from "../../base/names";
+import { columnFormat, formatCount, formatNs, plural } from "../../base/format";
+import type { Span } from "../../base/scale";
+import { type Ns, ns } from "../../base/units";
 import { AXIS_PX } from "../../draw/timeline-painter";
 import { heightOfBands, laneBands } from "../../layout/lane-bands";
+import { wordAt } from "../../wire/frame";
+import type { FoundFacts } from "../../wire/questions";
 import type { SlicesProps } from "../common/context";
 import { focusable } from "../common/focusable";
 import { MatchSteps, SearchBox, Segmented, Tools } from "../common/parts";
 import { tableId } from "../common/spoken-table";
 import { Minimap } from "./minimap";
 import { TimelineCanvas } from "./timeline-canvas";
+import { createFinder, type ShowFound } from "./timeline-finder";
 import { actOnTimelineKey } from "./timeline-keys";
-import { createTimelineModel, stepAt, type TimelineModel } from "./timeline-model";
+import { originOf, stepAt, type TimelineModel } from "./timeline-model";
+import { createTimelineModels } from "./timeline-models";
 import { TimelineMoves } from "./timeline-moves";
 import { TimelinePanel, WaitLine } from "./timeline-panel";
-import { searchSlices } from "./timeline-search";
 import { TimelineTable } from "./timeline-table";
 import { describeSlice } from "./timeline-words";
 
-export function TimelineView({ report, view, frame }: SlicesProps) {
+interface TimelineProps extends SlicesProps {
+  /** Shown as a flame graph in time order: threads only, as deep as they are known. */
+  readonly flame?: {
+    readonly tools: ComponentChildren;
+    /** The view under which other views ask for a name. */
+    readonly revealAs: string;
+  };
+}
+
+export function TimelineView({ report, view, frame, flame }: TimelineProps) {
   const { store } = report;
   const state = store.timeline(view);
   const query = store.search(view);
-  const model = useMemo(
-    () => createTimelineModel(view, frame, (name) => displayName(report.titleOf(name))),
+  const moves = useMemo(
+    () => new TimelineMoves(createTimelineModels(report, view, frame), state, store),
     [view, frame],
   );
-  const moves = useMemo(() => new TimelineMoves(model, state, store), [model]);
-  const matches = useComputed(() => searchSlices(model, moves.layer, query.value));
-  const parts = useStage(moves, report, matches);
-  const show = (row: number) => {
-    moves.select(row);
-    moves.bringIn(row);
-    parts.painter.current?.showRow(row);
+  const isOnlyThreads = flame !== undefined;
+  const painter = useRef<TimelineCanvas | null>(null);
+  const show = (slice: number) => showSlice(slice, null);
+  const showSlice: ShowFound = (slice, facts) => {
+    if (facts === null) moves.select(slice);
+    else moves.selectNamed(slice, facts.name, facts.kind);
+    moves.bringIn(facts === null ? moves.spanOf(slice) : spanOfFound(facts));
+    painter.current?.showSlice(slice);
   };
-  const goTo = (match: number) => {
-    const rows = matches.value?.rows;
-    if (rows === undefined || rows.length === 0) return;
-    const row = rows[((match % rows.length) + rows.length) % rows.length] ?? -1;
-    state.match.value = row;
-    show(row);
-  };
-  const at = matches.value === null ? -1 : matches.value.rows.indexOf(state.match.value);
-  useReveal(report, view.name, query, () => goTo(nearest(moves, matches.value?.rows)));
+  const finder = useMemo(() => createFinder(moves, query, showSlice), [moves]);
+  useEffect(() => finder.follow(), [finder]);
+  const parts = useStage(moves, report, finder.marks, isOnlyThreads, painter);
+  const found = finder.found.value;
+  useReveal(report, flame?.revealAs ?? view.name, query, () => finder.goToNearest());
   useSelectionRow(report, moves);
+  useRangeInView(report, moves);
+  useDetail(moves, painter);
   return (
     <div class="tp-view tp-timeline">
       <Tools>
         <SearchBox
           text={query}
           label="Search: gemm, wait >1ms, /re/"
-          onEnter={(isBack) => goTo(at + (isBack ? -1 : 1))}
+          onEnter={(isBack) => finder.step(isBack ? -1 : 1)}
         />
         <MatchSteps
-          at={at}
-          count={matches.value?.rows.length ?? null}
-          note={matches.value === null ? "" : formatNs(matches.value.ns)}
-          onStep={(step) => goTo(at + step)}
+          at={found?.at ?? -1}
+          count={found?.count ?? null}
+          note={found === null ? "" : formatNs(found.ns)}
+          onStep={(step) => finder.step(step)}
         />
-        <span class="tp-tools-note">{placeText(moves)}</span>
+        <span class="tp-tools-note">
+          {placeText(moves)}
+          {isLate(moves) && " · Loading…"}
+        </span>
+        {flame?.tools}
         <Segmented
           label="Threads show"
           options={view.layers.map(({ title, column }) => ({ name: column, title }))}
-          chosen={moves.layer}
+          chosen={moves.chosenLayer}
           onChoose={(column) => {
             state.layer.value = column;
           }}
         />
         <ZoomButtons moves={moves} />
       </Tools>
+      <ExcerptNote moves={moves} />
       <div class="tp-timeline-body">
         <div class="tp-timeline-main">
           <Minimap report={report} moves={moves} />
@@ -80,15 +97,16 @@ export function TimelineView({ report, view, frame }: SlicesProps) {
             parts={parts}
             report={report}
             view={view}
-            matches={matches.value?.rows.length ?? 0}
+            matches={found?.count ?? 0}
+            isOnlyThreads={isOnlyThreads}
           />
-          <WaitLine moves={moves} range={store.range.value} />
+          {flame === undefined && <WaitLine moves={moves} range={store.range.value} />}
         </div>
         <TimelinePanel report={report} moves={moves} onShow={show} />
       </div>
       <TimelineTable id={tableId(report.id, view.name)} moves={moves} />
       <div class="tp-aloud" aria-live="polite">
-        {state.row.value >= 0 ? aloud(model, state.row.value) : ""}
+        {aloud(moves)}
       </div>
     </div>
   );
@@ -105,16 +123,21 @@ function useStage(
   moves: TimelineMoves,
   { store, look }: SlicesProps["report"],
   matches: ConstructorParameters<typeof TimelineCanvas>[1]["matches"],
+  isOnlyThreads: boolean,
+  painter: Stage["painter"],
 ): Stage {
   const canvas = useRef<HTMLCanvasElement>(null);
   const scroller = useRef<HTMLDivElement>(null);
   const spacer = useRef<HTMLDivElement>(null);
-  const painter = useRef<TimelineCanvas | null>(null);
   useEffect(() => {
     if (canvas.current === null || scroller.current === null || spacer.current === null) return;
     const abort = new AbortController();
     const parts = { canvas: canvas.current, scroller: scroller.current, spacer: spacer.current };
-    painter.current = new TimelineCanvas(parts, { moves, store, look, matches }, abort.signal);
+    painter.current = new TimelineCanvas(
+      parts,
+      { moves, store, look, matches, isOnlyThreads },
+      abort.signal,
+    );
     return () => abort.abort();
   }, [moves]);
   return { canvas, scroller, spacer, painter };
@@ -126,21 +149,26 @@ interface StageViewProps {
   readonly report: SlicesProps["report"];
   readonly view: SlicesProps["view"];
   readonly matches: number;
+  readonly isOnlyThreads: boolean;
 }
 
 /** The canvas in its scrolling box; its `data-` attributes describe what it shows. */
-function StageView({ moves, parts, report, view, matches }: StageViewProps) {
+function StageView({ moves, parts, report, view, matches, isOnlyThreads }: StageViewProps) {
   const { start, end } = moves.span;
   const row = moves.state.row.value;
   const onKey = (event: KeyboardEvent) => {
     if (event.key === "Escape" && moves.back()) event.preventDefault();
     const anchor = () => parts.painter.current?.anchor() ?? moves.span.start;
     if (!actOnTimelineKey(event, moves, anchor)) return;
-    if (moves.state.row.value >= 0) parts.painter.current?.showRow(moves.state.row.value);
+    if (moves.state.row.value >= 0) parts.painter.current?.showSlice(moves.state.row.value);
   };
   const range = report.store.range.value;
   return (
-    <div class="tp-stage" ref={parts.scroller} style={{ "--tp-wanted": `${wantedPx(moves)}px` }}>
+    <div
+      class="tp-stage"
+      ref={parts.scroller}
+      style={{ "--tp-wanted": `${wantedPx(moves, isOnlyThreads)}px` }}
+    >
       {/* biome-ignore lint/a11y/noInteractiveElementToNoninteractiveRole: a canvas with its own keys has the role application. */}
       <canvas
         class="tp-stage-canvas"
@@ -149,7 +177,7 @@ function StageView({ moves, parts, report, view, matches }: StageViewProps) {
         role="application"
         aria-roledescription="timeline"
         aria-details={tableId(report.id, view.name)}
-        aria-label={`${view.title}: ${plural(moves.model.frame.rows, "slice")}. Arrow keys move the selection, W and S zoom, A and D pan, Enter zooms to the selection, R chooses it as the range, Space folds its lane, Escape goes back.`}
+        aria-label={`${view.title}: ${plural(view.excerpt?.slices ?? moves.model.frame.rows, "slice")}. Arrow keys move the selection, W and S zoom, A and D pan, Enter zooms to the selection, R chooses it as the range, Space folds its lane, Escape goes back.`}
         data-tp-start={Math.round(start)}
         data-tp-end={Math.round(end)}
         data-tp-row={row}
@@ -165,20 +193,21 @@ function StageView({ moves, parts, report, view, matches }: StageViewProps) {
 }
 
 /** The height of all lanes, unfolded. */
-function wantedPx({ model }: TimelineMoves): number {
-  const { start, end } = model.whole;
+function wantedPx({ overview }: TimelineMoves, isOnlyThreads: boolean): number {
+  const { start, end } = overview.whole;
   const lanes = {
-    lanes: model.view.lanes,
-    index: model.ops,
+    lanes: overview.view.lanes,
+    index: overview.ops,
     start,
     end,
     toggled: new Set<number>(),
+    isOnlyThreads,
   };
   return AXIS_PX + heightOfBands(laneBands(lanes));
 }
 
 function ZoomButtons({ moves }: { readonly moves: TimelineMoves }) {
-  const { model, state } = moves;
+  const { overview: model, state } = moves;
   const { start, end } = moves.span;
   const step = stepAt(model, (start + end) / 2) ?? model.steps[0];
   return (
@@ -203,29 +232,31 @@ function ZoomButtons({ moves }: { readonly moves: TimelineMoves }) {
   );
 }
 
-/** "step 5 · 0 – 64.0 of 220 ms". */
-function placeText({ model, span }: TimelineMoves): string {
-  const step = stepAt(model, (span.start + span.end) / 2);
-  const origin = step?.start ?? model.whole.start;
+/** "step 5 · 0 – 64.0 of 220 ms", "steps 4–6 · 0 – 684 ms". */
+function placeText({ overview: model, span }: TimelineMoves): string {
+  const { origin, step } = originOf(model, span);
   const { format, suffix } = columnFormat("ns", Math.max(Math.abs(span.end - origin), 1));
   const part = `${format(span.start - origin)} – ${format(span.end - origin)} ${suffix}`;
-  if (step === undefined) return part;
+  if (step === undefined) return [stepsText(model, span), part].filter(Boolean).join(" · ");
   return `step ${step.number} · ${part} of ${formatNs(step.end - step.start)}`;
 }
 
-function aloud(model: TimelineModel, row: number): string {
-  const { name, facts } = describeSlice(model, row);
+function stepsText(model: TimelineModel, { start, end }: Span<Ns>): string {
+  const shown = model.steps.filter((step) => step.start < end && step.end > start);
+  const [first, last] = [shown[0], shown.at(-1)];
+  if (first === undefined || last === undefined) return "";
+  return first === last ? `step ${first.number}` : `steps ${first.number}–${last.number}`;
+}
+
+function aloud(moves: TimelineMoves): string {
+  const found = moves.find(moves.state.row.value);
+  if (found === null) return "";
+  const { name, facts } = describeSlice(found.model, found.row);
   return `${name}, ${facts.join(", ")}`;
 }
 
-/** The position of the first match in the window, or the first of all. */
-function nearest(moves: TimelineMoves, rows: Int32Array | undefined): number {
-  const { start, end } = moves.span;
-  const at = (rows ?? new Int32Array(0)).findIndex((row) => {
-    const begin = moves.model.start[row] ?? 0;
-    return begin >= start && begin < end;
-  });
-  return Math.max(0, at);
+function spanOfFound({ start_ns, dur_ns }: FoundFacts): Span<Ns> {
+  return { start: ns(start_ns), end: ns(start_ns + dur_ns) };
 }
 
 /** Shows the slices of a name that another view asked for, by searching for it. */
@@ -244,6 +275,16 @@ function useReveal(
   }, [wish]);
 }
 
+/** Goes to a range that was chosen in another view, or with a step, and is not in sight. */
+function useRangeInView({ store }: SlicesProps["report"], moves: TimelineMoves): void {
+  const range = store.range.value;
+  useEffect(() => {
+    if (range === null) return;
+    const { start, end } = moves.span;
+    if (range.end <= start || range.start >= end) moves.jump(range);
+  }, [range, moves]);
+}
+
 /** Without a selection in other views there is none here. */
 function useSelectionRow({ store }: SlicesProps["report"], moves: TimelineMoves): void {
   const name = store.selection.value?.name;
@@ -251,8 +292,46 @@ function useSelectionRow({ store }: SlicesProps["report"], moves: TimelineMoves)
     // Another slice may have been selected since this was rendered.
     const selected = store.selection.peek()?.name ?? "";
     const { row } = moves.state;
-    const own = moves.model.names.words[moves.model.names.keys[row.value] ?? -1];
+    const found = moves.find(row.value);
     // A wait without a name is selected as such.
-    if (row.value >= 0 && own !== selected) row.value = -1;
+    const own = found === null ? undefined : wordAt(found.model.names, found.row);
+    if (own !== undefined && own !== selected) row.value = -1;
   }, [name]);
+}
+
+/** Asks for what belongs to the selection, and brings its lane into view when that is there. */
+function useDetail(moves: TimelineMoves, painter: Stage["painter"]): void {
+  useSignalEffect(() => moves.askForDetail());
+  const { detailed } = moves.models;
+  useSignalEffect(() => {
+    const slice = detailed.value ?? -1;
+    if (slice >= 0 && slice === moves.state.row.peek()) painter.current?.showSlice(slice);
+  });
+}
+
+/** Says that short slices are merged, where they cannot be had one by one. */
+function ExcerptNote({ moves }: { readonly moves: TimelineMoves }) {
+  const { overview, source } = moves.models;
+  const { excerpt } = overview.view;
+  if (excerpt === null) return null;
+  const state = source?.windows.state.value;
+  if (state === undefined) {
+    const shown = `${formatCount(overview.frame.rows)} bars stand for ${plural(excerpt.slices, "slice")}`;
+    const merged = `those shorter than ${formatNs(excerpt.bucket_ns)} are merged`;
+    return <Note>{`${shown}: ${merged}. Open the report in a notebook to see each of them.`}</Note>;
+  }
+  if (state.kind !== "failed") return null;
+  return <Note>{`Finer detail needs the running kernel. ${state.message}`}</Note>;
+}
+
+function isLate({ models }: TimelineMoves): boolean {
+  return models.source?.windows.state.value.kind === "loading";
+}
+
+function Note({ children }: { readonly children: string }) {
+  return (
+    <p class="tp-timeline-note" role="status">
+      {children}
+    </p>
+  );
 }

@@ -1,6 +1,6 @@
 /** The steps side by side: a column each, stacked by phase, on one scale; many steps also as a distribution. */
 
-import { columnFormat, formatNs } from "../../base/format";
+import { axisNumbers, columnFormat, formatNs } from "../../base/format";
 import { phaseColor, phaseTitle, type Theme } from "../../base/palette";
 import { axisOf, histogram, medianOf, phasesIn, type StepBar } from "../../layout/step-bars";
 import type { FooterItem } from "../../state/store";
@@ -26,7 +26,7 @@ export function StepChart({ report }: { readonly report: ReportContext }) {
   const reached = bars.find((bar) => isChosen(report.store, bar)) ?? bars[0];
   const top = longest * (isMany ? 1.02 : HEADROOM);
   const ticks = axisOf(longest).filter((tick) => tick <= top);
-  const tickText = tickNumbers(ticks, format);
+  const tickText = axisNumbers(ticks, format);
   return (
     <div class="tp-steps">
       <div class={isMany ? "tp-step-chart tp-many" : "tp-step-chart"}>
@@ -57,22 +57,6 @@ export function StepChart({ report }: { readonly report: ReportContext }) {
       <Legend entries={legendOf(bars, theme)} />
     </div>
   );
-}
-
-/** The numbers of an axis without the zeros that all of them end with. */
-function tickNumbers(ticks: readonly number[], format: (value: number) => string) {
-  const texts = ticks.map((tick) => (tick === 0 ? "0" : format(tick)));
-  const decimals = Math.max(
-    ...texts.map((text) => (text.split(".")[1] ?? "").replace(/0+$/, "").length),
-  );
-  return texts.map((text) => {
-    const [whole = "", part = ""] = text.split(".");
-    return whole === "0" && Number(part) === 0 ? "0" : trimmed(whole, part.slice(0, decimals));
-  });
-}
-
-function trimmed(whole: string, part: string): string {
-  return part === "" ? whole : `${whole}.${part}`;
 }
 
 /** The number under a column; of many, only every so many. */

@@ -319,6 +319,12 @@ def test_a_range_is_linked_to_its_spans_on_the_device() -> None:
     assert pairs == [("range", "gpu_user_annotation")]
 
 
+def test_streams_whose_work_begins_together_are_in_the_order_of_their_numbers() -> None:
+    numbers = [(device, stream) for device in (1, 0) for stream in (20, 7, 13, 2, 5)]
+    events = [kernel("k", 5, 1, correlation=0, stream=stream, device=device) for device, stream in numbers]
+    assert make_trace(*events).lanes.select("device", "stream").rows() == sorted(numbers)
+
+
 def test_of_two_halves_that_are_years_apart_the_first_one_is_kept() -> None:
     trace = make_trace(span("a", 0, 1), span("b", 5, 1), span("c", 1e14, 1), span("d", 1e14 + 5, 1))
     assert trace.events["name"].to_list() == ["a", "b"]

@@ -123,3 +123,12 @@ def test_a_file_that_may_not_be_read_says_so(tmp_path: Path) -> None:
         pytest.skip("this user may read everything")
     with pytest.raises(IngestError, match="cannot be read"):
         read_chrome([file])
+
+
+@pytest.mark.parametrize("piece", ['\\"},', '\\",', '\\":', '"', '"x', "\\\\", "\\q"])
+def test_a_string_is_repaired_in_one_pass_whatever_it_repeats(piece: str) -> None:
+    # Looked at again for each of its quotes, this would take longer than a test may.
+    name = piece * 200_000
+    text = f'{{"traceEvents":[{{"ph":"X","cat":"cpu_op","name":"{name}\\ud800","pid":1,"tid":1,"ts":1,"dur":1}}]}}'
+    trace = read_chrome([text.encode()])
+    assert trace.events.height == 1

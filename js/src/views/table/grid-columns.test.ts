@@ -1,0 +1,76 @@
+import { describe, expect, it } from "vitest";
+import { columnHeader, tableHeader } from "../../../test/headers";
+import type { Column, Frame } from "../../wire/frame";
+import type { ColumnHeader } from "../../wire/header";
+import { fittingColumns, gridColumns } from "./grid-columns";
+
+const NAMES: Column = { kind: "text", words: ["mm", "add"], keys: Int32Array.of(0, 1) };
+
+function columnsOf(
+  values: Readonly<Record<string, readonly number[]>>,
+  change: Partial<ColumnHeader> = {},
+) {
+  const names = Object.keys(values);
+  const headers = names.map((name) => columnHeader(name, "ns", { title: name, ...change }));
+  const view = tableHeader("ops", {
+    columns: [columnHeader("name", "code", { title: "Op" }), ...headers],
+    sort: names[0] ?? null,
+  });
+  const frame: Frame = {
+    rows: 2,
+    columns: new Map<string, Column>([
+      ["name", NAMES],
+      ...names.map((name): [string, Column] => [
+        name,
+        { kind: "number", values: Float64Array.from(values[name] ?? []) },
+      ]),
+    ]),
+  };
+  return gridColumns(view, frame);
+}
+
+function titles(columns: ReturnType<typeof columnsOf>) {
+  return columns.map(({ title }) => title);
+}
+
+describe("the columns of a table", () => {
+  it("have one unit for times beside each other", () => {
+    const columns = columnsOf({ self: [304_300, 29_800], total: [2_327_000, 0] });
+    expect(titles(columns)).toEqual(["Op", "self ms", "total ms"]);
+    expect([columns[1]?.text(0), columns[1]?.text(1)]).toEqual(["0.304", "0.030"]);
+  });
+
+  it("keep their own unit where numbers would not be readable in that of the others", () => {
+    expect(titles(columnsOf({ total: [2_327_000, 0], mean: [900, 4] }))).toEqual([
+      "Op",
+      "total ms",
+      "mean ns",
+    ]);
+  });
+});
+
+describe("the columns that are shown", () => {
+  it("are not those of which nothing was recorded, unless they are chosen", () => {
+    const columns = columnsOf({ self: [5, 1], backward: [0, 0], wait: [Number.NaN, 0] });
+    expect(titles([...fittingColumns(columns, 2_000)])).toEqual(["Op", "self ns"]);
+    const chosen = new Map([["backward", true]]);
+    expect(fittingColumns(columns, 2_000, chosen).map(({ header }) => header.name)).toEqual([
+      "name",
+      "self",
+      "backward",
+    ]);
+  });
+
+  it("always are the name and the column of the order, however narrow", () => {
+    const columns = columnsOf({ device: [5, 1], cpu: [4, 2], total: [4, 3] }, { bar: true });
+    expect(fittingColumns(columns, 100).map(({ header }) => header.name)).toEqual([
+      "name",
+      "device",
+    ]);
+  });
+
+  it("keep a column of zeros that the rows are ordered by", () => {
+    const columns = columnsOf({ self: [0, 0] });
+    expect(fittingColumns(columns, 2_000)).toHaveLength(2);
+  });
+});
