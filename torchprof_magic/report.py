@@ -31,11 +31,11 @@ from torchprof_magic.files.temporary import written_bytes
 from torchprof_magic.model.cycle_filter import of_cycle
 from torchprof_magic.model.shapes import Facts, Series, Shape, Table, count_rows
 from torchprof_magic.render.exports import TRACE_EXPORTS
-from torchprof_magic.render.figures import FIGURES
+from torchprof_magic.render.figures import FIGURES, summary_png
 from torchprof_magic.render.page import Page, build_page
 from torchprof_magic.render.standalone_html import write_html
 from torchprof_magic.render.static_html import static_html
-from torchprof_magic.render.text import machine_sentence, text_summary
+from torchprof_magic.render.text import machine_sentence, steps_sentence, text_summary
 from torchprof_magic.sql import run_sql
 from torchprof_magic.units import counted, printable
 from torchprof_magic.views import VIEWS
@@ -436,6 +436,13 @@ class Report:
     def _repr_html_(self) -> str:
         return static_html(self.trace, self._shapes, self._verdict, self.run_id)
 
+    def _repr_png_(self) -> bytes | None:
+        """Return the steps under the verdict as an image; None without steps."""
+        steps = self._table("steps")
+        if steps.frame.height == 0:
+            return None
+        return summary_png(steps, f"{self.verdict.title}: {steps_sentence(self.trace.meta, self.trace.steps)}")
+
     def _ipython_display_(self) -> None:
         """Show the report as the last line of a cell, as the magic does; works without ``%load_ext``."""
         from torchprof_magic.render.display import show_here  # noqa: PLC0415 - IPython calls this, so it is installed
@@ -484,4 +491,5 @@ def _write_html(
     exports = TRACE_EXPORTS if has_trace else ()
     page = build_page(trace, shapes, verdict, run_id, is_standalone=True, exports=exports)
     packed = written_bytes(partial(write_chrome, trace), "trace.json.gz") if has_trace else b""
-    return write_html(page, path, title=trace.meta.title, packed_trace=packed)
+    static = static_html(trace, shapes, verdict, run_id, in_notebook=False)
+    return write_html(page, path, title=trace.meta.title, static=static, packed_trace=packed)

@@ -30,7 +30,7 @@
     const node = walker.currentNode;
     const element = node.parentElement;
     const text = node.textContent.trim();
-    if (text === "" || element.closest(".tp-aloud") !== null) continue;
+    if (text === "" || element.closest(".tp-aloud, .tp-spoken") !== null) continue;
     if (getComputedStyle(element).visibility === "hidden") continue;
     const range = document.createRange();
     range.selectNodeContents(node);

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 import install_chromium
 import nbformat
 import pytest
+from nbformat.sign import NotebookNotary
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
@@ -64,14 +65,21 @@ def chromium() -> Iterator[Browser]:
 
 
 @contextmanager
-def jupyter(root: Path, app: str = "lab", theme: str = "light") -> Iterator[str]:
-    """Yield the URL of a JupyterLab (``lab``) or Notebook 7 (``notebook``); it is always stopped afterwards."""
+def jupyter(root: Path, app: str = "lab", theme: str = "light", trusted: Sequence[Path] = ()) -> Iterator[str]:
+    """Yield the URL of a JupyterLab (``lab``) or Notebook 7 (``notebook``); it is always stopped afterwards.
+
+    The ``trusted`` notebooks are signed, as those are that were run by the same user.
+    """
     with tempfile.TemporaryDirectory(prefix="lab-") as private:
         env = dict(os.environ)
         for name in PRIVATE_FOLDERS:
             folder = Path(private) / name.lower()
             folder.mkdir()
             env[name] = str(folder)
+        notary = NotebookNotary(data_dir=env["JUPYTER_DATA_DIR"])
+        for notebook in trusted:
+            notary.sign(nbformat.read(notebook, as_version=4))
+        notary.store.close()
         settings = Path(env["JUPYTERLAB_SETTINGS_DIR"]) / "@jupyterlab" / "apputils-extension"
         settings.mkdir(parents=True)
         look = {"theme": "JupyterLab Dark" if theme == "dark" else "JupyterLab Light"}
@@ -163,7 +171,9 @@ class Lab:
         self.errors: list[str] = []
         page.on("request", lambda request: self.requests.append(request.url))
         page.on("pageerror", self._note_error)
-        page.goto(f"{address}/{'lab/tree' if app == 'lab' else 'notebooks'}/{notebook.name}")
+        # A workspace of its own: the others remember which notebooks were open.
+        place = f"lab/workspaces/{notebook.stem}/tree" if app == "lab" else "notebooks"
+        page.goto(f"{address}/{place}/{notebook.name}")
         page.wait_for_selector(".jp-Notebook", timeout=START_S * 1000)
         self.wait_until_idle()
         if app == "lab":

@@ -315,7 +315,7 @@ def test_paper_shows_the_overview_and_the_open_view_whole_and_on_white(opened: t
 
 
 SCROLLED = """(root) => Array.from(root.querySelectorAll("*"))
-  .filter((each) => getComputedStyle(each).overflowY !== "visible" && each.closest(".tp-aloud") === null)
+  .filter((each) => getComputedStyle(each).overflowY !== "visible" && each.closest(".tp-aloud, .tp-spoken") === null)
   .filter((each) => each.scrollHeight > each.clientHeight + 1 || each.scrollWidth > each.clientWidth + 1)
   .map((each) => `${each.className} ${each.scrollHeight} of ${each.clientHeight}`)"""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, Protocol
 
 from IPython import get_ipython
@@ -25,6 +26,8 @@ class Showable(Protocol):
 
     def _repr_html_(self) -> str: ...
 
+    def _repr_png_(self) -> bytes | None: ...
+
 
 def show(report: Showable, shell: InteractiveShell, mode: str = "both") -> None:
     """Show the live view with a static copy for saved notebooks; a terminal gets text.
@@ -39,7 +42,15 @@ def show(report: Showable, shell: InteractiveShell, mode: str = "both") -> None:
     if mode in ("both", "widget") and not (can_be_asked(shell) and _show_widget(report)):
         mode = "static"
     if mode in ("both", "static"):
-        display({"text/html": report._repr_html_(), "text/plain": report.summary()}, raw=True)  # type: ignore[no-untyped-call]
+        display(_static_bundle(report), raw=True)  # type: ignore[no-untyped-call]
+
+
+def _static_bundle(report: Showable) -> dict[str, str]:
+    """Return the static copy in all forms: viewers take the richest one that they trust."""
+    bundle = {"text/html": report._repr_html_(), "text/plain": report.summary()}
+    if (image := report._repr_png_()) is not None:
+        bundle["image/png"] = base64.b64encode(image).decode("ascii")
+    return bundle
 
 
 def show_here(report: Showable) -> None:

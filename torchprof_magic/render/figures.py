@@ -32,6 +32,10 @@ LANE_CHARS = 20  # of the name of a device, along the height of its plot
 LABEL_RATIO = 0.045  # boxes wider than this have a label
 MAX_DEPTH = 14
 GREY = "#6b737c"
+MIDDLE_GREY = "#777d84"  # 4.2 to 1 on white and 4.5 to 1 on #111111
+SMALL_COLOURS = 64
+TITLE_CHARS = 100
+GAP_RATIO = 0.0008  # between boxes of the flame graph, of its width
 
 
 def draw_steps(shape: Shape) -> Figure:
@@ -76,7 +80,8 @@ def draw_flame(shape: Shape) -> Figure:
     depth = max((box[2] for box in boxes), default=0) + 1
     figure, axes = _canvas(depth * 0.22 + 0.4)
     for left, width, level, name, colour in boxes:
-        axes.barh(level, width, left=left, height=0.94, color=colour, edgecolor="white", linewidth=0.4)
+        # A gap, not an edge: the ground behind the figure is not known.
+        axes.barh(level, width - GAP_RATIO, left=left, height=0.94, color=colour, linewidth=0)
         if width > LABEL_RATIO:
             text = plain_label(name, int(width * 150))
             ink = "white" if _is_dark(colour) else "#1f2328"
@@ -133,6 +138,40 @@ def to_png(figure: Figure) -> bytes:
         rc("text", usetex=False)
         figure.savefig(buffer, format="png", dpi=DPI)
     return buffer.getvalue()
+
+
+def to_small_png(figure: Figure) -> bytes:
+    """Return a figure as PNG bytes without a ground, for pages that are light or dark, in few colors."""
+    from PIL import Image  # noqa: PLC0415 - matplotlib needs it, too
+
+    _suit_any_ground(figure)
+    buffer = io.BytesIO()
+    with Image.open(io.BytesIO(to_png(figure))) as image:
+        image.quantize(SMALL_COLOURS, method=Image.Quantize.FASTOCTREE).save(buffer, format="png", optimize=True)
+    return buffer.getvalue()
+
+
+def summary_png(steps: Shape, title: str) -> bytes:
+    """Return the steps under the verdict as PNG bytes, for viewers that show nothing but images."""
+    figure = draw_steps(steps)
+    figure.suptitle(plain_label(title, TITLE_CHARS), fontsize=10, x=0.01, ha="left")
+    return to_png(_finished(figure))
+
+
+def _suit_any_ground(figure: Figure) -> None:
+    """Take away the ground, and write in a gray that can be read on white and on black."""
+    from matplotlib.text import Text  # noqa: PLC0415 - see the docstring of the module
+
+    figure.patch.set_alpha(0)
+    for axes in figure.axes:
+        axes.patch.set_alpha(0)
+        axes.tick_params(colors=MIDDLE_GREY)
+        for spine in axes.spines.values():
+            spine.set_color(MIDDLE_GREY)
+    for text in figure.findobj(Text):
+        # Those in boxes have a color that suits their box.
+        if text.get_color() in ("black", GREY):
+            text.set_color(MIDDLE_GREY)
 
 
 def _figure(height_in: float) -> Figure:

@@ -78,7 +78,7 @@ def build_page(
         "machine": machine_sentence(meta, trace.events.height, has_device=has_any_device(trace)),
         "notice": _notice(trace),
         "verdict": _verdict(trace, verdict),
-        "steps": max(1, trace.steps.filter("complete").height),
+        "steps": complete_step_count(trace),
         "titles": list(titles_of(trace).items()),
         "views": [
             _waiting_header(view)
@@ -110,17 +110,23 @@ def _encoded(shapes: Mapping[str, Shape], name: str) -> bytes:
     return with_header(json.dumps(describe(shape, (0, 0))), encode(shape))
 
 
+def complete_step_count(trace: Trace) -> int:
+    """Return by how many steps sums are divided; 1 if there are none."""
+    return max(1, trace.steps.filter("complete").height)
+
+
+def verdict_line(trace: Trace, verdict: Verdict) -> dict[str, object] | None:
+    """Return the number and the source of the line that a verdict names, or None if it names none that is known."""
+    rows = lines_table(trace).frame.rows(named=True)
+    line = next((row for row in rows if (row["file"], row["line"]) == (verdict.file, verdict.line)), None)
+    if line is None or not verdict.line or not line["source"] or not (trace.sites["kind"] == "line").any():
+        return None
+    return {"line": line["line"], "source": shortened(line["source"].strip())}
+
+
 def _verdict(trace: Trace, verdict: Verdict) -> dict[str, object]:
     """Return the verdict with the line that it names, and its gravest doubt apart from the rest."""
-    line = next(
-        (row for row in lines_table(trace).frame.rows(named=True) if (row["file"], row["line"]) == _place(verdict)),
-        None,
-    )
-    code = (
-        {"line": line["line"], "source": shortened(line["source"].strip())}
-        if line and verdict.line and line["source"] and (trace.sites["kind"] == "line").any()
-        else None
-    )
+    code = verdict_line(trace, verdict)
     return {
         "title": verdict.title,
         "text": [
@@ -129,10 +135,6 @@ def _verdict(trace: Trace, verdict: Verdict) -> dict[str, object]:
         "code": code,
         "doubts": list(verdict.doubts),
     }
-
-
-def _place(verdict: Verdict) -> tuple[str, int | None]:
-    return verdict.file, verdict.line
 
 
 def _view_header(view: View, shape: Shape, places: Mapping[str, tuple[int, int]]) -> dict[str, object]:

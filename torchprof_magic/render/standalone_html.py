@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # The policy is the same for both.
 _POLICY = (
     "default-src 'none'; script-src $scripts; style-src $styles; object-src 'none'; base-uri 'none'; "
-    "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    "form-action 'none'; img-src data:; require-trusted-types-for 'script'; trusted-types 'none'"
 )
 
 _STYLE = """
@@ -38,6 +38,7 @@ _STYLE = """
 body { margin: 0; background: Canvas; color: CanvasText; font: 13px/1.45 system-ui, sans-serif; }
 h1 { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
 pre { white-space: pre-wrap; }
+noscript { display: block; padding: 12px 16px; }
 """
 
 # Runs before the bundle, which calls the function that is left for it.
@@ -98,7 +99,7 @@ _PAGE = Template(
 <style>$style</style>
 </head>
 <body>
-<main id="report"><h1>$title</h1><noscript>This report needs JavaScript. It makes no network requests.</noscript></main>
+<main id="report"><h1>$title</h1><noscript>$static</noscript></main>
 <script type="application/json" id="header">$header</script>
 <script type="application/octet-stream" id="data">$data</script>
 $views$trace<script type="module">$start</script>
@@ -109,12 +110,12 @@ $views$trace<script type="module">$start</script>
 )
 
 
-def write_html(page: Page, path: Path, title: str, packed_trace: bytes = b"") -> Path:
+def write_html(page: Page, path: Path, title: str, *, static: str, packed_trace: bytes = b"") -> Path:
     """Write the page and the front end into one file and return its path.
 
-    Large views have elements of their own, which are read when the views are shown. ``packed_trace`` is a gzipped
-    Chrome trace for a page that exports it. Raises ``TorchProfError`` when the front end is not built and
-    ``ExportError`` when the file cannot be written.
+    Large views have elements of their own, which are read when the views are shown. ``static`` is the copy for viewers
+    that run no scripts, and ``packed_trace`` a gzipped Chrome trace for a page that exports it. Raises
+    ``TorchProfError`` when the front end is not built and ``ExportError`` when the file cannot be written.
     """
     bundle, css = (_for_element(text) for text in front_end())
     style = _STYLE + css
@@ -123,6 +124,7 @@ def write_html(page: Page, path: Path, title: str, packed_trace: bytes = b"") ->
         policy=Template(_POLICY).substitute(scripts=_hashes(_START, bundle), styles=_hashes(style)),
         title=html.escape(printable(f"{title or 'Report'} · torchprof")),
         style=style,
+        static=static,
         header=_for_script(json.loads(page.header)),
         data=_base64(_packed(page.data)),
         views="".join(views),

@@ -1,52 +1,89 @@
-"""A report as plain HTML with verdict, figures and top ops, for saved notebooks without a live view."""
+"""A report as plain HTML: the overview, the top ops and figures, for saved notebooks without a live view.
+
+Viewers take away what they do not trust, so nothing here depends on a style or a script.
+"""
 
 from __future__ import annotations
 
 import base64
 import html
+import math
 from typing import TYPE_CHECKING
+
+import polars as pl
 
 from torchprof_magic.analysis.devices import has_any_device
 from torchprof_magic.analysis.diagnosis import all_problems
-from torchprof_magic.model.shapes import Table, count_rows, top_rows
-from torchprof_magic.render.figures import FIGURES, to_png
+from torchprof_magic.model.meta import shortened
+from torchprof_magic.model.shapes import Facts, Table, count_rows, top_rows
+from torchprof_magic.render.bars import swatch_image, track_image
+from torchprof_magic.render.figures import FIGURES, to_small_png
+from torchprof_magic.render.numbers import column_format, format_share, format_value
+from torchprof_magic.render.page import complete_step_count, verdict_line
+from torchprof_magic.render.palette import phase_title
 from torchprof_magic.render.text import machine_sentence, steps_sentence
-from torchprof_magic.units import counted, format_bytes, format_count, format_ns, format_ratio, printable
+from torchprof_magic.units import counted, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from torchprof_magic.analysis.verdict import Verdict
     from torchprof_magic.analysis.verdict_words import Span
     from torchprof_magic.model.meta import Problem
-    from torchprof_magic.model.shapes import Column, Shape
+    from torchprof_magic.model.shapes import Bars, Column, Fact, Section, Shape
     from torchprof_magic.model.trace import Trace
+    from torchprof_magic.render.numbers import ColumnFormat
 
 TOP_ROWS = 10
-_SHOWN_FIGURES = ("steps", "flame", "memory")
-_FORMAT = {"ns": format_ns, "bytes": format_bytes, "count": format_count, "ratio": format_ratio}
+MAX_STEPS = 24
+NAME_CHARS = 90
+_FIGURES = {"flame": "Flame graph", "memory": "Memory"}
+_NUMBER = 'align="right" style="text-align:right"'
+_NAME = 'align="left" style="text-align:left"'
 # JupyterLab and nbconvert would typeset a name such as $x$; their versions of MathJax know one of these classes each.
 _NO_MATH = "mathjax_ignore tex2jax_ignore"
-_CELL = 'style="text-align:right;padding:1px 10px"'
-_NAME = 'style="text-align:left;padding:1px 10px;font-family:monospace"'
+_IN_NOTEBOOK = "This is a static copy. The live view needs the kernel that made it: run the cell again."
+_IN_FILE = "This is a static copy. The interactive report needs JavaScript; it makes no network requests."
+# JupyterLab shows "Error displaying widget" in place of a live view that was not saved, although this copy follows.
+_HIDE_ERROR = (
+    "<style>.jp-OutputArea-child:has(> .jupyter-widgets):not(:has(.tp-report))"
+    ":has(+ .jp-OutputArea-child [data-tp-static]){display:none}</style>"
+)
 
 
-def static_html(trace: Trace, shapes: Mapping[str, Shape], verdict: Verdict, run_id: str) -> str:
-    """Return the report as HTML without scripts, styles or links; every name in it is escaped.
+def static_html(
+    trace: Trace, shapes: Mapping[str, Shape], verdict: Verdict, run_id: str, *, in_notebook: bool = True
+) -> str:
+    """Return the report as HTML without scripts or links; every name in it is escaped.
 
-    The live view finds and hides it by its ``data-tp-static`` attribute.
+    The live view finds and hides it by its ``data-tp-static`` attribute. Its numbers are those of the live view.
+    Outside of a notebook it is what a file shows where scripts do not run.
     """
-    meta, steps = trace.meta, trace.steps
+    meta = trace.meta
     machine = machine_sentence(meta, trace.events.height, has_device=has_any_device(trace))
-    head = " · ".join(part for part in (meta.title, steps_sentence(meta, steps)) if part)
+    head = " · ".join(part for part in (meta.title, steps_sentence(meta, trace.steps)) if part)
+    problems = all_problems(trace)
+    lost = [problem for problem in problems if problem.severity == "data_loss"]
+    others = [problem for problem in problems if problem.severity != "data_loss"]
+    overview = shapes["overview"]
+    assert isinstance(overview, Facts)
+    sections = [section for section in overview.sections if section.group == "main"]
+    # The table of ops has more rows than the overview.
+    tops = [section for section in overview.sections if section.group == "top" and section.title != "Ops"]
+    about = [section for section in overview.sections if section.group == "about"]
     parts = [
-        f'<details open data-tp-static={run_id} class="{_NO_MATH}">',
-        f"<summary><b>{_text(head)}</b></summary>",
-        f"<p><b>{_text(verdict.title)}.</b> {''.join(_span(span) for span in (*verdict.text, *verdict.where))}<br>",
-        f"<small>{_text(machine)}</small></p>",
-        *_problem_lines(all_problems(trace)),
-        _ops_rows(shapes["ops"]),
-        *(_image(view, shapes[view]) for view in _SHOWN_FIGURES if count_rows(shapes[view])),
+        _HIDE_ERROR if in_notebook else "",
+        f'<details open data-tp-static="{run_id}" class="{_NO_MATH}">',
+        f"<summary><b>{_text(head)}</b> <small>{_text(machine)}</small></summary>",
+        *_verdict(trace, verdict),
+        *_problem_lines(lost),
+        _steps(shapes["steps"]),
+        *(_section(section) for section in sections),
+        _ops(shapes["ops"], complete_step_count(trace)),
+        *(_section(section) for section in tops),
+        *(_figure(view, shapes[view]) for view in _FIGURES if count_rows(shapes[view])),
+        _folded("About this run", "".join((*_problem_lines(others), *(_section(section) for section in about)))),
+        f"<p><small>{_IN_NOTEBOOK if in_notebook else _IN_FILE}</small></p>",
         "</details>",
     ]
     return "".join(parts)
@@ -56,34 +93,154 @@ def _text(text: str) -> str:
     return html.escape(printable(text), quote=True)
 
 
+def _code(text: str) -> str:
+    # <bdi> keeps right-to-left marks in a name from reordering the sentence around it.
+    return f"<code><bdi>{_text(shortened(text, NAME_CHARS))}</bdi></code>"
+
+
+def _folded(title: str, content: str) -> str:
+    return f"<details><summary>{title}</summary>{content}</details>" if content else ""
+
+
+def _verdict(trace: Trace, verdict: Verdict) -> list[str]:
+    line = verdict_line(trace, verdict)
+    spans = (*verdict.text, *(() if line else verdict.where))
+    title = f"<b>{_text(verdict.title)}.</b> " if verdict.title else ""
+    parts = [f"<p>{title}{''.join(_span(span) for span in spans)}</p>"]
+    if line:
+        parts.append(f"<pre><code><bdi>{line['line']}  {_text(str(line['source']))}</bdi></code></pre>")
+    return [*parts, *(f"<p>▲ {_text(doubt)}</p>" for doubt in verdict.doubts)]
+
+
 def _span(span: Span) -> str:
     tag = {"strong": "b", "code": "code"}.get(span.style)
-    # <bdi> keeps right-to-left marks in a name from reordering the sentence around it.
     return f"<{tag}><bdi>{_text(span.short)}</bdi></{tag}>" if tag else _text(span.short)
 
 
 def _problem_lines(problems: Iterable[Problem]) -> list[str]:
-    shown = [problem for problem in problems if problem.severity != "info"]
-    return [f"<p>⚠ {_text(problem.message)} {_text(problem.fix)}</p>" for problem in shown]
+    return [f"<p>⚠ {_text(problem.message)} {_text(problem.fix)}</p>" for problem in problems]
 
 
-def _ops_rows(ops: Shape) -> str:
+def _table(heads: Sequence[tuple[str, str]], rows: Iterable[Sequence[tuple[str, str]]]) -> str:
+    """Return a table; a cell is its attributes and its content."""
+    head = "".join(f'<th scope="col" {attributes}>{content}</th>' for attributes, content in heads)
+    body = "".join(f"<tr>{''.join(f'<td {attributes}>{text}</td>' for attributes, text in row)}</tr>" for row in rows)
+    return f'<table cellpadding="4"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _steps(steps: Shape) -> str:
+    """Return the steps as bars on one scale, each with its parts in order, and a legend."""
+    assert isinstance(steps, Table)
+    bars, frame = steps.bars, steps.frame.head(MAX_STEPS)
+    if bars is None or frame.height == 0:
+        return ""
+    largest = float(steps.frame[bars.total].max() or 0)  # type: ignore[arg-type]
+    look = column_format("ns", largest)
+    heads = [(_NAME, "Step"), (f'colspan="2" {_NUMBER}', look.suffix)]
+    if bars.line:
+        heads.append((_NUMBER, f"device busy {look.suffix}"))
+    rows = [_step_row(row, bars, largest, look) for row in frame.iter_rows(named=True)]
+    shown = [phase for phase, name in bars.parts.items() if frame[name].max()]
+    legend = " &nbsp; ".join(f'<img alt="" src="{swatch_image(phase)}"> {phase_title(phase)}' for phase in shown)
+    return f"{_table(heads, rows)}{_rest(steps.frame.height - MAX_STEPS, 'step')}<p><small>{legend}</small></p>"
+
+
+def _step_row(row: Mapping[str, float], bars: Bars, largest: float, look: ColumnFormat) -> list[tuple[str, str]]:
+    parts = [(phase, float(row[name])) for phase, name in bars.parts.items() if row[name]]
+    words = ", ".join(f"{phase_title(phase)} {format_value(value, 'ns')}" for phase, value in parts)
+    image = f'<img alt="{_text(words)}" src="{track_image(parts, largest)}">'
+    number = f"{row[bars.number]}{'' if row[bars.complete] else ', partial'}"
+    cells = [(_NAME, number), (_NAME, image), (_NUMBER, look.format(row[bars.total]))]
+    return [*cells, (_NUMBER, look.format(row[bars.line]))] if bars.line else cells
+
+
+def _rest(hidden: int, noun: str) -> str:
+    return f"<p><small>and {counted(hidden, f'more {noun}')}</small></p>" if hidden > 0 else ""
+
+
+def _section(section: Section) -> str:
+    """Return the facts of a section of the overview, with bars where the page has them."""
+    if section.kind == "facts":
+        rows = [
+            [(_NAME, _text(fact.label)), (_NUMBER, _fact_text(fact)), (_NAME, _note(fact))] for fact in section.facts
+        ]
+        return _table([(f'colspan="3" {_NAME}', _text(section.title))], rows)
+    values = [_number(fact) for fact in section.facts]
+    look = column_format(section.facts[0].unit, max(values, default=0.0))
+    aside = " ".join(filter(None, (look.suffix, section.aside)))
+    if section.kind == "phases":
+        heads = [(_NAME, _text(section.title)), (f'colspan="3" {_NUMBER}', _text(aside))]
+        return _table(heads, [_phase_row(fact, sum(values), look) for fact in section.facts])
+    heads = [(_NAME, _text(section.title)), (f'colspan="2" {_NUMBER}', _text(aside))]
+    return _table(heads, [_bar_row(fact, max(values, default=0.0), look) for fact in section.facts])
+
+
+def _phase_row(fact: Fact, whole: float, look: ColumnFormat) -> list[tuple[str, str]]:
+    value = _number(fact)
+    image = f'<img alt="" src="{track_image([(fact.label, value)], whole)}">'
+    share = format_share(value / whole if whole > 0 else 0.0)
+    return [(_NAME, _text(phase_title(fact.label))), (_NAME, image), (_NUMBER, look.format(value)), (_NUMBER, share)]
+
+
+def _bar_row(fact: Fact, largest: float, look: ColumnFormat) -> list[tuple[str, str]]:
+    value = _number(fact)
+    image = f'<img alt="" src="{track_image([(fact.phase, value)], largest)}">' if fact.phase else ""
+    return [(_NAME, f"{_label(fact)} {_note(fact)}".rstrip()), (_NAME, image), (_NUMBER, look.format(value))]
+
+
+def _label(fact: Fact) -> str:
+    is_code = fact.view in ("source", "modules") or fact.label == fact.op
+    return _code(fact.label) if is_code else _text(shortened(fact.label, NAME_CHARS))
+
+
+def _note(fact: Fact) -> str:
+    return f"<small><bdi>{_text(shortened(fact.note, NAME_CHARS))}</bdi></small>" if fact.note else ""
+
+
+def _number(fact: Fact) -> float:
+    return float(fact.value) if isinstance(fact.value, (int, float)) else 0.0
+
+
+def _fact_text(fact: Fact) -> str:
+    if fact.value is None:
+        return ""
+    if isinstance(fact.value, str):
+        return _text(shortened(fact.value, NAME_CHARS))
+    return f"<b>{format_value(fact.value, fact.unit)}</b>"
+
+
+def _ops(ops: Shape, steps: int) -> str:
+    """Return the first rows of the table of ops, with its main columns, a step."""
     assert isinstance(ops, Table)
-    columns = [column for column in ops.columns if not column.is_minor and column.unit in _FORMAT]
-    heads = "".join(f"<th {_CELL}>{_text(column.title)}</th>" for column in columns)
     frame = top_rows(ops)
-    rows = "".join(_op_row(row, columns) for row in frame.head(TOP_ROWS).to_dicts())
-    hidden = frame.height - TOP_ROWS
-    more = f"<p><small>and {counted(hidden, 'more op')}</small></p>" if hidden > 0 else ""
-    return f"<table><tr><th {_NAME}>Op</th>{heads}</tr>{rows}</table>{more}" if rows else ""
+    if frame.height == 0:
+        return ""
+    columns = [column for column in ops.columns if not column.is_minor and column.unit in ("count", "ns", "bytes")]
+    looks = [_looks(column, ops.frame, steps) for column in columns]
+    heads = [(_NAME, "Op"), *((_NUMBER, _text(title)) for title, _ in looks)]
+    order = frame.sort(ops.sort_by, descending=True, maintain_order=True) if ops.sort_by else frame
+    rows = [
+        [
+            (_NAME, _code(str(row["name"]))),
+            *((_NUMBER, write(row[column.name])) for column, (_, write) in zip(columns, looks, strict=True)),
+        ]
+        for row in order.head(TOP_ROWS).iter_rows(named=True)
+    ]
+    return f"{_table(heads, rows)}{_rest(frame.height - TOP_ROWS, 'op')}"
 
 
-def _op_row(row: dict[str, float | None], columns: list[Column]) -> str:
-    values = [(row[column.name], _FORMAT[column.unit]) for column in columns]
-    cells = "".join(f"<td {_CELL}>{'–' if value is None else text(value)}</td>" for value, text in values)
-    return f"<tr><td {_NAME}><bdi>{_text(str(row['name']))}</bdi></td>{cells}</tr>"
+def _looks(column: Column, frame: pl.DataFrame, steps: int) -> tuple[str, Callable[[float | None], str]]:
+    """Return the title of a column with its unit, and how its numbers are written: sums a step, as the page does."""
+    divisor = steps if column.is_sum else 1
+    values = frame[column.name].cast(pl.Float64).fill_nan(None).abs()
+    largest = float(values.max() or 0)  # type: ignore[arg-type]
+    look = column_format(column.unit, largest / divisor)
+    is_titled = look.suffix == "" or column.title.endswith(look.suffix)
+    title = column.title if is_titled else f"{column.title} {look.suffix}"
+    return title, lambda value: look.format(math.nan if value is None else value / divisor)
 
 
-def _image(view: str, shape: Shape) -> str:
-    data = base64.b64encode(to_png(FIGURES[view](shape))).decode("ascii")
-    return f'<p><img alt="{view}" src="data:image/png;base64,{data}"></p>'
+def _figure(view: str, shape: Shape) -> str:
+    data = base64.b64encode(to_small_png(FIGURES[view](shape))).decode("ascii")
+    image = f'<p><img alt="{_FIGURES[view]}" src="data:image/png;base64,{data}"></p>'
+    return image if view == "flame" else _folded(_FIGURES[view], image)

@@ -2,9 +2,10 @@
 
 import { type Host, listenToHost } from "./host";
 
-// What ipywidgets marks the output with when the kernel is gone, for instance after a restart.
+// What ipywidgets marks an output with whose widget was saved without a kernel.
 const GONE = ".jupyter-widgets-disconnected";
-const EVENT = "comm_live_update";
+// What it tells when the kernel behind a widget goes, for instance at a restart, which marks nothing.
+const CHANGED = "comm_live_update";
 
 export interface Connection {
   isLost(): boolean;
@@ -14,14 +15,8 @@ export interface Connection {
 
 /** The connection of the report in `element`. */
 export function connectionOf(host: Host, element: Element): Connection {
-  const isLost = () => element.closest(GONE) !== null;
   return {
-    isLost,
-    onLoss: (listener, signal) => {
-      const check = () => {
-        if (isLost()) listener();
-      };
-      listenToHost(host, EVENT, check, signal);
-    },
+    isLost: () => element.closest(GONE) !== null,
+    onLoss: (listener, signal) => listenToHost(host, CHANGED, listener, signal),
   };
 }

@@ -1,6 +1,6 @@
 /** One request to the kernel and its reply. */
 
-import { failure, messageOf, type Result } from "../base/result";
+import { failure, type Result } from "../base/result";
 import type { Connection } from "./connection";
 import { type Host, listenToHost } from "./host";
 
@@ -67,8 +67,9 @@ export function request<T>(
     listenToHost(host, "msg:custom", receive, over.signal);
     try {
       host.send?.({ ...content, id });
-    } catch (error) {
-      finish(failure(`${NO_KERNEL} (${messageOf(error)})`));
+    } catch {
+      // The channel of a kernel that was restarted is closed.
+      finish(failure(LOST));
     }
   });
 }

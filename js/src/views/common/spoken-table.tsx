@@ -40,7 +40,7 @@ export function SpokenTable({ id, caption, head, make, when }: SpokenTableProps)
   }, when);
   const { rows, count } = made.value;
   return (
-    <div class="tp-aloud tp-spoken" id={id}>
+    <div class="tp-spoken" id={id}>
       <table>
         <caption>
           {caption}

@@ -3,10 +3,11 @@
 import type { ComponentChild } from "preact";
 import type { LateView } from "../../state/python-sync";
 import type { Frame } from "../../wire/frame";
-import type { FramedHeader, WaitingHeader } from "../../wire/header";
-import type { ReportContext } from "../common/context";
+import type { FramedHeader, ViewHeader, WaitingHeader } from "../../wire/header";
+import { groupingsOf, type ReportContext } from "../common/context";
 import { focusable } from "../common/focusable";
-import { Sentence } from "../common/parts";
+import { Groupings } from "../common/groupings";
+import { Sentence, Tools } from "../common/parts";
 
 interface WithFrameProps {
   readonly report: ReportContext;
@@ -22,9 +23,9 @@ export function WithFrame({ report, view, children }: WithFrameProps) {
     case "empty":
       return <Sentence>{state.sentence}</Sentence>;
     case "loading":
-      return <Loading />;
+      return <Waiting report={report} view={view} />;
     case "failed":
-      return <Failure message={state.message} onRetry={retry} />;
+      return <Waiting report={report} view={view} message={state.message} onRetry={retry} />;
     case "ready":
       return <>{children(state.frame)}</>;
   }
@@ -41,39 +42,52 @@ export function WithLate({ report, view, children }: WithLateProps) {
   const state = report.source.late(view).value;
   switch (state.kind) {
     case "loading":
-      return <Loading />;
+      return <Waiting report={report} view={view} />;
     case "failed":
-      return <Failure message={state.message} onRetry={() => report.source.retryLate(view)} />;
+      return (
+        <Waiting
+          report={report}
+          view={view}
+          message={state.message}
+          onRetry={() => report.source.retryLate(view)}
+        />
+      );
     case "ready":
       return <>{children(state.late)}</>;
   }
 }
 
-function Loading() {
-  return (
-    <Sentence>
-      <p class="tp-loading" role="status">
-        Loading…
-      </p>
-    </Sentence>
-  );
+interface WaitingProps {
+  readonly report: ReportContext;
+  readonly view: ViewHeader;
+  /** Why there is nothing to see yet; without it, it is loading. */
+  readonly message?: string;
+  readonly onRetry?: (() => void) | null;
 }
 
-function Failure({
-  message,
-  onRetry,
-}: {
-  readonly message: string;
-  readonly onRetry: (() => void) | null;
-}) {
+/** In place of a view: that it is loading, or why it cannot be loaded, and the way back to another grouping. */
+function Waiting({ report, view, message, onRetry = null }: WaitingProps) {
   return (
-    <Sentence>
-      <p role="alert">{message}</p>
-      {onRetry !== null && (
-        <button type="button" class="tp-button" onClick={onRetry} {...focusable()}>
-          Retry
-        </button>
+    <div class="tp-view">
+      {groupingsOf(report, view.tab).length > 1 && (
+        <Tools>
+          <Groupings report={report} view={view} />
+        </Tools>
       )}
-    </Sentence>
+      <Sentence>
+        {message === undefined ? (
+          <p class="tp-loading" role="status">
+            Loading…
+          </p>
+        ) : (
+          <p role="alert">{message}</p>
+        )}
+        {onRetry !== null && (
+          <button type="button" class="tp-button" onClick={onRetry} {...focusable()}>
+            Retry
+          </button>
+        )}
+      </Sentence>
+    </div>
   );
 }

@@ -4,11 +4,11 @@ import { useSignal } from "@preact/signals";
 import { useMemo, useRef } from "preact/hooks";
 import { formatCount, plural } from "../../base/format";
 import type { TableHeader } from "../../wire/header";
-import { Choice } from "../common/choice";
-import { groupingsOf, type TableProps } from "../common/context";
+import type { TableProps } from "../common/context";
 import { describeRow } from "../common/describe";
 import { downloadBytes } from "../common/download";
 import { focusable } from "../common/focusable";
+import { Groupings } from "../common/groupings";
 import { Menu, MenuItem } from "../common/menu";
 import { SearchBox, Segmented, Sentence, Tools } from "../common/parts";
 import { type GridColumn, isSearched, neededPx } from "./grid-columns";
@@ -52,23 +52,11 @@ function LeftOut({ report, view, grid }: PartProps) {
 function GridTools(props: PartProps) {
   const { report, view, grid } = props;
   const { store, source } = report;
-  const tab = source.header.views.find(({ name }) => name === view.tab) ?? view;
-  const groupings = groupingsOf(report, view.tab).map(({ name, group }) => ({
-    name,
-    title: group,
-  }));
   const canBePerStep = source.header.steps > 1 && view.columns.some(({ sum }) => sum);
   return (
     <Tools>
       {view.columns.some(isSearched) && <SearchBox text={grid.query} label={filterHint(view)} />}
-      <Choice
-        label="Group by"
-        options={groupings}
-        chosen={view.name}
-        onChoose={(name) => {
-          store.grouping(tab).value = name;
-        }}
-      />
+      <Groupings report={report} view={view} />
       {canBePerStep && store.range.value === null && (
         <Segmented
           label="Sums"

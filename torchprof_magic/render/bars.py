@@ -1,0 +1,68 @@
+"""Small images of bars, for HTML whose styles a viewer may take away.
+
+They have no ground and no text, so that they suit light and dark pages.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from typing import TYPE_CHECKING
+
+from torchprof_magic.render.palette import phase_colour
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from PIL.ImageDraw import ImageDraw
+
+TRACK_PX = 220  # the longest bar
+BAR_PX = 10
+SWATCH_PX = 10
+_HATCH_PX = 4  # from one diagonal line to the next
+# The page's own gray has too little contrast on white, where its ground is not known.
+_PYTHON = "#8b929b"
+
+
+def track_image(parts: Sequence[tuple[str, float]], largest: float) -> str:
+    """Return the ``src`` of a bar of phases, one after the other; ``largest`` is as long as the track."""
+    edges, at = [0], 0.0
+    for _, value in parts:
+        at += value
+        edges.append(round(at / largest * TRACK_PX) if largest > 0 else 0)
+    pieces = [(phase, left, right) for (phase, _), left, right in zip(parts, edges, edges[1:], strict=False)]
+    return _image(pieces, max(edges[-1], 1), BAR_PX)
+
+
+def swatch_image(phase: str) -> str:
+    """Return the ``src`` of a square in the color of a phase."""
+    return _image([(phase, 0, SWATCH_PX)], SWATCH_PX, SWATCH_PX)
+
+
+def _image(pieces: Sequence[tuple[str, int, int]], width_px: int, height_px: int) -> str:
+    # Imported with the first bar, as matplotlib is with the first figure.
+    from PIL import Image, ImageDraw  # noqa: PLC0415
+
+    image = Image.new("RGBA", (width_px, height_px))
+    draw = ImageDraw.Draw(image)
+    for phase, left, right in pieces:
+        if right > left:
+            _draw_piece(draw, phase, (left, 0, right - 1, height_px - 1))
+    buffer = io.BytesIO()
+    image.quantize(16).save(buffer, format="png", optimize=True)
+    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
+
+
+def _draw_piece(draw: ImageDraw, phase: str, box: tuple[int, int, int, int]) -> None:
+    colour = _PYTHON if phase == "python" else phase_colour(phase)
+    left, top, right, bottom = box
+    if phase == "waiting":
+        # Waiting is hatched, as in the page.
+        for x in range(left, right + 1):
+            for y in range(top, bottom + 1):
+                if (x + y) % _HATCH_PX < _HATCH_PX // 2:
+                    draw.point((x, y), fill=colour)
+    elif phase == "idle":
+        draw.rectangle(box, outline=_PYTHON)
+    else:
+        draw.rectangle(box, fill=colour)
