@@ -3,7 +3,6 @@
 import type { GridColumn } from "./grid-columns";
 
 // What a spreadsheet would take for a formula, as in `exporters/csv.py`.
-// biome-ignore lint/suspicious/noControlCharactersInRegex: some skip control characters in front of one.
 const FORMULA = /^[=+\-@\t\r\n\0＝＋－＠]/;
 
 /** Comma-separated values: titles with units, and numbers in full. Text that looks like a formula gets an apostrophe. */
