@@ -12,7 +12,7 @@ NODE   := $(if $(shell command -v npm 2>/dev/null),,$(VENV)/.node)
 # Recipes find ruff, mypy and a Node.js from PyPI in the virtual environment.
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: demo test lab check bench fuzz programs stress clean chromium
+.PHONY: demo test lab check bench fuzz programs stress hostile clean chromium
 
 demo: $(VENV)/.installed $(BUNDLE)
 	mkdir -p build
@@ -47,6 +47,11 @@ fuzz: $(VENV)/.tested
 programs: $(VENV)/.tested
 	$(BIN)/python tests/programs/run.py --threads 1
 	$(BIN)/python tests/programs/run.py --threads 2
+
+# Put every hostile text through everything; `make test` takes a few of each kind where that takes long.
+hostile: $(VENV)/.tested $(BUNDLE) chromium
+	export CHROMIUM="$$(cat $(VENV)/.chromium)" TORCHPROF_HOSTILE=all; \
+	$(BIN)/python -m pytest -n auto --timeout 1200 tests/unit/test_hostile_texts.py tests/e2e/test_hostile_pages.py
 
 stress: $(VENV)/.tested
 	$(BIN)/python tests/stress/interrupts.py --runs 200

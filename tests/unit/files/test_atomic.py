@@ -123,7 +123,7 @@ def cells(path: Path) -> list[list[str]]:
         return list(csv.reader(file))
 
 
-@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n", "\0", "\uff1d", "\uff0b", "\uff0d", "\uff20"])
 def test_csv_text_that_a_spreadsheet_would_run_gets_an_apostrophe(tmp_path: Path, start: str) -> None:
     frame = pl.DataFrame({"name": [f"{start}1+1", "a=b", None], "delta": [-5, 3, None]})
     assert cells(write_csv(frame, tmp_path / "a.csv")) == [

@@ -77,6 +77,14 @@ describe("csvOf", () => {
       "'@sum",
       "'\tx",
     ]);
+    expect(["\0=1", "＝1", "＋1", "－1", "＠a"].map(cellOf)).toEqual([
+      "'\0=1",
+      "'＝1",
+      "'＋1",
+      "'－1",
+      "'＠a",
+    ]);
+    expect(cellOf("\n=1")).toBe('"\'\n=1"');
     expect(cellOf("=a,b")).toBe('"\'=a,b"');
     expect(cellOf("a=1")).toBe("a=1");
   });
