@@ -38,7 +38,7 @@ def report(request: pytest.FixtureRequest) -> Report:
 
 @pytest.fixture(scope="module")
 def abouts() -> list[Report]:
-    return [report_about(text) for text in sample(2)]
+    return [report_about(text) for text in sample(1)]
 
 
 def names_of(report: Report) -> set[str]:
@@ -109,7 +109,7 @@ TAGS = {"details", "summary", "b", "p", "br", "small", "table", "tr", "th", "td"
 
 
 def test_the_static_copy_has_its_own_elements_only_and_the_names_as_text(abouts: list[Report]) -> None:
-    parts = in_parts(sample(1), 5)
+    parts = in_parts(sample(1), 8)
     reports = [*map(report_of, parts), *abouts[::6]]
     pages = []
     for report in reports:
@@ -199,7 +199,7 @@ def test_a_file_can_have_any_name_that_its_system_allows(tmp_path: Path) -> None
 
 def test_a_memory_snapshot_names_its_places_in_printable_text(tmp_path: Path) -> None:
     path = tmp_path / "snapshot.pickle"
-    for text in sample(2):
+    for text in sample(1):
         frames = [{"filename": text, "line": 3, "name": text}]
         oom = {"action": "oom", "size": 9, "stream": 0, "time_us": 5, "device_free": 1, "frames": frames}
         block = {"size": 512, "requested_size": 512, "address": 0, "state": "active_allocated", "frames": frames}
