@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 import page_live
 import page_speedscope
 from make_training_trace import write_training_trace
-from page_acts import FLAME, TIMELINE, VIEWS, on, zoom
+from page_acts import FLAME, SELECTED, TIMELINE, TURNS, VIEWS, on, zoom
 from page_files import make_files
 from page_measure import BUDGET_MS, PROBE, Act, Cost, Stage
 from page_memory import PeakMemory
 
 if TYPE_CHECKING:
+    from page_acts import View
     from page_files import Files
     from page_speedscope import Rival
     from playwright.sync_api import Browser
@@ -88,12 +89,8 @@ def measure_file(
     tasks = stage.long_tasks()
     blocked = f"{len(tasks)} long tasks, the longest {max(tasks, default=0):,.0f} ms"
     print(f"  {'open':21} {opened:7,.0f} ms, {blocked}")
-    print(f"  {'first picture, ms':21} {'first':>7} {'again':>7}")
     views = [view for view in VIEWS if view.tab in tabs]
-    for view in views:
-        first = stage.open(view.tab, view.painted)
-        stage.open(OVERVIEW, OVERVIEW_PAINTED)
-        print(f"  {view.tab:21} {first:7,.0f} {stage.open(view.tab, view.painted):7,.0f}")
+    measure_opening(stage, views)
     print(f"  {'ms':21} | {'between frames':^23} | {'scripts':^23} | {'all tasks':^23}")
     print(f"  {'':21} | {HEAD} | {HEAD} | {HEAD}")
     print(f"  {'nothing':21} | {stage.idle_gaps()} |")
@@ -109,6 +106,23 @@ def measure_file(
     memory.note()
     page.close()
     return opened, costs
+
+
+def measure_opening(stage: Stage, views: list[View]) -> None:
+    """Print the ms from a click to the first picture of each view, and of the shapes of the flame graph."""
+    print(f"  {'first picture, ms':21} {'first':>7} {'again':>7}")
+    for view in views:
+        first = stage.open(view.tab, view.painted)
+        if view.tab == "timeline":
+            stage.page.mouse.click(*stage.point(TIMELINE, 0.5, 0.07))
+            print(f"  {'timeline, selection':21} {stage.painted(SELECTED):7,.0f}")
+            stage.press("Escape")
+        stage.open(OVERVIEW, OVERVIEW_PAINTED)
+        print(f"  {view.tab:21} {first:7,.0f} {stage.open(view.tab, view.painted):7,.0f}")
+        for turn in TURNS if view.tab == "flame" else ():
+            stage.root.get_by_role("button", name=turn.button, exact=True).click()
+            print(f"  {'flame, ' + turn.button.lower():21} {stage.painted(turn.painted):7,.0f}")
+            stage.root.get_by_role("button", name="Merged", exact=True).click()
 
 
 def measure_growth(stage: Stage, redraws: int) -> None:

@@ -21,6 +21,13 @@ NOTCH_PX = 120  # of a wheel
 TURN_AFTER = 30  # inputs, then a pan or a zoom comes back
 
 
+class Turn(NamedTuple):
+    """Another shape of the flame graph: the button that turns to it, and what is in the page once it is painted."""
+
+    button: str
+    painted: str
+
+
 class View(NamedTuple):
     """A tab, what is in the page once it is painted, and the acts."""
 
@@ -190,3 +197,9 @@ VIEWS = (
     View("modules", "[data-tp-row]", _table_acts("block")),
     View("memory", PLOT, (hover(PLOT), Act(name="choose a range", do=_drag_in_plot, is_stream=False))),
 )
+
+TURNS = (
+    Turn("Inverted", f"{FLAME}[data-tp-painted]"),
+    Turn("In time order", f"{TIMELINE}[data-tp-painted]"),
+)
+SELECTED = f'{TIMELINE}:not([data-tp-row="-1"])'
