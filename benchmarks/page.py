@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import subprocess
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 OVERVIEW, OVERVIEW_PAINTED = "overview", ".tp-overview"
-MEDIUM = 20_000  # slices of each of many reports
+MEDIUM = 50_000  # slices of each of many reports
 HEAD = f"{'p50':>7} {'p95':>7} {'max':>7}"
 
 
@@ -40,7 +41,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary, chromium() as browser:
         folder, memory = Path(temporary), PeakMemory()
         print(f"{_machine()}; Chromium {browser.version}, headless, without a GPU")
-        app = None if options.no_speedscope or not options.slices else page_speedscope.install(folder / "speedscope")
+        app = _speedscope(folder) if options.slices and not options.no_speedscope else None
         for slices in options.slices:
             files = make_files(folder / f"{slices}", slices)
             opened_ms, costs = measure_file(browser, files, options.views, options.redraws, memory)
@@ -54,7 +55,7 @@ def main() -> None:
                 f"{options.reports} live reports of it in one notebook: first picture, then gaps | scripts | tasks, ms"
             )
             page_live.measure_many(browser, files.trace, options.reports, memory)
-        print(f"peak memory of all processes together: at most {memory.mb:,.0f} MB")
+        print(f"peak memory of all processes together: at most {memory.mb:,.0f} MB; load {os.getloadavg()[0]:.1f}")
 
 
 def _options() -> argparse.Namespace:
@@ -66,6 +67,15 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--views", nargs="*", default=[view.tab for view in VIEWS], help="tabs to measure")
     parser.add_argument("--no-speedscope", action="store_true", help="do not install speedscope to compare with it")
     return parser.parse_args()
+
+
+def _speedscope(folder: Path) -> Path | None:
+    """Return the folder of speedscope's page, or None where it cannot be installed."""
+    try:
+        return page_speedscope.install(folder / "speedscope")
+    except (OSError, subprocess.CalledProcessError) as exc:
+        print(f"speedscope cannot be installed, and is not compared with: {exc}")
+        return None
 
 
 def _machine() -> str:

@@ -120,6 +120,13 @@ def on(canvas: str, act: Act, *keys: str) -> Act:
     return replace(act, prepare=prepare)
 
 
+def show_step(stage: Stage) -> None:
+    """Show one step of the timeline."""
+    stage.root.get_by_role("button", name="Step", exact=True).click()
+    stage.root.locator(TIMELINE).focus()
+    stage.page.mouse.move(*stage.point(TIMELINE, 0.5, 0.3))
+
+
 def _begin_range(stage: Stage) -> None:
     stage.page.mouse.move(*stage.point(TIMELINE, 0.15, 0.3))
     stage.page.mouse.down()
@@ -165,14 +172,17 @@ def _drag_in_plot(stage: Stage, at: int) -> None:
     stage.page.mouse.up()
 
 
+MOVES = (
+    on(TIMELINE, Act(name="pan half", do=pan), "w", "w"),
+    on(TIMELINE, Act(name="pan a step", do=pan, prepare=show_step)),
+    on(TIMELINE, Act(name="zoom", do=zoom)),
+)
 VIEWS = (
     View(
         "timeline",
         f"{TIMELINE}[data-tp-painted]",
         (
-            on(TIMELINE, Act(name="pan half", do=pan), "w", "w"),
-            on(TIMELINE, Act(name="pan a step", do=pan), *["w"] * 12),
-            on(TIMELINE, Act(name="zoom", do=zoom)),
+            *MOVES,
             on(TIMELINE, hover(TIMELINE, 0.4)),
             on(TIMELINE, Act(name="draw a range", do=_stretch_range, prepare=_begin_range, finish=_end_range)),
             on(TIMELINE, click(TIMELINE, 0.3)),
