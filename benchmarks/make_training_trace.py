@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 BLOCKS = 500  # in a step
-SLICES_A_BLOCK = 45  # of the timeline: forward, backward, launches, kernels, and the waits between them
+SLICES_A_BLOCK = 49  # of the timeline: forward, backward, launches, kernels, and the waits between them
 SMALL_OPS = 4
 FORWARD_US = BACKWARD_US = 120
 DATA_US, OPTIMIZER_US, SYNC_US = 2_000, 1_500, 500

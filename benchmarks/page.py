@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import subprocess
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,18 +17,19 @@ from typing import TYPE_CHECKING
 import page_live
 import page_speedscope
 from make_training_trace import write_training_trace
-from page_acts import FLAME, TIMELINE, VIEWS, on, zoom
+from page_acts import FLAME, SELECTED, TIMELINE, TURNS, VIEWS, on, zoom
 from page_files import make_files
 from page_measure import BUDGET_MS, PROBE, Act, Cost, Stage
 from page_memory import PeakMemory
 
 if TYPE_CHECKING:
+    from page_acts import View
     from page_files import Files
     from page_speedscope import Rival
     from playwright.sync_api import Browser
 
 OVERVIEW, OVERVIEW_PAINTED = "overview", ".tp-overview"
-MEDIUM = 20_000  # slices of each of many reports
+MEDIUM = 50_000  # slices of each of many reports
 HEAD = f"{'p50':>7} {'p95':>7} {'max':>7}"
 
 
@@ -39,7 +41,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary, chromium() as browser:
         folder, memory = Path(temporary), PeakMemory()
         print(f"{_machine()}; Chromium {browser.version}, headless, without a GPU")
-        app = None if options.no_speedscope or not options.slices else page_speedscope.install(folder / "speedscope")
+        app = _speedscope(folder) if options.slices and not options.no_speedscope else None
         for slices in options.slices:
             files = make_files(folder / f"{slices}", slices)
             opened_ms, costs = measure_file(browser, files, options.views, options.redraws, memory)
@@ -53,7 +55,7 @@ def main() -> None:
                 f"{options.reports} live reports of it in one notebook: first picture, then gaps | scripts | tasks, ms"
             )
             page_live.measure_many(browser, files.trace, options.reports, memory)
-        print(f"peak memory of all processes together: at most {memory.mb:,.0f} MB")
+        print(f"peak memory of all processes together: at most {memory.mb:,.0f} MB; load {os.getloadavg()[0]:.1f}")
 
 
 def _options() -> argparse.Namespace:
@@ -65,6 +67,15 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--views", nargs="*", default=[view.tab for view in VIEWS], help="tabs to measure")
     parser.add_argument("--no-speedscope", action="store_true", help="do not install speedscope to compare with it")
     return parser.parse_args()
+
+
+def _speedscope(folder: Path) -> Path | None:
+    """Return the folder of speedscope's page, or None where it cannot be installed."""
+    try:
+        return page_speedscope.install(folder / "speedscope")
+    except (OSError, subprocess.CalledProcessError) as exc:
+        print(f"speedscope cannot be installed, and is not compared with: {exc}")
+        return None
 
 
 def _machine() -> str:
@@ -88,12 +99,8 @@ def measure_file(
     tasks = stage.long_tasks()
     blocked = f"{len(tasks)} long tasks, the longest {max(tasks, default=0):,.0f} ms"
     print(f"  {'open':21} {opened:7,.0f} ms, {blocked}")
-    print(f"  {'first picture, ms':21} {'first':>7} {'again':>7}")
     views = [view for view in VIEWS if view.tab in tabs]
-    for view in views:
-        first = stage.open(view.tab, view.painted)
-        stage.open(OVERVIEW, OVERVIEW_PAINTED)
-        print(f"  {view.tab:21} {first:7,.0f} {stage.open(view.tab, view.painted):7,.0f}")
+    measure_opening(stage, views)
     print(f"  {'ms':21} | {'between frames':^23} | {'scripts':^23} | {'all tasks':^23}")
     print(f"  {'':21} | {HEAD} | {HEAD} | {HEAD}")
     print(f"  {'nothing':21} | {stage.idle_gaps()} |")
@@ -109,6 +116,23 @@ def measure_file(
     memory.note()
     page.close()
     return opened, costs
+
+
+def measure_opening(stage: Stage, views: list[View]) -> None:
+    """Print the ms from a click to the first picture of each view, and of the shapes of the flame graph."""
+    print(f"  {'first picture, ms':21} {'first':>7} {'again':>7}")
+    for view in views:
+        first = stage.open(view.tab, view.painted)
+        if view.tab == "timeline":
+            stage.page.mouse.click(*stage.point(TIMELINE, 0.5, 0.07))
+            print(f"  {'timeline, selection':21} {stage.painted(SELECTED):7,.0f}")
+            stage.press("Escape")
+        stage.open(OVERVIEW, OVERVIEW_PAINTED)
+        print(f"  {view.tab:21} {first:7,.0f} {stage.open(view.tab, view.painted):7,.0f}")
+        for turn in TURNS if view.tab == "flame" else ():
+            stage.root.get_by_role("button", name=turn.button, exact=True).click()
+            print(f"  {'flame, ' + turn.button.lower():21} {stage.painted(turn.painted):7,.0f}")
+            stage.root.get_by_role("button", name="Merged", exact=True).click()
 
 
 def measure_growth(stage: Stage, redraws: int) -> None:

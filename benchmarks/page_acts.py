@@ -21,6 +21,13 @@ NOTCH_PX = 120  # of a wheel
 TURN_AFTER = 30  # inputs, then a pan or a zoom comes back
 
 
+class Turn(NamedTuple):
+    """Another shape of the flame graph: the button that turns to it, and what is in the page once it is painted."""
+
+    button: str
+    painted: str
+
+
 class View(NamedTuple):
     """A tab, what is in the page once it is painted, and the acts."""
 
@@ -113,6 +120,13 @@ def on(canvas: str, act: Act, *keys: str) -> Act:
     return replace(act, prepare=prepare)
 
 
+def show_step(stage: Stage) -> None:
+    """Show one step of the timeline."""
+    stage.root.get_by_role("button", name="Step", exact=True).click()
+    stage.root.locator(TIMELINE).focus()
+    stage.page.mouse.move(*stage.point(TIMELINE, 0.5, 0.3))
+
+
 def _begin_range(stage: Stage) -> None:
     stage.page.mouse.move(*stage.point(TIMELINE, 0.15, 0.3))
     stage.page.mouse.down()
@@ -158,14 +172,17 @@ def _drag_in_plot(stage: Stage, at: int) -> None:
     stage.page.mouse.up()
 
 
+MOVES = (
+    on(TIMELINE, Act(name="pan half", do=pan), "w", "w"),
+    on(TIMELINE, Act(name="pan a step", do=pan, prepare=show_step)),
+    on(TIMELINE, Act(name="zoom", do=zoom)),
+)
 VIEWS = (
     View(
         "timeline",
         f"{TIMELINE}[data-tp-painted]",
         (
-            on(TIMELINE, Act(name="pan half", do=pan), "w", "w"),
-            on(TIMELINE, Act(name="pan a step", do=pan), *["w"] * 12),
-            on(TIMELINE, Act(name="zoom", do=zoom)),
+            *MOVES,
             on(TIMELINE, hover(TIMELINE, 0.4)),
             on(TIMELINE, Act(name="draw a range", do=_stretch_range, prepare=_begin_range, finish=_end_range)),
             on(TIMELINE, click(TIMELINE, 0.3)),
@@ -190,3 +207,9 @@ VIEWS = (
     View("modules", "[data-tp-row]", _table_acts("block")),
     View("memory", PLOT, (hover(PLOT), Act(name="choose a range", do=_drag_in_plot, is_stream=False))),
 )
+
+TURNS = (
+    Turn("Inverted", f"{FLAME}[data-tp-painted]"),
+    Turn("In time order", f"{TIMELINE}[data-tp-painted]"),
+)
+SELECTED = f'{TIMELINE}:not([data-tp-row="-1"])'

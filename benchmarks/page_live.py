@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from page_acts import TIMELINE, VIEWS, on, pan, zoom
-from page_measure import PROBE, Act, Spread, Stage
+from page_acts import MOVES, TIMELINE, VIEWS
+from page_measure import PROBE, Spread, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,12 +46,7 @@ def measure_one(browser: Browser, trace: Path, memory: PeakMemory) -> None:
         timeline = VIEWS[0]
         print(f"  timeline, first       {stage.open(timeline.tab, timeline.painted):8,.0f} ms")
         print(f"  {'window to picture, ms':21} {'p50':>7} {'p95':>7} {'max':>7}")
-        acts = (
-            on(TIMELINE, Act(name="pan half", do=pan), "w", "w"),
-            on(TIMELINE, Act(name="pan a step", do=pan), *["w"] * 12),
-            on(TIMELINE, Act(name="zoom", do=zoom)),
-        )
-        for act in acts:
+        for act in MOVES:
             act.prepare(stage)
             stage.settle()
             times = [window_to_picture(stage, lambda at=at, do=act.do: do(stage, at)) for at in range(PICTURES)]
@@ -79,15 +74,15 @@ def measure_many(browser: Browser, trace: Path, reports: int, memory: PeakMemory
     """Print how usable the first and the last of many live reports in one notebook are."""
     cells = [LIMIT.format(reports=reports), *[f"tp.load({trace.name!r})"] * reports]
     with notebook(browser, trace.parent, *cells) as lab:
+        stage = Stage(lab.page, lab.page.locator("body"))
+        empty = stage.heap_bytes()
         lab.run_all()
         for index in (0, reports - 1):
             _measure_report(lab, index)
-        stage = Stage(lab.page, lab.page.locator("body"))
         canvases = lab.page.locator("canvas").count()
         script, tasks = stage.time_of(lambda: lab.page.wait_for_timeout(2_000))
-        print(
-            f"  heap {stage.heap_bytes() / 1e6:,.0f} MB, {canvases} canvases, {stage.detached_nodes()} detached trees"
-        )
+        heap = f"heap {empty / 1e6:,.0f} to {stage.heap_bytes() / 1e6:,.0f} MB"
+        print(f"  {heap}, {canvases} canvases, {stage.detached_nodes()} detached trees")
         print(f"  2 s without an act: {script:.1f} ms in scripts, {tasks:.1f} ms in tasks")
         memory.note()
 
@@ -101,5 +96,5 @@ def _measure_report(lab: Lab, index: int) -> None:
     stage = Stage(lab.page, report)
     timeline = VIEWS[0]
     opened = stage.open(timeline.tab, timeline.painted)
-    cost = stage.measure(on(TIMELINE, Act(name="pan", do=pan), "w", "w"))
+    cost = stage.measure(MOVES[0])
     print(f"  report {index + 1:3}: timeline {opened:6,.0f} ms; pan {cost.gaps} | {cost.script} | {cost.tasks}")

@@ -167,6 +167,7 @@ function StageView({ moves, parts, report, view, matches, isOnlyThreads }: Stage
     <div
       class="tp-stage"
       ref={parts.scroller}
+      aria-busy={moves.models.source?.windows.isComplete.value === false}
       style={{ "--tp-wanted": `${wantedPx(moves, isOnlyThreads)}px` }}
     >
       {/* biome-ignore lint/a11y/noInteractiveElementToNoninteractiveRole: a canvas with its own keys has the role application. */}
