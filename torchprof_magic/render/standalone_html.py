@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # The policy is the same for both.
 _POLICY = (
     "default-src 'none'; script-src $scripts; style-src $styles; object-src 'none'; base-uri 'none'; "
-    "form-action 'none'; img-src data:; require-trusted-types-for 'script'; trusted-types 'none'"
+    "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
 
 _STYLE = """

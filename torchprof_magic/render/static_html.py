@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import html
 import math
+import re
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -40,8 +41,10 @@ NAME_CHARS = 90
 _FIGURES = {"flame": "Flame graph", "memory": "Memory"}
 _NUMBER = 'align="right" style="text-align:right"'
 _NAME = 'align="left" style="text-align:left"'
+_IMAGE = re.compile(r'<img alt="([^"]*)" src="[^"]*">')
 # JupyterLab and nbconvert would typeset a name such as $x$; their versions of MathJax know one of these classes each.
 _NO_MATH = "mathjax_ignore tex2jax_ignore"
+_TARGET = 'style="padding:4px 0"'  # as high as a finger
 _IN_NOTEBOOK = "This is a static copy. The live view needs the kernel that made it: run the cell again."
 _IN_FILE = "This is a static copy. The interactive report needs JavaScript; it makes no network requests."
 # JupyterLab shows "Error displaying widget" in place of a live view that was not saved, although this copy follows.
@@ -57,7 +60,8 @@ def static_html(
     """Return the report as HTML without scripts or links; every name in it is escaped.
 
     The live view finds and hides it by its ``data-tp-static`` attribute. Its numbers are those of the live view.
-    Outside of a notebook it is what a file shows where scripts do not run.
+    Outside of a notebook it is what a file shows where scripts do not run, with words in place of images, which the
+    policy of the file keeps out.
     """
     meta = trace.meta
     machine = machine_sentence(meta, trace.events.height, has_device=has_any_device(trace))
@@ -81,12 +85,13 @@ def static_html(
         *(_section(section) for section in sections),
         _ops(shapes["ops"], complete_step_count(trace)),
         *(_section(section) for section in tops),
-        *(_figure(view, shapes[view]) for view in _FIGURES if count_rows(shapes[view])),
+        *(_figure(view, shapes[view]) for view in _FIGURES if in_notebook and count_rows(shapes[view])),
         _folded("About this run", "".join((*_problem_lines(others), *(_section(section) for section in about)))),
         f"<p><small>{_IN_NOTEBOOK if in_notebook else _IN_FILE}</small></p>",
         "</details>",
     ]
-    return "".join(parts)
+    text = "".join(parts)
+    return text if in_notebook else _IMAGE.sub(r"\1", text)
 
 
 def _text(text: str) -> str:
@@ -99,7 +104,7 @@ def _code(text: str) -> str:
 
 
 def _folded(title: str, content: str) -> str:
-    return f"<details><summary>{title}</summary>{content}</details>" if content else ""
+    return f"<details><summary {_TARGET}>{title}</summary>{content}</details>" if content else ""
 
 
 def _verdict(trace: Trace, verdict: Verdict) -> list[str]:

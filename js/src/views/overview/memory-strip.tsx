@@ -43,12 +43,13 @@ function Strip({ report, view, frame }: StripProps) {
     <button
       type="button"
       class="tp-memory-strip"
-      aria-label={`Memory of ${lane} over ${formatNs(length)}: at most ${formatBytes(curve.top)}`}
       onClick={() => showView(report.store, view.tab)}
       {...focusable()}
     >
-      <span class="tp-memory-axis" aria-hidden="true">
+      <span class="tp-memory-axis">
+        <span class="tp-aloud">{`Memory of ${lane} over ${formatNs(length)}, at most `}</span>
         <span>{formatBytes(curve.top)}</span>
+        <span class="tp-aloud">, on a scale from </span>
         <span>0</span>
       </span>
       <svg viewBox={`0 0 ${SLOTS} ${HEIGHT}`} preserveAspectRatio="none" aria-hidden="true">
