@@ -106,7 +106,23 @@ class Elements(HTMLParser):
             self.names[-1] += data
 
 
-TAGS = {"details", "summary", "b", "p", "br", "small", "table", "thead", "tbody", "tr", "th", "td", "bdi", "code", "img"}
+TAGS = {
+    "details",
+    "summary",
+    "b",
+    "p",
+    "br",
+    "small",
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "bdi",
+    "code",
+    "img",
+}
 TAGS |= {"pre", "style"}  # the source line of the verdict; the rule that hides JupyterLab's error above the copy
 ATTRIBUTES = {"open", "data-tp-static", "class", "style", "alt", "src", "align", "cellpadding", "colspan", "scope"}
 
