@@ -16,6 +16,7 @@ from torchprof_magic.analysis.host_times import host_table
 from torchprof_magic.analysis.idle import idle_table
 from torchprof_magic.analysis.lines import lines_table
 from torchprof_magic.analysis.loaders import loaders_table
+from torchprof_magic.analysis.memory import memory_frame
 from torchprof_magic.analysis.modules import modules_table
 from torchprof_magic.analysis.ops import ops_by, ops_table
 from torchprof_magic.analysis.queue import launches_table, queue_series
@@ -169,18 +170,15 @@ class Report:
         return self._table("steps").frame
 
     @property
-    def allocations(self) -> pl.DataFrame:
-        """One row per allocation (positive ``delta_bytes``) or deallocation (negative), in order of time.
-
-        Times are ns from the first recorded event; ``event`` is the row of the innermost enclosing event, or -1. Empty
-        if memory was not recorded.
-        """
-        return self.trace.memory
-
-    @property
     def memory(self) -> pl.DataFrame:
-        """The same as ``allocations``."""
-        return self.trace.memory
+        """The bytes in use on each device after every recorded change, in all and by category, in order of time.
+
+        ``total_bytes`` is the sum of ``parameter_bytes, buffer_bytes, gradient_bytes, optimizer_state_bytes,
+        activation_bytes, input_bytes, temporary_bytes, autograd_bytes`` and ``unknown_bytes`` in every row. It includes
+        what was alive before the recording, as far as that is known. Times are ns from the first recorded event. Empty
+        if memory was not recorded. The records of torch are ``report.trace.memory``. See docs/definitions.md.
+        """
+        return memory_frame(self.trace)
 
     @property
     def events(self) -> pl.DataFrame:

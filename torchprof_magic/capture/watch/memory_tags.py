@@ -1,8 +1,8 @@
 """Where the tensors of models and optimizers are in memory, noted while memory is recorded.
 
-An allocation in a trace has an address and a size, but not what it is for. Only the live objects tell: the parameters and
-buffers of a module, the gradients when an optimizer steps, its state after that, and the arguments of a model. Their
-addresses are noted at these moments, and no tensor is kept alive.
+An allocation in a trace has an address and a size, but not what it is for. Only the live objects tell: the parameters
+and buffers of a module, the gradients when an optimizer steps, its state after that, and the arguments of a model.
+Their addresses are noted at these moments, and no tensor is kept alive.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class MemoryTags:
         self._optimizers: dict[int, _Optimizer] = {}
         self._names: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}
         self._scanned: set[int] = set()
-        self._first: weakref.ref[torch.nn.Module] | None = None
+        self._prefixes: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}
 
     def watch(self) -> Callable[[], None]:
         """Register the hooks of all optimizers, and return a function that removes them."""
@@ -152,10 +152,15 @@ class MemoryTags:
             optimizer.forget()  # the names may be known only now
 
     def _prefix(self, module: torch.nn.Module) -> str:
-        """Return what the names of a model begin with: its class, if another model came first."""
-        if self._first is None or self._first() is None:
-            self._first = weakref.ref(module)
-        return "" if self._first() is module else f"{type(module).__name__}."
+        """Return what the names of a model begin with: nothing for the first one, its class and a number for others."""
+        known = self._prefixes.get(id(module))
+        if known is not None and known[0]() is module:
+            return known[1]
+        others = sum(text.startswith(type(module).__name__) for _, text in self._prefixes.values())
+        number = f"_{others}" if others else ""
+        prefix = f"{type(module).__name__}{number}." if self._prefixes else ""
+        self._prefixes[id(module)] = weakref.ref(module), prefix
+        return prefix
 
     def _name(self, parameter: torch.Tensor) -> str:
         known = self._names.get(id(parameter))
@@ -176,7 +181,7 @@ class MemoryTags:
         if len(kinds) == len(parameters):
             known.ids, known.kinds = ids, kinds
 
-    def _stepped(self, optimizer: torch.optim.Optimizer, has_closure: bool) -> None:  # noqa: FBT001
+    def _stepped(self, optimizer: torch.optim.Optimizer, has_closure: bool) -> None:
         known = self._known(optimizer)
         if has_closure:  # its gradients were made inside the step
             self._gradients(optimizer)
