@@ -15,6 +15,7 @@ from torchprof_magic.process.memory import lack_for_reading
 from torchprof_magic.report import Report
 from torchprof_magic.run.cleanup import delete_with
 from torchprof_magic.run.scopes import with_scopes
+from torchprof_magic.run.tags import tags_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +59,7 @@ def read_recording(
     )
     trace, problems = _read_cycles(recording, meta)
     sites, scopes, lanes = with_scopes(trace, recording, cell)
-    trace = replace(trace, sites=sites, scopes=scopes, lanes=lanes)
+    trace = replace(trace, sites=sites, scopes=scopes, lanes=lanes, tags=tags_of(trace, recording))
     trace = join_passes(replace(trace, steps=_with_marks(trace.steps, marks)))
     found = replace(trace.meta, cell_labels=_labels_in(trace))
     trace = replace(trace, meta=found, problems=(*recording.problems, *problems, *trace.problems))
