@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from torchprof_magic.analysis import kernels, lines, memory, modules, notes, op_groups, ops, overview, steps
+from torchprof_magic.analysis import block_table, kernels, leaks, lines, memory, modules, notes, op_groups, ops, overview, steps
 from torchprof_magic.analysis.flame import flame_tree
 from torchprof_magic.analysis.module_outline import modules_view
 from torchprof_magic.analysis.timeline import timeline_slices
@@ -50,6 +50,16 @@ class View:
     group: str = ""
     flag: str = ""
     is_there: Callable[[Trace], bool] | None = None
+
+
+def has_memory(trace: Trace) -> bool:
+    """Return whether changes of memory were recorded."""
+    return trace.memory.height > 0
+
+
+def has_leaks(trace: Trace) -> bool:
+    """Return whether some place leaves blocks behind in nearly every step."""
+    return has_memory(trace) and leaks.leaks_table(trace).frame.height > 0
 
 
 def _grouping(key: str, group: str) -> View:
@@ -130,11 +140,37 @@ VIEWS = (
     View(
         name="memory",
         title="Memory",
-        description="Memory over time: one row per change, per device.",
+        description="Memory over time, divided by what it is used for, and what is in use at the peak or another moment: "
+        "`report.memory` and `report.memory_at()`.",
         build=memory.memory_series,
         empty="Memory was not recorded. Add --memory to %%torchprof, or profile_memory=True to profile().",
-        columns=memory.BANDS,
+        columns=(*memory.BANDS, *memory.CATEGORY_BANDS),
+        group="Over time",
         flag="--memory",
+    ),
+    View(
+        name="allocations",
+        title="Allocations",
+        description="`report.allocations`: one row per block of memory, from its allocation to its release.",
+        build=block_table.allocations_table,
+        empty="Memory was not recorded.",
+        columns=block_table.COLUMNS,
+        place="group",
+        tab="memory",
+        group="Allocations",
+        is_there=has_memory,
+    ),
+    View(
+        name="leaks",
+        title="Growth",
+        description="`report.leaks`: the places whose blocks pile up from step to step.",
+        build=leaks.leaks_table,
+        empty="No place leaves blocks behind in nearly every step.",
+        columns=leaks.COLUMNS,
+        place="group",
+        tab="memory",
+        group="Growth",
+        is_there=has_leaks,
     ),
     View(
         name="kernels",

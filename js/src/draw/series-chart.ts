@@ -13,7 +13,8 @@ export interface Band {
   readonly title: string;
   readonly unit: Unit;
   readonly color: string;
-  readonly isArea: boolean;
+  /** Filled down to the axis: as a pale area, or in full as a part of a stack, which the next one covers. */
+  readonly fill: "none" | "pale" | "full";
   readonly values: readonly (number | null)[];
 }
 
@@ -22,8 +23,12 @@ export interface SeriesScene {
   readonly bands: readonly Band[];
   readonly marks: readonly MarkHeader[];
   readonly colors: Colors;
+  /** Points that a dashed line connects, such as what each step leaves behind. */
+  readonly trend: readonly { readonly time_ns: number; readonly value: number }[];
   /** The index under the pointer, null when it left. */
   readonly onHover: (index: number | null) => void;
+  /** The index that was clicked. */
+  readonly onPick: (index: number) => void;
   /** A range of time that was chosen with a drag. */
   readonly onRange: (start: number, end: number) => void;
   /** How many pixels of the window one pixel of the page takes; the chart is drawn in those of the window. */
@@ -34,12 +39,16 @@ export interface SeriesChart {
   resize(width: number, height: number): void;
   /** Moves the cursor to an index, as the pointer does. */
   point(index: number): void;
+  /** Marks a moment; null for none. */
+  pin(time_ns: number | null): void;
   /** Shows a part of the time; null for all of it. */
   show(part: Span<Ns> | null): void;
   destroy(): void;
 }
 
 const AREA_ALPHA = "55";
+// Radius of the rings of a trend.
+const TREND_PX = 3.5;
 const AXIS_PX = 62;
 const LABEL_PX = 11;
 // Space for half of the label of a tick at the right edge.
@@ -60,7 +69,14 @@ export function mountSeriesChart(
     Array.from(scene.time_ns),
     ...scene.bands.map((band) => Array.from(band.values)),
   ];
-  const chart = new uPlot(chartOptions(scene, width * scale, height * scale), data, element);
+  const pinned: Pinned = { time_ns: null };
+  const options = chartOptions(scene, pinned, width * scale, height * scale);
+  const chart = new uPlot(options, data, element);
+  // uPlot keeps the click that ends a drag to itself.
+  chart.over.addEventListener("click", () => {
+    const index = chart.cursor.idx;
+    if (typeof index === "number") scene.onPick(index);
+  });
   // uPlot knows no zoom but the browser's own, so that of the page is taken back around it.
   if (scale !== 1) chart.root.style.zoom = String(1 / scale);
   return {
@@ -69,6 +85,11 @@ export function mountSeriesChart(
     point: (index) => {
       const left = chart.valToPos(scene.time_ns[index] ?? 0, "x");
       chart.setCursor({ left, top: 0 });
+    },
+    pin: (time_ns) => {
+      if (pinned.time_ns === time_ns) return;
+      pinned.time_ns = time_ns;
+      chart.redraw(false);
     },
     show: (part) => {
       const min = part?.start ?? scene.time_ns[0] ?? 0;
@@ -80,7 +101,17 @@ export function mountSeriesChart(
   };
 }
 
-function chartOptions(scene: SeriesScene, width: number, height: number): uPlot.Options {
+/** The moment that is marked, which changes without a new chart. */
+interface Pinned {
+  time_ns: number | null;
+}
+
+function chartOptions(
+  scene: SeriesScene,
+  pinned: Pinned,
+  width: number,
+  height: number,
+): uPlot.Options {
   return {
     width,
     height,
@@ -98,7 +129,9 @@ function chartOptions(scene: SeriesScene, width: number, height: number): uPlot.
       draw: [
         (chart) => {
           drawSteps(chart, scene);
+          drawTrend(chart, scene);
           drawPeaks(chart, scene);
+          drawPinned(chart, scene, pinned);
         },
       ],
       setSelect: [(chart) => chooseRange(chart, scene)],
@@ -149,12 +182,14 @@ function valueAxis(scene: SeriesScene): uPlot.Axis {
 
 function bandSeries(band: Band, scale: number): uPlot.Series {
   const stepped = uPlot.paths.stepped?.({ align: 1 });
+  const fills = { none: {}, pale: { fill: band.color + AREA_ALPHA }, full: { fill: band.color } };
   return {
     label: band.title,
     stroke: band.color,
-    width: 1.25 * scale,
+    width: band.fill === "full" ? 0 : 1.25 * scale,
     points: { show: false },
-    ...(band.isArea ? { fill: band.color + AREA_ALPHA } : { dash: [4 * scale, 3 * scale] }),
+    ...fills[band.fill],
+    ...(band.fill === "none" ? { dash: [4 * scale, 3 * scale] } : {}),
     ...(stepped ? { paths: stepped } : {}),
   };
 }
@@ -233,6 +268,49 @@ function drawPeaks(chart: uPlot, scene: SeriesScene): void {
     verticalLine(chart, x, chart.bbox.top);
     labelPeak(chart, scene, mark, x, ratio);
   });
+  ctx.restore();
+}
+
+/** What stays, from step to step: a dashed line through rings. */
+function drawTrend(chart: uPlot, scene: SeriesScene): void {
+  if (scene.trend.length < 2) return;
+  const { ctx, bbox } = chart;
+  const ratio = uPlot.pxRatio * scene.scale;
+  const places = scene.trend.map(({ time_ns, value }) => ({
+    x: chart.valToPos(time_ns, "x", true),
+    y: chart.valToPos(value, "y", true),
+  }));
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(bbox.left - TREND_PX * ratio, bbox.top, bbox.width + 2 * TREND_PX * ratio, bbox.height);
+  ctx.clip();
+  ctx.strokeStyle = cssColor(scene.colors.text);
+  ctx.fillStyle = cssColor(scene.colors.background);
+  ctx.lineWidth = 1.5 * ratio;
+  ctx.setLineDash([4 * ratio, 3 * ratio]);
+  ctx.beginPath();
+  for (const { x, y } of places) ctx.lineTo(x, y);
+  ctx.stroke();
+  ctx.setLineDash([]);
+  for (const { x, y } of places) {
+    ctx.beginPath();
+    ctx.arc(x, y, TREND_PX * ratio, 0, 2 * Math.PI);
+    ctx.fill();
+    ctx.stroke();
+  }
+  ctx.restore();
+}
+
+/** The moment whose blocks are listed. */
+function drawPinned(chart: uPlot, scene: SeriesScene, { time_ns }: Pinned): void {
+  if (time_ns === null) return;
+  const { ctx, bbox } = chart;
+  const x = Math.round(chart.valToPos(time_ns, "x", true));
+  if (x < bbox.left || x > bbox.left + bbox.width) return;
+  ctx.save();
+  ctx.strokeStyle = cssColor(scene.colors.accent);
+  ctx.lineWidth = 2 * uPlot.pxRatio * scene.scale;
+  verticalLine(chart, x, bbox.top);
   ctx.restore();
 }
 

@@ -15,6 +15,8 @@ export interface LaneBand {
 export interface LaneSeries {
   readonly time_ns: readonly number[];
   readonly bands: readonly LaneBand[];
+  /** Bands that add up to the first of `bands`, from the bottom. */
+  readonly stacked: readonly LaneBand[];
 }
 
 /** Lanes in the order in which they first appear. */
@@ -30,16 +32,38 @@ export function laneSeries(view: SeriesHeader, frame: Frame, lane: string): Lane
   const key = keyOf(lanes, lane);
   const rows = rowsOf(frame).filter((row) => lanes.keys[row] === key);
   const time = numbersOf(frame, "time_ns");
-  const bands = view.bands.map(({ name, title, unit }) => ({
+  const bandOf = ({ name, title, unit }: SeriesHeader["bands"][number]) => ({
     name,
     title,
     unit,
     values: pick(frame, name, rows),
-  }));
+  });
   return {
     time_ns: rows.map((row) => time[row] ?? 0),
-    bands: bands.filter((band) => band.values.some((value) => value !== null)),
+    bands: view.bands.map(bandOf).filter(({ values }) => values.some((value) => value !== null)),
+    stacked: view.stacked.map(bandOf).filter(({ values }) => values.some((value) => value)),
   };
+}
+
+/** The tops of bands that stand on each other, in their order. */
+export function stackedTops(bands: readonly LaneBand[]): readonly (readonly number[])[] {
+  let below: readonly number[] = [];
+  return bands.map(({ values }) => {
+    below = values.map((value, index) => (value ?? 0) + (below[index] ?? 0));
+    return below;
+  });
+}
+
+/** The place of the last point up to a time; 0 before the first. */
+export function placeOfTime(time_ns: readonly number[], time: number): number {
+  let low = 0;
+  let high = time_ns.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((time_ns[middle] ?? 0) <= time) low = middle + 1;
+    else high = middle;
+  }
+  return Math.max(0, low - 1);
 }
 
 function pick(frame: Frame, name: string, rows: readonly number[]): readonly (number | null)[] {

@@ -5,7 +5,13 @@ import type { SortingState } from "@tanstack/table-core";
 import { type FlameOptions, PLAIN } from "../base/flame-options";
 import type { Span } from "../base/scale";
 import type { Ns, Weight } from "../base/units";
-import type { SlicesHeader, TableHeader, TreeHeader, ViewHeader } from "../wire/header";
+import type {
+  SeriesHeader,
+  SlicesHeader,
+  TableHeader,
+  TreeHeader,
+  ViewHeader,
+} from "../wire/header";
 import type { Shared } from "./shared";
 import { createTrail, type Trail } from "./trail";
 
@@ -71,6 +77,15 @@ export interface TimelineState {
   readonly match: Signal<number>;
 }
 
+export interface MemoryState {
+  /** What is listed: what is in use at the peak or at the picked moment, or what stays in the end. */
+  readonly listed: Signal<"peak" | "picked" | "grown">;
+  /** The picked moment; null before the first. */
+  readonly picked: Signal<number | null>;
+  /** Whether the curve is divided by category. */
+  readonly isDivided: Signal<boolean>;
+}
+
 export interface Store extends Shared {
   readonly view: Signal<string>;
   readonly hover: Signal<FooterItem | null>;
@@ -82,6 +97,7 @@ export interface Store extends Shared {
   table(view: TableHeader): TableState;
   flame(view: TreeHeader): FlameState;
   timeline(view: SlicesHeader): TimelineState;
+  memory(view: SeriesHeader): MemoryState;
   /** The grouping that a tab shows; null for its own. */
   grouping(tab: ViewHeader): Signal<string | null>;
   /** Whether "About this run" is unfolded. */
@@ -122,6 +138,11 @@ export function createStore(view: string, shared: Shared, abort: AbortSignal): S
       toggled: signal<ReadonlySet<string>>(new Set()),
       chosen: signal<ReadonlyMap<string, boolean>>(new Map()),
       widths: signal<ReadonlyMap<string, number>>(new Map()),
+    })),
+    memory: perView(() => ({
+      listed: signal<"peak" | "picked" | "grown">("peak"),
+      picked: signal<number | null>(null),
+      isDivided: signal(true),
     })),
     timeline: perView(() => ({
       window: signal<Span<Ns> | null>(null),

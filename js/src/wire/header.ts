@@ -147,7 +147,14 @@ const VIEWS = {
     sparse: flag,
   }),
   tree: record({ ...framed, shape: oneOf("tree"), weights: listOf(weight) }),
-  series: record({ ...framed, shape: oneOf("series"), bands: listOf(band), marks: listOf(mark) }),
+  series: record({
+    ...framed,
+    shape: oneOf("series"),
+    bands: listOf(band),
+    /** Bands that add up to the first of `bands`; the first stands at the bottom. */
+    stacked: listOf(band),
+    marks: listOf(mark),
+  }),
   slices: record({
     ...framed,
     shape: oneOf("slices"),

@@ -6,6 +6,8 @@ import { isPlain } from "../common/focusable";
 export interface SeriesCursor {
   readonly index: ReadonlySignal<number>;
   readonly last: number;
+  /** Lists what is in use at the change that it points at. */
+  pick(): void;
   /** Points at a change, and chooses the range up to it. */
   go(index: number, isRange: boolean): void;
 }
@@ -22,6 +24,11 @@ const MOVES = new Map<string, (at: number, last: number) => number>([
 ]);
 
 export function actOnSeriesKey(event: KeyboardEvent, cursor: SeriesCursor): void {
+  if (event.key === "Enter" && isPlain(event)) {
+    event.preventDefault();
+    cursor.pick();
+    return;
+  }
   const move = MOVES.get(event.key);
   if (move === undefined || !isPlain(event)) return;
   event.preventDefault();

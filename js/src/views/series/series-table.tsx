@@ -1,7 +1,7 @@
 /** A chart as a table for screen readers. */
 
 import { formatNs, formatValue } from "../../base/format";
-import type { LaneSeries } from "../../layout/series-lane";
+import { type LaneSeries, placeOfTime } from "../../layout/series-lane";
 import type { MarkHeader } from "../../wire/header";
 import { MOST_SPOKEN, SpokenTable } from "../common/spoken-table";
 
@@ -18,7 +18,7 @@ export function SeriesTable({ id, series, marks }: SeriesTableProps) {
     <SpokenTable
       id={id}
       caption={`Values over time${isPart ? ", a choice of changes with every mark" : ""}`}
-      head={["Time", ...series.bands.map(({ title }) => title), "Mark"]}
+      head={["Time", ...bandsOf(series).map(({ title }) => title), "Mark"]}
       make={() => ({
         count: places.length,
         rows: places.map((at) => rowOf(series, marks, at)),
@@ -28,13 +28,17 @@ export function SeriesTable({ id, series, marks }: SeriesTableProps) {
   );
 }
 
+function bandsOf({ bands, stacked }: LaneSeries) {
+  return [...bands, ...stacked];
+}
+
 function rowOf(series: LaneSeries, marks: readonly MarkHeader[], at: number): readonly string[] {
   const time = series.time_ns[at] ?? 0;
-  const values = series.bands.map(({ values, unit }) => {
+  const values = bandsOf(series).map(({ values, unit }) => {
     const value = values[at];
     return typeof value === "number" ? formatValue(value, unit) : "";
   });
-  const here = marks.filter((mark) => placeOfTime(series, mark.time_ns) === at);
+  const here = marks.filter((mark) => placeOfTime(series.time_ns, mark.time_ns) === at);
   return [formatNs(time), ...values, here.map(({ label }) => label).join(", ")];
 }
 
@@ -42,14 +46,6 @@ function rowOf(series: LaneSeries, marks: readonly MarkHeader[], at: number): re
 function placesOf({ time_ns }: LaneSeries, marks: readonly MarkHeader[]): readonly number[] {
   const every = Math.max(1, Math.ceil(time_ns.length / MOST_SPOKEN));
   const even = time_ns.flatMap((_, at) => (at % every === 0 ? [at] : []));
-  const marked = marks.map((mark) => placeOfTime({ time_ns }, mark.time_ns));
+  const marked = marks.map((mark) => placeOfTime(time_ns, mark.time_ns));
   return Array.from(new Set([...even, ...marked])).toSorted((a, b) => a - b);
-}
-
-/** The last change up to a time; the first before all of them. */
-function placeOfTime({ time_ns }: Pick<LaneSeries, "time_ns">, time: number): number {
-  return Math.max(
-    0,
-    time_ns.findLastIndex((each) => each <= time),
-  );
 }

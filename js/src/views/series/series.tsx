@@ -3,41 +3,57 @@
 import { type Signal, useSignal } from "@preact/signals";
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { formatNs, formatValue, plural } from "../../base/format";
-import { bandColor } from "../../base/palette";
+import { bandColor, type Theme } from "../../base/palette";
 import { ns } from "../../base/units";
 import { observeScreenPx } from "../../draw/canvas-view";
 import { readColors } from "../../draw/colors";
 import { screenScale } from "../../draw/screen-scale";
-import { mountSeriesChart, type SeriesChart } from "../../draw/series-chart";
-import { type LaneSeries, laneSeries, lanesOf } from "../../layout/series-lane";
+import {
+  type Band,
+  mountSeriesChart,
+  type SeriesChart,
+  type SeriesScene,
+} from "../../draw/series-chart";
+import { type LaneSeries, laneSeries, lanesOf, stackedTops } from "../../layout/series-lane";
 import type { FooterItem } from "../../state/store";
 import type { MarkHeader } from "../../wire/header";
 import type { SeriesProps } from "../common/context";
 import { focusable } from "../common/focusable";
+import { Groupings } from "../common/groupings";
 import { Legend, Segmented, Tools } from "../common/parts";
 import { tableId } from "../common/spoken-table";
+import { BlockList, BlockMap } from "./blocks";
 import { actOnSeriesKey, type SeriesCursor } from "./series-keys";
 import { SeriesTable } from "./series-table";
+import { useBlocks } from "./use-blocks";
 
 export function SeriesView({ report, view, frame }: SeriesProps) {
   const lanes = useMemo(() => lanesOf(frame), [frame]);
   const choice = report.store.choice(view);
   const lane = lanes.find((name) => name === choice.value) ?? lanes[0] ?? "";
   const series = useMemo(() => laneSeries(view, frame, lane), [view, frame, lane]);
-  const marks = view.marks.filter((mark) => mark.lane === lane || mark.lane === "");
+  const marks = useMemo(
+    () => view.marks.filter((mark) => mark.lane === lane || mark.lane === ""),
+    [view, lane],
+  );
+  const state = report.store.memory(view);
+  const isDivided = state.isDivided.value && series.stacked.length > 1;
+  const blocks = useBlocks(report, view, lane, series, marks);
   const { theme } = report.look.value;
   const plot = useRef<HTMLDivElement>(null);
-  const chart = useChart(plot, report, lane, series, marks);
-  const cursor = useCursor(report, series, chart);
-  const legend = series.bands.map(({ name, title }, index) => ({
-    title,
-    color: bandColor(name, index, theme),
-    isLine: index > 0,
-  }));
+  const layers = useMemo(() => layersOf(series, isDivided, theme), [series, isDivided, theme]);
+  const pick = (index: number) => {
+    state.picked.value = series.time_ns[index] ?? null;
+    state.listed.value = "picked";
+  };
+  const scene = { series, layers, marks, trend: blocks.trend, lane, pick };
+  const chart = useChart(plot, report, scene, blocks.time);
+  const cursor = useCursor(report, series, chart, pick);
   const table = tableId(report.id, view.name);
   return (
     <div class="tp-view" data-tp-lane={lane} data-tp-points={series.time_ns.length}>
       <Tools>
+        <Groupings report={report} view={view} />
         <Segmented
           label="Lane"
           options={lanes.map((name) => ({ name, title: name }))}
@@ -46,27 +62,72 @@ export function SeriesView({ report, view, frame }: SeriesProps) {
             choice.value = name;
           }}
         />
+        {series.stacked.length > 1 && (
+          <Segmented
+            label="Bands"
+            options={BANDS}
+            chosen={isDivided ? "categories" : "total"}
+            onChoose={(name) => {
+              state.isDivided.value = name === "categories";
+            }}
+          />
+        )}
         <span class="tp-tools-note">{laneNote(lane, marks, series)}</span>
       </Tools>
-      <div
-        class="tp-plot"
-        ref={plot}
-        // biome-ignore lint/a11y/noNoninteractiveTabindex: a chart with its own keys has the role application.
-        tabIndex={0}
-        role="application"
-        aria-roledescription="chart"
-        aria-details={table}
-        aria-label={`${view.title} of ${lane} over time. ${laneNote(lane, marks, series)}. Left and right arrow keys move from change to change, with Shift they choose a range.`}
-        data-tp-point={cursor.index.value}
-        {...focusable((event) => actOnSeriesKey(event, cursor))}
-      />
-      <Legend entries={legend} />
+      <div class="tp-series-body">
+        <div class="tp-series-main">
+          <div
+            class="tp-plot"
+            ref={plot}
+            // biome-ignore lint/a11y/noNoninteractiveTabindex: a chart with its own keys has the role application.
+            tabIndex={0}
+            role="application"
+            aria-roledescription="chart"
+            aria-details={table}
+            aria-label={`${view.title} of ${lane} over time. ${laneNote(lane, marks, series)}. Left and right arrow keys move from change to change, with Shift they choose a range.`}
+            data-tp-point={cursor.index.value}
+            data-tp-divided={isDivided}
+            {...focusable((event) => actOnSeriesKey(event, cursor))}
+          />
+          <Legend
+            entries={layers
+              .toReversed()
+              .map(({ title, color, fill }) => ({ title, color, isLine: fill === "none" }))}
+          />
+          <BlockMap report={report} view={view} blocks={blocks} />
+        </div>
+        <BlockList report={report} view={view} blocks={blocks} />
+      </div>
       <SeriesTable id={table} series={series} marks={marks} />
       <div class="tp-aloud" aria-live="polite">
         {cursor.index.value < 0 ? "" : aloud(describePoint(lane, series, cursor.index.value))}
       </div>
     </div>
   );
+}
+
+const BANDS = [
+  { name: "categories", title: "Categories" },
+  { name: "total", title: "Total" },
+] as const;
+
+/** What is drawn, from behind: a stack from its top down, or the first band as an area; limits are lines. */
+function layersOf(series: LaneSeries, isDivided: boolean, theme: Theme): readonly Band[] {
+  const [first, ...limits] = series.bands;
+  const lines = limits.map(({ name, title, unit, values }, index) => {
+    return { title, unit, values, color: bandColor(name, index + 1, theme), fill: "none" as const };
+  });
+  if (!isDivided) {
+    if (first === undefined) return lines;
+    const { name, title, unit, values } = first;
+    return [...lines, { title, unit, values, color: bandColor(name, 0, theme), fill: "pale" }];
+  }
+  const tops = stackedTops(series.stacked);
+  const stack = series.stacked.map(({ name, title, unit }, index) => {
+    const color = bandColor(name, index, theme);
+    return { title, unit, values: tops[index] ?? [], color, fill: "full" as const };
+  });
+  return [...lines, ...stack.toReversed()];
 }
 
 function laneNote(lane: string, marks: readonly MarkHeader[], series: LaneSeries): string {
@@ -81,43 +142,53 @@ function aloud({ facts }: FooterItem): string {
   return facts.join(", ");
 }
 
+interface Drawn {
+  readonly series: LaneSeries;
+  readonly layers: readonly Band[];
+  readonly marks: readonly MarkHeader[];
+  readonly trend: SeriesScene["trend"];
+  readonly lane: string;
+  pick(index: number): void;
+}
+
 /** Keeps a chart in the box: recreated for new data, a new theme or another zoom, resized with the box. */
 function useChart(
   plot: { readonly current: HTMLDivElement | null },
   { store, look }: SeriesProps["report"],
-  lane: string,
-  series: LaneSeries,
-  marks: readonly MarkHeader[],
+  { series, layers, marks, trend, lane, pick }: Drawn,
+  pinned: number | null,
 ): { readonly current: SeriesChart | null } {
   const now = look.value;
   const range = store.range.value;
   const scale = useSignal(1);
   const made = useRef<SeriesChart | null>(null);
+  const picked = useRef(pick);
+  picked.current = pick;
   // Not an effect after the frame: before the page is printed there is none.
   useLayoutEffect(() => {
     const box = plot.current;
     if (box === null) return;
     const colors = readColors(box, now.theme);
-    const bands = series.bands.map(({ name, title, unit, values }, index) => ({
-      title,
-      unit,
-      values,
-      color: bandColor(name, index, now.theme),
-      // The first band is what is used; the others are limits above it.
-      isArea: index === 0,
-    }));
-    const onHover = (index: number | null) => {
-      store.hover.value = index === null ? null : describePoint(lane, series, index);
+    const scene = {
+      time_ns: series.time_ns,
+      bands: layers,
+      marks,
+      trend,
+      colors,
+      scale: scale.value,
+      onHover: (index: number | null) => {
+        store.hover.value = index === null ? null : describePoint(lane, series, index);
+      },
+      onPick: (index: number) => picked.current(index),
+      onRange: (start: number, end: number) => {
+        store.range.value = { start: ns(start), end: ns(end) };
+      },
     };
-    const onRange = (start: number, end: number) => {
-      store.range.value = { start: ns(start), end: ns(end) };
-    };
-    const times = { time_ns: series.time_ns, onHover, onRange, scale: scale.value };
-    const scene = { ...times, bands, marks, colors };
     const chart = mountSeriesChart(box, scene, box.clientWidth, box.clientHeight);
     made.current = chart;
     const chosen = store.range.peek();
     if (chosen !== null) chart.show(chosen);
+    chart.pin(pinned);
     const observer = new ResizeObserver(() => {
       chart.resize(box.clientWidth, box.clientHeight);
       scale.value = screenScale(box);
@@ -128,8 +199,9 @@ function useChart(
       chart.destroy();
       made.current = null;
     };
-  }, [now, lane, series, scale.value]);
+  }, [now, lane, series, layers, trend, scale.value]);
   useLayoutEffect(() => made.current?.show(range), [range]);
+  useLayoutEffect(() => made.current?.pin(pinned), [pinned]);
   return made;
 }
 
@@ -138,6 +210,7 @@ function useCursor(
   { store }: SeriesProps["report"],
   series: LaneSeries,
   chart: { readonly current: SeriesChart | null },
+  pick: (index: number) => void,
 ): SeriesCursor {
   const index: Signal<number> = useSignal(-1);
   const anchor = useRef<number | null>(null);
@@ -145,6 +218,7 @@ function useCursor(
   return {
     index,
     last,
+    pick: () => pick(Math.max(0, index.value)),
     go: (to, isRange) => {
       const from = index.value < 0 ? to : index.value;
       index.value = Math.min(last, Math.max(0, to));
@@ -161,9 +235,12 @@ function useCursor(
 }
 
 function describePoint(lane: string, series: LaneSeries, index: number): FooterItem {
-  const values = series.bands.flatMap(({ title, unit, values }) => {
+  const shown = [...series.bands, ...(series.stacked.length > 1 ? series.stacked : [])];
+  const values = shown.flatMap(({ title, unit, values }) => {
     const value = values[index];
-    return typeof value === "number" ? [`${title} ${formatValue(value, unit)}`] : [];
+    const isKnown =
+      typeof value === "number" && (value !== 0 || series.bands[0]?.values === values);
+    return isKnown ? [`${title} ${formatValue(value, unit)}`] : [];
   });
   const at = formatNs(series.time_ns[index] ?? 0);
   return { name: lane, isCode: false, phase: "", facts: [`at ${at}`, ...values] };
