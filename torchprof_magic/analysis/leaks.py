@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -68,3 +69,10 @@ def leaks_table(trace: Trace) -> Table:
     )
     frame = found.select(column.name for column in COLUMNS).sort("bytes_per_step", descending=True, maintain_order=True)
     return Table(frame=frame, columns=COLUMNS, sort_by="bytes_per_step")
+
+
+def leaks_view(trace: Trace) -> Table:
+    """Return the table without the addresses, which are for ``report.holders()``."""
+    table = leaks_table(trace)
+    columns = tuple(column for column in table.columns if column.name != "addresses")
+    return replace(table, frame=table.frame.select(column.name for column in columns), columns=columns)

@@ -1,0 +1,134 @@
+import { describe, expect, it } from "vitest";
+import type { Column, Frame } from "../wire/frame";
+import { aliveAt, grownSince } from "./alive";
+
+interface Block {
+  readonly device?: string;
+  readonly category?: string;
+  readonly op?: string;
+  readonly line?: number;
+  readonly shape?: string;
+  readonly module?: string;
+  readonly size: number;
+  readonly from?: number;
+  readonly to?: number;
+}
+
+function frameOf(blocks: readonly Block[]): Frame {
+  const text = (pick: (block: Block) => string): Column => {
+    const words = Array.from(new Set(blocks.map(pick)));
+    return {
+      kind: "text",
+      words,
+      keys: Int32Array.from(blocks, (each) => words.indexOf(pick(each))),
+    };
+  };
+  const number = (pick: (block: Block) => number): Column => ({
+    kind: "number",
+    values: Float64Array.from(blocks, pick),
+  });
+  const columns: Record<string, Column> = {
+    device: text(({ device = "cpu" }) => device),
+    category: text(({ category = "activation" }) => category),
+    op: text(({ op = "aten::mm" }) => op),
+    shape: text(({ shape = "" }) => shape),
+    file: text(({ line }) => (line === undefined ? "" : "/home/me/train.py")),
+    line: number(({ line = Number.NaN }) => line),
+    size_bytes: number(({ size }) => size),
+    allocated_at_ns: number(({ from = Number.NaN }) => from),
+    freed_at_ns: number(({ to = Number.NaN }) => to),
+    module: text(({ module = "" }) => module),
+    ...Object.fromEntries(["name", "dtype"].map((name) => [name, text(() => "")])),
+  };
+  return { rows: blocks.length, columns: new Map(Object.entries(columns)) };
+}
+
+describe("aliveAt", () => {
+  it("has blocks from their allocation until their release", () => {
+    const frame = frameOf([{ size: 8, from: 10, to: 20 }]);
+    const sizes = [9, 10, 19, 20].map((time) => aliveAt(frame, "cpu", time).length);
+    expect(sizes).toEqual([0, 1, 1, 0]);
+  });
+
+  it("has blocks from before the recording, and those that stay", () => {
+    const frame = frameOf([
+      { size: 8, to: 20 },
+      { size: 4, from: 15, op: "aten::add" },
+    ]);
+    const found = (time: number) => aliveAt(frame, "cpu", time).map(({ bytes }) => bytes);
+    expect([0, 15, 99].map(found)).toEqual([[8], [8, 4], [4]]);
+  });
+
+  it("adds up blocks of one kind from one place, the largest groups first", () => {
+    const frame = frameOf([
+      { size: 5, from: 1, line: 3 },
+      { size: 6, from: 4, line: 3 },
+      { size: 8, from: 2, line: 9 },
+      { size: 2, from: 2, line: 3, category: "temporary" },
+    ]);
+    const found = aliveAt(frame, "cpu", 5).map(({ bytes, count, place, first, last }) => ({
+      bytes,
+      count,
+      place,
+      times: [first, last],
+    }));
+    expect(found).toEqual([
+      { bytes: 11, count: 2, place: "train.py:3", times: [1, 4] },
+      { bytes: 8, count: 1, place: "train.py:9", times: [2, 2] },
+      { bytes: 2, count: 1, place: "train.py:3", times: [2, 2] },
+    ]);
+  });
+
+  it("counts parameters together, whatever made them", () => {
+    const frame = frameOf([
+      { size: 5, category: "parameter", op: "aten::empty" },
+      { size: 7, category: "parameter", op: "aten::zeros" },
+    ]);
+    const [group] = aliveAt(frame, "cpu", 5);
+    expect([group?.title, group?.bytes]).toEqual(["2 parameters", 12]);
+  });
+
+  it("counts equal siblings together", () => {
+    const frame = frameOf([
+      { size: 5, from: 0, module: "blocks.0.mlp.2" },
+      { size: 5, from: 0, module: "blocks.11.mlp.2" },
+      { size: 6, from: 0, module: "blocks.1.attn" },
+    ]);
+    const found = aliveAt(frame, "cpu", 5).map(({ bytes, place }) => [bytes, place]);
+    expect(found).toEqual([
+      [10, "blocks.*.mlp.*"],
+      [6, "blocks.1.attn"],
+    ]);
+  });
+
+  it("knows the devices apart", () => {
+    const frame = frameOf([{ size: 5 }, { size: 7, device: "cuda:0" }]);
+    expect(aliveAt(frame, "cuda:0", 1).map(({ bytes }) => bytes)).toEqual([7]);
+    expect(aliveAt(frame, "cuda:7", 1)).toEqual([]);
+  });
+
+  it("calls tensors by shape where that is known, and nodes of autograd by their op", () => {
+    const node = "autograd::engine::evaluate_function: NllLossBackward0";
+    const frame = frameOf([
+      { size: 9, from: 0, shape: "[8, 4]", op: "aten::addmm", line: 2 },
+      { size: 5, from: 0, op: node },
+    ]);
+    const found = aliveAt(frame, "cpu", 5).map(({ title, place }) => [title, place]);
+    expect(found).toEqual([
+      ["[8, 4]", "addmm · train.py:2"],
+      ["NllLoss backward", ""],
+    ]);
+  });
+});
+
+describe("grownSince", () => {
+  it("has what was allocated since then and is never released", () => {
+    const frame = frameOf([
+      { size: 1 },
+      { size: 2, from: 5 },
+      { size: 4, from: 15 },
+      { size: 8, from: 16, to: 20 },
+    ]);
+    expect(grownSince(frame, "cpu", 10).map(({ bytes }) => bytes)).toEqual([4]);
+  });
+});

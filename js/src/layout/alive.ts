@@ -1,0 +1,143 @@
+/** Which blocks of memory are in use, alike ones together. */
+
+import { shortenName } from "../base/names";
+import { type Frame, keyOf, numbersOf, stringAt, type TextColumn, textOf } from "../wire/frame";
+
+/** Blocks of one kind from one place. */
+export interface BlockGroup {
+  readonly category: string;
+  /** The tensor: its shape or name where that is known, else the op that allocated it. */
+  readonly title: string;
+  /** Where it was allocated: module, op, line. */
+  readonly place: string;
+  /** The op that allocated it, "" if it is not known. */
+  readonly op: string;
+  readonly count: number;
+  readonly bytes: number;
+  /** The first and the last allocation; NaN before the recording. */
+  readonly first: number;
+  readonly last: number;
+}
+
+/** They are many, live long, and are known by what they are for. */
+const TOGETHER = new Map([
+  ["parameter", "parameters"],
+  ["buffer", "buffers"],
+  ["gradient", "gradients"],
+  ["optimizer_state", "states of the optimizer"],
+]);
+const PLACE_CHARS = 36;
+
+/** The blocks of a device that are in use at a time, the largest groups first. */
+export function aliveAt(blocks: Frame, device: string, time: number): readonly BlockGroup[] {
+  const begin = numbersOf(blocks, "allocated_at_ns");
+  const end = numbersOf(blocks, "freed_at_ns");
+  // Those from before the recording, and those that stay, have no time.
+  return groupsOf(blocks, device, (row) => {
+    const from = begin[row] ?? 0;
+    const to = end[row] ?? 0;
+    return !(from > time) && !(to <= time);
+  });
+}
+
+/** The blocks of a device that were allocated since a time and are in use at the end. */
+export function grownSince(blocks: Frame, device: string, time: number): readonly BlockGroup[] {
+  const begin = numbersOf(blocks, "allocated_at_ns");
+  const end = numbersOf(blocks, "freed_at_ns");
+  return groupsOf(blocks, device, (row) => (begin[row] ?? 0) >= time && Number.isNaN(end[row]));
+}
+
+const PARTS = ["category", "name", "op", "file", "shape", "dtype"] as const;
+
+function groupsOf(
+  blocks: Frame,
+  device: string,
+  isIn: (row: number) => boolean,
+): readonly BlockGroup[] {
+  const devices = textOf(blocks, "device");
+  const wanted = keyOf(devices, device);
+  const size = numbersOf(blocks, "size_bytes");
+  const begin = numbersOf(blocks, "allocated_at_ns");
+  const line = numbersOf(blocks, "line");
+  const texts = PARTS.map((name) => textOf(blocks, name));
+  const modules = siblingsOf(textOf(blocks, "module"));
+  const categories = texts[0];
+  const found = new Map<string, { row: number; count: number; bytes: number; times: number[] }>();
+  for (let row = 0; row < blocks.rows; row += 1) {
+    if (devices.keys[row] !== wanted || !isIn(row)) continue;
+    const category = categories?.words[categories.keys[row] ?? -1] ?? "";
+    const key = TOGETHER.has(category)
+      ? category
+      : `${texts.map(({ keys }) => keys[row]).join()}:${modules[row]}:${line[row]}`;
+    const group = found.get(key) ?? { row, count: 0, bytes: 0, times: [Infinity, -Infinity] };
+    const at = begin[row] ?? Number.NaN;
+    group.count += 1;
+    group.bytes += size[row] ?? 0;
+    group.times = [Math.min(group.times[0] ?? at, at), Math.max(group.times[1] ?? at, at)];
+    found.set(key, group);
+  }
+  return Array.from(found.values(), ({ row, count, bytes, times }) => ({
+    ...wordsOf(blocks, row, count),
+    count,
+    bytes,
+    first: times[0] ?? Number.NaN,
+    last: times[1] ?? Number.NaN,
+  })).toSorted((a, b) => b.bytes - a.bytes);
+}
+
+/** For each row a number that the modules at one place of equal siblings share: blocks.0.mlp and blocks.1.mlp. */
+function siblingsOf({ words, keys }: TextColumn): Int32Array {
+  const numbers = new Map<string, number>();
+  const ofWord = words.map((word) => {
+    const path = anySibling(word);
+    const number = numbers.get(path) ?? numbers.size;
+    numbers.set(path, number);
+    return number;
+  });
+  return keys.map((key) => ofWord[key] ?? -1);
+}
+
+/** "blocks.*.mlp" for "blocks.0.mlp". */
+function anySibling(path: string): string {
+  return path.replaceAll(/\d+/g, "*");
+}
+
+function wordsOf(blocks: Frame, row: number, count: number) {
+  const text = (name: string) => stringAt(blocks, name, row);
+  const category = text("category");
+  const op = text("op");
+  const together = TOGETHER.get(category);
+  if (together !== undefined) {
+    return { category, title: `${count.toLocaleString("en")} ${together}`, place: "", op: "" };
+  }
+  const number = numbersOf(blocks, "line")[row] ?? Number.NaN;
+  const file = text("file");
+  const tensor = text("shape") || text("name");
+  const place = [
+    count > 1 ? anySibling(text("module")) : text("module"),
+    tensor === "" ? "" : shortOp(op),
+    file === "" || Number.isNaN(number) ? "" : `${fileName(file)}:${number}`,
+  ].filter((part) => part !== "");
+  return {
+    category,
+    title: tensor || shortOp(op) || categoryTitle(category),
+    place: place.map((part) => shortenName(part, PLACE_CHARS)).join(" · "),
+    op,
+  };
+}
+
+/** "addmm" for "aten::addmm", "addmm backward" for the node of autograd. */
+function shortOp(op: string): string {
+  const node = /^autograd::engine::evaluate_function: (\w+?)Backward\d*$/.exec(op);
+  if (node !== null) return `${node[1]} backward`;
+  return op.replace(/^aten::/, "");
+}
+
+function fileName(file: string): string {
+  return file.slice(file.lastIndexOf("/") + 1);
+}
+
+/** "optimizer state" for "optimizer_state". */
+export function categoryTitle(category: string): string {
+  return category.replaceAll("_", " ");
+}

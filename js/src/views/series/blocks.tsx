@@ -1,0 +1,254 @@
+/** What the memory consists of at a moment, or what stays: as a list, and as areas. */
+
+import { cssColor, parseColor, textOn } from "../../base/color";
+import { columnFormat, formatBytes, formatCount, formatNs, plural } from "../../base/format";
+import { shortenName } from "../../base/names";
+import { bandColor, type Theme } from "../../base/palette";
+import { type BlockGroup, categoryTitle } from "../../layout/alive";
+import { type Tile, tilesOf } from "../../layout/treemap";
+import { select } from "../../state/store";
+import type { SeriesHeader } from "../../wire/header";
+import type { ReportContext } from "../common/context";
+import { focusable } from "../common/focusable";
+import { Segmented } from "../common/parts";
+import { useWidth } from "../common/use-width";
+import type { Blocks, Leak, Listed } from "./use-blocks";
+
+const MOST_ROWS = 40;
+const MOST_TILES = 24;
+const MAP_PX = 132;
+const GAP_PX = 2;
+const TITLE_CHARS = 44;
+// Smaller tiles have no room for a text.
+const LEAST_TEXT_PX = 48;
+const LINE_PX = 18;
+
+const LISTED: readonly { readonly name: Listed; readonly title: string }[] = [
+  { name: "peak", title: "At the peak" },
+  { name: "picked", title: "At the cursor" },
+  { name: "grown", title: "Grown" },
+];
+const HEADS: Record<Listed, string> = {
+  peak: "In use at the peak",
+  picked: "In use at the cursor",
+  grown: "Allocated since the start, and kept",
+};
+
+interface BlocksProps {
+  readonly report: ReportContext;
+  readonly view: SeriesHeader;
+  readonly blocks: Blocks;
+}
+
+/** The list beside the curve. */
+export function BlockList({ report, view, blocks }: BlocksProps) {
+  const { listed, picked } = report.store.memory(view);
+  if (blocks.state === "none") return null;
+  const options = LISTED.filter(({ name }) => name !== "picked" || picked.value !== null);
+  return (
+    <aside class="tp-blocks" aria-label="Blocks in use" data-tp-listed={blocks.listed}>
+      <Segmented
+        label="Moment"
+        options={options}
+        chosen={blocks.listed}
+        onChoose={(name) => {
+          listed.value = LISTED.find((each) => each.name === name)?.name ?? "peak";
+        }}
+      />
+      <h3>
+        {HEADS[blocks.listed]}
+        <span>{formatBytes(blocks.total)}</span>
+      </h3>
+      {blocks.state === "ready" ? (
+        <Rows report={report} blocks={blocks} />
+      ) : (
+        <p class="tp-side-hint">{blocks.state === "failed" ? blocks.message : "Loading…"}</p>
+      )}
+      {options.length < LISTED.length && (
+        <p class="tp-side-hint">Click the curve to see what is in use at that moment.</p>
+      )}
+    </aside>
+  );
+}
+
+function Rows({ report, blocks: { groups, time } }: Pick<BlocksProps, "report" | "blocks">) {
+  if (groups.length === 0) return <p class="tp-side-hint">Nothing.</p>;
+  const { format, suffix } = columnFormat("bytes", groups[0]?.bytes ?? 0);
+  const rest = groups.slice(MOST_ROWS);
+  return (
+    <>
+      <table class="tp-block-table">
+        <thead>
+          <tr>
+            <th scope="col">Tensor, and who made it</th>
+            <th scope="col">{suffix}</th>
+            <th scope="col">{time === null ? "Blocks" : "Age"}</th>
+          </tr>
+        </thead>
+        <tbody>
+          {groups.slice(0, MOST_ROWS).map((group, index) => (
+            <Row key={index} report={report} group={group} format={format} time={time} />
+          ))}
+        </tbody>
+      </table>
+      {rest.length > 0 && (
+        <p class="tp-side-hint">
+          and {plural(rest.length, "smaller group")},{" "}
+          {formatBytes(rest.reduce((sum, { bytes }) => sum + bytes, 0))}
+        </p>
+      )}
+    </>
+  );
+}
+
+interface RowProps {
+  readonly report: ReportContext;
+  readonly group: BlockGroup;
+  readonly format: (value: number) => string;
+  readonly time: number | null;
+}
+
+function Row({ report, group, format, time }: RowProps) {
+  const { theme } = report.look.value;
+  const { title, place, op, category, count, bytes } = group;
+  const isSelected = op !== "" && report.store.selection.value?.name === op;
+  const name = <bdi class="tp-code">{shortenName(title, TITLE_CHARS)}</bdi>;
+  return (
+    <tr data-tp-category={category} data-tp-bytes={bytes} aria-selected={isSelected}>
+      <td title={[categoryTitle(category), title, place].filter((each) => each !== "").join("\n")}>
+        <span
+          class="tp-dot"
+          aria-hidden="true"
+          style={{ backgroundColor: colorOf(category, theme) }}
+        />
+        {op === "" ? (
+          name
+        ) : (
+          <button
+            type="button"
+            class="tp-link"
+            onClick={() => select(report.store, op, "op")}
+            {...focusable()}
+          >
+            {name}
+          </button>
+        )}
+        <span class="tp-block-place">
+          <bdi>{place || categoryTitle(category)}</bdi>
+        </span>
+      </td>
+      <td>
+        {format(bytes)}
+        {count > 1 && place !== "" && (
+          <span class="tp-block-place">{`${formatCount(count)} × ${format(bytes / count)}`}</span>
+        )}
+      </td>
+      <td>{time === null ? formatCount(count) : agesOf(group, time)}</td>
+    </tr>
+  );
+}
+
+/** "12 ms", "0.21–3.04 s", or that it is older than the recording. */
+function agesOf({ first, last }: BlockGroup, time: number): string {
+  if (Number.isNaN(first)) return "before";
+  const old = time - first;
+  if (old <= 0) return "new";
+  const { format, suffix } = columnFormat("ns", old);
+  return last === first ? formatNs(old) : `${format(time - last)}–${format(old)} ${suffix}`;
+}
+
+function colorOf(category: string, theme: Theme): string {
+  return bandColor(`${category}_bytes`, 0, theme);
+}
+
+/** What grows, and what the memory consists of as areas, below the curve. */
+export function BlockMap({ report, blocks }: BlocksProps) {
+  if (blocks.state !== "ready") return null;
+  return (
+    <>
+      {blocks.leaks.length > 0 && <Growth leaks={blocks.leaks} />}
+      <Tiles report={report} groups={tiled(blocks.groups)} />
+    </>
+  );
+}
+
+interface TilesProps {
+  readonly report: ReportContext;
+  readonly groups: readonly BlockGroup[];
+}
+
+/** The list says the same in words. */
+function Tiles({ report, groups }: TilesProps) {
+  const { ref, width } = useWidth<HTMLDivElement>();
+  const { theme } = report.look.value;
+  const sizes = groups.map(({ bytes }) => bytes);
+  return (
+    <div class="tp-block-map" ref={ref} style={{ height: `${MAP_PX}px` }} aria-hidden="true">
+      {tilesOf(sizes, width, MAP_PX, GAP_PX).map((tile) => {
+        const group = groups[tile.index];
+        return group && <TileBox key={tile.index} tile={tile} group={group} theme={theme} />;
+      })}
+    </div>
+  );
+}
+
+interface TileProps {
+  readonly tile: Tile;
+  readonly group: BlockGroup;
+  readonly theme: Theme;
+}
+
+function TileBox({ tile: { left, top, width, height }, group, theme }: TileProps) {
+  const { category, title, place, bytes } = group;
+  const color = colorOf(category, theme);
+  const ink = textOn(parseColor(color) ?? [0, 0, 0]);
+  const box = { left, top, width, height };
+  const style = Object.fromEntries(Object.entries(box).map(([side, px]) => [side, `${px}px`]));
+  return (
+    <div
+      class="tp-block-tile"
+      data-tp-category={category}
+      title={[`${categoryTitle(category)}: ${title}`, place, formatBytes(bytes)].join("\n")}
+      style={{ ...style, backgroundColor: color, color: cssColor(ink) }}
+    >
+      {width >= LEAST_TEXT_PX && height >= LINE_PX && <bdi>{title}</bdi>}
+      {width >= LEAST_TEXT_PX && height >= 2 * LINE_PX && <strong>{formatBytes(bytes)}</strong>}
+    </div>
+  );
+}
+
+/** The largest groups, and the rest as one. */
+function tiled(groups: readonly BlockGroup[]): readonly BlockGroup[] {
+  const rest = groups.slice(MOST_TILES);
+  const bytes = rest.reduce((sum, each) => sum + each.bytes, 0);
+  const largest = groups.slice(0, MOST_TILES);
+  const [first] = rest;
+  if (first === undefined) return largest;
+  const title = plural(rest.length, "smaller group");
+  return [...largest, { ...first, category: "unknown", title, place: "", op: "", bytes }];
+}
+
+function Growth({ leaks }: { readonly leaks: readonly Leak[] }) {
+  const [worst] = leaks;
+  if (worst === undefined) return null;
+  const all = leaks.reduce((sum, { bytes }) => sum + bytes, 0);
+  const others = leaks.length - 1;
+  return (
+    <p class="tp-growth" data-tp-leaks={leaks.length}>
+      <span aria-hidden="true">▲</span>
+      <span>
+        <strong>Each step leaves {formatBytes(all)} behind.</strong>{" "}
+        {worst.op === "" ? "Blocks" : <bdi class="tp-code">{worst.op}</bdi>}
+        {worst.where !== "" && (
+          <>
+            {" at "}
+            <bdi class="tp-code">{worst.where}</bdi>
+          </>
+        )}{" "}
+        {others > 0
+          ? `keeps ${formatBytes(worst.bytes)} of it; ${plural(others, "other place")} the rest.`
+          : "allocates it."}
+      </span>
+    </p>
+  );
+}
