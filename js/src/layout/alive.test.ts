@@ -93,11 +93,14 @@ describe("aliveAt", () => {
       { size: 5, from: 0, module: "blocks.0.mlp.2" },
       { size: 5, from: 0, module: "blocks.11.mlp.2" },
       { size: 6, from: 0, module: "blocks.1.attn" },
+      { size: 2, from: 0, module: "Qwen2MLP_7" },
+      { size: 2, from: 0, module: "Qwen2MLP_8" },
     ]);
     const found = aliveAt(frame, "cpu", 5).map(({ bytes, place }) => [bytes, place]);
     expect(found).toEqual([
       [10, "blocks.*.mlp.*"],
       [6, "blocks.1.attn"],
+      [4, "Qwen2MLP_*"],
     ]);
   });
 

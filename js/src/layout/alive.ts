@@ -97,9 +97,9 @@ function siblingsOf({ words, keys }: TextColumn): Int32Array {
   return keys.map((key) => ofWord[key] ?? -1);
 }
 
-/** "blocks.*.mlp" for "blocks.0.mlp". */
+/** "blocks.*.mlp" for "blocks.0.mlp", and "Linear_*" for "Linear_3". */
 function anySibling(path: string): string {
-  return path.replaceAll(/\d+/g, "*");
+  return path.replaceAll(/(?<=^|[._])\d+(?=$|\.)/g, "*");
 }
 
 function wordsOf(blocks: Frame, row: number, count: number) {

@@ -143,9 +143,19 @@ function Row({ report, group, format, time }: RowProps) {
           <span class="tp-block-place">{`${formatCount(count)} × ${format(bytes / count)}`}</span>
         )}
       </td>
-      <td>{time === null ? formatCount(count) : agesOf(group, time)}</td>
+      {time === null ? (
+        <td>{formatCount(count)}</td>
+      ) : (
+        <td title={agesOf(group, time)}>{ageOf(group, time)}</td>
+      )}
     </tr>
   );
+}
+
+/** The age of the oldest. */
+function ageOf({ first }: BlockGroup, time: number): string {
+  if (Number.isNaN(first)) return "before";
+  return time <= first ? "new" : formatNs(time - first);
 }
 
 /** "12 ms", "0.21–3.04 s", or that it is older than the recording. */
