@@ -9,7 +9,19 @@ import string
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchprof_magic.analysis import averages, devices, groups, host_times, idle, loaders, queue, ranking, waits
+from torchprof_magic.analysis import (
+    averages,
+    devices,
+    groups,
+    host_times,
+    idle,
+    loaders,
+    queue,
+    ranking,
+    snapshot_alive,
+    snapshot_tables,
+    waits,
+)
 from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.analysis.verdict import LEAST_CAUSE, LOUD_OPTIMIZER, LOUD_PYTHON, MOSTLY_WORK
 from torchprof_magic.exporters import EXPORTERS
@@ -41,6 +53,23 @@ OTHER_TABLES: tuple[tuple[str, str, tuple[Column, ...]], ...] = (
         "One row per event that ran while the launch queue emptied, ranked as torch did.",
         ranking.COLUMNS,
     ),
+    (
+        "`report.snapshot.devices`",
+        "One row per device of a memory snapshot.",
+        snapshot_tables.DEVICE_COLUMNS,
+    ),
+    ("`report.snapshot.pools`", "One row per device and memory pool.", snapshot_tables.POOL_COLUMNS),
+    (
+        "`report.snapshot.segments`",
+        "One row per segment, in the order of the snapshot.",
+        snapshot_tables.SEGMENT_COLUMNS,
+    ),
+    ("`report.snapshot.blocks`", "One row per block of a segment.", snapshot_tables.BLOCK_COLUMNS),
+    (
+        "`report.snapshot.peak` and `report.snapshot.alive(at)`",
+        "One row per block in use at a moment, the largest first.",
+        snapshot_alive.ALIVE_COLUMNS,
+    ),
     ("`report.key_averages()`", "torch's own definitions, to check against its table.", averages.COLUMNS),
 )
 FRAMES: tuple[tuple[str, str, tuple[FrameColumn, ...]], ...] = (
@@ -49,6 +78,10 @@ FRAMES: tuple[tuple[str, str, tuple[FrameColumn, ...]], ...] = (
     ("`report.flows`", "One row per link between two events.", trace.FLOWS_COLUMNS),
     ("`report.allocations`", "One row per allocation or release.", trace.MEMORY_COLUMNS),
     ("`report.stacks`", "One row per Python frame and call path to it, after its caller.", trace.STACKS_COLUMNS),
+    ("`report.trace.segments`", "One row per segment of a memory snapshot.", trace.SEGMENTS_COLUMNS),
+    ("`report.trace.blocks`", "One row per block of these segments.", trace.BLOCKS_COLUMNS),
+    ("`report.snapshot.history`", "One row per action of an allocator.", trace.HISTORY_COLUMNS),
+    ("`report.snapshot.annotations`", "One row per range that ran meanwhile.", trace.ANNOTATIONS_COLUMNS),
     ("`report.trace.steps`", "One row per recorded step, as it was recorded.", trace.STEPS_COLUMNS),
     ("`report.trace.arrows`", "One row per category of arrows that the file itself draws.", trace.ARROWS_COLUMNS),
 )
@@ -113,6 +146,7 @@ PROBLEM_GROUPS = (
         ("file", "text", "json", "chrome", "memory"),
     ),
     ("In memory snapshots", "", ("snapshot",)),
+    ("In memory timelines", "", ("timeline",)),
 )
 FORMATS_HEAD = """# Formats and devices
 

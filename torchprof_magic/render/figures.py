@@ -42,7 +42,7 @@ def draw_steps(shape: Shape) -> Figure:
     """Return the steps as stacked bars on one scale."""
     assert isinstance(shape, Table)
     steps = shape.frame.head(MAX_STEPS)
-    figure, axes = _canvas(max(steps.height, 1) * BAR_IN + 0.9)
+    figure, axes = new_canvas(max(steps.height, 1) * BAR_IN + 0.9)
     left = [0.0] * steps.height
     for phase in PHASES:
         width = [value / 1e6 for value in steps[f"{phase}_ns"].to_list()]
@@ -63,7 +63,7 @@ def draw_ops(shape: Shape) -> Figure:
     by = shape.sort_by or "self_cpu_ns"
     title = next(column.title for column in shape.columns if column.name == by)
     ops = top_rows(shape).head(TOP_OPS)
-    figure, axes = _canvas(max(ops.height, 1) * BAR_IN + 0.6)
+    figure, axes = new_canvas(max(ops.height, 1) * BAR_IN + 0.6)
     colours = [phase_colour(str(phase)) for phase in ops["phase"].to_list()]
     bars = axes.barh(range(ops.height), [value / 1e6 for value in ops[by].to_list()], color=colours)
     axes.bar_label(bars, fmt=" {:.2f}", fontsize=8, color=GREY)
@@ -74,11 +74,11 @@ def draw_ops(shape: Shape) -> Figure:
 
 
 def draw_flame(shape: Shape) -> Figure:
-    """Return the merged call tree as an icicle, root on top, by host time."""
+    """Return the merged call tree as an icicle, root on top, by its first weight: host time, or bytes of memory."""
     assert isinstance(shape, Tree)
     boxes = _boxes(shape)
     depth = max((box[2] for box in boxes), default=0) + 1
-    figure, axes = _canvas(depth * 0.22 + 0.4)
+    figure, axes = new_canvas(depth * 0.22 + 0.4)
     for left, width, level, name, colour in boxes:
         # A gap, not an edge: the ground behind the figure is not known.
         axes.barh(level, width - GAP_RATIO, left=left, height=0.94, color=colour, linewidth=0)
@@ -183,7 +183,8 @@ def _figure(height_in: float) -> Figure:
     return figure
 
 
-def _canvas(height_in: float) -> tuple[Figure, Axes]:
+def new_canvas(height_in: float) -> tuple[Figure, Axes]:
+    """Return an empty figure of this height with one plot."""
     figure = _figure(height_in)
     axes = figure.add_subplot()
     _dress(axes)
@@ -220,9 +221,10 @@ def _is_dark(colour: str) -> bool:
 def _boxes(shape: Tree) -> list[tuple[float, float, int, str, str]]:
     """Return ``(left, width, level, name, colour)`` of every box wide enough to print; rows are in preorder."""
     frame = shape.frame
-    whole = max(float(frame["total_cpu_ns"][0]), 1.0)
+    total = frame[f"total_{shape.weights[0].name}"]
+    whole = max(float(total[0]), 1.0)
     names, parents = frame["name"].cast(str).to_list(), frame["parent"].to_list()
-    totals, phases = frame["total_cpu_ns"].to_list(), frame["phase"].cast(str).to_list()
+    totals, phases = total.to_list(), frame["phase"].cast(str).to_list()
     filled, level, boxes = {0: 0.0}, {0: -1}, []
     for row in range(1, len(names)):  # bounded: the children of a skipped box are skipped as well
         above, width = parents[row], totals[row] / whole

@@ -18,7 +18,7 @@ from capturing import codes, work
 
 import torchprof_magic as tp
 from torchprof_magic.capture import CaptureSession
-from torchprof_magic.capture.torch_api import allocator_history, compat
+from torchprof_magic.capture.torch_api import compat
 from torchprof_magic.errors import CaptureError, OptionsError
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import ProfileOptions, ScheduleOptions
@@ -569,6 +569,6 @@ def test_the_report_says_in_which_step_the_memory_ran_out(device: FakeAllocator)
 def test_a_real_torch_accepts_the_arguments_of_the_history() -> None:
     # Without a device this only holds our arguments against those of the installed torch.
     inspect.signature(torch.cuda.memory._record_memory_history).bind(
-        enabled="all", context="all", stacks="python", max_entries=allocator_history.MAX_ENTRIES
+        enabled="all", context="all", stacks="python", max_entries=100_000
     )
     inspect.signature(torch.cuda.memory._snapshot).bind()
