@@ -10,13 +10,17 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Literal
 
 from torchprof_magic.analysis.averages import averages_table
+from torchprof_magic.analysis.block_table import allocations_table
 from torchprof_magic.analysis.devices import devices_table, has_any_device
 from torchprof_magic.analysis.diagnosis import all_problems
 from torchprof_magic.analysis.host_times import host_table
 from torchprof_magic.analysis.idle import idle_table
+from torchprof_magic.analysis.leaks import leaks_table
 from torchprof_magic.analysis.lines import lines_table
 from torchprof_magic.analysis.loaders import loaders_table
-from torchprof_magic.analysis.memory_timeline import category_curve, recorded_blocks, timeline_device, timeline_of
+from torchprof_magic.analysis.memory import memory_frame
+from torchprof_magic.analysis.memory_at import memory_at
+from torchprof_magic.analysis.memory_timeline import category_curve, recorded_changes, timeline_device, timeline_of
 from torchprof_magic.analysis.modules import modules_table
 from torchprof_magic.analysis.ops import ops_by, ops_table
 from torchprof_magic.analysis.queue import launches_table, queue_series
@@ -176,18 +180,50 @@ class Report:
         return self._table("steps").frame
 
     @property
-    def allocations(self) -> pl.DataFrame:
-        """One row per allocation (positive ``delta_bytes``) or deallocation (negative), in order of time.
+    def memory(self) -> pl.DataFrame:
+        """The bytes in use on each device after every recorded change, in all and by category, in order of time.
 
-        Times are ns from the first recorded event; ``event`` is the row of the innermost enclosing event, or -1. Empty
-        if memory was not recorded.
+        ``total_bytes`` is the sum of ``parameter_bytes, buffer_bytes, gradient_bytes, optimizer_state_bytes,
+        activation_bytes, input_bytes, temporary_bytes, autograd_bytes`` and ``unknown_bytes`` in every row. It includes
+        what was alive before the recording, as far as that is known. Times are ns from the first recorded event. Empty
+        if memory was not recorded. The records of torch are ``report.trace.memory``. See docs/definitions.md.
         """
-        return self.trace.memory
+        return memory_frame(self.trace)
+
+    def memory_at(self, when: Literal["peak"] | int = "peak", device: str | None = None) -> pl.DataFrame:
+        """Return one row per block of memory that is in use at a moment, the largest first.
+
+        ``size_bytes`` adds up to ``total_bytes`` of ``memory``; ``age_ns`` and ``lifetime_ns`` are ns. What was alive
+        before the recording and no live object explains is one row named ``before the recording``. See
+        docs/definitions.md.
+
+        Args:
+            when: ``"peak"``, or a time in ns from the first recorded event.
+            device: ``cpu``, or a device such as ``cuda:0``; by default the accelerator with the highest peak, or else
+                the CPU.
+
+        Raises ``ValueError`` for a device without recorded memory, or another text than ``"peak"``.
+        """
+        return memory_at(self.trace, when, device).frame
 
     @property
-    def memory(self) -> pl.DataFrame:
-        """The same as ``allocations``."""
-        return self.trace.memory
+    def allocations(self) -> pl.DataFrame:
+        """One row per block of memory: its allocation with its release, in the order of allocation.
+
+        Times are ns from the first recorded event; ``allocated_at_ns`` is null for a block from before the recording,
+        and ``freed_at_ns`` for one that is alive at its end. With op, module, line, step and category. Empty if memory
+        was not recorded. torch's single records are ``report.trace.memory``. See docs/definitions.md.
+        """
+        return allocations_table(self.trace).frame
+
+    @property
+    def leaks(self) -> pl.DataFrame:
+        """One row per place whose blocks pile up from step to step, by ``bytes_per_step``, the most first.
+
+        Such blocks are allocated in at least four of five complete steps, and are in use at the end of the recording.
+        Empty with fewer than three complete steps. ``holders()`` says who keeps them.
+        """
+        return leaks_table(self.trace).frame
 
     @property
     def snapshot(self) -> Snapshot:
@@ -361,8 +397,7 @@ class Report:
         name = target.name.lower()
         if not name.endswith((*CURVE_ENDINGS, ".html")):
             raise ValueError(f"{target.name!r} must end in {', '.join((*CURVE_ENDINGS, RAW_ENDING))} or .html")
-        blocks = recorded_blocks(self.trace, chosen)
-        timeline = timeline_of(blocks, chosen, self.trace.meta.start_unix_ns)
+        timeline = timeline_of(recorded_changes(self.trace, chosen), chosen, self.trace.meta.start_unix_ns)
         if name.endswith(RAW_ENDING):
             return write_raw((timeline.time_ns, timeline.action, timeline.size_bytes, timeline.category), target)
         times_us, sizes = category_curve(timeline)

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from torchprof_magic.analysis.memory import memory_series
+from torchprof_magic.analysis.block_categories import block_categories
+from torchprof_magic.analysis.blocks import memory_blocks
+from torchprof_magic.analysis.memory import memory_levels, memory_series
 from torchprof_magic.analysis.sums import running_sum
 from torchprof_magic.model.memory_categories import BEFORE, TORCH_ACTIONS, TORCH_NUMBERS, TORCH_ORDER, UNKNOWN
+from torchprof_magic.model.trace import MEMORY_CATEGORIES, MEMORY_CATEGORY
 
 if TYPE_CHECKING:
     from torchprof_magic.model.intervals import IntArray
-    from torchprof_magic.model.trace import Trace
+    from torchprof_magic.model.trace import DType, Trace
 
 _CREATE, _DESTROY = (TORCH_ACTIONS.index(name) + 1 for name in ("create", "destroy"))
 _PREEXISTING = TORCH_ACTIONS.index("preexisting") + 1
@@ -49,73 +52,71 @@ def timeline_device(trace: Trace, device: str | None) -> str:
     return device
 
 
-def recorded_blocks(trace: Trace, device: str) -> pl.DataFrame:
-    """Return the blocks of a device: ``size_bytes, allocated_at_ns, freed_at_ns, category``, in order of time.
+def recorded_changes(trace: Trace, device: str) -> pl.DataFrame:
+    """Return what is created and destroyed on a device: ``time_ns, size_bytes, category``.
 
-    ``allocated_at_ns`` is null for memory that was there before the recording: blocks that are freed without having
-    been allocated, and what the totals of the allocator count beyond them. ``freed_at_ns`` is null for what stays.
+    ``time_ns`` is null for memory that was there before the recording; ``size_bytes`` is negative for what is
+    destroyed. Up to every time they add up to the total in ``report.memory``: what no block explains is unknown.
+    Between two cycles of a recording nothing is known, so the blocks of one end where the next one begins.
     """
-    rows = trace.memory.filter(pl.col("device") == device)
-    first, rows = rows.head(1), rows.filter(pl.col("delta_bytes") != 0).with_row_index("row")
-    ordered = _with_keys(rows).sort(*_KEYS, maintain_order=True)
-    is_alloc, is_same = pl.col("delta_bytes") > 0, pl.all_horizontal(_same_as(key, -1) for key in _KEYS)
-    follows = pl.all_horizontal(is_alloc.shift(1), *(_same_as(key, 1) for key in _KEYS))
-    paired = ordered.with_columns(
-        pl.when(is_alloc).then("time_ns").alias("allocated_at_ns"),
-        pl.when(~is_alloc).then("time_ns").when(is_same).then(pl.col("time_ns").shift(-1)).alias("freed_at_ns"),
-        pl.col("delta_bytes").abs().alias("size_bytes"),
-    ).filter(is_alloc | ~follows.fill_null(value=False))
-    blocks = paired.sort("row").select("size_bytes", "allocated_at_ns", "freed_at_ns")
-    rest = _never_freed(first, blocks)
-    if rest > 0:
-        stays = pl.DataFrame({"size_bytes": [rest]}).with_columns(
-            pl.lit(None, pl.Int64).alias("allocated_at_ns"), pl.lit(None, pl.Int64).alias("freed_at_ns")
-        )
-        blocks = pl.concat([stays.cast(blocks.schema), blocks])
-    return blocks.with_columns(pl.lit("unknown").alias("category"))
+    groups = memory_blocks(trace).groups
+    mine = [group for group, name in enumerate(groups.device) if name == device]
+    starts = [int(trace.memory["time_ns"][int(np.argmax(groups.of_row == group))]) for group in mine]
+    frames = [pl.DataFrame(schema=_CHANGES)]
+    for place, group in enumerate(mine):  # the cycles of a recording are few
+        begin = pl.lit(starts[place] if place else None, pl.Int64)
+        frames.append(_changes_of(trace, group).with_columns(pl.col("time_ns").fill_null(begin)))
+        if place + 1 < len(mine):
+            left = frames[-1].group_by("category", maintain_order=True).agg(-pl.col("size_bytes").sum())
+            frames.append(left.select(pl.lit(starts[place + 1], pl.Int64).alias("time_ns"), "size_bytes", "category"))
+    return pl.concat(frames).filter(pl.col("size_bytes") != 0)
 
 
-_KEYS = ("address", "size_key", "depth")
+_CHANGES: dict[str, DType] = {"time_ns": pl.Int64, "size_bytes": pl.Int64, "category": MEMORY_CATEGORY}
 
 
-def _with_keys(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows with what pairs each allocation with its release, which follow each other under equal keys.
-
-    That is the address. Old files have none: a release then ends the last block of its size that is still there.
-    """
-    has_none, is_alloc = pl.col("address").is_null(), pl.col("delta_bytes") > 0
-    rows = rows.with_columns(pl.when(has_none).then(pl.col("delta_bytes").abs()).otherwise(0).alias("size_key"))
-    depth = pl.when(is_alloc).then(1).otherwise(-1).cum_sum().over("address", "size_key")
-    return rows.with_columns(pl.when(has_none).then(depth + (~is_alloc).cast(pl.Int64)).otherwise(0).alias("depth"))
-
-
-def _same_as(key: str, by: int) -> pl.Expr:
-    return pl.col(key).eq_missing(pl.col(key).shift(by))
-
-
-def _never_freed(first: pl.DataFrame, blocks: pl.DataFrame) -> int:
-    """Return how much was there before the first row, and is not freed later, if the allocator reported its total."""
-    if first.height == 0 or first["allocated_bytes"][0] is None:
-        return 0
-    before = int(first["allocated_bytes"][0]) - int(first["delta_bytes"][0])
-    return before - int(blocks.filter(pl.col("allocated_at_ns").is_null())["size_bytes"].sum())
-
-
-def timeline_of(blocks: pl.DataFrame, device: str, start_unix_ns: int) -> Timeline:
-    """Return the timeline of blocks, which have the columns of ``recorded_blocks``, in torch's order."""
-    category = blocks["category"].cast(pl.String).replace_strict(TORCH_NUMBERS, default=UNKNOWN, return_dtype=pl.Int64)
-    begin = blocks["allocated_at_ns"] + start_unix_ns
-    end = (blocks["freed_at_ns"] + start_unix_ns).drop_nulls()
-    is_freed = blocks["freed_at_ns"].is_not_null()
-    size = blocks["size_bytes"]
-    action = begin.is_null().replace_strict({True: _PREEXISTING, False: _CREATE}, return_dtype=pl.Int64)
-    frame = pl.DataFrame(
+def _changes_of(trace: Trace, group: int) -> pl.DataFrame:
+    """Return the changes of one device in one cycle."""
+    blocks, category = memory_blocks(trace), block_categories(trace)
+    chosen = np.flatnonzero(blocks.group == group)
+    born, ended, size = blocks.born[chosen], blocks.ended[chosen], blocks.size_bytes[chosen]
+    is_freed = ended < trace.memory.height
+    rows = np.flatnonzero(blocks.groups.of_row == group)
+    rest = memory_levels(trace).total[rows] - _sums_after(rows, born, ended, size)
+    before = int(rest[0]) - (int(trace.memory["delta_bytes"][int(rows[0])]) if int(rows[0]) not in born else 0)
+    step = np.diff(rest, prepend=before)
+    unknown = np.full(len(rows) + 1, MEMORY_CATEGORIES.index("unknown"))
+    row = np.concatenate((born, ended[is_freed], [-1], rows))
+    times = pl.Series(np.append(trace.memory["time_ns"].to_numpy(), 0)[row])
+    number = np.concatenate((category[chosen], category[chosen][is_freed], unknown))
+    return pl.DataFrame(
         {
-            "time_ns": pl.concat([begin.fill_null(BEFORE), end]),
-            "action": pl.concat([action, pl.repeat(_DESTROY, len(end), dtype=pl.Int64, eager=True)]),
-            "size_bytes": pl.concat([size, -size.filter(is_freed)]),
-            "category": pl.concat([category, category.filter(is_freed)]),
-        }
+            "time_ns": times.set(pl.Series(row < 0), None),
+            "size_bytes": np.concatenate((size, -size[is_freed], [before], step)),
+            "category": pl.Series(MEMORY_CATEGORIES, dtype=MEMORY_CATEGORY).gather(number),
+        },
+        schema=_CHANGES,
+    )
+
+
+def _sums_after(rows: IntArray, born: IntArray, ended: IntArray, size: IntArray) -> IntArray:
+    """Return the bytes of blocks that are in use after each of some rows of memory."""
+    change = np.zeros(len(rows) + 1, np.int64)
+    np.add.at(change, np.searchsorted(rows, born), size)
+    np.add.at(change, np.searchsorted(rows, ended), -size)
+    return np.cumsum(change)[:-1]
+
+
+def timeline_of(changes: pl.DataFrame, device: str, start_unix_ns: int) -> Timeline:
+    """Return the timeline of changes, which have the columns of ``recorded_changes``, in torch's order."""
+    number = pl.col("category").cast(pl.String).replace_strict(TORCH_NUMBERS, default=UNKNOWN, return_dtype=pl.Int64)
+    is_created = pl.when(pl.col("size_bytes") > 0).then(_CREATE).otherwise(_DESTROY)
+    action = pl.when(pl.col("time_ns").is_null()).then(_PREEXISTING).otherwise(is_created)
+    frame = changes.select(
+        (pl.col("time_ns") + start_unix_ns).fill_null(BEFORE),
+        action.cast(pl.Int64).alias("action"),
+        "size_bytes",
+        number,
     ).sort("time_ns", "action", maintain_order=True)
     return Timeline(device, *(column.to_numpy() for column in frame.get_columns()))
 

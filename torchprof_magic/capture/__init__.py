@@ -3,7 +3,16 @@
 from torchprof_magic.capture.doctor import Check, examine
 from torchprof_magic.capture.interrupts.guard import open_to_interrupts, protected
 from torchprof_magic.capture.output.crash_marker import FOLDER_PREFIX, Unfinished, take_unfinished
-from torchprof_magic.capture.recording import Cycle, LineSite, ModuleSite, ProgramMarks, Progress, Recording
+from torchprof_magic.capture.recording import (
+    Cycle,
+    LineSite,
+    ModuleSite,
+    ProgramMarks,
+    Progress,
+    Recording,
+    TagBatch,
+    TaggedTensor,
+)
 from torchprof_magic.capture.schedule import Action, Schedule, resolve_schedule
 from torchprof_magic.capture.session import CaptureSession, live_session
 from torchprof_magic.capture.switch import switch_off
@@ -28,6 +37,8 @@ __all__ = [
     "Progress",
     "Recording",
     "Schedule",
+    "TagBatch",
+    "TaggedTensor",
     "Unfinished",
     "available_activities",
     "busy_profiler",

@@ -344,6 +344,7 @@ class Recorder:
             engine.prepare()  # the time and memory for setting up a device do not belong to the first step
         # With stacks, every call after the start is in the trace.
         self._budget.begin()
+        self._program.begin_cycle()
         self._ranges.begin()
         engine.start()
 

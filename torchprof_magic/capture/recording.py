@@ -54,13 +54,41 @@ class LineSite:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TaggedTensor:
+    """A kind of tensor that was tagged: its name, empty if it has none, its shape, type and device.
+
+    ``size_bytes`` is the size of its storage. Tensors that agree in all of these are one kind.
+    """
+
+    name: str
+    shape: str
+    dtype: str
+    device: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagBatch:
+    """The addresses of the storages of some tensors at one moment, by ``time.perf_counter_ns``.
+
+    ``category`` is one of ``MEMORY_CATEGORIES``. ``kinds`` has the number of the ``TaggedTensor`` of each address.
+    """
+
+    time_ns: int
+    category: str
+    addresses: array[int]
+    kinds: array[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramMarks:
     """What the lines and modules of the program did in one cycle, by ``time.perf_counter_ns``.
 
     ``clock`` has a number of step, and the moments just before and after torch's range of it was entered. ``lines``
     alternates between a time and the line that began then, 0 for none. ``calls`` has threes of a time, a thread, and
     the number of a module that began, or minus one minus that of one that ended. ``functions`` alternates between a
-    time and a line of a function, counted from 1, or -1 for a call and -2 for a return.
+    time and a line of a function, counted from 1, or -1 for a call and -2 for a return. ``tags`` says where the tensors
+    of models and optimizers were, if memory was recorded.
     """
 
     cycle: int
@@ -68,6 +96,7 @@ class ProgramMarks:
     lines: array[int]
     calls: array[int]
     functions: array[int]
+    tags: tuple[TagBatch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +108,7 @@ class Recording:
     wall time of steps that ran without any profiling, in order, but for the first step of all. ``snapshot`` is the file
     of the device's allocator history, if one was requested and saved. ``two_pass`` says which cycle holds times and
     which details, when they were recorded one after the other. ``program`` is what lines and modules did in each cycle;
-    ``modules`` and ``function_lines`` are those that its numbers name.
+    ``modules``, ``function_lines`` and ``tagged`` are those that its numbers name.
     """
 
     cycles: tuple[Cycle, ...]
@@ -95,6 +124,7 @@ class Recording:
     program: tuple[ProgramMarks, ...] = ()
     modules: tuple[ModuleSite, ...] = ()
     function_lines: tuple[LineSite, ...] = ()
+    tagged: tuple[TaggedTensor, ...] = ()
     snapshot: Path | None = None
     two_pass: TwoPass | None = None
 

@@ -95,7 +95,12 @@ class CaptureSession:
         self._tasks: OtherTasks | None = None
         self._callers = Callers(self._problems)
         self._history: AllocatorHistory | None = None
-        self.program = ProgramWatch(self._problems, modules=options.watch_modules, functions=options.lines)
+        self.program = ProgramWatch(
+            self._problems,
+            modules=options.watch_modules,
+            functions=options.lines,
+            memory=any(passed.profile_memory for passed in options.passes),
+        )
         self._first_loop: str | None = None
         self._snapshot: Path | None = None
 
@@ -474,6 +479,7 @@ class CaptureSession:
             program=program,
             modules=self.program.modules.sites,
             function_lines=tuple(self.program.functions.sites) if self.program.functions else (),
+            tagged=self.program.tags.tagged if self.program.tags else (),
             snapshot=self._snapshot,
             two_pass=recorder.two_pass if recorder else None,
         )

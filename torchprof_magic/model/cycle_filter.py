@@ -45,6 +45,7 @@ def of_cycle(trace: Trace, cycle: int) -> Trace:
         memory=memory.with_columns(pl.Series("event", number[memory["event"].to_numpy()], dtype=pl.Int32)),
         steps=steps,
         scopes=scopes.with_columns(pl.col("lane").replace_strict(places, return_dtype=pl.Int32)),
+        tags=trace.tags.filter(pl.col("cycle") == cycle),
         meta=replace(trace.meta, recorded_steps=marks, is_partial=not steps["complete"].all()),
         problems=tuple(_with_overlaps(trace.problems, int(events["overlaps"].sum()))),
     )

@@ -183,6 +183,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Note them nevertheless with --modules, or with_modules=True.",
         "A step before the recording had many calls of modules for its length.",
     ),
+    "capture.memory_untagged": Kind(
+        "warning",
+        "Memory is not fully divided by category, because tensors of the program could not be examined: {error}.",
+        "",
+        "A module, an optimizer or a tensor class raised an error when its tensors were looked up for `--memory`.",
+    ),
     "capture.step_outside": Kind(
         "info",
         "step() was called while nothing was being recorded.",

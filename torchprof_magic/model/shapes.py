@@ -118,11 +118,15 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """Values over time: ``lane``, ``time_ns`` and one column a band. A value holds until the next row of its lane."""
+    """Values over time: ``lane``, ``time_ns`` and one column a band. A value holds until the next row of its lane.
+
+    The bands of ``stacked`` add up to the first of ``bands``; the frame has a column for each of them, too.
+    """
 
     frame: pl.DataFrame
     bands: tuple[Column, ...]
     marks: tuple[Mark, ...] = ()
+    stacked: tuple[Column, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,19 @@ CATEGORY = pl.Enum(CATEGORIES)
 LANE_KIND = pl.Enum(("thread", "stream", "stream annotations", "other"))
 FLOW_KIND = pl.Enum(("launch", "backward", "annotation"))
 SITE_KIND = pl.Enum(("line", "module"))
+# What memory is used for, in the order in which bands are stacked.
+MEMORY_CATEGORIES = (
+    "parameter",
+    "buffer",
+    "gradient",
+    "optimizer_state",
+    "activation",
+    "input",
+    "temporary",
+    "autograd",
+    "unknown",
+)
+MEMORY_CATEGORY = pl.Enum(MEMORY_CATEGORIES)
 # What an allocator does, as torch calls it.
 ACTIONS = (
     "alloc",
@@ -378,6 +391,39 @@ SCOPES_COLUMNS = (
     FrameColumn("dur_ns", pl.Int64, "ns", "Duration.", least=0, most=MAX_SUM, is_summed=True),
     FrameColumn("cycle", pl.Int32, "count", "Recording cycle of the schedule, from 0.", least=0),
 )
+TAGS_COLUMNS = (
+    FrameColumn(
+        "time_ns",
+        pl.Int64,
+        "ns",
+        "When the tensor was seen, relative to the first recorded event; rows are sorted by it.",
+        least=-MAX_SUM,
+        most=MAX_SUM,
+    ),
+    FrameColumn(
+        "category",
+        MEMORY_CATEGORY,
+        "text",
+        "What the program used the tensor for: parameter, buffer, gradient, optimizer_state or input.",
+    ),
+    FrameColumn(
+        "device", pl.String, "text", "cpu, or type and number of the device, such as cuda:0.", max_chars=MAX_TEXT
+    ),
+    FrameColumn("address", pl.UInt64, "id", "Address of its storage."),
+    FrameColumn("bytes", pl.Int64, "bytes", "Size of its storage.", least=0, most=MAX_SUM, is_summed=True),
+    FrameColumn(
+        "name",
+        TEXT,
+        "code",
+        "Path of attributes of a parameter or buffer, that of the parameter for a gradient, and of a parameter with "
+        "the name of the value for the state of an optimizer; null if not known.",
+        is_nullable=True,
+        max_chars=MAX_NAME_CHARS,
+    ),
+    FrameColumn("shape", TEXT, "text", "Its dimensions, such as [16, 64].", max_chars=MAX_NAME_CHARS),
+    FrameColumn("dtype", TEXT, "text", "Its type, such as float32.", max_chars=MAX_NAME_CHARS),
+    FrameColumn("cycle", pl.Int32, "count", "Recording cycle of the schedule, from 0.", least=0),
+)
 _ANY_DEVICE = "Type and number of the device, such as cuda:0."
 _ALLOCATING_STACK = "Innermost frame that allocated it, a row of `stacks`; null if not recorded."
 SEGMENTS_COLUMNS = (
@@ -485,6 +531,7 @@ STACKS_SCHEMA = _schema(STACKS_COLUMNS)
 ARROWS_SCHEMA = _schema(ARROWS_COLUMNS)
 SITES_SCHEMA = _schema(SITES_COLUMNS)
 SCOPES_SCHEMA = _schema(SCOPES_COLUMNS)
+TAGS_SCHEMA = _schema(TAGS_COLUMNS)
 # The frames of a trace by the name of its field.
 FRAME_COLUMNS = {
     "events": EVENTS_COLUMNS,
@@ -496,6 +543,7 @@ FRAME_COLUMNS = {
     "arrows": ARROWS_COLUMNS,
     "sites": SITES_COLUMNS,
     "scopes": SCOPES_COLUMNS,
+    "tags": TAGS_COLUMNS,
     "segments": SEGMENTS_COLUMNS,
     "blocks": BLOCKS_COLUMNS,
     "history": HISTORY_COLUMNS,
@@ -506,7 +554,7 @@ FRAME_SCHEMAS = {name: _schema(columns) for name, columns in FRAME_COLUMNS.items
 SAVED_HEAD = "torchprof.json"
 SAVED_VERSION = 5
 # Frames that older versions of the format lack.
-ADDED_FRAMES = {"sites": 2, "scopes": 2, "segments": 5, "blocks": 5, "history": 5, "annotations": 5}
+ADDED_FRAMES = {"sites": 2, "scopes": 2, "tags": 5, "segments": 5, "blocks": 5, "history": 5, "annotations": 5}
 # Columns that they lack.
 ADDED_COLUMNS = {("sites", "inputs"): 3, ("sites", "outputs"): 3, ("events", "launch_config"): 4}
 
@@ -535,7 +583,8 @@ class Trace(_Referable):
 
     A live run also watches the program itself: ``sites`` are the lines and modules that were watched, and ``scopes``
     are their single runs on each thread, sorted by lane, start and falling duration. Scopes of one kind are nested
-    properly on their lane. Both are empty for a file that was recorded by another program.
+    properly on their lane. ``tags`` are the tensors whose use is known from live objects, if memory was recorded: one
+    row each time that one was seen. All three are empty for a file that was recorded by another program.
 
     ``segments``, ``blocks``, ``history`` and ``annotations`` are those of a memory snapshot, of all its devices: what
     the caching allocator held when it was taken, and what it had done before. They are empty without one.
@@ -550,6 +599,7 @@ class Trace(_Referable):
     arrows: pl.DataFrame
     sites: pl.DataFrame
     scopes: pl.DataFrame
+    tags: pl.DataFrame
     meta: Meta
     problems: tuple[Problem, ...] = ()
     segments: pl.DataFrame = field(default_factory=_empty("segments"))

@@ -66,12 +66,22 @@ def with_header(header: str, data: bytes) -> bytes:
 
 def encode(shape: FramedShape) -> bytes:
     """Return one shape as an Arrow IPC stream: names dictionary-encoded, times and sizes as float64."""
-    frame = _thinned(shape.frame) if isinstance(shape, Series) else shape.frame
+    frame = _series_frame(shape) if isinstance(shape, Series) else shape.frame
     buffer = io.BytesIO()
     frame.select(_narrow(name, dtype) for name, dtype in frame.schema.items()).write_ipc_stream(
         buffer, compat_level=pl.CompatLevel.oldest()
     )
     return buffer.getvalue()
+
+
+def _series_frame(series: Series) -> pl.DataFrame:
+    """Return the rows that are drawn; stacked bands as float32, which is far finer than a pixel."""
+    frame = _thinned(series.frame)
+    return (
+        frame.with_columns(pl.col(*(band.name for band in series.stacked)).cast(pl.Float32))
+        if series.stacked
+        else frame
+    )
 
 
 def _narrow(name: str, dtype: pl.DataType) -> pl.Expr:

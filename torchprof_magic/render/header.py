@@ -44,8 +44,12 @@ def _framed(shape: FramedShape) -> Header:
         case Tree():
             return {"shape": "tree", "weights": [asdict(weight) for weight in shape.weights]}
         case Series():
-            bands = [{"name": band.name, "title": band.title, "unit": band.unit} for band in shape.bands]
-            return {"shape": "series", "bands": bands, "marks": [asdict(mark) for mark in shape.marks]}
+            bands, stacked = (
+                [{"name": band.name, "title": band.title, "unit": band.unit} for band in bands]
+                for bands in (shape.bands, shape.stacked)
+            )
+            marks = [asdict(mark) for mark in shape.marks]
+            return {"shape": "series", "bands": bands, "stacked": stacked, "marks": marks}
         case Slices():
             return {
                 "shape": "slices",

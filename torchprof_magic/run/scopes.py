@@ -48,7 +48,7 @@ def with_scopes(
     sites = _with_short_texts(pl.concat([lines, _module_sites(recording.modules, lines.height)]))
     lanes, parts = trace.lanes, []
     for marks in recording.program:
-        shift_ns = _shift_ns(trace, marks)
+        shift_ns = clock_shift_ns(trace, marks)
         steps = trace.steps.filter(pl.col("cycle") == marks.cycle)
         if shift_ns is None or steps.height == 0:
             continue
@@ -187,7 +187,7 @@ def _root(modules: Sequence[ModuleSite], number: int) -> int:
     return number
 
 
-def _shift_ns(trace: Trace, marks: ProgramMarks) -> int | None:
+def clock_shift_ns(trace: Trace, marks: ProgramMarks) -> int | None:
     """Return what to add to our clock to get the trace's.
 
     Torch's range of each step began between two moments of ours. Their intersection over all steps is the most exact.

@@ -20,6 +20,8 @@ from torchprof_magic.capture.torch_api.patching import stand_in
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from torchprof_magic.capture.watch.memory_tags import MemoryTags
+
 # What the two hooks of a call cost, measured by benchmarks/marks.py; and the share of a step from which on modules are
 # not watched unless that was asked for.
 CALL_NS = 4_000
@@ -43,13 +45,15 @@ class ModuleMarks:
 
     No module is kept alive. Numbers are kept in threes: time, thread, and the number of the module, which is negative
     minus one for an end. ``asked`` is whether the user asked for modules; with None they are watched if they are few.
-    The variables of ``namespace`` name the models.
+    The variables of ``namespace`` name the models. ``tags`` are told of each outermost forward, whether modules are
+    watched or not.
     """
 
-    def __init__(self, asked: bool | None) -> None:
+    def __init__(self, asked: bool | None, tags: MemoryTags | None = None) -> None:
         self.is_on = False
         self.is_too_dear = False
         self._asked = asked
+        self._tags = tags
         self._kept = array("q")
         self._kept_of_steps = 0  # how much of it is of steps that have ended
         self._calls_of_step = 0
@@ -63,7 +67,7 @@ class ModuleMarks:
 
     def watch(self) -> Callable[[], None]:
         """Register the hooks, and return a function that removes them."""
-        if self._asked is False:
+        if self._asked is False and self._tags is None:
             return lambda: None
         handles = (
             torch_module.register_module_forward_pre_hook(self._before),
@@ -83,7 +87,7 @@ class ModuleMarks:
 
     def switch(self, *, is_on: bool) -> None:
         """Begin or end to note calls."""
-        self.is_on = is_on and not self.is_too_dear
+        self.is_on = is_on and not self.is_too_dear and self._asked is not False
         self._depth.clear()
 
     def end_step(self, dur_ns: int, *, is_recorded: bool) -> None:
@@ -107,7 +111,12 @@ class ModuleMarks:
         return tuple(self._sites)
 
     def _before(self, module: torch.nn.Module, _: object) -> None:
-        if torch.compiler.is_compiling() or not self.is_on:
+        if torch.compiler.is_compiling():
+            return
+        tags = self._tags
+        if tags is not None and not tags.outermost and tags.is_on:
+            tags.outermost = id(module)
+        if not self.is_on:
             return
         known = self._numbers.get(id(module))
         number = known[1] if known is not None and known[0]() is module else self._number(module)
@@ -120,7 +129,13 @@ class ModuleMarks:
 
     def _after(self, module: torch.nn.Module, arguments: object, *rest: object) -> None:
         """Note an end; ``rest`` is the keyword arguments and the result, or the result alone if forward raised."""
-        if torch.compiler.is_compiling() or not self.is_on:
+        if torch.compiler.is_compiling():
+            return
+        tags = self._tags
+        if tags is not None and tags.outermost == id(module):
+            tags.outermost = 0
+            tags.note_inputs(module, arguments, rest[:-1])
+        if not self.is_on:
             return
         thread = get_native_id()
         above = self._depth.get(thread)

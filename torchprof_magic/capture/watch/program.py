@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from contextlib import ExitStack
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from torchprof_magic.capture.recording import ProgramMarks
 from torchprof_magic.capture.watch.cpu_time import CpuTime
 from torchprof_magic.capture.watch.functions import FunctionLines
 from torchprof_magic.capture.watch.lines import NO_LINE, LineMarks
+from torchprof_magic.capture.watch.memory_tags import MemoryTags
 from torchprof_magic.capture.watch.modules import ModuleMarks
 
 if TYPE_CHECKING:
@@ -19,12 +21,18 @@ if TYPE_CHECKING:
 
 
 class ProgramWatch:
-    """The lines and modules of one run. ``lines`` is handed to the cell; without a cell it stays empty."""
+    """The lines and modules of one run. ``lines`` is handed to the cell; without a cell it stays empty.
 
-    def __init__(self, problems: ProblemLog, *, modules: bool | None = None, functions: bool = False) -> None:
+    With ``memory``, ``tags`` says where the tensors of models and optimizers are.
+    """
+
+    def __init__(
+        self, problems: ProblemLog, *, modules: bool | None = None, functions: bool = False, memory: bool = False
+    ) -> None:
         self.lines = LineMarks()
         self.functions = FunctionLines() if functions else None
-        self.modules = ModuleMarks(modules)
+        self.tags = MemoryTags(problems) if memory else None
+        self.modules = ModuleMarks(modules, self.tags)
         self._problems = problems
         self._began_ns = 0
         self._cpu_began_ns = 0
@@ -33,16 +41,29 @@ class ProgramWatch:
         self._done: list[ProgramMarks] = []
 
     def watch(self) -> Callable[[], None]:
-        """Begin to watch modules; return a function that ends this."""
-        return self.modules.watch()
+        """Begin to watch modules and optimizers; return a function that ends this."""
+        with ExitStack() as watches:
+            if self.tags is not None:
+                watches.callback(self.tags.watch())
+            watches.callback(self.modules.watch())
+            return watches.pop_all().close
+
+    def begin_cycle(self) -> None:
+        """Note what is in memory just before torch begins to record."""
+        if self.tags is not None:
+            self.tags.begin_cycle()
 
     def begin_step(self, *, is_watched: bool) -> None:
         """Note what follows if the step is recorded, or is the one before."""
         if is_watched != self.lines.is_on:
             self.lines.switch(is_on=is_watched)
             self.modules.switch(is_on=is_watched)
+            if self.tags is not None:
+                self.tags.switch(is_on=is_watched)
             if self.functions is not None:
                 self.functions.switch(is_on=is_watched)
+        if self.tags is not None:
+            self.tags.outermost = 0  # of a forward that was interrupted
         self._began_ns = perf_counter_ns()
         self._cpu_began_ns = self._cpu.read_ns()
 
@@ -73,6 +94,7 @@ class ProgramWatch:
                 lines=self.lines.take(),
                 calls=self.modules.take(),
                 functions=functions,
+                tags=() if self.tags is None else self.tags.take(),
             )
         )
 
@@ -81,6 +103,8 @@ class ProgramWatch:
         self.lines.switch(is_on=False)
         self.modules.switch(is_on=False)
         self.modules.namespace = {}
+        if self.tags is not None:
+            self.tags.switch(is_on=False)
         if self.functions is not None:
             self.functions.switch(is_on=False)
             if self.functions.is_refused:

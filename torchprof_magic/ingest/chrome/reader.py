@@ -19,7 +19,7 @@ from torchprof_magic.ingest.json.batches import EventText
 from torchprof_magic.ingest.json.blocks import read_blocks, size_of
 from torchprof_magic.ingest.json.schema import DeviceProperties, DistributedInfo, Head
 from torchprof_magic.model.meta import Meta
-from torchprof_magic.model.trace import EVENTS_SCHEMA, SCOPES_SCHEMA, SITES_SCHEMA, Trace
+from torchprof_magic.model.trace import EVENTS_SCHEMA, SCOPES_SCHEMA, SITES_SCHEMA, TAGS_SCHEMA, Trace
 
 if TYPE_CHECKING:
     import os
@@ -114,6 +114,7 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
         arrows=counted,
         sites=pl.DataFrame(schema=SITES_SCHEMA),
         scopes=pl.DataFrame(schema=SCOPES_SCHEMA),
+        tags=pl.DataFrame(schema=TAGS_SCHEMA),
         meta=_described(meta, heads, facts, start_ns, events, places, has_memory=memory.height > 0),
         problems=(*findings.problems(), *unknown),
     )

@@ -65,6 +65,7 @@ def _checks_of_rows(frames: Mapping[str, pl.DataFrame]) -> Iterator[tuple[str, b
     lane, start = (frames["scopes"][name].to_numpy() for name in ("lane", "start_ns"))
     yield "scopes in a wrong order", _is_in_order(lane, start)
     yield "allocations in a wrong order", frames["memory"]["time_ns"].is_sorted()
+    yield "tags in a wrong order", frames["tags"]["time_ns"].is_sorted()
 
 
 def _is_in_order(lane: IntArray, start: IntArray) -> bool:

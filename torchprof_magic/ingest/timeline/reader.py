@@ -23,7 +23,7 @@ from torchprof_magic.ingest.timeline.pieces import pieces_of
 from torchprof_magic.model.memory_categories import BEFORE, TORCH_ACTIONS, TORCH_ORDER
 from torchprof_magic.model.meta import Meta, shortened
 from torchprof_magic.model.problems import problem
-from torchprof_magic.model.trace import FRAME_SCHEMAS, Trace
+from torchprof_magic.model.trace import FRAME_SCHEMAS, MEMORY_CATEGORY, TEXT, Trace
 from torchprof_magic.units import format_bytes
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def _trace_of(changes: _Changes, meta: Meta, findings: Findings) -> Trace:
     time_ns = np.where(changes.time_ns == BEFORE, 0, changes.time_ns - begin_ns)
     pieces, below_bytes = pieces_of(zip(changes.category.tolist(), changes.delta_bytes.tolist(), strict=True))
     frames = {name: pl.DataFrame(schema=schema) for name, schema in FRAME_SCHEMAS.items()}
-    frames["memory"] = _memory(pieces, time_ns, changes.device)
+    frames |= {"memory": _memory(pieces, time_ns, changes.device), "tags": _tags(pieces, time_ns, changes.device)}
     below = (problem("timeline.below_zero", count=1, size=format_bytes(below_bytes)),) if below_bytes else ()
     names = meta.device_names or (changes.device,)
     meta = replace(meta, start_unix_ns=begin_ns, device_names=names, has_memory=True)
@@ -190,3 +190,23 @@ def _memory(pieces: list[Piece], time_ns: IntArray, device: str) -> pl.DataFrame
         pl.lit(-1, pl.Int32).alias("event"),
         pl.lit(0, pl.Int32).alias("cycle"),
     ).cast(FRAME_SCHEMAS["memory"])  # type: ignore[arg-type]
+
+
+def _tags(pieces: list[Piece], time_ns: IntArray, device: str) -> pl.DataFrame:
+    """Return a tag for each piece, which says its category."""
+    number = np.array([TORCH_ORDER[piece.category] for piece in pieces], object)
+    frame = pl.DataFrame(
+        {
+            "time_ns": time_ns[[piece.begin for piece in pieces]],
+            "category": pl.Series(number.tolist(), dtype=MEMORY_CATEGORY),
+            "address": np.arange(1, len(pieces) + 1, dtype=np.uint64),
+            "bytes": [piece.size_bytes for piece in pieces],
+        }
+    ).with_columns(
+        pl.lit(device).alias("device"),
+        pl.lit(None, TEXT).alias("name"),
+        pl.lit("", TEXT).alias("shape"),
+        pl.lit("", TEXT).alias("dtype"),
+        pl.lit(0, pl.Int32).alias("cycle"),
+    )
+    return frame.select(*FRAME_SCHEMAS["tags"]).cast(FRAME_SCHEMAS["tags"]).sort("time_ns")  # type: ignore[arg-type]

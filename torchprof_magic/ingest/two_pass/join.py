@@ -49,10 +49,11 @@ def join_passes(trace: Trace) -> Trace:
     steps = _StepPairs(times, details, min(times.height, details.height))
     detailed = _with_details(trace, first, second, pairs)
     memory = _moved_memory(trace, first, second, pairs, steps)
+    tags = _moved_tags(trace, memory, steps)
     numbers = tuple(steps.details["number"].head(steps.paired).to_list())
     meta = replace(trace.meta, two_pass=replace(passes, detail_steps=numbers), has_memory=memory.height > 0)
     problem = _told(meta, steps, _common_share(first, second, pairs, steps))
-    kept = of_cycle(replace(trace, events=detailed, memory=memory, meta=meta), passes.times_cycle)
+    kept = of_cycle(replace(trace, events=detailed, memory=memory, tags=tags, meta=meta), passes.times_cycle)
     return replace(kept, problems=(problem, *kept.problems))
 
 
@@ -118,6 +119,18 @@ def _moved_memory(trace: Trace, first: Ops, second: Ops, pairs: Matches, steps: 
     row = np.where(has_op, first.row[target] if len(first.row) else NO_PARENT, NO_PARENT)
     cycle = pl.lit(steps.times["cycle"][0]).alias("cycle")
     return memory.with_columns(pl.Series("time_ns", moved), pl.Series("event", row), cycle).cast(MEMORY_SCHEMA)  # type: ignore[arg-type]
+
+
+def _moved_tags(trace: Trace, moved: pl.DataFrame, steps: _StepPairs) -> pl.DataFrame:
+    """Return the tags of the details at the time of the allocation before them, so that they tag the same blocks."""
+    cycle = steps.details["cycle"][0]
+    before = trace.memory.filter(pl.col("cycle") == cycle)["time_ns"].head(moved.height).to_numpy()
+    tags = trace.tags.filter(pl.col("cycle") == cycle)
+    place = np.searchsorted(before, tags["time_ns"].to_numpy(), side="right")
+    earliest = moved["time_ns"].to_numpy()[:1] - 1
+    time = np.concatenate((earliest, moved["time_ns"].to_numpy()))[place] if moved.height else 0
+    of_times = pl.lit(steps.times["cycle"][0], pl.Int32).alias("cycle")
+    return tags.with_columns(pl.Series("time_ns", np.broadcast_to(time, tags.height).astype(np.int64)), of_times)
 
 
 def _has_counterpart(time_ns: pl.Series, steps: _StepPairs) -> pl.Series:

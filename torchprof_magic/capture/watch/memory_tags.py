@@ -1,0 +1,306 @@
+"""Where the tensors of models and optimizers are in memory, noted while memory is recorded.
+
+An allocation in a trace has an address and a size, but not what it is for. Only the live objects tell: the parameters
+and buffers of a module, the gradients when an optimizer steps, its state after that, and the arguments of a model.
+Their addresses are noted at these moments, and no tensor is kept alive.
+"""
+
+from __future__ import annotations
+
+import weakref
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+from torchprof_magic.capture.recording import TagBatch, TaggedTensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torchprof_magic.capture.problems import ProblemLog
+
+# So many values of the arguments of a model, or of the state of one parameter, are looked at to find tensors.
+MAX_VALUES = 100
+# More addresses than this are not kept: 16 bytes each.
+MAX_TAGS = 4_000_000
+_NOTHING = 0
+
+_Named = tuple[str, torch.Tensor]
+
+
+class MemoryTags:
+    """Notes the addresses of tensors by what they are for.
+
+    ``outermost`` is the id of the module whose forward is running and lies in no other, 0 for none. The hooks of
+    ``ModuleMarks`` set it and call ``note_inputs``, so that modules have one pair of hooks. After an error nothing more
+    is noted, and the error becomes a problem.
+    """
+
+    def __init__(self, problems: ProblemLog) -> None:
+        self.is_on = False
+        self.outermost = _NOTHING
+        self._problems = problems
+        self._is_broken = False
+        self._batches: list[TagBatch] = []
+        self._count = 0
+        self._kinds: dict[tuple[str, object, torch.dtype, object, int], int] = {}
+        self._roots: dict[int, weakref.ref[torch.nn.Module]] = {}
+        self._optimizers: dict[int, _Optimizer] = {}
+        self._names: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}
+        self._scanned: set[int] = set()
+        self._prefixes: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}
+
+    def watch(self) -> Callable[[], None]:
+        """Register the hooks of all optimizers, and return a function that removes them."""
+        handles = (
+            register_optimizer_step_pre_hook(self._before_step),
+            register_optimizer_step_post_hook(self._after_step),
+        )
+
+        def end() -> None:
+            for handle in handles:
+                handle.remove()
+            self.is_on = False
+
+        return end
+
+    def switch(self, *, is_on: bool) -> None:
+        """Begin or end to note addresses."""
+        self.is_on = is_on and not self._is_broken
+        self.outermost = _NOTHING
+
+    def begin_cycle(self) -> None:
+        """Forget what was noted before, and note what exists now: a recording is about to begin."""
+        self._batches, self._count = [], 0
+        self._note_all()
+
+    def take(self) -> tuple[TagBatch, ...]:
+        """Note what exists at the end of a recording, and return what was noted during it."""
+        self._note_all()
+        taken, self._batches, self._count = tuple(self._batches), [], 0
+        return taken
+
+    @property
+    def tagged(self) -> tuple[TaggedTensor, ...]:
+        """The kinds of tensors, in the order of their numbers."""
+        return tuple(
+            TaggedTensor(
+                name=name,
+                shape=str(list(shape)),  # type: ignore[call-overload]
+                dtype=str(dtype).removeprefix("torch."),
+                device=_device_name(device),
+                size_bytes=size_bytes,
+            )
+            for name, shape, dtype, device, size_bytes in self._kinds
+        )
+
+    def note_inputs(self, module: torch.nn.Module, arguments: object, keywords: object) -> None:
+        """Note the arguments of an outermost forward; and its parameters and buffers, once a recording."""
+        self._guarded(self._forward, module, (arguments, keywords))
+
+    def _before_step(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
+        if not torch.compiler.is_compiling() and self.is_on:
+            self._guarded(self._gradients, optimizer)
+
+    def _after_step(self, optimizer: torch.optim.Optimizer, arguments: tuple[object, ...], keywords: object) -> None:
+        if not torch.compiler.is_compiling() and self.is_on:
+            self._guarded(self._stepped, optimizer, bool(arguments or keywords))
+
+    def _guarded(self, note: Callable[..., None], *arguments: object) -> None:
+        """Call ``note`` without the functions of tensor classes; an error ends the tags and not the program."""
+        try:
+            with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001 - in use since torch 2.0 under this name
+                note(*arguments)
+        except Exception as exc:  # noqa: BLE001 - classes of the user's own may raise anything
+            self._is_broken, self.is_on = True, False
+            self._problems.note("capture.memory_untagged", error=f"{type(exc).__name__}: {exc}")
+
+    def _forward(self, module: torch.nn.Module, arguments: object) -> None:
+        key = id(module)
+        known = self._roots.get(key)
+        if known is None or known() is not module:
+            self._roots[key] = weakref.ref(module)
+            self._scanned.discard(key)
+        if key not in self._scanned:
+            self._scanned.add(key)
+            self._note_module(module)
+        found = [
+            ("", value)
+            for value in _tensors_in(arguments)
+            if value.grad_fn is None and not isinstance(value, torch.nn.Parameter)
+        ]
+        self._note("input", found)
+
+    def _note_module(self, module: torch.nn.Module) -> None:
+        parameters, buffers = list(module.named_parameters()), list(module.named_buffers())
+        prefix = self._prefix(module) if parameters else ""
+        for name, parameter in parameters:
+            known = self._names.get(id(parameter))
+            if known is None or known[0]() is not parameter:
+                self._names[id(parameter)] = weakref.ref(parameter), prefix + name
+        self._note("parameter", [(self._name(parameter), parameter) for _, parameter in parameters])
+        self._note("buffer", [(prefix + name, buffer) for name, buffer in buffers])
+        for optimizer in self._optimizers.values():
+            optimizer.forget()  # the names may be known only now
+
+    def _prefix(self, module: torch.nn.Module) -> str:
+        """Return what the names of a model begin with: nothing for the first one, its class and a number for others."""
+        known = self._prefixes.get(id(module))
+        if known is not None and known[0]() is module:
+            return known[1]
+        others = sum(text.startswith(type(module).__name__) for _, text in self._prefixes.values())
+        number = f"_{others}" if others else ""
+        prefix = f"{type(module).__name__}{number}." if self._prefixes else ""
+        self._prefixes[id(module)] = weakref.ref(module), prefix
+        return prefix
+
+    def _name(self, parameter: torch.Tensor) -> str:
+        known = self._names.get(id(parameter))
+        return known[1] if known is not None and known[0]() is parameter else ""
+
+    def _gradients(self, optimizer: torch.optim.Optimizer) -> None:
+        """Note the gradient of each parameter, by calls of C alone where the parameters are those of last time."""
+        known, parameters = self._known(optimizer), _parameters_of(optimizer)
+        gradients = [parameter.grad for parameter in parameters]
+        ids = array("q", map(id, parameters))
+        addresses = _addresses(gradients) if ids == known.ids else None
+        if addresses is not None:
+            self._keep("gradient", addresses, known.kinds)
+            return
+        pairs = zip(parameters, gradients, strict=True)
+        found = [(self._name(parameter), gradient) for parameter, gradient in pairs if gradient is not None]
+        kinds = self._note("gradient", found)
+        if len(kinds) == len(parameters):
+            known.ids, known.kinds = ids, kinds
+
+    def _stepped(self, optimizer: torch.optim.Optimizer, has_closure: bool) -> None:
+        known = self._known(optimizer)
+        if has_closure:  # its gradients were made inside the step
+            self._gradients(optimizer)
+        parameters = _parameters_of(optimizer)
+        addresses = _addresses(parameters)
+        if addresses is None or addresses != known.addresses:
+            known.addresses = addresses
+            self._note("parameter", [(self._name(parameter), parameter) for parameter in parameters])
+        entries = len(optimizer.state)
+        if entries != known.entries:
+            known.entries = entries
+            self._note_state(optimizer)
+
+    def _note_state(self, optimizer: torch.optim.Optimizer) -> None:
+        found: list[_Named] = []
+        for parameter, state in list(optimizer.state.items()):
+            name = self._name(parameter) if isinstance(parameter, torch.Tensor) else ""
+            values = state.items() if isinstance(state, Mapping) else (("", state),)
+            for key, value in values:
+                found += [(f"{name}: {key}" if name else str(key), tensor) for tensor in _tensors_in(value)]
+        self._note("optimizer_state", found)
+
+    def _known(self, optimizer: torch.optim.Optimizer) -> _Optimizer:
+        known = self._optimizers.get(id(optimizer))
+        if known is None or known.ref() is not optimizer:
+            known = self._optimizers[id(optimizer)] = _Optimizer(optimizer)
+        return known
+
+    def _note_all(self) -> None:
+        """Note all tensors of the known modules and optimizers that still exist."""
+        self._scanned.clear()
+        if not self._is_broken:
+            self._guarded(self._scan)
+
+    def _scan(self) -> None:
+        for key, ref in list(self._roots.items()):
+            if (module := ref()) is not None:
+                self._scanned.add(key)
+                self._note_module(module)
+        for known in list(self._optimizers.values()):
+            if (optimizer := known.ref()) is not None:
+                known.forget()
+                self._gradients(optimizer)
+                self._note("parameter", [(self._name(one), one) for one in _parameters_of(optimizer)])
+                self._note_state(optimizer)
+                known.entries = len(optimizer.state)
+
+    def _note(self, category: str, found: Iterable[_Named]) -> array[int]:
+        """Note tensors with their names, one by one, and return their kinds. Those without a storage are left out."""
+        addresses, kinds = array("q"), array("q")
+        for name, one in found:
+            tensor = getattr(one, "_local_tensor", one)  # of a DTensor
+            try:
+                address = tensor.data_ptr() - tensor.storage_offset() * tensor.element_size()
+                kind = self._kind(name, tensor)
+            except (RuntimeError, NotImplementedError):
+                continue  # it is sparse, lazy, or a wrapper
+            addresses.append(address)
+            kinds.append(kind)
+        self._keep(category, addresses, kinds)
+        return kinds
+
+    def _keep(self, category: str, addresses: array[int], kinds: array[int]) -> None:
+        self._count += len(addresses)
+        if not addresses:
+            return
+        if self._count > MAX_TAGS:
+            self.is_on = False
+            return
+        self._batches.append(TagBatch(time_ns=perf_counter_ns(), category=category, addresses=addresses, kinds=kinds))
+
+    def _kind(self, name: str, tensor: torch.Tensor) -> int:
+        key = name, tensor.shape, tensor.dtype, tensor.device, tensor.untyped_storage().nbytes()
+        return self._kinds.setdefault(key, len(self._kinds))
+
+
+class _Optimizer:
+    """What is known of an optimizer: the parameters whose gradients have these kinds, their addresses, its state."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.ref = weakref.ref(optimizer)
+        self.forget()
+
+    def forget(self) -> None:
+        """Look at everything again the next time."""
+        self.ids = array("q")
+        self.kinds = array("q")
+        self.addresses: array[int] | None = None
+        self.entries = -1
+
+
+def _parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _addresses(tensors: Iterable[torch.Tensor | None]) -> array[int] | None:
+    """Return the address of each storage, or None if a tensor is missing, has no storage, or begins inside it."""
+    try:
+        if any(map(torch.Tensor.storage_offset, tensors)):  # type: ignore[arg-type]
+            return None
+        return array("q", map(torch.Tensor.data_ptr, tensors))  # type: ignore[arg-type]
+    except (RuntimeError, TypeError, NotImplementedError):
+        return None
+
+
+def _tensors_in(value: object) -> Iterator[torch.Tensor]:
+    """Yield the tensors in a value and in the lists, tuples and mappings in it; not all of many."""
+    open_values, looked_at = [value], 0
+    while open_values and looked_at < MAX_VALUES:
+        looked_at += 1
+        one = open_values.pop()
+        if isinstance(one, torch.Tensor):
+            yield one
+        elif isinstance(one, (tuple, list)):
+            open_values.extend(reversed(one[:MAX_VALUES]))
+        elif isinstance(one, Mapping):
+            open_values.extend(reversed(list(islice(one.values(), MAX_VALUES))))
+
+
+def _device_name(device: Any) -> str:
+    """Return the name of a device as traces have it."""
+    return "cpu" if device.type == "cpu" else f"{device.type}:{device.index or 0}"
