@@ -11,11 +11,16 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.analysis import (
     averages,
+    block_table,
     devices,
     groups,
+    holders,
     host_times,
     idle,
+    leaks,
     loaders,
+    memory,
+    memory_at,
     queue,
     ranking,
     snapshot_alive,
@@ -70,19 +75,51 @@ OTHER_TABLES: tuple[tuple[str, str, tuple[Column, ...]], ...] = (
         "One row per block in use at a moment, the largest first.",
         snapshot_alive.ALIVE_COLUMNS,
     ),
+    (
+        "`report.memory`",
+        "The memory of each device after every recorded change, by what it is used for. The columns of categories add "
+        "up to the total.",
+        memory.FRAME_COLUMNS,
+    ),
+    (
+        "`report.memory_at(...)`",
+        "One row per block in use at the peak or at another moment. The sizes add up to the total.",
+        memory_at.COLUMNS,
+    ),
+    (
+        "`report.allocations`",
+        "One row per block of memory: its allocation with its release. Those from before the recording come first.",
+        block_table.COLUMNS,
+    ),
+    (
+        "`report.leaks`",
+        "One row per place whose blocks pile up: allocated in at least four of five complete steps, and in use at the "
+        "end of the recording. Empty with fewer than three complete steps.",
+        leaks.COLUMNS,
+    ),
+    (
+        "`report.holders(...)`",
+        "One row per variable or attribute that keeps blocks in use now. Only in the process that recorded them.",
+        holders.COLUMNS,
+    ),
     ("`report.key_averages()`", "torch's own definitions, to check against its table.", averages.COLUMNS),
 )
 FRAMES: tuple[tuple[str, str, tuple[FrameColumn, ...]], ...] = (
     ("`report.events`", "One row per event, sorted by lane, start and descending duration.", trace.EVENTS_COLUMNS),
     ("`report.lanes`", "One row per thread or stream.", trace.LANES_COLUMNS),
     ("`report.flows`", "One row per link between two events.", trace.FLOWS_COLUMNS),
-    ("`report.allocations`", "One row per allocation or release.", trace.MEMORY_COLUMNS),
+    ("`report.trace.memory`", "One row per allocation or release, as torch recorded it.", trace.MEMORY_COLUMNS),
     ("`report.stacks`", "One row per Python frame and call path to it, after its caller.", trace.STACKS_COLUMNS),
     ("`report.trace.segments`", "One row per segment of a memory snapshot.", trace.SEGMENTS_COLUMNS),
     ("`report.trace.blocks`", "One row per block of these segments.", trace.BLOCKS_COLUMNS),
     ("`report.snapshot.history`", "One row per action of an allocator.", trace.HISTORY_COLUMNS),
     ("`report.snapshot.annotations`", "One row per range that ran meanwhile.", trace.ANNOTATIONS_COLUMNS),
     ("`report.trace.steps`", "One row per recorded step, as it was recorded.", trace.STEPS_COLUMNS),
+    (
+        "`report.trace.tags`",
+        "One row each time that a tensor was seen whose use is known, in a live run with --memory.",
+        trace.TAGS_COLUMNS,
+    ),
     ("`report.trace.arrows`", "One row per category of arrows that the file itself draws.", trace.ARROWS_COLUMNS),
 )
 DEFINITIONS_HEAD = f"""# What every number means

@@ -13,6 +13,7 @@ from torchprof_magic.analysis.averages import averages_table
 from torchprof_magic.analysis.block_table import allocations_table
 from torchprof_magic.analysis.devices import devices_table, has_any_device
 from torchprof_magic.analysis.diagnosis import all_problems
+from torchprof_magic.analysis.holders import holders_table
 from torchprof_magic.analysis.host_times import host_table
 from torchprof_magic.analysis.idle import idle_table
 from torchprof_magic.analysis.leaks import leaks_table
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     import polars as pl
     from matplotlib.figure import Figure
 
+    from torchprof_magic.analysis.holders import FindHolders
     from torchprof_magic.model.meta import Problem
     from torchprof_magic.model.trace import Trace
     from torchprof_magic.render.widget import ReportWidget, Shown
@@ -78,6 +80,8 @@ EXPORTED_TABLES = (
     "flows",
     "allocations",
     "memory",
+    "memory_records",
+    "leaks",
     "lanes",
     "stacks",
     "segments",
@@ -92,8 +96,16 @@ class Report:
     Everything is computed on first use, and only once.
     """
 
-    def __init__(self, trace: Trace, *, trace_paths: tuple[Path, ...] = (), run_id: str = "") -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        *,
+        trace_paths: tuple[Path, ...] = (),
+        run_id: str = "",
+        find_holders: FindHolders | None = None,
+    ) -> None:
         self.trace = trace
+        self._find_holders = find_holders
         self.run_id = run_id or uuid.uuid4().hex[:12]
         self._trace_paths = trace_paths
         self._shapes = _Shapes(trace)
@@ -224,6 +236,23 @@ class Report:
         Empty with fewer than three complete steps. ``holders()`` says who keeps them.
         """
         return leaks_table(self.trace).frame
+
+    def holders(self, rows: pl.DataFrame | None = None) -> pl.DataFrame:
+        """Return what holds blocks of memory now, the most bytes first: ``losses[…]`` or ``model.cache['x']``.
+
+        One row per variable or attribute, with numbers of elements left out. ``way`` is ``tensor`` if a tensor there
+        uses the block itself, and ``graph`` if the graph of autograd behind it does. Looks through all objects of the
+        process, so it takes from a tenth of a second to some seconds, and finds nothing that only C++ code holds.
+
+        Args:
+            rows: Rows of ``leaks``, ``allocations`` or ``memory_at()``, whose addresses are looked for; by default
+                all of ``leaks``.
+
+        Raises ``ValueError`` if this process did not make the recording: only there are its objects.
+        """
+        if self._find_holders is None:
+            raise ValueError("what holds memory is known only in the process that recorded it, from its report there")
+        return holders_table(self.trace, self.leaks if rows is None else rows, self._find_holders).frame
 
     @property
     def snapshot(self) -> Snapshot:
@@ -413,10 +442,10 @@ class Report:
         """Return the result of a SQL query over the frames of the report.
 
         The tables are events, ops, kernels, devices, lines, modules, waits, idle, loaders, host, queue, launches,
-        ranking, steps, flows, allocations, memory (same as allocations), lanes and stacks, and of a memory snapshot
-        segments, blocks and history. Events, lanes, stacks and segments have a column ``row`` with their row number, to
-        which ``parent``, ``lane``, ``stack``, ``source``, ``target``, ``event`` and ``segment`` refer. Raises
-        ``ValueError`` with the tables and columns when the query is invalid.
+        ranking, steps, flows, allocations, memory, memory_records (``report.trace.memory``), leaks, lanes and stacks, and
+        of a memory snapshot segments, blocks and history. Events, lanes, stacks and segments have a column ``row`` with
+        their row number, to which ``parent``, ``lane``, ``stack``, ``source``, ``target``, ``event`` and ``segment``
+        refer. Raises ``ValueError`` with the tables and columns when the query is invalid.
         """
         return run_sql(query, self._frames())
 
@@ -475,6 +504,8 @@ class Report:
             "flows": lambda: self.flows,
             "allocations": lambda: self.allocations,
             "memory": lambda: self.memory,
+            "memory_records": lambda: self.trace.memory,
+            "leaks": lambda: self.leaks.drop("addresses"),
             "lanes": lambda: self.lanes,
             "stacks": lambda: self.stacks,
             "devices": lambda: self.devices,

@@ -35,14 +35,33 @@ COLUMNS = (
         definition="From its allocation to its release; null if one of them was not recorded.",
     ),
     *TENSOR_COLUMNS,
-    *(
-        Column(name=name, title=title, unit=unit, definition=text, is_minor=True)
-        for name, title, unit, text in (
-            ("device", "Device", "text", "cpu, or type and number of the device, such as cuda:0."),
-            ("address", "Address", "count", "Address of the block; null for the rest from before the recording."),
-            ("allocated_at_ns", "Allocated at", "ns", "Time of the allocation; null if it was before the recording."),
-            ("freed_at_ns", "Freed at", "ns", "Time of the release; null if it is alive at the end."),
-        )
+    Column(
+        name="device",
+        title="Device",
+        unit="text",
+        definition="cpu, or type and number of the device, such as cuda:0.",
+        is_minor=True,
+    ),
+    Column(
+        name="address",
+        title="Address",
+        unit="count",
+        definition="Address of the block; null for the rest from before the recording.",
+        is_minor=True,
+    ),
+    Column(
+        name="allocated_at_ns",
+        title="Allocated at",
+        unit="ns",
+        definition="Time of the allocation; null if it was before the recording.",
+        is_minor=True,
+    ),
+    Column(
+        name="freed_at_ns",
+        title="Freed at",
+        unit="ns",
+        definition="Time of the release; null if it is in use at the end.",
+        is_minor=True,
     ),
 )
 

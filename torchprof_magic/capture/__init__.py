@@ -1,6 +1,7 @@
 """Recording with torch's profiler: each cycle becomes a verified trace file. Only this package imports torch."""
 
 from torchprof_magic.capture.doctor import Check, examine
+from torchprof_magic.capture.holders import find_holders
 from torchprof_magic.capture.interrupts.guard import open_to_interrupts, protected
 from torchprof_magic.capture.output.crash_marker import FOLDER_PREFIX, Unfinished, take_unfinished
 from torchprof_magic.capture.recording import (
@@ -43,6 +44,7 @@ __all__ = [
     "available_activities",
     "busy_profiler",
     "examine",
+    "find_holders",
     "live_session",
     "open_to_interrupts",
     "prime",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from torchprof_magic.capture import find_holders
 from torchprof_magic.errors import IngestError
 from torchprof_magic.ingest import join_passes, read_chrome, with_snapshot
 from torchprof_magic.model.meta import Meta
@@ -67,7 +68,8 @@ def read_recording(
     trace = _with_snapshot(trace, recording.snapshot)
     found = replace(trace.meta, cell_labels=_labels_in(trace))
     trace = replace(trace, meta=found, problems=(*recording.problems, *problems, *trace.problems))
-    report = Report(trace, trace_paths=tuple(cycle.stored or cycle.path for cycle in recording.cycles))
+    paths = tuple(cycle.stored or cycle.path for cycle in recording.cycles)
+    report = Report(trace, trace_paths=paths, find_holders=find_holders)
     is_only_copy = any(found.code == "store.not_stored" for found in recording.problems)
     if not (is_only_copy or problems):
         delete_with(report, recording)

@@ -235,7 +235,7 @@ class MemoryTags:
         for name, one in found:
             tensor = getattr(one, "_local_tensor", one)  # of a DTensor
             try:
-                address = tensor.data_ptr() - tensor.storage_offset() * tensor.element_size()
+                address = int(tensor.data_ptr() - tensor.storage_offset() * tensor.element_size())
                 kind = self._kind(name, tensor)
             except (RuntimeError, NotImplementedError):
                 continue  # it is sparse, lazy, or a wrapper

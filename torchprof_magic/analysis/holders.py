@@ -1,0 +1,92 @@
+"""Who keeps blocks of memory alive, summed up by variable or attribute."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import polars as pl
+
+from torchprof_magic.analysis.block_table import allocations_table
+from torchprof_magic.model.shapes import Column, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from torchprof_magic.model.trace import Trace
+
+COLUMNS = (
+    Column(
+        name="holder",
+        title="Holder",
+        unit="code",
+        definition="Variable or attribute that keeps the blocks alive, with numbers of elements left out.",
+    ),
+    Column(
+        name="kind",
+        title="Kind",
+        unit="text",
+        definition="variable: of a notebook or module. local: of a function that is running. class: an attribute of a "
+        "class. traceback: a local of a function that an exception keeps. unnamed: no name was found.",
+    ),
+    Column(
+        name="way",
+        title="Way",
+        unit="text",
+        definition="tensor: a tensor there uses the block. graph: the graph of autograd behind a tensor there does.",
+    ),
+    Column(name="size_bytes", title="Size", unit="bytes", definition="Bytes of these blocks.", has_bar=True),
+    Column(name="blocks", title="Blocks", unit="count", definition="Number of these blocks."),
+    Column(name="example", title="Example", unit="code", definition="One of the holders in full."),
+)
+
+
+class Holder(Protocol):
+    """What keeps a tensor alive, as ``capture`` finds it."""
+
+    @property
+    def path(self) -> str:
+        """The holder, written as code."""
+
+    @property
+    def kind(self) -> str:
+        """What the root of the path is."""
+
+    @property
+    def way(self) -> str:
+        """Whether the tensor or its graph has the addresses."""
+
+    @property
+    def addresses(self) -> tuple[int, ...]:
+        """The addresses that it keeps in use."""
+
+
+if TYPE_CHECKING:
+    FindHolders = Callable[[Iterable[int]], Sequence[Holder]]
+
+
+def holders_table(trace: Trace, rows: pl.DataFrame, find: FindHolders) -> Table:
+    """Return one row per holder of the blocks in some rows of ``leaks``, ``allocations`` or ``memory_at``."""
+    name = "addresses" if "addresses" in rows.columns else "address"
+    if name not in rows.columns:
+        raise ValueError("the rows have no addresses; choose rows of leaks, allocations or memory_at()")
+    wanted = rows[name].explode() if name == "addresses" else rows[name]
+    addresses = wanted.drop_nulls().cast(pl.UInt64).unique().to_list()
+    schema = {"holder": pl.String, "kind": pl.String, "way": pl.String, "example": pl.String, "address": pl.UInt64}
+    pattern = pl.col("example").str.replace_all(r"\[\d+\]", "[…]")
+    found = pl.DataFrame(
+        [
+            (one.path, one.kind, one.way, one.path, address)
+            for one in (find(addresses) if addresses else ())
+            for address in one.addresses
+        ],
+        schema=schema,
+        orient="row",
+    ).with_columns(pattern.alias("holder"))
+    sizes = allocations_table(trace).frame.filter(pl.col("freed_at_ns").is_null()).select("address", "size_bytes")
+    found = found.unique(["holder", "kind", "way", "address"], maintain_order=True)
+    found = found.join(sizes.unique("address", keep="last"), on="address", how="left", maintain_order="left")
+    frame = found.group_by("holder", "kind", "way", maintain_order=True).agg(
+        pl.col("size_bytes").sum().cast(pl.Int64), pl.len().cast(pl.Int64).alias("blocks"), pl.col("example").first()
+    )
+    frame = frame.sort("size_bytes", descending=True, maintain_order=True)
+    return Table(frame=frame.select(column.name for column in COLUMNS), columns=COLUMNS, sort_by="size_bytes")
