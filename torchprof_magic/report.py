@@ -442,10 +442,10 @@ class Report:
         """Return the result of a SQL query over the frames of the report.
 
         The tables are events, ops, kernels, devices, lines, modules, waits, idle, loaders, host, queue, launches,
-        ranking, steps, flows, allocations, memory, memory_records (``report.trace.memory``), leaks, lanes and stacks, and
-        of a memory snapshot segments, blocks and history. Events, lanes, stacks and segments have a column ``row`` with
-        their row number, to which ``parent``, ``lane``, ``stack``, ``source``, ``target``, ``event`` and ``segment``
-        refer. Raises ``ValueError`` with the tables and columns when the query is invalid.
+        ranking, steps, flows, allocations, memory, memory_records (``report.trace.memory``), leaks, lanes and stacks,
+        and of a memory snapshot segments, blocks and history. Events, lanes, stacks and segments have a column ``row``
+        with their row number, to which ``parent``, ``lane``, ``stack``, ``source``, ``target``, ``event`` and
+        ``segment`` refer. Raises ``ValueError`` with the tables and columns when the query is invalid.
         """
         return run_sql(query, self._frames())
 
