@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torchprof_magic.analysis.flame import flame_tree
+from torchprof_magic.analysis.snapshot_alive import is_snapshot
 from torchprof_magic.analysis.snapshot_flame import bytes_flame
 
 if TYPE_CHECKING:
@@ -14,5 +15,4 @@ if TYPE_CHECKING:
 
 def flame_view(trace: Trace) -> Tree:
     """Return the merged call tree; of a snapshot without any event that of the bytes at the peak of each device."""
-    has_snapshot = trace.history.height > 0 or trace.blocks.height > 0
-    return bytes_flame(trace) if has_snapshot and trace.events.height == 0 else flame_tree(trace)
+    return bytes_flame(trace) if is_snapshot(trace) else flame_tree(trace)

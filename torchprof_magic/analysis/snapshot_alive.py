@@ -11,6 +11,7 @@ from torchprof_magic.analysis.block_lives import Lives, block_lives, device_hist
 from torchprof_magic.analysis.stack_lines import lines_of
 from torchprof_magic.model.intervals import NO_PARENT
 from torchprof_magic.model.shapes import Column
+from torchprof_magic.model.trace import MEMORY_CATEGORY
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import DType, Trace
@@ -85,9 +86,43 @@ def alive_at(trace: Trace, at: Moment = "peak", device: str | None = None) -> pl
     return pl.concat([pl.DataFrame(schema=_SCHEMA), *frames]).sort("size_bytes", descending=True, maintain_order=True)
 
 
+def is_snapshot(trace: Trace) -> bool:
+    """Return whether a trace is that of a memory snapshot alone, which has no events."""
+    return trace.events.height == 0 and (trace.history.height > 0 or trace.blocks.height > 0)
+
+
+def held_at(trace: Trace, when: int | Literal["peak"], device: str | None = None) -> pl.DataFrame:
+    """Return the blocks of one device that are in use at a moment, with the columns of ``memory_at``.
+
+    Without a device, it is that with the highest peak. Raises ``ValueError`` as ``alive_at`` does.
+    """
+    peaks = {name: _peak_bytes(trace, name, own) for name, own in block_lives(trace).items()}
+    chosen = device if device is not None else max(peaks, key=lambda name: peaks[name])
+    alive = alive_at(trace, when, chosen)
+    row = row_at(trace, chosen, block_lives(trace)[chosen], when)
+    now = when if when != "peak" else (device_history(trace, chosen)["time_ns"][row] if row >= 0 else None)
+    place = pl.col("line").str.extract_groups(r"^(?<file>.*):(?<line>\d+)$")
+    return alive.with_columns(
+        (pl.lit(now, pl.Int64) - pl.col("allocated_at_ns")).alias("age_ns"),
+        (pl.col("freed_at_ns") - pl.col("allocated_at_ns")).alias("lifetime_ns"),
+        pl.when(pl.col("line").is_null()).then("function").alias("op"),
+        place.struct.field("file").alias("file"),
+        place.struct.field("line").cast(pl.Int32).alias("line"),
+        pl.lit("unknown", MEMORY_CATEGORY).alias("category"),
+    )
+
+
+def _peak_bytes(trace: Trace, device: str, lives: Lives) -> int:
+    rows = device_history(trace, device).height
+    return int(level_after(lives, rows)[peak_row(lives, rows) + 1])
+
+
 def peak_row(lives: Lives, rows: int) -> int:
-    """Return the row of a history of so many rows after which most was in use, the first if several; -1 for before."""
-    return int(level_after(lives, rows).argmax()) - 1
+    """Return the row of a history of so many rows after which most was in use, the first of several.
+
+    As in the curve, what was in use before the first row does not count; -1 without any row.
+    """
+    return int(level_after(lives, rows)[1:].argmax()) if rows else -1
 
 
 def row_at(trace: Trace, device: str, lives: Lives, at: Moment) -> int:

@@ -92,9 +92,7 @@ DEVICE_COLUMNS = (
     Column(
         name="peak_bytes", title="Peak", unit="bytes", definition="Most requested bytes that were in use at one moment."
     ),
-    Column(
-        name="peak_at_ns", title="Peak at", unit="ns", definition="When; null if before the history, or without one."
-    ),
+    Column(name="peak_at_ns", title="Peak at", unit="ns", definition="When; null without a history."),
     Column(
         name="peak_reserved_bytes",
         title="Reserved at the peak",
@@ -240,7 +238,7 @@ def _levels_on(trace: Trace, device: str) -> tuple[str, int, int, int | None, in
     reserved = trace.segments.filter(pl.col("device") == device)["total_bytes"].sum()
     failed = int((history["action"] == "oom").sum())
     at_ns = history["time_ns"][row] if row >= 0 else None
-    return device, int(level[0]), int(level.max()), at_ns, int(reserved - later), int(level[-1]), failed
+    return device, int(level[0]), int(level[row + 1]), at_ns, int(reserved - later), int(level[-1]), failed
 
 
 @once_per_trace

@@ -12,13 +12,16 @@ from torchprof_magic.analysis.memory import memory_peaks
 from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.model.shapes import Series, Shape, Table, Tree, top_rows
 from torchprof_magic.process.python_warnings import warnings_to
-from torchprof_magic.render.palette import band_colour, phase_colour, phase_title
+from torchprof_magic.render.palette import band_colour, category_colour, phase_colour, phase_title
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    import polars as pl
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from torchprof_magic.model.shapes import Column
 
 WIDTH_IN = 9.0
 DPI = 100
@@ -93,7 +96,7 @@ def draw_flame(shape: Shape) -> Figure:
 
 
 def draw_memory(shape: Shape) -> Figure:
-    """Return the memory of each device over time, with its peak."""
+    """Return the memory of each device over time, with its categories and its peak."""
     assert isinstance(shape, Series)
     every_lane = shape.frame["lane"].unique(maintain_order=True).to_list()
     lanes = every_lane[:MAX_LANES]
@@ -102,6 +105,7 @@ def draw_memory(shape: Shape) -> Figure:
         axes = figure.add_subplot(len(lanes), 1, row + 1)
         rows = shape.frame.filter(shape.frame["lane"] == lane)
         time_ms = [value / 1e6 for value in rows["time_ns"].to_list()]
+        _stack_bands(axes, time_ms, rows, shape.stacked)
         for band in shape.bands:
             size = [float("nan") if value is None else value / 1e6 for value in rows[band.name].to_list()]
             axes.plot(
@@ -118,6 +122,17 @@ def draw_memory(shape: Shape) -> Figure:
         text = f"{len(every_lane) - len(lanes)} more devices are not shown."
         figure.supxlabel(text, fontsize=8, color=GREY, x=0.99, ha="right")
     return _finished(figure)
+
+
+def _stack_bands(axes: Axes, time_ms: list[float], rows: pl.DataFrame, bands: Sequence[Column]) -> None:
+    """Fill the bands on top of one another, the first at the bottom."""
+    bottom = [0.0] * len(time_ms)
+    for band in bands:
+        top = [below + value / 1e6 for below, value in zip(bottom, rows[band.name].to_list(), strict=True)]
+        if top != bottom:
+            colour = category_colour(band.name.removesuffix("_bytes"))
+            axes.fill_between(time_ms, bottom, top, step="post", color=colour, label=band.title, linewidth=0)
+        bottom = top
 
 
 FIGURES: Mapping[str, Callable[[Shape], Figure]] = {
