@@ -23,6 +23,8 @@ from torchprof_magic.analysis import (
     memory_at,
     queue,
     ranking,
+    snapshot_alive,
+    snapshot_tables,
     waits,
 )
 from torchprof_magic.analysis.phases import PHASES
@@ -57,6 +59,23 @@ OTHER_TABLES: tuple[tuple[str, str, tuple[Column, ...]], ...] = (
         ranking.COLUMNS,
     ),
     (
+        "`report.snapshot.devices`",
+        "One row per device of a memory snapshot.",
+        snapshot_tables.DEVICE_COLUMNS,
+    ),
+    ("`report.snapshot.pools`", "One row per device and memory pool.", snapshot_tables.POOL_COLUMNS),
+    (
+        "`report.snapshot.segments`",
+        "One row per segment, in the order of the snapshot.",
+        snapshot_tables.SEGMENT_COLUMNS,
+    ),
+    ("`report.snapshot.blocks`", "One row per block of a segment.", snapshot_tables.BLOCK_COLUMNS),
+    (
+        "`report.snapshot.peak` and `report.snapshot.alive(at)`",
+        "One row per block in use at a moment, the largest first.",
+        snapshot_alive.ALIVE_COLUMNS,
+    ),
+    (
         "`report.memory`",
         "The memory of each device after every change, by what it is used for. All categories add up to the total.",
         memory.FRAME_COLUMNS,
@@ -89,6 +108,10 @@ FRAMES: tuple[tuple[str, str, tuple[FrameColumn, ...]], ...] = (
     ("`report.flows`", "One row per link between two events.", trace.FLOWS_COLUMNS),
     ("`report.trace.memory`", "One row per allocation or release, as torch recorded it.", trace.MEMORY_COLUMNS),
     ("`report.stacks`", "One row per Python frame and call path to it, after its caller.", trace.STACKS_COLUMNS),
+    ("`report.trace.segments`", "One row per segment of a memory snapshot.", trace.SEGMENTS_COLUMNS),
+    ("`report.trace.blocks`", "One row per block of these segments.", trace.BLOCKS_COLUMNS),
+    ("`report.snapshot.history`", "One row per action of an allocator.", trace.HISTORY_COLUMNS),
+    ("`report.snapshot.annotations`", "One row per range that ran meanwhile.", trace.ANNOTATIONS_COLUMNS),
     ("`report.trace.steps`", "One row per recorded step, as it was recorded.", trace.STEPS_COLUMNS),
     (
         "`report.trace.tags`",
@@ -158,6 +181,7 @@ PROBLEM_GROUPS = (
         ("file", "text", "json", "chrome", "memory"),
     ),
     ("In memory snapshots", "", ("snapshot",)),
+    ("In memory timelines", "", ("timeline",)),
 )
 FORMATS_HEAD = """# Formats and devices
 

@@ -21,15 +21,18 @@ from torchprof_magic.analysis.lines import lines_table
 from torchprof_magic.analysis.loaders import loaders_table
 from torchprof_magic.analysis.memory import memory_frame
 from torchprof_magic.analysis.memory_at import memory_at
+from torchprof_magic.analysis.memory_timeline import category_curve, recorded_changes, timeline_device, timeline_of
 from torchprof_magic.analysis.modules import modules_table
 from torchprof_magic.analysis.ops import ops_by, ops_table
 from torchprof_magic.analysis.queue import launches_table, queue_series
 from torchprof_magic.analysis.ranking import ranking_table
+from torchprof_magic.analysis.snapshot import Snapshot
 from torchprof_magic.analysis.verdict import Verdict, find_verdict
 from torchprof_magic.analysis.waits import waits_table
 from torchprof_magic.exporters import Source, choose_exporter
 from torchprof_magic.exporters.chrome import write_chrome
 from torchprof_magic.exporters.collapsed import METRICS
+from torchprof_magic.exporters.memory_timeline import CURVE_ENDINGS, RAW_ENDING, write_curve, write_raw
 from torchprof_magic.exporters.saved import write_saved
 from torchprof_magic.files.atomic import target_of
 from torchprof_magic.files.temporary import written_bytes
@@ -37,6 +40,7 @@ from torchprof_magic.model.cycle_filter import of_cycle
 from torchprof_magic.model.shapes import Facts, Series, Shape, Table, count_rows
 from torchprof_magic.render.exports import TRACE_EXPORTS
 from torchprof_magic.render.figures import FIGURES, summary_png
+from torchprof_magic.render.memory_page import write_memory_page
 from torchprof_magic.render.page import Page, build_page
 from torchprof_magic.render.standalone_html import write_html
 from torchprof_magic.render.static_html import static_html
@@ -80,6 +84,9 @@ EXPORTED_TABLES = (
     "leaks",
     "lanes",
     "stacks",
+    "segments",
+    "blocks",
+    "history",
 )
 
 
@@ -248,6 +255,15 @@ class Report:
         return holders_table(self.trace, self.leaks if rows is None else rows, self._find_holders).frame
 
     @property
+    def snapshot(self) -> Snapshot:
+        """The memory snapshot of a ``.pickle`` file, or of a run with ``--snapshot``; its frames are empty without one.
+
+        It has ``devices``, ``pools``, ``segments``, ``blocks``, ``history``, ``annotations`` and ``peak``, and answers
+        ``alive(at)``, ``by_line(at)`` and ``flame(at)``.
+        """
+        return Snapshot(trace=self.trace)
+
+    @property
     def events(self) -> pl.DataFrame:
         """Every recorded event; ``parent`` is the row of the enclosing event, or -1."""
         return self.trace.events
@@ -393,6 +409,31 @@ class Report:
         )
         return exporter.write(source, target)
 
+    def export_memory_timeline(self, path: str | os.PathLike[str], device: str | None = None) -> Path:
+        """Write the memory of a device over time in the formats of torch's method of this name, and return the path.
+
+        Args:
+            path: Where to write. ``.json`` and ``.json.gz`` hold ``[times, sizes]``: Unix times in µs, and for each
+                nine numbers, a 0 and the bytes of each category in torch's order. ``.raw.json.gz`` holds ``[time,
+                action, bytes, category]`` for everything that is created and destroyed: Unix time in ns, or -1 for
+                what was there before, and torch's numbers. ``.html`` is a page with a picture, and with the numbers.
+            device: Such as ``cuda:0`` or ``cpu``; by default the first accelerator, or else the CPU.
+
+        ``load`` opens all of them. Raises ``ValueError`` for another ending, or if no memory of the device was
+        recorded, and ``ExportError`` when the file cannot be written; an existing file is then unchanged.
+        """
+        target, chosen = target_of(path), timeline_device(self.trace, device)
+        name = target.name.lower()
+        if not name.endswith((*CURVE_ENDINGS, ".html")):
+            raise ValueError(f"{target.name!r} must end in {', '.join((*CURVE_ENDINGS, RAW_ENDING))} or .html")
+        timeline = timeline_of(recorded_changes(self.trace, chosen), chosen, self.trace.meta.start_unix_ns)
+        if name.endswith(RAW_ENDING):
+            return write_raw((timeline.time_ns, timeline.action, timeline.size_bytes, timeline.category), target)
+        times_us, sizes = category_curve(timeline)
+        if name.endswith(".html"):
+            return write_memory_page(times_us, sizes, target, device=chosen, title=self.trace.meta.title)
+        return write_curve(times_us, sizes, target)
+
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write all data of the recording to one compact file, which ``load`` opens, and return its path."""
         return write_saved(self.trace, target_of(path))
@@ -401,10 +442,10 @@ class Report:
         """Return the result of a SQL query over the frames of the report.
 
         The tables are events, ops, kernels, devices, lines, modules, waits, idle, loaders, host, queue, launches,
-        ranking, steps, flows, allocations, memory, memory_records (``report.trace.memory``), leaks, lanes and stacks.
-        Events, lanes and stacks have a column ``row`` with their row number, to which ``parent``, ``lane``, ``stack``,
-        ``source``, ``target`` and ``event`` refer. Raises ``ValueError`` with the tables and columns when the query is
-        invalid.
+        ranking, steps, flows, allocations, memory, memory_records (``report.trace.memory``), leaks, lanes and stacks,
+        and of a memory snapshot segments, blocks and history. Events, lanes, stacks and segments have a column ``row``
+        with their row number, to which ``parent``, ``lane``, ``stack``, ``source``, ``target``, ``event`` and
+        ``segment`` refer. Raises ``ValueError`` with the tables and columns when the query is invalid.
         """
         return run_sql(query, self._frames())
 
@@ -468,6 +509,9 @@ class Report:
             "lanes": lambda: self.lanes,
             "stacks": lambda: self.stacks,
             "devices": lambda: self.devices,
+            "segments": lambda: self.snapshot.segments,
+            "blocks": lambda: self.snapshot.blocks,
+            "history": lambda: self.snapshot.history,
         }
 
     def _json_summary(self) -> str:

@@ -38,7 +38,7 @@ _PARTS = (
 )
 MAX_QUERY_CHARS = 100_000
 # Frames whose rows other frames refer to by number. SQL has no other way to get the number of a row.
-NUMBERED = ("events", "lanes", "stacks")
+NUMBERED = ("events", "lanes", "stacks", "segments")
 
 
 def run_sql(query: str, tables: Mapping[str, Callable[[], pl.DataFrame]]) -> pl.DataFrame:

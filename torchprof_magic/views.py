@@ -6,8 +6,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from torchprof_magic.analysis import block_table, kernels, leaks, lines, memory, modules, notes, op_groups, ops, overview, steps
-from torchprof_magic.analysis.flame import flame_tree
+from torchprof_magic.analysis import (
+    block_table,
+    kernels,
+    leaks,
+    lines,
+    memory,
+    modules,
+    notes,
+    op_groups,
+    ops,
+    overview,
+    steps,
+)
+from torchprof_magic.analysis.flame_view import flame_view
 from torchprof_magic.analysis.module_outline import modules_view
 from torchprof_magic.analysis.timeline import timeline_slices
 
@@ -111,8 +123,9 @@ VIEWS = (
         description="The call tree of all threads, with equal paths merged: from the lines, modules and Python frames "
         "that are known down to ops and kernels. Where any of these is known, nodes of autograd are in a box called "
         "backward at the line and module of their forward op. Boxes are as wide as their host time, their device time "
-        "or their calls.",
-        build=flame_tree,
+        "or their calls. For a memory snapshot: the stacks that allocated what was in use at the peak, as wide as "
+        "their bytes.",
+        build=flame_view,
         empty="No torch op ran during the recording, so there is no call tree.",
     ),
     View(

@@ -18,6 +18,8 @@ from torchprof_magic.options import (
     bytes_of,
     metadata_of,
     preset_switches,
+    profile_options,
+    resolved,
 )
 
 
@@ -224,3 +226,25 @@ def test_options_of_kept_traces_have_their_types(options: dict[str, object], say
 def test_metadata_that_is_not_json_is_refused(value: object) -> None:
     with pytest.raises(OptionsError, match="the value of 'a' cannot be written as JSON"):
         metadata_of({"a": value})
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"snapshot": True, "snapshot_entries": 0}, "--snapshot-entries must be at least 1"),
+        ({"snapshot": True, "snapshot_entries": 1.5}, "--snapshot-entries must be a whole number"),
+        ({"snapshot": True, "snapshot_stacks": "c"}, "--snapshot-stacks: unknown 'c'; choose from python, all, none"),
+        ({"snapshot_stacks": "all"}, "--snapshot-entries and --snapshot-stacks need --snapshot"),
+        ({"snapshot_entries": 5}, "--snapshot-entries and --snapshot-stacks need --snapshot"),
+    ],
+)
+def test_bounds_of_a_snapshot_are_checked_and_need_one(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(OptionsError, match=says):
+        profile_options(resolved(options))
+
+
+def test_configured_bounds_of_a_snapshot_wait_for_one() -> None:
+    usual = {"snapshot_entries": 5, "snapshot_stacks": "all"}
+    assert profile_options(resolved({}, usual)).snapshot_entries == 100_000
+    wanted = profile_options(resolved({"snapshot": True}, usual))
+    assert (wanted.snapshot_entries, wanted.snapshot_stacks) == (5, "all")

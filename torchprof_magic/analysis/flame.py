@@ -235,7 +235,7 @@ def _in_preorder(frame: pl.DataFrame, weights: tuple[Weight, ...]) -> pl.DataFra
     boxes = rolled_up(np.ones(len(parent), np.int64), parent)
     keys = [-totals[name] for name in reversed(names) if name in ("cpu_ns", "device_ns")]
     siblings = np.lexsort((*keys, parent))
-    position = _preorder_positions(parent, boxes, siblings)
+    position = preorder_positions(parent, boxes, siblings)
     order = np.argsort(position)
     columns = [pl.Series(f"total_{name}", values).cast(pl.Float64) for name, values in totals.items()]
     frame = frame.with_columns(*columns, pl.Series("phase", _phases_of_places(frame)))[order]
@@ -271,7 +271,7 @@ def _named(code: pl.Expr, names: tuple[str, ...], dtype: pl.Enum) -> pl.Expr:
     return code.replace_strict(dict(enumerate(names)), return_dtype=pl.String).cast(dtype)
 
 
-def _preorder_positions(parent: IntArray, boxes: IntArray, siblings: IntArray) -> IntArray:
+def preorder_positions(parent: IntArray, boxes: IntArray, siblings: IntArray) -> IntArray:
     """Return each row's position: that of its parent, plus one, plus the boxes of the siblings before it."""
     before = np.cumsum(boxes[siblings]) - boxes[siblings]
     is_first = np.concatenate(([True], parent[siblings][1:] != parent[siblings][:-1]))

@@ -10,6 +10,7 @@ import polars as pl
 from torchprof_magic.analysis.block_table import PLACE_COLUMNS, SIZE_COLUMN, TENSOR_COLUMNS, allocations_table
 from torchprof_magic.analysis.blocks import memory_blocks
 from torchprof_magic.analysis.memory import memory_levels
+from torchprof_magic.analysis.snapshot_alive import held_at, is_snapshot
 from torchprof_magic.model.shapes import Column, Table
 
 if TYPE_CHECKING:
@@ -77,6 +78,10 @@ def memory_at(trace: Trace, when: str | int, device: str | None = None) -> Table
         raise ValueError(f"the moment must be 'peak' or a time in ns (got {when!r})")
     if trace.memory.height == 0:
         return Table(frame=_empty(trace), columns=COLUMNS, sort_by="size_bytes")
+    if is_snapshot(trace):  # which knows blocks from before its history, and stacks
+        alive = held_at(trace, "peak" if when == PEAK else int(when), device)
+        frame = pl.concat([_empty(trace).clear(), alive], how="diagonal_relaxed")
+        return Table(frame=frame.select(column.name for column in COLUMNS), columns=COLUMNS, sort_by="size_bytes")
     name = _device(trace, device)
     row, group = _row_at(trace, name, None if when == PEAK else int(when))
     blocks = memory_blocks(trace)

@@ -2,6 +2,7 @@
 
 from torchprof_magic.ingest.chrome.reader import read_chrome
 from torchprof_magic.ingest.readers import READERS, read_file
+from torchprof_magic.ingest.snapshot.attach import with_snapshot
 from torchprof_magic.ingest.two_pass.join import join_passes
 
-__all__ = ["READERS", "join_passes", "read_chrome", "read_file"]
+__all__ = ["READERS", "join_passes", "read_chrome", "read_file", "with_snapshot"]

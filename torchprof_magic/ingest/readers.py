@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from torchprof_magic.ingest.chrome.reader import read_chrome
 from torchprof_magic.ingest.saved.reader import is_saved, read_saved
 from torchprof_magic.ingest.snapshot.reader import is_snapshot, read_snapshot
+from torchprof_magic.ingest.timeline.reader import is_timeline, read_timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +55,14 @@ READERS = (
         description="A memory snapshot of `torch.cuda.memory._dump_snapshot()`. It is parsed without unpickling.",
         recognises=is_snapshot,
         read=lambda file, meta, _progress: read_snapshot(file, meta),
+    ),
+    Reader(
+        name="memory timeline",
+        endings=(".raw.json.gz", ".html"),  # and .json and .json.gz, which nearly always are traces
+        description="A memory timeline of `export_memory_timeline()`, torch's or ours: the bytes of each category "
+        "over time. torch's HTML pages hold a picture and no numbers, so they cannot be opened; ours can.",
+        recognises=is_timeline,
+        read=lambda file, meta, _progress: read_timeline(file, meta),
     ),
     Reader(
         name="chrome",

@@ -364,6 +364,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "To see what held the memory, open {path}.",
         "The cell ended with an out-of-memory error of the device, and a snapshot shows that moment.",
     ),
+    "capture.snapshot_not_read": Kind(
+        "info",
+        "The memory snapshot is not in the report: {reason}.",
+        "Open {path} with torchprof_magic.load(...).",
+        "The snapshot of `--snapshot` is too large to be read with the report, or damaged.",
+    ),
     # From recording to report.
     "run.too_large": Kind(
         "data_loss",
@@ -715,7 +721,14 @@ PROBLEMS: Final[dict[str, Kind]] = {
     "snapshot.in_use": Kind(
         "info",
         "In use on {device} at the end: {total}, allocated {places}.",
-        "https://pytorch.org/memory_viz shows every block with its full stack.",
+        "report.snapshot.alive('end') lists every block, and report.snapshot.peak those at the peak.",
         "Blocks were still in use when the snapshot was taken. The message names who allocated most.",
+    ),
+    # Memory timelines.
+    "timeline.below_zero": Kind(
+        "warning",
+        "More memory is released than was allocated: {size} were left out.",
+        "Export the memory timeline again.",
+        "A memory timeline is incomplete, or was written by another program.",
     ),
 }

@@ -5,7 +5,8 @@ All times are int64 ns from ``meta.start_unix_ns``. Frames are never changed aft
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import polars as pl
@@ -13,6 +14,8 @@ import polars as pl
 from torchprof_magic.model.meta import MAX_TEXT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torchprof_magic.model.meta import Meta, Problem
 
 CATEGORIES = (
@@ -47,6 +50,21 @@ MEMORY_CATEGORIES = (
     "unknown",
 )
 MEMORY_CATEGORY = pl.Enum(MEMORY_CATEGORIES)
+# What an allocator does, as torch calls it.
+ACTIONS = (
+    "alloc",
+    "free_requested",
+    "free_completed",
+    "segment_alloc",
+    "segment_free",
+    "segment_map",
+    "segment_unmap",
+    "snapshot",
+    "oom",
+    "other",
+)
+ACTION = pl.Enum(ACTIONS)
+BLOCK_STATE = pl.Enum(("active_allocated", "active_pending_free", "inactive"))
 TEXT = pl.Categorical()
 # The range around a step. Longer numbers would not fit into their column.
 STEP_PATTERN = r"^ProfilerStep#(\d{1,9})$"
@@ -292,7 +310,7 @@ STACKS_COLUMNS = (
         "line",
         pl.Int32,
         "count",
-        "Line of the function's definition; null if there is no file.",
+        "Line of the function's definition, or in a memory snapshot the line that ran; null if there is no file.",
         is_nullable=True,
         least=0,
     ),
@@ -406,6 +424,98 @@ TAGS_COLUMNS = (
     FrameColumn("dtype", TEXT, "text", "Its type, such as float32.", max_chars=MAX_NAME_CHARS),
     FrameColumn("cycle", pl.Int32, "count", "Recording cycle of the schedule, from 0.", least=0),
 )
+_ANY_DEVICE = "Type and number of the device, such as cuda:0."
+_ALLOCATING_STACK = "Innermost frame that allocated it, a row of `stacks`; null if not recorded."
+SEGMENTS_COLUMNS = (
+    FrameColumn("device", pl.String, "text", _ANY_DEVICE, max_chars=MAX_TEXT),
+    FrameColumn("address", pl.UInt64, "id", "Address of its first byte."),
+    FrameColumn("total_bytes", pl.Int64, "bytes", "Size that was reserved from the driver.", least=0, is_summed=True),
+    FrameColumn("stream", pl.Int64, "id", "Stream that its blocks are for, as torch numbers it; 0 for the default."),
+    FrameColumn("kind", TEXT, "text", "small for blocks of up to 1 MiB, or large.", max_chars=MAX_TEXT),
+    FrameColumn("pool", TEXT, "id", "Pool that owns it; 0.0 for the default one.", max_chars=MAX_TEXT),
+    FrameColumn("is_expandable", pl.Boolean, "bool", "Whether it can grow (`expandable_segments`)."),
+    FrameColumn("stack", pl.Int32, "row", _ALLOCATING_STACK, is_nullable=True, least=0, row_of="stacks"),
+)
+BLOCKS_COLUMNS = (
+    FrameColumn("segment", pl.Int32, "row", "Segment that holds it, a row of `segments`.", least=0, row_of="segments"),
+    FrameColumn("address", pl.UInt64, "id", "Address of its first byte."),
+    FrameColumn("size_bytes", pl.Int64, "bytes", "Size, rounded up by the allocator.", least=0, is_summed=True),
+    FrameColumn(
+        "requested_bytes",
+        pl.Int64,
+        "bytes",
+        "Size that was requested; of an inactive one that of its last use.",
+        least=0,
+        is_summed=True,
+    ),
+    FrameColumn(
+        "state",
+        BLOCK_STATE,
+        "text",
+        "active_allocated: in use. active_pending_free: freed, but another stream still uses it. inactive: free.",
+    ),
+    FrameColumn("stack", pl.Int32, "row", _ALLOCATING_STACK, is_nullable=True, least=0, row_of="stacks"),
+)
+HISTORY_COLUMNS = (
+    FrameColumn(
+        "time_ns",
+        pl.Int64,
+        "ns",
+        "Time, relative to the first recorded event; rows are sorted by it, and those of a device keep their order.",
+        least=-MAX_SUM,
+        most=MAX_SUM,
+    ),
+    FrameColumn("device", pl.String, "text", _ANY_DEVICE, max_chars=MAX_TEXT),
+    FrameColumn(
+        "action",
+        ACTION,
+        "text",
+        "alloc; free_requested and free_completed (now it can be allocated again); segment_alloc, segment_free, "
+        "segment_map and segment_unmap (memory of the driver); snapshot; oom (out of memory); or other.",
+    ),
+    FrameColumn("address", pl.UInt64, "id", "Address of the block or segment; 0 if not recorded."),
+    FrameColumn("size_bytes", pl.Int64, "bytes", "Size that was requested.", least=0, is_summed=True),
+    FrameColumn(
+        "device_free_bytes",
+        pl.Int64,
+        "bytes",
+        "Of oom: memory that the device had free.",
+        is_nullable=True,
+        least=0,
+        most=MAX_SUM,
+    ),
+    FrameColumn("stream", pl.Int64, "id", "Stream, as torch numbers it; 0 for the default."),
+    FrameColumn("pool", TEXT, "id", "Pool; null if not recorded.", is_nullable=True, max_chars=MAX_TEXT),
+    FrameColumn("compile_context", TEXT, "text", "What torch.compile was at.", is_nullable=True, max_chars=MAX_TEXT),
+    FrameColumn(
+        "user_metadata", TEXT, "text", "Text that the program set for it.", is_nullable=True, max_chars=MAX_TEXT
+    ),
+    FrameColumn(
+        "stack",
+        pl.Int32,
+        "row",
+        "Innermost frame of it, a row of `stacks`.",
+        is_nullable=True,
+        least=0,
+        row_of="stacks",
+    ),
+)
+ANNOTATIONS_COLUMNS = (
+    FrameColumn("name", TEXT, "text", "Name of the range, as given to `record_function`.", max_chars=MAX_NAME_CHARS),
+    FrameColumn("device", pl.String, "text", _ANY_DEVICE, max_chars=MAX_TEXT),
+    FrameColumn(
+        "start_ns",
+        pl.Int64,
+        "ns",
+        "Start time, relative to the first recorded event; null if it began before the history.",
+        is_nullable=True,
+        least=-MAX_SUM,
+        most=MAX_SUM,
+    ),
+    FrameColumn(
+        "end_ns", pl.Int64, "ns", "End time; null if it had not ended.", is_nullable=True, least=-MAX_SUM, most=MAX_SUM
+    ),
+)
 
 
 def _schema(columns: tuple[FrameColumn, ...]) -> dict[str, DType]:
@@ -434,15 +544,23 @@ FRAME_COLUMNS = {
     "sites": SITES_COLUMNS,
     "scopes": SCOPES_COLUMNS,
     "tags": TAGS_COLUMNS,
+    "segments": SEGMENTS_COLUMNS,
+    "blocks": BLOCKS_COLUMNS,
+    "history": HISTORY_COLUMNS,
+    "annotations": ANNOTATIONS_COLUMNS,
 }
 FRAME_SCHEMAS = {name: _schema(columns) for name, columns in FRAME_COLUMNS.items()}
 # The name of the first entry of a saved run, and the version of its format. Changing a schema above needs a new one.
 SAVED_HEAD = "torchprof.json"
 SAVED_VERSION = 5
 # Frames that older versions of the format lack.
-ADDED_FRAMES = {"sites": 2, "scopes": 2, "tags": 5}
+ADDED_FRAMES = {"sites": 2, "scopes": 2, "tags": 5, "segments": 5, "blocks": 5, "history": 5, "annotations": 5}
 # Columns that they lack.
 ADDED_COLUMNS = {("sites", "inputs"): 3, ("sites", "outputs"): 3, ("events", "launch_config"): 4}
+
+
+def _empty(name: str) -> Callable[[], pl.DataFrame]:
+    return partial(pl.DataFrame, schema=FRAME_SCHEMAS[name])
 
 
 class _Referable:
@@ -467,6 +585,9 @@ class Trace(_Referable):
     are their single runs on each thread, sorted by lane, start and falling duration. Scopes of one kind are nested
     properly on their lane. ``tags`` are the tensors whose use is known from live objects, if memory was recorded: one
     row each time that one was seen. All three are empty for a file that was recorded by another program.
+
+    ``segments``, ``blocks``, ``history`` and ``annotations`` are those of a memory snapshot, of all its devices: what
+    the caching allocator held when it was taken, and what it had done before. They are empty without one.
     """
 
     events: pl.DataFrame
@@ -481,6 +602,10 @@ class Trace(_Referable):
     tags: pl.DataFrame
     meta: Meta
     problems: tuple[Problem, ...] = ()
+    segments: pl.DataFrame = field(default_factory=_empty("segments"))
+    blocks: pl.DataFrame = field(default_factory=_empty("blocks"))
+    history: pl.DataFrame = field(default_factory=_empty("history"))
+    annotations: pl.DataFrame = field(default_factory=_empty("annotations"))
 
     @property
     def has_device(self) -> bool:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 # A number of active steps that no run reaches: records every step in a single cycle.
 EVERY_STEP = 1_000_000_000
 ACTIVITIES = vendors.ACTIVITIES
+# Without a limit torch keeps every entry. Entries share their stacks: 100,000 of them are about 20 MB.
+SNAPSHOT_ENTRIES = 100_000
+SNAPSHOT_STACKS = ("python", "all", "none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +68,12 @@ class ProfileOptions:
     the total duration of the recorded steps. torch does not report the number of events while it records, so they are
     limited by the memory that they take. ``execution_trace`` is the file for torch's execution trace of the same steps;
     ``watch_modules`` says whether calls of modules are timed, None that they are if they are few; ``lines`` whether the
-    lines of functions are. ``snapshot`` is the file for the allocator's history, or True for one next to the traces.
-    ``metadata`` holds keys and JSON strings to add to the trace. With ``two_pass`` the first cycle records only times,
-    and the second one what the switches ask for; see ``passes``. ``experimental_config``, ``custom_trace_id_callback``
-    and ``post_processing_timeout_s`` are passed to torch unchanged. ``on_trace_ready`` is called with the profiler of
-    every finished cycle.
+    lines of functions are. ``snapshot`` is the file for the allocator's history, or True for one next to the traces;
+    ``snapshot_entries`` is its length, and ``snapshot_stacks`` one of ``python``, ``all`` and ``none``. ``metadata``
+    holds keys and JSON strings to add to the trace. With ``two_pass`` the first cycle records only times, and the
+    second one what the switches ask for; see ``passes``. ``experimental_config``, ``custom_trace_id_callback`` and
+    ``post_processing_timeout_s`` are passed to torch unchanged. ``on_trace_ready`` is called with the profiler of every
+    finished cycle.
     """
 
     schedule: ScheduleOptions = ScheduleOptions()
@@ -91,6 +95,8 @@ class ProfileOptions:
     budget_s: float | None = None
     execution_trace: str = ""
     snapshot: bool | str = False
+    snapshot_entries: int = SNAPSHOT_ENTRIES
+    snapshot_stacks: str = SNAPSHOT_STACKS[0]
     metadata: tuple[tuple[str, str], ...] = ()
     experimental_config: Any = None
     custom_trace_id_callback: Callable[[], str] | None = None
@@ -113,6 +119,11 @@ class ProfileOptions:
             raise OptionsError(f"experimental_config must be a torch _ExperimentalConfig object (got {config!r})")
         if not isinstance(self.snapshot, (bool, str)):
             raise OptionsError(f"--snapshot takes a file name or no value (got {self.snapshot!r})")
+        _check_count("snapshot_entries", self.snapshot_entries, 1)
+        if self.snapshot_stacks not in SNAPSHOT_STACKS:
+            raise OptionsError(
+                f"--snapshot-stacks: unknown {self.snapshot_stacks!r}; choose from {', '.join(SNAPSHOT_STACKS)}"
+            )
         for name in ("budget_s", "post_processing_timeout_s"):
             value = getattr(self, name)
             is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -127,6 +138,9 @@ class ProfileOptions:
             )
         if self.schedule_function is not None and not self.schedule.is_adaptive:
             raise OptionsError("--schedule cannot be combined with --wait, --active and the other schedule flags")
+        bounds = (self.snapshot_entries, self.snapshot_stacks)
+        if not self.snapshot and bounds != (SNAPSHOT_ENTRIES, SNAPSHOT_STACKS[0]):
+            raise OptionsError("--snapshot-entries and --snapshot-stacks need --snapshot")
         if self.two_pass:
             self._check_two_pass()
         if self.trace_only and self.with_stack:

@@ -84,4 +84,6 @@ def _applicable(usual: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str,
         ruled_out.add("schedule")
     if not given.get("trace_dir", usual.get("trace_dir")):  # they have no effect without a folder
         ruled_out.update(name for name, option in OPTIONS.items() if option.is_kept)
+    if not given.get("snapshot", usual.get("snapshot")):
+        ruled_out.update(("snapshot_entries", "snapshot_stacks"))
     return {name: value for name, value in usual.items() if name not in ruled_out}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Annotated, Any, TypedDict, get_type_hints
 
-from torchprof_magic.options.checked import ACTIVITIES
+from torchprof_magic.options.checked import ACTIVITIES, SNAPSHOT_ENTRIES, SNAPSHOT_STACKS
 from torchprof_magic.options.presets import PRESET_COSTS_US, PRESETS
 
 AnyPath = str | os.PathLike[str]
@@ -213,6 +213,24 @@ class Keywords(TypedDict, total=False):
             default=False,
             help="Record the history of the GPU memory allocator and write a snapshot to this file, by default next to "
             "the traces.",
+        ),
+    ]
+    snapshot_entries: Annotated[
+        int,
+        _count(
+            "Length of that history: the last N actions of the allocator are kept. 100,000 of them take about 20 MB.",
+            default=SNAPSHOT_ENTRIES,
+        ),
+    ]
+    snapshot_stacks: Annotated[
+        str,
+        Option(
+            kind=Kind.CHOICE,
+            metavar="WHICH",
+            choices=SNAPSHOT_STACKS,
+            default=SNAPSHOT_STACKS[0],
+            help="Stacks in that history: python, all (with those of C++, which show what a backward pass allocates), "
+            "or none.",
         ),
     ]
     metadata: Annotated[

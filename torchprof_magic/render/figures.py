@@ -12,13 +12,16 @@ from torchprof_magic.analysis.memory import memory_peaks
 from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.model.shapes import Series, Shape, Table, Tree, top_rows
 from torchprof_magic.process.python_warnings import warnings_to
-from torchprof_magic.render.palette import band_colour, phase_colour, phase_title
+from torchprof_magic.render.palette import band_colour, category_colour, phase_colour, phase_title
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    import polars as pl
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from torchprof_magic.model.shapes import Column
 
 WIDTH_IN = 9.0
 DPI = 100
@@ -42,7 +45,7 @@ def draw_steps(shape: Shape) -> Figure:
     """Return the steps as stacked bars on one scale."""
     assert isinstance(shape, Table)
     steps = shape.frame.head(MAX_STEPS)
-    figure, axes = _canvas(max(steps.height, 1) * BAR_IN + 0.9)
+    figure, axes = new_canvas(max(steps.height, 1) * BAR_IN + 0.9)
     left = [0.0] * steps.height
     for phase in PHASES:
         width = [value / 1e6 for value in steps[f"{phase}_ns"].to_list()]
@@ -63,7 +66,7 @@ def draw_ops(shape: Shape) -> Figure:
     by = shape.sort_by or "self_cpu_ns"
     title = next(column.title for column in shape.columns if column.name == by)
     ops = top_rows(shape).head(TOP_OPS)
-    figure, axes = _canvas(max(ops.height, 1) * BAR_IN + 0.6)
+    figure, axes = new_canvas(max(ops.height, 1) * BAR_IN + 0.6)
     colours = [phase_colour(str(phase)) for phase in ops["phase"].to_list()]
     bars = axes.barh(range(ops.height), [value / 1e6 for value in ops[by].to_list()], color=colours)
     axes.bar_label(bars, fmt=" {:.2f}", fontsize=8, color=GREY)
@@ -74,11 +77,11 @@ def draw_ops(shape: Shape) -> Figure:
 
 
 def draw_flame(shape: Shape) -> Figure:
-    """Return the merged call tree as an icicle, root on top, by host time."""
+    """Return the merged call tree as an icicle, root on top, by its first weight: host time, or bytes of memory."""
     assert isinstance(shape, Tree)
     boxes = _boxes(shape)
     depth = max((box[2] for box in boxes), default=0) + 1
-    figure, axes = _canvas(depth * 0.22 + 0.4)
+    figure, axes = new_canvas(depth * 0.22 + 0.4)
     for left, width, level, name, colour in boxes:
         # A gap, not an edge: the ground behind the figure is not known.
         axes.barh(level, width - GAP_RATIO, left=left, height=0.94, color=colour, linewidth=0)
@@ -93,7 +96,7 @@ def draw_flame(shape: Shape) -> Figure:
 
 
 def draw_memory(shape: Shape) -> Figure:
-    """Return the memory of each device over time, with its peak."""
+    """Return the memory of each device over time, with its categories and its peak."""
     assert isinstance(shape, Series)
     every_lane = shape.frame["lane"].unique(maintain_order=True).to_list()
     lanes = every_lane[:MAX_LANES]
@@ -102,6 +105,7 @@ def draw_memory(shape: Shape) -> Figure:
         axes = figure.add_subplot(len(lanes), 1, row + 1)
         rows = shape.frame.filter(shape.frame["lane"] == lane)
         time_ms = [value / 1e6 for value in rows["time_ns"].to_list()]
+        _stack_bands(axes, time_ms, rows, shape.stacked)
         for band in shape.bands:
             size = [float("nan") if value is None else value / 1e6 for value in rows[band.name].to_list()]
             axes.plot(
@@ -118,6 +122,17 @@ def draw_memory(shape: Shape) -> Figure:
         text = f"{len(every_lane) - len(lanes)} more devices are not shown."
         figure.supxlabel(text, fontsize=8, color=GREY, x=0.99, ha="right")
     return _finished(figure)
+
+
+def _stack_bands(axes: Axes, time_ms: list[float], rows: pl.DataFrame, bands: Sequence[Column]) -> None:
+    """Fill the bands on top of one another, the first at the bottom."""
+    bottom = [0.0] * len(time_ms)
+    for band in bands:
+        top = [below + value / 1e6 for below, value in zip(bottom, rows[band.name].to_list(), strict=True)]
+        if top != bottom:
+            colour = category_colour(band.name.removesuffix("_bytes"))
+            axes.fill_between(time_ms, bottom, top, step="post", color=colour, label=band.title, linewidth=0)
+        bottom = top
 
 
 FIGURES: Mapping[str, Callable[[Shape], Figure]] = {
@@ -183,7 +198,8 @@ def _figure(height_in: float) -> Figure:
     return figure
 
 
-def _canvas(height_in: float) -> tuple[Figure, Axes]:
+def new_canvas(height_in: float) -> tuple[Figure, Axes]:
+    """Return an empty figure of this height with one plot."""
     figure = _figure(height_in)
     axes = figure.add_subplot()
     _dress(axes)
@@ -220,9 +236,10 @@ def _is_dark(colour: str) -> bool:
 def _boxes(shape: Tree) -> list[tuple[float, float, int, str, str]]:
     """Return ``(left, width, level, name, colour)`` of every box wide enough to print; rows are in preorder."""
     frame = shape.frame
-    whole = max(float(frame["total_cpu_ns"][0]), 1.0)
+    total = frame[f"total_{shape.weights[0].name}"]
+    whole = max(float(total[0]), 1.0)
     names, parents = frame["name"].cast(str).to_list(), frame["parent"].to_list()
-    totals, phases = frame["total_cpu_ns"].to_list(), frame["phase"].cast(str).to_list()
+    totals, phases = total.to_list(), frame["phase"].cast(str).to_list()
     filled, level, boxes = {0: 0.0}, {0: -1}, []
     for row in range(1, len(names)):  # bounded: the children of a skipped box are skipped as well
         above, width = parents[row], totals[row] / whole

@@ -1,4 +1,4 @@
-"""The colors of phases and bands, from the file that the front end uses as well."""
+"""The colors of phases, bands and categories of memory, from the file that the front end uses as well."""
 
 from __future__ import annotations
 
@@ -22,3 +22,8 @@ def phase_title(phase: str) -> str:
 def band_colour(band: str, theme: Literal["light", "dark"] = "light") -> str:
     """Return the color of a band of a series as ``#rrggbb``."""
     return str(_PALETTE["bands"][band][theme])
+
+
+def category_colour(category: str, theme: Literal["light", "dark"] = "light") -> str:
+    """Return the color of a category of memory as ``#rrggbb``; that of the phase that makes it, where there is one."""
+    return str(_PALETTE["categories"][category][theme])

@@ -6,13 +6,18 @@ import shlex
 import time
 from typing import TYPE_CHECKING
 
-from torchprof_magic.units import counted, printable
+import polars as pl
+
+from torchprof_magic.units import counted, format_bytes, printable, short_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from torchprof_magic.capture import Recording, Unfinished
+    from torchprof_magic.report import Report
+
+TOP_HOLDERS = 5
 
 
 def say_waiting(interrupts: int) -> None:
@@ -40,6 +45,26 @@ def say_unread(recording: Recording, *, is_remembered: bool, is_magic: bool, fai
         more = f" (the first of {counted(len(paths), 'cycle')})" if len(paths) > 1 else ""
         how = _opening(paths[0], is_magic=is_magic)
         say(f"{what} The trace is kept in {paths[0].parent}. Open it with: {how}{more}")
+
+
+def say_holders(report: Report) -> None:
+    """Print which lines held the memory of each device on which an allocation failed, if a snapshot shows it."""
+    snapshot = report.snapshot
+    for device in snapshot.devices.filter(pl.col("out_of_memory") > 0).to_dicts():
+        held = snapshot.by_line("end", device["device"])
+        whole, blocks = format_bytes(int(held["size_bytes"].sum())), counted(int(held["blocks"].sum()), "block")
+        reserved = format_bytes(device["reserved_bytes"])
+        say(f"Out of memory on {device['device']}. In use: {whole} in {blocks}, of {reserved} reserved:")
+        for row in held.head(TOP_HOLDERS).to_dicts():
+            say(f"  {format_bytes(row['size_bytes']):>8}  {_holder(row)} ({counted(row['blocks'], 'block')})")
+        if held.height > TOP_HOLDERS:
+            say(f"  and {counted(held.height - TOP_HOLDERS, 'other place')}; report.snapshot.by_line('end') lists all")
+
+
+def _holder(row: dict[str, object]) -> str:
+    file, _, line = str(row["line"] or "").rpartition(":")
+    place = f"{short_file(file)}:{line}" if file else ""
+    return f"{place} {row['function'] or ''}".strip() or "allocated before the history was recorded, or without stacks"
 
 
 def say_unfinished(runs: Sequence[Unfinished]) -> None:

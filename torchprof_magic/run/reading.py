@@ -9,7 +9,7 @@ import polars as pl
 
 from torchprof_magic.capture import find_holders
 from torchprof_magic.errors import IngestError
-from torchprof_magic.ingest import join_passes, read_chrome
+from torchprof_magic.ingest import join_passes, read_chrome, with_snapshot
 from torchprof_magic.model.meta import Meta
 from torchprof_magic.model.problems import problem
 from torchprof_magic.process.memory import lack_for_reading
@@ -17,6 +17,7 @@ from torchprof_magic.report import Report
 from torchprof_magic.run.cleanup import delete_with
 from torchprof_magic.run.scopes import with_scopes
 from torchprof_magic.run.tags import tags_of
+from torchprof_magic.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from torchprof_magic.model.meta import CellSource, Problem, StepMark
     from torchprof_magic.model.trace import Trace
 
+# Reading a snapshot takes half a second per MB, and the report waits for it.
+MAX_SNAPSHOT_BYTES = 20 << 20
 _NO_EVENTS = b'{"traceEvents": []}'
 
 
@@ -62,6 +65,7 @@ def read_recording(
     sites, scopes, lanes = with_scopes(trace, recording, cell)
     trace = replace(trace, sites=sites, scopes=scopes, lanes=lanes, tags=tags_of(trace, recording))
     trace = join_passes(replace(trace, steps=_with_marks(trace.steps, marks)))
+    trace = _with_snapshot(trace, recording.snapshot)
     found = replace(trace.meta, cell_labels=_labels_in(trace))
     trace = replace(trace, meta=found, problems=(*recording.problems, *problems, *trace.problems))
     paths = tuple(cycle.stored or cycle.path for cycle in recording.cycles)
@@ -70,6 +74,23 @@ def read_recording(
     if not (is_only_copy or problems):
         delete_with(report, recording)
     return report
+
+
+def _with_snapshot(trace: Trace, path: Path | None) -> Trace:
+    """Return the trace with the memory snapshot of the run, or a note why it is not in it."""
+    if path is None:
+        return trace
+    size_bytes = _size_bytes(path)
+    reason = f"with {format_bytes(size_bytes)} it would delay it" if size_bytes > MAX_SNAPSHOT_BYTES else ""
+    if lack := lack_for_reading(size_bytes):
+        reason = f"reading it {lack}"
+    if not reason:
+        try:
+            return with_snapshot(trace, path)
+        except IngestError as exc:
+            reason = str(exc)
+    note = problem("capture.snapshot_not_read", reason=reason, path=path)
+    return replace(trace, problems=(*trace.problems, note))
 
 
 def _labels_in(trace: Trace) -> tuple[tuple[str, str], ...]:

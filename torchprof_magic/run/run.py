@@ -18,7 +18,7 @@ from torchprof_magic.run import history
 from torchprof_magic.run.archive import Archive
 from torchprof_magic.run.cleanup import keep_raw, sweep
 from torchprof_magic.run.interrupts import interrupts_raise
-from torchprof_magic.run.messages import say, say_unread, say_waiting
+from torchprof_magic.run.messages import say, say_holders, say_unread, say_waiting
 from torchprof_magic.run.reading import read_recording
 
 if TYPE_CHECKING:
@@ -143,6 +143,8 @@ class Run:
         self._remember(report, assign)
         if show is not None:
             show(report)
+        if any(problem.code == "capture.out_of_memory_snapshot" for problem in recording.problems):
+            say_holders(report)
         sweep()  # the previous report may be gone now
 
     def _new_session(self, options: ProfileOptions, stepping: Stepping) -> CaptureSession:

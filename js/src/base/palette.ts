@@ -16,6 +16,7 @@ export interface Phase {
 
 const PHASES = new Map<string, Entry & { readonly title: string }>(Object.entries(palette.phases));
 const BANDS = new Map<string, Entry>(Object.entries(palette.bands));
+const CATEGORIES = new Map<string, Entry>(Object.entries(palette.categories));
 const OTHER = palette.phases.python;
 
 /** Phases in the order of the palette, which is the order of the bars. */
@@ -32,8 +33,15 @@ export function phaseTitle(name: string): string {
   return PHASES.get(name)?.title ?? name;
 }
 
+/** The color of what memory is used for. */
+export function categoryColor(category: string, theme: Theme): string {
+  return (CATEGORIES.get(category) ?? palette.categories.unknown)[theme];
+}
+
 /** A band that is not in the palette gets the color of a phase, in turn. */
 export function bandColor(name: string, index: number, theme: Theme): string {
-  const entry = BANDS.get(name) ?? PHASES.get(phases[index % phases.length]?.name ?? "") ?? OTHER;
+  const category = CATEGORIES.get(name.replace(/_bytes$/, ""));
+  const entry =
+    BANDS.get(name) ?? category ?? PHASES.get(phases[index % phases.length]?.name ?? "") ?? OTHER;
   return entry[theme];
 }

@@ -20,6 +20,9 @@ def example(name: str, folder: Path) -> Path:
     file = folder / "named-like-nothing"
     if name == "torchprof":
         return write_saved(make_trace(span("a", 0, 1)), file)
+    if name == "memory timeline":
+        file.write_text("[[-1, 1, 4096, 7]]")
+        return file
     snapshot = {"segments": [], "device_traces": []}
     file.write_bytes(pickle.dumps(snapshot) if name == "snapshot" else chrome(span("a", 0, 1)))
     return file

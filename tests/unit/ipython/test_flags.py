@@ -30,7 +30,7 @@ def flags_of(kind: Kind) -> dict[str, str]:
 
 
 SWITCHES = flags_of(Kind.SWITCH)
-COUNTS = [name for name in flags_of(Kind.COUNT) if name != "keep_last"]
+COUNTS = [name for name in flags_of(Kind.COUNT) if name not in ("keep_last", "snapshot_entries")]
 OBJECTS = flags_of(Kind.VARIABLE) | {"schedule": "schedule_function"}
 
 
@@ -71,6 +71,13 @@ def test_every_count_comes_from_the_line_or_the_configuration(magics: TorchProfM
     setattr(magics, name, 4)
     assert getattr(options(magics, "").schedule, name) == 4
     assert getattr(options(magics, f"--{name.replace('_', '-')} 2").schedule, name) == 2
+
+
+def test_the_bounds_of_a_snapshot_come_from_the_line_or_the_configuration(magics: TorchProfMagics) -> None:
+    magics.snapshot_entries = 4
+    assert options(magics, "--snapshot").snapshot_entries == 4
+    found = options(magics, "--snapshot --snapshot-entries 2 --snapshot-stacks none")
+    assert (found.snapshot_entries, found.snapshot_stacks) == (2, "none")
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,13 @@ from dataclasses import replace
 import matplotlib as mpl
 import polars as pl
 import pytest
+from matplotlib.colors import to_hex
 from matplotlib.text import Text
 from support import allocation, annotation, frame, make_trace, span
 
-from torchprof_magic.render.figures import LABEL_CHARS, plain_label, to_png
+from torchprof_magic.model.shapes import Column, Series
+from torchprof_magic.render.figures import LABEL_CHARS, draw_memory, plain_label, to_png
+from torchprof_magic.render.palette import category_colour
 from torchprof_magic.report import Report
 
 MOST_CHARS = 300  # in a box of the flame graph over the whole width, with every character escaped
@@ -103,3 +106,18 @@ def test_a_figure_does_not_run_latex_when_the_users_own_figures_do(view: str, mo
 )
 def test_a_label_is_short_plain_text(text: str, label: str) -> None:
     assert plain_label(text) == label
+
+
+def test_the_memory_is_drawn_by_category_one_on_top_of_the_other() -> None:
+    values = {"lane": ["cpu"] * 2, "time_ns": [0, 1_000_000], "allocated_bytes": [5_000_000, 9_000_000]}
+    bands = {"parameter_bytes": [5_000_000, 5_000_000], "unknown_bytes": [0, 4_000_000], "input_bytes": [0, 0]}
+    columns = {name: Column(name=name, title=name, unit="bytes", definition="") for name in (*values, *bands)}
+    series = Series(
+        frame=pl.DataFrame(values | bands),
+        bands=(columns["allocated_bytes"],),
+        stacked=tuple(columns[name] for name in bands),
+    )
+    (axes,) = draw_memory(series).axes
+    tops = {area.get_label(): area.get_datalim(axes.transData).ymax for area in axes.collections}
+    assert tops == pytest.approx({"parameter_bytes": 5, "unknown_bytes": 9})
+    assert to_hex(axes.collections[0].get_facecolor()[0]) == category_colour("parameter")

@@ -6,11 +6,13 @@ import time
 from pathlib import Path
 
 import pytest
+from made_snapshots import at, entry, frame, segment, snapshot_of
 from support import recording
 
 from torchprof_magic.capture import Cycle, Recording, Unfinished
 from torchprof_magic.model.meta import Problem
-from torchprof_magic.run.messages import say_unfinished, say_unread, say_waiting
+from torchprof_magic.report import Report
+from torchprof_magic.run.messages import say_holders, say_unfinished, say_unread, say_waiting
 
 FOLDER = Path("/t/torchprof a")
 
@@ -77,3 +79,26 @@ def test_each_waiting_interrupt_prints_what_the_next_one_does(capsys: pytest.Cap
     first, second = capsys.readouterr().out.splitlines()
     assert first == "torchprof: Saving the recording. Interrupt again to skip the report."
     assert second == "torchprof: Report skipped. Interrupt again to discard the recording."
+
+
+def test_who_held_the_memory_of_a_device_that_ran_out_is_printed_the_largest_first(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = [[frame("/u/project/train.py", number, "step")] for number in range(7)]
+    blocks = [at(number, 10 * number, *lines[number]) for number in range(1, 7)]
+    history = [entry("alloc", 0, 5, 99), entry("oom", 1, 500, device_free=0)]
+    say_holders(Report(snapshot_of(*history, segments=(segment(400, *blocks, at(50, 100)),))))
+    assert capsys.readouterr().out.splitlines() == [
+        "torchprof: Out of memory on cuda:0. In use: 315 B in 8 blocks, of 400 B reserved:",
+        "torchprof:      105 B  allocated before the history was recorded, or without stacks (2 blocks)",
+        "torchprof:       60 B  project/train.py:6 step (1 block)",
+        "torchprof:       50 B  project/train.py:5 step (1 block)",
+        "torchprof:       40 B  project/train.py:4 step (1 block)",
+        "torchprof:       30 B  project/train.py:3 step (1 block)",
+        "torchprof:   and 2 other places; report.snapshot.by_line('end') lists all",
+    ]
+
+
+def test_nothing_is_printed_about_a_device_that_did_not_run_out(capsys: pytest.CaptureFixture[str]) -> None:
+    say_holders(Report(snapshot_of(entry("alloc", 0, 5))))
+    assert capsys.readouterr().out == ""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from made_snapshots import at, entry, segment, snapshot
 from support import chrome, frame, recording, span
 
 from torchprof_magic.capture import Cycle, Recording
@@ -79,3 +82,30 @@ def test_only_labels_of_cells_in_the_recording_are_kept(tmp_path: Path) -> None:
         recording(tmp_path, Cycle(number=0, path=path, steps=(), start_unix_ns=None)), cell_labels=labels
     )
     assert report.trace.meta.cell_labels == (("/cells/7.py", "In [7]"),)
+
+
+def snapshot_file(folder: Path, data: bytes) -> Recording:
+    path = folder / "snapshot.pickle"
+    path.write_bytes(data)
+    return replace(recording_of(folder, 1), snapshot=path)
+
+
+def test_the_snapshot_of_a_run_is_in_its_report(tmp_path: Path) -> None:
+    value = snapshot([entry("alloc", 0, 5)], segments=(segment(9, at(4096, 5)),))
+    report = reading.read_recording(snapshot_file(tmp_path, pickle.dumps(value, 4)))
+    assert report.snapshot.peak["size_bytes"].to_list() == [5]
+    assert report.ops["name"].to_list() == ["op0"]
+    assert [problem.code for problem in report.problems] == ["snapshot.in_use"]
+
+
+@pytest.mark.parametrize(("data", "reason"), [(b"\x80\x04", "cut off"), (bytes(100), "with 100 B it would delay it")])
+def test_a_snapshot_that_cannot_be_read_with_the_report_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes, reason: str
+) -> None:
+    monkeypatch.setattr(reading, "MAX_SNAPSHOT_BYTES", 50)
+    report = reading.read_recording(snapshot_file(tmp_path, data))
+    (problem,) = report.problems
+    assert problem.code == "capture.snapshot_not_read"
+    assert reason in problem.message
+    assert str(tmp_path / "snapshot.pickle") in problem.fix
+    assert report.ops["name"].to_list() == ["op0"]

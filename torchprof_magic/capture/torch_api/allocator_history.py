@@ -24,17 +24,20 @@ if TYPE_CHECKING:
     from torchprof_magic.options import ProfileOptions
 
 FILENAME = "snapshot.pickle"
-# Without a limit torch keeps every entry. Entries share their stacks: 100,000 of them are about 20 MB.
-MAX_ENTRIES = 100_000
 # torch's message: "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has ..."
 _ASKED = re.compile(r"[Tt]ried to allocate ([\d.]+ \w+)")
 
 
 class AllocatorHistory:
-    """The history of one run, from ``begin`` to ``end`` or ``drop``; if it was on before, it stays on."""
+    """The history of one run, from ``begin`` to ``end`` or ``drop``; if it was on before, it stays on.
 
-    def __init__(self, target: Path, problems: ProblemLog) -> None:
+    The last ``max_entries`` are kept, with ``stacks`` as in ``ProfileOptions.snapshot_stacks``.
+    """
+
+    def __init__(self, target: Path, problems: ProblemLog, *, max_entries: int, stacks: str) -> None:
         self._target = target
+        self._max_entries = max_entries
+        self._stacks = stacks
         self._problems = problems
         self._is_ours = False
         self._kept: dict[str, Any] | None = None
@@ -46,7 +49,7 @@ class AllocatorHistory:
         try:
             is_foreign = compat.is_memory_history_on()
             if not is_foreign:
-                compat.start_memory_history(MAX_ENTRIES)
+                compat.start_memory_history(self._max_entries, self._stacks)
                 self._is_ours = True
             self._undo = compat.on_out_of_memory(self._note_failure)
         except Exception as exc:
@@ -108,7 +111,7 @@ def begin_history(options: ProfileOptions, folder: Path, problems: ProblemLog) -
         return None
     is_named = isinstance(options.snapshot, str)
     target = name_of_rank(Path(str(options.snapshot)).expanduser()) if is_named else folder / FILENAME
-    history = AllocatorHistory(target, problems)
+    history = AllocatorHistory(target, problems, max_entries=options.snapshot_entries, stacks=options.snapshot_stacks)
     history.begin()
     return history
 

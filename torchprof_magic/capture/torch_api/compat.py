@@ -274,10 +274,17 @@ def is_memory_history_on() -> bool:
     return any(memory_snapshot()["device_traces"])  # ending a history empties it
 
 
-def start_memory_history(max_entries: int) -> None:
-    """Start recording allocations and releases of the device, keeping the last ``max_entries``."""
+def start_memory_history(max_entries: int, stacks: str) -> None:
+    """Start recording allocations and releases of the device, keeping the last ``max_entries``.
+
+    ``stacks`` are ``python``, ``all`` or ``none``.
+    """
+    has_stacks = stacks != "none"
     _memory_module()._record_memory_history(  # noqa: SLF001 - documented by torch, though its name begins with _
-        enabled="all", context="all", stacks="python", max_entries=max_entries
+        enabled="all",
+        context="all" if has_stacks else None,
+        stacks=stacks if has_stacks else "python",
+        max_entries=max_entries,
     )
 
 

@@ -10,13 +10,28 @@ import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from torchprof_magic.errors import IngestError, NotATraceError
+from torchprof_magic.ingest.snapshot.frames import annotations_frame, blocks_frame, history_frame, segments_frame
 from torchprof_magic.ingest.snapshot.pickle_reader import read_plain
+from torchprof_magic.ingest.snapshot.stacks import StackTree, is_python, path_of
+from torchprof_magic.ingest.snapshot.values import (
+    MAX_SIZE_BYTES,
+    MAX_SUM_BYTES,
+    address_of,
+    dicts_of,
+    ints,
+    is_count,
+    keys_of,
+    lists_of,
+    requested_bytes,
+    size_of,
+    text_of,
+)
 from torchprof_magic.model.meta import Meta
 from torchprof_magic.model.problems import problem
 from torchprof_magic.model.trace import FRAME_SCHEMAS, STEP_PATTERN, Trace
@@ -25,14 +40,13 @@ from torchprof_magic.units import counted, format_bytes
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
+    from torchprof_magic.ingest.snapshot.values import Entry
     from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.meta import Problem
-
-    Entry = dict[str, Any]
 
 _MAGIC = tuple(bytes((0x80, protocol)) for protocol in range(2, 6))
 MAX_FILE_BYTES = 256 << 20  # two minutes of reading
@@ -41,12 +55,8 @@ MAX_FILE_BYTES = 256 << 20  # two minutes of reading
 _IN_USE = {"alloc": 1, "free_completed": -1}
 _HELD = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 _CHANGES = _IN_USE.keys() | _HELD.keys()
-_MAX_TIME_US = 1 << 52  # until the year 2112; in ns it fits into int64 with room for sums
-_MAX_SIZE_BYTES = 1 << 53
-_MAX_SUM_BYTES = float(1 << 62)
 _UNTIMED = -1
 _MAX_DEVICES = 128
-_MAX_PATH_CHARS = 4_096
 _MAX_FUNCTION_CHARS = 80
 _TOP_PLACES = 3
 _NO_FRAMES = "code that ran before the history was recorded"
@@ -88,17 +98,32 @@ def snapshot_trace(snapshot: object, meta: Meta, *, most_entries: int) -> Trace:
     """Return the trace of a decoded snapshot with at most ``most_entries``; lists that occur twice count twice."""
     if not isinstance(snapshot, dict) or not {"segments", "device_traces"} & snapshot.keys():
         raise NotATraceError("this is a pickle, but not a memory snapshot of torch")
-    segments = _dicts(snapshot.get("segments"))
+    segments = dicts_of(snapshot.get("segments"))
     _check_work(snapshot.get("device_traces"), segments, most_entries)
-    kind = device_of_allocator(" ".join(_texts(snapshot.get("allocator_settings"))))
-    devices = _read_devices(kind, _lists(snapshot.get("device_traces")), segments)
-    marks = [mark for mark in _dicts(snapshot.get("external_annotations")) if _is_count(mark.get("time_us"))]
+    kind = device_of_allocator(" ".join(keys_of(snapshot.get("allocator_settings"))))
+    devices = _read_devices(kind, lists_of(snapshot.get("device_traces")), segments)
+    marks = [mark for mark in dicts_of(snapshot.get("external_annotations")) if is_count(mark.get("time_us"))]
     begin_us = _earliest_us(devices, marks)
     frames = {name: pl.DataFrame(schema=schema) for name, schema in FRAME_SCHEMAS.items()}
     frames |= {"memory": _memory(devices, begin_us), "steps": _steps(marks, begin_us)}
+    frames |= _parts(devices, [(f"{kind}:{_device(mark)}", mark) for mark in marks], begin_us)
     names = meta.device_names or tuple(device.name for device in devices)
     meta = replace(meta, start_unix_ns=begin_us * 1000, device_names=names, has_memory=True)
     return Trace(**frames, meta=meta, problems=tuple(_problems(devices)))
+
+
+def _parts(devices: Sequence[_Device], marks: Sequence[tuple[str, Entry]], begin_us: int) -> dict[str, pl.DataFrame]:
+    """Return what the snapshot holds of the allocator itself."""
+    stacks = StackTree()
+    segments = [(device.name, segment) for device in devices for segment in device.segments]
+    entries = [(device.name, at_us, entry) for device in devices for at_us, entry in device.entries]
+    parts = {
+        "segments": segments_frame(segments, stacks),
+        "blocks": blocks_frame(segments, stacks),
+        "history": history_frame([(name, at_us - begin_us, entry) for name, at_us, entry in entries], stacks),
+        "annotations": annotations_frame([(name, mark["time_us"] - begin_us, mark) for name, mark in marks]),
+    }
+    return parts | {"stacks": stacks.frame()}
 
 
 def _check_work(traces: object, segments: Sequence[Entry], most_entries: int) -> None:
@@ -128,7 +153,7 @@ def _read_devices(kind: str, traces: Sequence[Sequence[Entry]], segments: Sequen
 
 
 def _earliest_us(devices: Sequence[_Device], marks: Sequence[Entry]) -> int:
-    times = np.concatenate([_ints(mark["time_us"] for mark in marks), *(device.time_us for device in devices)])
+    times = np.concatenate([ints(mark["time_us"] for mark in marks), *(device.time_us for device in devices)])
     known = times[times != _UNTIMED]
     return int(known.min()) if len(known) else 0
 
@@ -146,6 +171,8 @@ class _Device:
     in_use_bytes: IntArray
     held_bytes: IntArray
     address: npt.NDArray[np.uint64]
+    segments: Sequence[Entry]
+    entries: Sequence[tuple[int, Entry]]
     blocks: Sequence[Entry]
     failed: Sequence[Entry]
     damaged: int
@@ -154,24 +181,26 @@ class _Device:
 
 
 def _read_device(name: str, trace: Sequence[Entry], own: Sequence[Entry]) -> _Device:
-    blocks = [block for segment in own for block in _dicts(segment.get("blocks")) if block.get("state") != "inactive"]
+    blocks = [block for segment in own for block in dicts_of(segment.get("blocks")) if block.get("state") != "inactive"]
     has_times = any("time_us" in entry for entry in trace)
     # Without times, the place in the history stands for one.
     timed = [(_time_us(entry) if has_times else place, entry) for place, entry in enumerate(trace)]
     sound = [(time_us, entry) for time_us, entry in timed if time_us != _UNTIMED and _is_sound(entry)]
     timed_changes = [(time_us, entry) for time_us, entry in sound if entry["action"] in _CHANGES]
     changes = [entry for _, entry in timed_changes]
-    size = _ints(entry["size"] for entry in changes)
-    delta = size * _ints(_IN_USE.get(entry["action"], 0) for entry in changes)
-    held_delta = size * _ints(_HELD.get(entry["action"], 0) for entry in changes)
+    size = ints(entry["size"] for entry in changes)
+    delta = size * ints(_IN_USE.get(entry["action"], 0) for entry in changes)
+    held_delta = size * ints(_HELD.get(entry["action"], 0) for entry in changes)
     rows = len(changes) or int(bool(own))
     return _Device(
         name=name,
-        time_us=_ints(time_us for time_us, _ in timed_changes) if changes else np.full(rows, _UNTIMED, np.int64),
+        time_us=ints(time_us for time_us, _ in timed_changes) if changes else np.full(rows, _UNTIMED, np.int64),
         delta_bytes=delta if changes else np.zeros(rows, np.int64),
-        in_use_bytes=_backwards(delta, sum(_block_size(block) for block in blocks), rows),
-        held_bytes=_backwards(held_delta, sum(_size(segment.get("total_size")) for segment in own), rows),
-        address=np.array([_address(entry) for entry in changes] or [0] * rows, np.uint64),
+        in_use_bytes=_backwards(delta, sum(requested_bytes(block) for block in blocks), rows),
+        held_bytes=_backwards(held_delta, sum(size_of(segment.get("total_size")) for segment in own), rows),
+        address=np.array([address_of(entry.get("addr")) for entry in changes] or [0] * rows, np.uint64),
+        segments=own,
+        entries=sound,
         blocks=blocks,
         failed=[entry for _, entry in sound if entry["action"] == "oom"],
         damaged=len(trace) - len(sound),
@@ -182,7 +211,7 @@ def _read_device(name: str, trace: Sequence[Entry], own: Sequence[Entry]) -> _De
 
 def _backwards(delta: IntArray, end: int, rows: int) -> IntArray:
     """Return the level after each change, ending at ``end``, or higher if needed to keep all of them above 0."""
-    if float(np.abs(delta).sum(dtype=np.float64)) + end > _MAX_SUM_BYTES:
+    if float(np.abs(delta).sum(dtype=np.float64)) + end > MAX_SUM_BYTES:
         raise IngestError("the snapshot contains impossible sizes; copy it or write it again")
     if len(delta) == 0:
         return np.full(rows, end, np.int64)
@@ -217,7 +246,7 @@ def _steps(marks: Sequence[Entry], begin_us: int) -> pl.DataFrame:
     begun: dict[int, int] = {}
     ended: dict[int, int] = {}
     for mark in marks:
-        found = re.match(STEP_PATTERN, _text(mark.get("name")))
+        found = re.match(STEP_PATTERN, text_of(mark.get("name")))
         if found:
             (ended if mark.get("stage") == "END" else begun).setdefault(int(found[1]), mark["time_us"] - begin_us)
     last_us = max((mark["time_us"] - begin_us for mark in marks), default=0)
@@ -244,7 +273,7 @@ def _failures(device: _Device) -> Iterator[Problem]:
     if not device.failed:
         return
     last = device.failed[-1]
-    free = f" while the device had {format_bytes(_size(last['device_free']))} free" if "device_free" in last else ""
+    free = f" while the device had {format_bytes(size_of(last['device_free']))} free" if "device_free" in last else ""
     yield problem(
         "snapshot.out_of_memory",
         count=len(device.failed),
@@ -263,7 +292,7 @@ def _holders(device: _Device) -> Iterator[Problem]:
     for block in device.blocks:
         frames = id(block.get("frames"))
         place = places[frames] = places.get(frames) or _place(block)
-        by_place[place] += _block_size(block)
+        by_place[place] += requested_bytes(block)
         blocks[place] += 1
     if not by_place:
         return
@@ -282,73 +311,25 @@ def _holders(device: _Device) -> Iterator[Problem]:
 
 def _place(entry: Entry) -> str:
     """Return the innermost line of the user's Python code, or of a library if there is none."""
-    frames = [frame for frame in _dicts(entry.get("frames")) if _is_python(frame.get("filename"))]
+    frames = [frame for frame in dicts_of(entry.get("frames")) if is_python(frame.get("filename"))]
     if not frames:
         return _NO_PYTHON if entry.get("frames") else _NO_FRAMES
-    own = (frame for frame in frames if "/torch/" not in _path(frame))
+    own = (frame for frame in frames if "/torch/" not in path_of(frame))
     frame = next(own, frames[0])
-    function = _text(frame.get("name"))[:_MAX_FUNCTION_CHARS]
-    return f"{_path(frame).rpartition('/')[2]}:{_size(frame.get('line'))} {function}".rstrip()
+    function = text_of(frame.get("name"))[:_MAX_FUNCTION_CHARS]
+    return f"{path_of(frame).rpartition('/')[2]}:{size_of(frame.get('line'))} {function}".rstrip()
 
 
-def _path(frame: Entry) -> str:
-    """Return the end of a file's path, with slashes; a path that is longer than any file system allows is cut off."""
-    return frame["filename"][-_MAX_PATH_CHARS:].replace("\\", "/")
-
-
-def _text(value: object) -> str:
-    """Return a text, empty for any other value: lists in lists could become texts of any length."""
-    return value if isinstance(value, str) else ""
-
-
-def _is_python(filename: object) -> bool:
-    return isinstance(filename, str) and (filename.endswith(".py") or filename.startswith("<"))
-
-
-def _block_size(block: Entry) -> int:
-    """Return the requested size, as in the history; the size of the block is rounded up."""
-    return _size(block.get("requested_size", block.get("size")))
-
-
-def _device(segment: Entry) -> int:
-    number = segment.get("device", 0)
-    return number if isinstance(number, int) and _is_count(number, _MAX_DEVICES) else 0
+def _device(entry: Entry) -> int:
+    number = entry.get("device", 0)
+    return number if isinstance(number, int) and is_count(number, _MAX_DEVICES) else 0
 
 
 def _time_us(entry: Entry) -> int:
     time_us = entry.get("time_us")
-    return time_us if isinstance(time_us, int) and _is_count(time_us) else _UNTIMED
+    return time_us if isinstance(time_us, int) and is_count(time_us) else _UNTIMED
 
 
 def _is_sound(entry: Entry) -> bool:
     is_named = isinstance(entry.get("action"), str)
-    return is_named and _is_count(entry.get("size"), _MAX_SIZE_BYTES)
-
-
-def _address(entry: Entry) -> int:
-    address = entry.get("addr")
-    return address if isinstance(address, int) and _is_count(address, 1 << 64) else 0
-
-
-def _size(value: object) -> int:
-    return value if isinstance(value, int) and _is_count(value, _MAX_SIZE_BYTES) else 0
-
-
-def _is_count(value: object, below: int = _MAX_TIME_US) -> bool:
-    return type(value) is int and 0 <= value < below
-
-
-def _ints(values: Iterable[int]) -> IntArray:
-    return np.fromiter(values, np.int64)
-
-
-def _lists(value: object) -> list[list[Entry]]:
-    return [_dicts(item) for item in value] if isinstance(value, (list, tuple)) else []
-
-
-def _dicts(value: object) -> list[Entry]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, (list, tuple)) else []
-
-
-def _texts(value: object) -> list[str]:
-    return list(value) if isinstance(value, dict) else []
+    return is_named and is_count(entry.get("size"), MAX_SIZE_BYTES)

@@ -3,7 +3,7 @@
 import { cssColor, parseColor, textOn } from "../../base/color";
 import { columnFormat, formatBytes, formatCount, formatNs, plural } from "../../base/format";
 import { shortenName } from "../../base/names";
-import { bandColor, type Theme } from "../../base/palette";
+import { categoryColor, type Theme } from "../../base/palette";
 import { type BlockGroup, categoryTitle } from "../../layout/alive";
 import { type Tile, tilesOf } from "../../layout/treemap";
 import { select } from "../../state/store";
@@ -119,7 +119,7 @@ function Row({ report, group, format, time }: RowProps) {
         <span
           class="tp-dot"
           aria-hidden="true"
-          style={{ backgroundColor: colorOf(category, theme) }}
+          style={{ backgroundColor: categoryColor(category, theme) }}
         />
         {op === "" ? (
           name
@@ -167,10 +167,6 @@ function agesOf({ first, last }: BlockGroup, time: number): string {
   return last === first ? formatNs(old) : `${format(time - last)}–${format(old)} ${suffix}`;
 }
 
-function colorOf(category: string, theme: Theme): string {
-  return bandColor(`${category}_bytes`, 0, theme);
-}
-
 /** What grows, and what the memory consists of as areas, below the curve. */
 export function BlockMap({ report, blocks }: BlocksProps) {
   if (blocks.state !== "ready") return null;
@@ -210,7 +206,7 @@ interface TileProps {
 
 function TileBox({ tile: { left, top, width, height }, group, theme }: TileProps) {
   const { category, title, place, bytes } = group;
-  const color = colorOf(category, theme);
+  const color = categoryColor(category, theme);
   const ink = textOn(parseColor(color) ?? [0, 0, 0]);
   const box = { left, top, width, height };
   const style = Object.fromEntries(Object.entries(box).map(([side, px]) => [side, `${px}px`]));

@@ -18,7 +18,7 @@ from capturing import codes, work
 
 import torchprof_magic as tp
 from torchprof_magic.capture import CaptureSession
-from torchprof_magic.capture.torch_api import allocator_history, compat
+from torchprof_magic.capture.torch_api import compat
 from torchprof_magic.errors import CaptureError, OptionsError
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import ProfileOptions, ScheduleOptions
@@ -569,6 +569,40 @@ def test_the_report_says_in_which_step_the_memory_ran_out(device: FakeAllocator)
 def test_a_real_torch_accepts_the_arguments_of_the_history() -> None:
     # Without a device this only holds our arguments against those of the installed torch.
     inspect.signature(torch.cuda.memory._record_memory_history).bind(
-        enabled="all", context="all", stacks="python", max_entries=allocator_history.MAX_ENTRIES
+        enabled="all", context="all", stacks="python", max_entries=100_000
     )
     inspect.signature(torch.cuda.memory._snapshot).bind()
+
+
+@pytest.mark.parametrize(
+    ("stacks", "context", "asked"), [("python", "all", "python"), ("all", "all", "all"), ("none", None, "python")]
+)
+def test_the_length_and_the_stacks_of_the_history_are_the_users_choice(
+    device: FakeAllocator, tmp_path: Path, stacks: str, context: str | None, asked: str
+) -> None:
+    with tp.profile(activities=["cpu"], snapshot=tmp_path / "s.pickle", snapshot_entries=7, snapshot_stacks=stacks):
+        work()
+    assert device.calls[0] == {"enabled": "all", "context": context, "stacks": asked, "max_entries": 7}
+
+
+def test_out_of_memory_shows_who_held_the_memory_and_raises_the_same_error(
+    device: FakeAllocator, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
+
+    def run() -> None:
+        with tp.profile(activities=["cpu"], snapshot=tmp_path / "s.pickle") as p:
+            reports.append(p)
+            work()
+            device.allocate("weights", 3 * MB)
+            with pytest.raises(torch.cuda.OutOfMemoryError):
+                device.allocate("too much", 20 * MB, MB)
+            raise error
+
+    reports: list[Any] = []
+    with pytest.raises(torch.cuda.OutOfMemoryError) as caught:
+        run()
+    assert caught.value is error
+    assert "Out of memory on cuda:0. In use: 3.15 MB in 1 block" in capsys.readouterr().out
+    assert reports[0].report.snapshot.devices["out_of_memory"].to_list() == [1]
+    assert "snapshot.out_of_memory" in [problem.code for problem in reports[0].report.problems]

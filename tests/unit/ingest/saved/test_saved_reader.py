@@ -99,9 +99,21 @@ def full_trace() -> Trace:
     }
     fields["sites"] = pl.DataFrame([module], schema=FRAME_SCHEMAS["sites"])
     fields["scopes"] = pl.DataFrame([(0, 0, 5_000, 2_000, 0)], schema=FRAME_SCHEMAS["scopes"], orient="row")
+    fields |= snapshot_frames()
     tag = (5_000, "parameter", "cpu", 4096, 512, "encoder.0.weight", "[128]", "float32", 0)
     fields["tags"] = pl.DataFrame([tag], schema=FRAME_SCHEMAS["tags"], orient="row")
     return Trace(**fields, meta=meta, problems=problems)
+
+
+def snapshot_frames() -> dict[str, pl.DataFrame]:
+    """One segment with one block, how that came about, and a range that has not ended."""
+    rows: dict[str, tuple[object, ...]] = {
+        "segments": ("cuda:0", 2**63, 2**21, 7, "small", "0.0", False, 0),
+        "blocks": (0, 2**63, 512, 500, "active_allocated", None),
+        "history": (5, "cuda:0", "alloc", 2**63, 500, None, 7, None, None, "note", 0),
+        "annotations": ("模型", "cuda:0", 4, None),
+    }
+    return {name: pl.DataFrame([row], schema=FRAME_SCHEMAS[name], orient="row") for name, row in rows.items()}
 
 
 @pytest.fixture
@@ -271,6 +283,8 @@ def test_bytes_that_are_not_an_arrow_file_are_refused(saved: Path, data: bytes) 
         ("events", "lane", 7),
         ("events", "parent", 3),
         ("memory", "event", 50),
+        ("blocks", "segment", 1),
+        ("history", "stack", 50),
     ],
 )
 def test_a_row_number_that_names_no_row_is_refused(
@@ -317,6 +331,9 @@ def test_every_real_trace_survives_saving(traces: Path, tmp_path: Path) -> None:
         ("memory", "time_ns", 2**62 + 1),
         ("steps", "number", 2**31 - 1),
         ("stacks", "line", -3),
+        ("segments", "total_bytes", -1),
+        ("blocks", "size_bytes", -1),
+        ("history", "user_metadata", "x" * 301),
     ],
 )  # fmt: skip
 def test_a_value_that_no_trace_has_is_refused_when_the_run_is_read(

@@ -10,36 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_snapshots import BEGIN_US, MB, Entry, block, entry, frame, segment, snapshot
 
 import torchprof_magic as tp
 from torchprof_magic.errors import IngestError, NotATraceError
 from torchprof_magic.ingest.snapshot import reader
 from torchprof_magic.views import VIEWS
-
-BEGIN_US = 1_783_874_495_854_988
-MB = 1_000_000
-Entry = dict[str, Any]
-
-
-def entry(action: str, at_us: int, size: int, addr: int = 4096, **more: Any) -> Entry:
-    place = {"addr": addr} if action != "oom" else {}
-    return {"action": action, "size": size, "stream": 0, "time_us": BEGIN_US + at_us, "frames": [], **place, **more}
-
-
-def block(size: int, state: str = "active_allocated", *frames: Entry) -> Entry:
-    return {"size": size + 512, "requested_size": size, "address": 0, "state": state, "frames": list(frames)}
-
-
-def frame(filename: str, line: int, name: Any) -> Entry:
-    return {"filename": filename, "line": line, "name": name}
-
-
-def segment(total: int, *blocks: Entry, device: int = 0) -> Entry:
-    return {"device": device, "address": 0, "total_size": total, "blocks": list(blocks)}
-
-
-def snapshot(*traces: list[Entry], segments: tuple[Entry, ...] = (), **more: Any) -> Entry:
-    return {"segments": list(segments), "device_traces": list(traces), **more}
 
 
 @pytest.fixture
@@ -124,7 +100,7 @@ def test_every_view_export_and_saved_copy_of_a_snapshot_can_be_made(load: Any, t
     report.figure("memory")
     for name in ("a.json", "a.speedscope.json", "a.collapsed", "a.csv"):
         assert report.export(tmp_path / name).exists()
-    assert report.sql("SELECT max(allocated_bytes) AS peak FROM memory")["peak"].to_list() == [5]
+    assert report.sql("SELECT max(total_bytes) AS peak FROM memory")["peak"].to_list() == [5]
     again = tp.load(report.save(tmp_path / "run.torchprof"))
     assert again.trace.memory.equals(report.trace.memory)
     assert again.problems == report.problems

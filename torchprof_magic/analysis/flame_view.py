@@ -1,0 +1,18 @@
+"""What the flame graph of a report shows: calls, or in a memory snapshot the stacks that hold the peak."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torchprof_magic.analysis.flame import flame_tree
+from torchprof_magic.analysis.snapshot_alive import is_snapshot
+from torchprof_magic.analysis.snapshot_flame import bytes_flame
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.shapes import Tree
+    from torchprof_magic.model.trace import Trace
+
+
+def flame_view(trace: Trace) -> Tree:
+    """Return the merged call tree; of a snapshot without any event that of the bytes at the peak of each device."""
+    return bytes_flame(trace) if is_snapshot(trace) else flame_tree(trace)
