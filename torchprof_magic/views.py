@@ -153,8 +153,8 @@ VIEWS = (
     View(
         name="memory",
         title="Memory",
-        description="Memory over time, divided by what it is used for, and what is in use at the peak or another moment: "
-        "`report.memory` and `report.memory_at()`.",
+        description="Memory over time, divided by what it is used for, and what is in use at the peak or at another "
+        "moment: `report.memory` and `report.memory_at()`.",
         build=memory.memory_series,
         empty="Memory was not recorded. Add --memory to %%torchprof, or profile_memory=True to profile().",
         columns=(*memory.BANDS, *memory.CATEGORY_BANDS),
