@@ -25,6 +25,7 @@ from torchprof_magic.analysis.modules import modules_table
 from torchprof_magic.analysis.ops import ops_by, ops_table
 from torchprof_magic.analysis.queue import launches_table, queue_series
 from torchprof_magic.analysis.ranking import ranking_table
+from torchprof_magic.analysis.savings import savings_table
 from torchprof_magic.analysis.verdict import Verdict, find_verdict
 from torchprof_magic.analysis.waits import waits_table
 from torchprof_magic.exporters import Source, choose_exporter
@@ -246,6 +247,16 @@ class Report:
         if self._find_holders is None:
             raise ValueError("what holds memory is known only in the process that recorded it, from its report there")
         return holders_table(self.trace, self.leaks if rows is None else rows, self._find_holders).frame
+
+    @property
+    def savings(self) -> pl.DataFrame:
+        """One row per change that would lower the peak of memory by at least 1 %, the largest estimated saving first.
+
+        Activation checkpointing and offload of modules, ``set_to_none``, 16-bit parameters, gradients and optimizer
+        state, and half the batch. ``saved_bytes`` is an estimate by ``arithmetic``, and ``added_time_ns`` is the time
+        that it adds to a step, in ns. Empty if memory was not recorded. See docs/definitions.md.
+        """
+        return savings_table(self.trace).frame
 
     @property
     def events(self) -> pl.DataFrame:
