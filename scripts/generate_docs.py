@@ -58,8 +58,7 @@ OTHER_TABLES: tuple[tuple[str, str, tuple[Column, ...]], ...] = (
     ),
     (
         "`report.memory`",
-        "The memory of each device after every recorded change, by what it is used for. The columns of categories add "
-        "up to the total.",
+        "The memory of each device after every change, by what it is used for. All categories add up to the total.",
         memory.FRAME_COLUMNS,
     ),
     (
@@ -74,8 +73,7 @@ OTHER_TABLES: tuple[tuple[str, str, tuple[Column, ...]], ...] = (
     ),
     (
         "`report.leaks`",
-        "One row per place whose blocks pile up: allocated in at least four of five complete steps, and in use at the "
-        "end of the recording. Empty with fewer than three complete steps.",
+        "One row per place whose blocks pile up: in use at the end, from at least four of five complete steps.",
         leaks.COLUMNS,
     ),
     (

@@ -414,7 +414,8 @@ class Report:
         The tables are events, ops, kernels, devices, lines, modules, waits, idle, loaders, host, queue, launches,
         ranking, steps, flows, allocations, memory, memory_records (``report.trace.memory``), leaks, lanes and stacks.
         Events, lanes and stacks have a column ``row`` with their row number, to which ``parent``, ``lane``, ``stack``,
-        ``source``, ``target`` and ``event`` refer. Raises ``ValueError`` with the tables and columns when the query is invalid.
+        ``source``, ``target`` and ``event`` refer. Raises ``ValueError`` with the tables and columns when the query is
+        invalid.
         """
         return run_sql(query, self._frames())
 

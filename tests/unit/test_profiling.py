@@ -139,7 +139,7 @@ def test_every_cycle_is_a_report_of_its_own() -> None:
         one = p.report.cycle(cycle)
         assert numbers(one) == [(cycle, 3 * cycle + 1, True), (cycle, 3 * cycle + 2, True)]
         assert one.ops.filter(name="aten::cumsum")["calls"].to_list() == [2 * (cycle + 1)]
-        assert one.memory.filter(cycle=cycle).height == one.memory.height > 0
+        assert one.trace.memory.filter(cycle=cycle).height == one.trace.memory.height > 0
         assert one.summary().startswith(f"{one.trace.meta.title} — steps {3 * cycle + 1}")
         parents = one.events["parent"].to_numpy()
         assert (parents < one.events.height).all()
@@ -150,8 +150,8 @@ def test_every_cycle_is_a_report_of_its_own() -> None:
 def test_memory_is_in_the_report_when_asked_for() -> None:
     with tp.profile(profile_memory=True, record_shapes=True) as p:
         work()
-    assert p.report.memory["delta_bytes"].sum() is not None
-    assert p.report.memory.height > 0
+    assert p.report.trace.memory["delta_bytes"].sum() is not None
+    assert p.report.trace.memory.height > 0
     assert p.report.trace.meta.has_shapes
 
 

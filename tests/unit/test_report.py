@@ -165,8 +165,9 @@ def test_frames_have_the_names_that_the_documentation_promises() -> None:
     assert found.ops.columns[:5] == ["name", "kind", "phase", "calls", "self_cpu_ns"]
     assert found.kernels["name"].to_list() == ["gemm"]
     assert found.steps["device_busy_ns"].to_list() == [70_000]
-    assert found.allocations["delta_bytes"].to_list() == [512]
-    assert found.memory["delta_bytes"].to_list() == [512]
+    assert found.allocations["size_bytes"].to_list() == [512]
+    assert found.memory["total_bytes"].to_list() == [512]
+    assert found.trace.memory["delta_bytes"].to_list() == [512]
     assert found.problems == []
 
 

@@ -134,7 +134,7 @@ def test_calls_by_shape_are_those_of_torchs_table_of_the_second_pass(run: tuple[
 def test_memory_of_each_op_is_that_of_the_second_pass(run: tuple[tp.Report, list[Any]]) -> None:
     report, (_, second) = run
     detailed = tp.load(report.trace_paths[1])
-    assert report.memory.height == detailed.memory.height > 50
+    assert report.trace.memory.height == detailed.trace.memory.height > 50
     columns = ["self_cpu_bytes", "self_alloc_bytes", "self_free_bytes", "net_bytes", "peak_bytes"]
     ours, theirs = (
         found.ops.with_columns(pl.col("name").map_elements(without_numbers, pl.String))
@@ -148,8 +148,8 @@ def test_memory_of_each_op_is_that_of_the_second_pass(run: tuple[tp.Report, list
     for row in report.key_averages().to_dicts():
         if not row["key"].startswith("batch "):
             assert row["total_cpu_bytes"] == totals[row["key"]], row["key"]
-    assert report.memory["time_ns"].is_sorted()
-    assert report.memory["allocated_bytes"].equals(detailed.memory["allocated_bytes"])
+    assert report.trace.memory["time_ns"].is_sorted()
+    assert report.trace.memory["allocated_bytes"].equals(detailed.trace.memory["allocated_bytes"])
 
 
 def test_stacks_tell_which_line_called_an_op(run: tuple[tp.Report, list[Any]]) -> None:
@@ -167,7 +167,7 @@ def test_every_view_and_file_can_be_made_and_a_saved_run_is_equal(
     again = tp.load(report.save(tmp_path / "run.torchprof"))
     assert again.trace.meta == report.trace.meta
     assert again.summary() == report.summary()
-    assert again.memory.equals(report.memory)
+    assert again.trace.memory.equals(report.trace.memory)
     assert again.events.equals(report.events)
     for name in ("run.html", "run.json.gz", "run.speedscope.json", "run.folded"):
         assert report.export(tmp_path / name).stat().st_size > 0
@@ -182,7 +182,7 @@ def test_switches_say_what_the_second_pass_records() -> None:
         for _ in p.steps(range(10)):
             torch.ones(3).sum()
     assert told(p.report).message.startswith("Times are from steps 2–4, shapes from steps 7–9;")
-    assert p.report.memory.height == 0
+    assert p.report.trace.memory.height == 0
     assert p.report.stacks.height == 0
     assert p.report.ops_by("shapes").filter(pl.col("name") == "aten::ones")["shapes"].to_list() == [
         "[[], [], [], [], []]"
@@ -257,7 +257,7 @@ def test_a_loop_too_short_for_two_passes_is_recorded_in_one_with_everything() ->
     assert codes(p.report)[0] == "capture.one_pass"
     assert "the loop has 3 steps" in p.report.problems[0].message
     assert p.report.trace.meta.has_shapes
-    assert p.report.memory.height > 0
+    assert p.report.trace.memory.height > 0
     assert p.report.trace.meta.two_pass is None
 
 
@@ -266,7 +266,7 @@ def test_a_block_without_steps_is_recorded_in_one_pass_with_everything() -> None
         torch.ones(3).sum()
     assert "capture.one_pass_block" in codes(p.report)
     assert p.report.trace.meta.has_stacks
-    assert p.report.memory.height > 0
+    assert p.report.trace.memory.height > 0
 
 
 def test_a_loop_that_ends_before_the_second_pass_has_its_times() -> None:

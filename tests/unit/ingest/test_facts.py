@@ -277,9 +277,9 @@ def check_python(report: Report, fact: dict[str, Any], _: dict[str, Any]) -> Non
 
 
 def check_memory(report: Report, fact: dict[str, Any], _: dict[str, Any]) -> None:
-    assert set(report.memory["device"].to_list()) == {device_of(key) for key in fact}
+    assert set(report.trace.memory["device"].to_list()) == {device_of(key) for key in fact}
     for key, known in fact.items():
-        rows = report.memory.filter(pl.col("device") == device_of(key))
+        rows = report.trace.memory.filter(pl.col("device") == device_of(key))
         delta, total, reserved = rows["delta_bytes"], rows["allocated_bytes"], rows["reserved_bytes"]
         assert {
             "n": rows.height,

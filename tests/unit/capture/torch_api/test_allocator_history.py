@@ -224,7 +224,7 @@ def test_the_snapshot_is_in_the_format_of_torch(device: FakeAllocator, make: Cal
     data = recording.snapshot.read_bytes()
     assert data[:2] == b"\x80\x04"  # the protocol that torch's viewer reads
     report = tp.load(recording.snapshot)
-    assert report.memory["allocated_bytes"].to_list() == [MB, 2 * MB]
+    assert report.trace.memory["allocated_bytes"].to_list() == [MB, 2 * MB]
 
 
 def test_a_named_file_is_written_where_the_user_wants_it_and_replaces_an_older_one(

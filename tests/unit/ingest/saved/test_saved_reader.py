@@ -99,6 +99,8 @@ def full_trace() -> Trace:
     }
     fields["sites"] = pl.DataFrame([module], schema=FRAME_SCHEMAS["sites"])
     fields["scopes"] = pl.DataFrame([(0, 0, 5_000, 2_000, 0)], schema=FRAME_SCHEMAS["scopes"], orient="row")
+    tag = (5_000, "parameter", "cpu", 4096, 512, "encoder.0.weight", "[128]", "float32", 0)
+    fields["tags"] = pl.DataFrame([tag], schema=FRAME_SCHEMAS["tags"], orient="row")
     return Trace(**fields, meta=meta, problems=problems)
 
 

@@ -69,7 +69,7 @@ def test_the_curve_ends_with_what_the_segments_hold_and_begins_with_what_was_the
     ]
     held = segment(24 * MB, block(3 * MB), block(4 * MB, "active_pending_free"), block(9 * MB, "inactive"))
     report = load(snapshot(history, segments=(held,)))
-    rows = report.memory.select("time_ns", "delta_bytes", "allocated_bytes", "reserved_bytes").rows()
+    rows = report.trace.memory.select("time_ns", "delta_bytes", "allocated_bytes", "reserved_bytes").rows()
     assert rows == [
         (0, 0, 4 * MB, 30 * MB),
         (10_000, 8 * MB, 12 * MB, 30 * MB),
@@ -77,7 +77,7 @@ def test_the_curve_ends_with_what_the_segments_hold_and_begins_with_what_was_the
         (40_000, 3 * MB, 7 * MB, 30 * MB),
         (50_000, 0, 7 * MB, 24 * MB),
     ]
-    assert report.memory["device"].unique().to_list() == ["cuda:0"]
+    assert report.trace.memory["device"].unique().to_list() == ["cuda:0"]
     assert report.trace.meta.start_unix_ns == BEGIN_US * 1000
     assert report.events.height == 0
 
@@ -111,7 +111,7 @@ def test_the_curve_is_that_of_an_allocator_whose_history_keeps_only_the_newest_e
     known = [
         (time - (begin_us - BEGIN_US) * 1000, *rest) for time, *rest in levels if time >= (begin_us - BEGIN_US) * 1000
     ]
-    assert report.memory.select("time_ns", "allocated_bytes", "reserved_bytes").rows() == known
+    assert report.trace.memory.select("time_ns", "allocated_bytes", "reserved_bytes").rows() == known
 
 
 def test_every_view_export_and_saved_copy_of_a_snapshot_can_be_made(load: Any, tmp_path: Path) -> None:
@@ -124,9 +124,9 @@ def test_every_view_export_and_saved_copy_of_a_snapshot_can_be_made(load: Any, t
     report.figure("memory")
     for name in ("a.json", "a.speedscope.json", "a.collapsed", "a.csv"):
         assert report.export(tmp_path / name).exists()
-    assert report.sql("SELECT max(allocated_bytes) AS peak FROM memory")["peak"].to_list() == [5]
+    assert report.sql("SELECT max(total_bytes) AS peak FROM memory")["peak"].to_list() == [5]
     again = tp.load(report.save(tmp_path / "run.torchprof"))
-    assert again.memory.equals(report.memory)
+    assert again.trace.memory.equals(report.trace.memory)
     assert again.problems == report.problems
 
 
@@ -136,7 +136,7 @@ def test_devices_are_kept_apart_and_share_one_clock(load: Any) -> None:
         [entry("alloc", 2, 30), entry("free_completed", 9, 30)],
         segments=(segment(500, block(100), device=0), segment(40, device=1), segment(70, block(6), device=2)),
     )
-    rows = load(value).memory.select("time_ns", "device", "allocated_bytes", "reserved_bytes").rows()
+    rows = load(value).trace.memory.select("time_ns", "device", "allocated_bytes", "reserved_bytes").rows()
     # The third device has no history: one row, at the beginning, of what it held.
     assert sorted(rows) == [
         (0, "cuda:1", 30, 40),
@@ -148,7 +148,7 @@ def test_devices_are_kept_apart_and_share_one_clock(load: Any) -> None:
 
 def test_a_snapshot_of_another_accelerator_says_which(load: Any) -> None:
     value = snapshot([entry("alloc", 0, 1)], allocator_settings={"PYTORCH_XPU_ALLOC_CONF": ""})
-    assert load(value).memory["device"].to_list() == ["xpu:0"]
+    assert load(value).trace.memory["device"].to_list() == ["xpu:0"]
 
 
 def test_out_of_memory_says_what_was_requested_by_which_line_and_what_was_free(load: Any) -> None:
@@ -164,7 +164,7 @@ def test_out_of_memory_says_what_was_requested_by_which_line_and_what_was_free(l
 def test_a_device_that_never_got_any_memory_still_says_so(load: Any) -> None:
     report = load(snapshot([entry("oom", 3, 20 * MB, device_free=0)]))
     assert "requested 20 MB while the device had 0 B free" in found(report, "out_of_memory")[0].message
-    assert report.memory.height == 0
+    assert report.trace.memory.height == 0
 
 
 def test_what_is_in_use_at_the_end_is_named_by_the_line_of_the_users_code(load: Any) -> None:
@@ -203,7 +203,7 @@ def test_ranges_of_steps_become_the_steps(load: Any) -> None:
         (3, 0, 10_000, True),
         (4, 12_000, 15_000, False),
     ]
-    assert report.memory["time_ns"].to_list() == [1000]
+    assert report.trace.memory["time_ns"].to_list() == [1000]
     labels = [mark.label for mark in report._shape("memory").marks]
     assert "step 3" in labels
     assert report.summary()
@@ -211,7 +211,7 @@ def test_ranges_of_steps_become_the_steps(load: Any) -> None:
 
 def test_a_snapshot_without_a_history_shows_what_was_in_use_and_says_so(load: Any) -> None:
     report = load(snapshot([], segments=(segment(9, block(5)),)))
-    assert report.memory.select("allocated_bytes", "reserved_bytes").rows() == [(5, 9)]
+    assert report.trace.memory.select("allocated_bytes", "reserved_bytes").rows() == [(5, 9)]
     assert len(found(report, "no_history")) == 1
 
 
@@ -220,7 +220,7 @@ def test_a_snapshot_of_an_old_torch_has_no_times_and_is_shown_in_order(load: Any
     for one in history:
         del one["time_us"]
     report = load(snapshot(history))
-    assert report.memory.select("time_ns", "allocated_bytes").rows() == [(0, 5), (1000, 12)]
+    assert report.trace.memory.select("time_ns", "allocated_bytes").rows() == [(0, 5), (1000, 12)]
     assert len(found(report, "no_times")) == 1
 
 
@@ -234,13 +234,13 @@ def test_invalid_entries_are_left_out_and_counted(load: Any) -> None:
         entry("alloc", 0, 1) | {"time_us": -1},
     ]
     report = load(snapshot([entry("alloc", 0, 5), *bad, {}, entry("no such action", 1, 5)]))
-    assert report.memory["allocated_bytes"].to_list() == [5]
+    assert report.trace.memory["allocated_bytes"].to_list() == [5]
     assert found(report, "damaged_entries")[0].count == 7
 
 
 def test_memory_never_falls_below_zero_despite_too_many_releases(load: Any) -> None:
     report = load(snapshot([entry("free_completed", 0, 50), entry("alloc", 1, 20)]))
-    assert report.memory["allocated_bytes"].to_list() == [0, 20]
+    assert report.trace.memory["allocated_bytes"].to_list() == [0, 20]
 
 
 @pytest.mark.parametrize("value", [{}, [], {"a": 1}, 5, "text", None, {"state_dict": {}}, [{"segments": []}]], ids=repr)
@@ -304,7 +304,7 @@ def test_a_packed_snapshot_says_how_it_can_be_opened(tmp_path: Path) -> None:
 
 def test_a_real_snapshot_has_the_numbers_that_were_computed_independently(traces: Path) -> None:
     report = tp.load(traces / "09_snapshot_train_ctx128.pickle")
-    memory = report.memory
+    memory = report.trace.memory
     level = memory["allocated_bytes"]
     assert memory.height == 6526 + 6305  # allocations and completed releases
     assert level[0] - memory["delta_bytes"][0] == 5_095_321_600
