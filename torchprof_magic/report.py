@@ -79,6 +79,7 @@ EXPORTED_TABLES = (
     "memory",
     "memory_records",
     "leaks",
+    "savings",
     "lanes",
     "stacks",
 )
@@ -412,10 +413,10 @@ class Report:
         """Return the result of a SQL query over the frames of the report.
 
         The tables are events, ops, kernels, devices, lines, modules, waits, idle, loaders, host, queue, launches,
-        ranking, steps, flows, allocations, memory, memory_records (``report.trace.memory``), leaks, lanes and stacks.
-        Events, lanes and stacks have a column ``row`` with their row number, to which ``parent``, ``lane``, ``stack``,
-        ``source``, ``target`` and ``event`` refer. Raises ``ValueError`` with the tables and columns when the query is
-        invalid.
+        ranking, steps, flows, allocations, memory, memory_records (``report.trace.memory``), leaks, savings, lanes
+        and stacks. Events, lanes and stacks have a column ``row`` with their row number, to which ``parent``, ``lane``,
+        ``stack``, ``source``, ``target`` and ``event`` refer. Raises ``ValueError`` with the tables and columns when
+        the query is invalid.
         """
         return run_sql(query, self._frames())
 
@@ -476,6 +477,7 @@ class Report:
             "memory": lambda: self.memory,
             "memory_records": lambda: self.trace.memory,
             "leaks": lambda: self.leaks.drop("addresses"),
+            "savings": lambda: self.savings,
             "lanes": lambda: self.lanes,
             "stacks": lambda: self.stacks,
             "devices": lambda: self.devices,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from torchprof_magic.analysis import kernels, lines, memory, modules, notes, op_groups, ops, overview, steps
+from torchprof_magic.analysis import kernels, lines, memory, modules, notes, op_groups, ops, overview, savings, steps
 from torchprof_magic.analysis.flame import flame_tree
 from torchprof_magic.analysis.module_outline import modules_view
 from torchprof_magic.analysis.timeline import timeline_slices
@@ -134,6 +134,7 @@ VIEWS = (
         build=memory.memory_series,
         empty="Memory was not recorded. Add --memory to %%torchprof, or profile_memory=True to profile().",
         columns=memory.BANDS,
+        group="Over time",
         flag="--memory",
     ),
     View(
@@ -156,6 +157,19 @@ VIEWS = (
     _grouping("stack", "Stack"),
     _grouping("thread", "Thread"),
     _grouping("step", "Step"),
+    View(
+        name="savings",
+        title="What if",
+        description="`report.savings`: changes that would lower the peak of memory by at least 1 %, each by itself, "
+        "with an estimate of the bytes and of the time that they add.",
+        build=savings.savings_table,
+        empty="No change that is known would lower the peak.",
+        columns=savings.COLUMNS,
+        place="group",
+        tab="memory",
+        group="What if",
+        is_there=savings.has_savings,
+    ),
     View(
         name="steps",
         title="Steps",

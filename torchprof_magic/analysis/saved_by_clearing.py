@@ -67,22 +67,25 @@ def _windows(trace: Trace, curve: Curve) -> _Windows | None:
     events = trace.events
     start = events["start_ns"].to_numpy()
     end = start + events["dur_ns"].to_numpy()
-    is_node = _named(trace, _ACCUMULATING)
-    nodes = np.sort(start[is_node])
-    stepped = np.sort(end[_named(trace, _STEP) & (events["category"] != "python_function").to_numpy()])
+    first, last = int(curve.time_ns[0]), int(curve.time_ns[-1])
+    nodes = _between(start[_named(trace, _ACCUMULATING)], first, last)
+    stepped = _between(end[_named(trace, _STEP) & (events["category"] != "python_function").to_numpy()], first, last)
     cleared = np.sort(start[_named(trace, _CLEARING)])
     if len(nodes) == 0 or len(stepped) == 0:
         return None
     # Steps without a backward pass between them are one.
-    before = np.searchsorted(nodes, stepped)
-    stepped = stepped[np.append(np.diff(before) != 0, True)]
-    if trace.steps.height and len(stepped) > trace.steps.height + 1:
+    stepped = stepped[np.append(np.diff(np.searchsorted(nodes, stepped)) != 0, True)]
+    steps = trace.steps.filter((pl.col("start_ns") <= last) & (pl.col("end_ns") >= first)).height
+    if steps and len(stepped) > steps + 1:
         return None
-    begin = np.concatenate(([curve.time_ns[0]], stepped))
-    following = np.searchsorted(nodes, begin)
-    stop = np.append(nodes, np.iinfo(np.int64).max)[following]
+    begin = np.concatenate(([first], stepped))
+    stop = np.append(nodes, np.iinfo(np.int64).max)[np.searchsorted(nodes, begin)]
     is_cleared = np.searchsorted(cleared, begin) < np.searchsorted(cleared, stop)
     return _Windows(curve.index_at(begin), curve.index_at(stop), is_cleared)
+
+
+def _between(times: IntArray, first: int, last: int) -> IntArray:
+    return np.sort(times[(times >= first) & (times <= last)])
 
 
 def _named(trace: Trace, pattern: str) -> BoolArray:
@@ -92,19 +95,16 @@ def _named(trace: Trace, pattern: str) -> BoolArray:
 def _unneeded(trace: Trace, curve: Curve, gradients: IntArray, windows: _Windows) -> Removal:
     """Return when each gradient is in memory without need, one row per gradient and window."""
     blocks = memory_blocks(trace)
-    born, ended = curve.index_of(blocks.born[gradients]), curve.index_of(blocks.ended[gradients])
-    is_old = blocks.born[gradients] < 0
-    frame = pl.DataFrame(
-        {"size": blocks.size_bytes[gradients], "born": np.where(is_old, NONE, born), "ended": ended}
-    ).join(
-        pl.DataFrame({"begin": windows.begin, "end": windows.end, "is_cleared": windows.is_cleared}).with_row_index(
-            "window"
-        ),
-        how="cross",
-    )
+    born = np.where(blocks.born[gradients] < 0, NONE, curve.index_of(blocks.born[gradients]))
+    ended = curve.index_of(blocks.ended[gradients])
+    first = np.searchsorted(windows.begin, born, side="right")
+    count = np.maximum(np.searchsorted(windows.begin, ended) - first, 0)
+    of = np.repeat(np.arange(len(gradients)), count)
+    window = np.repeat(first - np.cumsum(count) + count, count) + np.arange(len(of))
+    columns = {"window": window, "size": blocks.size_bytes[gradients][of], "ended": ended[of]}
+    columns |= {"begin": windows.begin[window], "end": windows.end[window], "is_cleared": windows.is_cleared[window]}
     is_over = pl.col("ended") <= pl.col("end")
-    frame = frame.filter((pl.col("born") < pl.col("begin")) & (pl.col("ended") > pl.col("begin")))
-    frame = frame.filter(is_over | pl.col("is_cleared"))
+    frame = pl.DataFrame(columns).filter(is_over | pl.col("is_cleared"))
     # Gradients of one size are alike: the first of them to be needed again is that of the first sum of this size.
     nth = pl.int_range(pl.len()).over("window", "size", "is_over")
     frame = frame.with_columns(is_over.alias("is_over")).with_columns(nth.alias("nth"))
@@ -128,4 +128,4 @@ def _sums(trace: Trace, curve: Curve, windows: _Windows) -> pl.DataFrame:
     window = np.searchsorted(windows.begin, index, side="right") - 1
     frame = pl.DataFrame({"window": window, "size": blocks.size_bytes[released], "added_at": index})
     nth = pl.int_range(pl.len()).over("window", "size").alias("nth")
-    return frame.with_columns(nth, pl.col("window").cast(pl.UInt32)).filter(pl.Series(window >= 0))
+    return frame.with_columns(nth).filter(pl.Series(window >= 0))

@@ -33,6 +33,15 @@ ACTIONS = {
     "smaller_batch": "Half the batch: half of the activations, inputs and intermediate results of forward and "
     "backward. Parameters, gradients and optimizer state stay.",
 }
+_TITLES = {
+    "activation_checkpointing": "Checkpointing",
+    "activation_offload": "Offloading activations of",
+    "set_to_none": "zero_grad(set_to_none=True) after each step",
+    "lower_precision_parameters": "16-bit parameters",
+    "lower_precision_gradients": "16-bit gradients",
+    "lower_precision_optimizer_state": "16-bit optimizer state",
+    "smaller_batch": "Half the batch",
+}
 COLUMNS = (
     Column(
         name="action",
@@ -50,12 +59,11 @@ COLUMNS = (
         "`each of 24 DecoderLayer`; null for changes of the whole program.",
     ),
     Column(
-        name="saved_bytes",
-        title="Estimated saving",
-        unit="bytes",
-        definition="Peak now less the estimated peak. The curve of `report.memory` is computed without the bytes that "
-        "the change removes, for the times at which it removes them; its highest point may then be elsewhere.",
-        has_bar=True,
+        name="device",
+        title="Device",
+        unit="text",
+        definition="cpu, or type and number of the device, such as cuda:0.",
+        is_minor=True,
     ),
     Column(
         name="peak_bytes",
@@ -64,19 +72,20 @@ COLUMNS = (
         definition="Highest allocated bytes on the device, in the recording cycle where they are highest.",
     ),
     Column(
+        name="saved_bytes",
+        title="Estimated saving",
+        unit="bytes",
+        definition="Peak now less the estimated peak. The curve of `report.memory` is computed without the bytes that "
+        "the change removes, for the times at which it removes them; its highest point may then be elsewhere.",
+        has_bar=True,
+    ),
+    Column(
         name="added_time_ns",
         title="Estimated time",
         unit="ns",
         definition="Time that it adds to a step: of the recorded forward of the module, on the device if the memory is "
         "on one, or of moving the bytes there and back at "
         f"{format_bytes(OFFLOAD_BYTES_PER_SECOND)} a second. In a recording without steps, in all; null if not known.",
-    ),
-    Column(
-        name="device",
-        title="Device",
-        unit="text",
-        definition="cpu, or type and number of the device, such as cuda:0.",
-        is_minor=True,
     ),
     Column(
         name="arithmetic",
@@ -103,6 +112,11 @@ def savings_table(trace: Trace) -> Table:
 def has_savings(trace: Trace) -> bool:
     """Return whether any change would lower a peak."""
     return savings_table(trace).frame.height > 0
+
+
+def title_of(action: str, module: str | None) -> str:
+    """Return a change of the program in words, such as ``Checkpointing each of 4 Block``."""
+    return f"{_TITLES[action]} {module}" if module else _TITLES[action].removesuffix(" of")
 
 
 def _is_damaged(trace: Trace) -> bool:
