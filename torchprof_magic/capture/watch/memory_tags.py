@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import weakref
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
@@ -170,8 +170,8 @@ class MemoryTags:
         """Note the gradient of each parameter, by calls of C alone where the parameters are those of last time."""
         known, parameters = self._known(optimizer), _parameters_of(optimizer)
         gradients = [parameter.grad for parameter in parameters]
-        ids = array("q", map(id, parameters))
-        addresses = _addresses(gradients) if ids == known.ids else None
+        probe = _probe(parameters)
+        addresses = _addresses(gradients) if probe == known.probe else None
         if addresses is not None:
             self._keep("gradient", addresses, known.kinds)
             return
@@ -179,14 +179,14 @@ class MemoryTags:
         found = [(self._name(parameter), gradient) for parameter, gradient in pairs if gradient is not None]
         kinds = self._note("gradient", found)
         if len(kinds) == len(parameters):
-            known.ids, known.kinds = ids, kinds
+            known.probe, known.kinds = probe, kinds
 
     def _stepped(self, optimizer: torch.optim.Optimizer, has_closure: bool) -> None:
         known = self._known(optimizer)
         if has_closure:  # its gradients were made inside the step
             self._gradients(optimizer)
         parameters = _parameters_of(optimizer)
-        addresses = _addresses(parameters)
+        addresses = _addresses((*parameters[:1], *parameters[-1:]))
         if addresses is None or addresses != known.addresses:
             known.addresses = addresses
             self._note("parameter", [(self._name(parameter), parameter) for parameter in parameters])
@@ -259,7 +259,11 @@ class MemoryTags:
 
 
 class _Optimizer:
-    """What is known of an optimizer: the parameters whose gradients have these kinds, their addresses, its state."""
+    """What is known of an optimizer, so that little is looked at in each step.
+
+    ``probe`` tells which parameters have gradients of these ``kinds``. ``addresses`` are those of the first and
+    the last parameter: what moves parameters, moves all. ``entries`` is the size of its state.
+    """
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self.ref = weakref.ref(optimizer)
@@ -267,7 +271,7 @@ class _Optimizer:
 
     def forget(self) -> None:
         """Look at everything again the next time."""
-        self.ids = array("q")
+        self.probe: tuple[int, ...] = ()
         self.kinds = array("q")
         self.addresses: array[int] | None = None
         self.entries = -1
@@ -277,7 +281,12 @@ def _parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
-def _addresses(tensors: Iterable[torch.Tensor | None]) -> array[int] | None:
+def _probe(parameters: list[torch.Tensor]) -> tuple[int, ...]:
+    """Return numbers that change when other parameters are optimized."""
+    return (len(parameters), *map(id, (*parameters[:1], *parameters[-1:])))
+
+
+def _addresses(tensors: Sequence[torch.Tensor | None]) -> array[int] | None:
     """Return the address of each storage, or None if a tensor is missing, has no storage, or begins inside it."""
     try:
         if any(map(torch.Tensor.storage_offset, tensors)):  # type: ignore[arg-type]
