@@ -21,6 +21,7 @@ from torch.optim.optimizer import (
 )
 
 from torchprof_magic.capture.recording import TagBatch, TaggedTensor
+from torchprof_magic.capture.torch_api.patching import seen_by_compiler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,10 +107,12 @@ class MemoryTags:
         """Note the arguments of an outermost forward; and its parameters and buffers, once a recording."""
         self._guarded(self._forward, module, (arguments, keywords))
 
+    @seen_by_compiler
     def _before_step(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         if not torch.compiler.is_compiling() and self.is_on:
             self._guarded(self._gradients, optimizer)
 
+    @seen_by_compiler
     def _after_step(self, optimizer: torch.optim.Optimizer, arguments: tuple[object, ...], keywords: object) -> None:
         if not torch.compiler.is_compiling() and self.is_on:
             self._guarded(self._stepped, optimizer, bool(arguments or keywords))
@@ -140,7 +143,7 @@ class MemoryTags:
         self._note("input", found)
 
     def _note_module(self, module: torch.nn.Module) -> None:
-        parameters, buffers = list(module.named_parameters()), list(module.named_buffers())
+        parameters, buffers = (_unwrapped(named()) for named in (module.named_parameters, module.named_buffers))
         prefix = self._prefix(module) if parameters else ""
         for name, parameter in parameters:
             known = self._names.get(id(parameter))
@@ -275,6 +278,11 @@ class _Optimizer:
         self.kinds = array("q")
         self.addresses: array[int] | None = None
         self.entries = -1
+
+
+def _unwrapped(named: Iterable[_Named]) -> list[_Named]:
+    """Return tensors with their names, without the attribute that torch.compile puts around a module."""
+    return [(name.replace("_orig_mod.", ""), tensor) for name, tensor in named]
 
 
 def _parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
