@@ -1,9 +1,9 @@
 """Memory by category beside torch's own: mean bytes of one recorded run read both ways, and the time that each takes.
 
 torch's ``MemoryProfile`` needs shapes and Python stacks, so all runs are recorded with them; the categories of this
-package need neither. Each row is one run of some steps of one program with one optimizer. The mean is over the time from
-the first to the last change (byte-seconds over seconds). Also tells whether the totals differ by a constant, which is
-what each knows of before the recording, and by what optimizers and gradients differ from the live objects.
+package need neither. Each row is one run of some steps of one program with one optimizer. The mean is over the time
+from the first to the last change (byte-seconds over seconds). The totals may differ by a constant: by what each knows
+of before the recording. A line follows where parameters, gradients or state are not those of the live objects.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ class Transformer(torch.nn.Module):
             self.head.weight = self.embed.weight
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return the scores of each token."""
         x = self.embed(tokens)
         for layer in self.layers:
             x = checkpoint(layer, x, use_reentrant=False) if self.is_checkpointed else layer(x)
@@ -102,7 +103,7 @@ MODELS: dict[str, Callable[..., tuple[torch.nn.Module, Callable[[], tuple[torch.
 }
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "SGD-m": lambda p, **how: torch.optim.SGD(p, lr=0.01, momentum=0.9, **how),
-    "Adam": lambda p, **how: torch.optim.Adam(p, **how),
+    "Adam": torch.optim.Adam,
 }
 # Model, options of the model, optimizer, options of the optimizer, batches a step, whether gradients are set to None.
 Program = tuple[str, dict[str, bool], str, dict[str, bool], int, bool]

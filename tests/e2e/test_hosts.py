@@ -329,6 +329,15 @@ def wait_for_light(page: Page, canvas: Any) -> None:
     raise AssertionError("the canvas is not painted for white paper")
 
 
+def wait_until_painted(page: Page, canvas: Any) -> None:
+    """Wait until a canvas shows boxes on its ground, in whichever theme."""
+    for _ in range(200):
+        if len(main_colors(canvas)) > 2:
+            return
+        page.wait_for_timeout(25)
+    raise AssertionError("the canvas stays empty")
+
+
 DARK_TEXT_PIXELS = """(canvas) => {
   const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
   let count = 0;
@@ -356,6 +365,7 @@ NOTE_PRINTED = f"""() => addEventListener("beforeprint", () => queueMicrotask(()
 def test_a_pdf_is_made_of_what_is_painted_for_paper(opened: tuple[Page, Any], tmp_path: Path) -> None:
     page, shown = opened
     open_tab(shown, "timeline")
+    wait_until_painted(page, shown.locator(".tp-stage-canvas"))
     page.evaluate(NOTE_PRINTED)
     page.pdf(path=str(tmp_path / "report.pdf"), format="A4")
     printed = page.evaluate("window.printed")

@@ -49,7 +49,7 @@ def test_a_live_view_and_a_static_copy_of_the_same_run_are_shown(kernel: Kernel)
     assert [WIDGET in data for data in views] == [True]
     run_id = kernel.run("print(run.run_id)").text.strip()
     (static,) = cell.static
-    assert f"data-tp-static={run_id}" in static
+    assert f'data-tp-static="{run_id}"' in static
     for part in ("steps 2–4 recorded, stepped by line 2", "aten::mul", "data:image/png;base64,"):
         assert part in static
 

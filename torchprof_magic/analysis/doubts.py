@@ -74,7 +74,8 @@ def _outliers(trace: Trace) -> str:
     worst = int(chosen.outliers[dur[chosen.outliers].argmax()])
     typical = float(np.median(dur[chosen.row])) if len(chosen.row) else 0.0
     number, ratio = trace.steps["number"][worst], dur[worst] / max(typical, 1)
-    rest = f" ({counted(len(chosen.outliers), 'step')} of this kind left out)" if len(chosen.outliers) > 1 else ""
+    several = len(chosen.outliers) > 1
+    rest = f" ({counted(len(chosen.outliers), 'step')} of this kind left out)" if several else "; it is left out"
     return f"Step {number} took {ratio:.1f} times as long as the median{_difference(trace, worst, chosen.row)}{rest}."
 
 
@@ -99,7 +100,11 @@ def _uneven(trace: Trace) -> str:
 
 
 def _few(trace: Trace) -> str:
-    count = chosen_steps(trace).row
+    chosen = chosen_steps(trace)
+    count = chosen.row
     if trace.steps.height == 0 or len(count) >= LEAST_STEPS:
         return ""
-    return f"Only {counted(len(count), 'step')} recorded, too few to tell how much steps differ."
+    found = f"Only {counted(len(count), 'complete step')} recorded"
+    if len(chosen.outliers):
+        found = f"Only {counted(len(count), 'typical step')} left"
+    return f"{found}, too few to tell how much steps differ."

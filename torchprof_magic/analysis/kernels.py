@@ -52,8 +52,15 @@ COLUMNS = (
         is_minor=True,
     ),
     Column(
+        name="op_count",
+        title="Launching ops",
+        unit="count",
+        definition="How many different ops launched it.",
+        is_minor=True,
+    ),
+    Column(
         name="union_ns",
-        title="Union",
+        title="Busy",
         unit="ns",
         definition="Time in which at least one run of it was on a device; runs at the same time count once.",
         is_minor=True,
@@ -170,6 +177,7 @@ def kernels_table(trace: Trace) -> Table:
         dur.median().alias("median_ns"),
         dur.quantile(0.95, "higher").alias("p95_ns"),
         dur.max().alias("max_ns"),
+        pl.col("op").filter(pl.col("op") != "").n_unique().alias("op_count"),
         pl.col("bytes").sum().alias("bytes"),
         pl.col("bytes").is_not_null().any().alias("copies"),
     )

@@ -37,7 +37,7 @@ COLUMNS = (
         definition="Text of the line, or name of the function.",
         is_verbatim=True,
     ),
-    Column(name="hits", title="Hits", unit="count", definition="How often the line began.", is_minor=True, is_sum=True),
+    Column(name="hits", title="Runs", unit="count", definition="How often the line began.", is_minor=True, is_sum=True),
     Column(
         name="self_cpu_ns",
         title="CPU",
@@ -89,7 +89,7 @@ COLUMNS = (
     ),
     Column(
         name="bytes",
-        title="Keeps",
+        title="Memory kept",
         unit="bytes",
         definition="Memory allocated minus freed while the line ran; null if memory was not recorded.",
         is_sum=True,

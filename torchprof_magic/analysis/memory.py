@@ -10,7 +10,7 @@ import polars as pl
 from torchprof_magic.analysis.block_categories import block_categories
 from torchprof_magic.analysis.blocks import Blocks, memory_blocks
 from torchprof_magic.analysis.shared import once_per_trace
-from torchprof_magic.analysis.sums import LARGEST, running_sum
+from torchprof_magic.analysis.sums import LARGEST, running_sum, sum_by
 from torchprof_magic.model.shapes import EVERY_LANE, Column, Mark, Series
 from torchprof_magic.model.trace import MEMORY_CATEGORIES
 from torchprof_magic.units import format_bytes
@@ -142,13 +142,14 @@ def _known_levels(blocks: Blocks, category: IntArray, chosen: IntArray, rows: In
 
     Zeros if the sizes are damaged, so that they would overflow.
     """
-    change = np.zeros((len(MEMORY_CATEGORIES), len(rows) + 1), np.int64)
+    width = len(rows) + 1
+    change = np.zeros(len(MEMORY_CATEGORIES) * width, np.int64)
     size = blocks.size_bytes[chosen]
     if float(size.astype(np.float64).sum()) < LARGEST:
-        begin = np.searchsorted(rows, blocks.born[chosen])  # 0 for those from before
-        np.add.at(change, (category[chosen], begin), size)
-        np.add.at(change, (category[chosen], np.searchsorted(rows, blocks.ended[chosen])), -size)
-    return np.cumsum(change, axis=1)[:, :-1]
+        first = category[chosen] * width
+        change += sum_by(first + np.searchsorted(rows, blocks.born[chosen]), size, len(change))  # 0 for older ones
+        change -= sum_by(first + np.searchsorted(rows, blocks.ended[chosen]), size, len(change))
+    return np.cumsum(change.reshape(-1, width), axis=1)[:, :-1]
 
 
 def _totals(trace: Trace, blocks: Blocks, chosen: IntArray, rows: IntArray) -> IntArray:

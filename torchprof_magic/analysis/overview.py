@@ -20,7 +20,7 @@ from torchprof_magic.analysis.ops import NO_OP, ops_table
 from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.analysis.savings import savings_table, title_of
 from torchprof_magic.analysis.step_pieces import step_pieces
-from torchprof_magic.analysis.steps import complete_steps, steps_table
+from torchprof_magic.analysis.steps import complete_steps, steps_table, steps_worth
 from torchprof_magic.analysis.verdict_words import place_of, short_name
 from torchprof_magic.analysis.waits import waits_table
 from torchprof_magic.model.shapes import Fact, Facts, Section
@@ -92,7 +92,7 @@ def _idle_cause(account: Account, name: str) -> Cause:
 def _waits(trace: Trace) -> Section:
     """Return the calls that hold the host longest, and how much of that a device works."""
     frame = waits_table(trace).frame
-    steps = max(complete_steps(steps_table(trace).frame).height, 1)
+    steps = steps_worth(trace)
     rows = frame.sort("total_ns", "call", descending=[True, False])
     facts = tuple(
         Fact(
@@ -111,7 +111,7 @@ def _waits(trace: Trace) -> Section:
 
 def _loaders(trace: Trace) -> Section:
     """Return how long the program waits for batches, and how often its workers had none ready."""
-    steps = max(complete_steps(steps_table(trace).frame).height, 1)
+    steps = steps_worth(trace)
     facts = tuple(
         Fact(
             label="DataLoader",
@@ -134,7 +134,7 @@ def _busy_note(row: dict[str, Any]) -> str:
 
 def _top_lines(trace: Trace) -> Section:
     frame = lines_table(trace).frame
-    steps = max(complete_steps(steps_table(trace).frame).height, 1)
+    steps = steps_worth(trace)
     rows = frame.filter(pl.col("self_cpu_ns") > 0).sort("self_cpu_ns", "line", descending=[True, False]).head(TOP_ROWS)
     phases = _phases_of_lines(trace)
     is_watched = bool((trace.sites["kind"] == "line").any())
@@ -160,7 +160,7 @@ def _line_label(trace: Trace, row: dict[str, Any], *, is_watched: bool) -> str:
     return f"{row['line']}  {row['source'].strip()}" if is_watched else str(row["source"])
 
 
-def _line_note(trace: Trace, row: dict[str, Any], steps: int, *, is_watched: bool) -> str:
+def _line_note(trace: Trace, row: dict[str, Any], steps: float, *, is_watched: bool) -> str:
     if row["backward_cpu_ns"]:
         return f"+ {format_ns(row['backward_cpu_ns'] / steps)} backward"
     return "" if is_watched or not row["source"] else place_of(trace, row["file"], row["line"])
@@ -178,7 +178,7 @@ def _phases_of_lines(trace: Trace) -> dict[tuple[str, int], str]:
 
 def _top_modules(trace: Trace) -> Section:
     frame = modules_table(trace).frame.filter(pl.col("class_name") != "")
-    steps = max(complete_steps(steps_table(trace).frame).height, 1)
+    steps = steps_worth(trace)
     by = pl.col("self_device_ns") if trace.has_device else pl.col("self_cpu_ns") + pl.col("self_backward_cpu_ns")
     rows = frame.group_by("class_name").agg(by.sum().alias("ns"), pl.col("calls").sum()).filter(pl.col("ns") > 0)
     rows = rows.sort("ns", "class_name", descending=[True, False]).head(TOP_ROWS)
@@ -203,9 +203,10 @@ def _each(trace: Trace) -> str:
     return "a step" if complete_steps(steps_table(trace).frame).height else "in all"
 
 
-def _calls(calls: int, steps: int) -> str:
+def _calls(calls: int, steps: float) -> str:
     """Return the calls a step, like the times beside them."""
-    return f"{calls / steps:,.1f} calls" if calls % steps else counted(calls // steps, "call")
+    each = calls / steps
+    return counted(round(each), "call") if each.is_integer() else f"{each:,.1f} calls"
 
 
 def _number(label: str, value: float, unit: Unit, note: str = "", op: str = "") -> Fact:
@@ -261,7 +262,7 @@ def _top_ops(trace: Trace) -> Section:
     table = ops_table(trace)
     by = table.sort_by or "self_cpu_ns"
     where = "device" if by == "self_device_ns" else "host"
-    steps = max(complete_steps(steps_table(trace).frame).height, 1)
+    steps = steps_worth(trace)
     rows = table.frame.filter(pl.col(by) > 0).head(TOP_ROWS)
     facts = tuple(
         Fact(

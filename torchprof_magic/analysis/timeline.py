@@ -448,6 +448,11 @@ def _details(trace: Trace, event: IntArray) -> dict[Column, pl.Series]:
     return found
 
 
+def _occupancy(ratio: float) -> str:
+    # The profiler writes whole percent: 0 is what was rounded down.
+    return format_ratio(ratio) if ratio > 0 else "below 1 %"
+
+
 def _launch_details(texts: pl.Series) -> dict[Column, pl.Series]:
     """Return how kernels were launched, as texts."""
     distinct = texts.unique().drop_nulls()
@@ -458,7 +463,7 @@ def _launch_details(texts: pl.Series) -> dict[Column, pl.Series]:
             "{} of shared memory",
             _texts_of(configs["shared_bytes"].replace(0, None), lambda size: format_bytes(int(size))),
         ),
-        pl.format("occupancy {}", _texts_of(configs["occupancy_ratio"], format_ratio)),
+        pl.format("occupancy {}", _texts_of(configs["occupancy_ratio"], _occupancy)),
     )
     resources = configs.select(pl.concat_list(parts).list.drop_nulls().list.join(" · ").alias("text"))["text"]
     texts_of = {GRID: configs["grid"], BLOCK: configs["block"], RESOURCES: resources.set(resources == "", None)}

@@ -12,6 +12,7 @@ from torchprof_magic.analysis.diagnosis import all_problems
 from torchprof_magic.analysis.kernel_names import titles_of
 from torchprof_magic.analysis.lines import lines_table
 from torchprof_magic.analysis.slice_windows import is_windowed
+from torchprof_magic.analysis.steps import steps_worth
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.shapes import Facts, Problems, Slices, Table, count_rows, top_rows
 from torchprof_magic.render.arrow import encode, pack, with_header
@@ -78,7 +79,7 @@ def build_page(
         "machine": machine_sentence(meta, trace.events.height, has_device=has_any_device(trace)),
         "notice": _notice(trace),
         "verdict": _verdict(trace, verdict),
-        "steps": complete_step_count(trace),
+        "steps": steps_worth(trace),
         "titles": list(titles_of(trace).items()),
         "views": [
             _waiting_header(view)
@@ -108,11 +109,6 @@ def _encoded(shapes: Mapping[str, Shape], name: str) -> bytes:
     shape = shapes[name]
     assert not isinstance(shape, (Facts, Problems))
     return with_header(json.dumps(describe(shape, (0, 0))), encode(shape))
-
-
-def complete_step_count(trace: Trace) -> int:
-    """Return by how many steps sums are divided; 1 if there are none."""
-    return max(1, trace.steps.filter("complete").height)
 
 
 def verdict_line(trace: Trace, verdict: Verdict) -> dict[str, object] | None:

@@ -15,12 +15,13 @@ import polars as pl
 
 from torchprof_magic.analysis.devices import has_any_device
 from torchprof_magic.analysis.diagnosis import all_problems
+from torchprof_magic.analysis.steps import steps_worth
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.shapes import Facts, Table, count_rows, top_rows
 from torchprof_magic.render.bars import swatch_image, track_image
 from torchprof_magic.render.figures import FIGURES, to_small_png
 from torchprof_magic.render.numbers import column_format, format_share, format_value
-from torchprof_magic.render.page import complete_step_count, verdict_line
+from torchprof_magic.render.page import verdict_line
 from torchprof_magic.render.palette import phase_title
 from torchprof_magic.render.text import machine_sentence, steps_sentence
 from torchprof_magic.units import counted, printable
@@ -83,7 +84,7 @@ def static_html(
         *_problem_lines(lost),
         _steps(shapes["steps"]),
         *(_section(section) for section in sections),
-        _ops(shapes["ops"], complete_step_count(trace)),
+        _ops(shapes["ops"], steps_worth(trace)),
         *(_section(section) for section in tops),
         *(_figure(view, shapes[view]) for view in _FIGURES if in_notebook and count_rows(shapes[view])),
         _folded("About this run", "".join((*_problem_lines(others), *(_section(section) for section in about)))),
@@ -214,7 +215,7 @@ def _fact_text(fact: Fact) -> str:
     return f"<b>{format_value(fact.value, fact.unit)}</b>"
 
 
-def _ops(ops: Shape, steps: int) -> str:
+def _ops(ops: Shape, steps: float) -> str:
     """Return the first rows of the table of ops, with its main columns, a step."""
     assert isinstance(ops, Table)
     frame = top_rows(ops)
@@ -234,7 +235,7 @@ def _ops(ops: Shape, steps: int) -> str:
     return f"{_table(heads, rows)}{_rest(frame.height - TOP_ROWS, 'op')}"
 
 
-def _looks(column: Column, frame: pl.DataFrame, steps: int) -> tuple[str, Callable[[float | None], str]]:
+def _looks(column: Column, frame: pl.DataFrame, steps: float) -> tuple[str, Callable[[float | None], str]]:
     """Return the title of a column with its unit, and how its numbers are written: sums a step, as the page does."""
     divisor = steps if column.is_sum else 1
     values = frame[column.name].cast(pl.Float64).fill_nan(None).abs()

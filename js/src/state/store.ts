@@ -43,6 +43,7 @@ export interface FlamePlace {
 }
 
 export interface FlameState {
+  /** What the widths mean; the same in every form of the graph. */
   readonly weight: Signal<string | null>;
   readonly place: Signal<FlamePlace>;
   readonly history: Signal<readonly FlamePlace[]>;
@@ -101,6 +102,7 @@ export const WHOLE: FlamePlace = { focus: 0, span: null };
 /** A store for one shown report, opened at `view`; the views of a run share a part of it. */
 export function createStore(view: string, shared: Shared, abort: AbortSignal): Store {
   const shown = { view: signal(view), ...shared };
+  const weights = perTab(() => signal<string | null>(null));
   return {
     ...shown,
     trail: createTrail(Object.values(shown) as readonly Signal<unknown>[], shown.range, abort),
@@ -129,8 +131,8 @@ export function createStore(view: string, shared: Shared, abort: AbortSignal): S
       toggled: signal<ReadonlySet<number>>(new Set()),
       match: signal(-1),
     })),
-    flame: perView(() => ({
-      weight: signal<string | null>(null),
+    flame: perView((view: TreeHeader) => ({
+      weight: weights(view),
       place: signal(WHOLE),
       history: signal<readonly FlamePlace[]>([]),
       row: signal(-1),
@@ -151,7 +153,7 @@ function perView<V extends ViewHeader, T>(make: (view: V) => T): (view: V) => T 
   };
 }
 
-/** The same for all groupings of a tab. */
+/** The same for all views of a tab. */
 function perTab<T>(make: () => T): (view: ViewHeader) => T {
   const made = new Map<string, T>();
   return (view) => {

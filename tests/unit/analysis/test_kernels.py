@@ -79,6 +79,7 @@ def test_a_kernel_is_launched_by_the_op_that_launched_most_of_its_time() -> None
         "of a range": "my range",
         "queued before": "",
     }
+    assert dict(frame.select("name", "op_count").rows()) == {"gemm": 2, "graph": 0, "of a range": 1, "queued before": 0}
 
 
 def test_a_kernel_has_the_phase_of_most_of_its_time() -> None:

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+import polars as pl
+import pytest
 from support import annotation, frame, kernel, launch, make_trace, span
 
-from torchprof_magic.analysis.steps import steps_table
+from torchprof_magic.analysis.steps import steps_table, steps_worth
 
 
 def test_a_step_is_split_by_phase_and_the_rest_is_python() -> None:
@@ -108,3 +112,26 @@ def test_device_time_is_the_union_within_the_step_on_the_busiest_device() -> Non
 
 def test_a_trace_without_steps_has_an_empty_table() -> None:
     assert steps_table(make_trace(span("a", 0, 1))).frame.height == 0
+
+
+@pytest.mark.parametrize(
+    ("complete", "worth"),
+    [
+        ((True, True, False), 2.25),  # the last lasted 25 of 100 us
+        ((False, True, True), 3),  # the first lasted longer than the mean of 62.5 us
+        ((False, False, False), 3),
+        ((True, True, True), 3),
+    ],
+)
+def test_a_step_that_was_cut_off_counts_as_much_as_it_lasted(complete: tuple[bool, ...], worth: float) -> None:
+    trace = make_trace(
+        annotation("ProfilerStep#1", 0, 100),
+        annotation("ProfilerStep#2", 100, 100),
+        annotation("ProfilerStep#3", 200, 25),
+    )
+    marked = replace(trace, steps=trace.steps.with_columns(pl.Series("complete", complete)))
+    assert steps_worth(marked) == worth
+
+
+def test_without_steps_sums_stay_as_they_are() -> None:
+    assert steps_worth(make_trace(span("aten::mm", 0, 10))) == 1

@@ -181,8 +181,8 @@ function neighbors(model: TimelineModel, row: number): readonly Detail[] {
 
 /** What an op would have, and the flag that brings it. */
 const OF_OPS = [
-  { name: "shapes", flag: "--shapes" },
-  { name: "stack", flag: "--stack" },
+  { name: "shapes", flag: "--shapes", option: "record_shapes=True" },
+  { name: "stack", flag: "--stack", option: "with_stack=True" },
 ] as const;
 
 /** Details such as shapes, of a slice or else of the op that launched it. */
@@ -196,7 +196,11 @@ function recorded(model: TimelineModel, row: number, op: number): readonly Detai
   if (!isOp) return known;
   return [
     ...known,
-    ...missing.map(({ name, flag }) => ({ label: name, value: `not recorded · ${flag}` })),
+    ...missing.map(({ name, flag, option }) => ({
+      label: name,
+      value: `not recorded · ${flag}`,
+      whole: `Record with %%torchprof ${flag}, or with ${option} in torch.profiler`,
+    })),
   ];
 }
 

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import torch
+from torch import nn
+
+from torchprof_magic.capture.holders import find_holders
+
+kept_here: dict[str, Any] = {}
+PLACE = f"{__name__}.kept_here"
+
+
+class Keeper:
+    values: list[Any] = []  # noqa: RUF012 - a class that keeps too much
+
+
+def held(tensor: torch.Tensor) -> list[tuple[str, str, str]]:
+    address = tensor.data_ptr()
+    del tensor
+    return [(holder.path, holder.kind, holder.way) for holder in find_holders([address])]
+
+
+def paths(tensor: torch.Tensor) -> list[str]:
+    return [path for path, kind, _ in held(tensor) if kind != "local"]
+
+
+def test_elements_of_containers_of_a_module_are_named() -> None:
+    tensor = torch.ones(3)
+    kept_here.clear()
+    kept_here["losses"] = [0, {"best": tensor}]
+    assert held(tensor)[0] == (f"{PLACE}['losses'][1]['best']", "variable", "tensor")
+
+
+def test_an_attribute_of_a_model_in_a_variable_is_named_as_it_is_written() -> None:
+    model = nn.Sequential(nn.Linear(2, 2))
+    kept_here.clear()
+    kept_here["model"] = model
+    model[0].cache = [torch.ones(3)]
+    tensor = model[0].cache[0]
+    del model
+    assert paths(tensor)[0].startswith(f"{PLACE}['model']")
+    assert paths(tensor)[0].endswith(".cache[0]")
+
+
+def test_an_attribute_of_a_class_is_named() -> None:
+    Keeper.values[:] = [torch.ones(3)]
+    assert held(Keeper.values[0]) == [("Keeper.values[0]", "class", "tensor")]
+    Keeper.values.clear()
+
+
+def test_a_variable_of_a_closure_is_named() -> None:
+    def make() -> Any:
+        seen = [torch.ones(3)]
+        return (lambda: seen), seen[0]
+
+    kept_here.clear()
+    kept_here["hook"], tensor = make()
+    assert f"{PLACE}['hook'].seen[0]" in paths(tensor)
+
+
+def test_a_local_of_a_running_function_is_named_after_it() -> None:
+    mine = [torch.ones(3)]
+    found = held(mine[0])
+    assert found == [("test_a_local_of_a_running_function_is_named_after_it(): mine[0]", "local", "tensor")]
+
+
+def test_what_a_kept_exception_holds_says_so() -> None:
+    address = 0
+
+    def fail() -> None:
+        nonlocal address
+        large = torch.ones(3)
+        address = large.data_ptr()
+        raise ValueError
+
+    kept_here.clear()
+    try:
+        fail()
+    except ValueError as exc:
+        kept_here["error"] = exc
+    found = [(holder.path, holder.kind) for holder in find_holders([address])]
+    assert found == [(f"{PLACE}['error'].large", "traceback")]
+    kept_here.clear()
+
+
+def test_the_graph_behind_a_kept_loss_is_found() -> None:
+    weight = torch.ones(3, requires_grad=True)
+    kept_here.clear()
+    hidden = (weight * 2).exp()
+    kept_here["loss"] = hidden.sum()
+    address = hidden.data_ptr()
+    del hidden
+    found = [(holder.path, holder.way) for holder in find_holders([address])]
+    assert found == [(f"{PLACE}['loss']", "graph")]
+    kept_here.clear()
+
+
+def test_a_graph_that_was_used_up_holds_nothing() -> None:
+    weight = torch.ones(3, requires_grad=True)
+    kept_here.clear()
+    hidden = (weight * 2).exp()
+    kept_here["loss"] = hidden.sum()
+    kept_here["loss"].backward()
+    address = hidden.data_ptr()
+    del hidden
+    gc.collect()
+    assert find_holders([address]) == []
+    kept_here.clear()
+
+
+def test_what_saved_tensor_hooks_packed_is_not_unpacked() -> None:
+    unpacked: list[Any] = []
+    weight = torch.ones(3, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: (tensor,), unpacked.append):
+        kept_here["loss"] = weight.exp().sum()
+    find_holders([weight.data_ptr()])
+    assert unpacked == []
+    kept_here.clear()
