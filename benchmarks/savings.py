@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import gc
-from collections.abc import Callable
+from collections.abc import Callable  # noqa: TC003 - the fields of a dataclass
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 

@@ -58,6 +58,40 @@ class KeptActivations(NamedTuple):
     is_kept: BoolArray
 
 
+class Inputs(NamedTuple):
+    """One row per call and activation that it gets as an argument; not all of them are known."""
+
+    call: IntArray
+    block: IntArray
+
+
+@once_per_trace
+def inputs_of_calls(trace: Trace) -> Inputs:
+    """Return for the calls of ``kept_activations`` the activations that they get: the last ones of these shapes.
+
+    Of several arguments of one shape, only the one that was allocated last is found.
+    """
+    calls, blocks = kept_activations(trace).calls, memory_blocks(trace)
+    chosen = _activations(trace)
+    born = trace.memory["time_ns"].to_numpy()[blocks.born[chosen]]
+    known = pl.DataFrame(
+        {
+            "block": chosen,
+            "born_ns": born,
+            "ended_ns": _ends(trace, chosen),
+            "size": blocks.size_bytes[chosen],
+            "on_host": blocks.groups.is_host[blocks.group[chosen]],
+        }
+    )
+    asked = pl.DataFrame({"site": calls.site, "start_ns": calls.start_ns}).with_row_index("call")
+    asked = asked.join(_sizes_of(calls, "inputs"), on="site", how="inner").sort("start_ns")
+    found = asked.join_asof(
+        known, left_on="start_ns", right_on="born_ns", by=["size", "on_host"], check_sortedness=False
+    ).filter(pl.col("ended_ns") > pl.col("start_ns"))
+    found = found.sort("call", "shape", "born_ns").group_by("call", "shape", maintain_order=True).last()
+    return Inputs(*(found[name].to_numpy().astype(np.int64) for name in ("call", "block")))
+
+
 @once_per_trace
 def kept_activations(trace: Trace) -> KeptActivations:
     """Return what each call of a module keeps for backward; empty if no module or no backward pass was recorded."""
@@ -107,8 +141,7 @@ def _backward_of(trace: Trace, lane: IntArray, start: IntArray, end: IntArray) -
 def _pairs(trace: Trace, calls: ForwardCalls) -> tuple[IntArray, IntArray]:
     """Return the call and the block of each row of ``KeptActivations``."""
     memory, blocks = trace.memory, memory_blocks(trace)
-    is_activation = block_categories(trace) == MEMORY_CATEGORIES.index("activation")
-    block = np.flatnonzero(is_activation & (blocks.born >= 0))
+    block = _activations(trace)
     event = memory["event"].to_numpy()[blocks.born[block]]
     lanes = np.append(trace.events["lane"].to_numpy(), -1)[event].astype(np.int64)
     born = memory["time_ns"].to_numpy()[blocks.born[block]]
@@ -127,6 +160,12 @@ def _pairs(trace: Trace, calls: ForwardCalls) -> tuple[IntArray, IntArray]:
     call, block = call[outlives], block[outlives]
     order = np.argsort(call, kind="stable")
     return call[order], block[order]
+
+
+def _activations(trace: Trace) -> IntArray:
+    """Return the activations that were allocated in the recording, in order of time."""
+    is_activation = block_categories(trace) == MEMORY_CATEGORIES.index("activation")
+    return np.flatnonzero(is_activation & (memory_blocks(trace).born >= 0))
 
 
 def _ends(trace: Trace, block: IntArray) -> IntArray:
@@ -151,7 +190,7 @@ def _is_output(trace: Trace, calls: ForwardCalls, call: IntArray, block: IntArra
             "on_host": blocks.groups.is_host[blocks.group[block]],
         }
     ).with_row_index("pair")
-    fits = frame.join(_sizes_of_outputs(calls), on=["site", "size", "on_host"], how="inner")
+    fits = frame.join(_sizes_of(calls, "outputs"), on=["site", "size", "on_host"], how="inner")
     # Of what one op allocated, the result is the largest: a mask or a mean has the same shape at most.
     fits = fits.unique(["pair", "shape"]).sort("call", "shape", "op", "size", "born")
     fits = fits.filter(pl.int_range(pl.len()).reverse().over("call", "shape") < pl.col("count"))
@@ -162,11 +201,11 @@ def _is_output(trace: Trace, calls: ForwardCalls, call: IntArray, block: IntArra
     return found
 
 
-def _sizes_of_outputs(calls: ForwardCalls) -> pl.DataFrame:
-    """Return the sizes that the outputs of each site can have, one row for each size of an element."""
-    texts = calls.sites.select(pl.int_range(pl.len()).alias("site"), pl.col("outputs").cast(pl.String)).drop_nulls()
+def _sizes_of(calls: ForwardCalls, column: str) -> pl.DataFrame:
+    """Return the sizes that the inputs or outputs of each site can have, one row for each size of an element."""
+    texts = calls.sites.select(pl.int_range(pl.len()).alias("site"), pl.col(column).cast(pl.String)).drop_nulls()
     rows = []
-    for text in texts["outputs"].unique().to_list():  # shapes repeat from layer to layer
+    for text in texts[column].unique().to_list():  # shapes repeat from layer to layer
         counts: dict[int, int] = {}
         for shape, times in _SHAPE.findall(text):
             elements = np.prod([float(size) for size in shape.split(",") if size.strip()])
@@ -178,11 +217,11 @@ def _sizes_of_outputs(calls: ForwardCalls) -> pl.DataFrame:
             for item in _ITEM_BYTES
             for on_host in (True, False)
         ]
-    schema = {"outputs": pl.String, "shape": pl.Int64, "size": pl.Int64, "on_host": pl.Boolean, "count": pl.Int64}
+    schema = {column: pl.String, "shape": pl.Int64, "size": pl.Int64, "on_host": pl.Boolean, "count": pl.Int64}
     sizes = pl.DataFrame(rows, schema=schema, orient="row").with_columns(
         pl.when("on_host")
         .then("size")
         .otherwise((pl.col("size") + DEVICE_ROUND_BYTES - 1) // DEVICE_ROUND_BYTES * DEVICE_ROUND_BYTES)
         .alias("size")
     )
-    return texts.join(sizes, on="outputs", how="inner").drop("outputs").unique()
+    return texts.join(sizes, on=column, how="inner").drop(column).unique()

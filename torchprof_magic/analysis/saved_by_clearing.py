@@ -101,10 +101,14 @@ def _unneeded(trace: Trace, curve: Curve, gradients: IntArray, windows: _Windows
     count = np.maximum(np.searchsorted(windows.begin, ended) - first, 0)
     of = np.repeat(np.arange(len(gradients)), count)
     window = np.repeat(first - np.cumsum(count) + count, count) + np.arange(len(of))
-    columns = {"window": window, "size": blocks.size_bytes[gradients][of], "ended": ended[of]}
-    columns |= {"begin": windows.begin[window], "end": windows.end[window], "is_cleared": windows.is_cleared[window]}
+    frame = pl.DataFrame({"window": window, "size": blocks.size_bytes[gradients][of], "ended": ended[of]})
+    frame = frame.with_columns(
+        pl.Series("begin", windows.begin[window]),
+        pl.Series("end", windows.end[window]),
+        pl.Series("is_cleared", windows.is_cleared[window]),
+    )
     is_over = pl.col("ended") <= pl.col("end")
-    frame = pl.DataFrame(columns).filter(is_over | pl.col("is_cleared"))
+    frame = frame.filter(is_over | pl.col("is_cleared"))
     # Gradients of one size are alike: the first of them to be needed again is that of the first sum of this size.
     nth = pl.int_range(pl.len()).over("window", "size", "is_over")
     frame = frame.with_columns(is_over.alias("is_over")).with_columns(nth.alias("nth"))

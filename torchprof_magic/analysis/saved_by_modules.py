@@ -10,7 +10,7 @@ import polars as pl
 from torchprof_magic.analysis.attribution import Runs, is_repeated
 from torchprof_magic.analysis.blocks import memory_blocks
 from torchprof_magic.analysis.forward_of import backward_nodes
-from torchprof_magic.analysis.kept_activations import ForwardCalls, KeptActivations, kept_activations
+from torchprof_magic.analysis.kept_activations import ForwardCalls, KeptActivations, inputs_of_calls, kept_activations
 from torchprof_magic.analysis.lower_peak import Curve, Removal, joined
 from torchprof_magic.analysis.modules import modules_table
 from torchprof_magic.analysis.saving import LEAST_SHARE, Saving, per_step
@@ -154,9 +154,8 @@ def _checkpoint(trace: Trace, curve: Curve, kept: _Kept, unit: _Unit, held: int,
     pairs = kept.pairs_of(unit.calls)
     all_kept = Removal(kept.begin, kept.end, kept.size_bytes)
     calls = np.unique(kept.call[pairs[kept.is_kept[pairs]]])  # those of other devices keep nothing here
-    parts = [all_kept.chosen(pairs[kept.is_kept[pairs]]), _computed_again(curve, kept.calls, calls)]
-    if unit.is_group:
-        parts.append(_inputs_of_next(trace, curve, kept, pairs[kept.is_output[pairs]]))
+    removed = all_kept.chosen(pairs[kept.is_kept[pairs]])
+    parts = [removed, _computed_again(curve, kept.calls, calls), _inputs(trace, curve, kept, calls, pairs)]
     added, each = per_step(trace, kept.calls.start_ns[calls], times[calls])
     return Saving(
         action="activation_checkpointing",
@@ -184,18 +183,33 @@ def _computed_again(curve: Curve, calls: ForwardCalls, chosen: IntArray) -> Remo
     return Removal(at, at + 1, -more)
 
 
-def _inputs_of_next(trace: Trace, curve: Curve, kept: _Kept, outputs: IntArray) -> Removal:
-    """Return what a chain of checkpoints keeps and the program does not: the output of each is the input of the next.
+def _inputs(trace: Trace, curve: Curve, kept: _Kept, calls: IntArray, pairs: IntArray) -> Removal:
+    """Return the arguments of calls that checkpoints keep and the program does not, as bytes to add.
 
-    The next one needs it to compute again, and is done before the backward pass of this one begins.
+    A checkpoint needs them to compute again, and holds them until the backward pass of the call is done.
     """
-    blocks = memory_blocks(trace)
+    blocks, known = memory_blocks(trace), inputs_of_calls(trace)
+    mine = np.flatnonzero(np.isin(known.call, calls) & (blocks.group[known.block] == curve.group))
+    call, block = known.call[mine], known.block[mine]
+    if kept.calls.sites["inputs"].is_null().all():
+        call, block = _outputs_of_chain(kept, calls, pairs)
+    end = curve.index_at(kept.calls.backward_end_ns[call])
+    # Several calls can get the same tensor: it stays until the last of them is done.
+    order = np.lexsort((end, block))
+    order = order[np.append(np.diff(block[order]) != 0, True)] if len(order) else order
+    block = block[order]
+    return Removal(curve.index_of(blocks.ended[block]), end[order], -blocks.size_bytes[block])
+
+
+def _outputs_of_chain(kept: _Kept, calls: IntArray, pairs: IntArray) -> tuple[IntArray, IntArray]:
+    """Return calls that follow another one before its backward pass, and what that returns: it may be their input."""
+    outputs = pairs[kept.is_output[pairs]]
     call = kept.call[outputs]
-    ended = curve.index_of(blocks.ended[kept.block[outputs]])
-    start = np.sort(kept.calls.start_ns[np.unique(call)])
-    following = np.append(start, np.iinfo(np.int64).max)[np.searchsorted(start, kept.calls.end_ns[call], side="left")]
-    has_next = following < kept.calls.backward_start_ns[call]
-    return Removal(ended[has_next], kept.end[outputs][has_next], -kept.size_bytes[outputs][has_next])
+    ordered = calls[np.argsort(kept.calls.start_ns[calls], kind="stable")]
+    start = kept.calls.start_ns[ordered]
+    following = np.searchsorted(start, kept.calls.end_ns[call])
+    has_next = np.append(start, np.iinfo(np.int64).max)[following] < kept.calls.backward_start_ns[call]
+    return ordered[following[has_next]], kept.block[outputs][has_next]
 
 
 def _offload(trace: Trace, curve: Curve, kept: _Kept, unit: _Unit | None, pairs: IntArray) -> Saving:

@@ -113,8 +113,13 @@ def test_modules_are_also_known_from_recorded_frames() -> None:
 
 def test_what_the_next_checkpoint_needs_as_its_input_is_kept_until_then() -> None:
     events = [event for event in two_blocks() if event["ts"] != 61]
-    trace = watched(*events, block(30, -100, 4096 * 2))  # nobody needs what the first block returns: peak 2200
+    events.append(block(30, -100, 4096 * 2))  # nobody needs what the first block returns: the peak is 2200
+    named = pl.when(pl.col("name") == "layers.1").then(pl.lit("[25]")).otherwise("inputs").cast(pl.Categorical)
+    trace = watched(*events)
+    trace = replace(trace, sites=trace.sites.with_columns(named.alias("inputs")))
     assert saved(trace) == {"layers.0": 1000, "each of 2 Block": 900}
+    frames = (frame("nn.Module: Net_0", 1, 39), frame("nn.Module: Block_0", 2, 16), frame("nn.Module: Block_1", 20, 16))
+    assert saved(make_trace(*events, *frames)) == {"Net_0.Block_0": 1000, "each of 2 Block": 900}
 
 
 def test_computing_again_needs_the_temporary_memory_of_the_forward_again() -> None:
