@@ -2,8 +2,8 @@
 
 torch's ``MemoryProfile`` needs shapes and Python stacks, so all runs are recorded with them; the categories of this
 package need neither. Each row is one run of some steps of one program with one optimizer. The mean is over the time
-from the first to the last change (byte-seconds over seconds). The totals may differ by a constant: by what each knows of
-before the recording. A line follows where parameters, gradients or state are not those of the live objects.
+from the first to the last change (byte-seconds over seconds). The totals may differ by a constant: by what each knows
+of before the recording. A line follows where parameters, gradients or state are not those of the live objects.
 """
 
 from __future__ import annotations

@@ -151,6 +151,17 @@ are the work, by the same rule; Python is the limit from {LOUD_PYTHON:.0%} on, a
 {LOUD_OPTIMIZER:.0%} on if neither forward nor backward is longer. If most time of ops is in calls that last less than
 20 us, calling them is what costs (dispatch); if most is in ops that only copy or fill, it is memory traffic.
 
+**Memory.** An allocation is paired with the next release at its address on its device; cycles are counted apart. Its
+category is that of a live object, if one was seen at its address meanwhile: parameters and buffers of modules,
+gradients before and state after a step of an optimizer, arguments of the outermost modules. For all other blocks, and
+for all blocks of a file that another program recorded, the rules in the definitions of the columns decide, in the
+order input (DataLoader), temporary, gradient, autograd, temporary (optimizer), optimizer state, input, activation. So
+in such a file parameters, buffers and what else was alive before are unknown. Where no optimizer of torch steps,
+gradients follow from the rule. What was alive before is in the curve: on accelerators it is what the allocator
+reports; on the CPU, whose allocator counts only what it saw allocated, it is what the live objects hold, and what is
+released later. The release of CPU memory from before the recording is not reported by torch. Such a block ends when
+its address is used again, or when its parameter has another gradient or state.
+
 **Busy and sum.** Busy time is the union over all streams of a device: time during which at least one kernel, copy or
 fill ran. Summed time adds streams up, and can exceed busy time. Work that was queued before the recording began has no
 launch in the file; the busy time without this work is shown separately, and can be much less.

@@ -26,6 +26,7 @@ from torchprof_magic.analysis.modules import modules_table
 from torchprof_magic.analysis.ops import ops_by, ops_table
 from torchprof_magic.analysis.queue import launches_table, queue_series
 from torchprof_magic.analysis.ranking import ranking_table
+from torchprof_magic.analysis.savings import savings_table
 from torchprof_magic.analysis.snapshot import Snapshot
 from torchprof_magic.analysis.verdict import Verdict, find_verdict
 from torchprof_magic.analysis.waits import waits_table
@@ -82,6 +83,7 @@ EXPORTED_TABLES = (
     "memory",
     "memory_records",
     "leaks",
+    "savings",
     "lanes",
     "stacks",
     "segments",
@@ -253,6 +255,16 @@ class Report:
         if self._find_holders is None:
             raise ValueError("what holds memory is known only in the process that recorded it, from its report there")
         return holders_table(self.trace, self.leaks if rows is None else rows, self._find_holders).frame
+
+    @property
+    def savings(self) -> pl.DataFrame:
+        """One row per change that would lower the peak of memory by at least 1 %, the largest estimated saving first.
+
+        Activation checkpointing and offload of modules, ``set_to_none``, 16-bit parameters, gradients and optimizer
+        state, and half the batch. ``saved_bytes`` is an estimate by ``arithmetic``, and ``added_time_ns`` is the time
+        that it adds to a step, in ns. Empty if memory was not recorded. See docs/definitions.md.
+        """
+        return savings_table(self.trace).frame
 
     @property
     def snapshot(self) -> Snapshot:
@@ -442,10 +454,10 @@ class Report:
         """Return the result of a SQL query over the frames of the report.
 
         The tables are events, ops, kernels, devices, lines, modules, waits, idle, loaders, host, queue, launches,
-        ranking, steps, flows, allocations, memory, memory_records (``report.trace.memory``), leaks, lanes and stacks,
-        and of a memory snapshot segments, blocks and history. Events, lanes, stacks and segments have a column ``row``
-        with their row number, to which ``parent``, ``lane``, ``stack``, ``source``, ``target``, ``event`` and
-        ``segment`` refer. Raises ``ValueError`` with the tables and columns when the query is invalid.
+        ranking, steps, flows, allocations, memory, memory_records (``report.trace.memory``), leaks, savings, lanes
+        and stacks, and of a memory snapshot segments, blocks and history. Events, lanes, stacks and segments have a
+        column ``row`` with their row number, to which ``parent``, ``lane``, ``stack``, ``source``, ``target``,
+        ``event`` and ``segment`` refer. Raises ``ValueError`` with the tables and columns when the query is invalid.
         """
         return run_sql(query, self._frames())
 
@@ -506,6 +518,7 @@ class Report:
             "memory": lambda: self.memory,
             "memory_records": lambda: self.trace.memory,
             "leaks": lambda: self.leaks.drop("addresses"),
+            "savings": lambda: self.savings,
             "lanes": lambda: self.lanes,
             "stacks": lambda: self.stacks,
             "devices": lambda: self.devices,

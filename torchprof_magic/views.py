@@ -17,6 +17,7 @@ from torchprof_magic.analysis import (
     op_groups,
     ops,
     overview,
+    savings,
     steps,
 )
 from torchprof_magic.analysis.flame_view import flame_view
@@ -184,6 +185,19 @@ VIEWS = (
         tab="memory",
         group="Growth",
         is_there=has_leaks,
+    ),
+    View(
+        name="savings",
+        title="What if",
+        description="`report.savings`: changes that would lower the peak of memory by at least 1 %, each by itself, "
+        "with an estimate of the bytes and of the time that they add.",
+        build=savings.savings_table,
+        empty="No change that is known would lower the peak.",
+        columns=savings.COLUMNS,
+        place="group",
+        tab="memory",
+        group="What if",
+        is_there=savings.has_savings,
     ),
     View(
         name="kernels",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import runpy
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -138,36 +137,3 @@ def test_a_program_that_keeps_nothing_has_no_leaks() -> None:
     report = small_run()
     assert report.leaks.height == 0
     assert report.holders().height == 0
-
-
-losses: list[torch.Tensor] = []
-cache: dict[int, torch.Tensor] = {}
-
-
-def leaked(body: Any) -> Any:
-    """The report of a loop whose body keeps something; 500 numbers a step are enough to be the largest."""
-    with tp.profile(profile_memory=True, with_stack=True, active=5) as p:
-        for number in range(6):
-            body(number)
-            p.step()
-    return p.report
-
-
-@pytest.mark.parametrize(
-    ("keep", "holder", "way"),
-    [
-        (lambda model, number: losses.append(model(torch.ones(4, 100)).pow(2).sum()), "losses[…]", "graph"),
-        (lambda model, number: cache.update({number: model(torch.ones(4, 100)).detach()}), "cache[…]", "tensor"),
-        (lambda model, number: model.seen.append(model(torch.ones(4, 100)).detach()), ".seen[…]", "tensor"),
-    ],
-    ids=["list of losses", "cache", "attribute of a module"],
-)
-def test_a_planted_leak_is_found_with_its_line_and_its_holder(keep: Any, holder: str, way: str) -> None:
-    model = torch.nn.Linear(100, 100)
-    model.seen = []  # type: ignore[assignment]
-    report = leaked(lambda number: keep(model, number))
-    losses_here, cache_here = losses[:], dict(cache)
-    losses.clear()
-    cache.clear()
-    del losses_here, cache_here
-    assert report.leaks.height > 0

@@ -105,7 +105,7 @@ def shares_of(trace: Trace, runs: Runs) -> Shares:
     return Shares(
         runs=_runs(runs),
         self_ns=sum_by(runs.site, own_time(parent, runs.start_ns, runs.dur_ns, overlaps), count),
-        total_ns=sum_by(runs.site, runs.dur_ns * ~_is_repeated(runs), count),
+        total_ns=sum_by(runs.site, runs.dur_ns * ~is_repeated(runs), count),
         wait_ns=sum_by(sites[calls["row"].to_numpy()], calls["dur_ns"].to_numpy(), count),
         device_ns=sum_by(sites[work], dur[work] * ~is_backward, count),
         backward_ns=sum_by(sites[nodes], node_ns, count),
@@ -124,7 +124,7 @@ def _runs(runs: Runs) -> IntArray:
     return sum_by(site, (~goes_on).astype(np.int64), runs.sites)
 
 
-def _is_repeated(runs: Runs) -> np.ndarray:
+def is_repeated(runs: Runs) -> np.ndarray:
     """Return which runs lie inside another run of the same part."""
     keys = runs.lane * max(runs.sites, 1) + runs.site
     order = np.argsort(keys, kind="stable")

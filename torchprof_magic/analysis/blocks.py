@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from torchprof_magic.analysis.shared import once_per_trace
+from torchprof_magic.analysis.shared import ask_names, once_per_trace
 
 if TYPE_CHECKING:
     from torchprof_magic.model.intervals import BoolArray, IntArray
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 NONE = -1
 # Allocators of devices hand out memory in multiples of this; those of the host as it is asked for.
 DEVICE_ROUND_BYTES = 512
+_CLEARING = "Optimizer.zero_grad#"
 
 
 class Groups(NamedTuple):
@@ -220,7 +221,7 @@ def _with_older(trace: Trace, blocks: Blocks, found: _Found) -> Blocks:
     size = older["bytes"].to_numpy()
     rounded = -(-size // DEVICE_ROUND_BYTES) * DEVICE_ROUND_BYTES
     ended = np.where(
-        is_host, np.minimum(older["ended"].to_numpy(), _replaced(older, before)), older["ended"].to_numpy()
+        is_host, np.minimum(older["ended"].to_numpy(), _replaced(trace, older, before)), older["ended"].to_numpy()
     )
     count = older.height
     return Blocks(
@@ -235,22 +236,37 @@ def _with_older(trace: Trace, blocks: Blocks, found: _Found) -> Blocks:
     )
 
 
-def _replaced(older: pl.DataFrame, seen: pl.DataFrame) -> IntArray:
-    """Return from which row of memory on each older block is gone, because its name stands for another block.
+def _replaced(trace: Trace, older: pl.DataFrame, seen: pl.DataFrame) -> IntArray:
+    """Return from which row of memory on each older block is gone, because its name stands for a newer block.
 
-    torch does not report the release of memory of the host that was allocated before the recording.
+    torch does not report the release of memory of the host that was allocated before the recording. A gradient is
+    released by ``zero_grad``, before the next one is allocated.
     """
     keys = ["group", "category", "name"]
     named = older.with_row_index("older").filter(pl.col("name").is_not_null())
     others = named.select("older", *keys, "address", "last").join(
         seen.select(*keys, "address", "after", "born"), on=keys, how="inner", suffix="_next"
     )
-    others = others.filter((pl.col("address") != pl.col("address_next")) & (pl.col("after") > pl.col("last")))
+    is_other = (pl.col("address") != pl.col("address_next")) | (pl.col("born") > pl.col("last"))
+    others = others.filter(is_other & (pl.col("after") > pl.col("last")))
     gone = pl.max_horizontal(pl.col("born"), pl.col("last") + 1)
-    ends = others.group_by("older").agg(gone.min().alias("gone"))
+    others = others.with_columns(gone.alias("gone"))
+    cleared = _cleared_rows(trace)
+    before = np.append(cleared, NONE)[np.searchsorted(cleared, others["gone"].to_numpy(), side="right") - 1]
+    is_cleared = (pl.col("category") == "gradient") & (pl.col("before") > pl.col("last"))
+    gone = pl.when(is_cleared).then("before").otherwise("gone")
+    ends = others.with_columns(pl.Series("before", before)).group_by("older").agg(gone.min().alias("gone"))
     found = np.full(older.height, np.iinfo(np.int64).max)
     found[ends["older"].to_numpy()] = ends["gone"].to_numpy()
     return found
+
+
+def _cleared_rows(trace: Trace) -> IntArray:
+    """Return the first row of memory after each end of a ``zero_grad`` of an optimizer, in order."""
+    events = trace.events
+    is_clearing = ask_names(events["name"], pl.col("name").str.starts_with(_CLEARING)).astype(np.bool_)
+    ends = np.sort((events["start_ns"] + events["dur_ns"]).to_numpy()[is_clearing])
+    return np.searchsorted(trace.memory["time_ns"].to_numpy(), ends)
 
 
 def tagged_category(trace: Trace, blocks: Blocks) -> IntArray:

@@ -138,13 +138,22 @@ OUTSIDE = "outside of modules"
 @once_per_trace
 def modules_table(trace: Trace) -> Table:
     """Return one row per module that ran, each after its parent, in the order in which they first ran."""
-    sites, runs = _watched(trace)
-    if len(runs.site) == 0:
-        sites, runs = _from_frames(trace)
+    sites, runs = module_runs(trace)
     if len(runs.site) == 0:
         return Table(frame=pl.DataFrame(schema=SCHEMA), columns=_columns(trace))
     frame = _frame(sites, shares_of(trace, runs), runs)
     return Table(frame=frame, columns=_columns(trace))
+
+
+@once_per_trace
+def module_runs(trace: Trace) -> tuple[pl.DataFrame, Runs]:
+    """Return the modules and their calls, as they were watched, or else from recorded Python frames; maybe none.
+
+    The sites of the runs are rows of the frame, which has the columns ``name, parent, class_name, parameters, bytes,
+    inputs`` and ``outputs``.
+    """
+    runs = watched_runs(trace, "module")
+    return (trace.sites, runs) if len(runs.site) else _from_frames(trace)
 
 
 def _columns(trace: Trace) -> tuple[Column, ...]:
@@ -154,10 +163,6 @@ def _columns(trace: Trace) -> tuple[Column, ...]:
         set() if known else {"parameters", "bytes", "inputs", "outputs"}
     )
     return tuple(column for column in COLUMNS if column.name not in absent)
-
-
-def _watched(trace: Trace) -> tuple[pl.DataFrame, Runs]:
-    return trace.sites, watched_runs(trace, "module")
 
 
 def _from_frames(trace: Trace) -> tuple[pl.DataFrame, Runs]:

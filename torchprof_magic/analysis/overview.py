@@ -18,6 +18,7 @@ from torchprof_magic.analysis.memory import memory_series
 from torchprof_magic.analysis.modules import modules_table
 from torchprof_magic.analysis.ops import NO_OP, ops_table
 from torchprof_magic.analysis.phases import PHASES
+from torchprof_magic.analysis.savings import savings_table, title_of
 from torchprof_magic.analysis.step_pieces import step_pieces
 from torchprof_magic.analysis.steps import complete_steps, steps_table, steps_worth
 from torchprof_magic.analysis.verdict_words import place_of, short_name
@@ -284,7 +285,25 @@ def _memory(trace: Trace) -> tuple[Fact, ...]:
         facts.append(_number(f"Peak on {lane}", rows["allocated_bytes"].max() or 0, "bytes"))  # type: ignore[arg-type]
         if (reserved := rows["reserved_bytes"].max()) is not None:
             facts.append(_number(f"Reserved on {lane}", reserved, "bytes"))  # type: ignore[arg-type]
-    return tuple(facts)
+    return (*facts, *_largest_saving(trace))
+
+
+def _largest_saving(trace: Trace) -> list[Fact]:
+    """Return what would lower a peak most, as an estimate."""
+    return [
+        Fact(
+            label=title_of(row["action"], row["module"]),
+            value=float(row["saved_bytes"]),
+            unit="bytes",
+            note=f"less at the peak on {row['device']}, an estimate{_added_time(trace, row['added_time_ns'])}",
+            view="savings",
+        )
+        for row in savings_table(trace).frame.head(1).to_dicts()
+    ]
+
+
+def _added_time(trace: Trace, time_ns: int | None) -> str:
+    return "" if time_ns is None else f", + {format_ns(time_ns)} {_each(trace)}"
 
 
 def _recording(trace: Trace) -> tuple[Fact, ...]:

@@ -25,8 +25,9 @@ MAX_LEVEL = 4_000
 MAX_NODES = 200_000
 MAX_KEY_CHARS = 30
 _PACKAGE = f"{__package__.partition('.')[0]}."
-_NODES = "graph"
+_GRAPH = "graph"
 _TENSOR = "tensor"
+_UNNAMED = "unnamed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,23 +53,26 @@ def find_holders(addresses: Iterable[int]) -> list[Holder]:
     """
     wanted = frozenset(addresses)
     tensors = _live_tensors()
-    held: list[tuple[torch.Tensor, str, tuple[int, ...]]] = []
+    held: list[torch.Tensor] = []
+    ways: list[tuple[str, tuple[int, ...]]] = []
     with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001 - in use since torch 2.0 under this name
         for tensor in tensors:
             address = _address(tensor)
-            if address in wanted:
-                held.append((tensor, _TENSOR, (address,)))
-            elif tensor.grad_fn is not None:
+            found = {address} if address in wanted else set()
+            way = _TENSOR if found else _GRAPH
+            if not found and tensor.grad_fn is not None:
                 found = _in_graph(tensor.grad_fn, wanted)
-                if found:
-                    held.append((tensor, _NODES, tuple(sorted(found))))
-    own = {id(tensors), id(held)}
-    del tensors
-    search = _Search([tensor for tensor, _, _ in held], own)
-    return [
+            if found:
+                held.append(tensor)
+                ways.append((way, tuple(sorted(found))))
+    search = _Search(held, {id(tensors), id(held)})
+    holders = [
         Holder(path=path, kind=kind, way=way, addresses=found)
-        for (path, kind), (_, way, found) in zip(search.paths(), held, strict=True)
+        for (path, kind), (way, found) in zip(search.paths(), ways, strict=True)
     ]
+    # The graph of autograd keeps tensors of which no variable is left. They say nothing where a variable is known.
+    named = {address for holder in holders if holder.kind != _UNNAMED for address in holder.addresses}
+    return [holder for holder in holders if holder.kind != _UNNAMED or not named.issuperset(holder.addresses)]
 
 
 def _live_tensors() -> list[torch.Tensor]:
@@ -217,7 +221,7 @@ class _Search:
                 break
         if best is not None:
             return best[1], best[2]
-        return _written(type(self._objects[place]).__name__ if not last else "…", last), "unnamed"
+        return _written(type(self._objects[place]).__name__ if not last else "…", last), _UNNAMED
 
 
 _DICT = "\0dict"

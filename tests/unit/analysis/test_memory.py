@@ -6,6 +6,7 @@ import polars as pl
 from support import allocation, annotation, make_trace
 
 from torchprof_magic.analysis.memory import memory_series
+from torchprof_magic.model.trace import TAGS_SCHEMA
 from torchprof_magic.report import Report
 
 
@@ -59,3 +60,22 @@ def test_a_figure_of_many_devices_shows_the_first_eight_and_says_how_many_more_t
     figure = Report(make_trace(*work)).figure("memory")
     assert [axes.get_ylabel() for axes in figure.axes] == [f"cuda:{number}, MB" for number in range(8)]
     assert figure.get_supxlabel() == "3 more devices are not shown."
+
+
+def test_an_old_gradient_of_the_host_ends_with_zero_grad_when_a_new_one_follows() -> None:
+    events = (
+        allocation(1, 10),
+        annotation("Optimizer.zero_grad#SGD.zero_grad", 5, 1),
+        allocation(8, 20),
+        allocation(20, 40),
+    )
+    for at, event in enumerate(events[:1] + events[2:]):
+        event["args"]["Addr"] = 4096 * (at + 1)
+    tag = {"category": "gradient", "device": "cpu", "bytes": 40, "name": "w", "shape": "[10]", "dtype": "float32"}
+    rows = [
+        {**tag, "time_ns": -5, "address": 99, "cycle": 0},
+        {**tag, "time_ns": 25_000, "address": 4096 * 3, "cycle": 0},
+    ]
+    trace = replace(make_trace(*events), tags=pl.DataFrame(rows, schema=TAGS_SCHEMA))
+    # torch does not report the release: without zero_grad, the old 40 bytes would be there until the new ones are.
+    assert memory_series(trace).frame["gradient_bytes"].to_list() == [40, 0, 40]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import weakref
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from torch.optim.optimizer import (
 )
 
 from torchprof_magic.capture.recording import TagBatch, TaggedTensor
+from torchprof_magic.capture.torch_api.patching import seen_by_compiler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,10 +107,12 @@ class MemoryTags:
         """Note the arguments of an outermost forward; and its parameters and buffers, once a recording."""
         self._guarded(self._forward, module, (arguments, keywords))
 
+    @seen_by_compiler
     def _before_step(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         if not torch.compiler.is_compiling() and self.is_on:
             self._guarded(self._gradients, optimizer)
 
+    @seen_by_compiler
     def _after_step(self, optimizer: torch.optim.Optimizer, arguments: tuple[object, ...], keywords: object) -> None:
         if not torch.compiler.is_compiling() and self.is_on:
             self._guarded(self._stepped, optimizer, bool(arguments or keywords))
@@ -140,7 +143,7 @@ class MemoryTags:
         self._note("input", found)
 
     def _note_module(self, module: torch.nn.Module) -> None:
-        parameters, buffers = list(module.named_parameters()), list(module.named_buffers())
+        parameters, buffers = (_unwrapped(named()) for named in (module.named_parameters, module.named_buffers))
         prefix = self._prefix(module) if parameters else ""
         for name, parameter in parameters:
             known = self._names.get(id(parameter))
@@ -170,8 +173,8 @@ class MemoryTags:
         """Note the gradient of each parameter, by calls of C alone where the parameters are those of last time."""
         known, parameters = self._known(optimizer), _parameters_of(optimizer)
         gradients = [parameter.grad for parameter in parameters]
-        ids = array("q", map(id, parameters))
-        addresses = _addresses(gradients) if ids == known.ids else None
+        probe = _probe(parameters)
+        addresses = _addresses(gradients) if probe == known.probe else None
         if addresses is not None:
             self._keep("gradient", addresses, known.kinds)
             return
@@ -179,14 +182,14 @@ class MemoryTags:
         found = [(self._name(parameter), gradient) for parameter, gradient in pairs if gradient is not None]
         kinds = self._note("gradient", found)
         if len(kinds) == len(parameters):
-            known.ids, known.kinds = ids, kinds
+            known.probe, known.kinds = probe, kinds
 
     def _stepped(self, optimizer: torch.optim.Optimizer, has_closure: bool) -> None:
         known = self._known(optimizer)
         if has_closure:  # its gradients were made inside the step
             self._gradients(optimizer)
         parameters = _parameters_of(optimizer)
-        addresses = _addresses(parameters)
+        addresses = _addresses((*parameters[:1], *parameters[-1:]))
         if addresses is None or addresses != known.addresses:
             known.addresses = addresses
             self._note("parameter", [(self._name(parameter), parameter) for parameter in parameters])
@@ -259,7 +262,11 @@ class MemoryTags:
 
 
 class _Optimizer:
-    """What is known of an optimizer: the parameters whose gradients have these kinds, their addresses, its state."""
+    """What is known of an optimizer, so that little is looked at in each step.
+
+    ``probe`` tells which parameters have gradients of these ``kinds``. ``addresses`` are those of the first and
+    the last parameter: what moves parameters, moves all. ``entries`` is the size of its state.
+    """
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self.ref = weakref.ref(optimizer)
@@ -267,17 +274,27 @@ class _Optimizer:
 
     def forget(self) -> None:
         """Look at everything again the next time."""
-        self.ids = array("q")
+        self.probe: tuple[int, ...] = ()
         self.kinds = array("q")
         self.addresses: array[int] | None = None
         self.entries = -1
+
+
+def _unwrapped(named: Iterable[_Named]) -> list[_Named]:
+    """Return tensors with their names, without the attribute that torch.compile puts around a module."""
+    return [(name.replace("_orig_mod.", ""), tensor) for name, tensor in named]
 
 
 def _parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
-def _addresses(tensors: Iterable[torch.Tensor | None]) -> array[int] | None:
+def _probe(parameters: list[torch.Tensor]) -> tuple[int, ...]:
+    """Return numbers that change when other parameters are optimized."""
+    return (len(parameters), *map(id, (*parameters[:1], *parameters[-1:])))
+
+
+def _addresses(tensors: Sequence[torch.Tensor | None]) -> array[int] | None:
     """Return the address of each storage, or None if a tensor is missing, has no storage, or begins inside it."""
     try:
         if any(map(torch.Tensor.storage_offset, tensors)):  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ import torch
 from torch.nn.modules import module as torch_module
 
 from torchprof_magic.capture.recording import ModuleSite
-from torchprof_magic.capture.torch_api.patching import stand_in
+from torchprof_magic.capture.torch_api.patching import seen_by_compiler, stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,6 +110,7 @@ class ModuleMarks:
         """The modules that ran, in the order of their numbers, and then those around them."""
         return tuple(self._sites)
 
+    @seen_by_compiler
     def _before(self, module: torch.nn.Module, _: object) -> None:
         if torch.compiler.is_compiling():
             return
@@ -127,6 +128,7 @@ class ModuleMarks:
         above.append(number)
         self._note(thread, number)
 
+    @seen_by_compiler
     def _after(self, module: torch.nn.Module, arguments: object, *rest: object) -> None:
         """Note an end; ``rest`` is the keyword arguments and the result, or the result alone if forward raised."""
         if torch.compiler.is_compiling():

@@ -11,6 +11,7 @@ from torch.nn.modules import module as torch_module
 from torch.optim import optimizer as torch_optimizer
 
 from torchprof_magic.capture.problems import ProblemLog
+from torchprof_magic.capture.torch_api import compat
 from torchprof_magic.capture.watch.memory_tags import MemoryTags
 from torchprof_magic.capture.watch.modules import ModuleMarks
 
@@ -222,3 +223,14 @@ def test_meta_tensors_have_no_address(watched: Watched) -> None:
     nn.Linear(2, 2, device="meta")(torch.ones(1, 2, device="meta"))
     assert set(watched.found("parameter")) <= {0}
     assert not watched.problems.as_tuple()
+
+
+def test_a_model_that_is_first_compiled_under_the_hooks_has_one_graph(watched: Watched) -> None:
+    compat.keep_out_of_graphs()
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
+    compiled = torch.compile(model, backend="eager", fullgraph=True)  # raises if a hook breaks the graph
+    x = torch.ones(2, 3)
+    compiled(x)
+    assert set(watched.found("parameter").values()) == {"0.weight", "0.bias"}
+    assert set(watched.found("input")) == {x.data_ptr()}
+    torch.compiler.reset()

@@ -1,0 +1,116 @@
+"""Planted leaks in a cell that is recorded with memory alone: the line that allocates, and what holds the blocks."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+import torchprof_magic as tp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Planted(NamedTuple):
+    """What is run before, what each step adds, the line of the loop that is to blame, and a pattern of the holder."""
+
+    before: str
+    step: str
+    line: int
+    holder: str
+
+
+SETUP = """\
+import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(100, 100), nn.ReLU(), nn.Linear(100, 10))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+x = torch.randn(50, 100)
+"""
+# The lines of the cell: 2 loop, 3 forward, 4 backward, 5 step, 6 what keeps.
+LOOP = """\
+%%torchprof --memory --active 5 --display none
+for number in range(8):
+    out = model(x); loss = out.sum()
+    loss.backward({how})
+    optimizer.step(); optimizer.zero_grad()
+    {step}
+"""
+LEAKS = {
+    "list of losses with their graphs": Planted(
+        "losses = []", "losses.append(model(x).pow(2).sum())", 6, r"losses\[…\]"
+    ),
+    "retained graph": Planted("kept = []", "kept.append(loss)", 3, r"kept\[…\]"),
+    "forward hook": Planted(
+        "seen = []\nhandle = model[0].register_forward_hook(lambda module, given, found: seen.append(found.detach()))",
+        "pass",
+        3,
+        r"seen\[…\]",
+    ),
+    "closure": Planted(
+        "def make():\n    stored = []\n    def keep(value):\n        stored.append(value)\n    return keep\n"
+        "keep = make()",
+        "keep(torch.randn(300, 10))",
+        6,
+        r"keep\.stored\[…\]",
+    ),
+    "cache": Planted("cache = {}", "cache['batch %d' % number] = torch.randn(300, 10)", 6, r"cache\['batch \d'\]"),
+    "attribute of a module": Planted(
+        "model.history = []", "model.history.append(out.detach() + 1)", 6, r"model\.history\[…\]"
+    ),
+    "global dictionary of lists": Planted(
+        "stats = {'out': []}", "stats['out'].append(torch.randn(300, 10))", 6, r"stats\['out'\]\[…\]"
+    ),
+    "exceptions with their tracebacks": Planted(
+        "errors = []\n"
+        "def fail():\n    large = torch.randn(300, 10)\n    raise ValueError\n"
+        "def attempt():\n    try:\n        fail()\n    except ValueError as error:\n        errors.append(error)",
+        "attempt()",
+        6,
+        r"errors\[…\]\.large",
+    ),
+    "growing state of the optimizer": Planted(
+        "",
+        "optimizer.state[model[0].weight].setdefault('old', []).append(torch.randn(300, 10))",
+        6,
+        r"optimizer\.state",
+    ),
+    "attribute of a class": Planted(
+        "class Log:\n    entries = []", "Log.entries.append(torch.randn(300, 10))", 6, r"Log\.entries\[…\]"
+    ),
+}
+
+
+@pytest.fixture
+def shell() -> Iterator[Any]:
+    InteractiveShell.clear_instance()
+    shell = InteractiveShell.instance()
+    shell.run_line_magic("load_ext", "torchprof_magic")
+    yield shell
+    shell.reset()
+    shell.atexit_operations()
+    InteractiveShell.clear_instance()
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_a_planted_leak_is_found_with_its_line_and_what_holds_it(shell: Any, name: str) -> None:
+    leak = LEAKS[name]
+    shell.run_cell(SETUP + leak.before).raise_error()
+    how = "retain_graph=True" if name == "retained graph" else ""
+    shell.run_cell(LOOP.format(how=how, step=leak.step)).raise_error()
+    assert tp.last is not None
+    found = tp.last.leaks
+    assert found["line"][0] == leak.line
+    assert found["steps"][0] >= 4
+    holders = tp.last.holders(found[:1])
+    assert any(re.search(leak.holder, holder) for holder in holders["holder"][:2]), holders["example"].to_list()
+
+
+def test_a_loop_that_keeps_nothing_has_no_leaks(shell: Any) -> None:
+    shell.run_cell(SETUP).raise_error()
+    shell.run_cell(LOOP.format(how="", step="best = min(loss.item(), 0)")).raise_error()
+    assert tp.last is not None
+    assert tp.last.leaks.height == 0
