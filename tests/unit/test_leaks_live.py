@@ -90,8 +90,8 @@ def shell() -> Iterator[Any]:
     shell = InteractiveShell.instance()
     shell.run_line_magic("load_ext", "torchprof_magic")
     yield shell
+    shell.run_line_magic("unload_ext", "torchprof_magic")
     shell.reset()
-    shell.atexit_operations()
     InteractiveShell.clear_instance()
 
 
