@@ -45,6 +45,7 @@ describe("the golden page", () => {
       "ops_line: waiting",
       "ops_phase: waiting",
       "ops_step: waiting",
+      "savings: waiting",
       "steps: table",
       "notes: problems",
     ]);
