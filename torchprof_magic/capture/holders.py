@@ -46,7 +46,7 @@ class Holder:
 
 
 def find_holders(addresses: Iterable[int]) -> list[Holder]:
-    """Return what holds storages at these addresses now, one entry for each tensor that does.
+    """Return what holds storages at these addresses now, one entry for each tensor and way.
 
     Looks at all objects of the process, which takes from a tenth of a second to some seconds. Tensors that only C++
     code holds are not found.
@@ -54,21 +54,21 @@ def find_holders(addresses: Iterable[int]) -> list[Holder]:
     wanted = frozenset(addresses)
     tensors = _live_tensors()
     held: list[torch.Tensor] = []
-    ways: list[tuple[str, tuple[int, ...]]] = []
+    ways: list[dict[str, set[int]]] = []
     with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001 - in use since torch 2.0 under this name
         for tensor in tensors:
-            address = _address(tensor)
-            found = {address} if address in wanted else set()
-            way = _TENSOR if found else _GRAPH
-            if not found and tensor.grad_fn is not None:
-                found = _in_graph(tensor.grad_fn, wanted)
-            if found:
+            own = {_address(tensor)} & wanted
+            # A loss that is kept is wanted itself, and so may be what its graph keeps.
+            behind = set() if tensor.grad_fn is None else _in_graph(tensor.grad_fn, wanted) - own
+            if own or behind:
                 held.append(tensor)
-                ways.append((way, tuple(sorted(found))))
+                ways.append({_TENSOR: own, _GRAPH: behind})
     search = _Search(held, {id(tensors), id(held)})
     holders = [
-        Holder(path=path, kind=kind, way=way, addresses=found)
-        for (path, kind), (way, found) in zip(search.paths(), ways, strict=True)
+        Holder(path=path, kind=kind, way=way, addresses=tuple(sorted(found)))
+        for (path, kind), of_tensor in zip(search.paths(), ways, strict=True)
+        for way, found in of_tensor.items()
+        if found
     ]
     # The graph of autograd keeps tensors of which no variable is left. They say nothing where a variable is known.
     named = {address for holder in holders if holder.kind != _UNNAMED for address in holder.addresses}
