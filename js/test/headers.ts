@@ -54,7 +54,15 @@ export function treeHeader(name: string, more: Partial<TreeHeader> = {}): TreeHe
 }
 
 export function seriesHeader(name: string, more: Partial<SeriesHeader> = {}): SeriesHeader {
-  return { ...framed(name), shape: "series", bands: [], stacked: [], marks: [], ...more };
+  return {
+    ...framed(name),
+    shape: "series",
+    bands: [],
+    stacked: [],
+    marks: [],
+    phases: [],
+    ...more,
+  };
 }
 
 export function factsHeader(name: string, more: Partial<FactsHeader> = {}): FactsHeader {

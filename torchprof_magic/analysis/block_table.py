@@ -14,6 +14,7 @@ from torchprof_magic.analysis.forward_of import forward_of_events
 from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.analysis.places import module_of_events, places_of
 from torchprof_magic.analysis.shared import once_per_trace
+from torchprof_magic.analysis.snapshot_alive import every_block, is_snapshot
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.trace import MEMORY_CATEGORIES, MEMORY_CATEGORY
 
@@ -132,6 +133,15 @@ COLUMNS = (
 @once_per_trace
 def allocations_table(trace: Trace) -> Table:
     """Return one row per block of memory in the order of allocation; those from before the recording come first."""
+    if is_snapshot(trace):  # which knows blocks from before its history, and stacks
+        found = every_block(trace).with_columns(pl.lit(0, pl.Int32).alias("cycle"))
+        frame = pl.concat([_frame_of_blocks(trace).clear(), found], how="diagonal_relaxed")
+        return Table(frame=frame.select(column.name for column in COLUMNS), columns=COLUMNS, sort_by="size_bytes")
+    return Table(frame=_frame_of_blocks(trace), columns=COLUMNS, sort_by="size_bytes")
+
+
+def _frame_of_blocks(trace: Trace) -> pl.DataFrame:
+    """Return one row per block of the records of memory."""
     blocks = memory_blocks(trace)
     groups = blocks.groups
     time = pl.Series(trace.memory["time_ns"])
@@ -154,7 +164,7 @@ def allocations_table(trace: Trace) -> Table:
         },
         schema_overrides={"address": pl.UInt64, "size_bytes": pl.Int64, "lifetime_ns": pl.Int64},
     )
-    return Table(frame=frame.select(column.name for column in COLUMNS), columns=COLUMNS, sort_by="size_bytes")
+    return frame.select(column.name for column in COLUMNS)
 
 
 def _last_rows(trace: Trace, blocks: Blocks) -> IntArray:

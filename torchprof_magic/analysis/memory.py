@@ -9,9 +9,11 @@ import polars as pl
 
 from torchprof_magic.analysis.block_categories import block_categories
 from torchprof_magic.analysis.blocks import Blocks, memory_blocks
+from torchprof_magic.analysis.phase_strip import phase_strip
+from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.analysis.shared import once_per_trace
 from torchprof_magic.analysis.sums import LARGEST, running_sum, sum_by
-from torchprof_magic.model.shapes import EVERY_LANE, Column, Mark, Series
+from torchprof_magic.model.shapes import EVERY_LANE, Column, Mark, PhaseSpan, Series
 from torchprof_magic.model.trace import MEMORY_CATEGORIES
 from torchprof_magic.units import format_bytes
 
@@ -76,6 +78,9 @@ FRAME_COLUMNS = (
     ),
     *CATEGORY_BANDS,
 )
+# More spans than these are finer than pixels.
+MOST_SPANS = 600
+LEAST_PARTS = 4
 _UNKNOWN = MEMORY_CATEGORIES.index("unknown")
 
 
@@ -108,7 +113,8 @@ def memory_series(trace: Trace) -> Series:
     bands = BANDS if frame["reserved_bytes"].is_not_null().any() else BANDS[:1]
     stacked = tuple(band for band in CATEGORY_BANDS if (frame[band.name] != 0).any())
     frame = frame.select("lane", "time_ns", "allocated_bytes", "reserved_bytes", *(band.name for band in stacked))
-    return Series(frame=frame, bands=bands, stacked=stacked, marks=(*_peaks(frame), *_step_marks(trace)))
+    marks = (*_peaks(frame), *_step_marks(trace))
+    return Series(frame=frame, bands=bands, stacked=stacked, marks=marks, phases=_phases(trace))
 
 
 def memory_frame(trace: Trace) -> pl.DataFrame:
@@ -204,6 +210,13 @@ def _peaks(frame: pl.DataFrame) -> list[Mark]:
         peak, time_ns = rows["allocated_bytes"][index], rows["time_ns"][index]
         marks.append(Mark(lane=str(lane), time_ns=time_ns, label=f"peak {format_bytes(peak)}", kind="peak"))
     return marks
+
+
+def _phases(trace: Trace) -> tuple[PhaseSpan, ...]:
+    """Return the phases of the steps, coarser the more steps there are."""
+    strip = phase_strip(trace, max(MOST_SPANS // max(trace.steps.height, 1), LEAST_PARTS))
+    rows = zip(strip.start_ns.tolist(), strip.end_ns.tolist(), strip.phase.tolist(), strict=True)
+    return tuple(PhaseSpan(start_ns=start, end_ns=end, phase=PHASES[phase]) for start, end, phase in rows)
 
 
 def _step_marks(trace: Trace) -> list[Mark]:

@@ -12,6 +12,7 @@ from torchprof_magic.analysis.saved_by_modules import OFFLOAD_BYTES_PER_SECOND, 
 from torchprof_magic.analysis.saved_by_sizes import savings_by_batch, savings_by_dtype
 from torchprof_magic.analysis.saving import LEAST_SHARE, Saving
 from torchprof_magic.analysis.shared import once_per_trace
+from torchprof_magic.analysis.snapshot_alive import is_snapshot
 from torchprof_magic.analysis.sums import LARGEST
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.units import format_bytes
@@ -104,7 +105,8 @@ def savings_table(trace: Trace) -> Table:
 
     Empty if memory was not recorded.
     """
-    rows = [] if _is_damaged(trace) else [row for curve in device_curves(trace) for row in _rows(trace, curve)]
+    curves = () if _is_damaged(trace) or is_snapshot(trace) else device_curves(trace)
+    rows = [row for curve in curves for row in _rows(trace, curve)]
     frame = pl.DataFrame(rows, schema=SCHEMA).sort("saved_bytes", descending=True, maintain_order=True)
     return Table(frame=frame, columns=COLUMNS, sort_by="saved_bytes")
 

@@ -14,6 +14,7 @@ from torchprof_magic.model.shapes import Column
 from torchprof_magic.model.trace import MEMORY_CATEGORY
 
 if TYPE_CHECKING:
+    from torchprof_magic.model.intervals import BoolArray
     from torchprof_magic.model.trace import DType, Trace
 
 Moment: TypeAlias = int | Literal["peak", "end"]
@@ -101,9 +102,22 @@ def held_at(trace: Trace, when: int | Literal["peak"], device: str | None = None
     alive = alive_at(trace, when, chosen)
     row = row_at(trace, chosen, block_lives(trace)[chosen], when)
     now = when if when != "peak" else (device_history(trace, chosen)["time_ns"][row] if row >= 0 else None)
+    return _as_allocations(alive).with_columns((pl.lit(now, pl.Int64) - pl.col("allocated_at_ns")).alias("age_ns"))
+
+
+def every_block(trace: Trace) -> pl.DataFrame:
+    """Return every block of a snapshot, in the order of allocation, with the columns of ``report.allocations``."""
+    frames = [
+        _blocks_on(trace, name, own, np.ones(len(own.size_bytes), bool)) for name, own in block_lives(trace).items()
+    ]
+    found = pl.concat([pl.DataFrame(schema=_SCHEMA), *frames])
+    return _as_allocations(found).sort("allocated_at_ns", nulls_last=False, maintain_order=True)
+
+
+def _as_allocations(found: pl.DataFrame) -> pl.DataFrame:
+    """Return blocks with file and line apart, what they are known by without a line, and their lifetime."""
     place = pl.col("line").str.extract_groups(r"^(?<file>.*):(?<line>\d+)$")
-    return alive.with_columns(
-        (pl.lit(now, pl.Int64) - pl.col("allocated_at_ns")).alias("age_ns"),
+    return found.with_columns(
         (pl.col("freed_at_ns") - pl.col("allocated_at_ns")).alias("lifetime_ns"),
         pl.when(pl.col("line").is_null()).then("function").alias("op"),
         place.struct.field("file").alias("file"),
@@ -134,7 +148,10 @@ def row_at(trace: Trace, device: str, lives: Lives, at: Moment) -> int:
 
 
 def _alive_on(trace: Trace, device: str, lives: Lives, at: Moment) -> pl.DataFrame:
-    mask = lives.at(row_at(trace, device, lives, at))
+    return _blocks_on(trace, device, lives, lives.at(row_at(trace, device, lives, at)))
+
+
+def _blocks_on(trace: Trace, device: str, lives: Lives, mask: BoolArray) -> pl.DataFrame:
     times = device_history(trace, device)["time_ns"]
     count, stack = int(mask.sum()), lives.stack[mask].astype(np.int64)
     begin, end = pl.Series(lives.begin[mask]), pl.Series(lives.end[mask])

@@ -14,11 +14,11 @@ from torchprof_magic.analysis.flame import event_names
 from torchprof_magic.analysis.flame_boxes import HostBoxes, host_boxes, site_names
 from torchprof_magic.analysis.idle import CAUSE_TITLES, idle_runs
 from torchprof_magic.analysis.launch_configs import launch_configs
+from torchprof_magic.analysis.phase_strip import phase_strip
 from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.analysis.place_phases import phases_of_places
 from torchprof_magic.analysis.queue import ALL_STREAMS, queue_series
 from torchprof_magic.analysis.shared import launch_sources
-from torchprof_magic.analysis.step_pieces import step_pieces
 from torchprof_magic.analysis.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, depth_of, merge, nest
 from torchprof_magic.model.shapes import Column, Layer, SliceLane, Slices
@@ -26,7 +26,7 @@ from torchprof_magic.model.trace import DEVICE_CATEGORIES
 from torchprof_magic.units import format_bytes, format_ratio, short_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from torchprof_magic.model.trace import DType, Trace
 
@@ -168,7 +168,10 @@ def _steps(trace: Trace, lanes: _Lanes) -> list[_Part]:
         return []
     lane = lanes.add("Steps", "steps", "")
     number = steps["number"].cast(pl.String)
-    phases = _phases_of_steps(trace)
+    strip = phase_strip(trace, STEP_PARTS)
+    names = _of_enum(strip.phase, PHASE)
+    start, dur = pl.Series(strip.start_ns), pl.Series(strip.end_ns - strip.start_ns)
+    phases = _frame(lane, start, dur, names.cast(pl.String), "phase", names, depth=1)
     step_slices = _frame(
         lane,
         steps["start_ns"],
@@ -179,44 +182,7 @@ def _steps(trace: Trace, lanes: _Lanes) -> list[_Part]:
         depth=0,
     )
     step_slices = step_slices.with_columns(steps["number"].cast(pl.UInt32).alias("count"))
-    phases = phases.with_columns(pl.lit(lane, pl.UInt16).alias("lane"))
     return [_Part(part, _no_events(part.height)) for part in (step_slices, phases)]
-
-
-def _phases_of_steps(trace: Trace) -> pl.DataFrame:
-    """Return the phase with the most time in each of many equal parts of a step; equal neighbors are one slice."""
-    pieces = step_pieces(trace)
-    dur_ns = pieces.dur_ns
-    starts, durations, phases = [], [], []
-    for _, first, last in _runs(pieces.step):
-        rows = slice(first, last)
-        from_ns, to_ns = int(pieces.start_ns[first]), int(pieces.end_ns[last - 1])
-        edges = np.linspace(from_ns, to_ns, STEP_PARTS + 1)
-        ends = np.concatenate(([from_ns], pieces.end_ns[rows]))
-        time = np.zeros((len(PHASES), STEP_PARTS))
-        for number in np.unique(pieces.phase[rows]).tolist():
-            so_far = np.cumsum(np.where(pieces.phase[rows] == number, dur_ns[rows], 0))
-            time[number] = np.diff(np.interp(edges, ends, np.concatenate(([0], so_far))))
-        most = time.argmax(axis=0)
-        begins = np.flatnonzero(np.diff(most, prepend=NO_PARENT))
-        at = np.append(np.rint(edges[begins]).astype(np.int64), to_ns)
-        starts.append(at[:-1])
-        durations.append(np.diff(at))
-        phases.append(most[begins])
-    if not starts:
-        return pl.DataFrame()
-    names = _of_enum(np.concatenate(phases), PHASE)
-    start, dur = pl.Series(np.concatenate(starts)), pl.Series(np.concatenate(durations))
-    return _frame(0, start, dur, names.cast(pl.String), "phase", names, depth=1)
-
-
-def _runs(values: IntArray) -> Iterator[tuple[int, int, int]]:
-    """Yield each run of equal values: the value, its first row, and the row after its last."""
-    first = np.flatnonzero(np.diff(values, prepend=NO_PARENT))
-    if len(first) == 0:
-        return
-    for row, end in zip(first.tolist(), np.append(first[1:], len(values)).tolist(), strict=True):
-        yield int(values[row]), row, end
 
 
 def _threads(trace: Trace, boxes: HostBoxes, lanes: _Lanes, layers: tuple[Layer, ...]) -> list[_Part]:

@@ -117,6 +117,15 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseSpan:
+    """A stretch of a step that one phase takes most of; ``phase`` is one of ``PHASES``."""
+
+    start_ns: int
+    end_ns: int
+    phase: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
     """Values over time: ``lane``, ``time_ns`` and one column a band. A value holds until the next row of its lane.
 
@@ -127,6 +136,7 @@ class Series:
     bands: tuple[Column, ...]
     marks: tuple[Mark, ...] = ()
     stacked: tuple[Column, ...] = ()
+    phases: tuple[PhaseSpan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,7 +49,8 @@ def _framed(shape: FramedShape) -> Header:
                 for bands in (shape.bands, shape.stacked)
             )
             marks = [asdict(mark) for mark in shape.marks]
-            return {"shape": "series", "bands": bands, "stacked": stacked, "marks": marks}
+            phases = [asdict(span) for span in shape.phases]
+            return {"shape": "series", "bands": bands, "stacked": stacked, "marks": marks, "phases": phases}
         case Slices():
             return {
                 "shape": "slices",

@@ -23,6 +23,12 @@ export interface SeriesScene {
   readonly bands: readonly Band[];
   readonly marks: readonly MarkHeader[];
   readonly colors: Colors;
+  /** The phases of the steps, as a strip on top. */
+  readonly phases: readonly {
+    readonly start: number;
+    readonly end: number;
+    readonly color: string;
+  }[];
   /** Points that a dashed line connects, such as what each step leaves behind. */
   readonly trend: readonly { readonly time_ns: number; readonly value: number }[];
   /** The index under the pointer, null when it left. */
@@ -47,6 +53,8 @@ export interface SeriesChart {
 }
 
 const AREA_ALPHA = "55";
+// Height of the strip of phases.
+const STRIP_PX = 5;
 // Radius of the rings of a trend.
 const TREND_PX = 3.5;
 const AXIS_PX = 62;
@@ -129,6 +137,7 @@ function chartOptions(
       draw: [
         (chart) => {
           drawSteps(chart, scene);
+          drawPhases(chart, scene);
           drawTrend(chart, scene);
           drawPeaks(chart, scene);
           drawPinned(chart, scene, pinned);
@@ -269,6 +278,20 @@ function drawPeaks(chart: uPlot, scene: SeriesScene): void {
     labelPeak(chart, scene, mark, x, ratio);
   });
   ctx.restore();
+}
+
+/** The phases of the steps over the plot. */
+function drawPhases(chart: uPlot, scene: SeriesScene): void {
+  const { ctx, bbox } = chart;
+  const ratio = uPlot.pxRatio * scene.scale;
+  const right = bbox.left + bbox.width;
+  for (const { start, end, color } of scene.phases) {
+    const from = Math.max(bbox.left, chart.valToPos(start, "x", true));
+    const to = Math.min(right, chart.valToPos(end, "x", true));
+    if (to <= from) continue;
+    ctx.fillStyle = color;
+    ctx.fillRect(from, bbox.top - (STRIP_PX + 2) * ratio, to - from, STRIP_PX * ratio);
+  }
 }
 
 /** What stays, from step to step: a dashed line through rings. */

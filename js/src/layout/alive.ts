@@ -26,6 +26,7 @@ const TOGETHER = new Map([
   ["gradient", "gradients"],
   ["optimizer_state", "states of the optimizer"],
 ]);
+export const BEFORE = "from before the recording";
 const PLACE_CHARS = 36;
 
 /** The blocks of a device that are in use at a time, the largest groups first. */
@@ -112,15 +113,20 @@ function wordsOf(blocks: Frame, row: number, count: number) {
   }
   const number = numbersOf(blocks, "line")[row] ?? Number.NaN;
   const file = text("file");
-  const tensor = text("shape") || text("name");
-  const place = [
-    count > 1 ? anySibling(text("module")) : text("module"),
-    tensor === "" ? "" : shortOp(op),
-    file === "" || Number.isNaN(number) ? "" : `${fileName(file)}:${number}`,
-  ].filter((part) => part !== "");
+  const line = file === "" || Number.isNaN(number) ? "" : `${fileName(file)}:${number}`;
+  const isOld = Number.isNaN(numbersOf(blocks, "allocated_at_ns")[row] ?? Number.NaN);
+  // The first of these that is known, and behind it where that was.
+  const title =
+    text("shape") ||
+    text("name") ||
+    shortOp(op) ||
+    line ||
+    (isOld ? BEFORE : categoryTitle(category));
+  const module = count > 1 ? anySibling(text("module")) : text("module");
+  const place = [module, shortOp(op), line].filter((part) => part !== "" && part !== title);
   return {
     category,
-    title: tensor || shortOp(op) || categoryTitle(category),
+    title,
     place: place.map((part) => shortenName(part, PLACE_CHARS)).join(" · "),
     op,
   };

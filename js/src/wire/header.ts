@@ -154,6 +154,7 @@ const VIEWS = {
     /** Bands that add up to the first of `bands`; the first stands at the bottom. */
     stacked: listOf(band),
     marks: listOf(mark),
+    phases: listOf(record({ start_ns: number, end_ns: number, phase: text })),
   }),
   slices: record({
     ...framed,

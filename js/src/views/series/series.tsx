@@ -3,7 +3,7 @@
 import { type Signal, useSignal } from "@preact/signals";
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { formatNs, formatValue, plural } from "../../base/format";
-import { bandColor, type Theme } from "../../base/palette";
+import { bandColor, phaseColor, type Theme } from "../../base/palette";
 import { ns } from "../../base/units";
 import { observeScreenPx } from "../../draw/canvas-view";
 import { readColors } from "../../draw/colors";
@@ -46,7 +46,14 @@ export function SeriesView({ report, view, frame }: SeriesProps) {
     state.picked.value = series.time_ns[index] ?? null;
     state.listed.value = "picked";
   };
-  const scene = { series, layers, marks, trend: blocks.trend, lane, pick };
+  const phases = useMemo(
+    () =>
+      view.phases.map(({ start_ns, end_ns, phase }) => {
+        return { start: start_ns, end: end_ns, color: phaseColor(phase, theme) };
+      }),
+    [view, theme],
+  );
+  const scene = { series, layers, marks, phases, trend: blocks.trend, lane, pick };
   const chart = useChart(plot, report, scene, blocks.time);
   const cursor = useCursor(report, series, chart, pick);
   const table = tableId(report.id, view.name);
@@ -146,6 +153,7 @@ interface Drawn {
   readonly series: LaneSeries;
   readonly layers: readonly Band[];
   readonly marks: readonly MarkHeader[];
+  readonly phases: SeriesScene["phases"];
   readonly trend: SeriesScene["trend"];
   readonly lane: string;
   pick(index: number): void;
@@ -155,7 +163,7 @@ interface Drawn {
 function useChart(
   plot: { readonly current: HTMLDivElement | null },
   { store, look }: SeriesProps["report"],
-  { series, layers, marks, trend, lane, pick }: Drawn,
+  { series, layers, marks, phases, trend, lane, pick }: Drawn,
   pinned: number | null,
 ): { readonly current: SeriesChart | null } {
   const now = look.value;
@@ -173,6 +181,7 @@ function useChart(
       time_ns: series.time_ns,
       bands: layers,
       marks,
+      phases,
       trend,
       colors,
       scale: scale.value,

@@ -1,7 +1,7 @@
 /** The blocks of memory that a moment of the curve consists of. */
 
 import { useMemo } from "preact/hooks";
-import { aliveAt, type BlockGroup, grownSince } from "../../layout/alive";
+import { aliveAt, BEFORE, type BlockGroup, grownSince } from "../../layout/alive";
 import { type LaneSeries, placeOfTime } from "../../layout/series-lane";
 import { type Frame, numberAt, rowsOf, stringAt } from "../../wire/frame";
 import type { MarkHeader, SeriesHeader } from "../../wire/header";
@@ -36,7 +36,7 @@ const NO_LEAKS: readonly Leak[] = [];
 const NO_TREND: Blocks["trend"] = [];
 const UNKNOWN = {
   category: "unknown",
-  title: "from before the recording",
+  title: BEFORE,
   place: "",
   op: "",
   count: 1,
