@@ -166,7 +166,7 @@ VIEWS = (
         name="allocations",
         title="Allocations",
         description="`report.allocations`: one row per block of memory, from its allocation to its release.",
-        build=block_table.allocations_table,
+        build=block_table.allocations_view,
         empty="Memory was not recorded.",
         columns=block_table.COLUMNS,
         place="group",
@@ -176,7 +176,7 @@ VIEWS = (
     ),
     View(
         name="leaks",
-        title="Growth",
+        title="Growing places",
         description="`report.leaks`: the places whose blocks pile up from step to step.",
         build=leaks.leaks_view,
         empty="No place leaves blocks behind in nearly every step.",
@@ -188,10 +188,10 @@ VIEWS = (
     ),
     View(
         name="savings",
-        title="What if",
+        title="Savings",
         description="`report.savings`: changes that would lower the peak of memory by at least 1 %, each by itself, "
         "with an estimate of the bytes and of the time that they add.",
-        build=savings.savings_table,
+        build=savings.savings_view,
         empty="No change that is known would lower the peak.",
         columns=savings.COLUMNS,
         place="group",

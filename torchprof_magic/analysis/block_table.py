@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -138,6 +139,19 @@ def allocations_table(trace: Trace) -> Table:
         frame = pl.concat([_frame_of_blocks(trace).clear(), found], how="diagonal_relaxed")
         return Table(frame=frame.select(column.name for column in COLUMNS), columns=COLUMNS, sort_by="size_bytes")
     return Table(frame=_frame_of_blocks(trace), columns=COLUMNS, sort_by="size_bytes")
+
+
+def allocations_view(trace: Trace) -> Table:
+    """Return the table with what made a block first, and what few blocks have hidden."""
+    table = allocations_table(trace)
+    minor = ("device", "address", "name", "file", "phase", "cycle", "shape", "dtype", "freed_at_ns")
+    columns = sorted(
+        table.columns, key=lambda column: _FIRST.index(column.name) if column.name in _FIRST else len(_FIRST)
+    )
+    return replace(table, columns=tuple(replace(column, is_minor=column.name in minor) for column in columns))
+
+
+_FIRST = ("op", "module", "line", "category", "size_bytes", "lifetime_ns", "allocated_at_ns", "freed_at_ns", "step")
 
 
 def _frame_of_blocks(trace: Trace) -> pl.DataFrame:

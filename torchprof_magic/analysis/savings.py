@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -153,3 +154,12 @@ def _row(curve: Curve, saving: Saving) -> dict[str, object] | None:
         "arithmetic": f"Estimate: {saving.reason}, so the peak would be {format_bytes(peak)} in place of "
         f"{format_bytes(curve.peak_bytes)}.",
     }
+
+
+def savings_view(trace: Trace) -> Table:
+    """Return the table with the actions in words."""
+    table = savings_table(trace)
+    words = pl.col("action").str.replace_all("_", " ")
+    words = words.str.slice(0, 1).str.to_uppercase() + words.str.slice(1)
+    columns = tuple(replace(column, is_minor=column.name in ("device", "peak_bytes")) for column in table.columns)
+    return replace(table, frame=table.frame.with_columns(words.alias("action")), columns=columns)

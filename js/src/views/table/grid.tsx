@@ -243,7 +243,7 @@ function activeId(props: PartProps): string | undefined {
 /** "op" for Ops: the title without a final s; rows of source code are lines. */
 function nounOf(view: TableHeader): string {
   if (view.columns.some((column) => column.verbatim)) return "line";
-  if (view.group !== "") return view.group.toLowerCase();
+  if (view.title.includes(" by ")) return view.group.toLowerCase();
   return view.title.toLowerCase().replace(/s$/, "");
 }
 
