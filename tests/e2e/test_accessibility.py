@@ -316,7 +316,7 @@ def test_a_chart_is_walked_heard_and_gives_a_range(keys: Keys) -> None:
     keys.press("Home", "ArrowRight")
     # The allocation ends 9.5 ms after the first event.
     expect(plot).to_have_attribute("data-tp-point", "1")
-    assert keys.aloud() == "at 9.50 ms, Allocated 1.00 MB"
+    assert keys.aloud() == "at 9.50 ms, Allocated 1.00 MB, Unknown 1.00 MB"
     expect(keys.report.locator(".tp-item-facts")).to_contain_text("at 9.50 ms")
     keys.press("Shift+ArrowRight", "Shift+ArrowRight")
     expect(keys.report.locator(".tp-range-bar")).to_contain_text("Range of 10.0 ms")
@@ -344,7 +344,7 @@ def test_the_window_is_filled_and_left_by_keyboard(keys: Keys) -> None:
     expect(keys.report).not_to_have_attribute("data-tp-maximized", "true")
 
 
-@pytest.mark.parametrize(("view", "columns"), [("timeline", 5), ("flame", 5), ("memory", 3)])
+@pytest.mark.parametrize(("view", "columns"), [("timeline", 5), ("flame", 5), ("memory", 5)])
 def test_a_canvas_has_a_table_of_what_it_shows(keys: Keys, view: str, columns: int) -> None:
     keys.view(view)
     drawing = keys.report.locator("[aria-details]")

@@ -114,7 +114,8 @@ def test_every_view_shows_every_text_as_a_text(report: Report, watched: Watched,
         elif tab == "flame":
             use_flame(shown)
         elif tab == "memory":
-            for lane in shown.locator(".tp-segmented button").all()[:5]:
+            lanes = shown.get_by_role("group", name="Lane").get_by_role("button")
+            for lane in lanes.all()[:5]:
                 lane.click()
         else:
             use_table(shown)

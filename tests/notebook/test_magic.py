@@ -296,8 +296,13 @@ def test_a_cell_that_runs_out_of_device_memory_keeps_its_snapshot_and_its_own_er
         assert cell.reply["ename"] == "OutOfMemoryError"
         assert "\n".join(cell.reply["traceback"]).count("Tried to allocate 20.00 MiB") == 1
         assert "torchprof_magic" not in "\n".join(cell.reply["traceback"])
-        said = kernel.run("print(kept, history, [p.message for p in run.problems if 'memory' in p.code])").text
-        assert said == "1 [] ['The device ran out of memory at step 2, allocating 20.00 MiB.']\n"
+        said = kernel.run(
+            "print(kept, history, *(p.message for p in run.problems if 'memory' in p.code), sep='|')"
+        ).text
+        kept, history, at_step, in_snapshot = said.strip().split("|")
+        assert (kept, history) == ("1", "[]")
+        assert at_step == "The device ran out of memory at step 2, allocating 20.00 MiB."
+        assert "requested 21 MB while the device had 0 B free" in in_snapshot
         opened = kernel.run(f"%torchprof load {target} -o opened").reply["status"]
         assert opened == "ok"
         said = kernel.run("print([p.message for p in opened.problems if p.code == 'snapshot.out_of_memory'])").text

@@ -55,10 +55,10 @@ export function BlockList({ report, view, blocks }: BlocksProps) {
           listed.value = LISTED.find((each) => each.name === name)?.name ?? "peak";
         }}
       />
-      <h3>
+      <h2>
         {HEADS[blocks.listed]}
         <span>{formatBytes(blocks.total)}</span>
-      </h3>
+      </h2>
       {blocks.state === "ready" ? (
         <Rows report={report} blocks={blocks} />
       ) : (
