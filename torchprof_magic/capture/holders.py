@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from torchprof_magic.capture.torch_api.storages import storage_address
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -81,8 +83,8 @@ def _live_tensors() -> list[torch.Tensor]:
 
 def _address(tensor: torch.Tensor) -> int:
     try:
-        return int(tensor.data_ptr() - tensor.storage_offset() * tensor.element_size())
-    except (RuntimeError, NotImplementedError):
+        return storage_address(tensor)
+    except RuntimeError:
         return 0  # it has no storage
 
 

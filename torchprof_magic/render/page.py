@@ -88,15 +88,17 @@ def build_page(
             for view in shown
             if view in ready or view in waiting
         ],
-        "missing": [
-            {"title": view.title, "flag": view.flag}
-            for view in VIEWS
-            if view.flag and not count_rows(shapes[view.name])
-        ],
+        "missing": _missing(shapes),
         "exports": [export_header(export, run_id) for export in exports],
     }
     pulled = dict(packed.pulled) | {view.name: partial(_encoded, shapes, view.name) for view in waiting}
     return Page(header=json.dumps(header), data=packed.data, pulled=pulled, answers=answers)
+
+
+def _missing(shapes: Mapping[str, Shape]) -> list[dict[str, str]]:
+    """Return the views that were not recorded, with the flags that bring them."""
+    missing = (view for view in VIEWS if view.flag and not count_rows(shapes[view.name]))
+    return [{"title": view.title, "flag": view.flag} for view in missing]
 
 
 def _excerpt(windows: SliceWindows, *, is_standalone: bool) -> Slices:

@@ -22,6 +22,7 @@ from torch.optim.optimizer import (
 
 from torchprof_magic.capture.recording import TagBatch, TaggedTensor
 from torchprof_magic.capture.torch_api.patching import seen_by_compiler
+from torchprof_magic.capture.torch_api.storages import storage_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -238,9 +239,9 @@ class MemoryTags:
         for name, one in found:
             tensor = getattr(one, "_local_tensor", one)  # of a DTensor
             try:
-                address = int(tensor.data_ptr() - tensor.storage_offset() * tensor.element_size())
+                address = storage_address(tensor)
                 kind = self._kind(name, tensor)
-            except (RuntimeError, NotImplementedError):
+            except RuntimeError:
                 continue  # it is sparse, lazy, or a wrapper
             addresses.append(address)
             kinds.append(kind)
@@ -300,7 +301,7 @@ def _addresses(tensors: Sequence[torch.Tensor | None]) -> array[int] | None:
         if any(map(torch.Tensor.storage_offset, tensors)):  # type: ignore[arg-type]
             return None
         return array("q", map(torch.Tensor.data_ptr, tensors))  # type: ignore[arg-type]
-    except (RuntimeError, TypeError, NotImplementedError):
+    except (RuntimeError, TypeError):
         return None
 
 
