@@ -4,8 +4,6 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 BUNDLE := torchprof_magic/static/report.js
 TORCH  := torch==2.13.0
-# One more than the cores, because tests wait for kernels and browsers.
-WORKERS = $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 PIP    := $(BIN)/pip install -q --disable-pip-version-check
 FRONT  := $(shell find js/src widgets js/scripts -type f 2>/dev/null) js/package.json torchprof_magic/render/palette.json
 # The redirection makes older versions of make start a shell, which `command` is built into.
@@ -26,7 +24,7 @@ lab: $(VENV)/.installed $(BUNDLE)
 test: $(VENV)/.tested $(BUNDLE) chromium
 	scripts/check
 	export CHROMIUM="$$(cat $(VENV)/.chromium)"; cd js && npm test && npm run size
-	export CHROMIUM="$$(cat $(VENV)/.chromium)"; $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	export CHROMIUM="$$(cat $(VENV)/.chromium)"; $(BIN)/python -m pytest -n auto --dist loadfile
 
 check: $(VENV)/.tested $(BUNDLE)
 	scripts/check
