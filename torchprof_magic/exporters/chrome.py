@@ -42,6 +42,7 @@ _ARGS = (
     ("fwd_thread", "Fwd thread id"),
     ("shapes", "Input Dims"),
     ("dtypes", "Input type"),
+    ("concrete_inputs", "Concrete Inputs"),
 )
 _MEMORY_ARGS = (
     ("reserved_bytes", "Total Reserved"),
@@ -200,6 +201,7 @@ def _event_lines(events: pl.DataFrame, arrow_ends: pl.DataFrame) -> list[str]:
         translated(events["name"], json_text).alias("name"),
         translated(events["shapes"], json_value).alias("shapes"),
         translated(events["dtypes"], json_value).alias("dtypes"),
+        translated(events["concrete_inputs"], json_value).alias("concrete_inputs"),
         translated(events["launch_config"], _launch_members).alias("launch_members"),
     )
     lines = texts.select(

@@ -77,6 +77,8 @@ MAX_NAME_CHARS = 10_000
 # What the values of ``launch_config`` are called in trace files.
 LAUNCH_KEYS = ("grid", "block", "registers per thread", "shared memory", "est. achieved occupancy %")
 MAX_JSON_CHARS = 1_000_000
+# The shapes of their inputs do not tell the size of their output, so the values of the other inputs are kept.
+CONVOLUTIONS = ("aten::convolution", "aten::_convolution", "aten::convolution_backward")
 
 DType: TypeAlias = pl.DataType | type[pl.DataType]
 
@@ -172,6 +174,15 @@ EVENTS_COLUMNS = (
     ),
     FrameColumn(
         "dtypes", TEXT, "json", "Types of the inputs; null if not recorded.", is_nullable=True, max_chars=MAX_JSON_CHARS
+    ),
+    FrameColumn(
+        "concrete_inputs",
+        TEXT,
+        "json",
+        "Values of the inputs of a convolution that are not tensors, such as its stride and padding; null for other "
+        "ops, and if not recorded.",
+        is_nullable=True,
+        max_chars=MAX_JSON_CHARS,
     ),
     FrameColumn(
         "bytes",
@@ -552,11 +563,16 @@ FRAME_COLUMNS = {
 FRAME_SCHEMAS = {name: _schema(columns) for name, columns in FRAME_COLUMNS.items()}
 # The name of the first entry of a saved run, and the version of its format. Changing a schema above needs a new one.
 SAVED_HEAD = "torchprof.json"
-SAVED_VERSION = 5
+SAVED_VERSION = 6
 # Frames that older versions of the format lack.
 ADDED_FRAMES = {"sites": 2, "scopes": 2, "tags": 5, "segments": 5, "blocks": 5, "history": 5, "annotations": 5}
 # Columns that they lack.
-ADDED_COLUMNS = {("sites", "inputs"): 3, ("sites", "outputs"): 3, ("events", "launch_config"): 4}
+ADDED_COLUMNS = {
+    ("sites", "inputs"): 3,
+    ("sites", "outputs"): 3,
+    ("events", "launch_config"): 4,
+    ("events", "concrete_inputs"): 6,
+}
 
 
 def _empty(name: str) -> Callable[[], pl.DataFrame]:

@@ -19,8 +19,8 @@ from torchprof_magic.ingest.chrome.columns import (
     raw_text,
 )
 from torchprof_magic.ingest.findings import Findings
-from torchprof_magic.ingest.json.schema import NO_ARGS, Args, Event
-from torchprof_magic.model.trace import CATEGORY, MEMORY_SCHEMA, TEXT
+from torchprof_magic.ingest.json.schema import NO_ARGS, NO_RAW, Args, Event
+from torchprof_magic.model.trace import CATEGORY, CONVOLUTIONS, MEMORY_SCHEMA, TEXT
 from torchprof_magic.model.vendors import DEVICE_TYPES, LAUNCH_ARROWS
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ _SPAN_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "fwd_thread": pl.Int64,
     "shapes": TEXT,
     "dtypes": TEXT,
+    "concrete_inputs": TEXT,
     "bytes": pl.Int64,
     "call_stack": TEXT,
     "launch_config": TEXT,
@@ -84,6 +85,12 @@ _HAVE_CATS = (*_HAVE_STREAMS, "runtime")
 
 def _is_allocation(event: Event) -> bool:
     return event.name == ALLOCATION and event.cat == "cpu_instant_event"
+
+
+def _concrete_inputs(events: list[Event], args: list[Args]) -> pl.Series:
+    # Those of all ops would take as much memory as their shapes, and nothing needs them.
+    pairs = zip(events, args, strict=True)
+    return raw_text([arg.concrete_inputs if event.name in CONVOLUTIONS else NO_RAW for event, arg in pairs])
 
 
 def _external_ids(args: list[Args], findings: Findings) -> pl.Series:
@@ -195,13 +202,16 @@ class ColumnBuilder:
         readers = {name: _READERS[name] for name in _READ.get(category, _READERS)}
         if category in _ANNOTATIONS:
             readers["correlation"] = _external_ids
+        columns = {name: read(args, self._found) for name, read in readers.items()}
+        if category == "cpu_op":
+            columns["concrete_inputs"] = _concrete_inputs(events, args)
         return pl.DataFrame(
             {
                 "name": labels([event.name for event in events]),
                 "place": self._places_of(events, args, category),
                 "start_ns": exact_ns([event.ts for event in events]),
                 "dur_ns": exact_ns([event.dur for event in events]),
-                **{name: read(args, self._found) for name, read in readers.items()},
+                **columns,
             }
         )
 

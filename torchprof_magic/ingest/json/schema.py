@@ -26,6 +26,7 @@ class Args(Struct, gc=False):
     fwd_thread: Number = field(name="Fwd thread id", default=None)
     input_dims: Raw = field(name="Input Dims", default=NO_RAW)
     input_types: Raw = field(name="Input type", default=NO_RAW)
+    concrete_inputs: Raw = field(name="Concrete Inputs", default=NO_RAW)
     device_type: Number = field(name="Device Type", default=None)
     device_id: Number = field(name="Device Id", default=None)
     delta_bytes: Number = field(name="Bytes", default=None)

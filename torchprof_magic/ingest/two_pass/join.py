@@ -80,7 +80,8 @@ def _with_details(trace: Trace, first: Ops, second: Ops, pairs: Matches) -> pl.D
     launches = trace.flows.filter(pl.col("kind") == "launch")
     stack_source[launches["target"].to_numpy()] = stack_source[launches["source"].to_numpy()]
     return events.with_columns(
-        *(_taken(events[name], source) for name in ("shapes", "dtypes")), _taken(events["stack"], stack_source)
+        *(_taken(events[name], source) for name in ("shapes", "dtypes", "concrete_inputs")),
+        _taken(events["stack"], stack_source),
     )
 
 
