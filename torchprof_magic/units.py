@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 _TIME_STEPS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+_FLOP_STEPS = ((1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1e3, "kFLOP"), (1.0, "FLOP"))
 _BYTE_STEPS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 
 
@@ -16,6 +17,11 @@ def format_ns(value_ns: float) -> str:
 def format_bytes(value_bytes: float) -> str:
     """Return a size with three significant digits in decimal units, such as ``2.09 GB``."""
     return _scaled(value_bytes, _BYTE_STEPS)
+
+
+def format_flop(value: float) -> str:
+    """Return a number of floating-point operations with three significant digits, such as ``1.10 TFLOP``."""
+    return _scaled(value, _FLOP_STEPS)
 
 
 def format_count(value: float) -> str:

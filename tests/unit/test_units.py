@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from torchprof_magic.units import format_bytes, format_count, format_ns, format_ratio
+from torchprof_magic.units import format_bytes, format_count, format_flop, format_ns, format_ratio
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,11 @@ def test_durations_have_three_significant_digits_and_one_unit(value: float, text
 @pytest.mark.parametrize(("value", "text"), [(0, "0 B"), (999, "999 B"), (2_088_508_416, "2.09 GB"), (-108, "-108 B")])
 def test_sizes_are_decimal(value: float, text: str) -> None:
     assert format_bytes(value) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(0, "0 FLOP"), (999, "999 FLOP"), (1_099_511_627_776, "1.10 TFLOP")])
+def test_floating_point_operations_have_decimal_units(value: float, text: str) -> None:
+    assert format_flop(value) == text
 
 
 def test_counts_have_thousands_separators() -> None:

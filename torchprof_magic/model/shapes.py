@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from torchprof_magic.model.meta import Problem
 
-Unit = Literal["text", "code", "count", "ns", "bytes", "ratio", "phase", "step", "bool"]
+Unit = Literal["text", "code", "count", "ns", "bytes", "flop", "ratio", "phase", "step", "bool"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

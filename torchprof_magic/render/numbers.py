@@ -19,7 +19,8 @@ Ladder = tuple[tuple[str, float], ...]
 
 _NS: Ladder = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
 _BYTES: Ladder = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
-_LADDERS: dict[str, Ladder] = {"ns": _NS, "bytes": _BYTES}
+_FLOP: Ladder = (("PFLOP", 1e15), ("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6), ("kFLOP", 1e3), ("FLOP", 1.0))
+_LADDERS: dict[str, Ladder] = {"ns": _NS, "bytes": _BYTES, "flop": _FLOP}
 # The largest number of a column shows this many digits, or more where it has more before the point.
 _DIGITS = 4
 _THREE_DIGITS = Context(prec=3, rounding=ROUND_HALF_UP)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 TOP_ROWS = 10
 MAX_STEPS = 24
 NAME_CHARS = 90
+_SHOWN_UNITS = ("count", "ns", "bytes", "flop")
 _FIGURES = {"flame": "Flame graph", "memory": "Memory"}
 _NUMBER = 'align="right" style="text-align:right"'
 _NAME = 'align="left" style="text-align:left"'
@@ -221,7 +222,7 @@ def _ops(ops: Shape, steps: float) -> str:
     frame = top_rows(ops)
     if frame.height == 0:
         return ""
-    columns = [column for column in ops.columns if not column.is_minor and column.unit in ("count", "ns", "bytes")]
+    columns = [column for column in ops.columns if not column.is_minor and column.unit in _SHOWN_UNITS]
     looks = [_looks(column, ops.frame, steps) for column in columns]
     heads = [(_NAME, "Op"), *((_NUMBER, _text(title)) for title, _ in looks)]
     order = frame.sort(ops.sort_by, descending=True, maintain_order=True) if ops.sort_by else frame

@@ -8,7 +8,7 @@ from torchprof_magic.analysis.memory import memory_peaks
 from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.analysis.steps import complete_steps
 from torchprof_magic.model.shapes import top_rows
-from torchprof_magic.units import counted, format_bytes, format_count, format_ns, format_ratio, printable
+from torchprof_magic.units import counted, format_bytes, format_count, format_flop, format_ns, format_ratio, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 TOP_ROWS = 10
 NAME_WIDTH = 44
+# The units of the columns that are shown, and how their cells are written.
+_CELLS = {"ns": format_ns, "bytes": format_bytes, "flop": format_flop, "count": format_count}
 MOST_DEVICES = 4  # kinds of devices that are named; a file can name a thousand
 
 
@@ -107,7 +109,7 @@ def _op_lines(ops: Table) -> list[str]:
     frame = top_rows(ops)
     if frame.height == 0:
         return []
-    shown = [column for column in ops.columns if column.unit in ("count", "ns", "bytes") and not column.is_minor]
+    shown = [column for column in ops.columns if column.unit in _CELLS and not column.is_minor]
     header = "".join(f"{column.title:>18}" for column in shown)
     lines = ["", f"{'Op':<{NAME_WIDTH}}{header}"]
     for row in frame.head(TOP_ROWS).to_dicts():
@@ -121,7 +123,7 @@ def _op_lines(ops: Table) -> list[str]:
 def _cell(value: float | None, unit: str) -> str:
     if value is None:
         return "–"
-    return {"ns": format_ns, "bytes": format_bytes, "count": format_count}[unit](value)
+    return _CELLS[unit](value)
 
 
 def _shortened(name: str) -> str:

@@ -43,6 +43,17 @@ describe("formatBytes", () => {
   });
 });
 
+it.each([
+  [0, "0"],
+  [512, "512 FLOP"],
+  [276_824_064, "277 MFLOP"],
+  [8_388_608_000, "8.39 GFLOP"],
+  [1_099_511_627_776, "1.10 TFLOP"],
+  [2_500_000_000_000_000, "2.50 PFLOP"],
+])("writes %d floating-point operations as %s", (value, text) => {
+  expect(formatValue(value, "flop")).toBe(text);
+});
+
 it("groups the digits of counts", () => {
   expect(formatCount(40_573)).toBe("40,573");
 });
@@ -71,6 +82,15 @@ describe("columnFormat", () => {
   it("takes one unit for a column from its largest value, which shows four digits", () => {
     const { suffix, format } = columnFormat("ns", 308_290_000);
     expect([suffix, format(308_290_000), format(52_050_000)]).toEqual(["ms", "308.3", "52.1"]);
+  });
+
+  it("takes one unit for a column of floating-point operations", () => {
+    const { suffix, format } = columnFormat("flop", 36_507_222_016);
+    expect([suffix, format(36_507_222_016), format(412_000_000)]).toEqual([
+      "GFLOP",
+      "36.51",
+      "0.41",
+    ]);
   });
 
   it("shows whole numbers where the largest has four digits before the point", () => {

@@ -1,6 +1,16 @@
 /** Numbers as text for people. */
 
-export type Unit = "text" | "code" | "count" | "ns" | "bytes" | "ratio" | "phase" | "step" | "bool";
+export type Unit =
+  | "text"
+  | "code"
+  | "count"
+  | "ns"
+  | "bytes"
+  | "flop"
+  | "ratio"
+  | "phase"
+  | "step"
+  | "bool";
 
 /** One unit of a scale: `suffix` is `size` base units. */
 interface Rung {
@@ -21,6 +31,15 @@ const BYTES_LADDER: readonly Rung[] = [
   { suffix: "MB", size: 1e6 },
   { suffix: "kB", size: 1e3 },
   { suffix: "B", size: 1 },
+];
+
+const FLOP_LADDER: readonly Rung[] = [
+  { suffix: "PFLOP", size: 1e15 },
+  { suffix: "TFLOP", size: 1e12 },
+  { suffix: "GFLOP", size: 1e9 },
+  { suffix: "MFLOP", size: 1e6 },
+  { suffix: "kFLOP", size: 1e3 },
+  { suffix: "FLOP", size: 1 },
 ];
 
 // The largest number of a column shows this many digits, or more where it has more before the point.
@@ -108,6 +127,8 @@ export function formatValue(value: number, unit: Unit): string {
       return formatNs(value);
     case "bytes":
       return formatBytes(value);
+    case "flop":
+      return inProse(value, FLOP_LADDER);
     case "ratio":
       return formatRatio(value);
     case "bool":
@@ -151,6 +172,8 @@ export function columnFormat(unit: Unit, largest: number, beside = largest): Col
       return columnOf(NS_LADDER, largest, beside);
     case "bytes":
       return columnOf(BYTES_LADDER, largest, beside);
+    case "flop":
+      return columnOf(FLOP_LADDER, largest, beside);
     case "ratio":
       return { suffix: "%", format: (value) => scaled(value, { suffix: "%", size: 0.01 }, 1) };
     case "bool":
@@ -178,7 +201,7 @@ export function axisNumbers(
 
 /** Whether values of a unit are numbers, so that cells are right-aligned. */
 export function isNumeric(unit: Unit): boolean {
-  return unit === "count" || unit === "ns" || unit === "bytes" || unit === "ratio";
+  return ["count", "ns", "bytes", "flop", "ratio"].includes(unit);
 }
 
 /** Whether values of a unit are text, so that the filter searches the column. */

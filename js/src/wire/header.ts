@@ -19,7 +19,18 @@ import {
 
 const VERSION = 6;
 
-const unit = oneOf<Unit>("text", "code", "count", "ns", "bytes", "ratio", "phase", "step", "bool");
+const unit = oneOf<Unit>(
+  "text",
+  "code",
+  "count",
+  "ns",
+  "bytes",
+  "flop",
+  "ratio",
+  "phase",
+  "step",
+  "bool",
+);
 
 const column = record({
   name: text,

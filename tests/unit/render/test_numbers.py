@@ -34,6 +34,21 @@ def test_a_size_has_decimal_units(value: float, text: str) -> None:
     assert format_value(value, "bytes") == text
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (512, "512 FLOP"),
+        (276_824_064, "277 MFLOP"),
+        (8_388_608_000, "8.39 GFLOP"),
+        (1_099_511_627_776, "1.10 TFLOP"),
+        (2_500_000_000_000_000, "2.50 PFLOP"),
+    ],
+)
+def test_floating_point_operations_read_as_gflop_and_tflop(value: float, text: str) -> None:
+    assert format_value(value, "flop") == text
+
+
 def test_counts_are_grouped_and_means_have_two_decimals() -> None:
     assert [format_mean_count(value) for value in (40_573, 2.5, 1 / 3, math.nan)] == ["40,573", "2.50", "0.33", "–"]
 
@@ -51,6 +66,7 @@ def test_a_ratio_is_a_percentage() -> None:
         ("ns", 308_290_000, "ms", (1_000, 0, math.nan), ["<0.1", "0", "–"]),
         ("ns", 93_990_000, "ms", (1_000,), ["<0.01"]),
         ("bytes", 24_000_000, "MB", (-12_500_000,), ["−12.50"]),
+        ("flop", 36_507_222_016, "GFLOP", (36_507_222_016, 412_000_000), ["36.51", "0.41"]),
         ("ratio", 1, "%", (0.535,), ["53.5"]),
         ("ns", 812, "ns", (812, 3), ["812", "3"]),
         ("count", 40_573, "", (40_573,), ["40,573"]),

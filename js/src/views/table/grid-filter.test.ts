@@ -194,6 +194,7 @@ describe("parseNumber", () => {
     expect(parseNumber("2S", "ns")).toBe(2e9);
     expect(parseNumber("3GB", "bytes")).toBe(3e9);
     expect(parseNumber("512b", "bytes")).toBe(512);
+    expect(parseNumber("2 TFLOP", "flop")).toBe(2e12);
     expect(parseNumber("5%", "ratio")).toBe(0.05);
     expect(parseNumber("2k", "count")).toBe(2000);
   });
@@ -206,6 +207,7 @@ describe("parseNumber", () => {
   it("takes a number without a unit for what people mean by it", () => {
     expect(parseNumber("3", "ns")).toBe(3e6);
     expect(parseNumber("3", "bytes")).toBe(3e6);
+    expect(parseNumber("3", "flop")).toBe(3e9);
     expect(parseNumber("3", "ratio")).toBe(0.03);
     expect(parseNumber("3", "count")).toBe(3);
   });

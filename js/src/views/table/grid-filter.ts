@@ -17,9 +17,22 @@ const SIZES: Readonly<Record<string, number>> = {
   mb: 1e6,
   gb: 1e9,
   tb: 1e12,
+  flop: 1,
+  kflop: 1e3,
+  mflop: 1e6,
+  gflop: 1e9,
+  tflop: 1e12,
+  pflop: 1e15,
   k: 1e3,
   m: 1e6,
   "%": 0.01,
+};
+// What a number without a suffix is in.
+const BARE: Readonly<Partial<Record<Unit, number>>> = {
+  ns: 1e6,
+  bytes: 1e6,
+  flop: 1e9,
+  ratio: 0.01,
 };
 const CONDITION = /^(-?)([A-Za-z][\w ]*?)(>=|<=|>|<|=|:)(.+)$/;
 const NUMBER = /^(-?[\d.,]+)\s*([a-zµ%]*)$/i;
@@ -120,13 +133,12 @@ function conditionOf(
   }
 }
 
-/** "1.5ms" in the unit of a column; a time without a unit is in ms, a size in MB. */
+/** "1.5ms" in the unit of a column; a time without a unit is in ms, a size in MB, a count of FLOPs in GFLOP. */
 export function parseNumber(text: string, unit: Unit): number | null {
   const [, digits, suffix = ""] = NUMBER.exec(text.trim()) ?? [];
   if (digits === undefined) return null;
   const value = Number(digits.replaceAll(",", ""));
-  const bare = unit === "ns" ? 1e6 : unit === "bytes" ? 1e6 : unit === "ratio" ? 0.01 : 1;
-  const size = suffix === "" ? bare : SIZES[suffix.toLowerCase()];
+  const size = suffix === "" ? (BARE[unit] ?? 1) : SIZES[suffix.toLowerCase()];
   return size === undefined || Number.isNaN(value) ? null : value * size;
 }
 
