@@ -162,6 +162,15 @@ reports; on the CPU, whose allocator counts only what it saw allocated, it is wh
 released later. The release of CPU memory from before the recording is not reported by torch. Such a block ends when
 its address is used again, or when its parameter has another gradient or state.
 
+**FLOPs.** They are counted for each op from the recorded shapes of its inputs, by the formulas of
+`torch.utils.flop_counter`: products of matrices, convolutions, and scaled dot product attention, forward and backward;
+also that of the CPU, which torch's counter lacks. An op inside another one with known FLOPs has none of its own, so
+sums count each operation once: a linear layer is its `aten::addmm`, a convolution the `aten::convolution` in it. A
+multiplication and an addition are two. A causal mask saves nothing, and what was computed in a compiled kernel, a CUDA
+graph or another library is not known. The overview says which share of the time is in ops with known FLOPs: of the time
+of all kernels, copies and fills if a device was recorded, otherwise of the self CPU time of all ops. Convolutions also
+need the values of their other inputs, which older versions of torch did not record.
+
 **Busy and sum.** Busy time is the union over all streams of a device: time during which at least one kernel, copy or
 fill ran. Summed time adds streams up, and can exceed busy time. Work that was queued before the recording began has no
 launch in the file; the busy time without this work is shown separately, and can be much less.

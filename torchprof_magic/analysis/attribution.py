@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.analysis.blocking import blocking_calls
+from torchprof_magic.analysis.flops import flops_of_events
 from torchprof_magic.analysis.forward_of import backward_nodes, forward_of_events
 from torchprof_magic.analysis.host_states import Timeline, timelines_of
 from torchprof_magic.analysis.sums import sum_by
@@ -48,6 +49,8 @@ class Shares(NamedTuple):
     backward_ns: IntArray
     backward_device_ns: IntArray
     bytes: IntArray
+    flops: IntArray
+    backward_flops: IntArray
     outside_device_ns: int
 
 
@@ -102,6 +105,9 @@ def shares_of(trace: Trace, runs: Runs) -> Shares:
     is_backward = forward[work] >= 0
     calls = blocking_calls(trace).filter(pl.col("rule") != "profiler")
     nodes, node_ns = backward_nodes(trace)
+    flops = flops_of_events(trace)
+    counted = np.flatnonzero(flops.is_not_null().to_numpy())
+    of_counted, is_of_backward = flops.drop_nulls().to_numpy(), forward[counted] >= 0
     return Shares(
         runs=_runs(runs),
         self_ns=sum_by(runs.site, own_time(parent, runs.start_ns, runs.dur_ns, overlaps), count),
@@ -111,6 +117,8 @@ def shares_of(trace: Trace, runs: Runs) -> Shares:
         backward_ns=sum_by(sites[nodes], node_ns, count),
         backward_device_ns=sum_by(sites[work], dur[work] * is_backward, count),
         bytes=_bytes(trace, runs),
+        flops=sum_by(sites[counted], of_counted * ~is_of_backward, count),
+        backward_flops=sum_by(sites[counted], of_counted * is_of_backward, count),
         outside_device_ns=int(dur[work][sites[work] < 0].sum()),
     )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from torchprof_magic.analysis.flops import flops_of_events, has_flops
 from torchprof_magic.analysis.shared import ask_names
 from torchprof_magic.analysis.sums import LARGEST, running_sum
 from torchprof_magic.model.intervals import IntArray, levels, nest, self_time
@@ -78,6 +79,14 @@ COLUMNS = (
         unit="bytes",
         definition="Device memory allocated minus freed between start and end of the op; as in torch, by any thread.",
     ),
+    Column(
+        name="flops",
+        title="FLOPs",
+        unit="flop",
+        definition="As in `ops`. torch counts the same for products of matrices and for `aten::conv2d`, of which the "
+        "FLOPs are here those of `aten::convolution` in it; it also counts additions and multiplications of "
+        "elements, which are left out here, but neither other convolutions nor a backward pass of them nor attention.",
+    ),
 )
 _SHAPES = Column(
     name="shapes",
@@ -102,6 +111,7 @@ def averages_table(trace: Trace, *, group_by_input_shape: bool = False, group_by
         pl.col("kind").first(),
         pl.len().alias("count"),
         *(_summed(f"{part}_{value}", calls.height) for value in _VALUES for part in ("self", "total")),
+        pl.when(pl.col("flops").is_not_null().any()).then(pl.col("flops").sum()).alias("flops"),
     )
     columns = tuple(column for column in COLUMNS if column.name not in _absent(trace))
     columns = (*columns[:2], _SHAPES, *columns[2:]) if group_by_input_shape else columns
@@ -116,11 +126,12 @@ def _summed(name: str, height: int) -> pl.Expr:
 
 
 def _absent(trace: Trace) -> set[str]:
-    """Return the columns of memory that was not recorded."""
+    """Return the columns of what was not recorded."""
+    absent = set() if has_flops(trace) else {"flops"}
     of_device = {"self_device_bytes", "total_device_bytes"}
     if trace.memory.height == 0:
-        return {"self_cpu_bytes", "total_cpu_bytes", *of_device}
-    return set() if trace.memory["device"].str.contains(DEVICE_MEMORY).any() else of_device
+        return {"self_cpu_bytes", "total_cpu_bytes", *of_device, *absent}
+    return absent if trace.memory["device"].str.contains(DEVICE_MEMORY).any() else absent | of_device
 
 
 def _calls(trace: Trace) -> pl.DataFrame:
@@ -138,6 +149,7 @@ def _calls(trace: Trace) -> pl.DataFrame:
             pl.col("category").cast(pl.String).alias("kind"),
             (pl.col("category") == "user_annotation").alias("is_annotation"),
             _torch_shapes().alias("shapes"),
+            "flops",
         )
         .with_columns(
             *(pl.Series(f"self_{name}", values) for name, values in selves.items()),
@@ -153,12 +165,14 @@ _CALLS: dict[str, type[pl.DataType]] = {
     "kind": pl.String,
     "is_annotation": pl.Boolean,
     "shapes": pl.String,
+    "flops": pl.Int64,
 } | {f"{part}_{value}": pl.Int64 for value in _VALUES for part in ("self", "total")}
 
 
 def _torch_events(trace: Trace) -> pl.DataFrame:
     is_hidden = ask_names(trace.events["name"], pl.col("name").is_in(_HIDDEN)).astype(np.bool_)
-    return trace.events.filter(pl.col("category").is_in(_NESTED), ~pl.Series(is_hidden))
+    events = trace.events.with_columns(flops_of_events(trace))
+    return events.filter(pl.col("category").is_in(_NESTED), ~pl.Series(is_hidden))
 
 
 def _torch_names(names: pl.Series) -> pl.Series:
@@ -199,7 +213,9 @@ def _loose_memory(trace: Trace) -> pl.DataFrame:
     values = {f"{part}_{name}": delta for name, delta in deltas.items() for part in ("self", "total")}
     frame = pl.DataFrame(values | {"self_cpu_ns": np.zeros(loose.sum(), np.int64)})
     frame = frame.with_columns(
-        pl.col("self_cpu_ns").alias("total_cpu_ns"), *(pl.lit(v).alias(k) for k, v in texts.items())
+        pl.col("self_cpu_ns").alias("total_cpu_ns"),
+        pl.lit(None).alias("flops"),
+        *(pl.lit(value).alias(name) for name, value in texts.items()),
     )
     return frame.select(pl.col(name).cast(dtype) for name, dtype in _CALLS.items())
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from torchprof_magic.analysis.flame_boxes import HostBoxes, backward_under_forward, host_boxes, site_names
+from torchprof_magic.analysis.flops import flops_of_events, has_flops
 from torchprof_magic.analysis.host_nest import host_nest
 from torchprof_magic.analysis.idle import idle_pieces
 from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
@@ -49,6 +50,7 @@ _WEIGHTS = (
     Weight(name="device_ns", title="Device", unit="ns"),
     Weight(name="idle_ns", title="Device waits", unit="ns"),
     Weight(name="bytes", title="Bytes", unit="bytes"),
+    Weight(name="flops", title="FLOPs", unit="flop"),
     Weight(name="calls", title="Calls", unit="count"),
 )
 ROOT_NAME = "all"
@@ -66,6 +68,7 @@ class _Calls(NamedTuple):
     self_device_ns: IntArray
     idle_ns: IntArray
     bytes: IntArray
+    flops: IntArray
     is_call: IntArray
 
 
@@ -77,14 +80,15 @@ def flame_tree(trace: Trace) -> Tree:
     launched them. Where lines, modules or Python frames are known, each node of autograd hangs under that of its
     forward op, in a box called backward, wherever backward was called. Weights are ns: ``cpu`` is host time, ``device``
     the summed time of device work, and ``idle`` what the device waited while the host was in a box. ``bytes`` are those
-    that were allocated. Boxes of lines, modules and frames have the phase of most of what ran in them.
+    that were allocated, and ``flops`` are those of ops with a formula. Boxes of lines, modules and frames have the
+    phase of most of what ran in them.
     """
     calls = _calls(trace)
     name = calls.name.cast(pl.Categorical).to_physical().to_numpy().astype(np.int64)
     path, first = merge_paths(calls.parent, np.unique(name * len(KINDS) + calls.kind, return_inverse=True)[1])
     frame = _summed(calls, path, first)
     is_known = {"cpu_ns": True, "device_ns": trace.has_device, "idle_ns": trace.has_device, "calls": True}
-    is_known["bytes"] = trace.memory.height > 0
+    is_known |= {"bytes": trace.memory.height > 0, "flops": has_flops(trace)}
     weights = tuple(weight for weight in _WEIGHTS if is_known[weight.name])
     return Tree(frame=_in_preorder(frame, weights), weights=weights)
 
@@ -116,6 +120,7 @@ def _calls(trace: Trace) -> _Calls:
         self_device_ns=device_ns,
         idle_ns=_idle_in(trace, boxes, whole),
         bytes=_allocated_in(trace, boxes, whole),
+        flops=_flops_in(trace, boxes, whole),
         is_call=np.concatenate((np.ones(ahead + len(device), np.int64), np.zeros(made, np.int64))),
     )
 
@@ -133,6 +138,13 @@ def _allocated_in(trace: Trace, boxes: HostBoxes, count: int) -> IntArray:
     """Return for each of ``count`` boxes how many bytes were allocated directly in it."""
     new = trace.memory.filter(pl.col("delta_bytes") > 0)
     return sum_by(boxes.around(trace, new["event"].to_numpy()), new["delta_bytes"].to_numpy(), count)
+
+
+def _flops_in(trace: Trace, boxes: HostBoxes, count: int) -> IntArray:
+    """Return for each of ``count`` boxes the FLOPs of the op that it is."""
+    flops = flops_of_events(trace)
+    rows = np.flatnonzero(flops.is_not_null().to_numpy())
+    return sum_by(boxes.around(trace, rows), flops.drop_nulls().to_numpy(), count)
 
 
 def _names_of(trace: Trace, boxes: HostBoxes, device: IntArray) -> tuple[pl.Series, IntArray]:
@@ -215,6 +227,7 @@ def _summed(calls: _Calls, path: IntArray, first: IntArray) -> pl.DataFrame:
             "self_device_ns": np.concatenate(([0], total(calls.self_device_ns))),
             "self_idle_ns": np.concatenate(([0], total(calls.idle_ns))),
             "self_bytes": np.concatenate(([0], total(calls.bytes))),
+            "self_flops": np.concatenate(([0], total(calls.flops))),
             "self_calls": np.concatenate(([0], total(calls.is_call))),
         }
     )

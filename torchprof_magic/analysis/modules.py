@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.analysis.attribution import Runs, Shares, shares_of, watched_runs
+from torchprof_magic.analysis.flops import has_flops
 from torchprof_magic.analysis.host_nest import host_nest
 from torchprof_magic.analysis.places import MODULE_FRAME, call_tree, module_frames
 from torchprof_magic.analysis.shared import once_per_trace
@@ -115,6 +116,21 @@ COLUMNS = (
         is_sum=True,
     ),
     Column(
+        name="flops",
+        title="FLOPs",
+        unit="flop",
+        definition="Known FLOPs of the ops in its forward, with everything inside; see `ops`.",
+        is_sum=True,
+    ),
+    Column(
+        name="backward_flops",
+        title="Backward FLOPs",
+        unit="flop",
+        definition="Known FLOPs of the autograd nodes that its ops made, with everything inside.",
+        is_minor=True,
+        is_sum=True,
+    ),
+    Column(
         name="parameters",
         title="Parameters",
         unit="count",
@@ -129,6 +145,7 @@ COLUMNS = (
         is_minor=True,
     ),
 )
+_FLOPS = ("flops", "backward_flops")
 _TEXT = ("path", "class_name", "parent", "inputs", "outputs")
 SCHEMA: dict[str, DType] = {column.name: pl.String if column.name in _TEXT else pl.Int64 for column in COLUMNS}
 # The row of device work that no module launched.
@@ -162,6 +179,7 @@ def _columns(trace: Trace) -> tuple[Column, ...]:
     absent = (set() if trace.has_device else device) | (
         set() if known else {"parameters", "bytes", "inputs", "outputs"}
     )
+    absent |= set() if has_flops(trace) else set(_FLOPS)
     return tuple(column for column in COLUMNS if column.name not in absent)
 
 
@@ -212,6 +230,8 @@ def _frame(sites: pl.DataFrame, shares: Shares, runs: Runs) -> pl.DataFrame:
             "backward_cpu_ns": rolled_up(shares.backward_ns, parent, turns),
             "backward_device_ns": rolled_up(shares.backward_device_ns, parent, turns),
             "self_backward_cpu_ns": shares.backward_ns,
+            "flops": rolled_up(shares.flops, parent, turns),
+            "backward_flops": rolled_up(shares.backward_flops, parent, turns),
             "parameters": sites["parameters"],
             "bytes": sites["bytes"],
             "inputs": sites["inputs"].cast(pl.String),
@@ -221,7 +241,7 @@ def _frame(sites: pl.DataFrame, shares: Shares, runs: Runs) -> pl.DataFrame:
     )
     frame = frame[_in_order(parent, calls > 0)]
     if shares.outside_device_ns:
-        rest = {name: 0 for name in SCHEMA if name not in (*_TEXT, "parameters", "bytes")}
+        rest = {name: 0 for name in SCHEMA if name not in (*_TEXT, *_FLOPS, "parameters", "bytes")}
         rest |= {"self_device_ns": shares.outside_device_ns, "device_ns": shares.outside_device_ns}
         frame = pl.concat([frame, pl.DataFrame([{"path": OUTSIDE, "class_name": "", **rest}], schema=SCHEMA)])
     return frame

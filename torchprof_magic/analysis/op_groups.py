@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # The order of the rows of an op: itself, what it called, what it launched.
 ITSELF, CALLED, KERNEL = range(3)
 # Columns of which the rows of a group can be added up.
-SUMMED = ("calls", "self_cpu_ns", "self_cpu_ratio", "self_device_ns", "self_cpu_bytes", "self_device_bytes")
+SUMMED = ("calls", "self_cpu_ns", "self_cpu_ratio", "self_device_ns", "flops", "self_cpu_bytes", "self_device_bytes")
 SPREAD = (
     Column(
         name="median_cpu_ns",
@@ -88,7 +88,7 @@ def ops_grouped(trace: Trace, key: str) -> Table:
         label = label.replace_strict(distinct, _brief_labels(distinct))
     ops = table.frame.with_columns(label.alias("group"))
     summed = [name for name in SUMMED if name in ops.columns]
-    groups = ops.group_by("group").agg(pl.col(name).sum() for name in summed).join(_main_phases(ops), on="group")
+    groups = ops.group_by("group").agg(_sum_of_known(name) for name in summed).join(_main_phases(ops), on="group")
     groups = groups.with_columns(
         pl.col("group").alias("name"), pl.lit("").alias("above"), _holder_id(pl.col("group")), pl.lit(key).alias("kind")
     )
@@ -113,6 +113,11 @@ def ops_grouped(trace: Trace, key: str) -> Table:
         sort_by=table.sort_by,
         outline=_OUTLINE,
     )
+
+
+def _sum_of_known(name: str) -> pl.Expr:
+    """Return the sum of a column, null where all of its values are."""
+    return pl.when(pl.col(name).is_not_null().any()).then(pl.col(name).sum()).alias(name)
 
 
 def _holder_id(text: pl.Expr) -> pl.Expr:

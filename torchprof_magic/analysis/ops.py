@@ -10,6 +10,7 @@ import polars as pl
 
 from torchprof_magic.analysis.allocations import op_allocations
 from torchprof_magic.analysis.calls import OpRows, op_rows
+from torchprof_magic.analysis.flops import flops_of_events, has_flops
 from torchprof_magic.analysis.groups import KEYS, Groups, group_labels, group_ops
 from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.analysis.shared import once_per_trace
@@ -88,6 +89,17 @@ COLUMNS = (
         unit="ns",
         definition="Summed time of kernels, copies and fills launched by the op or anything inside it.",
         is_minor=True,
+        is_sum=True,
+    ),
+    Column(
+        name="flops",
+        title="FLOPs",
+        unit="flop",
+        definition="Floating-point operations of matrix products, convolutions and attention, a multiplication and an "
+        "addition each counted as one, by the formulas of `torch.utils.flop_counter` from the recorded shapes. They "
+        "belong to the outermost op with a formula, so the column adds up. Null for ops without one; the column needs "
+        "recorded shapes (`--flops` or `--shapes`).",
+        has_bar=True,
         is_sum=True,
     ),
     Column(
@@ -195,6 +207,8 @@ def _with_rest(trace: Trace, frame: pl.DataFrame) -> pl.DataFrame:
     row: dict[str, object] = {name: 0 for name, dtype in frame.schema.items() if dtype.is_numeric()}
     row |= {"name": UNDER_NO_OP, "kind": NO_OP, "phase": "python"}
     row |= {"self_device_ns": rest_ns, "total_device_ns": rest_ns}
+    if "flops" in row:
+        row["flops"] = None
     return pl.concat([frame, pl.DataFrame([row], schema=frame.schema)])
 
 
@@ -207,6 +221,8 @@ def _without_rank(column: Column, absent: set[str]) -> Column:
 def _absent(trace: Trace) -> set[str]:
     """Return the columns of what was not recorded."""
     absent = set() if trace.has_device else set(_DEVICE)
+    if not has_flops(trace):
+        absent |= {"flops"}
     if trace.memory.height == 0:
         absent |= {"self_cpu_bytes", "self_device_bytes", *_MEMORY}
     elif not (trace.memory["device"] != "cpu").any():
@@ -246,6 +262,8 @@ def _sums(trace: Trace, ops: OpRows, groups: Groups) -> dict[str, IntArray | npt
         "total_device_ns": sum_by(group, ops.total_device_ns * is_outermost, count),
         "overlapping_calls": sum_by(group, trace.events["overlaps"].to_numpy()[ops.row].astype(np.int64), count),
     }
+    if has_flops(trace):
+        sums["flops"] = _flops(trace, ops, groups)
     if trace.memory.height:
         memory = op_allocations(trace, ops)
         peak = np.zeros(count, np.int64)
@@ -259,6 +277,15 @@ def _sums(trace: Trace, ops: OpRows, groups: Groups) -> dict[str, IntArray | npt
             "peak_bytes": peak,
         }
     return sums
+
+
+def _flops(trace: Trace, ops: OpRows, groups: Groups) -> pl.Series:
+    """Return the FLOPs of each group; null where those of no call are known."""
+    flops = flops_of_events(trace).gather(ops.row)
+    count = len(groups.example)
+    known = sum_by(groups.of_op, flops.is_not_null().to_numpy().astype(np.int64), count)
+    total = pl.Series(sum_by(groups.of_op, flops.fill_null(0).to_numpy(), count))
+    return total.set(pl.Series(known == 0), None)
 
 
 def is_recursive(trace: Trace, ops: OpRows, group: IntArray, count: int) -> BoolArray:

@@ -11,6 +11,7 @@ import polars as pl
 from torchprof_magic.analysis.accounts import Account, Cause, device_account
 from torchprof_magic.analysis.devices import devices_table
 from torchprof_magic.analysis.distortion import find_distortion
+from torchprof_magic.analysis.flops import flops_of_events, modelled_ratio
 from torchprof_magic.analysis.idle import CAUSE_TITLES
 from torchprof_magic.analysis.lines import lines_table
 from torchprof_magic.analysis.loaders import loaders_table
@@ -312,11 +313,25 @@ def _recording(trace: Trace) -> tuple[Fact, ...]:
     facts = [_number("Events", events.height, "count"), _number("Threads", threads, "count")]
     if work := events.filter(pl.col("category").is_in(DEVICE_CATEGORIES)).height:
         facts.append(_number("Kernels, copies and fills", work, "count"))
+    facts += _flops(trace)
     if (found := find_distortion(trace)) is not None:
         facts.append(_number("Step without profiler", found.plain_ns, "ns", "median"))
         way = "Longer" if found.ratio >= 1 else "Shorter"  # shorter by chance, or because the first steps do more
         facts.append(_number(f"{way} when recorded", abs(found.ratio - 1), "ratio", found.basis))
     return tuple(facts)
+
+
+def _flops(trace: Trace) -> tuple[Fact, ...]:
+    """Return the known FLOPs, and the share of time that lies in ops of which they are known."""
+    share = modelled_ratio(trace)
+    if share is None:
+        return ()
+    flops = float(flops_of_events(trace).sum())
+    time = "device time" if trace.has_device else "host time of ops"
+    return (
+        _number("FLOPs", flops / steps_worth(trace), "flop", f"{_each(trace)}, of ops whose FLOPs are known"),
+        _number("Time in such ops", share, "ratio", f"of the {time}"),
+    )
 
 
 def _metadata(trace: Trace) -> tuple[Fact, ...]:

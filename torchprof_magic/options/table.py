@@ -118,7 +118,11 @@ class Keywords(TypedDict, total=False):
     profile_memory: Annotated[bool | None, _switch("memory", "Record memory allocations and deallocations.")]
     with_stack: Annotated[bool | None, _switch("stack", "Record Python calls; adds the most overhead.")]
     with_flops: Annotated[
-        bool | None, _switch("flops", "Estimate the FLOPs of matrix multiplications and convolutions.")
+        bool | None,
+        _switch(
+            "flops",
+            "Record shapes, from which the report tells the FLOPs of matrix products, convolutions and attention.",
+        ),
     ]
     with_modules: Annotated[
         bool | None,
