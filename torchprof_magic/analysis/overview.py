@@ -329,8 +329,8 @@ def _flops(trace: Trace) -> tuple[Fact, ...]:
     flops = float(flops_of_events(trace).sum())
     time = "device time" if trace.has_device else "host time of ops"
     return (
-        _number("FLOPs", flops / steps_worth(trace), "flop", f"{_each(trace)}, of ops whose FLOPs are known"),
-        _number("Time in such ops", share, "ratio", f"of the {time}"),
+        _number("FLOPs", flops / steps_worth(trace), "flop", _each(trace)),
+        _number("In ops with known FLOPs", share, "ratio", f"of the {time}"),
     )
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
-from support import annotation, frame, kernel, launch, make_trace, span
+from support import Event, annotation, frame, kernel, launch, make_trace, span
 
 from torchprof_magic.analysis.module_outline import modules_view
 from torchprof_magic.analysis.modules import modules_table
@@ -34,10 +34,10 @@ def module(path: str, class_name: str, parent: int) -> dict[str, object]:
     }  # fmt: skip
 
 
-def watched(*sites: dict[str, object], scopes: list[tuple[int, int, int]]) -> Trace:
+def watched(*sites: dict[str, object], scopes: list[tuple[int, int, int]], events: tuple[Event, ...] = EVENTS) -> Trace:
     rows = [(site, 0, start * 1000, dur * 1000, 0) for site, start, dur in scopes]
     return replace(
-        make_trace(*EVENTS),
+        make_trace(*events),
         sites=pl.DataFrame(sites, schema=SITES_SCHEMA),
         scopes=pl.DataFrame(rows, schema=SCOPES_SCHEMA, orient="row"),
     )
@@ -53,6 +53,26 @@ def test_a_module_has_its_own_time_and_that_of_modules_inside_it_forward_and_bac
         ("", "Net", None, 1, 15_000, 40_000, 30_000, 0, 20_000, 25_000, 0),
         ("layers.0", "Linear", "", 1, 25_000, 25_000, 30_000, 30_000, 20_000, 25_000, 20_000),
         ("outside of modules", "", None, 0, 0, 0, 7_000, 7_000, 0, 0, 0),
+    ]
+
+
+def test_a_module_has_the_flops_of_its_ops_and_of_their_backward_nodes_with_those_inside() -> None:
+    shapes = {"Input Dims": [[3, 4], [4, 5]]}
+    trace = watched(
+        module("", "Net", -1), module("layers.0", "Linear", 0), scopes=[(0, 4, 40), (1, 11, 25)],
+        events=(
+            *EVENTS[:2],
+            span("aten::mm", 12, 20, **shapes, **{"Sequence number": 1}),
+            *EVENTS[3:6],
+            span("aten::mm", 63, 5, **shapes),
+            span("aten::mm", 70, 5, **shapes),
+            *EVENTS[6:],
+        ),
+    )  # fmt: skip
+    assert modules_table(trace).frame.select("path", "flops", "backward_flops").rows() == [
+        ("", 120, 240),
+        ("layers.0", 120, 240),
+        ("outside of modules", None, None),
     ]
 
 
