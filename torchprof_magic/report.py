@@ -34,6 +34,7 @@ from torchprof_magic.exporters import Source, choose_exporter
 from torchprof_magic.exporters.chrome import write_chrome
 from torchprof_magic.exporters.collapsed import METRICS
 from torchprof_magic.exporters.memory_timeline import CURVE_ENDINGS, RAW_ENDING, write_curve, write_raw
+from torchprof_magic.exporters.pandas_frames import to_pandas
 from torchprof_magic.exporters.saved import write_saved
 from torchprof_magic.files.atomic import target_of
 from torchprof_magic.files.temporary import written_bytes
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    import pandas as pd
     import polars as pl
     from matplotlib.figure import Figure
 
@@ -411,14 +413,10 @@ class Report:
         written; an existing file is then unchanged.
         """
         target = target_of(path)
-        exporter = choose_exporter(target, format)
-        if table not in EXPORTED_TABLES:
-            raise ValueError(f"unknown table {table!r}; choose from {', '.join(EXPORTED_TABLES)}")
+        exporter, frame = choose_exporter(target, format), self._frame_of(table)
         if metric not in METRICS:
             raise ValueError(f"unknown metric {metric!r}; choose from {', '.join(METRICS)}")
-        source = Source(
-            trace=self.trace, table=self._frames()[table], write_html=self.to_html, metric=metric, is_safe=safe
-        )
+        source = Source(trace=self.trace, table=frame, write_html=self.to_html, metric=metric, is_safe=safe)
         return exporter.write(source, target)
 
     def export_memory_timeline(self, path: str | os.PathLike[str], device: str | None = None) -> Path:
@@ -449,6 +447,19 @@ class Report:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write all data of the recording to one compact file, which ``load`` opens, and return its path."""
         return write_saved(self.trace, target_of(path))
+
+    def to_pandas(self, table: str | pl.DataFrame = "ops") -> pd.DataFrame:
+        """Return a table as a data frame of pandas, which must be installed; pyarrow is not needed.
+
+        Numbers keep their types; integers and booleans with missing values become ``Int64`` and ``boolean``, and texts
+        that repeat are categories.
+
+        Args:
+            table: Any table of ``sql``, or a frame of this report, such as the result of ``ops_by`` or ``sql``.
+
+        Raises ``ValueError`` for an unknown table, and ``ImportError`` without pandas.
+        """
+        return to_pandas(self._frame_of(table)() if isinstance(table, str) else table)
 
     def sql(self, query: str) -> pl.DataFrame:
         """Return the result of a SQL query over the frames of the report.
@@ -496,6 +507,12 @@ class Report:
         table = self._shape(name)
         assert isinstance(table, Table)
         return table
+
+    def _frame_of(self, table: str) -> Callable[[], pl.DataFrame]:
+        """Return the function that computes a table; raises ``ValueError`` for an unknown name."""
+        if table not in EXPORTED_TABLES:
+            raise ValueError(f"unknown table {table!r}; choose from {', '.join(EXPORTED_TABLES)}")
+        return self._frames()[table]
 
     def _frames(self) -> dict[str, Callable[[], pl.DataFrame]]:
         """A function per frame that computes it, by name."""

@@ -47,6 +47,7 @@ OWNERS = {
     "ipywidgets": {"ipython", "render"},
     "tqdm": {"ipython"},
     "matplotlib": {"render"},
+    "pandas": {"exporters"},
     "PIL": {"render"},
     "fsspec": {"files", "store"},
     "msgspec": {"ingest", "capture", "render", "store"},
