@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from torchprof_magic.capture import Pause, live_session, protected
+from torchprof_magic.capture import LiveProfile, Pause, live_session, protected
 from torchprof_magic.errors import CaptureError
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.model.problems import problem
@@ -71,13 +71,16 @@ _OPTIONS_LINE = "        **options: See docs/options.md, or ``help(profile)``."
 
 
 @_with_options
-class profile:  # noqa: N801 - named like torch.profiler.profile, which it replaces
+class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, which it replaces
     """Record the code of a ``with`` block, each call of a function (``@tp.profile()``), or from ``start`` to ``stop``.
 
     Without schedule arguments, the whole block is recorded. If a loop inside it is stepped with ``p.steps(iterable)``
     (or ``tp.steps``), the schedule fits the length of that loop, as in the magic. With schedule arguments, call
     ``p.step()`` after every step. ``p.report`` is available after the block, even if it raised; the exception
     propagates unchanged. For a decorated function, ``p.report`` is the report of the last call.
+
+    It is a ``torch.profiler.profile``: code that was written for that class runs with this one in its place. Methods
+    such as ``key_averages`` and ``export_chrome_trace`` are torch's, for the last cycle.
 
     Args:
         **options: See docs/options.md, or ``help(profile)``.
@@ -92,7 +95,7 @@ class profile:  # noqa: N801 - named like torch.profiler.profile, which it repla
     def __init__(self, **options: Unpack[Keywords]) -> None:
         _SIGNATURE.bind(**options)  # raises TypeError for an option that does not exist
         values = resolved(options)
-        self._options = profile_options(values)
+        super().__init__(profile_options(values))
         self._kept = keep_options(values)
         self._run: Run | None = None
         self._has_stepped = False
@@ -178,7 +181,7 @@ class profile:  # noqa: N801 - named like torch.profiler.profile, which it repla
             raise CaptureError("steps() needs an active recording: use it inside `with tp.profile() as p:`")
         if self._options.is_adaptive and not self._has_stepped:
             # Drops what ran before the loop; the schedule fits the length of the loop.
-            self._run.restart(self._options, Stepping(how="manual"))
+            self._run.restart(self._prepared(self._options), Stepping(how="manual"))
             self._is_everything = False
         self._has_stepped = True
         return _steps_of(self._run.session, iterable, caller)
@@ -193,6 +196,9 @@ class profile:  # noqa: N801 - named like torch.profiler.profile, which it repla
             raise CaptureError(run.failure)
         raise CaptureError("the report is not available before the end of the `with` block")
 
+    def _live(self) -> CaptureSession | None:
+        return None if self._run is None else self._run.session
+
     def _begin(self, title: str) -> None:
         if self._run is not None:
             raise CaptureError("this profile() was already used; create a new one for each block")
@@ -202,7 +208,7 @@ class profile:  # noqa: N801 - named like torch.profiler.profile, which it repla
         if options.is_adaptive:
             options = replace(options, schedule=_EVERYTHING, two_pass=False)
         how = "cell" if self._is_everything else "manual"
-        self._run = Run(options, self._kept, stepping=Stepping(how=how), title=title)
+        self._run = Run(self._prepared(options), self._kept, stepping=Stepping(how=how), title=title)
         _open.append(self)
         try:
             self._run.prepare()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.capture.budget import Budget
 from torchprof_magic.capture.output.export import discard
@@ -17,6 +17,7 @@ from torchprof_magic.capture.output.finished_cycles import Finished, FinishedCyc
 from torchprof_magic.capture.schedule import Action, Schedule
 from torchprof_magic.capture.torch_api import compat
 from torchprof_magic.capture.torch_api.cuda_graphs import note_capture
+from torchprof_magic.capture.torch_api.cycle_profile import torch_state
 from torchprof_magic.capture.torch_api.engine import Engine, Stage
 from torchprof_magic.capture.watch.open_ranges import OpenRanges
 from torchprof_magic.capture.watch.pauses import Pauses
@@ -25,7 +26,7 @@ from torchprof_magic.model.meta import StepMark, TwoPass
 from torchprof_magic.process.python_warnings import warnings_to
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from torchprof_magic.capture.interrupts.guard import InterruptGuard
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from torchprof_magic.capture.problems import ProblemLog
     from torchprof_magic.capture.recording import Cycle
     from torchprof_magic.capture.schedule import AnySchedule
+    from torchprof_magic.capture.torch_api.cycle_profile import CycleProfile, TorchState
     from torchprof_magic.capture.torch_api.stderr_filter import StderrFilter
     from torchprof_magic.capture.watch.pauses import Pause
     from torchprof_magic.capture.watch.program import ProgramWatch
@@ -110,6 +112,26 @@ class Recorder:
         """True while the phase is ``active``."""
         return self._action.is_recording and not self.ended_in
 
+    @property
+    def torch_profiler(self) -> CycleProfile | None:
+        """The profiler of torch for the cycle that is being recorded or warms up, if one is."""
+        return None if self._engine is None else self._engine.profiler
+
+    def torch_state(self) -> TorchState:
+        """Return where the run is, as torch's profiler keeps it."""
+        return torch_state(self.step, self._action, self.schedule)
+
+    def change(self, **changes: Any) -> None:
+        """Change these options of all cycles that have not begun."""
+        self._passes = tuple(replace(options, **changes) for options in self._passes)
+
+    def add_metadata(self, metadata: Mapping[str, str]) -> None:
+        """Add metadata to the cycle that is being recorded, and to all later ones."""
+        self.change(metadata=tuple({**dict(self._passes[-1].metadata), **metadata}.items()))
+        if self._engine is not None and not self.is_over:
+            with self._torch_call():
+                self._engine.add_metadata(metadata)
+
     def begin(self, guard: InterruptGuard) -> None:
         """Enter step 0."""
         self._enter(self.schedule.action(0), guard)
@@ -186,7 +208,7 @@ class Recorder:
             self._cpu_ns = self._program.end_step(is_recorded=not is_between)
             if not is_between:
                 self._marks.append(self._mark(is_complete=False))
-            self._end_cycle()
+            self._end_cycle(self.torch_state())
         elif engine is not None:
             self.abandon()
 
@@ -202,7 +224,7 @@ class Recorder:
             engine.abandon()
         if was_recording and engine.has_data:
             marks = self._marks or [self._mark(is_complete=False)]
-            self._finished.put(Finished(self.schedule.cycle(self.step), engine, tuple(marks)))
+            self._finished.put(Finished(self.schedule.cycle(self.step), engine, tuple(marks), self.torch_state()))
         else:
             self._throw_away(engine)
 
@@ -259,7 +281,7 @@ class Recorder:
         if self._others.may_have_begun():
             self._note_others()
         if self._action is Action.RECORD_AND_SAVE or self._absorbed_cycle == mark.cycle or self._is_full:
-            self._end_cycle()
+            self._end_cycle(torch_state(self.step + 1, self._next_action, self.schedule))
 
     def _end_early(self) -> None:
         """End this cycle with this step, because a limit is reached. Later cycles record less or nothing."""
@@ -348,7 +370,7 @@ class Recorder:
         self._ranges.begin()
         engine.start()
 
-    def _end_cycle(self) -> None:
+    def _end_cycle(self, state: TorchState) -> None:
         engine, marks = self._engine, tuple(self._marks)
         if engine is None:
             return
@@ -362,7 +384,7 @@ class Recorder:
         self._engine = None
         self._marks = []
         if engine.has_data and marks:
-            self._finished.put(Finished(marks[0].cycle, engine, marks))
+            self._finished.put(Finished(marks[0].cycle, engine, marks, state))
         else:
             self._throw_away(engine)
 

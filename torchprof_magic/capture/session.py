@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import weakref
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -38,10 +39,11 @@ from torchprof_magic.model.meta import Stepping
 from torchprof_magic.units import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from torchprof_magic.capture.torch_api.cycle_profile import CycleProfile, TorchState
     from torchprof_magic.capture.watch.pauses import Pause
-    from torchprof_magic.options import ProfileOptions
+    from torchprof_magic.options import ProfileOptions, ScheduleOptions
 
 
 class State(Enum):
@@ -196,6 +198,33 @@ class CaptureSession:
         self._while_running(lambda recorder: recorder.resume(pause))
         self.let_interrupts_in()
 
+    @property
+    def torch_profiler(self) -> CycleProfile | None:
+        """The profiler of torch for the current cycle, if one is being recorded or warms up."""
+        return None if self._recorder is None else self._recorder.torch_profiler
+
+    @property
+    def torch_state(self) -> TorchState | None:
+        """Where the run is, as torch's profiler keeps it; ``None`` before step 0."""
+        return None if self._recorder is None else self._recorder.torch_state()
+
+    @protected
+    def add_metadata(self, metadata: Mapping[str, str]) -> None:
+        """Add JSON texts to the metadata of the current cycle and of all later ones."""
+        if self._recorder is None:
+            merged = {**dict(self._options.metadata), **metadata}
+            self._options = replace(self._options, metadata=tuple(merged.items()))
+        self._while_running(lambda recorder: recorder.add_metadata(metadata))
+        self.let_interrupts_in()
+
+    @protected
+    def set_trace_ids(self, callback: Callable[[], str]) -> None:
+        """Set the function that names the trace of every later cycle."""
+        if self._recorder is None:
+            self._options = replace(self._options, custom_trace_id_callback=callback)
+        self._while_running(lambda recorder: recorder.change(custom_trace_id_callback=callback))
+        self.let_interrupts_in()
+
     @protected
     def finish(self, *, is_between: bool = False) -> None:
         """End the recording here, so that later code runs at full speed and is not in the trace.
@@ -311,7 +340,13 @@ class CaptureSession:
                 return schedule, options.passes
             steps = "there are no steps to repeat" if how == "cell" else f"the loop has {counted(length or 0, 'step')}"
             self._problems.note("capture.one_pass", reason=steps)
+            return resolve_schedule(self._one_cycle(), how=how, length=length), options.passes[-1:]
         return resolve_schedule(options.schedule, how=how, length=length), options.passes[-1:]
+
+    def _one_cycle(self) -> ScheduleOptions:
+        """Return the schedule options of the one cycle that stands in for two passes."""
+        asked = self._options.schedule
+        return asked if asked.is_adaptive else replace(asked, repeat=1)
 
     def _note_schedule(self, step: int, reason: str) -> None:
         self._problems.note("capture.schedule_failed", step=step, reason=reason)

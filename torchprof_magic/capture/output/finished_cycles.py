@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from torchprof_magic.capture.interrupts.guard import InterruptGuard
     from torchprof_magic.capture.output.fallback_folders import FallbackFolders
     from torchprof_magic.capture.problems import ProblemLog
+    from torchprof_magic.capture.torch_api.cycle_profile import TorchState
     from torchprof_magic.capture.torch_api.engine import Engine
     from torchprof_magic.capture.torch_api.stderr_filter import StderrFilter
     from torchprof_magic.model.meta import StepMark
@@ -37,11 +38,12 @@ def options_of_cycle(passes: tuple[ProfileOptions, ...], cycle: int) -> ProfileO
 
 @dataclass(slots=True)
 class Finished:
-    """A cycle that is recorded but not on disk yet."""
+    """A cycle that is recorded but not on disk yet; ``state`` is what torch would say of the step after it."""
 
     number: int
     engine: Engine
     steps: tuple[StepMark, ...]
+    state: TorchState
 
 
 class FinishedCycles:
@@ -108,7 +110,9 @@ class FinishedCycles:
             return
         try:
             with guard.patience(HANDLER_PATIENCE):
-                handler(finished.engine.finished_profiler(path, finished.steps[-1].number + 1))
+                profiler = finished.engine.finished_profiler(path, _size_bytes(path))
+                profiler.mark(finished.state)
+                handler(profiler)
         except KeyboardInterrupt:
             guard.pending += 1  # raised in the user's code as soon as torch has changed its state
         except BaseException as exc:  # noqa: BLE001 - the same

@@ -19,6 +19,7 @@ from torch.profiler import ExecutionTraceObserver, ProfilerAction, ProfilerActiv
 from torch.profiler.profiler import _KinetoProfile  # the same
 from torch.utils._python_dispatch import _disable_current_modes
 
+from torchprof_magic.capture.torch_api.cycle_profile import CycleProfile
 from torchprof_magic.capture.torch_api.patching import stand_in
 from torchprof_magic.process.python_warnings import warnings_to
 
@@ -56,13 +57,13 @@ def device_names(options: ProfileOptions) -> tuple[str, ...]:
     return tuple(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
 
 
-def make_profiler(options: ProfileOptions, observer: ExecutionTraceObserver | None = None) -> _KinetoProfile:
+def make_profiler(options: ProfileOptions, observer: ExecutionTraceObserver | None = None) -> CycleProfile:
     """Return torch's profiler for one cycle; the engine prepares, starts and stops it, together with the observer.
 
     The scheduling of ``torch.profiler.profile`` keeps only the last cycle, and fails if its handler raises between two
     cycles.
     """
-    return _KinetoProfile(
+    return CycleProfile(
         activities=[_activity(name, options) for name in recorded_activities(options)],
         record_shapes=options.record_shapes,
         profile_memory=options.profile_memory,
@@ -177,7 +178,8 @@ def _is_warming_up() -> bool:
     tracker = autograd_profiler.KinetoStepTracker
     if "ProfilerStep" not in getattr(tracker, "_step_dict", {}):
         return False
-    kinds = (profile, *profile.__subclasses__())
+    ours = __name__.partition(".")[0]  # our subclasses follow no schedule of their own
+    kinds = (profile, *(kind for kind in profile.__subclasses__() if kind.__module__.partition(".")[0] != ours))
     scheduled = [item for item in gc.get_referrers(*kinds) if type(item) in kinds]
     if not scheduled:  # the last one was stopped without leaving a with-block, and is gone
         tracker.erase_step_count("ProfilerStep")

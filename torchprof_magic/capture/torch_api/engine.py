@@ -13,12 +13,12 @@ from torch.profiler import record_function
 from torchprof_magic.capture.torch_api import compat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from torch._C._autograd import _ProfilerResult
-    from torch.profiler.profiler import _KinetoProfile
 
+    from torchprof_magic.capture.torch_api.cycle_profile import CycleProfile
     from torchprof_magic.options import ProfileOptions
 
 
@@ -131,21 +131,27 @@ class Engine:
         if self.stage is Stage.RUNNING:
             compat.toggle(self.profiler, names, is_on=is_on)
 
+    def add_metadata(self, metadata: Mapping[str, str]) -> None:
+        """Add JSON texts to the trace, now or when the recording starts."""
+        self.metadata = tuple({**dict(self.metadata), **metadata}.items())
+        if self.stage is Stage.RUNNING:
+            for key, text in metadata.items():
+                self.profiler.add_metadata_json(key, text)
+
     def end_observer(self) -> None:
         """Complete the execution trace, whose end torch writes only now."""
         observer, self._observer = self._observer, None
         if observer is not None:
             observer.unregister_callback()
 
-    def finished_profiler(self, path: Path, step: int) -> _KinetoProfile:
+    def finished_profiler(self, path: Path, size_bytes: int) -> CycleProfile:
         """Return torch's profiler for the user's handler; its export copies the file that was saved to ``path``.
 
-        torch can export only once, which has been done. ``step_num`` is the number of the next step, as in
-        ``torch.profiler.profile``.
+        torch can export only once, which has been done.
         """
         profiler: Any = self.profiler
         profiler.export_chrome_trace = partial(_copy_trace, path)
-        profiler.step_num = step
+        self.profiler.trace_bytes = size_bytes
         return self.profiler
 
     @property

@@ -1,0 +1,69 @@
+"""torch's profiler of one cycle, as the ``torch.profiler.profile`` that handlers expect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable  # noqa: TC003 - of a field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torch.profiler import ProfilerAction, profile
+from torch.profiler.profiler import _KinetoProfile  # documented by torch, though its name begins with _
+
+if TYPE_CHECKING:
+    from torchprof_magic.capture.schedule import Action, AnySchedule
+
+
+class TorchState(NamedTuple):
+    """Where a run is, by the names of the attributes in which torch's profiler keeps it."""
+
+    step_num: int
+    current_action: ProfilerAction
+    schedule: Callable[[int], ProfilerAction]
+
+
+def torch_state(step: int, action: Action, schedule: AnySchedule) -> TorchState:
+    """Return the state of torch's profiler in a step with this action."""
+    planned = schedule.action  # of the schedule alone: a state must keep nothing else alive
+
+    def scheduled(step: int) -> ProfilerAction:
+        """Return what is planned for a step, as a schedule of torch does."""
+        return ProfilerAction[planned(step).name]
+
+    return TorchState(step, ProfilerAction[action.name], scheduled)
+
+
+class CycleProfile(profile):
+    """A ``torch.profiler.profile`` that an engine prepares, starts and stops; it has no schedule that it follows.
+
+    torch's ``__init__`` is not called: it counts steps for the whole process, and adds an observer that an environment
+    variable asks for. So the attributes that it sets are set here; with an empty ``action_map`` nothing is started.
+    ``trace_bytes`` is the size of the file that the cycle was saved to.
+    """
+
+    trace_bytes = 0
+
+    def __init__(self, **arguments: Any) -> None:
+        _KinetoProfile.__init__(self, **arguments)
+        self.on_trace_ready: Callable[..., Any] | None = None
+        self.record_steps = True
+        self.step_rec_fn = None
+        self.action_map = {}
+        self.mark(TorchState(0, ProfilerAction.RECORD, _every_step))
+
+    def mark(self, state: TorchState) -> None:
+        """Set the number of the current step, its action, and the schedule, as torch keeps them."""
+        self.step_num, self.schedule = state.step_num, state.schedule
+        action: Any = state.current_action  # torch's type omits what it sets itself
+        self.current_action = self._prev_schedule_action = action
+
+    def start(self) -> None:
+        """Do nothing: the cycle is started by its engine."""
+
+    def stop(self) -> None:
+        """Do nothing: the cycle is over when a handler gets it."""
+
+    def step(self) -> None:
+        """Do nothing: steps are ended by the run, not by the profiler of one cycle."""
+
+
+def _every_step(_step: int) -> ProfilerAction:
+    return ProfilerAction.RECORD
