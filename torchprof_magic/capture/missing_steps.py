@@ -31,7 +31,9 @@ def note_ending(problems: ProblemLog, recorder: Recorder | None, stepping: Stepp
         return
     recorder.pauses.note(problems)
     schedule, steps = recorder.schedule, [mark for cycle in recorder.cycles for mark in cycle.steps]
-    total, place = schedule.total, _PLACES.get(recorder.phase, "early")
+    # An endless schedule has no total, but its first cycle has an end.
+    total = schedule.least if schedule.total is None else schedule.total
+    place = _PLACES.get(recorder.phase, "early")
     seen = counted(recorder.step, "step") if total is None else f"{recorder.step} of {counted(total, 'step')}"
     if not steps:
         if not problems.has_loss:  # otherwise a better reason is known
@@ -40,8 +42,9 @@ def note_ending(problems: ProblemLog, recorder: Recorder | None, stepping: Stepp
         # An exception is shown above the report.
         code = "capture.partial" if is_cut or problems.has(*_REASONS) else "capture.too_few_steps"
         complete = sum(mark.is_complete for mark in steps)
-        requested = schedule.active * schedule.repeat if isinstance(schedule, Schedule) else len(steps)
-        problems.note(code, complete=complete, requested=requested, phase=place, steps=seen)
+        requested = schedule.active * max(schedule.repeat, 1) if isinstance(schedule, Schedule) else len(steps)
+        if schedule.total is not None or complete < requested:
+            problems.note(code, complete=complete, requested=requested, phase=place, steps=seen)
 
 
 def _note_nothing(

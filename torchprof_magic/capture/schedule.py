@@ -39,7 +39,8 @@ class Schedule:
     """Skip ``skip_first`` steps, then ``repeat`` cycles of ``wait``, ``warmup`` and ``active`` steps; 0 = endless.
 
     ``skip_first_wait`` skips the idle steps of the first cycle. ``period`` is the number of steps in one cycle.
-    ``total`` is the number of steps until the last cycle is complete, ``None`` if cycles never end.
+    ``total`` is the number of steps until the last cycle is complete, ``None`` if cycles never end; ``least`` is the
+    number until the first one is, ``None`` if that never ends.
     """
 
     wait: int = 0
@@ -51,6 +52,7 @@ class Schedule:
 
     period: int = field(init=False)
     total: int | None = field(init=False)
+    least: int | None = field(init=False)
     _begin: int = field(init=False, repr=False)
     """The step at which the first cycle begins, including skipped idle steps; can be negative."""
 
@@ -60,8 +62,9 @@ class Schedule:
         begin = self.skip_first - (self.wait if self.skip_first_wait else 0)
         object.__setattr__(self, "period", period)
         object.__setattr__(self, "_begin", begin)
-        ends = self.repeat and self.active < EVERY_STEP
-        object.__setattr__(self, "total", begin + period * self.repeat if ends else None)
+        is_finite = self.active < EVERY_STEP
+        object.__setattr__(self, "total", begin + period * self.repeat if is_finite and self.repeat else None)
+        object.__setattr__(self, "least", begin + period if is_finite else None)
 
     def action(self, step: int) -> Action:
         """Return the action for ``step``, counted from 0, as ``torch.profiler.schedule`` does."""
@@ -96,6 +99,7 @@ class FunctionSchedule:
     """
 
     total: int | None = None
+    least: int | None = None
     """The number of steps that a function will record is unknown."""
 
     def __init__(self, function: Callable[[int], object], on_failure: Callable[[int, str], None]) -> None:
@@ -199,8 +203,9 @@ def resolve_schedule(options: ScheduleOptions, *, how: str, length: int | None) 
     """Return the schedule for these options, and for the number of steps in the loop if it is known.
 
     Without options the schedule fits the loop, so that even a loop of one step is recorded. If some options are set,
-    the defaults of the others are: no skipped and no idle steps, one warm-up step if the loop is long enough, three
-    active steps or as many as fit, one cycle.
+    the others have the defaults of ``torch.profiler.schedule``: no skipped steps, and cycles until the loop ends. torch
+    has no default for ``wait``, ``warmup`` and ``active``; here they are no idle step, one warm-up step if the loop is
+    long enough, and three active steps or as many as fit.
     """
     length = 1 if how == "cell" else length
     if options.is_adaptive:
@@ -219,7 +224,7 @@ def _adaptive(how: str, length: int | None) -> Schedule:
 
 def _completed(options: ScheduleOptions, how: str, length: int | None) -> Schedule:
     skip_first, wait = options.skip_first or 0, options.wait or 0
-    repeat = 1 if options.repeat is None else options.repeat
+    repeat = options.repeat or 0
     spared = wait if options.skip_first_wait else 0
     room = None if length is None else (length - skip_first + spared) // max(repeat, 1) - wait
     warmup = options.warmup

@@ -24,11 +24,12 @@ SNAPSHOT_STACKS = ("python", "all", "none")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleOptions:
-    """Which steps are recorded, in the terms of ``torch.profiler.schedule``; ``None`` fits the length of the loop.
+    """Which steps are recorded, in the terms of ``torch.profiler.schedule``; ``None`` where nothing was given.
 
     After ``skip_first`` steps, every cycle has ``wait`` idle steps, ``warmup`` steps whose events are discarded, and
-    ``active`` recorded steps. ``repeat`` is the number of cycles; 0 repeats them until the loop ends.
-    ``skip_first_wait`` omits the idle steps of the first cycle.
+    ``active`` recorded steps. ``repeat`` is the number of cycles; 0 repeats them until the loop ends, and is the
+    default as soon as any other option is given, as in torch. ``skip_first_wait`` omits the idle steps of the first
+    cycle. Without any option, the schedule fits the length of the loop and has one cycle.
     """
 
     wait: int | None = None
@@ -48,7 +49,7 @@ class ScheduleOptions:
     @property
     def cycles(self) -> int | None:
         """The largest possible number of cycles; ``None`` when it depends on the length of the run."""
-        return 1 if self.repeat is None else self.repeat or None
+        return 1 if self.is_adaptive else self.repeat or None
 
     @property
     def is_adaptive(self) -> bool:

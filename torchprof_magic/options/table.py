@@ -104,7 +104,10 @@ class Keywords(TypedDict, total=False):
         int | None, _count("Steps to run with the profiler on before recording; their events are discarded.")
     ]
     active: Annotated[int | None, _count("Steps to record in each cycle.")]
-    repeat: Annotated[int | None, _count("Number of cycles; 0 repeats them until the code ends.")]
+    repeat: Annotated[
+        int | None,
+        _count("Number of cycles; 0, the default with any other schedule option, repeats them until the code ends."),
+    ]
     skip_first: Annotated[int | None, _count("Steps to skip before the first cycle.")]
     skip_first_wait: Annotated[bool, _yes_no("Omit the wait steps of the first cycle.")]
     schedule: Annotated[

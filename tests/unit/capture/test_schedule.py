@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import re
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -84,15 +86,17 @@ def test_adaptive_schedule_completes_within_the_loop(length: int) -> None:
 @pytest.mark.parametrize(
     ("asked", "length", "expected"),
     [
-        ({"active": 5}, None, (0, 1, 5, 1)),
-        ({"wait": 2}, None, (2, 1, 3, 1)),
-        ({"active": 4}, 4, (0, 0, 4, 1)),
-        ({"active": 4}, 5, (0, 1, 4, 1)),
-        ({"wait": 1}, 3, (1, 1, 1, 1)),
+        ({"active": 5}, None, (0, 1, 5, 0)),
+        ({"wait": 2}, None, (2, 1, 3, 0)),
+        ({"active": 4}, 4, (0, 0, 4, 0)),
+        ({"active": 4}, 5, (0, 1, 4, 0)),
+        ({"wait": 1}, 3, (1, 1, 1, 0)),
+        ({"repeat": 1}, 3, (0, 1, 2, 1)),
         ({"repeat": 2}, 8, (0, 1, 3, 2)),
         ({"repeat": 2}, 4, (0, 1, 1, 2)),
         ({"repeat": 0}, None, (0, 1, 3, 0)),
-        ({"wait": 0, "warmup": 0}, None, (0, 0, 3, 1)),
+        ({"wait": 0, "warmup": 0}, None, (0, 0, 3, 0)),
+        ({"skip_first_wait": True}, None, (0, 1, 3, 0)),
     ],
 )
 def test_defaults_of_missing_flags_fit_the_given_ones(
@@ -102,10 +106,51 @@ def test_defaults_of_missing_flags_fit_the_given_ones(
     assert (schedule.wait, schedule.warmup, schedule.active, schedule.repeat) == expected
 
 
+def documented() -> list[tuple[str, str, str]]:
+    """Return the rows of the table of schedules in docs/recording.md: what is given, torch's arguments, the steps."""
+    text = (Path(__file__).parents[3] / "docs" / "recording.md").read_text()
+    rows = text.partition("| given | as in")[2].partition("\n\n")[0].splitlines()[2:]
+    return [tuple(cell.strip(" `") for cell in row.strip("|").split("|")) for row in rows]  # type: ignore[misc]
+
+
+def arguments(text: str) -> dict[str, int]:
+    return {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", text)}
+
+
+def test_the_documented_schedules_are_more_than_a_few() -> None:
+    assert len(documented()) >= 8
+
+
+@pytest.mark.parametrize(("given", "filled", "steps"), documented())
+def test_what_the_docs_say_is_recorded_is_what_torch_and_we_record(given: str, filled: str, steps: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch advises against no warm-up
+        torchs = torch.profiler.schedule(**arguments(filled))
+    ours = resolve_schedule(ScheduleOptions(**arguments(given)), how="loop", length=12)
+    actions = [torchs(step) for step in range(12)]
+    assert [ours.action(step).name for step in range(12)] == [action.name for action in actions]
+    recorded = [step for step, action in enumerate(actions) if action.value >= ProfilerAction.RECORD.value]
+    assert recorded == [int(step) for step in steps.split()]
+
+
+@pytest.mark.parametrize("skip_first", [None, 0, 2])
+@pytest.mark.parametrize("skip_first_wait", [False, True])
+@pytest.mark.parametrize("repeat", [None, 0, 2])
+def test_torchs_arguments_have_torchs_defaults(
+    repeat: int | None, skip_first: int | None, *, skip_first_wait: bool
+) -> None:
+    more = {"repeat": repeat, "skip_first": skip_first, "skip_first_wait": skip_first_wait or None}
+    given = {"wait": 2, "warmup": 1, "active": 2, **{name: value for name, value in more.items() if value is not None}}
+    torchs = torch.profiler.schedule(**given)
+    for length in (None, 1, 12, 60):
+        ours = resolve_schedule(ScheduleOptions(**given), how="loop", length=length)  # type: ignore[arg-type]
+        assert [ours.action(step).name for step in range(60)] == [torchs(step).name for step in range(60)]
+
+
 def test_cycle_counts_periods_after_the_skipped_steps() -> None:
     schedule = Schedule(wait=1, warmup=1, active=2, repeat=2, skip_first=3)
     assert [schedule.cycle(step) for step in (0, 3, 6, 7, 10)] == [0, 0, 0, 1, 1]
-    assert schedule.total == 11
+    assert (schedule.least, schedule.total) == (7, 11)
     assert [schedule.is_over(step) for step in (10, 11)] == [False, True]
 
 

@@ -209,7 +209,7 @@ def test_taking_the_snapshot_does_not_count_for_the_next_step(
         return taken()
 
     monkeypatch.setattr(torch.cuda.memory, "_snapshot", slow)
-    session = make(active=1, wait=0, warmup=0)
+    session = make(active=1, wait=0, warmup=0, repeat=1)
     session.start()
     work()
     session.step()
