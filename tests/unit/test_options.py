@@ -127,7 +127,7 @@ def test_every_preset_has_a_cost() -> None:
 def test_every_preset_is_a_valid_set_of_options() -> None:
     for name in PRESETS:
         ProfileOptions(**preset_switches(name))
-    with pytest.raises(OptionsError, match="unknown 'pie'; choose from quick, memory, full"):
+    with pytest.raises(OptionsError, match="unknown 'pie'; choose from quick, stacks, memory, full"):
         preset_switches("pie")
 
 

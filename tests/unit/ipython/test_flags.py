@@ -82,7 +82,12 @@ def test_the_bounds_of_a_snapshot_come_from_the_line_or_the_configuration(magics
 
 @pytest.mark.parametrize(
     ("preset", "switches"),
-    [("quick", set()), ("memory", {"shapes", "memory"}), ("full", {"shapes", "memory", "stack", "flops"})],
+    [
+        ("quick", set()),
+        ("stacks", {"stack"}),
+        ("memory", {"shapes", "memory"}),
+        ("full", {"shapes", "memory", "stack", "flops"}),
+    ],
 )
 def test_a_preset_is_a_set_of_switches_on_the_line_or_in_the_configuration(
     magics: TorchProfMagics, preset: str, switches: set[str]
