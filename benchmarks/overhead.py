@@ -277,7 +277,7 @@ def _bare_step_us(wait: int, active: int) -> float:
 
 def _done_step_us() -> float:
     folder = Path(tempfile.mkdtemp(prefix="torchprof-overhead-"))
-    options = ProfileOptions(schedule=ScheduleOptions(wait=0, warmup=0, active=1), activities=("cpu",))
+    options = ProfileOptions(schedule=ScheduleOptions(wait=0, warmup=0, active=1, repeat=1), activities=("cpu",))
     session = CaptureSession(options, stepping=Stepping(how="manual"), folder=folder)
     session.start()
     session.step()

@@ -254,7 +254,7 @@ for i in range(12):
         + _STEP,
         kinds=("compute", "optimizer"),
         not_named=("sleep",),
-        flags="--active 8",
+        flags="--active 8 --repeat 1",
     ),
     Program(
         name="gradient accumulation",
@@ -268,7 +268,7 @@ for i in range(12):
         opt.zero_grad()
 """,
         kinds=("compute",),
-        flags="--step loop --active 8",
+        flags="--step loop --active 8 --repeat 1",
     ),
     Program(
         name="an optimizer of a thousand small parameters",

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from torchprof_magic.capture.torch_api.cycle_profile import CycleProfile
     from torchprof_magic.options import ProfileOptions
 
-# torch holds the events of the last cycle in memory for as long as its profiler lives, about three times as many bytes
-# as the trace has. Beyond this size they are released, because reading the trace needs the memory.
-KEPT_TRACE_BYTES = 64_000_000
+# torch holds the events of the last cycle in memory for as long as its profiler lives: six to eight times as many bytes
+# as the trace has (measured with 1,000,000 events). Those of a larger trace are released, because reading it needs the
+# memory.
+KEPT_TRACE_BYTES = 32_000_000
 
 
 class LastCycle:

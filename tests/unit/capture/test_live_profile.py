@@ -158,6 +158,27 @@ def test_a_program_for_torch_gives_the_same_with_ours(program: Callable[..., obj
     assert answers[0] == answers[1]
 
 
+@pytest.mark.parametrize(
+    "given", [{"active": 1}, {"active": 2, "skip_first": 1}, {"active": 1, "repeat": 1}, {"active": 2, "wait": 2}]
+)
+@pytest.mark.filterwarnings("ignore::UserWarning:torch")  # torch says that it keeps only the last cycle
+def test_the_cycles_of_schedule_arguments_are_those_of_torchs_schedule(given: dict[str, int]) -> None:
+    found: list[list[set[str]]] = []
+    for kind, more in ((torchs, {"schedule": schedule(**{"wait": 0, "warmup": 1, **given})}), (tp.profile, given)):
+        cycles: list[set[str]] = []
+
+        def note(p: Any, cycles: list[set[str]] = cycles) -> None:
+            cycles.append({event.name for event in p.events() if event.name.startswith("step ")})
+
+        with kind(activities=CPU, on_trace_ready=note, **more) as p:
+            for step in range(8):
+                with record_function(f"step {step}"):
+                    train_step()
+                p.step()
+        found.append([cycle for cycle in cycles if cycle])  # torch's last one can be a step that has only just begun
+    assert found[0] == found[1]
+
+
 def public(profiler: object) -> set[str]:
     return {name for name in dir(profiler) if not name.startswith("_")}
 
