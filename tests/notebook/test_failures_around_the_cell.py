@@ -136,11 +136,15 @@ for i in range(6):
     r = f(torch.full((3,), 2.0))
 """
     if call == "tp.step()":
-        cell = kernel.run(f"%%torchprof --step manual --wait 1 --warmup 1 --active 2 -o run\n{body}r.tolist()")
+        cell = kernel.run(
+            f"%%torchprof --step manual --wait 1 --warmup 1 --active 2 --repeat 1 -o run\n{body}r.tolist()"
+        )
         assert_ended_well(cell)
     else:
         indented = body.replace("\n", "\n    ")
-        cell = kernel.run(f"with tp.profile(wait=1, warmup=1, active=2) as p:{indented}\nrun = p.report\nr.tolist()")
+        cell = kernel.run(
+            f"with tp.profile(wait=1, warmup=1, active=2, repeat=1) as p:{indented}\nrun = p.report\nr.tolist()"
+        )
     assert cell.values == ["[5.0, 5.0, 5.0]"]
     assert "Dynamo does not know" not in cell.text
     said = problems(kernel)
@@ -181,7 +185,7 @@ def test_names_that_the_cell_takes_from_us_and_itself_change_nothing(kernel: Ker
     assert_off_and_usable(kernel)
 
 
-@pytest.mark.parametrize("flags", ["", "--wait 0 --warmup 0", "--memory --shapes --stack"])
+@pytest.mark.parametrize("flags", ["", "--wait 0 --warmup 0 --repeat 1", "--memory --shapes --stack"])
 def test_warnings_that_are_errors_come_from_the_users_code_only(kernel: Kernel, flags: str) -> None:
     """Row 29: with simplefilter("error"), no warning of torch or this package ends the cell; the user's own does."""
     kernel.run("warnings.simplefilter('error')")
