@@ -95,6 +95,8 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
     def __init__(self, **options: Unpack[Keywords]) -> None:
         _SIGNATURE.bind(**options)  # raises TypeError for an option that does not exist
         values = resolved(options)
+        if values["lines"] is None:  # what is kept in memory needs a line, and a block has no cell that marks them
+            values["lines"] = bool(values["profile_memory"])
         super().__init__(profile_options(values))
         self._kept = keep_options(values)
         self._run: Run | None = None

@@ -497,7 +497,9 @@ class Report:
     @cached_property
     def _page(self) -> Page:
         """The data of the live view: header, embedded columns, and columns to pull."""
-        return build_page(self.trace, self._shapes, self._verdict, self.run_id)
+        find = self._find_holders
+        live = {} if find is None else {"holders": partial(_growing_holders, self.trace, find)}
+        return build_page(self.trace, self._shapes, self._verdict, self.run_id, live=live)
 
     @cached_property
     def _verdict(self) -> Verdict:
@@ -619,6 +621,10 @@ class _Shapes(Mapping[str, "Shape"]):
 
     def __len__(self) -> int:
         return len(VIEWS)
+
+
+def _growing_holders(trace: Trace, find: FindHolders) -> Table:
+    return holders_table(trace, leaks_table(trace).frame, find)
 
 
 def _write_html(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from torchprof_magic.analysis import (
     block_table,
+    holders,
     kernels,
     leaks,
     lines,
@@ -49,6 +50,8 @@ class View:
         group: What a grouping is called.
         flag: What brings it, if it was not recorded: a flag of ``%%torchprof``.
         is_there: Whether a recording has it. Such a view is built when it is first shown.
+        is_live: Whether it asks the objects of the process, which only the one that recorded has. Files have no such
+            view.
     """
 
     name: str
@@ -63,6 +66,7 @@ class View:
     group: str = ""
     flag: str = ""
     is_there: Callable[[Trace], bool] | None = None
+    is_live: bool = False
 
 
 def has_memory(trace: Trace) -> bool:
@@ -185,6 +189,20 @@ VIEWS = (
         tab="memory",
         group="Growth",
         is_there=has_leaks,
+    ),
+    View(
+        name="holders",
+        title="Holders",
+        description="`report.holders()`: the variables and attributes that keep what piles up alive, looked for when "
+        "this is first shown.",
+        build=holders.nothing_held,
+        empty="No variable or attribute of this process holds it any more.",
+        columns=holders.COLUMNS,
+        place="group",
+        tab="memory",
+        group="Holders",
+        is_there=has_leaks,
+        is_live=True,
     ),
     View(
         name="savings",

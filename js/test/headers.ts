@@ -61,6 +61,7 @@ export function seriesHeader(name: string, more: Partial<SeriesHeader> = {}): Se
     stacked: [],
     marks: [],
     phases: [],
+    modules: [],
     ...more,
   };
 }

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import polars as pl
 import pytest
+import torch
 from IPython.core.interactiveshell import InteractiveShell
 
 import torchprof_magic as tp
+from torchprof_magic.render.page import build_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,6 +112,43 @@ def test_a_planted_leak_is_found_with_its_line_and_what_holds_it(shell: Any, nam
     assert found["steps"][0] >= 4
     holders = tp.last.holders(found[:1])
     assert any(re.search(leak.holder, holder) for holder in holders["holder"][:2]), holders["example"].to_list()
+
+
+def test_the_live_page_asks_who_holds_what_grows_and_a_file_does_not(shell: Any) -> None:
+    shell.run_cell(SETUP + "kept = []").raise_error()
+    shell.run_cell(LOOP.format(how="", step="kept.append(torch.randn(300, 10))")).raise_error()
+    report = tp.last
+    assert report is not None
+    held = late_view(report._page.pulled["holders"]())
+    assert (held["holder"].to_list(), held["size_bytes"].to_list()) == (["kept[…]"], [5 * 300 * 10 * 4])
+    shell.run_cell("kept.clear()").raise_error()
+    assert late_view(report._page.pulled["holders"]()).height == 0
+    header = json.loads(build_page(report.trace, report._shapes, report.verdict, "run", is_standalone=True).header)
+    assert "leaks" in {view["name"] for view in header["views"]} >= {"memory"}
+    assert "holders" not in {view["name"] for view in header["views"]}
+
+
+def late_view(data: bytes) -> pl.DataFrame:
+    """Return the rows of a view that is built on request; its header comes first."""
+    return pl.read_ipc_stream(io.BytesIO(data[data.index(b"\xff\xff\xff\xff") :]))
+
+
+def test_a_block_that_records_memory_knows_the_lines_of_what_it_keeps() -> None:
+    kept: list[torch.Tensor] = []
+
+    def keep() -> None:
+        kept.append(torch.randn(300, 10))
+
+    with tp.profile(profile_memory=True) as p:
+        for _ in p.steps(range(8)):
+            keep()
+    found = p.report.leaks
+    line = keep.__code__.co_firstlineno + 1
+    assert found.select("file", "line", "op").rows() == [(__file__, line, "aten::empty")]
+    with tp.profile(profile_memory=True, lines=False) as p:
+        for _ in p.steps(range(8)):
+            keep()
+    assert p.report.leaks["line"].to_list() == [None]
 
 
 def test_a_loop_that_keeps_nothing_has_no_leaks(shell: Any) -> None:

@@ -64,6 +64,13 @@ if TYPE_CHECKING:
     FindHolders = Callable[[Iterable[int]], Sequence[Holder]]
 
 
+def nothing_held(trace: Trace) -> Table:  # noqa: ARG001 - views are built of traces
+    """Return a table without rows: a trace alone does not know which objects of the process use its blocks."""
+    types = {"size_bytes": pl.Int64, "blocks": pl.Int64}
+    schema = {column.name: types.get(column.name, pl.String) for column in COLUMNS}
+    return Table(frame=pl.DataFrame(schema=schema), columns=COLUMNS, sort_by="size_bytes")
+
+
 def holders_table(trace: Trace, rows: pl.DataFrame, find: FindHolders) -> Table:
     """Return one row per holder of the blocks in some rows of ``leaks``, ``allocations`` or ``memory_at``."""
     name = "addresses" if "addresses" in rows.columns else "address"

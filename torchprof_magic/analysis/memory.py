@@ -9,6 +9,7 @@ import polars as pl
 
 from torchprof_magic.analysis.block_categories import block_categories
 from torchprof_magic.analysis.blocks import Blocks, memory_blocks
+from torchprof_magic.analysis.module_strip import module_strip
 from torchprof_magic.analysis.phase_strip import phase_strip
 from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.analysis.shared import once_per_trace
@@ -114,7 +115,8 @@ def memory_series(trace: Trace) -> Series:
     stacked = tuple(band for band in CATEGORY_BANDS if (frame[band.name] != 0).any())
     frame = frame.select("lane", "time_ns", "allocated_bytes", "reserved_bytes", *(band.name for band in stacked))
     marks = (*_peaks(frame), *_step_marks(trace))
-    return Series(frame=frame, bands=bands, stacked=stacked, marks=marks, phases=_phases(trace))
+    modules = module_strip(trace, MOST_SPANS)
+    return Series(frame=frame, bands=bands, stacked=stacked, marks=marks, phases=_phases(trace), modules=modules)
 
 
 def memory_frame(trace: Trace) -> pl.DataFrame:

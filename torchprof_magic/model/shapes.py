@@ -126,6 +126,15 @@ class PhaseSpan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleSpan:
+    """One call of a module, by the path of its attributes."""
+
+    start_ns: int
+    end_ns: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
     """Values over time: ``lane``, ``time_ns`` and one column a band. A value holds until the next row of its lane.
 
@@ -137,6 +146,7 @@ class Series:
     marks: tuple[Mark, ...] = ()
     stacked: tuple[Column, ...] = ()
     phases: tuple[PhaseSpan, ...] = ()
+    modules: tuple[ModuleSpan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -136,10 +136,11 @@ class Keywords(TypedDict, total=False):
         ),
     ]
     lines: Annotated[
-        bool,
-        _yes_no(
-            "Time also the lines of functions that are defined in other cells or in your own files. Those of the cell "
-            "are always timed."
+        bool | None,
+        Option(
+            kind=Kind.YES_NO,
+            help="Time also the lines of functions that are defined in other cells or in your own files. Those of the "
+            "cell are always timed. profile(), which has no cell, does so by default when it records memory.",
         ),
     ]
     all_threads: Annotated[

@@ -49,8 +49,8 @@ def _framed(shape: FramedShape) -> Header:
                 for bands in (shape.bands, shape.stacked)
             )
             marks = [asdict(mark) for mark in shape.marks]
-            phases = [asdict(span) for span in shape.phases]
-            return {"shape": "series", "bands": bands, "stacked": stacked, "marks": marks, "phases": phases}
+            spans = {name: [asdict(span) for span in getattr(shape, name)] for name in ("phases", "modules")}
+            return {"shape": "series", "bands": bands, "stacked": stacked, "marks": marks, **spans}
         case Slices():
             return {
                 "shape": "slices",

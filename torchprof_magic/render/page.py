@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from torchprof_magic.analysis.devices import has_any_device
@@ -55,12 +56,14 @@ def build_page(
     *,
     is_standalone: bool = False,
     exports: Sequence[Export] = EXPORTS,
+    live: Mapping[str, Callable[[], Shape]] = MappingProxyType({}),
 ) -> Page:
     """Return the data for the front end, which offers the ``exports``.
 
     A standalone page has no kernel, so none of its views is built on request, and it must contain what it exports.
+    ``live`` builds the views that ask this process, each time that they are asked for.
     """
-    shown = [view for view in VIEWS if view.is_there is None or view.is_there(trace)]
+    shown = [view for view in VIEWS if _is_shown(view, trace, live)]
     waiting = [] if is_standalone else [view for view in shown if view.is_there is not None]
     ready = [view for view in shown if view not in waiting and (view.place == "about" or count_rows(shapes[view.name]))]
     framed = {view.name: shape for view in ready if not isinstance(shape := shapes[view.name], (Facts, Problems))}
@@ -91,7 +94,7 @@ def build_page(
         "missing": _missing(shapes),
         "exports": [export_header(export, run_id) for export in exports],
     }
-    pulled = dict(packed.pulled) | {view.name: partial(_encoded, shapes, view.name) for view in waiting}
+    pulled = dict(packed.pulled) | {view.name: partial(_encoded, view, shapes, live) for view in waiting}
     return Page(header=json.dumps(header), data=packed.data, pulled=pulled, answers=answers)
 
 
@@ -106,11 +109,17 @@ def _excerpt(windows: SliceWindows, *, is_standalone: bool) -> Slices:
     return windows.excerpt() if is_standalone else windows.overview()
 
 
-def _encoded(shapes: Mapping[str, Shape], name: str) -> bytes:
+def _is_shown(view: View, trace: Trace, live: Mapping[str, Callable[[], Shape]]) -> bool:
+    """Return whether a recording has a view that can be built here."""
+    return (view.name in live or not view.is_live) and (view.is_there is None or view.is_there(trace))
+
+
+def _encoded(view: View, shapes: Mapping[str, Shape], live: Mapping[str, Callable[[], Shape]]) -> bytes:
     """Return a view that is built only now. Its own header comes first, because the page's was sent without it."""
-    shape = shapes[name]
+    shape = live[view.name]() if view.name in live else shapes[view.name]
     assert not isinstance(shape, (Facts, Problems))
-    return with_header(json.dumps(describe(shape, (0, 0))), encode(shape))
+    head = {"empty": None if count_rows(shape) else view.empty, **describe(shape, (0, 0))}
+    return with_header(json.dumps(head), encode(shape))
 
 
 def verdict_line(trace: Trace, verdict: Verdict) -> dict[str, object] | None:

@@ -3,8 +3,10 @@
 import uPlot from "uplot";
 import { cssColor } from "../base/color";
 import { axisNumbers, columnFormat, type Unit } from "../base/format";
+import { shortenName } from "../base/names";
 import type { Span } from "../base/scale";
 import type { Ns } from "../base/units";
+import { type ModuleCall, moduleBoxes } from "../layout/module-boxes";
 import { tickLabel } from "../layout/time-ticks";
 import type { MarkHeader } from "../wire/header";
 import type { Colors } from "./colors";
@@ -29,6 +31,9 @@ export interface SeriesScene {
     readonly end: number;
     readonly color: string;
   }[];
+  /** Calls of modules, as named boxes below that strip. */
+  readonly modules: readonly ModuleCall[];
+  readonly moduleColor: string;
   /** Points that a dashed line connects, such as what each step leaves behind. */
   readonly trend: readonly { readonly time_ns: number; readonly value: number }[];
   /** The index under the pointer, null when it left. */
@@ -55,10 +60,19 @@ export interface SeriesChart {
 const AREA_ALPHA = "55";
 // Height of the strip of phases.
 const STRIP_PX = 5;
+const STRIP_GAP_PX = 2;
+// Height of the boxes of modules, the space around their names, and the least width for one.
+const MODULE_PX = 15;
+const MODULE_PADDING_PX = 4;
+const LEAST_NAME_PX = 18;
+// Narrower calls of equal modules share a box.
+const WIDE_PX = 48;
 // Radius of the rings of a trend.
 const TREND_PX = 3.5;
 const AXIS_PX = 62;
 const LABEL_PX = 11;
+// About the width of a character of a label.
+const CHAR_PX = 6;
 // Space for half of the label of a tick at the right edge.
 const RIGHT_PX = 28;
 const LABEL_GAP_PX = 5;
@@ -124,7 +138,7 @@ function chartOptions(
     width,
     height,
     legend: { show: false },
-    padding: [8 * scene.scale, RIGHT_PX * scene.scale, 0, 0],
+    padding: [(8 + modulesPx(scene)) * scene.scale, RIGHT_PX * scene.scale, 0, 0],
     scales: {
       x: { time: false },
       y: { range: (_chart, _low, high) => [0, (high || 1) * HEADROOM] },
@@ -138,6 +152,7 @@ function chartOptions(
         (chart) => {
           drawSteps(chart, scene);
           drawPhases(chart, scene);
+          drawModules(chart, scene);
           drawTrend(chart, scene);
           drawPeaks(chart, scene);
           drawPinned(chart, scene, pinned);
@@ -290,8 +305,40 @@ function drawPhases(chart: uPlot, scene: SeriesScene): void {
     const to = Math.min(right, chart.valToPos(end, "x", true));
     if (to <= from) continue;
     ctx.fillStyle = color;
-    ctx.fillRect(from, bbox.top - (STRIP_PX + 2) * ratio, to - from, STRIP_PX * ratio);
+    const above = STRIP_PX + STRIP_GAP_PX + modulesPx(scene);
+    ctx.fillRect(from, bbox.top - above * ratio, to - from, STRIP_PX * ratio);
   }
+}
+
+/** The space that modules take above the plot. */
+function modulesPx({ modules }: SeriesScene): number {
+  return modules.length > 0 ? MODULE_PX + STRIP_GAP_PX : 0;
+}
+
+/** The calls of modules between the phases and the plot, with their names where there is room. */
+function drawModules(chart: uPlot, scene: SeriesScene): void {
+  const { ctx, bbox } = chart;
+  const ratio = uPlot.pxRatio * scene.scale;
+  const top = bbox.top - (MODULE_PX + STRIP_GAP_PX) * ratio;
+  ctx.save();
+  ctx.font = `${LABEL_PX * ratio}px ${scene.colors.uiFont}`;
+  ctx.textAlign = "left";
+  ctx.textBaseline = "middle";
+  const least = chart.posToVal(WIDE_PX * ratio, "x", true) - chart.posToVal(0, "x", true);
+  for (const { start, end, name } of moduleBoxes(scene.modules, least)) {
+    const left = Math.max(bbox.left, chart.valToPos(start, "x", true));
+    const right = Math.min(bbox.left + bbox.width, chart.valToPos(end, "x", true));
+    const width = Math.max(right - left - ratio, 0);
+    if (width === 0) continue;
+    ctx.fillStyle = scene.moduleColor;
+    ctx.fillRect(left, top, width, MODULE_PX * ratio);
+    const room = width - 2 * MODULE_PADDING_PX * ratio;
+    if (room < LEAST_NAME_PX * ratio) continue;
+    ctx.fillStyle = cssColor(scene.colors.text);
+    const text = shortenName(name, Math.floor(room / (CHAR_PX * ratio)));
+    ctx.fillText(text, left + MODULE_PADDING_PX * ratio, top + (MODULE_PX / 2) * ratio, room);
+  }
+  ctx.restore();
 }
 
 /** What stays, from step to step: a dashed line through rings. */

@@ -166,6 +166,8 @@ const VIEWS = {
     stacked: listOf(band),
     marks: listOf(mark),
     phases: listOf(record({ start_ns: number, end_ns: number, phase: text })),
+    /** Calls of the parts of a model, in order of time. */
+    modules: listOf(record({ start_ns: number, end_ns: number, name: text })),
   }),
   slices: record({
     ...framed,

@@ -8,7 +8,7 @@ import { type BlockGroup, categoryTitle } from "../../layout/alive";
 import { type Tile, tilesOf } from "../../layout/treemap";
 import { select } from "../../state/store";
 import type { SeriesHeader } from "../../wire/header";
-import type { ReportContext } from "../common/context";
+import { groupingsOf, type ReportContext } from "../common/context";
 import { focusable } from "../common/focusable";
 import { Segmented } from "../common/parts";
 import { useWidth } from "../common/use-width";
@@ -168,11 +168,11 @@ function agesOf({ first, last }: BlockGroup, time: number): string {
 }
 
 /** What grows, and what the memory consists of as areas, below the curve. */
-export function BlockMap({ report, blocks }: BlocksProps) {
+export function BlockMap({ report, view, blocks }: BlocksProps) {
   if (blocks.state !== "ready") return null;
   return (
     <>
-      {blocks.leaks.length > 0 && <Growth leaks={blocks.leaks} />}
+      {blocks.leaks.length > 0 && <Growth report={report} view={view} leaks={blocks.leaks} />}
       <Tiles report={report} groups={tiled(blocks.groups)} />
     </>
   );
@@ -234,8 +234,15 @@ function tiled(groups: readonly BlockGroup[]): readonly BlockGroup[] {
   return [...largest, { ...first, category: "unknown", title, place: "", op: "", bytes }];
 }
 
-function Growth({ leaks }: { readonly leaks: readonly Leak[] }) {
+interface GrowthProps {
+  readonly report: ReportContext;
+  readonly view: SeriesHeader;
+  readonly leaks: readonly Leak[];
+}
+
+function Growth({ report, view, leaks }: GrowthProps) {
   const [worst] = leaks;
+  const holders = groupingsOf(report, view.tab).find(({ name }) => name === "holders");
   if (worst === undefined) return null;
   const all = leaks.reduce((sum, { bytes }) => sum + bytes, 0);
   const others = leaks.length - 1;
@@ -254,6 +261,21 @@ function Growth({ leaks }: { readonly leaks: readonly Leak[] }) {
         {others > 0
           ? `keeps ${formatBytes(worst.bytes)} of it; ${plural(others, "other place")} the rest.`
           : "allocates it."}
+        {holders !== undefined && (
+          <>
+            {" "}
+            <button
+              type="button"
+              class="tp-link"
+              onClick={() => {
+                report.store.grouping(view).value = holders.name;
+              }}
+              {...focusable()}
+            >
+              Who holds it?
+            </button>
+          </>
+        )}
       </span>
     </p>
   );

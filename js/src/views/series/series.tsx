@@ -53,7 +53,12 @@ export function SeriesView({ report, view, frame }: SeriesProps) {
       }),
     [view, theme],
   );
-  const scene = { series, layers, marks, phases, trend: blocks.trend, lane, pick };
+  const modules = useMemo(
+    () =>
+      view.modules.map(({ start_ns, end_ns, name }) => ({ start: start_ns, end: end_ns, name })),
+    [view],
+  );
+  const scene = { series, layers, marks, phases, modules, trend: blocks.trend, lane, pick };
   const chart = useChart(plot, report, scene, blocks.time);
   const cursor = useCursor(report, series, chart, pick);
   const table = tableId(report.id, view.name);
@@ -107,11 +112,16 @@ export function SeriesView({ report, view, frame }: SeriesProps) {
       </div>
       <SeriesTable id={table} series={series} marks={marks} />
       <div class="tp-aloud" aria-live="polite">
-        {cursor.index.value < 0 ? "" : aloud(describePoint(lane, series, cursor.index.value))}
+        {cursor.index.value < 0
+          ? ""
+          : aloud(describePoint(lane, series, modules, cursor.index.value))}
       </div>
     </div>
   );
 }
+
+// Pale enough for a name on it.
+const MODULE_ALPHA = "3d";
 
 const BANDS = [
   { name: "categories", title: "Categories" },
@@ -154,6 +164,7 @@ interface Drawn {
   readonly layers: readonly Band[];
   readonly marks: readonly MarkHeader[];
   readonly phases: SeriesScene["phases"];
+  readonly modules: SeriesScene["modules"];
   readonly trend: SeriesScene["trend"];
   readonly lane: string;
   pick(index: number): void;
@@ -163,7 +174,7 @@ interface Drawn {
 function useChart(
   plot: { readonly current: HTMLDivElement | null },
   { store, look }: SeriesProps["report"],
-  { series, layers, marks, phases, trend, lane, pick }: Drawn,
+  { series, layers, marks, phases, modules, trend, lane, pick }: Drawn,
   pinned: number | null,
 ): { readonly current: SeriesChart | null } {
   const now = look.value;
@@ -182,11 +193,13 @@ function useChart(
       bands: layers,
       marks,
       phases,
+      modules,
+      moduleColor: phaseColor("forward", now.theme) + MODULE_ALPHA,
       trend,
       colors,
       scale: scale.value,
       onHover: (index: number | null) => {
-        store.hover.value = index === null ? null : describePoint(lane, series, index);
+        store.hover.value = index === null ? null : describePoint(lane, series, modules, index);
       },
       onPick: (index: number) => picked.current(index),
       onRange: (start: number, end: number) => {
@@ -243,7 +256,12 @@ function useCursor(
   };
 }
 
-function describePoint(lane: string, series: LaneSeries, index: number): FooterItem {
+function describePoint(
+  lane: string,
+  series: LaneSeries,
+  modules: SeriesScene["modules"],
+  index: number,
+): FooterItem {
   const shown = [...series.bands, ...(series.stacked.length > 1 ? series.stacked : [])];
   const values = shown.flatMap(({ title, unit, values }) => {
     const value = values[index];
@@ -251,6 +269,13 @@ function describePoint(lane: string, series: LaneSeries, index: number): FooterI
       typeof value === "number" && (value !== 0 || series.bands[0]?.values === values);
     return isKnown ? [`${title} ${formatValue(value, unit)}`] : [];
   });
-  const at = formatNs(series.time_ns[index] ?? 0);
-  return { name: lane, isCode: false, phase: "", facts: [`at ${at}`, ...values] };
+  const time = series.time_ns[index] ?? 0;
+  const at = modules.find(({ start, end }) => start <= time && time < end);
+  const where = at === undefined ? [] : [`in ${at.name}`];
+  return {
+    name: lane,
+    isCode: false,
+    phase: "",
+    facts: [`at ${formatNs(time)}`, ...where, ...values],
+  };
 }

@@ -53,7 +53,11 @@ export function WithLate({ report, view, children }: WithLateProps) {
         />
       );
     case "ready":
-      return <>{children(state.late)}</>;
+      return state.late.view.empty === null ? (
+        children(state.late)
+      ) : (
+        <Waiting report={report} view={view} message={state.late.view.empty} />
+      );
   }
 }
 
