@@ -39,6 +39,8 @@ export interface TableState {
   readonly chosen: Signal<ReadonlyMap<string, boolean>>;
   /** Widths in pixels of columns that were resized by hand. */
   readonly widths: Signal<ReadonlyMap<string, number>>;
+  /** Columns that stay beside the names. */
+  readonly pins: Signal<readonly string[]>;
 }
 
 /** A position in the flame graph to go back to. */
@@ -138,6 +140,7 @@ export function createStore(view: string, shared: Shared, abort: AbortSignal): S
       toggled: signal<ReadonlySet<string>>(new Set()),
       chosen: signal<ReadonlyMap<string, boolean>>(new Map()),
       widths: signal<ReadonlyMap<string, number>>(new Map()),
+      pins: signal<readonly string[]>([]),
     })),
     memory: perView(() => ({
       listed: signal<"peak" | "picked" | "grown">("peak"),

@@ -10,35 +10,38 @@ import { type GridTableColumn, gridColumnOf } from "./grid-table";
 interface GridHeaderProps {
   readonly columns: readonly GridTableColumn[];
   readonly widths: Signal<ReadonlyMap<string, number>>;
+  readonly togglePin: (id: string) => void;
+  readonly lefts: ReadonlyMap<string, number>;
 }
 
-export function GridHeader({ columns, widths }: GridHeaderProps) {
+export function GridHeader({ columns, ...shared }: GridHeaderProps) {
   return (
     // biome-ignore lint/a11y/useSemanticElements: part of a virtual grid.
     // biome-ignore lint/a11y/useFocusableInteractive: the grid has the focus.
     <div class="tp-row tp-head" role="row" aria-rowindex={1}>
       {columns.map((column, index) => (
-        <HeaderCell key={column.id} column={column} place={index + 1} widths={widths} />
+        <HeaderCell key={column.id} column={column} place={index + 1} {...shared} />
       ))}
     </div>
   );
 }
 
-interface HeaderCellProps {
+interface HeaderCellProps extends Omit<GridHeaderProps, "columns"> {
   readonly column: GridTableColumn;
   readonly place: number;
-  readonly widths: Signal<ReadonlyMap<string, number>>;
 }
 
-function HeaderCell({ column, place, widths }: HeaderCellProps) {
+function HeaderCell({ column, place, widths, togglePin, lefts }: HeaderCellProps) {
   const shown = gridColumnOf(column);
+  const left = lefts.get(column.id);
   const sorted = column.getIsSorted();
   return (
     // biome-ignore lint/a11y/useSemanticElements: part of a virtual grid.
     // biome-ignore lint/a11y/useFocusableInteractive: its button has the focus.
     <div
       role="columnheader"
-      class={cellClass(shown)}
+      class={cellClass(shown, left)}
+      style={left === undefined ? undefined : { left: `${left}px` }}
       aria-colindex={place}
       aria-sort={ariaSort(sorted)}
       data-tp-column={column.id}
@@ -46,8 +49,14 @@ function HeaderCell({ column, place, widths }: HeaderCellProps) {
       <button
         type="button"
         title={tooltip(shown)}
-        onClick={() => column.toggleSorting()}
-        {...focusable((event) => resizeByKey(event, column.id, widths))}
+        onClick={(event) => {
+          if (event.shiftKey && !shown.isLead) togglePin(column.id);
+          else column.toggleSorting();
+        }}
+        {...focusable((event) => {
+          if (event.key === "p" && !shown.isLead) togglePin(column.id);
+          resizeByKey(event, column.id, widths);
+        })}
       >
         {shown.title}
         <span class="tp-arrow" aria-hidden="true">
@@ -110,10 +119,11 @@ function resize(
   }
 }
 
-export function cellClass(column: GridColumn): string {
+/** `left` is where a pinned column stays. */
+export function cellClass(column: GridColumn, left?: number): string {
   const kind = column.isNumeric ? "tp-number" : "tp-text";
   const minor = column.header.minor ? " tp-minor" : "";
-  return `tp-cell ${kind}${column.isLead ? " tp-lead" : ""}${minor}`;
+  return `tp-cell ${kind}${column.isLead ? " tp-lead" : ""}${left === undefined ? "" : " tp-pinned"}${minor}`;
 }
 
 function ariaSort(sorted: SortDirection | false): "ascending" | "descending" | "none" {
@@ -127,6 +137,9 @@ function arrow(sorted: SortDirection | false): string {
 }
 
 /** The full title and the definition, shown on hover. */
-function tooltip({ title, header }: GridColumn): string {
-  return header.definition === "" ? title : `${title}\n${header.definition}`;
+function tooltip({ title, header, isLead }: GridColumn): string {
+  const pinning = isLead
+    ? ""
+    : "Shift+click or P: keep this column beside the names, or no longer.";
+  return [title, header.definition, pinning].filter((part) => part !== "").join("\n");
 }

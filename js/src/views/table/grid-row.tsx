@@ -36,6 +36,8 @@ interface GridRowProps {
   readonly view: TableHeader;
   readonly frame: Frame;
   readonly columns: readonly GridColumn[];
+  /** How far from the left edge pinned columns stay. */
+  readonly lefts: ReadonlyMap<string, number>;
   readonly row: number;
   readonly position: number;
   readonly isSelected: boolean;
@@ -46,11 +48,11 @@ interface GridRowProps {
 
 /** A row is drawn again only when something of it changes: a scroll or a selection leaves most as they are. */
 export function GridRow(props: GridRowProps) {
-  const { id, view, frame, columns, row, position, isSelected, outline } = props;
+  const { id, view, frame, columns, lefts, row, position, isSelected, outline } = props;
   const { depth, holds, isOpen } = outline ?? {};
   return useMemo(
     () => <RowView {...props} />,
-    [id, view, frame, columns, row, position, isSelected, depth, holds, isOpen],
+    [id, view, frame, columns, lefts, row, position, isSelected, depth, holds, isOpen],
   );
 }
 
@@ -85,11 +87,17 @@ function RowView(props: GridRowProps) {
 type CellProps = GridRowProps & { readonly column: GridColumn };
 
 function GridCell({ place, ...props }: CellProps & { readonly place: number }) {
-  const { column } = props;
+  const { column, lefts } = props;
+  const left = lefts.get(column.header.name);
   return (
     // biome-ignore lint/a11y/useSemanticElements: part of a virtual grid.
     // biome-ignore lint/a11y/useFocusableInteractive: the grid has the focus and names its active row.
-    <div class={cellClass(column)} role="gridcell" aria-colindex={place}>
+    <div
+      class={cellClass(column, left)}
+      style={left === undefined ? undefined : { left: `${left}px` }}
+      role="gridcell"
+      aria-colindex={place}
+    >
       {column.isLead ? <Lead {...props} /> : <Cell {...props} />}
     </div>
   );

@@ -20,6 +20,7 @@ import {
   treeOf,
   withToggled,
 } from "./grid-outline";
+import { withPinsFirst } from "./grid-pins";
 import {
   createGridTable,
   FIRST_WIDTH_PX,
@@ -82,6 +83,7 @@ export function useGrid(props: TableProps): GridState {
   const counts = useCounts(props, outline, rows);
   const { isPrinted } = report.look.value;
   useFittingColumns(table, scroller, chosen, isPrinted);
+  const columns = useColumns(table, kept.pins.value);
   const virtual = useVirtualRows(scroller, rows.length, kept.scrollTop);
   const current = currentPlace(placeOf, props, activeRow.value);
   const choose = (position: number) => {
@@ -105,7 +107,7 @@ export function useGrid(props: TableProps): GridState {
     query,
     rows,
     visible: isPrinted ? printedRows(rows.length) : virtual.items(),
-    columns: table.getVisibleLeafColumns(),
+    columns,
     current,
     outline,
     counts,
@@ -217,6 +219,18 @@ const MOST_PRINTED = 200;
 /** The positions of the rows on paper, where nothing scrolls. */
 function printedRows(rows: number): readonly number[] {
   return Array.from({ length: Math.min(rows, MOST_PRINTED) }, (_, position) => position);
+}
+
+/** The visible columns, the pinned ones after the names. */
+function useColumns(table: GridTable, pins: readonly string[]): readonly GridTableColumn[] {
+  const visible = table.getVisibleLeafColumns();
+  return useMemo(
+    () =>
+      withPinsFirst(visible, pins, (column) => {
+        return { name: column.id, isLead: gridColumnOf(column).isLead };
+      }),
+    [visible, pins],
+  );
 }
 
 /** Shows the columns that fit into the scrolling box, whatever width it has; paper has another. */

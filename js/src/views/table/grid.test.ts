@@ -57,10 +57,33 @@ describe("a table", () => {
     expect(names(root)).toEqual(["a\u202Eb", "</script>"]);
   });
 
+  it("pins a column beside the names with Shift and a click, or P, and lets it go again", async () => {
+    const root = await show();
+    const last = Array.from(root.querySelectorAll(".tp-head [data-tp-column]")).at(-1);
+    const id = last?.getAttribute("data-tp-column") ?? "";
+    const order = () =>
+      Array.from(root.querySelectorAll(".tp-head [data-tp-column]"), (cell) =>
+        cell.getAttribute("data-tp-column"),
+      );
+    const before = order();
+    const sort = header(root, id).getAttribute("aria-sort");
+    find(header(root, id), "button").dispatchEvent(
+      new MouseEvent("click", { bubbles: true, shiftKey: true }),
+    );
+    await settle();
+    expect(order()).toEqual([before[0], id, ...before.slice(1, -1)]);
+    expect(header(root, id).classList.contains("tp-pinned")).toBe(true);
+    expect(Number.parseFloat(header(root, id).style.left)).toBeGreaterThan(0);
+    expect(header(root, id).getAttribute("aria-sort")).toBe(sort);
+    press(find(header(root, id), "button"), "p");
+    await settle();
+    expect(order()).toEqual(before);
+  });
+
   it("writes the unit of a column into its header", async () => {
     const root = await show();
     expect(header(root, "self_ns").textContent).toContain("Self CPU ms");
-    expect(find(header(root, "self_ns"), "button").title).toBe("Self CPU ms\nOwn time.");
+    expect(find(header(root, "self_ns"), "button").title).toContain("Self CPU ms\nOwn time.");
   });
 
   it("shows the rows of which a name contains the filter", async () => {

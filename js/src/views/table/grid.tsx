@@ -14,6 +14,7 @@ import { SearchBox, Segmented, Sentence, Tools } from "../common/parts";
 import { type GridColumn, isSearched, neededPx } from "./grid-columns";
 import { copyText, csvOf, textOfRows } from "./grid-export";
 import { GridHeader } from "./grid-header";
+import { pinnedLefts } from "./grid-pins";
 import { GridRow, type RowActs } from "./grid-row";
 import { type GridState, isSelected, useGrid } from "./grid-state";
 import { gridColumnOf } from "./grid-table";
@@ -162,7 +163,17 @@ function GridMenu({ report, view, grid }: PartProps) {
 /** The scrolling box with the header above the rows. It has the focus and refers to its active row. */
 function Grid(props: PartProps) {
   const { report, view, grid } = props;
-  const widths = report.store.table(view).widths;
+  const { widths, pins, chosen } = report.store.table(view);
+  const lefts = useMemo(
+    () => leftsOf(grid.columns.map(gridColumnOf), widths.value, pins.value),
+    [grid.columns, widths.value, pins.value],
+  );
+  const togglePin = (id: string) => {
+    const rest = pins.value.filter((name) => name !== id);
+    const isNew = rest.length === pins.value.length;
+    pins.value = isNew ? [...rest, id] : rest;
+    if (isNew) chosen.value = new Map(chosen.value).set(id, true);
+  };
   const onDouble = (event: MouseEvent) => {
     if ((event.target as Element).closest("[data-tp-row]") !== null) grid.open(grid.current);
   };
@@ -182,14 +193,14 @@ function Grid(props: PartProps) {
       onDblClick={onDouble}
       {...focusable(grid.onKey)}
     >
-      <GridHeader columns={grid.columns} widths={widths} />
-      <GridBody {...props} />
+      <GridHeader columns={grid.columns} widths={widths} togglePin={togglePin} lefts={lefts} />
+      <GridBody {...props} lefts={lefts} />
     </div>
   );
 }
 
-function GridBody(props: PartProps) {
-  const { report, view, frame, grid } = props;
+function GridBody(props: PartProps & { readonly lefts: ReadonlyMap<string, number> }) {
+  const { report, view, frame, grid, lefts } = props;
   const columns = useMemo(() => grid.columns.map(gridColumnOf), [grid.columns]);
   const acts = useRef<RowActs>(actsOf(props));
   acts.current = actsOf(props);
@@ -206,6 +217,7 @@ function GridBody(props: PartProps) {
             view={view}
             frame={frame}
             columns={columns}
+            lefts={lefts}
             row={row.index}
             position={position}
             isSelected={isSelected(props, row.index, position === grid.current)}
@@ -245,6 +257,21 @@ function nounOf(view: TableHeader): string {
   if (view.columns.some((column) => column.verbatim)) return "line";
   if (view.title.includes(" by ")) return view.group.toLowerCase();
   return view.title.toLowerCase().replace(/s$/, "");
+}
+
+const NO_LEFTS: ReadonlyMap<string, number> = new Map();
+
+/** How far from the left edge the pinned columns stay. */
+function leftsOf(
+  columns: readonly GridColumn[],
+  widths: ReadonlyMap<string, number>,
+  pins: readonly string[],
+): ReadonlyMap<string, number> {
+  if (pins.length === 0) return NO_LEFTS;
+  const placed = columns.map(({ header: { name }, isLead, widthPx }) => {
+    return { name, isLead, px: widths.get(name) ?? widthPx };
+  });
+  return pinnedLefts(placed, pins);
 }
 
 function gridStyle(
