@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,11 +31,19 @@ def module_strip(trace: Trace, most: int) -> tuple[ModuleSpan, ...]:
     rows = rows[np.argsort(runs.start_ns[rows], kind="stable")]
     start_ns = runs.start_ns[rows]
     ends = (start_ns + runs.dur_ns[rows]).tolist()
-    names = sites[runs.site[rows].tolist()].select(pl.col("name", "class_name").cast(pl.String)).iter_rows()
+    named = sites[runs.site[rows].tolist()].select(pl.col("name", "class_name").cast(pl.String))
+    names = _without_common_parent([name or kind or "" for name, kind in named.iter_rows()])
     return tuple(
-        ModuleSpan(start_ns=start, end_ns=end, name=name or class_name or "")
-        for start, end, (name, class_name) in zip(start_ns.tolist(), ends, names, strict=True)
+        ModuleSpan(start_ns=start, end_ns=end, name=name)
+        for start, end, name in zip(start_ns.tolist(), ends, names, strict=True)
     )
+
+
+def _without_common_parent(names: list[str]) -> list[str]:
+    """Return paths from the innermost module that all of them are in."""
+    parents = [name.split(".")[:-1] for name in set(names)]
+    common = len(list(takewhile(lambda parts: len(set(parts)) == 1, zip(*parents, strict=False))))
+    return [".".join(name.split(".")[common:]) for name in names]
 
 
 def _parts(runs: Runs) -> IntArray:

@@ -195,8 +195,8 @@ def _top_modules(trace: Trace) -> Section:
         for row in rows.to_dicts()
     )
     each = _each(trace)
-    where = f"own device time of forward {each}" if trace.has_device else f"own host time {each}, with backward"
-    return Section(title="Module classes", facts=facts, kind="bars", aside=where, group="top")
+    where = f"self device time {each}, forward" if trace.has_device else f"self host time {each}"
+    return Section(title="Modules", facts=facts, kind="bars", aside=where, group="top")
 
 
 def _each(trace: Trace) -> str:

@@ -127,7 +127,7 @@ class PhaseSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleSpan:
-    """One call of a module, by the path of its attributes."""
+    """One call of a module, by the path of its attributes from the model or from the part that holds all of them."""
 
     start_ns: int
     end_ns: int

@@ -21,6 +21,11 @@ describe("moduleBoxes", () => {
     expect(moduleBoxes(calls, 5)).toEqual([call("*", 0, 2), call("*", 8, 10)]);
   });
 
+  it("knows equal layers by their numbers in names from Python frames, too", () => {
+    const calls = [call("Net_0.Block_0", 0, 1), call("Net_0.Block_1", 1, 2)];
+    expect(moduleBoxes(calls, 5)).toEqual([call("Net_*.Block_*", 0, 2)]);
+  });
+
   it("does not join different modules", () => {
     const calls = [call("encoder", 0, 1), call("decoder", 1, 2)];
     expect(moduleBoxes(calls, 5)).toEqual(calls);

@@ -25,7 +25,7 @@ export function moduleBoxes(calls: readonly ModuleCall[], least: number): readon
   return boxes;
 }
 
-/** "blocks.*" for "blocks.3". */
+/** "blocks.*" for "blocks.3", "Block_*" for "Block_3". */
 function kindOf(name: string): string {
-  return name.replaceAll(/(^|\.)(\d+|\*)(?=\.|$)/gu, "$1*");
+  return name.replaceAll(/(^|[._])(\d+|\*)(?=\.|$)/gu, "$1*");
 }

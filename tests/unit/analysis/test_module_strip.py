@@ -43,6 +43,12 @@ def test_the_part_that_takes_most_is_divided_too_and_a_loss_beside_the_model_sta
     assert spans(trace) == [("body.0", 3, 23), ("body.1", 30, 50), ("Loss", 70, 80)]
 
 
+def test_what_all_names_begin_with_is_left_out() -> None:
+    sites = (("", "Net", -1), ("body", "Body", 0), ("body.0", "Linear", 1), ("body.1", "Linear", 1))
+    trace = watched(*sites, calls=[(0, 0, 60), (1, 2, 50), (2, 3, 20), (3, 30, 20)])
+    assert spans(trace) == [("0", 3, 23), ("1", 30, 50)]
+
+
 def test_a_model_without_parts_is_one_span_a_call_by_its_class() -> None:
     assert spans(watched(("", "Linear", -1), calls=[(0, 0, 10), (0, 50, 10)])) == [
         ("Linear", 0, 10),
@@ -61,7 +67,7 @@ def test_recorded_python_frames_of_modules_do_as_well() -> None:
         frame("nn.Module: Linear_0", 5, 20),
         frame("nn.Module: Linear_1", 30, 15),
     )
-    assert [name.rpartition(".")[2] for name, _, _ in spans(trace)] == ["Linear_0", "Linear_1"]
+    assert spans(trace) == [("Linear_0", 5, 25), ("Linear_1", 30, 45)]
 
 
 def test_without_modules_there_is_nothing() -> None:

@@ -145,6 +145,8 @@ function isRight(header: ColumnHeader): boolean {
 }
 
 function titleWithUnit(title: string, { suffix }: ColumnFormat): string {
+  // "Backward GFLOP" rather than "Backward FLOPs GFLOP".
+  if (suffix.endsWith("FLOP")) return title.replace(/FLOPs$/, suffix);
   return suffix === "" || title.endsWith(suffix) ? title : `${title} ${suffix}`;
 }
 
