@@ -98,6 +98,17 @@ def memory_series(trace: Trace) -> Series:
 
     Accelerators come first, because it is their memory that runs out.
     """
+    frame = _level_frame(trace)
+    bands = BANDS if frame["reserved_bytes"].is_not_null().any() else BANDS[:1]
+    stacked = tuple(band for band in CATEGORY_BANDS if band.name in frame.columns)
+    marks = (*_peaks(frame), *_step_marks(trace))
+    modules = module_strip(trace, MOST_SPANS)
+    return Series(frame=frame, bands=bands, stacked=stacked, marks=marks, phases=_phases(trace), modules=modules)
+
+
+@once_per_trace
+def _level_frame(trace: Trace) -> pl.DataFrame:
+    """Return the bytes in use after every change, in all, reserved, and of the categories that there are."""
     levels = memory_levels(trace)
     frame = trace.memory.select(pl.col("device").alias("lane"), "time_ns", "reserved_bytes").with_columns(
         pl.Series("allocated_bytes", levels.total, dtype=pl.Int64),
@@ -111,17 +122,13 @@ def memory_series(trace: Trace) -> Series:
     frame = frame.with_columns(pl.when(has_reserve).then(pl.col("reserved_bytes")).alias("reserved_bytes"))
     number = pl.col("lane").str.extract(r"(\d+)$").cast(pl.Int64, strict=False)
     frame = frame.sort(pl.col("lane") == "cpu", number, "lane", "time_ns", maintain_order=True)
-    bands = BANDS if frame["reserved_bytes"].is_not_null().any() else BANDS[:1]
-    stacked = tuple(band for band in CATEGORY_BANDS if (frame[band.name] != 0).any())
-    frame = frame.select("lane", "time_ns", "allocated_bytes", "reserved_bytes", *(band.name for band in stacked))
-    marks = (*_peaks(frame), *_step_marks(trace))
-    modules = module_strip(trace, MOST_SPANS)
-    return Series(frame=frame, bands=bands, stacked=stacked, marks=marks, phases=_phases(trace), modules=modules)
+    stacked = [band.name for band in CATEGORY_BANDS if (frame[band.name] != 0).any()]
+    return frame.select("lane", "time_ns", "allocated_bytes", "reserved_bytes", *stacked)
 
 
 def memory_frame(trace: Trace) -> pl.DataFrame:
     """Return one row per recorded change: time, device, total bytes, and the bytes of each category."""
-    frame = memory_series(trace).frame
+    frame = _level_frame(trace)
     absent = (pl.lit(0, pl.Int64).alias(band.name) for band in CATEGORY_BANDS if band.name not in frame.columns)
     return (
         frame.rename({"lane": "device", "allocated_bytes": "total_bytes"})
