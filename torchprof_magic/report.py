@@ -9,6 +9,8 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Literal
 
+import polars as pl
+
 from torchprof_magic.analysis.averages import averages_table
 from torchprof_magic.analysis.block_table import allocations_table
 from torchprof_magic.analysis.devices import devices_table, has_any_device
@@ -40,6 +42,7 @@ from torchprof_magic.files.atomic import target_of
 from torchprof_magic.files.temporary import written_bytes
 from torchprof_magic.model.cycle_filter import of_cycle
 from torchprof_magic.model.shapes import Facts, Series, Shape, Table, count_rows
+from torchprof_magic.model.trace import SAVED_TRACES_SCHEMA
 from torchprof_magic.render.exports import TRACE_EXPORTS
 from torchprof_magic.render.figures import FIGURES, summary_png
 from torchprof_magic.render.memory_page import write_memory_page
@@ -57,7 +60,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas as pd
-    import polars as pl
     from matplotlib.figure import Figure
 
     from torchprof_magic.analysis.holders import FindHolders
@@ -107,9 +109,11 @@ class Report:
         trace_paths: tuple[Path, ...] = (),
         run_id: str = "",
         find_holders: FindHolders | None = None,
+        find_saved: Callable[[], pl.DataFrame] | None = None,
     ) -> None:
         self.trace = trace
         self._find_holders = find_holders
+        self._find_saved = find_saved
         self.run_id = run_id or uuid.uuid4().hex[:12]
         self._trace_paths = trace_paths
         self._shapes = _Shapes(trace)
@@ -311,6 +315,17 @@ class Report:
     def trace_paths(self) -> tuple[Path, ...]:
         """The raw trace files, one per cycle. Those of a live run are deleted with the report."""
         return self._trace_paths
+
+    @property
+    def saved_traces(self) -> pl.DataFrame:
+        """One row per trace that this run kept in ``trace_dir``, in the order in which they were written.
+
+        With ``path``, ``timestamp`` (UTC), the last ``step`` and the ``cycle``, ``rank``, ``size_bytes``, its ``state``
+        now (``kept``, ``uploading``, ``deleted``, ``changed`` or ``missing``), the URL ``remote``, the state of the
+        upload (``waiting``, ``uploading``, ``retrying``, ``done``, ``failed``, or ``not queued`` if it was refused) and
+        its last error. Empty without ``trace_dir``, and for a report of a file.
+        """
+        return pl.DataFrame(schema=SAVED_TRACES_SCHEMA) if self._find_saved is None else self._find_saved()
 
     @property
     def cycles(self) -> list[int]:

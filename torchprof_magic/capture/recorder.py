@@ -81,6 +81,7 @@ class Recorder:
         self._step_start_ns = 0
         self._cpu_ns = 0
         self._epoch = self._epoch_start = 0
+        self._run_start_ns = self._epoch_start_ns = 0
         self._ranges = OpenRanges()
         self._others = OtherThreads()
         self._program = program
@@ -134,12 +135,14 @@ class Recorder:
 
     def begin(self, guard: InterruptGuard) -> None:
         """Enter step 0."""
+        self._run_start_ns = self._epoch_start_ns = perf_counter_ns()
         self._enter(self.schedule.action(0), guard)
 
     def begin_epoch(self) -> None:
         """Count one more epoch, unless the current one has no steps yet."""
         self._epoch += self.step > self._epoch_start
         self._epoch_start = self.step
+        self._epoch_start_ns = perf_counter_ns()
 
     def watch(self) -> Callable[[], None]:
         """Watch for threads and ranges that begin in a recorded step; return a function that ends this."""
@@ -207,7 +210,7 @@ class Recorder:
         elif engine is not None and engine.stage is Stage.RUNNING:
             self._cpu_ns = self._program.end_step(is_recorded=not is_between)
             if not is_between:
-                self._marks.append(self._mark(is_complete=False))
+                self._marks.append(self._mark(perf_counter_ns(), is_complete=False))
             self._end_cycle(self.torch_state())
         elif engine is not None:
             self.abandon()
@@ -223,7 +226,7 @@ class Recorder:
         with self._torch_call():
             engine.abandon()
         if was_recording and engine.has_data:
-            marks = self._marks or [self._mark(is_complete=False)]
+            marks = self._marks or [self._mark(perf_counter_ns(), is_complete=False)]
             self._finished.put(Finished(self.schedule.cycle(self.step), engine, tuple(marks), self.torch_state()))
         else:
             self._throw_away(engine)
@@ -275,7 +278,7 @@ class Recorder:
         if self._engine.is_torn:
             self._lose_engine()
             return
-        mark = self._mark(is_complete=is_complete)
+        mark = self._mark(now_ns, is_complete=is_complete)
         self._marks.append(mark)
         self._engine.close_step()
         if self._others.may_have_begun():
@@ -437,7 +440,7 @@ class Recorder:
         if not is_first and len(self.plain_step_ns) < MAX_PLAIN_STEPS:
             self.plain_step_ns.append(now_ns - self._step_start_ns)
 
-    def _mark(self, *, is_complete: bool) -> StepMark:
+    def _mark(self, now_ns: int, *, is_complete: bool) -> StepMark:
         return StepMark(
             number=self.step,
             cycle=self.schedule.cycle(self.step),
@@ -446,6 +449,9 @@ class Recorder:
             batch=self.step - self._epoch_start,
             paused_ns=self.pauses.take_host_ns(),
             cpu_ns=self._cpu_ns,
+            run_ns=now_ns - self._run_start_ns,
+            epoch_ns=now_ns - self._epoch_start_ns,
+            step_ns=now_ns - self._step_start_ns,
         )
 
     @contextmanager

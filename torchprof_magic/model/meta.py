@@ -88,7 +88,8 @@ class StepMark:
 
     ``epoch`` counts how often the loop had been entered before, ``batch`` the steps since then. ``paused_ns`` is how
     many ns of it were paused by ``paused()``, and ``cpu_ns`` for how many its thread ran or was ready to run, None
-    if not measured.
+    if not measured. ``run_ns``, ``epoch_ns`` and ``step_ns`` are the ns from the start of the run, of the epoch and of
+    the step to its end.
     """
 
     number: int
@@ -98,6 +99,9 @@ class StepMark:
     batch: int = 0
     paused_ns: int = 0
     cpu_ns: int | None = None
+    run_ns: int = 0
+    epoch_ns: int = 0
+    step_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

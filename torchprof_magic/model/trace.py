@@ -543,6 +543,19 @@ ARROWS_SCHEMA = _schema(ARROWS_COLUMNS)
 SITES_SCHEMA = _schema(SITES_COLUMNS)
 SCOPES_SCHEMA = _schema(SCOPES_COLUMNS)
 TAGS_SCHEMA = _schema(TAGS_COLUMNS)
+# The traces that a run has kept: not part of a trace, and known only to the process that recorded it.
+SAVED_TRACES_SCHEMA: dict[str, type[pl.DataType] | pl.DataType] = {
+    "path": pl.String,
+    "timestamp": pl.Datetime("us", "UTC"),
+    "step": pl.Int64,
+    "cycle": pl.Int64,
+    "rank": pl.Int64,
+    "size_bytes": pl.Int64,
+    "state": pl.String,
+    "remote": pl.String,
+    "remote_state": pl.String,
+    "remote_error": pl.String,
+}
 # The frames of a trace by the name of its field.
 FRAME_COLUMNS = {
     "events": EVENTS_COLUMNS,

@@ -202,8 +202,10 @@ class ProfileOptions:
 class KeepOptions:
     """Where the traces of a run are kept. With an empty ``trace_dir`` they are deleted with their report.
 
-    ``trace_dir`` and ``filename`` are templates (see docs/traces.md). ``keep_last`` is the number of traces to keep per
-    rank. ``remote`` is a URL that fsspec supports; kept traces are uploaded to it in the background.
+    ``trace_dir``, ``filename`` and ``remote`` are templates (see docs/traces.md). ``keep_last`` is the number of traces
+    to keep per rank; -1 keeps all, and 0 none once they are uploaded. ``remote`` is a URL that fsspec supports; kept
+    traces are uploaded to it in the background. ``step_samples`` and ``step_tokens`` are how many samples and tokens a
+    step has, for the names. ``worker_name`` is the first part of the names for TensorBoard.
     """
 
     trace_dir: str = ""
@@ -214,20 +216,32 @@ class KeepOptions:
     keep_last: int | None = None
     remote: str = ""
     tensorboard: bool = False
+    worker_name: str = ""
+    step_samples: int | None = None
+    step_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("trace_dir", "filename", "run_name", "remote"):
+        for name in ("trace_dir", "filename", "run_name", "remote", "worker_name"):
             if not isinstance(getattr(self, name), str):
                 raise OptionsError(f"--{name.replace('_', '-')} must be a string (got {getattr(self, name)!r})")
-        if self.keep_last is not None:
-            _check_count("keep_last", self.keep_last, 1)
-        given = [field.name for field in fields(self) if getattr(self, field.name) not in ("", None, False)]
+        for name, least in (("keep_last", -1), ("step_samples", 1), ("step_tokens", 1)):
+            if getattr(self, name) is not None:
+                _check_count(name, getattr(self, name), least)
+        given = [field.name for field in fields(self) if not _is_off(getattr(self, field.name))]
         if given and not self.trace_dir:
             raise OptionsError(f"--{given[0].replace('_', '-')} needs --trace-dir, the folder to keep traces in")
         if self.tensorboard and self.filename:
             raise OptionsError(
                 "--tensorboard and --filename cannot be combined: TensorBoard expects its own file names"
             )
+        if self.worker_name and not self.tensorboard:
+            raise OptionsError("--worker-name is part of the names for TensorBoard: add --tensorboard")
+        if self.keep_last == 0 and not self.remote:
+            raise OptionsError("--keep-last 0 deletes each trace when it is uploaded: add --remote, the URL for that")
+
+
+def _is_off(value: object) -> bool:
+    return value is None or value is False or value == ""
 
 
 def _check_count(name: str, value: object, least: int) -> None:

@@ -20,7 +20,7 @@ from torchprof_magic.run.tags import tags_of
 from torchprof_magic.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from torchprof_magic.capture.recording import Cycle, Recording
@@ -38,6 +38,7 @@ def read_recording(
     title: str = "",
     cell: CellSource | None = None,
     cell_labels: tuple[tuple[str, str], ...] = (),
+    find_saved: Callable[[], pl.DataFrame] | None = None,
 ) -> Report:
     """Return the report of a live run.
 
@@ -69,7 +70,7 @@ def read_recording(
     found = replace(trace.meta, cell_labels=_labels_in(trace))
     trace = replace(trace, meta=found, problems=(*recording.problems, *problems, *trace.problems))
     paths = tuple(cycle.stored or cycle.path for cycle in recording.cycles)
-    report = Report(trace, trace_paths=paths, find_holders=find_holders)
+    report = Report(trace, trace_paths=paths, find_holders=find_holders, find_saved=find_saved)
     is_only_copy = any(found.code == "store.not_stored" for found in recording.problems)
     if not (is_only_copy or problems):
         delete_with(report, recording)

@@ -30,7 +30,8 @@ def flags_of(kind: Kind) -> dict[str, str]:
 
 
 SWITCHES = flags_of(Kind.SWITCH)
-COUNTS = [name for name in flags_of(Kind.COUNT) if name not in ("keep_last", "snapshot_entries")]
+NO_SCHEDULE = ("keep_last", "step_samples", "step_tokens", "snapshot_entries")
+COUNTS = [name for name in flags_of(Kind.COUNT) if name not in NO_SCHEDULE]
 OBJECTS = flags_of(Kind.VARIABLE) | {"schedule": "schedule_function"}
 
 
