@@ -289,10 +289,10 @@ def _steps_of(session: CaptureSession, iterable: Iterable[T], caller: FrameType)
 def paused(*activities: str) -> Iterator[None]:
     """Do not record ops (``"cpu"``) or device work (``"cuda"``) in the block; recording resumes after it.
 
-    Use it for code that should not count, such as an evaluation within a step. Python calls and memory are still
-    recorded. A pause ends with its step at the latest, and a recording cycle that begins inside the block is not
-    paused. Does nothing when no step is being recorded, or when the activity is not recorded. Raises ``OptionsError``
-    for an unknown activity.
+    Use it for code that should not count, such as an evaluation. A pause lasts until its block ends, across steps and
+    recording cycles; steps are still marked and counted. Python calls and memory are recorded in pauses, too, because
+    torch cannot pause them. Does nothing when no recording is active, or when the activity is not recorded. Raises
+    ``OptionsError`` for an unknown activity.
     """
     names, _ = activities_of(activities or ("cpu",))
     ProfileOptions(activities=names)  # raises for an unknown activity

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 MAX_PLAIN_STEPS = 1000
 # Back-to-back cycles (no idle or warm-up step between them) are saved during a recorded step only beyond this many.
 MAX_UNSAVED = 8
+# torch marks steps only while it records these.
+_MARKED_BY = {"cpu"}
 
 
 class Recorder:
@@ -168,8 +170,7 @@ class Recorder:
         """End the current step and enter the next."""
         now_ns = perf_counter_ns()
         self._cpu_ns = self._program.end_step(is_recorded=self.is_recording)
-        if kinds := self.pauses.end_step():
-            self._toggle(kinds, is_on=True)  # torch cannot mark steps while it collects nothing
+        self._toggle(self.pauses.left_out & _MARKED_BY, is_on=True)
         self._leave(now_ns, is_complete=is_complete)
         self.step += 1
         self._enter(self._next_action, guard)
@@ -237,22 +238,28 @@ class Recorder:
         self._budget.file_bytes = self._finished.file_bytes
 
     def pause(self, pause: Pause) -> None:
-        """Stop recording some activities until ``resume`` or the end of the step; only in a recorded step.
+        """Stop recording some activities until ``resume``, now or in the cycles that begin before that.
 
         torch cannot pause a recording of all threads: the recording would be lost.
         """
         engine = self._engine
-        if engine is None or not self.is_recording:
-            return
-        if engine.is_of_all_threads:
+        if engine is not None and engine.is_of_all_threads:
             self._problems.note("capture.not_paused")
             return
-        pause.kinds &= set(compat.recorded_activities(self._options(self.schedule.cycle(self.step))))
-        self._toggle(self.pauses.begin(pause), is_on=False)
+        pause.kinds &= set(compat.recorded_activities(self._passes[-1]))
+        is_recording = engine is not None and self.is_recording
+        self._toggle(self.pauses.begin(pause, is_recording=is_recording), is_on=False)
 
     def resume(self, pause: Pause) -> None:
-        """End a pause; does nothing if it never began or already ended with its step."""
+        """End a pause; does nothing if it never began or is over."""
         self._toggle(self.pauses.end(pause), is_on=True)
+
+    def _begin_pauses(self, engine: Engine) -> None:
+        """Apply the pauses in which a cycle begins."""
+        if not engine.is_of_all_threads:
+            self.pauses.begin_cycle()
+        elif self.pauses.open_kinds:
+            self._problems.note("capture.not_paused")
 
     def _toggle(self, kinds: set[str], *, is_on: bool) -> None:
         if self._engine is not None and not self.is_over and kinds:
@@ -349,6 +356,7 @@ class Recorder:
 
     def _bring_up(self, action: Action) -> None:
         engine = self._engine
+        paused = self.pauses.left_out & _MARKED_BY
         if engine is None or (action.is_recording and engine.stage is not Stage.RUNNING):
             if self._is_taken_over():
                 return
@@ -359,10 +367,12 @@ class Recorder:
                     engine.prepare()
                 else:
                     self._start(engine)
+                    paused = self.pauses.left_out
         if action.is_recording:
             before_ns = perf_counter_ns()
             engine.open_step(self.step)
             self._program.note_clock(self.step, before_ns, perf_counter_ns())
+            self._toggle(paused, is_on=False)
 
     def _start(self, engine: Engine) -> None:
         if engine.stage is Stage.NEW:
@@ -372,6 +382,7 @@ class Recorder:
         self._program.begin_cycle()
         self._ranges.begin()
         engine.start()
+        self._begin_pauses(engine)
 
     def _end_cycle(self, state: TorchState) -> None:
         engine, marks = self._engine, tuple(self._marks)
@@ -382,6 +393,7 @@ class Recorder:
         self._ranges.end()
         with self._quiet.held():
             engine.stop()
+        self.pauses.end_cycle()
         self._others.note_processes(self._problems)
         self._program.end_cycle(self.schedule.cycle(marks[-1].number if marks else self.step))
         self._engine = None
@@ -433,7 +445,7 @@ class Recorder:
         """Let no more steps begin, and remember the phase in which the run ended."""
         self.ended_in = self.phase
         self.is_over = True
-        self.pauses.end_step()
+        self.pauses.end_cycle()
 
     def _add_plain(self, now_ns: int) -> None:
         is_first = self.step == 0  # it also sets up caches, threads and optimizer state

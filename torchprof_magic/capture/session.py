@@ -103,6 +103,7 @@ class CaptureSession:
             functions=options.lines,
             memory=any(passed.profile_memory for passed in options.passes),
         )
+        self._early_pauses: list[Pause] = []
         self._first_loop: str | None = None
         self._snapshot: Path | None = None
 
@@ -188,13 +189,17 @@ class CaptureSession:
 
     @protected
     def pause(self, pause: Pause) -> None:
-        """Stop recording some activities until ``resume``; does nothing if no step is being recorded."""
+        """Stop recording some activities until ``resume``, also in cycles that have not begun."""
+        if self._state is State.OPEN and not pause.is_of_cycle and self._is_here():
+            self._early_pauses.append(pause)
         self._while_running(lambda recorder: recorder.pause(pause))
         self.let_interrupts_in()
 
     @protected
     def resume(self, pause: Pause) -> None:
-        """End a pause; does nothing if it never began, or its step is over."""
+        """End a pause; does nothing if it never began, or is over."""
+        if pause in self._early_pauses:
+            self._early_pauses.remove(pause)
         self._while_running(lambda recorder: recorder.resume(pause))
         self.let_interrupts_in()
 
@@ -325,6 +330,8 @@ class CaptureSession:
         self._recorder = Recorder(
             passes, schedule, self._existing_folder(), self._problems, self._quiet, self._fallbacks, self.program
         )
+        for pause in self._early_pauses:
+            self._recorder.pause(pause)
         self._undo.append(self._recorder.watch())
         self._state = State.RUNNING
         self._begin(self._recorder, is_early=is_early)
