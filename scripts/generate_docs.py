@@ -21,6 +21,7 @@ from torchprof_magic.analysis import (
     loaders,
     memory,
     memory_at,
+    process_groups,
     queue,
     ranking,
     snapshot_alive,
@@ -47,6 +48,11 @@ ROOT = Path(__file__).parents[1]
 OTHER_TABLES: tuple[tuple[str, str, tuple[Column, ...]], ...] = (
     ("`report.ops_by(...)`", "The columns that split the rows of `report.ops`.", tuple(groups.KEYS.values())),
     ("`report.devices`", "One row per device.", devices.COLUMNS),
+    (
+        "`report.process_groups`",
+        "One row per process group of `torch.distributed` that the recording process belongs to.",
+        process_groups.COLUMNS,
+    ),
     ("`report.waits`", "One row per blocking call and its cause, within the recorded steps.", waits.COLUMNS),
     ("`report.idle`", "Idle time of each device in the recorded steps, by cause.", idle.COLUMNS),
     ("`report.loaders`", "One row per kind of DataLoader and line that fetched from it.", loaders.COLUMNS),

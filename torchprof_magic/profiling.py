@@ -22,6 +22,7 @@ from torchprof_magic.options import (
     ScheduleOptions,
     activities_of,
     keep_options,
+    metadata_of,
     profile_options,
     resolved,
 )
@@ -269,6 +270,17 @@ def step() -> None:
         _open[-1].step()
     elif (session := live_session()) is not None:
         session.step()
+
+
+def add_metadata(key: str, value: object) -> None:
+    """Add metadata to the active recording, of a magic or a ``profile()``: a string, or any value that JSON has.
+
+    It is in ``report.metadata``, and in the trace files of the current and all later cycles. A later value of the same
+    key replaces an earlier one. Does nothing without a recording. Raises ``OptionsError`` for an invalid key or value.
+    """
+    metadata = dict(metadata_of({key: value}))
+    if (session := live_session()) is not None:
+        session.add_metadata(metadata)
 
 
 def steps(iterable: Iterable[T]) -> Iterator[T]:

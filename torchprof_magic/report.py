@@ -26,6 +26,7 @@ from torchprof_magic.analysis.memory_at import memory_at
 from torchprof_magic.analysis.memory_timeline import category_curve, recorded_changes, timeline_device, timeline_of
 from torchprof_magic.analysis.modules import modules_table
 from torchprof_magic.analysis.ops import ops_by, ops_table
+from torchprof_magic.analysis.process_groups import process_groups_table
 from torchprof_magic.analysis.queue import launches_table, queue_series
 from torchprof_magic.analysis.ranking import ranking_table
 from torchprof_magic.analysis.savings import savings_table
@@ -90,6 +91,8 @@ EXPORTED_TABLES = (
     "savings",
     "lanes",
     "stacks",
+    "process_groups",
+    "metadata",
     "segments",
     "blocks",
     "history",
@@ -302,6 +305,11 @@ class Report:
         return self.trace.stacks
 
     @property
+    def process_groups(self) -> pl.DataFrame:
+        """One row per process group of the recording process in a distributed job: name, backend, size and ranks."""
+        return process_groups_table(self.trace).frame
+
+    @property
     def metadata(self) -> dict[str, str]:
         """Metadata of the run that the file holds, including ``--metadata``: strings or JSON by key."""
         return dict(self.trace.meta.extra)
@@ -480,10 +488,11 @@ class Report:
         """Return the result of a SQL query over the frames of the report.
 
         The tables are events, ops, kernels, devices, lines, modules, waits, idle, loaders, host, queue, launches,
-        ranking, steps, flows, allocations, memory, memory_records (``report.trace.memory``), leaks, savings, lanes
-        and stacks, and of a memory snapshot segments, blocks and history. Events, lanes, stacks and segments have a
-        column ``row`` with their row number, to which ``parent``, ``lane``, ``stack``, ``source``, ``target``,
-        ``event`` and ``segment`` refer. Raises ``ValueError`` with the tables and columns when the query is invalid.
+        ranking, steps, flows, allocations, memory, memory_records (``report.trace.memory``), leaks, savings, lanes,
+        stacks, process_groups and metadata (key and value), and of a memory snapshot segments, blocks and history.
+        Events, lanes, stacks and segments have a column ``row`` with their row number, to which ``parent``, ``lane``,
+        ``stack``, ``source``, ``target``, ``event`` and ``segment`` refer. Raises ``ValueError`` with the tables and
+        columns when the query is invalid.
         """
         return run_sql(query, self._frames())
 
@@ -554,6 +563,10 @@ class Report:
             "lanes": lambda: self.lanes,
             "stacks": lambda: self.stacks,
             "devices": lambda: self.devices,
+            "process_groups": lambda: self.process_groups,
+            "metadata": lambda: pl.DataFrame(
+                list(self.trace.meta.extra), schema={"key": pl.String, "value": pl.String}, orient="row"
+            ),
             "segments": lambda: self.snapshot.segments,
             "blocks": lambda: self.snapshot.blocks,
             "history": lambda: self.snapshot.history,

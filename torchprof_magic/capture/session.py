@@ -104,6 +104,7 @@ class CaptureSession:
             memory=any(passed.profile_memory for passed in options.passes),
         )
         self._early_pauses: list[Pause] = []
+        self._added: dict[str, str] = {}
         self._first_loop: str | None = None
         self._snapshot: Path | None = None
 
@@ -215,7 +216,8 @@ class CaptureSession:
 
     @protected
     def add_metadata(self, metadata: Mapping[str, str]) -> None:
-        """Add JSON texts to the metadata of the current cycle and of all later ones."""
+        """Add JSON texts to the metadata of the current cycle, of all later ones, and of the recording."""
+        self._added |= metadata
         if self._recorder is None:
             merged = {**dict(self._options.metadata), **metadata}
             self._options = replace(self._options, metadata=tuple(merged.items()))
@@ -523,6 +525,7 @@ class CaptureSession:
             function_lines=tuple(self.program.functions.sites) if self.program.functions else (),
             tagged=self.program.tags.tagged if self.program.tags else (),
             snapshot=self._snapshot,
+            metadata=tuple(self._added.items()),
             two_pass=recorder.two_pass if recorder else None,
         )
 

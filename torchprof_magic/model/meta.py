@@ -144,6 +144,20 @@ class TwoPass:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessGroup(_Bounded):
+    """A process group of ``torch.distributed``: its name and description, the backends by device, size and ranks."""
+
+    name: str
+    description: str = ""
+    backend: str = ""
+    size: int = 0
+    ranks: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        self._shorten("name", "description", "backend")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Meta(_Bounded):
     """Where a trace came from and what it ran on. Empty strings and ``None`` mean unknown.
 
@@ -151,8 +165,9 @@ class Meta(_Bounded):
     of all devices of the machine. ``cell_labels`` pairs the file names of notebook cells with the labels that users
     know (``In [4]``). ``start_unix_ns`` is the wall clock of time 0 of every ``*_ns`` column, in ns since 1970.
     ``plain_step_ns`` is how long steps took that ran without the profiler. ``backend`` is that of
-    ``torch.distributed``; ``extra`` is further metadata of the file, such as the user's own. ``two_pass`` is set if the
-    frames hold the times of one cycle and the details of another.
+    ``torch.distributed``, whose ``process_groups`` are those of this process; ``extra`` is further metadata of the
+    file, such as the user's own. ``two_pass`` is set if the frames hold the times of one cycle and the details of
+    another.
     """
 
     title: str = ""
@@ -163,6 +178,7 @@ class Meta(_Bounded):
     rank: int | None = None
     world_size: int | None = None
     backend: str = ""
+    process_groups: tuple[ProcessGroup, ...] = ()
     has_shapes: bool = False
     has_stacks: bool = False
     has_memory: bool = False
