@@ -12,7 +12,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.capture.budget import Budget
-from torchprof_magic.capture.output.export import discard
+from torchprof_magic.capture.output.export import discard_execution_trace
 from torchprof_magic.capture.output.finished_cycles import Finished, FinishedCycles, options_of_cycle
 from torchprof_magic.capture.schedule import Action, Schedule
 from torchprof_magic.capture.torch_api import compat
@@ -408,7 +408,7 @@ class Recorder:
         """Delete what a cycle without data has written."""
         engine.end_observer()
         if engine.execution_path is not None:
-            discard(engine.execution_path)
+            discard_execution_trace(engine.execution_path)
 
     def _drop_engine(self) -> None:
         """Drop the engine without stopping it, which would end the other profiler's session."""

@@ -36,6 +36,7 @@ from torchprof_magic.capture.watch.program import ProgramWatch
 from torchprof_magic.capture.watch.tasks import OtherTasks
 from torchprof_magic.errors import CaptureError
 from torchprof_magic.model.meta import Stepping
+from torchprof_magic.process.python_warnings import warnings_to
 from torchprof_magic.units import counted
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ class CaptureSession:
             memory=any(passed.profile_memory for passed in options.passes),
         )
         self._early_pauses: list[Pause] = []
+        self._has_own_observer = False
         self._added: dict[str, str] = {}
         self._first_loop: str | None = None
         self._snapshot: Path | None = None
@@ -135,6 +137,7 @@ class CaptureSession:
             self.guard.install()  # after another session's is gone; an interrupt until here ends in the lines below
             compat.keep_out_of_graphs()
             self._history = begin_history(self._options, self._folder, self._problems)
+            self._observe()
             self._undo = [compat.on_takeover(self._yield_to_other, is_ours=lambda: Engine.preparing)]
         except BaseException:
             self._drop_history()
@@ -293,6 +296,8 @@ class CaptureSession:
         if not self._is_here():
             return
         self._drop_history()
+        if not self._has_own_observer:  # the user's goes on in the next session
+            self._options = replace(self._options, execution_trace_observer=None)
         recording = self.stop(is_held=True)
         self.release()
         for cycle in recording.cycles:
@@ -319,6 +324,27 @@ class CaptureSession:
                 self._unmark()
         finally:
             self.guard.uninstall()
+
+    def _observe(self) -> None:
+        """Use the observer of execution traces that the environment asks for, unless the user named one."""
+        options = self._options
+        if not options.execution_trace and options.execution_trace_observer is None:
+            with warnings_to(lambda text: self._problems.note("capture.torch_warning", text=text)):
+                observer = compat.observer_of_environment()
+            if observer is not None:
+                self._options = replace(options, execution_trace_observer=observer)
+                self._has_own_observer = True
+                self._problems.note("capture.execution_trace", path=observer.get_output_file_path())
+
+    def _end_observer(self) -> None:
+        """Complete the file of an observer that is not ours, as torch does when its profiler is left."""
+        observer = self._options.execution_trace_observer
+        if observer is None:
+            return
+        try:
+            observer.cleanup()
+        except Exception as exc:  # noqa: BLE001 - the user's code must not fail because of its observer
+            self._problems.note("capture.observer_failed", error=f"{type(exc).__name__}: {exc}")
 
     def _start(self, length: int | None, *, is_early: bool) -> None:
         if self._state is State.RUNNING and self._recorder is not None and self._is_here():
@@ -481,6 +507,7 @@ class CaptureSession:
         for undo in reversed(self._undo):
             undo()
         self._undo = []
+        self._end_observer()
         self._quiet.close()
         registry.release(self)
         self.owner = None

@@ -315,6 +315,18 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Run the cell again.",
         "The run was interrupted three times while the trace was being saved.",
     ),
+    "capture.execution_trace": Kind(
+        "info",
+        "An execution trace was saved to {path}.",
+        "",
+        "The environment variable ENABLE_PYTORCH_EXECUTION_TRACE asked for an execution trace.",
+    ),
+    "capture.observer_failed": Kind(
+        "warning",
+        "The execution_trace_observer failed when it was ended ({error}). Its file may be incomplete.",
+        "Correct the observer.",
+        "The method cleanup() of an observer of the user's own raised an exception.",
+    ),
     "capture.no_execution_trace": Kind(
         "data_loss",
         "The execution trace was not saved to {path}: {reason}.",

@@ -209,8 +209,19 @@ class Keywords(TypedDict, total=False):
         _path(
             "FILE",
             "File for torch's execution trace of the recorded steps (the graph of ops, for replay). With several "
-            "cycles or ranks, their numbers are added to the file name.",
+            "cycles or ranks, their numbers are added to the file name. Gzipped if the name ends in .gz.",
         ),
+    ]
+    execution_trace_resources: Annotated[
+        bool,
+        _yes_no(
+            "Also save what a replay of the execution trace needs, such as generated kernels, in a folder of the same "
+            "name with _resources at its end, as torch does."
+        ),
+    ]
+    execution_trace_observer: Annotated[
+        object,
+        _variable("Observer of your own, such as torch's ExecutionTraceObserver, started and stopped by torch."),
     ]
     snapshot: Annotated[
         bool | AnyPath,
