@@ -114,6 +114,12 @@ FRAMES: tuple[tuple[str, str, tuple[FrameColumn, ...]], ...] = (
     ("`report.flows`", "One row per link between two events.", trace.FLOWS_COLUMNS),
     ("`report.trace.memory`", "One row per allocation or release, as torch recorded it.", trace.MEMORY_COLUMNS),
     ("`report.stacks`", "One row per Python frame and call path to it, after its caller.", trace.STACKS_COLUMNS),
+    ("`report.trace.graph_ops`", "One row per call in an execution trace.", trace.GRAPH_OPS_COLUMNS),
+    (
+        "`report.trace.graph_tensors`",
+        "One row per tensor that a call in an execution trace gets or gives back.",
+        trace.GRAPH_TENSORS_COLUMNS,
+    ),
     ("`report.trace.segments`", "One row per segment of a memory snapshot.", trace.SEGMENTS_COLUMNS),
     ("`report.trace.blocks`", "One row per block of these segments.", trace.BLOCKS_COLUMNS),
     ("`report.snapshot.history`", "One row per action of an allocator.", trace.HISTORY_COLUMNS),

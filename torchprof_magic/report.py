@@ -15,6 +15,7 @@ from torchprof_magic.analysis.averages import averages_table
 from torchprof_magic.analysis.block_table import allocations_table
 from torchprof_magic.analysis.devices import devices_table, has_any_device
 from torchprof_magic.analysis.diagnosis import all_problems
+from torchprof_magic.analysis.graph import graph_ops_table, graph_tensors_table
 from torchprof_magic.analysis.holders import holders_table
 from torchprof_magic.analysis.host_times import host_table
 from torchprof_magic.analysis.idle import idle_table
@@ -93,6 +94,8 @@ EXPORTED_TABLES = (
     "stacks",
     "process_groups",
     "metadata",
+    "graph_ops",
+    "graph_tensors",
     "segments",
     "blocks",
     "history",
@@ -310,6 +313,16 @@ class Report:
         return process_groups_table(self.trace).frame
 
     @property
+    def graph_ops(self) -> pl.DataFrame:
+        """One row per call of an op or range in an execution trace, in order; empty for any other file."""
+        return graph_ops_table(self.trace).frame
+
+    @property
+    def graph_tensors(self) -> pl.DataFrame:
+        """One row per tensor in an execution trace, the largest first, in bytes; empty for any other file."""
+        return graph_tensors_table(self.trace).frame
+
+    @property
     def metadata(self) -> dict[str, str]:
         """Metadata of the run that the file holds, including ``--metadata``: strings or JSON by key."""
         return dict(self.trace.meta.extra)
@@ -489,7 +502,8 @@ class Report:
 
         The tables are events, ops, kernels, devices, lines, modules, waits, idle, loaders, host, queue, launches,
         ranking, steps, flows, allocations, memory, memory_records (``report.trace.memory``), leaks, savings, lanes,
-        stacks, process_groups and metadata (key and value), and of a memory snapshot segments, blocks and history.
+        stacks, process_groups, metadata (key and value), of an execution trace graph_ops and graph_tensors, and of a
+        memory snapshot segments, blocks and history.
         Events, lanes, stacks and segments have a column ``row`` with their row number, to which ``parent``, ``lane``,
         ``stack``, ``source``, ``target``, ``event`` and ``segment`` refer. Raises ``ValueError`` with the tables and
         columns when the query is invalid.
@@ -564,6 +578,8 @@ class Report:
             "stacks": lambda: self.stacks,
             "devices": lambda: self.devices,
             "process_groups": lambda: self.process_groups,
+            "graph_ops": lambda: self.graph_ops,
+            "graph_tensors": lambda: self.graph_tensors,
             "metadata": lambda: pl.DataFrame(
                 list(self.trace.meta.extra), schema={"key": pl.String, "value": pl.String}, orient="row"
             ),

@@ -737,6 +737,18 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Blocks were still in use when the snapshot was taken. The message names who allocated most.",
     ),
     # Memory timelines.
+    "graph.no_times": Kind(
+        "info",
+        "This is an execution trace: the ops and tensors of a run, without times.",
+        "The page lists them in Ops, grouped by call and by tensor; in Python use report.graph_ops and graph_tensors.",
+        "The file is an execution trace of `ExecutionTraceObserver`.",
+    ),
+    "graph.damaged": Kind(
+        "data_loss",
+        "Some nodes of the execution trace could not be read and are left out.",
+        "Record it again if the graph must be complete.",
+        "A node had no number or no name, had values of another type, or was there twice.",
+    ),
     "timeline.below_zero": Kind(
         "warning",
         "More memory is released than was allocated: {size} were left out.",
