@@ -21,6 +21,7 @@ from torchprof_magic.analysis import (
     loaders,
     memory,
     memory_at,
+    process_groups,
     queue,
     ranking,
     snapshot_alive,
@@ -47,6 +48,11 @@ ROOT = Path(__file__).parents[1]
 OTHER_TABLES: tuple[tuple[str, str, tuple[Column, ...]], ...] = (
     ("`report.ops_by(...)`", "The columns that split the rows of `report.ops`.", tuple(groups.KEYS.values())),
     ("`report.devices`", "One row per device.", devices.COLUMNS),
+    (
+        "`report.process_groups`",
+        "One row per process group of `torch.distributed` that the recording process belongs to.",
+        process_groups.COLUMNS,
+    ),
     ("`report.waits`", "One row per blocking call and its cause, within the recorded steps.", waits.COLUMNS),
     ("`report.idle`", "Idle time of each device in the recorded steps, by cause.", idle.COLUMNS),
     ("`report.loaders`", "One row per kind of DataLoader and line that fetched from it.", loaders.COLUMNS),
@@ -108,6 +114,12 @@ FRAMES: tuple[tuple[str, str, tuple[FrameColumn, ...]], ...] = (
     ("`report.flows`", "One row per link between two events.", trace.FLOWS_COLUMNS),
     ("`report.trace.memory`", "One row per allocation or release, as torch recorded it.", trace.MEMORY_COLUMNS),
     ("`report.stacks`", "One row per Python frame and call path to it, after its caller.", trace.STACKS_COLUMNS),
+    ("`report.trace.graph_ops`", "One row per call in an execution trace.", trace.GRAPH_OPS_COLUMNS),
+    (
+        "`report.trace.graph_tensors`",
+        "One row per tensor that a call in an execution trace gets or gives back.",
+        trace.GRAPH_TENSORS_COLUMNS,
+    ),
     ("`report.trace.segments`", "One row per segment of a memory snapshot.", trace.SEGMENTS_COLUMNS),
     ("`report.trace.blocks`", "One row per block of these segments.", trace.BLOCKS_COLUMNS),
     ("`report.snapshot.history`", "One row per action of an allocator.", trace.HISTORY_COLUMNS),

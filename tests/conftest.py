@@ -34,6 +34,14 @@ def _temporary_files_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _records_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the records of folders of traces out of the home directory."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHPROF_STATE_DIR", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def traces() -> Path:
     folder = os.environ.get("TORCHPROF_TRACES")

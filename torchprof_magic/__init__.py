@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         TorchProfError,
     )
     from torchprof_magic.loading import load
-    from torchprof_magic.profiling import paused, profile, step, steps
+    from torchprof_magic.profiling import add_metadata, paused, profile, step, steps
     from torchprof_magic.report import Report
 
 __version__ = "0.1.0"
@@ -39,6 +39,7 @@ __all__ = [
     "StoreError",
     "TorchProfError",
     "__version__",
+    "add_metadata",
     "last",
     "load",
     "paused",
@@ -51,6 +52,7 @@ __all__ = [
 # Where each public name is defined. Loaded on first use, because torch alone takes more than a second to import.
 _HOMES = {
     "Report": "torchprof_magic.report",
+    "add_metadata": "torchprof_magic.profiling",
     "load": "torchprof_magic.loading",
     "paused": "torchprof_magic.profiling",
     "prime": "torchprof_magic.capture",

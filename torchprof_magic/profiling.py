@@ -22,6 +22,7 @@ from torchprof_magic.options import (
     ScheduleOptions,
     activities_of,
     keep_options,
+    metadata_of,
     profile_options,
     resolved,
 )
@@ -273,6 +274,17 @@ def step() -> None:
         session.step()
 
 
+def add_metadata(key: str, value: object) -> None:
+    """Add metadata to the active recording, of a magic or a ``profile()``: a string, or any value that JSON has.
+
+    It is in ``report.metadata``, and in the trace files of the current and all later cycles. A later value of the same
+    key replaces an earlier one. Does nothing without a recording. Raises ``OptionsError`` for an invalid key or value.
+    """
+    metadata = dict(metadata_of({key: value}))
+    if (session := live_session()) is not None:
+        session.add_metadata(metadata)
+
+
 def steps(iterable: Iterable[T]) -> Iterator[T]:
     """Iterate over ``iterable``; each iteration is one step of the active recording, if there is one."""
     caller = sys._getframe(1)  # noqa: SLF001 - the documented way
@@ -291,10 +303,10 @@ def _steps_of(session: CaptureSession, iterable: Iterable[T], caller: FrameType)
 def paused(*activities: str) -> Iterator[None]:
     """Do not record ops (``"cpu"``) or device work (``"cuda"``) in the block; recording resumes after it.
 
-    Use it for code that should not count, such as an evaluation within a step. Python calls and memory are still
-    recorded. A pause ends with its step at the latest, and a recording cycle that begins inside the block is not
-    paused. Does nothing when no step is being recorded, or when the activity is not recorded. Raises ``OptionsError``
-    for an unknown activity.
+    Use it for code that should not count, such as an evaluation. A pause lasts until its block ends, across steps and
+    recording cycles; steps are still marked and counted. Python calls and memory are recorded in pauses, too, because
+    torch cannot pause them. Does nothing when no recording is active, or when the activity is not recorded. Raises
+    ``OptionsError`` for an unknown activity.
     """
     names, _ = activities_of(activities or ("cpu",))
     ProfileOptions(activities=names)  # raises for an unknown activity

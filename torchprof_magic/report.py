@@ -9,10 +9,13 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Literal
 
+import polars as pl
+
 from torchprof_magic.analysis.averages import averages_table
 from torchprof_magic.analysis.block_table import allocations_table
 from torchprof_magic.analysis.devices import devices_table, has_any_device
 from torchprof_magic.analysis.diagnosis import all_problems
+from torchprof_magic.analysis.graph import graph_ops_table, graph_tensors_table
 from torchprof_magic.analysis.holders import holders_table
 from torchprof_magic.analysis.host_times import host_table
 from torchprof_magic.analysis.idle import idle_table
@@ -24,6 +27,7 @@ from torchprof_magic.analysis.memory_at import memory_at
 from torchprof_magic.analysis.memory_timeline import category_curve, recorded_changes, timeline_device, timeline_of
 from torchprof_magic.analysis.modules import modules_table
 from torchprof_magic.analysis.ops import ops_by, ops_table
+from torchprof_magic.analysis.process_groups import process_groups_table
 from torchprof_magic.analysis.queue import launches_table, queue_series
 from torchprof_magic.analysis.ranking import ranking_table
 from torchprof_magic.analysis.savings import savings_table
@@ -40,6 +44,7 @@ from torchprof_magic.files.atomic import target_of
 from torchprof_magic.files.temporary import written_bytes
 from torchprof_magic.model.cycle_filter import of_cycle
 from torchprof_magic.model.shapes import Facts, Series, Shape, Table, count_rows
+from torchprof_magic.model.trace import SAVED_TRACES_SCHEMA
 from torchprof_magic.render.exports import TRACE_EXPORTS
 from torchprof_magic.render.figures import FIGURES, summary_png
 from torchprof_magic.render.memory_page import write_memory_page
@@ -57,7 +62,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas as pd
-    import polars as pl
     from matplotlib.figure import Figure
 
     from torchprof_magic.analysis.holders import FindHolders
@@ -88,6 +92,10 @@ EXPORTED_TABLES = (
     "savings",
     "lanes",
     "stacks",
+    "process_groups",
+    "metadata",
+    "graph_ops",
+    "graph_tensors",
     "segments",
     "blocks",
     "history",
@@ -107,9 +115,11 @@ class Report:
         trace_paths: tuple[Path, ...] = (),
         run_id: str = "",
         find_holders: FindHolders | None = None,
+        find_saved: Callable[[], pl.DataFrame] | None = None,
     ) -> None:
         self.trace = trace
         self._find_holders = find_holders
+        self._find_saved = find_saved
         self.run_id = run_id or uuid.uuid4().hex[:12]
         self._trace_paths = trace_paths
         self._shapes = _Shapes(trace)
@@ -298,6 +308,21 @@ class Report:
         return self.trace.stacks
 
     @property
+    def process_groups(self) -> pl.DataFrame:
+        """One row per process group of the recording process in a distributed job: name, backend, size and ranks."""
+        return process_groups_table(self.trace).frame
+
+    @property
+    def graph_ops(self) -> pl.DataFrame:
+        """One row per call of an op or range in an execution trace, in order; empty for any other file."""
+        return graph_ops_table(self.trace).frame
+
+    @property
+    def graph_tensors(self) -> pl.DataFrame:
+        """One row per tensor in an execution trace, the largest first, in bytes; empty for any other file."""
+        return graph_tensors_table(self.trace).frame
+
+    @property
     def metadata(self) -> dict[str, str]:
         """Metadata of the run that the file holds, including ``--metadata``: strings or JSON by key."""
         return dict(self.trace.meta.extra)
@@ -311,6 +336,17 @@ class Report:
     def trace_paths(self) -> tuple[Path, ...]:
         """The raw trace files, one per cycle. Those of a live run are deleted with the report."""
         return self._trace_paths
+
+    @property
+    def saved_traces(self) -> pl.DataFrame:
+        """One row per trace that this run kept in ``trace_dir``, in the order in which they were written.
+
+        With ``path``, ``timestamp`` (UTC), the last ``step`` and the ``cycle``, ``rank``, ``size_bytes``, its ``state``
+        now (``kept``, ``uploading``, ``deleted``, ``changed`` or ``missing``), the URL ``remote``, the state of the
+        upload (``waiting``, ``uploading``, ``retrying``, ``done``, ``failed``, or ``not queued`` if it was refused) and
+        its last error. Empty without ``trace_dir``, and for a report of a file.
+        """
+        return pl.DataFrame(schema=SAVED_TRACES_SCHEMA) if self._find_saved is None else self._find_saved()
 
     @property
     def cycles(self) -> list[int]:
@@ -465,10 +501,12 @@ class Report:
         """Return the result of a SQL query over the frames of the report.
 
         The tables are events, ops, kernels, devices, lines, modules, waits, idle, loaders, host, queue, launches,
-        ranking, steps, flows, allocations, memory, memory_records (``report.trace.memory``), leaks, savings, lanes
-        and stacks, and of a memory snapshot segments, blocks and history. Events, lanes, stacks and segments have a
-        column ``row`` with their row number, to which ``parent``, ``lane``, ``stack``, ``source``, ``target``,
-        ``event`` and ``segment`` refer. Raises ``ValueError`` with the tables and columns when the query is invalid.
+        ranking, steps, flows, allocations, memory, memory_records (``report.trace.memory``), leaks, savings, lanes,
+        stacks, process_groups, metadata (key and value), of an execution trace graph_ops and graph_tensors, and of a
+        memory snapshot segments, blocks and history.
+        Events, lanes, stacks and segments have a column ``row`` with their row number, to which ``parent``, ``lane``,
+        ``stack``, ``source``, ``target``, ``event`` and ``segment`` refer. Raises ``ValueError`` with the tables and
+        columns when the query is invalid.
         """
         return run_sql(query, self._frames())
 
@@ -541,6 +579,12 @@ class Report:
             "lanes": lambda: self.lanes,
             "stacks": lambda: self.stacks,
             "devices": lambda: self.devices,
+            "process_groups": lambda: self.process_groups,
+            "graph_ops": lambda: self.graph_ops,
+            "graph_tensors": lambda: self.graph_tensors,
+            "metadata": lambda: pl.DataFrame(
+                list(self.trace.meta.extra), schema={"key": pl.String, "value": pl.String}, orient="row"
+            ),
             "segments": lambda: self.snapshot.segments,
             "blocks": lambda: self.snapshot.blocks,
             "history": lambda: self.snapshot.history,

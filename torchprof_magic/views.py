@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from torchprof_magic.analysis import (
     block_table,
+    graph,
     holders,
     kernels,
     leaks,
@@ -237,6 +238,30 @@ VIEWS = (
     _grouping("stack", "Stack"),
     _grouping("thread", "Thread"),
     _grouping("step", "Step"),
+    View(
+        name="graph_ops",
+        title="Calls of ops",
+        description="`report.graph_ops`: one row per call in an execution trace, in order.",
+        build=graph.graph_ops_table,
+        empty="This is not an execution trace.",
+        columns=graph.OP_COLUMNS,
+        place="group",
+        tab="ops",
+        group="Call",
+        is_there=graph.has_graph,
+    ),
+    View(
+        name="graph_tensors",
+        title="Tensors",
+        description="`report.graph_tensors`: one row per tensor in an execution trace.",
+        build=graph.graph_tensors_table,
+        empty="No op takes or returns a tensor.",
+        columns=graph.TENSOR_COLUMNS,
+        place="group",
+        tab="ops",
+        group="Tensor",
+        is_there=graph.has_graph,
+    ),
     View(
         name="steps",
         title="Steps",

@@ -26,6 +26,8 @@ from aftermath import (
 )
 from kernels import Kernel, started
 
+from torchprof_magic.store.records import records_of
+
 STUB = Path(__file__).parents[1] / "unit" / "store"
 SECRET = "hunter2"  # noqa: S105 - the tests check that it is not shown anywhere
 
@@ -150,5 +152,6 @@ def test_an_upload_that_is_under_way_when_the_kernel_ends_goes_on_in_the_next(
     for name in ("first", "second"):
         wait_until(kernel, "%torchprof uploads", f"{server.port}/bucket/runs/{name}.json: done")
         assert server.files[f"/bucket/runs/{name}.json"] == (tmp_path / f"{name}.json").read_bytes()
-    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".torchprof-upload")]
+    assert not list(records_of(tmp_path).glob("upload-*"))
+    assert not list(tmp_path.glob(".*"))
     assert_off_and_usable(kernel)

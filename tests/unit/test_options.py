@@ -214,7 +214,10 @@ def test_metadata_is_a_dict(values: object) -> None:
         ({"trace_dir": "a", "filename": 5}, "--filename must be a string"),
         ({"trace_dir": "a", "keep_last": 1.5}, "--keep-last must be a whole number"),
         ({"trace_dir": "a", "keep_last": "x"}, "--keep-last must be a whole number"),
-        ({"trace_dir": "a", "keep_last": 0}, "--keep-last must be at least 1"),
+        ({"trace_dir": "a", "keep_last": -2}, "--keep-last must be at least -1"),
+        ({"trace_dir": "a", "keep_last": 0}, "--keep-last 0 deletes each trace when it is uploaded: add --remote"),
+        ({"trace_dir": "a", "step_samples": 0}, "--step-samples must be at least 1"),
+        ({"trace_dir": "a", "worker_name": "w"}, "add --tensorboard"),
     ],
 )
 def test_options_of_kept_traces_have_their_types(options: dict[str, object], says: str) -> None:

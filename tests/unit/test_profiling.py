@@ -559,3 +559,27 @@ def test_a_second_loop_after_the_schedule_is_named_and_an_epoch_is_not() -> None
             for _ in tp.steps(range(8)):
                 work()
     assert "capture.later_loop" not in [problem.code for problem in p.report.problems]
+
+
+def test_metadata_added_during_the_run_is_in_the_report_and_in_the_files_of_later_cycles(tmp_path: Path) -> None:
+    with tp.profile(wait=0, warmup=0, active=1, repeat=2, trace_dir=tmp_path, filename="{cycle}.json") as p:
+        tp.add_metadata("first", 'a "b"')
+        p.step()
+        tp.add_metadata("second", {"lr": [0.1, None]})
+        tp.add_metadata("first", 3)
+        p.step()
+        tp.add_metadata("after", True)  # noqa: FBT003 - a value
+    assert p.report.metadata == {"first": "3", "second": '{"lr": [0.1, null]}', "after": "true"}
+    files = [json.loads((tmp_path / f"{cycle}.json").read_bytes()) for cycle in range(2)]
+    assert [[file.get(key) for key in ("first", "second", "after")] for file in files] == [
+        ['a "b"', None, None],
+        [3, {"lr": [0.1, None]}, None],
+    ]
+    assert p.report.sql("SELECT value FROM metadata WHERE key = 'after'").item() == "true"
+
+
+def test_metadata_that_cannot_be_written_is_refused_and_none_is_added_without_a_recording() -> None:
+    tp.add_metadata("a", 1)
+    with tp.profile() as p, pytest.raises(OptionsError, match="the value of 'a' cannot be written as JSON"):
+        tp.add_metadata("a", object())
+    assert p.report.metadata == {}

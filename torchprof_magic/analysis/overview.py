@@ -19,6 +19,7 @@ from torchprof_magic.analysis.memory import memory_series
 from torchprof_magic.analysis.modules import modules_table
 from torchprof_magic.analysis.ops import NO_OP, ops_table
 from torchprof_magic.analysis.phases import PHASES
+from torchprof_magic.analysis.process_groups import ranks_text
 from torchprof_magic.analysis.savings import savings_table, title_of
 from torchprof_magic.analysis.step_pieces import step_pieces
 from torchprof_magic.analysis.steps import complete_steps, steps_table, steps_worth
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 TOP_WAITS = 5
 TOP_ROWS = 6
+MAX_GROUPS = 20  # process groups that are listed
 
 
 def overview_facts(trace: Trace) -> Facts:
@@ -50,6 +52,7 @@ def overview_facts(trace: Trace) -> Facts:
         Section(title="Steps", facts=_steps(steps), group="about"),
         *_devices(trace),
         Section(title="Recording", facts=_recording(trace), group="about"),
+        Section(title="Process groups", facts=_process_groups(trace), group="about"),
         Section(title="Metadata", facts=_metadata(trace), group="about"),
     )
     return Facts(sections=tuple(section for section in sections if section.facts))
@@ -332,6 +335,23 @@ def _flops(trace: Trace) -> tuple[Fact, ...]:
         _number("FLOPs", flops / steps_worth(trace), "flop", _each(trace)),
         _number("In ops with known FLOPs", share, "ratio", f"of the {time}"),
     )
+
+
+def _process_groups(trace: Trace) -> tuple[Fact, ...]:
+    groups = trace.meta.process_groups
+    facts = [
+        Fact(
+            label=f"{group.name} {group.description}".strip(),
+            value=": ".join(filter(None, (counted(group.size, "rank"), ranks_text(group.ranks)))),
+            unit="text",
+            note=group.backend,
+        )
+        for group in groups[:MAX_GROUPS]
+    ]
+    if len(groups) > MAX_GROUPS:
+        more = f"{counted(len(groups) - MAX_GROUPS, 'group')} in report.process_groups"
+        facts.append(Fact(label="More", value=more, unit="text"))
+    return tuple(facts)
 
 
 def _metadata(trace: Trace) -> tuple[Fact, ...]:

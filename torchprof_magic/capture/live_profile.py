@@ -119,13 +119,13 @@ class LiveProfile(profile):
         return found
 
     def toggle_collection_dynamic(self, enable: bool, activities: Iterable[Any]) -> None:
-        """Stop recording some activities, or continue; they are on again in the next step at the latest."""
+        """Stop recording some activities until they are switched on again, or the cycle ends, as torch does."""
         names, _ = activities_of(tuple(activities))
         session = self._live()
         if session is None:
             return
         if not enable:
-            self._toggled += [Pause(frozenset({name})) for name in names]
+            self._toggled += [Pause(frozenset({name}), is_of_cycle=True) for name in names]
             for pause in self._toggled[-len(names) :] if names else ():
                 session.pause(pause)
             return

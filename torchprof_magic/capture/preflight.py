@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.capture.output.crash_marker import FOLDER_PREFIX
 from torchprof_magic.capture.torch_api import compat
+from torchprof_magic.capture.torch_api.performance_events import flaw_of_performance_events
 from torchprof_magic.errors import CaptureError, ProfilerBusyError
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def check(options: ProfileOptions, folder: Path | None) -> Path:
         _check_target(Path(options.execution_trace).expanduser())
     folder = folder or _new_folder()
     check_folder(folder)
+    _check_performance_events(options)
     return folder
 
 
@@ -66,6 +68,16 @@ def _check_config(options: ProfileOptions) -> None:
         raise CaptureError(
             "trace_only in experimental_config cannot be combined with --stack: torch needs its event tree for stacks. "
             "Add --no-stack, or leave it out."
+        )
+
+
+def _check_performance_events(options: ProfileOptions) -> None:
+    flaw = flaw_of_performance_events(options.experimental_config)
+    if flaw:
+        raise CaptureError(
+            f"performance_events in experimental_config cannot be recorded on this machine ({flaw}); torch would then "
+            "record no op at all. Leave them out, choose other events, or allow perf events "
+            "(/proc/sys/kernel/perf_event_paranoid)."
         )
 
 

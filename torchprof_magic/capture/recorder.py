@@ -12,7 +12,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.capture.budget import Budget
-from torchprof_magic.capture.output.export import discard
+from torchprof_magic.capture.output.export import discard_execution_trace
 from torchprof_magic.capture.output.finished_cycles import Finished, FinishedCycles, options_of_cycle
 from torchprof_magic.capture.schedule import Action, Schedule
 from torchprof_magic.capture.torch_api import compat
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 MAX_PLAIN_STEPS = 1000
 # Back-to-back cycles (no idle or warm-up step between them) are saved during a recorded step only beyond this many.
 MAX_UNSAVED = 8
+# torch marks steps only while it records these.
+_MARKED_BY = {"cpu"}
 
 
 class Recorder:
@@ -81,6 +83,7 @@ class Recorder:
         self._step_start_ns = 0
         self._cpu_ns = 0
         self._epoch = self._epoch_start = 0
+        self._run_start_ns = self._epoch_start_ns = 0
         self._ranges = OpenRanges()
         self._others = OtherThreads()
         self._program = program
@@ -134,12 +137,14 @@ class Recorder:
 
     def begin(self, guard: InterruptGuard) -> None:
         """Enter step 0."""
+        self._run_start_ns = self._epoch_start_ns = perf_counter_ns()
         self._enter(self.schedule.action(0), guard)
 
     def begin_epoch(self) -> None:
         """Count one more epoch, unless the current one has no steps yet."""
         self._epoch += self.step > self._epoch_start
         self._epoch_start = self.step
+        self._epoch_start_ns = perf_counter_ns()
 
     def watch(self) -> Callable[[], None]:
         """Watch for threads and ranges that begin in a recorded step; return a function that ends this."""
@@ -165,8 +170,7 @@ class Recorder:
         """End the current step and enter the next."""
         now_ns = perf_counter_ns()
         self._cpu_ns = self._program.end_step(is_recorded=self.is_recording)
-        if kinds := self.pauses.end_step():
-            self._toggle(kinds, is_on=True)  # torch cannot mark steps while it collects nothing
+        self._toggle(self.pauses.left_out & _MARKED_BY, is_on=True)
         self._leave(now_ns, is_complete=is_complete)
         self.step += 1
         self._enter(self._next_action, guard)
@@ -207,7 +211,7 @@ class Recorder:
         elif engine is not None and engine.stage is Stage.RUNNING:
             self._cpu_ns = self._program.end_step(is_recorded=not is_between)
             if not is_between:
-                self._marks.append(self._mark(is_complete=False))
+                self._marks.append(self._mark(perf_counter_ns(), is_complete=False))
             self._end_cycle(self.torch_state())
         elif engine is not None:
             self.abandon()
@@ -223,7 +227,7 @@ class Recorder:
         with self._torch_call():
             engine.abandon()
         if was_recording and engine.has_data:
-            marks = self._marks or [self._mark(is_complete=False)]
+            marks = self._marks or [self._mark(perf_counter_ns(), is_complete=False)]
             self._finished.put(Finished(self.schedule.cycle(self.step), engine, tuple(marks), self.torch_state()))
         else:
             self._throw_away(engine)
@@ -234,22 +238,28 @@ class Recorder:
         self._budget.file_bytes = self._finished.file_bytes
 
     def pause(self, pause: Pause) -> None:
-        """Stop recording some activities until ``resume`` or the end of the step; only in a recorded step.
+        """Stop recording some activities until ``resume``, now or in the cycles that begin before that.
 
         torch cannot pause a recording of all threads: the recording would be lost.
         """
         engine = self._engine
-        if engine is None or not self.is_recording:
-            return
-        if engine.is_of_all_threads:
+        if engine is not None and engine.is_of_all_threads:
             self._problems.note("capture.not_paused")
             return
-        pause.kinds &= set(compat.recorded_activities(self._options(self.schedule.cycle(self.step))))
-        self._toggle(self.pauses.begin(pause), is_on=False)
+        pause.kinds &= set(compat.recorded_activities(self._passes[-1]))
+        is_recording = engine is not None and self.is_recording
+        self._toggle(self.pauses.begin(pause, is_recording=is_recording), is_on=False)
 
     def resume(self, pause: Pause) -> None:
-        """End a pause; does nothing if it never began or already ended with its step."""
+        """End a pause; does nothing if it never began or is over."""
         self._toggle(self.pauses.end(pause), is_on=True)
+
+    def _begin_pauses(self, engine: Engine) -> None:
+        """Apply the pauses in which a cycle begins."""
+        if not engine.is_of_all_threads:
+            self.pauses.begin_cycle()
+        elif self.pauses.open_kinds:
+            self._problems.note("capture.not_paused")
 
     def _toggle(self, kinds: set[str], *, is_on: bool) -> None:
         if self._engine is not None and not self.is_over and kinds:
@@ -275,7 +285,7 @@ class Recorder:
         if self._engine.is_torn:
             self._lose_engine()
             return
-        mark = self._mark(is_complete=is_complete)
+        mark = self._mark(now_ns, is_complete=is_complete)
         self._marks.append(mark)
         self._engine.close_step()
         if self._others.may_have_begun():
@@ -346,6 +356,7 @@ class Recorder:
 
     def _bring_up(self, action: Action) -> None:
         engine = self._engine
+        paused = self.pauses.left_out & _MARKED_BY
         if engine is None or (action.is_recording and engine.stage is not Stage.RUNNING):
             if self._is_taken_over():
                 return
@@ -356,10 +367,12 @@ class Recorder:
                     engine.prepare()
                 else:
                     self._start(engine)
+                    paused = self.pauses.left_out
         if action.is_recording:
             before_ns = perf_counter_ns()
             engine.open_step(self.step)
             self._program.note_clock(self.step, before_ns, perf_counter_ns())
+            self._toggle(paused, is_on=False)
 
     def _start(self, engine: Engine) -> None:
         if engine.stage is Stage.NEW:
@@ -369,6 +382,7 @@ class Recorder:
         self._program.begin_cycle()
         self._ranges.begin()
         engine.start()
+        self._begin_pauses(engine)
 
     def _end_cycle(self, state: TorchState) -> None:
         engine, marks = self._engine, tuple(self._marks)
@@ -379,6 +393,7 @@ class Recorder:
         self._ranges.end()
         with self._quiet.held():
             engine.stop()
+        self.pauses.end_cycle()
         self._others.note_processes(self._problems)
         self._program.end_cycle(self.schedule.cycle(marks[-1].number if marks else self.step))
         self._engine = None
@@ -393,7 +408,7 @@ class Recorder:
         """Delete what a cycle without data has written."""
         engine.end_observer()
         if engine.execution_path is not None:
-            discard(engine.execution_path)
+            discard_execution_trace(engine.execution_path)
 
     def _drop_engine(self) -> None:
         """Drop the engine without stopping it, which would end the other profiler's session."""
@@ -430,14 +445,14 @@ class Recorder:
         """Let no more steps begin, and remember the phase in which the run ended."""
         self.ended_in = self.phase
         self.is_over = True
-        self.pauses.end_step()
+        self.pauses.end_cycle()
 
     def _add_plain(self, now_ns: int) -> None:
         is_first = self.step == 0  # it also sets up caches, threads and optimizer state
         if not is_first and len(self.plain_step_ns) < MAX_PLAIN_STEPS:
             self.plain_step_ns.append(now_ns - self._step_start_ns)
 
-    def _mark(self, *, is_complete: bool) -> StepMark:
+    def _mark(self, now_ns: int, *, is_complete: bool) -> StepMark:
         return StepMark(
             number=self.step,
             cycle=self.schedule.cycle(self.step),
@@ -446,6 +461,9 @@ class Recorder:
             batch=self.step - self._epoch_start,
             paused_ns=self.pauses.take_host_ns(),
             cpu_ns=self._cpu_ns,
+            run_ns=now_ns - self._run_start_ns,
+            epoch_ns=now_ns - self._epoch_start_ns,
+            step_ns=now_ns - self._step_start_ns,
         )
 
     @contextmanager

@@ -106,8 +106,9 @@ class Recording:
     ``ended_in`` is the phase in which the run ended: ``wait``, ``warmup``, ``active``, ``done`` (every cycle is
     complete) or ``never started``. ``steps_seen`` counts finished steps, recorded or not. ``plain_step_ns`` is the
     wall time of steps that ran without any profiling, in order, but for the first step of all. ``snapshot`` is the file
-    of the device's allocator history, if one was requested and saved. ``two_pass`` says which cycle holds times and
-    which details, when they were recorded one after the other. ``program`` is what lines and modules did in each cycle;
+    of the device's allocator history, if one was requested and saved. ``metadata`` holds the keys and JSON
+    texts that were added during the run. ``two_pass`` says which cycle holds times and which details, when they were
+    recorded one after the other. ``program`` is what lines and modules did in each cycle;
     ``modules``, ``function_lines`` and ``tagged`` are those that its numbers name.
     """
 
@@ -126,6 +127,7 @@ class Recording:
     function_lines: tuple[LineSite, ...] = ()
     tagged: tuple[TaggedTensor, ...] = ()
     snapshot: Path | None = None
+    metadata: tuple[tuple[str, str], ...] = ()
     two_pass: TwoPass | None = None
 
 

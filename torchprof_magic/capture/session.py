@@ -36,6 +36,7 @@ from torchprof_magic.capture.watch.program import ProgramWatch
 from torchprof_magic.capture.watch.tasks import OtherTasks
 from torchprof_magic.errors import CaptureError
 from torchprof_magic.model.meta import Stepping
+from torchprof_magic.process.python_warnings import warnings_to
 from torchprof_magic.units import counted
 
 if TYPE_CHECKING:
@@ -103,6 +104,9 @@ class CaptureSession:
             functions=options.lines,
             memory=any(passed.profile_memory for passed in options.passes),
         )
+        self._early_pauses: list[Pause] = []
+        self._has_own_observer = False
+        self._added: dict[str, str] = {}
         self._first_loop: str | None = None
         self._snapshot: Path | None = None
 
@@ -133,6 +137,7 @@ class CaptureSession:
             self.guard.install()  # after another session's is gone; an interrupt until here ends in the lines below
             compat.keep_out_of_graphs()
             self._history = begin_history(self._options, self._folder, self._problems)
+            self._observe()
             self._undo = [compat.on_takeover(self._yield_to_other, is_ours=lambda: Engine.preparing)]
         except BaseException:
             self._drop_history()
@@ -188,13 +193,17 @@ class CaptureSession:
 
     @protected
     def pause(self, pause: Pause) -> None:
-        """Stop recording some activities until ``resume``; does nothing if no step is being recorded."""
+        """Stop recording some activities until ``resume``, also in cycles that have not begun."""
+        if self._state is State.OPEN and not pause.is_of_cycle and self._is_here():
+            self._early_pauses.append(pause)
         self._while_running(lambda recorder: recorder.pause(pause))
         self.let_interrupts_in()
 
     @protected
     def resume(self, pause: Pause) -> None:
-        """End a pause; does nothing if it never began, or its step is over."""
+        """End a pause; does nothing if it never began, or is over."""
+        if pause in self._early_pauses:
+            self._early_pauses.remove(pause)
         self._while_running(lambda recorder: recorder.resume(pause))
         self.let_interrupts_in()
 
@@ -210,7 +219,8 @@ class CaptureSession:
 
     @protected
     def add_metadata(self, metadata: Mapping[str, str]) -> None:
-        """Add JSON texts to the metadata of the current cycle and of all later ones."""
+        """Add JSON texts to the metadata of the current cycle, of all later ones, and of the recording."""
+        self._added |= metadata
         if self._recorder is None:
             merged = {**dict(self._options.metadata), **metadata}
             self._options = replace(self._options, metadata=tuple(merged.items()))
@@ -286,6 +296,8 @@ class CaptureSession:
         if not self._is_here():
             return
         self._drop_history()
+        if not self._has_own_observer:  # the user's goes on in the next session
+            self._options = replace(self._options, execution_trace_observer=None)
         recording = self.stop(is_held=True)
         self.release()
         for cycle in recording.cycles:
@@ -313,6 +325,27 @@ class CaptureSession:
         finally:
             self.guard.uninstall()
 
+    def _observe(self) -> None:
+        """Use the observer of execution traces that the environment asks for, unless the user named one."""
+        options = self._options
+        if not options.execution_trace and options.execution_trace_observer is None:
+            with warnings_to(lambda text: self._problems.note("capture.torch_warning", text=text)):
+                observer = compat.observer_of_environment()
+            if observer is not None:
+                self._options = replace(options, execution_trace_observer=observer)
+                self._has_own_observer = True
+                self._problems.note("capture.execution_trace", path=observer.get_output_file_path())
+
+    def _end_observer(self) -> None:
+        """Complete the file of an observer that is not ours, as torch does when its profiler is left."""
+        observer = self._options.execution_trace_observer
+        if observer is None:
+            return
+        try:
+            observer.cleanup()
+        except Exception as exc:  # noqa: BLE001 - the user's code must not fail because of its observer
+            self._problems.note("capture.observer_failed", error=f"{type(exc).__name__}: {exc}")
+
     def _start(self, length: int | None, *, is_early: bool) -> None:
         if self._state is State.RUNNING and self._recorder is not None and self._is_here():
             self._recorder.begin_epoch()
@@ -325,6 +358,8 @@ class CaptureSession:
         self._recorder = Recorder(
             passes, schedule, self._existing_folder(), self._problems, self._quiet, self._fallbacks, self.program
         )
+        for pause in self._early_pauses:
+            self._recorder.pause(pause)
         self._undo.append(self._recorder.watch())
         self._state = State.RUNNING
         self._begin(self._recorder, is_early=is_early)
@@ -472,6 +507,7 @@ class CaptureSession:
         for undo in reversed(self._undo):
             undo()
         self._undo = []
+        self._end_observer()
         self._quiet.close()
         registry.release(self)
         self.owner = None
@@ -516,6 +552,7 @@ class CaptureSession:
             function_lines=tuple(self.program.functions.sites) if self.program.functions else (),
             tagged=self.program.tags.tagged if self.program.tags else (),
             snapshot=self._snapshot,
+            metadata=tuple(self._added.items()),
             two_pass=recorder.two_pass if recorder else None,
         )
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from torchprof_magic.exporters.tracks import Tracks
-    from torchprof_magic.model.meta import Meta
+    from torchprof_magic.model.meta import Meta, ProcessGroup
     from torchprof_magic.model.trace import Trace
 
 CHUNK_ROWS = 200_000  # lines written at once, of about 300 bytes each
@@ -89,11 +89,28 @@ def _lowest(times: pl.Series) -> int:
 def _head(meta: Meta, base_unix_ns: int) -> dict[str, object]:
     head: dict[str, object] = {"schemaVersion": 1, "displayTimeUnit": "ms", "baseTimeNanoseconds": base_unix_ns}
     head["deviceProperties"] = _properties(meta)
-    job = {"backend": meta.backend or None, "rank": meta.rank, "world_size": meta.world_size}
+    groups = [_group(group) for group in meta.process_groups]
+    job = {
+        "backend": meta.backend or None,
+        "rank": meta.rank,
+        "world_size": meta.world_size,
+        "pg_count": len(groups) or None,
+        "pg_config": groups or None,
+    }
     if known := {key: value for key, value in job.items() if value is not None}:
         head["distributedInfo"] = known
     flags = {"record_shapes": meta.has_shapes, "profile_memory": meta.has_memory, "with_stack": meta.has_stacks}
     return {key: _value_of(text) for key, text in meta.extra} | head | {name: int(on) for name, on in flags.items()}
+
+
+def _group(group: ProcessGroup) -> dict[str, object]:
+    return {
+        "pg_name": group.name,
+        "pg_desc": group.description,
+        "backend_config": group.backend,
+        "pg_size": group.size,
+        "ranks": list(group.ranks),
+    }
 
 
 def _properties(meta: Meta) -> list[dict[str, object]]:

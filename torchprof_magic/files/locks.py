@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-FOLDER_LOCK = ".torchprof-store.lock"
+FOLDER_LOCK = "folder.lock"
 PATIENCE_SECONDS = 10.0  # other processes hold the lock of a folder for milliseconds
 _PAUSE_SECONDS = 0.01
 # A symbolic link in place of one of our files may be an attack, so links are never followed.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torchprof_magic.ingest.chrome.reader import read_chrome
+from torchprof_magic.ingest.graph.reader import is_graph, read_graph
 from torchprof_magic.ingest.saved.reader import is_saved, read_saved
 from torchprof_magic.ingest.snapshot.reader import is_snapshot, read_snapshot
 from torchprof_magic.ingest.timeline.reader import is_timeline, read_timeline
@@ -63,6 +64,13 @@ READERS = (
         "over time. torch's HTML pages hold a picture and no numbers, so they cannot be opened; ours can.",
         recognises=is_timeline,
         read=lambda file, meta, _progress: read_timeline(file, meta),
+    ),
+    Reader(
+        name="execution trace",
+        endings=(".et.json",),  # and any other .json and .json.gz that --execution-trace names
+        description="An execution trace of `ExecutionTraceObserver`: ops and tensors, without times.",
+        recognises=is_graph,
+        read=lambda file, meta, _progress: read_graph(file, meta),
     ),
     Reader(
         name="chrome",

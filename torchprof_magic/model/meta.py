@@ -88,7 +88,8 @@ class StepMark:
 
     ``epoch`` counts how often the loop had been entered before, ``batch`` the steps since then. ``paused_ns`` is how
     many ns of it were paused by ``paused()``, and ``cpu_ns`` for how many its thread ran or was ready to run, None
-    if not measured.
+    if not measured. ``run_ns``, ``epoch_ns`` and ``step_ns`` are the ns from the start of the run, of the epoch and of
+    the step to its end.
     """
 
     number: int
@@ -98,6 +99,9 @@ class StepMark:
     batch: int = 0
     paused_ns: int = 0
     cpu_ns: int | None = None
+    run_ns: int = 0
+    epoch_ns: int = 0
+    step_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +144,20 @@ class TwoPass:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessGroup(_Bounded):
+    """A process group of ``torch.distributed``: its name and description, the backends by device, size and ranks."""
+
+    name: str
+    description: str = ""
+    backend: str = ""
+    size: int = 0
+    ranks: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        self._shorten("name", "description", "backend")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Meta(_Bounded):
     """Where a trace came from and what it ran on. Empty strings and ``None`` mean unknown.
 
@@ -147,8 +165,9 @@ class Meta(_Bounded):
     of all devices of the machine. ``cell_labels`` pairs the file names of notebook cells with the labels that users
     know (``In [4]``). ``start_unix_ns`` is the wall clock of time 0 of every ``*_ns`` column, in ns since 1970.
     ``plain_step_ns`` is how long steps took that ran without the profiler. ``backend`` is that of
-    ``torch.distributed``; ``extra`` is further metadata of the file, such as the user's own. ``two_pass`` is set if the
-    frames hold the times of one cycle and the details of another.
+    ``torch.distributed``, whose ``process_groups`` are those of this process; ``extra`` is further metadata of the
+    file, such as the user's own. ``two_pass`` is set if the frames hold the times of one cycle and the details of
+    another.
     """
 
     title: str = ""
@@ -159,6 +178,7 @@ class Meta(_Bounded):
     rank: int | None = None
     world_size: int | None = None
     backend: str = ""
+    process_groups: tuple[ProcessGroup, ...] = ()
     has_shapes: bool = False
     has_stacks: bool = False
     has_memory: bool = False

@@ -315,6 +315,18 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Run the cell again.",
         "The run was interrupted three times while the trace was being saved.",
     ),
+    "capture.execution_trace": Kind(
+        "info",
+        "An execution trace was saved to {path}.",
+        "",
+        "The environment variable ENABLE_PYTORCH_EXECUTION_TRACE asked for an execution trace.",
+    ),
+    "capture.observer_failed": Kind(
+        "warning",
+        "The execution_trace_observer failed when it was ended ({error}). Its file may be incomplete.",
+        "Correct the observer.",
+        "The method cleanup() of an observer of the user's own raised an exception.",
+    ),
     "capture.no_execution_trace": Kind(
         "data_loss",
         "The execution trace was not saved to {path}: {reason}.",
@@ -725,6 +737,18 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Blocks were still in use when the snapshot was taken. The message names who allocated most.",
     ),
     # Memory timelines.
+    "graph.no_times": Kind(
+        "info",
+        "This is an execution trace: the ops and tensors of a run, without times.",
+        "The page lists them in Ops, grouped by call and by tensor; in Python use report.graph_ops and graph_tensors.",
+        "The file is an execution trace of `ExecutionTraceObserver`.",
+    ),
+    "graph.damaged": Kind(
+        "data_loss",
+        "Some nodes of the execution trace could not be read and are left out.",
+        "Record it again if the graph must be complete.",
+        "A node had no number or no name, had values of another type, or was there twice.",
+    ),
     "timeline.below_zero": Kind(
         "warning",
         "More memory is released than was allocated: {size} were left out.",

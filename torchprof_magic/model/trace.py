@@ -528,6 +528,38 @@ ANNOTATIONS_COLUMNS = (
     ),
 )
 
+GRAPH_ROLE = pl.Enum(("input", "output"))
+GRAPH_OPS_COLUMNS = (
+    FrameColumn("id", pl.Int64, "id", "Number of the call in the file, in the order in which they began.", least=0),
+    FrameColumn("name", TEXT, "text", "Name of the op or the range.", max_chars=MAX_NAME_CHARS),
+    FrameColumn(
+        "parent",
+        pl.Int32,
+        "row",
+        "Call that it is inside of, a row of this frame; -1: none.",
+        least=-1,
+        row_of="graph_ops",
+    ),
+    FrameColumn("thread", pl.Int64, "id", "Number that torch gave to the thread.", is_nullable=True, least=0),
+    FrameColumn("sequence", pl.Int64, "id", "Number shared by forward and backward op.", is_nullable=True, least=0),
+    FrameColumn("schema", pl.String, "text", "Signature of the op.", max_chars=MAX_NAME_CHARS),
+    FrameColumn("kernel_file", pl.String, "text", "File of its generated kernel, if any.", max_chars=MAX_NAME_CHARS),
+    FrameColumn("inputs", pl.String, "text", "Values of its inputs.", max_chars=MAX_NAME_CHARS),
+    FrameColumn("outputs", pl.String, "text", "Values of its outputs.", max_chars=MAX_NAME_CHARS),
+)
+GRAPH_TENSORS_COLUMNS = (
+    FrameColumn("op", pl.Int32, "row", "Call that has it, a row of `graph_ops`.", least=0, row_of="graph_ops"),
+    FrameColumn("role", GRAPH_ROLE, "text", "input or output."),
+    FrameColumn("position", pl.Int32, "count", "Position of the argument or the result, from 0.", least=0),
+    FrameColumn("tensor", pl.Int64, "id", "Number of the tensor in the file.", least=0),
+    FrameColumn("storage", pl.Int64, "id", "Number of its storage.", least=0),
+    FrameColumn("offset", pl.Int64, "count", "Elements of the storage before its first one.", least=0),
+    FrameColumn("size_bytes", pl.Int64, "bytes", "Number of elements times the size of one.", least=0, is_summed=True),
+    FrameColumn("dtype", pl.String, "text", "Type of its elements.", max_chars=MAX_TEXT),
+    FrameColumn("shape", pl.String, "text", "Its sizes.", max_chars=MAX_TEXT),
+    FrameColumn("device", pl.String, "text", "Its device.", max_chars=MAX_TEXT),
+)
+
 
 def _schema(columns: tuple[FrameColumn, ...]) -> dict[str, DType]:
     return {column.name: column.dtype for column in columns}
@@ -543,6 +575,19 @@ ARROWS_SCHEMA = _schema(ARROWS_COLUMNS)
 SITES_SCHEMA = _schema(SITES_COLUMNS)
 SCOPES_SCHEMA = _schema(SCOPES_COLUMNS)
 TAGS_SCHEMA = _schema(TAGS_COLUMNS)
+# The traces that a run has kept: not part of a trace, and known only to the process that recorded it.
+SAVED_TRACES_SCHEMA: dict[str, type[pl.DataType] | pl.DataType] = {
+    "path": pl.String,
+    "timestamp": pl.Datetime("us", "UTC"),
+    "step": pl.Int64,
+    "cycle": pl.Int64,
+    "rank": pl.Int64,
+    "size_bytes": pl.Int64,
+    "state": pl.String,
+    "remote": pl.String,
+    "remote_state": pl.String,
+    "remote_error": pl.String,
+}
 # The frames of a trace by the name of its field.
 FRAME_COLUMNS = {
     "events": EVENTS_COLUMNS,
@@ -559,13 +604,25 @@ FRAME_COLUMNS = {
     "blocks": BLOCKS_COLUMNS,
     "history": HISTORY_COLUMNS,
     "annotations": ANNOTATIONS_COLUMNS,
+    "graph_ops": GRAPH_OPS_COLUMNS,
+    "graph_tensors": GRAPH_TENSORS_COLUMNS,
 }
 FRAME_SCHEMAS = {name: _schema(columns) for name, columns in FRAME_COLUMNS.items()}
 # The name of the first entry of a saved run, and the version of its format. Changing a schema above needs a new one.
 SAVED_HEAD = "torchprof.json"
-SAVED_VERSION = 6
+SAVED_VERSION = 7
 # Frames that older versions of the format lack.
-ADDED_FRAMES = {"sites": 2, "scopes": 2, "tags": 5, "segments": 5, "blocks": 5, "history": 5, "annotations": 5}
+ADDED_FRAMES = {
+    "sites": 2,
+    "scopes": 2,
+    "tags": 5,
+    "segments": 5,
+    "blocks": 5,
+    "history": 5,
+    "annotations": 5,
+    "graph_ops": 7,
+    "graph_tensors": 7,
+}
 # Columns that they lack.
 ADDED_COLUMNS = {
     ("sites", "inputs"): 3,
@@ -604,6 +661,8 @@ class Trace(_Referable):
 
     ``segments``, ``blocks``, ``history`` and ``annotations`` are those of a memory snapshot, of all its devices: what
     the caching allocator held when it was taken, and what it had done before. They are empty without one.
+
+    ``graph_ops`` and ``graph_tensors`` are those of an execution trace, which has nothing else.
     """
 
     events: pl.DataFrame
@@ -622,6 +681,8 @@ class Trace(_Referable):
     blocks: pl.DataFrame = field(default_factory=_empty("blocks"))
     history: pl.DataFrame = field(default_factory=_empty("history"))
     annotations: pl.DataFrame = field(default_factory=_empty("annotations"))
+    graph_ops: pl.DataFrame = field(default_factory=_empty("graph_ops"))
+    graph_tensors: pl.DataFrame = field(default_factory=_empty("graph_tensors"))
 
     @property
     def has_device(self) -> bool:

@@ -67,7 +67,8 @@ class ProfileOptions:
     (``{"cuda": ("GPU_MEMCPY",)}``). ``budget_bytes`` limits the memory growth of the process in each cycle, and the
     total size of the trace files; ``None`` means half of the free memory, and no limit for files. ``budget_s`` limits
     the total duration of the recorded steps. torch does not report the number of events while it records, so they are
-    limited by the memory that they take. ``execution_trace`` is the file for torch's execution trace of the same steps;
+    limited by the memory that they take. ``execution_trace`` is the file for torch's execution trace of the same steps,
+    with ``execution_trace_resources`` a folder beside it; ``execution_trace_observer`` is an observer of the user's;
     ``watch_modules`` says whether calls of modules are timed, None that they are if they are few; ``lines`` whether the
     lines of functions are. ``snapshot`` is the file for the allocator's history, or True for one next to the traces;
     ``snapshot_entries`` is its length, and ``snapshot_stacks`` one of ``python``, ``all`` and ``none``. ``metadata``
@@ -95,6 +96,8 @@ class ProfileOptions:
     budget_bytes: int | None = None
     budget_s: float | None = None
     execution_trace: str = ""
+    execution_trace_resources: bool = False
+    execution_trace_observer: Any = None
     snapshot: bool | str = False
     snapshot_entries: int = SNAPSHOT_ENTRIES
     snapshot_stacks: str = SNAPSHOT_STACKS[0]
@@ -115,6 +118,10 @@ class ProfileOptions:
         for name in ("on_trace_ready", "custom_trace_id_callback", "schedule_function"):
             if getattr(self, name) is not None and not callable(getattr(self, name)):
                 raise OptionsError(f"{name} must be a function (got {getattr(self, name)!r})")
+        observer = self.execution_trace_observer
+        lacking = [name for name in ("start", "stop", "cleanup") if not callable(getattr(observer, name, None))]
+        if observer is not None and lacking:
+            raise OptionsError(f"execution_trace_observer must have a method {lacking[0]}() (got {observer!r})")
         config = self.experimental_config
         if config is not None and "Config" not in type(config).__name__:
             raise OptionsError(f"experimental_config must be a torch _ExperimentalConfig object (got {config!r})")
@@ -142,6 +149,12 @@ class ProfileOptions:
         bounds = (self.snapshot_entries, self.snapshot_stacks)
         if not self.snapshot and bounds != (SNAPSHOT_ENTRIES, SNAPSHOT_STACKS[0]):
             raise OptionsError("--snapshot-entries and --snapshot-stacks need --snapshot")
+        if self.execution_trace_resources and not self.execution_trace:
+            raise OptionsError("--execution-trace-resources needs --execution-trace")
+        if self.execution_trace_observer is not None and self.execution_trace:
+            raise OptionsError(
+                "--execution-trace and execution_trace_observer cannot be combined: torch has one observer at a time"
+            )
         if self.two_pass:
             self._check_two_pass()
         if self.trace_only and self.with_stack:
@@ -184,8 +197,16 @@ class ProfileOptions:
         details = replace(self, two_pass=False)
         if not self.two_pass:
             return (details,)
-        without: dict[str, Any] = dict.fromkeys(DETAILS, False)
-        return (replace(details, execution_trace="", **without), details)
+        without: dict[str, Any] = {
+            **dict.fromkeys(DETAILS, False),
+            "execution_trace": "",
+            "execution_trace_resources": False,
+            "execution_trace_observer": None,
+        }
+        return (
+            replace(details, **without),
+            details,
+        )
 
     @property
     def experimental_flags(self) -> dict[str, Any]:
@@ -202,8 +223,10 @@ class ProfileOptions:
 class KeepOptions:
     """Where the traces of a run are kept. With an empty ``trace_dir`` they are deleted with their report.
 
-    ``trace_dir`` and ``filename`` are templates (see docs/traces.md). ``keep_last`` is the number of traces to keep per
-    rank. ``remote`` is a URL that fsspec supports; kept traces are uploaded to it in the background.
+    ``trace_dir``, ``filename`` and ``remote`` are templates (see docs/traces.md). ``keep_last`` is the number of traces
+    to keep per rank; -1 keeps all, and 0 none once they are uploaded. ``remote`` is a URL that fsspec supports; kept
+    traces are uploaded to it in the background. ``step_samples`` and ``step_tokens`` are how many samples and tokens a
+    step has, for the names. ``worker_name`` is the first part of the names for TensorBoard.
     """
 
     trace_dir: str = ""
@@ -214,20 +237,32 @@ class KeepOptions:
     keep_last: int | None = None
     remote: str = ""
     tensorboard: bool = False
+    worker_name: str = ""
+    step_samples: int | None = None
+    step_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("trace_dir", "filename", "run_name", "remote"):
+        for name in ("trace_dir", "filename", "run_name", "remote", "worker_name"):
             if not isinstance(getattr(self, name), str):
                 raise OptionsError(f"--{name.replace('_', '-')} must be a string (got {getattr(self, name)!r})")
-        if self.keep_last is not None:
-            _check_count("keep_last", self.keep_last, 1)
-        given = [field.name for field in fields(self) if getattr(self, field.name) not in ("", None, False)]
+        for name, least in (("keep_last", -1), ("step_samples", 1), ("step_tokens", 1)):
+            if getattr(self, name) is not None:
+                _check_count(name, getattr(self, name), least)
+        given = [field.name for field in fields(self) if not _is_off(getattr(self, field.name))]
         if given and not self.trace_dir:
             raise OptionsError(f"--{given[0].replace('_', '-')} needs --trace-dir, the folder to keep traces in")
         if self.tensorboard and self.filename:
             raise OptionsError(
                 "--tensorboard and --filename cannot be combined: TensorBoard expects its own file names"
             )
+        if self.worker_name and not self.tensorboard:
+            raise OptionsError("--worker-name is part of the names for TensorBoard: add --tensorboard")
+        if self.keep_last == 0 and not self.remote:
+            raise OptionsError("--keep-last 0 deletes each trace when it is uploaded: add --remote, the URL for that")
+
+
+def _is_off(value: object) -> bool:
+    return value is None or value is False or value == ""
 
 
 def _check_count(name: str, value: object, least: int) -> None:

@@ -210,8 +210,19 @@ class Keywords(TypedDict, total=False):
         _path(
             "FILE",
             "File for torch's execution trace of the recorded steps (the graph of ops, for replay). With several "
-            "cycles or ranks, their numbers are added to the file name.",
+            "cycles or ranks, their numbers are added to the file name. Gzipped if the name ends in .gz.",
         ),
+    ]
+    execution_trace_resources: Annotated[
+        bool,
+        _yes_no(
+            "Also save what a replay of the execution trace needs, such as generated kernels, in a folder of the same "
+            "name with _resources at its end, as torch does."
+        ),
+    ]
+    execution_trace_observer: Annotated[
+        object,
+        _variable("Observer of your own, such as torch's ExecutionTraceObserver, started and stopped by torch."),
     ]
     snapshot: Annotated[
         bool | AnyPath,
@@ -255,15 +266,43 @@ class Keywords(TypedDict, total=False):
     ]
     run_name: Annotated[str, _path("NAME", "Value of {run_name} in the names of kept traces.", is_kept=True)]
     gzip: Annotated[bool, _yes_no("Compress kept traces.", is_kept=True)]
-    keep_last: Annotated[int | None, _count("Number of traces to keep per rank; older ones are deleted.", is_kept=True)]
+    keep_last: Annotated[
+        int | None,
+        _count(
+            "Number of traces to keep per rank; older ones are deleted. 0 deletes each when it is uploaded, "
+            "-1 keeps all.",
+            is_kept=True,
+        ),
+    ]
     overwrite: Annotated[
         bool, _yes_no("Replace a kept trace of the same name. By default, the new one gets a number.", is_kept=True)
     ]
     remote: Annotated[
         str,
-        _path("URL", "URL to upload kept traces to in the background; any URL that fsspec supports.", is_kept=True),
+        _path(
+            "URL",
+            "URL to upload kept traces to in the background, which may hold fields such as {run_name}; any URL that "
+            "fsspec supports.",
+            is_kept=True,
+        ),
     ]
     tensorboard: Annotated[bool, _yes_no("Name kept traces as TensorBoard's profiler plugin expects.", is_kept=True)]
+    worker_name: Annotated[
+        str,
+        _path(
+            "NAME",
+            "Name of this worker in TensorBoard, with --tensorboard; by default the host name and the process ID.",
+            is_kept=True,
+        ),
+    ]
+    step_samples: Annotated[
+        int | None,
+        _count("Number of samples in a step, for {sample} and {sample_in_epoch} in names.", is_kept=True),
+    ]
+    step_tokens: Annotated[
+        int | None,
+        _count("Number of tokens in a step, for {token} and {token_in_epoch} in names.", is_kept=True),
+    ]
 
 
 class Flags(Keywords, total=False):

@@ -9,24 +9,40 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from torchprof_magic.distributed import rank_flaw, ranks
 from torchprof_magic.errors import StoreError, TorchProfError
+from torchprof_magic.files.urls import public_url
 from torchprof_magic.model.problems import problem
-from torchprof_magic.store.template import TraceValues, numbered, parse_filename, parse_folder, split_suffix
+from torchprof_magic.model.trace import SAVED_TRACES_SCHEMA
+from torchprof_magic.store.template import (
+    TraceValues,
+    check_name,
+    number_in,
+    numbered,
+    parse_filename,
+    parse_folder,
+    parse_remote,
+    split_suffix,
+)
 from torchprof_magic.store.trace_store import NameTakenError, TraceStore, saved_traces
+from torchprof_magic.store.transfer import destination
 from torchprof_magic.store.upload import Uploads
 
 if TYPE_CHECKING:
     from torchprof_magic.capture import Cycle, Recording
-    from torchprof_magic.model.meta import Problem
+    from torchprof_magic.model.meta import Problem, StepMark
     from torchprof_magic.options import KeepOptions
     from torchprof_magic.store.trace_store import SavedTrace, StoredFile
     from torchprof_magic.store.upload import UploadStatus
 
 DEFAULT_FILENAME = "{run_name}-{timestamp}.pt.trace.json"
 DEFAULT_RUN_NAME = "run"
-# A name that is taken gets a number; a folder with this many traces of one name has another problem.
-MAX_NUMBER = 1000
+NS_PER_S = 1_000_000_000
+# A name that is taken gets a number. With this many taken one after the other, the folder has another problem.
+MAX_TRIES = 1000
+KEEP_ALL = -1
 # Deleted traces that one problem names.
 MAX_NAMED = 20
 SNAPSHOT_SUFFIX = ".snapshot.pickle"
@@ -45,15 +61,20 @@ class Archive:
 
     def __init__(self, options: KeepOptions, *, cycles: int | None, cell: int = 0) -> None:
         self._options = options
-        self._values = TraceValues(run_name=options.run_name or DEFAULT_RUN_NAME, cell=cell, **ranks()._asdict())
+        values = TraceValues(run_name=options.run_name or DEFAULT_RUN_NAME, cell=cell, **ranks()._asdict())
+        self._values = _counted(values, options, batch=0, batch_in_epoch=0)
         self._store = TraceStore(
             folder=Path(parse_folder(options.trace_dir).format(self._values)),
             overwrite=options.overwrite,
-            keep_last=options.keep_last,
+            keep_last=None if options.keep_last == KEEP_ALL else options.keep_last,
         )
+        self._remote = parse_remote(options.remote).format(self._values) if options.remote else ""
+        self._kept_names: list[str] = []
         template = parse_filename(options.filename or DEFAULT_FILENAME)
         self._template = template.told_apart(cycles=cycles, world_size=self._values.world_size)
         self._template.format(self._values)
+        if options.worker_name:
+            check_name(options.worker_name, "--worker-name")
 
     @property
     def folder(self) -> Path:
@@ -66,21 +87,31 @@ class Archive:
         Raises ``StoreError``.
         """
         self._store.prepare()
-        if self._options.remote:
-            self._queue().resume(self._store.folder)
+        if self._remote:
+            self._queue().resume(self._store.folder, self._prune)
 
     def keep(self, recording: Recording) -> Recording:
-        """Store every cycle and return the recording with the paths of the copies, and with what failed as problems."""
+        """Store every cycle and return the recording with the paths of the copies, and with what failed as problems.
+
+        Copies that will be deleted once they are uploaded are left out.
+        """
         problems = self._rank_problems() if recording.cycles else []
         cycles = tuple(self._kept(cycle, problems) for cycle in recording.cycles)
         recording = self._with_snapshot(replace(recording, cycles=cycles), problems)
+        if self._store.keep_last == 0:
+            recording = replace(recording, cycles=tuple(replace(cycle, stored=None) for cycle in recording.cycles))
         return replace(recording, problems=(*recording.problems, *problems))
 
     def _kept(self, cycle: Cycle, problems: list[Problem]) -> Cycle:
         values = replace(self._values, cycle=cycle.number)
         if cycle.steps:
             last = cycle.steps[-1]
-            values = replace(values, step=last.number, epoch=last.epoch, batch=last.batch)
+            values = _counted(
+                _at_end_of(last, values),
+                self._options,
+                batch=last.number + last.is_complete,
+                batch_in_epoch=last.batch + last.is_complete,
+            )
         try:
             stored = self._put(cycle.path, self._name(values), values)
         except Exception as exc:  # noqa: BLE001 - the report does not depend on the copy
@@ -88,24 +119,28 @@ class Archive:
             return cycle
         problems += [problem("store.note", file=stored.path.name, note=note) for note in stored.notes]
         problems += _deleted_of(stored)
-        if self._options.remote:
+        self._kept_names.append(stored.path.name)
+        if self._remote:
             self._upload(stored.path, problems)
         return replace(cycle, stored=stored.path)
 
     def _name(self, values: TraceValues) -> str:
         name = self._template.format(values)
         if self._options.tensorboard:  # as torch.profiler.tensorboard_trace_handler names it
-            name = f"{socket.gethostname()}_{os.getpid()}.{time.time_ns()}.pt.trace.json"
+            worker = self._options.worker_name or f"{socket.gethostname()}_{os.getpid()}"
+            name = f"{worker}.{time.time_ns()}.pt.trace.json"
         return f"{name}.gz" if self._options.gzip and not name.lower().endswith(".gz") else name
 
     def _put(self, source: Path, name: str, values: TraceValues | None) -> StoredFile:
-        """Store under this name, or with a number in it when it is taken."""
-        for number in range(1, MAX_NUMBER):
+        """Store under this name, or with a number in it when it is taken, or was given to a trace before."""
+        used = () if self._options.overwrite else self._store.used_names()
+        first = 1 + max((number_in(each, name) for each in used), default=0)
+        for number in range(first, first + MAX_TRIES):
             try:
                 return self._store.put(source, numbered(name, number), values)
             except NameTakenError:
                 continue
-        return self._store.put(source, numbered(name, MAX_NUMBER), values)
+        return self._store.put(source, numbered(name, first + MAX_TRIES), values)
 
     def _with_snapshot(self, recording: Recording, problems: list[Problem]) -> Recording:
         """Store the snapshot beside the traces, unless the user named another file; the notes then name the copy.
@@ -137,15 +172,65 @@ class Archive:
 
     def _upload(self, path: Path, problems: list[Problem]) -> None:
         try:
-            self._queue().submit(path)
+            self._queue().submit(path, self._prune)
         except StoreError as exc:
             problems.append(problem("store.not_uploaded", error=exc, path=path))
 
     def _queue(self) -> Uploads:
-        remote = self._options.remote
+        remote = self._remote
         if remote not in _uploads:
             _uploads[remote] = Uploads(remote, overwrite=self._options.overwrite)
         return _uploads[remote]
+
+    def _prune(self) -> None:
+        """Delete what was kept only until it was uploaded; called on the thread of the uploads."""
+        self._store.prune(self._values.rank)
+
+    def saved_traces(self) -> pl.DataFrame:
+        """Return the traces of this run that were kept, in the order in which they were written, as they are now."""
+        names = set(self._kept_names)
+        saved = [trace for trace in saved_traces(self._store.folder) if trace.path.name in names]
+        uploads = {status.path: status for status in upload_statuses()}
+        return pl.DataFrame(
+            [_saved_row(trace, uploads.get(trace.path), self._remote) for trace in saved],
+            schema=SAVED_TRACES_SCHEMA,
+            orient="row",
+        )
+
+
+def _saved_row(trace: SavedTrace, upload: UploadStatus | None, remote: str) -> tuple[object, ...]:
+    where = upload.remote if upload else destination(public_url(remote), trace.path.name) if remote else None
+    state = upload.state if upload else "not queued" if remote else None
+    return (
+        str(trace.path), trace.timestamp, trace.step, trace.cycle, trace.rank, trace.size_bytes, trace.state,
+        where, state, upload.error or None if upload else None,
+    )  # fmt: skip
+
+
+def _counted(values: TraceValues, options: KeepOptions, *, batch: int, batch_in_epoch: int) -> TraceValues:
+    """Return the values with the counts of batches that have ended, and of their samples and tokens if told."""
+    samples, tokens = options.step_samples, options.step_tokens
+    return replace(
+        values,
+        batch=batch,
+        batch_in_epoch=batch_in_epoch,
+        sample=None if samples is None else batch * samples,
+        sample_in_epoch=None if samples is None else batch_in_epoch * samples,
+        token=None if tokens is None else batch * tokens,
+        token_in_epoch=None if tokens is None else batch_in_epoch * tokens,
+    )
+
+
+def _at_end_of(mark: StepMark, values: TraceValues) -> TraceValues:
+    """Return the values at the end of a step."""
+    return replace(
+        values,
+        step=mark.number,
+        epoch=mark.epoch,
+        total_wct=mark.run_ns / NS_PER_S,
+        epoch_wct=mark.epoch_ns / NS_PER_S,
+        batch_wct=mark.step_ns / NS_PER_S,
+    )
 
 
 def _deleted_of(stored: StoredFile) -> list[Problem]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import polars as pl
 
 from torchprof_magic.capture import find_holders
 from torchprof_magic.errors import IngestError
-from torchprof_magic.ingest import join_passes, read_chrome, with_snapshot
+from torchprof_magic.ingest import facts_of, join_passes, read_chrome, with_snapshot
 from torchprof_magic.model.meta import Meta
 from torchprof_magic.model.problems import problem
 from torchprof_magic.process.memory import lack_for_reading
@@ -20,7 +21,7 @@ from torchprof_magic.run.tags import tags_of
 from torchprof_magic.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from torchprof_magic.capture.recording import Cycle, Recording
@@ -38,6 +39,7 @@ def read_recording(
     title: str = "",
     cell: CellSource | None = None,
     cell_labels: tuple[tuple[str, str], ...] = (),
+    find_saved: Callable[[], pl.DataFrame] | None = None,
 ) -> Report:
     """Return the report of a live run.
 
@@ -66,10 +68,10 @@ def read_recording(
     trace = replace(trace, sites=sites, scopes=scopes, lanes=lanes, tags=tags_of(trace, recording))
     trace = join_passes(replace(trace, steps=_with_marks(trace.steps, marks)))
     trace = _with_snapshot(trace, recording.snapshot)
-    found = replace(trace.meta, cell_labels=_labels_in(trace))
+    found = replace(trace.meta, cell_labels=_labels_in(trace), extra=_with_added(trace.meta.extra, recording))
     trace = replace(trace, meta=found, problems=(*recording.problems, *problems, *trace.problems))
     paths = tuple(cycle.stored or cycle.path for cycle in recording.cycles)
-    report = Report(trace, trace_paths=paths, find_holders=find_holders)
+    report = Report(trace, trace_paths=paths, find_holders=find_holders, find_saved=find_saved)
     is_only_copy = any(found.code == "store.not_stored" for found in recording.problems)
     if not (is_only_copy or problems):
         delete_with(report, recording)
@@ -91,6 +93,12 @@ def _with_snapshot(trace: Trace, path: Path | None) -> Trace:
             reason = str(exc)
     note = problem("capture.snapshot_not_read", reason=reason, path=path)
     return replace(trace, problems=(*trace.problems, note))
+
+
+def _with_added(extra: tuple[tuple[str, str], ...], recording: Recording) -> tuple[tuple[str, str], ...]:
+    """Return the metadata with what was added during the run, of which the files lack what came after their cycle."""
+    text = ",".join(f"{json.dumps(key)}:{value}" for key, value in recording.metadata)
+    return tuple(sorted({**dict(extra), **facts_of(f"{{{text}}}".encode())}.items()))
 
 
 def _labels_in(trace: Trace) -> tuple[tuple[str, str], ...]:

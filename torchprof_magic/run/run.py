@@ -161,7 +161,13 @@ class Run:
         if self._archive is not None:
             recording = self._archive.keep(recording)
         recording = replace(recording, problems=(*recording.problems, *self._notes))
-        return read_recording(recording, title=self.title, cell=self._cell, cell_labels=labels())
+        return read_recording(
+            recording,
+            title=self.title,
+            cell=self._cell,
+            cell_labels=labels(),
+            find_saved=self._archive.saved_traces if self._archive is not None else None,
+        )
 
     def _remember(self, report: Report, assign: Callable[[Report], None] | None) -> None:
         history.remember(report)

@@ -1,4 +1,4 @@
-"""The list of the traces that were written into a folder, in its file ``.torchprof-store.json``.
+"""The list of the traces that were written into a folder, kept among the records of that folder.
 
 It decides what may be deleted. A list that another user wrote is therefore neither read nor replaced, a link is not
 followed, and a file that is not the user's own, or that differs from its entry, is left alone.
@@ -18,13 +18,14 @@ from torchprof_magic.errors import OptionsError
 from torchprof_magic.files.atomic import READ_OWN, read_own, replacing
 from torchprof_magic.files.links import is_own
 from torchprof_magic.store.marks import ID_BYTES, has_mark
+from torchprof_magic.store.records import make_records, records_of
 from torchprof_magic.store.template import check_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-INDEX = ".torchprof-store.json"
+INDEX = "traces.json"
 LIMIT_BYTES = 16 << 20  # far more than any index that we write
 MOST_DELETED = 1000  # deleted traces that stay in the list
 LATEST = 253_402_300_799.0  # the last second that a datetime can hold
@@ -56,7 +57,7 @@ class _Index(msgspec.Struct):
 def read_index(folder: Path) -> tuple[Entry, ...]:
     """Return the traces that were written into the folder, in that order, without damaged entries."""
     try:
-        rows = msgspec.json.decode(read_own(folder / INDEX, LIMIT_BYTES), type=_Index).traces
+        rows = msgspec.json.decode(read_own(records_of(folder) / INDEX, LIMIT_BYTES), type=_Index).traces
     except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
         return ()
     return tuple({entry.name: entry for row in rows if (entry := _entry(row)) is not None}.values())
@@ -64,12 +65,13 @@ def read_index(folder: Path) -> tuple[Entry, ...]:
 
 def write_index(folder: Path, entries: Iterable[Entry]) -> None:
     """Replace the list; raises ``OSError``, also when the list is another user's."""
-    _refuse_foreign(folder / INDEX)
+    path = make_records(folder) / INDEX
+    _refuse_foreign(path)
     kept = list(entries)
     deleted = [entry for entry in kept if entry.state == "deleted"]
     forgotten = {entry.name for entry in deleted[:-MOST_DELETED]}
     rows = [entry for entry in kept if entry.name not in forgotten]
-    with replacing(folder / INDEX) as file:
+    with replacing(path) as file:
         file.write(msgspec.json.encode({"version": 2, "traces": rows}))
 
 

@@ -1,7 +1,7 @@
 """The uploads that are not finished, so that the next kernel can continue them.
 
-Each has a file next to its trace, ``.torchprof-upload-KEY.json``, which is deleted when the upload is done. It never
-holds credentials. The process that uploads holds the lock of ``.torchprof-upload-KEY.lock``.
+Each has a file ``upload-KEY.json`` among the records of its folder, which is deleted when the upload is done. It never
+holds credentials. The process that uploads holds the lock of ``upload-KEY.lock``.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import msgspec
 
 from torchprof_magic.errors import OptionsError
 from torchprof_magic.files.atomic import delete, read_own, replacing
+from torchprof_magic.store.records import make_records, records_of
 from torchprof_magic.store.template import check_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-PREFIX = ".torchprof-upload-"
+PREFIX = "upload-"
 LIMIT_BYTES = 1 << 20
 _KEY_DIGITS = 16
 
@@ -52,7 +53,11 @@ def _hash(text: str) -> str:
 
 def journal_path(folder: Path, pending: Pending) -> Path:
     """Return the file that stands for this upload."""
-    return folder / f"{PREFIX}{key_of(pending)}.json"
+    return records_of(folder) / _file_of(pending)
+
+
+def _file_of(pending: Pending) -> str:
+    return f"{PREFIX}{key_of(pending)}.json"
 
 
 def claim_path(folder: Path, pending: Pending) -> Path:
@@ -62,6 +67,7 @@ def claim_path(folder: Path, pending: Pending) -> Path:
 
 def write(folder: Path, pending: Pending) -> None:
     """Save the state of an upload; raises ``OSError``."""
+    make_records(folder)
     with replacing(journal_path(folder, pending)) as file:
         file.write(msgspec.json.encode(pending))
 
@@ -73,7 +79,7 @@ def remove(folder: Path, pending: Pending) -> None:
 
 def read_all(folder: Path) -> tuple[Pending, ...]:
     """Return the uploads of this user that are not finished; damaged files stay where they are."""
-    found = (_read(folder / name) for name in sorted(_files(folder)))
+    found = (_read(records_of(folder) / name) for name in sorted(_files(folder)))
     return tuple(pending for pending in found if pending is not None)
 
 
@@ -90,7 +96,7 @@ def unsent(folder: Path, names: Iterable[str]) -> frozenset[str]:
 
 def _files(folder: Path) -> list[str]:
     try:
-        return [name for name in os.listdir(folder) if name.startswith(PREFIX) and name.endswith(".json")]  # noqa: PTH208
+        return [name for name in os.listdir(records_of(folder)) if name.startswith(PREFIX) and name.endswith(".json")]  # noqa: PTH208
     except OSError:
         return []
 
@@ -102,5 +108,5 @@ def _read(path: Path) -> Pending | None:
         check_name(pending.name)
     except (OSError, ValueError, RecursionError, msgspec.MsgspecError, OptionsError):
         return None
-    is_sound = journal_path(path.parent, pending) == path and pending.token.isalnum()
+    is_sound = _file_of(pending) == path.name and pending.token.isalnum()
     return pending if is_sound else None

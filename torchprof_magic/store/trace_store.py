@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from torchprof_magic.store.copying import copy_verified
 from torchprof_magic.store.index import Entry, is_as_written, may_delete, read_index, write_index
 from torchprof_magic.store.journal import unsent
 from torchprof_magic.store.marks import has_mark, new_id
+from torchprof_magic.store.records import make_records, records_of
 from torchprof_magic.store.template import check_name
 from torchprof_magic.units import format_bytes
 
@@ -68,6 +70,7 @@ class SavedTrace:
 class TraceStore:
     """A folder of traces. ``keep_last`` is how many of each rank stay, counting all runs that used the folder.
 
+    ``None`` keeps all. With 0 the newest stays until ``prune`` is called, which is when it has been uploaded.
     Only traces that this user's store wrote here and that are unchanged are ever deleted, and none that still has to
     be uploaded.
     """
@@ -77,8 +80,8 @@ class TraceStore:
     keep_last: int | None = None
 
     def __post_init__(self) -> None:
-        if self.keep_last is not None and self.keep_last < 1:
-            raise OptionsError(f"--keep-last must be at least 1 (got {self.keep_last})")
+        if self.keep_last is not None and self.keep_last < 0:
+            raise OptionsError(f"--keep-last must be at least 0 (got {self.keep_last})")
         object.__setattr__(self, "folder", self.folder.absolute())  # the user may change the current folder
 
     def prepare(self) -> None:
@@ -108,6 +111,19 @@ class TraceStore:
             room = "" if free is None else f" ({format_bytes(free)} free)"
             raise StoreError(f"{failed}: {exc.strerror or exc}{room}; free space or choose another folder") from exc
 
+    def used_names(self) -> frozenset[str]:
+        """Return the names of the traces that were ever listed here, even if they are deleted."""
+        return frozenset(entry.name for entry in read_index(self.folder))
+
+    def prune(self, rank: int) -> tuple[str, ...]:
+        """Delete the oldest traces of a rank beyond ``keep_last``, and return their names."""
+        if self.keep_last is None:
+            return ()
+        with locks.folder_lock(_records(self.folder)) as lock:
+            if lock is locks.Lock.BUSY:
+                return ()  # the next trace makes up for it
+            return self._prune(read_index(self.folder), rank, self.keep_last, lock, [])
+
     def _put(self, source: Path, target: Path, values: TraceValues | None) -> StoredFile:
         os.makedirs(self.folder, exist_ok=True)  # noqa: PTH103
         delete_left_parts(self.folder)
@@ -122,7 +138,7 @@ class TraceStore:
                 self._is_synced(notes)
             else:
                 entry = _entry(target.name, values, part.handle, store_id)
-                with locks.folder_lock(self.folder) as lock:
+                with locks.folder_lock(_records(self.folder)) as lock:
                     deleted = self._publish(part, target, entry, lock, notes)
         return StoredFile(path=target, notes=tuple(notes), deleted=deleted)
 
@@ -156,9 +172,12 @@ class TraceStore:
             if is_listed:
                 self._write_index(before, lock, notes)
             raise
-        if self._is_synced(notes) and is_listed and self.keep_last is not None:
-            return self._prune(entries, self.keep_last, lock, notes)
-        return ()
+        if not self._is_synced(notes) or not is_listed or self.keep_last is None:
+            return ()
+        if not is_as_written(self.folder, entry):
+            notes.append("another process changed the new file, so no older one was deleted")
+            return ()
+        return self._prune(entries, entry.rank, max(self.keep_last, 1), lock, notes)
 
     def _write_index(self, entries: Sequence[Entry], lock: locks.Lock, notes: list[str]) -> bool:
         """Write the index and return whether that was possible."""
@@ -184,16 +203,14 @@ class TraceStore:
             return False
         return True
 
-    def _prune(self, entries: Sequence[Entry], keep_last: int, lock: locks.Lock, notes: list[str]) -> tuple[str, ...]:
-        """Delete the oldest traces beyond ``keep_last`` of the rank of the newest, and return their names."""
-        new = entries[-1]
-        own = [entry for entry in entries if entry.rank == new.rank and entry.state == "kept"]
+    def _prune(
+        self, entries: Sequence[Entry], rank: int, keep_last: int, lock: locks.Lock, notes: list[str]
+    ) -> tuple[str, ...]:
+        """Delete the oldest traces of the rank beyond ``keep_last``, and return their names."""
+        own = [entry for entry in entries if entry.rank == rank and entry.state == "kept"]
         there = [entry for entry in own if is_as_written(self.folder, entry)]
-        if new not in there:
-            notes.append("another process changed the new file, so no older one was deleted")
-            return ()
         waiting = unsent(self.folder, [entry.name for entry in there])
-        old = [entry for entry in there[:-keep_last] if entry.name not in waiting]
+        old = [entry for entry in there[: max(len(there) - keep_last, 0)] if entry.name not in waiting]
         gone = tuple(entry.name for entry in old if may_delete(self.folder, entry) and self._delete(entry, notes))
         if gone:
             left = [replace(entry, state="deleted") if entry.name in gone else entry for entry in entries]
@@ -233,6 +250,13 @@ def _state(folder: Path, entry: Entry, *, is_waiting: bool) -> SavedState:
     if os.path.lexists(folder / entry.name):
         return "changed"
     return "deleted" if entry.state == "deleted" else "missing"
+
+
+def _records(folder: Path) -> Path:
+    """Return the folder of the records, which is created if that is possible; otherwise writing there says why."""
+    with contextlib.suppress(OSError):
+        return make_records(folder)
+    return records_of(folder)
 
 
 _TAKEN = "a file of this name exists; choose another --filename, or replace it with --overwrite"

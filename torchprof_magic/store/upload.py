@@ -1,7 +1,7 @@
 """Uploads in the background, which continue in the next kernel when this one ends first.
 
 A daemon thread sends one file after the other, so it never delays the end of the interpreter. What is not done is saved
-next to the traces; see ``journal``. See ``transfer`` for how a file is sent and compared.
+among the records of their folder; see ``journal``. See ``transfer`` for how a file is sent and compared.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ from torchprof_magic.files import locks
 from torchprof_magic.files.redaction import secrets_of, told
 from torchprof_magic.files.urls import public_url
 from torchprof_magic.store import journal
+from torchprof_magic.store.records import make_records, records_of
 from torchprof_magic.store.template import check_name
 from torchprof_magic.store.transfer import Delivery, HopelessError, check_remote, deliver, destination
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from torchprof_magic.store.journal import Pending
@@ -72,6 +74,7 @@ class _Job:
     attempts: int = 0
     error: str = ""
     due: float = 0.0
+    then: Callable[[], object] | None = None
 
     @property
     def path(self) -> Path:
@@ -122,8 +125,11 @@ class Uploads:
     def __repr__(self) -> str:
         return f"Uploads({self._public!r}, {len(self._jobs)} files)"
 
-    def submit(self, path: Path) -> None:
-        """Queue a finished file and return at once. Raises ``StoreError`` when it cannot be queued."""
+    def submit(self, path: Path, then: Callable[[], object] | None = None) -> None:
+        """Queue a finished file and return at once; ``then`` is called on the thread that has sent it.
+
+        Raises ``StoreError`` when it cannot be queued.
+        """
         self._refuse_in_child()
         folder, name = path.absolute().parent, check_name(path.name)
         pending = journal.Pending(name=name, remote=self._public, token=secrets.token_hex(8), overwrite=self._overwrite)
@@ -137,12 +143,15 @@ class Uploads:
             earlier = journal.find(folder, pending)
             if earlier is not None:  # then an incomplete remote file is ours
                 pending = replace(pending, token=earlier.token, is_started=earlier.is_started)
-            job = _Job(folder=folder, pending=pending, claim=claim)
+            job = _Job(folder=folder, pending=pending, claim=claim, then=then)
             job.update()
             self._add(job)
 
-    def resume(self, folder: Path) -> None:
-        """Continue what earlier kernels left in a folder for the same remote folder; failed ones wait for ``retry``."""
+    def resume(self, folder: Path, then: Callable[[], object] | None = None) -> None:
+        """Continue what earlier kernels left in a folder for the same remote folder; failed ones wait for ``retry``.
+
+        ``then`` is called after each of them.
+        """
         self._refuse_in_child()
         folder = folder.absolute()
         with self._changed:
@@ -150,7 +159,7 @@ class Uploads:
                 if pending.remote != self._public or (folder, pending.name) in self._jobs:
                     continue
                 with contextlib.suppress(StoreError):  # another process is uploading it
-                    job = _Job(folder=folder, pending=pending, claim=self._claim(folder, pending))
+                    job = _Job(folder=folder, pending=pending, claim=self._claim(folder, pending), then=then)
                     if pending.is_failed:
                         job.state, job.error = "failed", pending.error
                     self._add(job)
@@ -178,9 +187,11 @@ class Uploads:
 
     def _claim(self, folder: Path, pending: Pending) -> int:
         try:
+            make_records(folder)
             claim = locks.claim(journal.claim_path(folder, pending))
         except OSError as exc:
-            raise StoreError(f"{folder}: cannot save the state of uploads here ({exc.strerror or exc})") from exc
+            reason = exc.strerror or exc
+            raise StoreError(f"{records_of(folder)}: cannot save the state of uploads here ({reason})") from exc
         if claim is None:
             raise StoreError(f"{pending.name}: another process is uploading it")
         return claim
@@ -225,10 +236,11 @@ class Uploads:
             if not sys.is_finalizing():
                 self._fail(job, exc)
             return
+        with contextlib.suppress(OSError):
+            journal.remove(job.folder, job.pending)
+        error = _after(job)
         with self._changed:
-            job.state, job.error = "done", ""
-            with contextlib.suppress(OSError):
-                journal.remove(job.folder, job.pending)
+            job.state, job.error = "done", error
             job.drop()
             self._changed.notify_all()
 
@@ -242,3 +254,13 @@ class Uploads:
             job.due = time.monotonic() + pause_seconds(job.attempts)
             job.update(is_failed=is_failed, error=job.error)
             self._changed.notify_all()
+
+
+def _after(job: _Job) -> str:
+    """Do what comes after an upload, and return what went wrong with it. No exception may end the thread."""
+    try:
+        if job.then is not None:
+            job.then()
+    except Exception as exc:  # noqa: BLE001 - the file has arrived, and the other uploads must go on
+        return f"{type(exc).__name__}: {exc}"
+    return ""

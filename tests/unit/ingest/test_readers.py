@@ -23,6 +23,9 @@ def example(name: str, folder: Path) -> Path:
     if name == "memory timeline":
         file.write_text("[[-1, 1, 4096, 7]]")
         return file
+    if name == "execution trace":
+        file.write_text('{"schema": "1.1.1", "nodes": [{"id": 1, "name": "a"}]}')
+        return file
     snapshot = {"segments": [], "device_traces": []}
     file.write_bytes(pickle.dumps(snapshot) if name == "snapshot" else chrome(span("a", 0, 1)))
     return file

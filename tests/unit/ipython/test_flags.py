@@ -10,7 +10,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic_arguments import parse_argstring
 from torch._C._profiler import _ExperimentalConfig
-from torch.profiler import ProfilerActivity
+from torch.profiler import ExecutionTraceObserver, ProfilerActivity
 
 from torchprof_magic.errors import OptionsError
 from torchprof_magic.ipython.extension import load, unload
@@ -30,7 +30,8 @@ def flags_of(kind: Kind) -> dict[str, str]:
 
 
 SWITCHES = flags_of(Kind.SWITCH)
-COUNTS = [name for name in flags_of(Kind.COUNT) if name not in ("keep_last", "snapshot_entries")]
+NO_SCHEDULE = ("keep_last", "step_samples", "step_tokens", "snapshot_entries")
+COUNTS = [name for name in flags_of(Kind.COUNT) if name not in NO_SCHEDULE]
 OBJECTS = flags_of(Kind.VARIABLE) | {"schedule": "schedule_function"}
 
 
@@ -153,9 +154,18 @@ def test_the_configuration_lists_every_flag_and_is_removed_with_the_extension(ma
     assert "torchprof" not in shell.magics_manager.magics["cell"]
 
 
+def objects_for(name: str) -> tuple[object, object]:
+    """Return two values that an option accepts."""
+    kinds: dict[str, type] = {
+        "experimental_config": _ExperimentalConfig,
+        "execution_trace_observer": ExecutionTraceObserver,
+    }
+    return (kinds[name](), kinds[name]()) if name in kinds else (print, repr)
+
+
 @pytest.mark.parametrize("name", list(OBJECTS))
 def test_functions_and_objects_are_taken_from_a_variable(magics: TorchProfMagics, name: str) -> None:
-    value = _ExperimentalConfig() if name == "experimental_config" else print
+    value, _ = objects_for(name)
     flag = f"--{name.replace('_', '-')}"
     assert getattr(options(magics, f"{flag} mine", mine=value), OBJECTS[name]) is value
     assert getattr(options(magics, "", mine=value), OBJECTS[name]) is None
@@ -174,7 +184,7 @@ def test_activities_can_be_a_variable_with_torchs_own_objects(magics: TorchProfM
 
 @pytest.mark.parametrize("name", list(OBJECTS))
 def test_a_variable_can_be_a_default(magics: TorchProfMagics, name: str) -> None:
-    usual, given = (_ExperimentalConfig(), _ExperimentalConfig()) if name == "experimental_config" else (print, repr)
+    usual, given = objects_for(name)
     magics.shell.run_cell(f"%config TorchProfMagics.{name} = 'usual'")
     found = options(magics, "", usual=usual)
     assert getattr(found, OBJECTS[name]) is usual

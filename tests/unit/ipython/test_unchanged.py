@@ -90,3 +90,13 @@ def test_an_optimizer_on_another_thread_is_no_step_and_no_problem(shell: Interac
     report = history.last()
     assert report is not None
     assert "capture.other_thread" not in [problem.code for problem in report.problems]
+
+
+def test_a_cell_can_add_metadata_to_its_recording(shell: InteractiveShell) -> None:
+    shell.run_cell(
+        "%%torchprof -q\n"
+        "for number in range(5):\n    torch.ones(3).sum()\n    tp.add_metadata('last', {'step': number})\n"
+        "tp.add_metadata('note', 'done')"
+    )
+    assert tp.last is not None
+    assert tp.last.metadata == {"last": '{"step": 4}', "note": "done"}

@@ -10,6 +10,7 @@ import pickle
 import re
 import tempfile
 import time
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 import torch
 
 import torchprof_magic as tp
+from torchprof_magic.capture import recorder
 from torchprof_magic.capture.torch_api import compat
 from torchprof_magic.errors import OptionsError, TorchProfError
 from torchprof_magic.options import KeepOptions
@@ -51,13 +53,15 @@ def test_every_cycle_is_kept_under_a_name_of_its_own_and_outlives_the_report(tmp
     assert [tp.load(tmp_path / name).steps["number"].to_list() for name in expected] == [[0], [1], [2]]
 
 
-def test_a_name_can_tell_the_epoch_and_the_batch_of_its_last_step(tmp_path: Path) -> None:
-    with tp.profile(wait=0, warmup=0, active=2, repeat=3, trace_dir=tmp_path, filename="{epoch}-{batch}.json") as p:
+def test_a_name_can_tell_the_counts_that_composer_tells(tmp_path: Path) -> None:
+    fields = "{epoch}-{batch}-{batch_in_epoch}-{sample}-{sample_in_epoch}-{token}-{token_in_epoch}.json"
+    kept = {"trace_dir": tmp_path, "filename": fields, "step_samples": 8, "step_tokens": 100}
+    with tp.profile(wait=0, warmup=0, active=2, repeat=3, **kept) as p:
         for _ in range(2):
             for _ in p.steps(range(3)):
                 torch.ones(3).sum()
-    # Steps 0 and 1, 2 and 3, 4 and 5; three to an epoch.
-    assert names(tmp_path) == ["0-1.json", "1-0.json", "1-2.json"]
+    # Steps 0 and 1, 2 and 3, 4 and 5; three to an epoch. Batches that have ended are counted, as Composer does.
+    assert names(tmp_path) == ["0-2-2-16-16-200-200.json", "1-4-1-32-8-400-100.json", "1-6-3-48-24-600-300.json"]
     assert [(mark.epoch, mark.batch) for mark in p.report.trace.meta.recorded_steps] == [
         (0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2),
     ]  # fmt: skip
@@ -119,15 +123,16 @@ class Exporter:
         self.names.append(Path(path).name)
 
 
+@pytest.mark.parametrize("worker", [None, "trainer 3"])
 @pytest.mark.parametrize("gzip", [False, True])
 def test_tensorboard_names_are_those_of_torchs_handler(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, gzip: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, gzip: bool, worker: str | None
 ) -> None:
-    run(tmp_path, 2, tensorboard=True, gzip=gzip)
+    run(tmp_path, 2, tensorboard=True, gzip=gzip, **({"worker_name": worker} if worker else {}))
     exporter = Exporter()
     for name in names(tmp_path):
         monkeypatch.setattr(time, "time_ns", lambda name=name: int(name.split(".pt.")[0].rpartition(".")[2]))
-        torch.profiler.tensorboard_trace_handler(str(tmp_path), use_gzip=gzip)(exporter)
+        torch.profiler.tensorboard_trace_handler(str(tmp_path), worker, gzip)(exporter)
     assert names(tmp_path) == exporter.names
     assert len(exporter.names) == 2
 
@@ -148,7 +153,10 @@ def test_ranks_do_not_share_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ({"filename": "{run_name.__class__}"}, "there is no field {run_name.__class__}"),
         ({"filename": "{step:>999999999}"}, "or {step:04d} for leading zeros"),
         ({"run_name": "../../etc"}, "--run-name '../../etc': a file name cannot contain '/'"),
-        ({"keep_last": 0}, "--keep-last must be at least 1"),
+        ({"keep_last": 0}, "--keep-last 0 deletes each trace when it is uploaded: add --remote"),
+        ({"filename": "{sample}.json"}, "--filename '{sample}.json': {sample} needs --step-samples"),
+        ({"remote": "s3://b/{token}"}, "{token} changes during the run"),
+        ({"worker_name": "a/b", "tensorboard": True}, "--worker-name 'a/b': a file name cannot contain '/'"),
         ({"filename": "a.json", "tensorboard": True}, "cannot be combined"),
     ],
 )
@@ -214,6 +222,94 @@ def test_copies_are_uploaded_in_the_background(tmp_path: Path, monkeypatch: pyte
     assert [status.state for status in archive.upload_statuses()] == ["done"]
     assert (there / "run.json").read_bytes() == (here / "run.json").read_bytes()
     assert archive.retry_uploads() == 0
+
+
+def test_a_log_folder_holds_nothing_but_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "_uploads", {})
+    fsspec = pytest.importorskip("fsspec")
+    (tmp_path / "there").mkdir()
+    log = tmp_path / "log"
+    report = run(log, 2, tensorboard=True, worker_name="w", keep_last=5, remote=(tmp_path / "there").as_uri())
+    kept = sorted(map(str, report.trace_paths))
+    assert sorted(fsspec.filesystem("file").ls(str(log), detail=False)) == kept
+    assert all(re.search(r"/w\.\d+\.pt\.trace\.json$", path) for path in kept)
+
+
+def test_wall_clock_times_in_a_name_are_seconds_since_the_run_the_epoch_and_the_step_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(recorder, "perf_counter_ns", clock)
+    fields = "{total_wct:.0f}-{epoch_wct:.0f}-{batch_wct:.0f}.json"
+    with tp.profile(wait=0, warmup=0, active=4, repeat=1, trace_dir=tmp_path, filename=fields) as p:
+        for _ in range(2):
+            for _ in p.steps(range(2)):
+                clock.now_ns += 10_000_000_000
+    assert p.report.saved_traces.height == 1
+    assert names(tmp_path) == ["40-20-10.json"]
+
+
+class Clock:
+    """Stands still, unless a test lets time pass."""
+
+    def __init__(self) -> None:
+        self.now_ns = 1_000
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+
+def wait_until_sent() -> None:
+    (uploads,) = archive._uploads.values()
+    with uploads._changed:
+        assert uploads._changed.wait_for(lambda: all(each.state == "done" for each in uploads.statuses()), 30)
+
+
+def test_with_none_to_keep_each_trace_is_deleted_when_it_is_uploaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "_uploads", {})
+    (tmp_path / "there" / "net").mkdir(parents=True)
+    remote = f"{(tmp_path / 'there').as_uri()}/{{run_name}}"
+    report = run(tmp_path / "here", 2, run_name="net", filename="{batch}.json", keep_last=0, remote=remote)
+    wait_until_sent()
+    assert list((tmp_path / "here").iterdir()) == []
+    assert names(tmp_path / "there" / "net") == ["1.json", "2.json"]
+    saved = report.saved_traces
+    assert saved["state"].to_list() == ["deleted", "deleted"]
+    assert saved["remote_state"].to_list() == ["done", "done"]
+    assert saved["remote"].to_list() == [f"{(tmp_path / 'there').as_uri()}/net/{name}.json" for name in (1, 2)]
+    assert all(path.exists() for path in report.trace_paths)  # the raw ones, for as long as the report lives
+
+
+def test_minus_one_keeps_every_trace(tmp_path: Path) -> None:
+    run(tmp_path, 3, filename="{batch}.json", keep_last=-1)
+    assert names(tmp_path) == ["1.json", "2.json", "3.json"]
+
+
+def test_the_report_lists_the_traces_that_its_run_kept(tmp_path: Path) -> None:
+    run(tmp_path, filename="{run_name}.json", run_name="other")
+    before = datetime.now(timezone.utc)
+    report = run(tmp_path, 3, filename="{cycle}.json", keep_last=2)
+    saved = report.saved_traces
+    assert [Path(path).name for path in saved["path"]] == ["0.json", "1.json", "2.json"]
+    assert saved.select("step", "cycle", "rank", "state").rows() == [
+        (0, 0, 0, "deleted"), (1, 1, 0, "kept"), (2, 2, 0, "kept"),
+    ]  # fmt: skip
+    assert all(before - timedelta(minutes=1) <= at <= datetime.now(timezone.utc) for at in saved["timestamp"])
+    assert saved["size_bytes"].to_list()[1] == (tmp_path / "1.json").stat().st_size
+    assert saved.select("remote", "remote_state", "remote_error").null_count().row(0) == (3, 3, 3)
+    loaded = tp.load(tmp_path / "1.json").saved_traces
+    assert (loaded.height, loaded.schema) == (0, saved.schema)
+
+
+def test_the_number_of_a_deleted_trace_is_not_used_again(tmp_path: Path) -> None:
+    for _ in range(4):
+        run(tmp_path, filename="run.json", keep_last=1)
+    assert names(tmp_path) == ["run-4.json"]
+    (tmp_path / "run-4.json").unlink()
+    run(tmp_path, filename="run.json", keep_last=1)
+    assert names(tmp_path) == ["run-5.json"]
 
 
 class Device:

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from torchprof_magic.errors import OptionsError
-from torchprof_magic.store.template import FIELDS, TraceValues, numbered, parse_filename, parse_folder
+from torchprof_magic.store.template import (
+    FIELDS,
+    TraceValues,
+    number_in,
+    numbered,
+    parse_filename,
+    parse_folder,
+    parse_remote,
+)
 
 VALUES = TraceValues(
     run_name="resnet",
@@ -20,7 +28,15 @@ VALUES = TraceValues(
     step=120,
     cycle=2,
     epoch=4,
-    batch=20,
+    batch=120,
+    batch_in_epoch=20,
+    sample=960,
+    sample_in_epoch=160,
+    token=61440,
+    token_in_epoch=10240,
+    total_wct=12.3456789,
+    epoch_wct=2.0,
+    batch_wct=0.00001,
     pid=77,
     timestamp=datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc),
     cell=9,
@@ -32,7 +48,9 @@ def test_every_documented_field_can_be_used() -> None:
     assert set(re.findall(r"^\| `(\w+)` \| ", page, re.MULTILINE)) == set(FIELDS)
     template = parse_filename("_".join(f"{{{name}}}" for name in FIELDS) + ".json")
     assert template.fields == set(FIELDS)
-    assert template.format(VALUES) == "resnet_3_1_8_2_1_120_2_4_20_77_20260102-030405_9.json"
+    assert template.format(VALUES) == (
+        "resnet_3_1_8_2_1_120_2_4_120_20_960_160_61440_10240_12.345679_2.000000_0.000010_77_20260102-030405_9.json"
+    )
 
 
 @pytest.mark.parametrize(
@@ -40,6 +58,7 @@ def test_every_documented_field_can_be_used() -> None:
     [
         ("{step:06d}-{rank:01d}.json", "000120-3.json"),
         ("{rank:020d}", "00000000000000000003"),
+        ("{total_wct:.1f}s-{batch:04d}.json", "12.3s-0120.json"),
         ("Über alles.json", "Über alles.json"),
         ("{{rank}}.json", "{rank}.json"),
     ],
@@ -70,6 +89,8 @@ def test_the_timestamp_is_in_utc_wherever_it_was_taken() -> None:
         ("{step:{rank}}", "leading zeros"),
         ("{run_name:04d}", "write {run_name}; this field has no other format"),
         ("{timestamp:04d}", "no other format"),
+        ("{epoch_wct:04d}", "write {epoch_wct}, or {epoch_wct:.1f} for fewer digits"),
+        ("{batch_wct:.9f}", "up to 6"),
         ("{rank", "expected '}' before end of string"),
         ("rank}", "Single '}' encountered"),
         ("", "empty"),
@@ -135,6 +156,9 @@ def test_a_name_that_gets_too_long_by_its_values_is_refused() -> None:
         ("trace", "trace-rank{rank}-cycle{cycle}"),
         ("{cycle}.json", "{cycle}-rank{rank}.json"),
         ("{step}-{rank}.json", "{step}-{rank}.json"),
+        ("{batch}-{rank}.json", "{batch}-{rank}.json"),
+        ("{epoch}-{batch_in_epoch}-{rank}.json", "{epoch}-{batch_in_epoch}-{rank}.json"),
+        ("{batch_in_epoch}-{rank}.json", "{batch_in_epoch}-{rank}-cycle{cycle}.json"),
         ("{local_rank}.json", "{local_rank}-rank{rank}-cycle{cycle}.json"),
         ("{node_rank}-{local_rank}-{cycle}.json", "{node_rank}-{local_rank}-{cycle}.json"),
     ],
@@ -147,6 +171,53 @@ def test_a_single_trace_gets_the_name_that_was_asked_for() -> None:
     template = parse_filename("trace.json")
     assert template.told_apart(cycles=1, world_size=1) == template
     assert template.told_apart(cycles=None, world_size=1).text == "trace-cycle{cycle}.json"
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("sample", "--step-samples"),
+        ("sample_in_epoch", "--step-samples"),
+        ("token", "--step-tokens"),
+        ("token_in_epoch", "--step-tokens"),
+    ],
+)
+def test_what_a_notebook_cannot_know_is_refused_by_name(name: str, option: str) -> None:
+    template = parse_filename(f"{{{name}}}.json")
+    with pytest.raises(OptionsError) as caught:
+        template.format(replace(VALUES, **{name: None}))
+    assert str(caught.value).startswith(f"--filename '{{{name}}}.json': {{{name}}} needs {option}, the number of ")
+
+
+def test_a_remote_folder_may_hold_the_fields_that_do_not_change() -> None:
+    url = "s3://ann:hunter2@bucket/{run_name}/rank{rank:02d}?x={world_size}"
+    assert parse_remote(url).format(VALUES) == "s3://ann:hunter2@bucket/resnet/rank03?x=8"
+    assert parse_remote("s3://b/{{a}}/{run_name}").format(VALUES) == "s3://b/{a}/resnet"
+    assert parse_remote("https://h/{run_name}/x").format(replace(VALUES, run_name="a b#c")) == "https://h/a%20b%23c/x"
+    assert parse_remote("memory://plain").format(VALUES) == "memory://plain"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("s3://ann:hunter2@b/{step}", "{step} changes during the run; use it in --filename"),
+        ("s3://ann:hunter2@b/{batch_in_epoch}", "{batch_in_epoch} changes during the run"),
+        ("s3://ann:hunter2@b/{rnk}", "there is no field {rnk}"),
+        ("s3://ann:hunter2@b/{rank", "expected '}'"),
+    ],
+)
+def test_a_bad_remote_folder_is_refused_without_showing_its_password(text: str, reason: str) -> None:
+    with pytest.raises(OptionsError) as caught:
+        parse_remote(text)
+    assert str(caught.value).startswith("--remote")
+    assert reason in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_the_number_in_a_name_is_read_back() -> None:
+    template = "a.pt.trace.json"
+    names = ["a.pt.trace.json", "a-2.pt.trace.json", "a-17.pt.trace.json", "a-1.pt.trace.json", "b.pt.trace.json"]
+    assert [number_in(name, template) for name in [*names, "a-2.json", "a-02.pt.trace.json"]] == [1, 2, 17, 0, 0, 0, 0]
 
 
 def test_a_number_goes_before_the_suffix() -> None:

@@ -17,6 +17,7 @@ import pytest
 from torchprof_magic.errors import OptionsError, StoreError
 from torchprof_magic.files import atomic, locks
 from torchprof_magic.store import index, journal, marks
+from torchprof_magic.store.records import records_of
 from torchprof_magic.store.template import TraceValues
 from torchprof_magic.store.trace_store import NameTakenError, StoredFile, TraceStore, saved_traces
 
@@ -54,6 +55,11 @@ def unmarked(data: bytes) -> bytes:
 
 def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if not path.name.startswith(".torchprof"))
+
+
+def listed_in(folder: Path) -> Path:
+    """Return the file that lists the traces of a folder."""
+    return records_of(folder) / index.INDEX
 
 
 def states(folder: Path) -> dict[str, str]:
@@ -238,7 +244,7 @@ def test_a_trace_that_has_still_to_be_uploaded_is_not_deleted(source: Path, fold
 def test_a_damaged_index_deletes_nothing(source: Path, folder: Path, damage: bytes) -> None:
     store = TraceStore(folder=folder, keep_last=1)
     put(TraceStore(folder=folder), source, 0, 1)
-    (folder / index.INDEX).write_bytes(damage)
+    listed_in(folder).write_bytes(damage)
     assert saved_traces(folder) == ()
     put(store, source, 2)
     assert names_in(folder) == ["0.json", "1.json", "2.json"]
@@ -265,9 +271,9 @@ def test_a_damaged_index_deletes_nothing(source: Path, folder: Path, damage: byt
 )
 def test_an_invalid_entry_is_ignored(source: Path, folder: Path, change: dict[str, Any]) -> None:
     put(TraceStore(folder=folder), source, 0, 1)
-    found = json.loads((folder / index.INDEX).read_bytes())
+    found = json.loads(listed_in(folder).read_bytes())
     found["traces"][0] |= change
-    (folder / index.INDEX).write_text(json.dumps(found))
+    listed_in(folder).write_text(json.dumps(found))
     assert [saved.path.name for saved in saved_traces(folder)] == ["1.json"]
     put(TraceStore(folder=folder, keep_last=1), source, 2)
     assert names_in(folder) == ["0.json", "2.json"]
@@ -276,8 +282,8 @@ def test_an_invalid_entry_is_ignored(source: Path, folder: Path, change: dict[st
 
 def test_an_index_that_is_a_link_is_not_followed(source: Path, folder: Path, tmp_path: Path) -> None:
     put(TraceStore(folder=folder), source, 0)
-    (folder / index.INDEX).rename(tmp_path / "elsewhere")
-    (folder / index.INDEX).symlink_to(tmp_path / "elsewhere")
+    listed_in(folder).rename(tmp_path / "elsewhere")
+    listed_in(folder).symlink_to(tmp_path / "elsewhere")
     before = (tmp_path / "elsewhere").read_bytes()
     put(TraceStore(folder=folder, keep_last=1), source, 1)
     assert names_in(folder) == ["0.json", "1.json"]
@@ -300,12 +306,12 @@ def test_an_index_of_another_user_is_neither_followed_nor_replaced(
     source: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(TraceStore(folder=folder), source, 0, 1)
-    planted = (folder / index.INDEX).read_bytes()
-    Foreign(monkeypatch, folder / index.INDEX)
+    planted = listed_in(folder).read_bytes()
+    Foreign(monkeypatch, listed_in(folder))
     assert saved_traces(folder) == ()
     (stored,) = put(TraceStore(folder=folder, keep_last=1), source, 2)
     assert names_in(folder) == ["0.json", "1.json", "2.json"]
-    assert (folder / index.INDEX).read_bytes() == planted
+    assert listed_in(folder).read_bytes() == planted
     (note,) = stored.notes
     assert "could not be written (it belongs to another user), so --keep-last does not count this trace" in note
 
@@ -316,20 +322,20 @@ def test_what_another_user_owns_is_never_read_or_deleted(source: Path, folder: P
     os.chown(folder / "0.json", 12345, -1)
     put(TraceStore(folder=folder, keep_last=1), source, 2)
     assert names_in(folder) == ["0.json", "2.json"]
-    os.chown(folder / index.INDEX, 12345, -1)
+    os.chown(listed_in(folder), 12345, -1)
     put(TraceStore(folder=folder, keep_last=1), source, 3)
     assert names_in(folder) == ["0.json", "2.json", "3.json"]
 
 
 def plant(folder: Path, **changes: dict[str, Any]) -> None:
     """Add an entry to the index for each file, as somebody would who can write to it."""
-    found = json.loads((folder / index.INDEX).read_bytes())
+    found = json.loads(listed_in(folder).read_bytes())
     model = found["traces"][0]
     for name, change in changes.items():
         status = (folder / f"{name}.json").stat()
         facts = {"size_bytes": status.st_size, "mtime_ns": status.st_mtime_ns, "inode": status.st_ino}
         found["traces"].insert(0, model | facts | {"name": f"{name}.json"} | change)
-    (folder / index.INDEX).write_text(json.dumps(found))
+    listed_in(folder).write_text(json.dumps(found))
 
 
 @pytest.mark.parametrize("content", [b"mine", RAW, b'{"torchprofStoreId": "x", "a": 1}', b""])
@@ -406,7 +412,7 @@ def test_a_folder_that_others_lock_for_too_long_still_gets_the_trace(
     monkeypatch.setattr(locks, "PATIENCE_SECONDS", 0.0)
     store = TraceStore(folder=folder, keep_last=1)
     put(store, source, 0)
-    with locks.folder_lock(folder) as lock:
+    with locks.folder_lock(records_of(folder)) as lock:
         assert lock is locks.Lock.TAKEN
         (stored,) = put(store, source, 1)
     assert "locked" in stored.notes[0]
@@ -458,8 +464,8 @@ def test_a_folder_is_tried_before_the_run(source: Path, tmp_path: Path) -> None:
     assert list((tmp_path / "a" / "b").iterdir()) == []
     with pytest.raises(StoreError, match="cannot store traces in"):
         TraceStore(folder=source / "below").prepare()
-    with pytest.raises(OptionsError, match="--keep-last must be at least 1"):
-        TraceStore(folder=tmp_path, keep_last=0)
+    with pytest.raises(OptionsError, match="--keep-last must be at least 0"):
+        TraceStore(folder=tmp_path, keep_last=-1)
 
 
 def test_a_folder_stays_the_same_when_the_current_one_changes(
@@ -470,3 +476,20 @@ def test_a_folder_stays_the_same_when_the_current_one_changes(
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
     assert put(store, source, 0)[0].path == tmp_path / "here" / "0.json"
+
+
+def test_with_none_to_keep_the_newest_stays_until_it_is_pruned(source: Path, folder: Path) -> None:
+    store = TraceStore(folder=folder, keep_last=0)
+    put(store, source, 0, rank=1)
+    put(store, source, 1, 2)
+    assert names_in(folder) == ["0.json", "2.json"]
+    assert store.prune(0) == ("2.json",)
+    assert names_in(folder) == ["0.json"]
+    assert TraceStore(folder=folder).prune(1) == ()
+
+
+def test_the_names_of_deleted_traces_are_still_known(source: Path, folder: Path) -> None:
+    store = TraceStore(folder=folder, keep_last=1)
+    put(store, source, 0, 1)
+    assert names_in(folder) == ["1.json"]
+    assert store.used_names() == {"0.json", "1.json"}

@@ -20,6 +20,7 @@ from torchprof_magic.errors import StoreError
 from torchprof_magic.files import locks
 from torchprof_magic.files.redaction import secrets_of, told
 from torchprof_magic.store import journal, upload
+from torchprof_magic.store.records import records_of
 from torchprof_magic.store.transfer import destination
 from torchprof_magic.store.upload import Uploads, UploadStatus, pause_seconds
 
@@ -93,7 +94,10 @@ def states_of(uploads: Uploads) -> list[str]:
 
 
 def left_in(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir() if path.name.startswith(".torchprof"))
+    """Return what is left of uploads, in the folder and among its records."""
+    records = records_of(folder)
+    left = [*folder.iterdir(), *(records.iterdir() if records.exists() else ())]
+    return sorted(path.name for path in left if path.name.startswith((".torchprof", journal.PREFIX)))
 
 
 @pytest.mark.parametrize("kind", ["stub", "flat", "late", "gs"])

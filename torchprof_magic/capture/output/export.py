@@ -8,13 +8,14 @@ If the disk is full, another folder is tried.
 from __future__ import annotations
 
 import errno
+import gzip
 import os
 import pickle
 import shutil
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from torchprof_magic.capture.output.fallback_folders import free_space
 from torchprof_magic.capture.output.validate import NO_FILE, find_flaw
@@ -25,6 +26,7 @@ from torchprof_magic.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from torchprof_magic.capture.interrupts.guard import InterruptGuard
@@ -264,18 +266,40 @@ def _second(part: Path) -> Path:
 
 
 def save_execution_trace(written: Path, target: Path, problems: ProblemLog) -> None:
-    """Move torch's execution trace to the file that the user chose, if it is valid; note if it was lost."""
+    """Move torch's execution trace to the file that the user chose, if it is valid; note if it was lost.
+
+    It is gzipped if the name ends in ``.gz``. Its resources, if there are any, are moved to a folder beside it.
+    """
     try:
         flaw = find_flaw(written, None)
         if flaw is None:
-            with written.open("rb") as source, replacing(target) as copy:
-                shutil.copyfileobj(source, copy)
+            with written.open("rb") as source, replacing(target) as copy, _packed(copy, target) as file:
+                shutil.copyfileobj(source, file)
+            _move_resources(compat.resources_of(written), compat.resources_of(target))
     except OSError as exc:
         flaw = _reason(exc)
     finally:
-        discard(written)
+        discard_execution_trace(written)
     if flaw is not None:
         problems.note("capture.no_execution_trace", path=target, reason=flaw)
+
+
+def _packed(file: IO[bytes], target: Path) -> AbstractContextManager[IO[bytes]]:
+    if target.suffix.lower() != ".gz":
+        return nullcontext(file)
+    packed: Any = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)
+    return closing(packed)
+
+
+def _move_resources(written: Path, target: Path) -> None:
+    if written.is_dir():
+        shutil.copytree(written, target, dirs_exist_ok=True)
+
+
+def discard_execution_trace(written: Path) -> None:
+    """Delete torch's execution trace and its resources."""
+    discard(written)
+    shutil.rmtree(compat.resources_of(written), ignore_errors=True)
 
 
 def save_snapshot(snapshot: object, target: Path, guard: InterruptGuard, problems: ProblemLog) -> bool:

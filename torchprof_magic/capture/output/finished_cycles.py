@@ -13,7 +13,7 @@ from torchprof_magic.capture.output.export import (
     save_cycle,
     save_execution_trace,
 )
-from torchprof_magic.capture.output.rank_names import name_of_rank
+from torchprof_magic.capture.output.rank_names import name_of_rank, with_ending
 from torchprof_magic.capture.output.validate import has_ops
 from torchprof_magic.capture.recording import Cycle
 
@@ -123,7 +123,7 @@ class FinishedCycles:
         target = Path(options_of_cycle(self._passes, finished.number).execution_trace).expanduser()
         number = finished.number + 1 - len(self._passes)  # with two passes only the second has one
         own = name_of_rank(target)
-        return own.with_stem(f"{own.stem}-{number}") if number else own
+        return with_ending(own, f"-{number}") if number else own
 
 
 def _size_bytes(path: Path) -> int:

@@ -22,7 +22,17 @@ def name_of_rank(path: Path, environ: Mapping[str, str] = os.environ) -> Path:
     if world_size == 1:
         return path
     if rank_flaw(environ):
-        return path.with_stem(f"{path.stem}-pid{os.getpid()}")
-    numbers = re.findall(r"[0-9]+", path.stem)
+        return with_ending(path, f"-pid{os.getpid()}")
+    numbers = re.findall(r"[0-9]+", _stem_of(path))
     has_rank = bool(numbers) and numbers[-1].lstrip("0") == str(rank or "")
-    return path if has_rank else path.with_stem(f"{path.stem}-rank{rank}")
+    return path if has_rank else with_ending(path, f"-rank{rank}")
+
+
+def with_ending(path: Path, ending: str) -> Path:
+    """Return the name with ``ending`` at the end of its stem; a packed file has two suffixes (``graph.json.gz``)."""
+    stem = _stem_of(path)
+    return path.with_name(f"{stem}{ending}{path.name[len(stem) :]}")
+
+
+def _stem_of(path: Path) -> str:
+    return path.with_suffix("").stem if path.suffix.lower() == ".gz" else path.stem

@@ -25,6 +25,7 @@ from torchprof_magic.process.python_warnings import warnings_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
     from types import CodeType
 
     from torch.utils.hooks import RemovableHandle
@@ -71,14 +72,29 @@ def make_profiler(options: ProfileOptions, observer: ExecutionTraceObserver | No
         with_flops=options.with_flops,
         with_modules=options.with_modules,
         experimental_config=_experimental_config(options),
-        execution_trace_observer=observer,
+        execution_trace_observer=observer or options.execution_trace_observer,
         **_rare_arguments(options),
     )
 
 
-def observe_execution(path: str) -> ExecutionTraceObserver:
-    """Return an observer that writes torch's execution trace to ``path``."""
-    return ExecutionTraceObserver().register_callback(path)
+def observe_execution(path: str, *, has_resources: bool = False) -> ExecutionTraceObserver:
+    """Return an observer that writes torch's execution trace to ``path``, and its resources to a folder beside it."""
+    observer = ExecutionTraceObserver().register_callback(path)
+    if has_resources and hasattr(observer, "set_extra_resource_collection"):
+        observer.set_extra_resource_collection(True)
+    return observer
+
+
+def resources_of(path: Path) -> Path:
+    """Return the folder for the resources of an execution trace, named as torch names it."""
+    return path.with_name(f"{path.stem}_resources")
+
+
+def observer_of_environment() -> ExecutionTraceObserver | None:
+    """Return the observer that ``ENABLE_PYTORCH_EXECUTION_TRACE`` asks for, as ``torch.profiler.profile`` makes it."""
+    build = getattr(ExecutionTraceObserver, "build_execution_trace_obs_from_env", None)
+    observer: ExecutionTraceObserver | None = build() if build is not None else None
+    return observer
 
 
 def toggle(profiler: _KinetoProfile, names: Iterable[str], *, is_on: bool) -> None:

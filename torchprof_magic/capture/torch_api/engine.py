@@ -52,7 +52,10 @@ class Engine:
 
     def __init__(self, options: ProfileOptions, execution_path: Path | None = None) -> None:
         self.execution_path = execution_path
-        self._observer = None if execution_path is None else compat.observe_execution(str(execution_path))
+        has_resources = options.execution_trace_resources
+        self._observer = None
+        if execution_path is not None:
+            self._observer = compat.observe_execution(str(execution_path), has_resources=has_resources)
         self.profiler = compat.make_profiler(options, self._observer)
         self.metadata = options.metadata
         self._is_on = compat.is_profiler_on

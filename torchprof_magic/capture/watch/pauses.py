@@ -1,4 +1,4 @@
-"""The pauses that the user's code makes in recorded steps with ``paused()``."""
+"""The pauses that the user's code makes with ``paused()`` and ``toggle_collection_dynamic()``."""
 
 from __future__ import annotations
 
@@ -13,56 +13,70 @@ if TYPE_CHECKING:
     from torchprof_magic.capture.problems import ProblemLog
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Pause:
-    """One pause: the kinds of events that it leaves out, and its step once it has begun. It ends with that step."""
+    """One pause: the kinds of events that it leaves out until it is resumed.
+
+    One ``is_of_cycle`` begins only while a cycle is recorded, and ends with it at the latest, as torch's do.
+    """
 
     kinds: frozenset[str]
-    step: int | None = None
+    is_of_cycle: bool = False
 
 
 class Pauses:
-    """Open and past pauses; several of one kind may overlap in any order."""
+    """Open and past pauses; several of one kind may overlap in any order.
+
+    Kinds are left out while a cycle is being recorded, between ``begin_cycle`` and ``end_cycle``.
+    """
 
     def __init__(self) -> None:
-        self._step = 0
-        self._open: Counter[str] = Counter()
-        self._began_ns: dict[str, int] = {}
+        self._open: list[Pause] = []
+        self._since_ns: dict[str, int] = {}
         self._count: Counter[str] = Counter()
         self._lasted_ns: Counter[str] = Counter()
         self._host_ns = 0
 
-    def begin(self, pause: Pause) -> set[str]:
-        """Begin a pause, and return the kinds to switch off."""
-        pause.step = self._step
-        changed = {kind for kind in pause.kinds if not self._open[kind]}
-        self._open.update(pause.kinds)
-        self._count.update(changed)
-        if changed:
-            self._began_ns.update(dict.fromkeys(changed, perf_counter_ns()))
-        return changed
+    @property
+    def open_kinds(self) -> set[str]:
+        """The kinds of all open pauses."""
+        return {kind for pause in self._open for kind in pause.kinds}
+
+    @property
+    def left_out(self) -> set[str]:
+        """The kinds that are being left out now."""
+        return set(self._since_ns)
+
+    def begin(self, pause: Pause, *, is_recording: bool) -> set[str]:
+        """Begin a pause, and return the kinds to switch off now."""
+        if pause.is_of_cycle and not is_recording:
+            return set()
+        self._open.append(pause)
+        return self._leave_out(set(pause.kinds)) if is_recording else set()
 
     def end(self, pause: Pause) -> set[str]:
-        """End a pause, and return the kinds to switch on again; none if it never began, or ended with its step."""
-        if pause.step != self._step:
+        """End a pause, and return the kinds to switch on again; none if it never began or is over."""
+        if pause not in self._open:
             return set()
-        self._open.subtract(pause.kinds)
-        changed = {kind for kind in pause.kinds if not self._open[kind]}
-        self._add_time(changed)
+        self._open.remove(pause)
+        changed = self.left_out - self.open_kinds
+        self._take_up(changed)
         return changed
 
-    def end_step(self) -> set[str]:
-        """End every pause at the end of a step, and return the kinds to switch on again."""
-        self._step += 1
-        if not self._open:
-            return set()
-        changed = {kind for kind, depth in self._open.items() if depth}
-        self._add_time(changed)
-        self._open.clear()
-        return changed
+    def begin_cycle(self) -> set[str]:
+        """Return the kinds to switch off in a cycle that begins within pauses."""
+        return self._leave_out(self.open_kinds)
+
+    def end_cycle(self) -> None:
+        """Leave nothing out until the next cycle begins."""
+        self._take_up(self.left_out)
+        self._open = [pause for pause in self._open if not pause.is_of_cycle]
 
     def take_host_ns(self) -> int:
-        """Return for how long ops were left out since the last call; open pauses do not count."""
+        """Return for how long ops were left out since the last call."""
+        if "cpu" in self._since_ns:
+            now_ns = self._take_up({"cpu"})
+            self._since_ns["cpu"] = now_ns
         host_ns, self._host_ns = self._host_ns, 0
         return host_ns
 
@@ -72,10 +86,19 @@ class Pauses:
             duration = format_ns(self._lasted_ns[kind])
             problems.note("capture.paused", kind=kind, times=counted(count, "time"), duration=duration)
 
-    def _add_time(self, kinds: set[str]) -> None:
+    def _leave_out(self, kinds: set[str]) -> set[str]:
+        changed = kinds - self.left_out
+        self._count.update(changed)
+        if changed:
+            self._since_ns.update(dict.fromkeys(changed, perf_counter_ns()))
+        return changed
+
+    def _take_up(self, kinds: set[str]) -> int:
+        """Add the time of these kinds, and return the time now."""
         now_ns = perf_counter_ns() if kinds else 0
         for kind in kinds:
-            lasted_ns = now_ns - self._began_ns.pop(kind, now_ns)
+            lasted_ns = now_ns - self._since_ns.pop(kind)
             self._lasted_ns[kind] += lasted_ns
             if kind == "cpu":
                 self._host_ns += lasted_ns
+        return now_ns

@@ -17,6 +17,7 @@ from torchprof_magic.ingest.chrome.stacks import find_stacks
 from torchprof_magic.ingest.findings import Findings
 from torchprof_magic.ingest.json.batches import EventText
 from torchprof_magic.ingest.json.blocks import read_blocks, size_of
+from torchprof_magic.ingest.json.process_groups import process_groups_of
 from torchprof_magic.ingest.json.schema import DeviceProperties, DistributedInfo, Head
 from torchprof_magic.model.meta import Meta
 from torchprof_magic.model.trace import EVENTS_SCHEMA, SCOPES_SCHEMA, SITES_SCHEMA, TAGS_SCHEMA, Trace
@@ -172,6 +173,7 @@ def _described(
         rank=distributed.rank,
         world_size=distributed.world_size,
         backend=distributed.backend if isinstance(distributed.backend, str) else "",
+        process_groups=process_groups_of(distributed),
         has_shapes=any(head.says("record_shapes") for head in heads) or events["shapes"].null_count() < events.height,
         has_stacks=any(head.says("with_stack") for head in heads),
         has_memory=has_memory,

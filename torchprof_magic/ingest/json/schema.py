@@ -80,6 +80,7 @@ class DistributedInfo(Struct, gc=False):
     rank: int | None = None
     world_size: int | None = None
     backend: object = ""
+    pg_config: Raw = NO_RAW
 
 
 class Head(Struct, gc=False):

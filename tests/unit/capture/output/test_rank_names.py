@@ -58,6 +58,7 @@ def test_two_processes_of_a_job_write_one_file_a_cycle_each_with_their_rank(tmp_
     ("environ", "name", "expected"),
     [
         ({}, "graph.json", "graph.json"),
+        ({"RANK": "3", "WORLD_SIZE": "4"}, "graph.json.gz", "graph-rank3.json.gz"),
         ({"WORLD_SIZE": "1", "RANK": "0"}, "graph.json", "graph.json"),
         ({"WORLD_SIZE": "16", "RANK": "3"}, "graph.json", "graph-rank3.json"),
         ({"WORLD_SIZE": "16", "RANK": "3"}, "graph-03.json", "graph-03.json"),

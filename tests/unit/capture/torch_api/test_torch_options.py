@@ -6,17 +6,20 @@ import gzip
 import json
 import signal
 import threading
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 from capturing import codes, work
 from torch._C._profiler import _ExperimentalConfig
-from torch.profiler import tensorboard_trace_handler
+from torch._inductor.codecache import PyCodeCache
+from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile, schedule, tensorboard_trace_handler
 
+import torchprof_magic as tp
 from torchprof_magic.capture import CaptureSession
 from torchprof_magic.capture.torch_api import compat
-from torchprof_magic.errors import CaptureError
+from torchprof_magic.errors import CaptureError, OptionsError
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import ProfileOptions, ScheduleOptions, metadata_of
 
@@ -199,6 +202,97 @@ def test_the_execution_trace_has_only_recorded_steps_and_one_file_per_cycle(tmp_
         assert {"aten::ones", "aten::sum", f"body{step}", f"ProfilerStep#{step}"} <= set(nodes(path))
         assert f"body{step - 1}" not in nodes(path)
     assert [path.name for path in recording.folder.iterdir() if "execution" in path.name] == []
+
+
+def test_an_execution_trace_is_packed_if_its_name_ends_in_gz(tmp_path: Path) -> None:
+    recorded(tmp_path, cycles=2, execution_trace=str(tmp_path / "graph.json.gz"))
+    paths = sorted(path for path in tmp_path.iterdir() if path.suffix == ".gz")
+    assert [path.name for path in paths] == ["graph-1.json.gz", "graph.json.gz"]
+    names = [{node["name"] for node in json.loads(gzip.decompress(path.read_bytes()))["nodes"]} for path in paths]
+    assert [f"body{step}" in found for step, found in zip((3, 1), names, strict=True)] == [True, True]
+
+
+def test_the_resources_of_an_execution_trace_are_beside_it_as_torch_puts_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = tmp_path / "c1.py"
+    kernel.write_text("kernel")
+    monkeypatch.setattr(PyCodeCache, "modules", [SimpleNamespace(__file__=str(kernel))])
+    target = tmp_path / "graph.json"
+    recording = recorded(tmp_path, execution_trace=str(target), execution_trace_resources=True)
+    assert [path.name for path in (tmp_path / "graph_resources").iterdir()] == ["c1.py"]
+    assert ExecutionTraceObserver.get_resources_dir_for_et_path(str(target)) == str(tmp_path / "graph_resources")
+    assert [path.name for path in recording.folder.iterdir() if "execution" in path.name] == []
+
+
+class OwnObserver:
+    """Notes what torch's profiler does with it."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def start(self) -> None:
+        self.calls.append("start")
+
+    def stop(self) -> None:
+        self.calls.append("stop")
+
+    def cleanup(self) -> None:
+        self.calls.append("cleanup")
+
+
+def test_an_observer_of_the_users_own_is_started_and_stopped_as_torch_does() -> None:
+    ours, theirs = OwnObserver(), OwnObserver()
+    for kind, observer in ((tp.profile, ours), (profile, theirs)):
+        plan = schedule(wait=0, warmup=1, active=2, repeat=1)
+        with kind(activities=[ProfilerActivity.CPU], schedule=plan, execution_trace_observer=observer) as p:
+            for _ in range(4):
+                torch.ones(2)
+                p.step()
+    assert ours.calls == theirs.calls == ["start", "stop", "cleanup"]
+
+
+def test_an_observer_of_the_users_own_outlives_a_restart_for_a_loop(tmp_path: Path) -> None:
+    observer = ExecutionTraceObserver().register_callback(str(tmp_path / "own.json.gz"))
+    with tp.profile(execution_trace_observer=observer) as p:
+        for _ in p.steps(range(5)):
+            torch.ones(3).tan()
+    assert not observer.is_registered
+    found = json.loads(gzip.decompress((tmp_path / "own.json.gz").read_bytes()))["nodes"]
+    assert "aten::tan" in {node["name"] for node in found}
+
+
+def test_an_observer_that_fails_at_its_end_is_reported(tmp_path: Path) -> None:
+    class Failing(OwnObserver):
+        def cleanup(self) -> None:
+            raise ZeroDivisionError
+
+    recording = recorded(tmp_path, execution_trace_observer=Failing())
+    assert codes(recording) == ["capture.observer_failed"]
+    with pytest.raises(OptionsError, match=r"must have a method start\(\)"):
+        ProfileOptions(execution_trace_observer=print)
+    with pytest.raises(OptionsError, match="cannot be combined"):
+        ProfileOptions(execution_trace_observer=OwnObserver(), execution_trace="a.json")
+    with pytest.raises(OptionsError, match="needs --execution-trace"):
+        ProfileOptions(execution_trace_resources=True)
+
+
+def test_the_environment_variable_of_torch_asks_for_an_execution_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENABLE_PYTORCH_EXECUTION_TRACE", "1")
+    monkeypatch.setenv("ENABLE_PYTORCH_EXECUTION_TRACE_EXTRAS", "1")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    recording = recorded(tmp_path / "run", cycles=2)
+    (path,) = tmp_path.glob("*.et.json")
+    assert {"body1", "body3"} <= set(nodes(path))
+    assert "body0" not in nodes(path)
+    (note,) = recording.problems
+    assert (note.code, note.message) == ("capture.execution_trace", f"An execution trace was saved to {path}.")
+    assert (tmp_path / f"{path.stem}_resources").is_dir()
+    target = tmp_path / "graph.json"
+    recorded(tmp_path / "named", execution_trace=str(target))
+    assert list(tmp_path.glob("*.et.json")) == [path]
 
 
 def test_an_execution_trace_that_cannot_be_saved_is_reported_and_an_older_one_stays(

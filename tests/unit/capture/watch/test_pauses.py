@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
+import polars as pl
 import pytest
 import torch
-from capturing import work
+from capturing import names_in, work
+from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 import torchprof_magic as tp
+from torchprof_magic.capture import CaptureSession
 from torchprof_magic.capture.watch import pauses
 from torchprof_magic.errors import OptionsError
 
+CPU = [ProfilerActivity.CPU]
 STEP = ("cycle", "number", "complete")
 
 
@@ -106,12 +113,113 @@ def test_a_pause_ends_with_an_exception_and_does_nothing_outside_of_a_recording(
         pass
 
 
-def test_a_pause_ends_with_its_step_and_no_step_is_lost() -> None:
-    with tp.profile(wait=1, warmup=1, active=3) as p:
-        for _ in range(7):
-            work()
-            with tp.paused():
-                torch.ones(3).cumsum(0)
+def calls(report: tp.Report, name: str) -> list[tuple[int, int]]:
+    """Return the cycle and the step of every call of an op."""
+    return report.events.filter(pl.col("name").cast(pl.String) == name).select("cycle", "step").rows()
+
+
+def test_a_pause_lasts_across_steps_and_no_step_is_lost() -> None:
+    with tp.profile(wait=0, warmup=1, active=5, repeat=1) as p:
+        for number in range(6):
+            if number == 2:
+                pause = tp.paused()
+                pause.__enter__()
+            torch.ones(3).cumsum(0)
+            if number == 4:
+                pause.__exit__(None, None, None)
+            torch.ones(3).cos()
+            p.step()
+    assert p.report.steps.select(STEP).rows() == [(0, number, True) for number in range(1, 6)]
+    assert calls(p.report, "aten::cumsum") == [(0, 1), (0, 5)]
+    assert calls(p.report, "aten::cos") == [(0, 1), (0, 4), (0, 5)]
+
+
+def test_a_pause_lasts_across_cycles_and_is_known_before_the_first() -> None:
+    with tp.profile(wait=1, warmup=1, active=1, repeat=3) as p:
+        with tp.paused():
+            for _ in range(7):
+                torch.ones(3).tan()
                 p.step()
-    assert p.report.steps.select(STEP).rows() == [(0, 2, True), (0, 3, True), (0, 4, True)]
-    assert "aten::cumsum" not in p.report.ops["name"].to_list()
+        for _ in range(2):
+            torch.ones(3).tan()
+            p.step()
+    assert p.report.steps.select(STEP).rows() == [(0, 2, True), (1, 5, True), (2, 8, True)]
+    assert calls(p.report, "aten::tan") == [(2, 8)]
+
+
+def test_a_paused_loop_of_a_session_that_has_not_started_is_paused(make_session: Callable[..., CaptureSession]) -> None:
+    session = make_session("loop")
+    session.open()
+    with tp.paused():
+        session.start(length=1)
+        torch.ones(3).tan()
+        session.step()
+    (cycle,) = session.stop().cycles
+    assert "aten::tan" not in names_in(cycle.path)
+
+
+def test_a_step_says_for_how_long_it_was_paused(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count(step=1_000)
+    with tp.profile(wait=0, warmup=0, active=3, repeat=1) as p:
+        monkeypatch.setattr(pauses, "perf_counter_ns", lambda: next(clock))
+        pause = tp.paused()
+        pause.__enter__()  # at 0
+        p.step()  # at 1,000
+        pause.__exit__(None, None, None)  # at 2,000
+        for _ in range(2):
+            p.step()
+    assert [mark.paused_ns for mark in p.report.trace.meta.recorded_steps] == [1_000, 1_000, 0]
+
+
+def toggled(kind: Callable[..., Any], *, with_stack: bool) -> list[tuple[str, int]]:
+    """Return the recorded ops and ranges of five steps, and how often; from the second to the fourth they are off."""
+    counted: Counter[str] = Counter()
+    plan = schedule(wait=0, warmup=1, active=5, repeat=1)
+
+    def count(p: Any) -> None:
+        counted.update(event.key for event in p.events())
+
+    with kind(
+        activities=CPU,
+        schedule=plan,
+        on_trace_ready=count,
+        with_stack=with_stack,
+        profile_memory=True,
+    ) as p:
+        for number in range(6):
+            torch.ones(4).sin()
+            if number == 2:
+                p.toggle_collection_dynamic(enable=False, activities=CPU)
+            torch.ones(4).cos()
+            if number == 4:
+                p.toggle_collection_dynamic(enable=True, activities=CPU)
+            with record_function(f"range {number}"):
+                torch.ones(4).tan()
+            p.step()
+    wanted = ("aten::", "range ")  # we mark every step, torch those that begin while it records ops
+    return sorted((name, count) for name, count in counted.items() if name.startswith(wanted))
+
+
+@pytest.mark.parametrize("with_stack", [False, True])
+def test_a_toggle_across_steps_leaves_out_what_torchs_own_does(*, with_stack: bool) -> None:
+    ours = toggled(tp.profile, with_stack=with_stack)
+    assert ours == toggled(profile, with_stack=with_stack)
+    # Recorded are steps 1 to 5: sin in 1, 2 and 5, cos in 1 and 5, tan in 1, 4 and 5.
+    assert {("aten::sin", 3), ("aten::cos", 2), ("aten::tan", 3)} <= set(ours)
+
+
+def test_a_toggle_ends_with_its_cycle() -> None:
+    with tp.profile(wait=0, warmup=1, active=1, repeat=2) as p:
+        for number in range(4):
+            if number == 1:
+                p.toggle_collection_dynamic(enable=False, activities=CPU)
+            torch.ones(4).tan()
+            p.step()
+    assert calls(p.report, "aten::tan") == [(1, 3)]
+
+
+def test_python_calls_and_memory_are_recorded_in_a_pause() -> None:
+    with tp.profile(with_stack=True, profile_memory=True) as p, tp.paused():
+        work()
+    assert p.report.events.filter(pl.col("name").cast(pl.String).str.ends_with(": work")).height == 1
+    assert p.report.trace.memory.height > 0

@@ -99,7 +99,7 @@ def full_trace() -> Trace:
     }
     fields["sites"] = pl.DataFrame([module], schema=FRAME_SCHEMAS["sites"])
     fields["scopes"] = pl.DataFrame([(0, 0, 5_000, 2_000, 0)], schema=FRAME_SCHEMAS["scopes"], orient="row")
-    fields |= snapshot_frames()
+    fields |= snapshot_frames() | graph_frames()
     tag = (5_000, "parameter", "cpu", 4096, 512, "encoder.0.weight", "[128]", "float32", 0)
     fields["tags"] = pl.DataFrame([tag], schema=FRAME_SCHEMAS["tags"], orient="row")
     return Trace(**fields, meta=meta, problems=problems)
@@ -114,6 +114,16 @@ def snapshot_frames() -> dict[str, pl.DataFrame]:
         "annotations": ("模型", "cuda:0", 4, None),
     }
     return {name: pl.DataFrame([row], schema=FRAME_SCHEMAS[name], orient="row") for name, row in rows.items()}
+
+
+def graph_frames() -> dict[str, pl.DataFrame]:
+    """One call of an op with one tensor."""
+    op = (1, "aten::mm", -1, 2, None, "aten::mm(Tensor self)", "", "#5 float [4, 3]", "")
+    tensor = (0, "input", 0, 5, 6, 0, 48, "float", "[4, 3]", "cpu")
+    return {
+        "graph_ops": pl.DataFrame([op], schema=FRAME_SCHEMAS["graph_ops"], orient="row"),
+        "graph_tensors": pl.DataFrame([tensor], schema=FRAME_SCHEMAS["graph_tensors"], orient="row"),
+    }
 
 
 @pytest.fixture

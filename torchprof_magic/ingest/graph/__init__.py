@@ -1,0 +1,1 @@
+"""Execution traces of torch: the ops and tensors of a run, without times."""
