@@ -63,18 +63,18 @@ class ProfileOptions:
     """All options of one recording.
 
     ``schedule_function`` replaces ``schedule``: it maps a step number to a ``ProfilerAction``. Empty ``activities``
-    mean all that this machine supports. ``activity_types`` limits an activity to torch's record types of these names
-    (``{"cuda": ("GPU_MEMCPY",)}``). ``budget_bytes`` limits the memory growth of the process in each cycle, and the
-    total size of the trace files; ``None`` means half of the free memory, and no limit for files. ``budget_s`` limits
-    the total duration of the recorded steps. torch does not report the number of events while it records, so they are
-    limited by the memory that they take. ``execution_trace`` is the file for torch's execution trace of the same steps;
-    ``watch_modules`` says whether calls of modules are timed, None that they are if they are few; ``lines`` whether the
-    lines of functions are. ``snapshot`` is the file for the allocator's history, or True for one next to the traces;
-    ``snapshot_entries`` is its length, and ``snapshot_stacks`` one of ``python``, ``all`` and ``none``. ``metadata``
-    holds keys and JSON strings to add to the trace. With ``two_pass`` the first cycle records only times, and the
-    second one what the switches ask for; see ``passes``. ``experimental_config``, ``custom_trace_id_callback`` and
-    ``post_processing_timeout_s`` are passed to torch unchanged. ``on_trace_ready`` is called with the profiler of every
-    finished cycle.
+    mean all that this machine supports. ``activity_types`` limits an activity to torch's record types of these
+    names (``{"cuda": ("GPU_MEMCPY",)}``). ``budget_bytes`` limits the memory growth of the process in each cycle;
+    ``None`` means half of the free memory. ``budget_file_bytes`` limits the total size of the trace files, and
+    ``budget_s`` the total duration of the recorded steps. torch does not report the number of events while it
+    records, so they are limited by the memory that they take. ``execution_trace`` is the file for torch's execution
+    trace of the same steps; ``watch_modules`` says whether calls of modules are timed, None that they are if they
+    are few; ``lines`` whether the lines of functions are. ``snapshot`` is the file for the allocator's history, or
+    True for one next to the traces; ``snapshot_entries`` is its length, and ``snapshot_stacks`` one of ``python``,
+    ``all`` and ``none``. ``metadata`` holds keys and JSON strings to add to the trace. With ``two_pass`` the first
+    cycle records only times, and the second one what the switches ask for; see ``passes``. ``experimental_config``,
+    ``custom_trace_id_callback`` and ``post_processing_timeout_s`` are passed to torch unchanged. ``on_trace_ready``
+    is called with the profiler of every finished cycle.
     """
 
     schedule: ScheduleOptions = ScheduleOptions()
@@ -93,6 +93,7 @@ class ProfileOptions:
     trace_only: bool = False
     two_pass: bool = False
     budget_bytes: int | None = None
+    budget_file_bytes: int | None = None
     budget_s: float | None = None
     execution_trace: str = ""
     snapshot: bool | str = False
