@@ -5,6 +5,9 @@ BIN    := $(VENV)/bin
 BUNDLE := torchprof_magic/static/report.js
 TORCH  := torch==2.13.0
 PIP    := $(BIN)/pip install -q --disable-pip-version-check
+# One more than cores, because tests wait for kernels and browsers to start. Long files come first in the tree.
+PYTEST  = $(BIN)/python -m pytest -n $$($(BIN)/python -c 'import os; print(1 + (os.cpu_count() or 1))') \
+          --dist loadfile --no-loadscope-reorder
 FRONT  := $(shell find js/src widgets js/scripts -type f 2>/dev/null) js/package.json torchprof_magic/render/palette.json
 # The redirection makes older versions of make start a shell, which `command` is built into.
 NODE   := $(if $(shell command -v npm 2>/dev/null),,$(VENV)/.node)
@@ -24,7 +27,7 @@ lab: $(VENV)/.installed $(BUNDLE)
 test: $(VENV)/.tested $(BUNDLE) chromium
 	scripts/check
 	export CHROMIUM="$$(cat $(VENV)/.chromium)"; cd js && npm test && npm run size
-	export CHROMIUM="$$(cat $(VENV)/.chromium)"; $(BIN)/python -m pytest -n auto --dist loadfile
+	export CHROMIUM="$$(cat $(VENV)/.chromium)"; $(PYTEST)
 
 check: $(VENV)/.tested $(BUNDLE)
 	scripts/check

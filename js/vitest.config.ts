@@ -1,4 +1,7 @@
-/** Tests of logic and DOM run in jsdom. Tests of painting run in Chromium, and are left out where there is none. */
+/**
+ * Tests of logic run in Node.js alone, and tests named `*.dom.test.ts` in jsdom, whose start takes longer than most tests.
+ * Tests of painting run in Chromium, and are left out where there is none.
+ */
 
 import { existsSync } from "node:fs";
 import { playwright } from "@vitest/browser-playwright";
@@ -18,9 +21,20 @@ const logic = {
   extends: true as const,
   test: {
     name: "logic",
+    environment: "node",
+    // These tests put back the clocks that they replace, so they can share their modules and globals.
+    isolate: false,
+    include: ["src/**/*.test.{ts,tsx}"],
+    exclude: ["**/*.browser.test.ts", "**/*.dom.test.ts"],
+  },
+};
+
+const dom = {
+  extends: true as const,
+  test: {
+    name: "dom",
     environment: "jsdom",
-    include: ["src/**/*.test.{ts,tsx}", "../widgets/**/*.test.ts"],
-    exclude: ["**/*.browser.test.ts"],
+    include: ["src/**/*.dom.test.ts", "../widgets/**/*.test.ts"],
     setupFiles: ["test/setup.ts"],
   },
 };
@@ -49,5 +63,8 @@ export default defineConfig({
   // The golden page lies in ../tests, where Python reads it too.
   server: { fs: { allow: [".."] } },
   assetsInclude: ["**/*.bin"],
-  test: { testTimeout: MOST_MS, projects: existsSync(CHROMIUM) ? [logic, canvas] : [logic] },
+  test: {
+    testTimeout: MOST_MS,
+    projects: existsSync(CHROMIUM) ? [logic, dom, canvas] : [logic, dom],
+  },
 });

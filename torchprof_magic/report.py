@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Literal
@@ -630,6 +631,22 @@ class Report:
         if steps.frame.height == 0:
             return None
         return summary_png(steps, f"{self.verdict.title}: {steps_sentence(self.trace.meta, self.trace.steps)}")
+
+    def _repr_mimebundle_(
+        self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
+    ) -> dict[str, str]:
+        """Return the static copy as text, HTML and an image, for front ends without widgets.
+
+        Only the types in ``include`` that are not in ``exclude`` are made.
+        """
+        forms = {"text/plain": self.summary, "text/html": self._repr_html_, "image/png": self._png_text}
+        wanted = [kind for kind in forms if (include is None or kind in include) and kind not in (exclude or ())]
+        made = {kind: forms[kind]() for kind in wanted}
+        return {kind: text for kind, text in made.items() if text}
+
+    def _png_text(self) -> str:
+        """Return the image in Base64, as messages of Jupyter hold it; empty without steps."""
+        return base64.b64encode(self._repr_png_() or b"").decode("ascii")
 
     def _ipython_display_(self) -> None:
         """Show the report as the last line of a cell, as the magic does; works without ``%load_ext``."""

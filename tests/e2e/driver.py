@@ -90,7 +90,7 @@ def jupyter(root: Path, app: str = "lab", theme: str = "light", trusted: Sequenc
         exposed = {name: {"expose_app_in_browser": True} for name in SERVER_APPS.values()}
         for config in ("jupyter_server_config", "jupyter_notebook_config", "jupyter_lab_config"):
             (Path(env["JUPYTER_CONFIG_DIR"]) / f"{config}.json").write_text(json.dumps(exposed))
-        port = _free_port()
+        port = free_port()
         log = Path(private) / "server.log"
         with log.open("wb") as sink:
             server = subprocess.Popen(
@@ -98,14 +98,10 @@ def jupyter(root: Path, app: str = "lab", theme: str = "light", trusted: Sequenc
             )
         try:
             address = f"http://127.0.0.1:{port}"
-            _wait_for(f"{address}/api", server, log)
+            wait_for(f"{address}/api", server, log)
             yield address
         finally:
-            os.killpg(server.pid, signal.SIGTERM)
-            try:
-                server.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                os.killpg(server.pid, signal.SIGKILL)
+            stop(server)
 
 
 def _server_command(root: Path, port: int, app: str) -> list[str]:
@@ -133,13 +129,24 @@ def _server_command(root: Path, port: int, app: str) -> list[str]:
     ]
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
-def _wait_for(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
+def stop(server: subprocess.Popen[bytes]) -> None:
+    """End a server and all its kernels, which are in its group of processes."""
+    os.killpg(server.pid, signal.SIGTERM)
+    try:
+        server.wait(timeout=20)
+    except subprocess.TimeoutExpired:
+        os.killpg(server.pid, signal.SIGKILL)
+
+
+def wait_for(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until a server answers; fail the test with the end of its log if it does not."""
     end = time.monotonic() + START_S
     while time.monotonic() < end:
         if server.poll() is not None:
@@ -149,7 +156,7 @@ def _wait_for(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
                 return
         except OSError:
             time.sleep(0.2)
-    pytest.fail(f"Jupyter did not start:\n{log.read_text()[-2000:]}")
+    pytest.fail(f"the server did not start:\n{log.read_text()[-2000:]}")
 
 
 def write_notebook(path: Path, *cells: str) -> Path:

@@ -16,6 +16,7 @@ from torchprof_magic.options import (
     activities_of,
     budget_of,
     bytes_of,
+    file_bytes_of,
     metadata_of,
     preset_switches,
     profile_options,
@@ -183,6 +184,16 @@ def test_a_budget_that_is_neither_is_refused_with_an_example(budget: Any) -> Non
 def test_a_budget_has_at_most_one_size_and_one_time(budget: str) -> None:
     with pytest.raises(OptionsError, match=r"one size and one time, such as 2GB,5min \(got '"):
         budget_of(budget)
+
+
+@pytest.mark.parametrize("size", ["5min", "2GB,5min", "much", "0", True, 2e9, b"2GB"])
+def test_a_limit_of_files_that_is_no_size_is_refused_with_an_example(size: Any) -> None:
+    with pytest.raises(OptionsError, match="--budget-files takes a size such as 10GB"):
+        file_bytes_of(size)
+
+
+def test_a_limit_of_files_is_a_size_and_may_be_missing() -> None:
+    assert [file_bytes_of(size) for size in ("10GB", 12, "", None)] == [10_000_000_000, 12, None, None]
 
 
 def test_metadata_becomes_json_without_unnecessary_backslashes() -> None:

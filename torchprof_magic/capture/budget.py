@@ -52,7 +52,7 @@ class Budget:
         self._growth = Growth()
         self._factor = ending_factor(options)
         self._problems = problems
-        self._file_limit_bytes = options.budget_bytes
+        self._file_limit_bytes = options.budget_file_bytes
         self._limit_bytes = free_bytes() // FREE_PART if options.budget_bytes is None else options.budget_bytes
         self._limit_ns = math.inf if options.budget_s is None else options.budget_s * _NS_PER_S
         self._ended_ns = 0
@@ -123,8 +123,8 @@ class Budget:
 
     def note_files(self, step: int) -> None:
         """Note that recording stops after this step, because of the size of the files so far."""
-        files = f"the trace files take up {format_bytes(self.file_bytes)}"
-        self._note_stop(step, files, format_bytes(self._file_limit_bytes or 0))
+        size, limit = format_bytes(self.file_bytes), format_bytes(self._file_limit_bytes or 0)
+        self._problems.note("capture.budget_files", step=step, size=size, limit=limit)
 
     def _peak_bytes(self) -> int:
         return int(self._growth.grown_bytes() * self._factor)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 # Problems that already say why a recording ended early and what to do.
 _REASONS = (
     "capture.budget",
+    "capture.budget_files",
     "capture.busy",
     "capture.taken_over",
     "capture.device_stopped",

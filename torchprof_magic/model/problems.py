@@ -231,7 +231,13 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "warning",
         "Recording stopped after step {step}: {reason} (budget {limit}).",
         "Record fewer steps with --active, record less per step, or raise --budget.",
-        "The recording used up its budget of memory, disk space or time. By default half of the free memory is used.",
+        "The recording used up its budget of memory or time. By default half of the free memory is used.",
+    ),
+    "capture.budget_files": Kind(
+        "warning",
+        "Recording stopped after step {step}: the trace files take up {size} (budget {limit}).",
+        "Record fewer cycles with --repeat, record less per step, or raise --budget-files.",
+        "The trace files of the recording are larger than `--budget-files` allows.",
     ),
     "capture.degraded": Kind(
         "warning",

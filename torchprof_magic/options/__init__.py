@@ -1,7 +1,7 @@
 """The options of a run: the table that declares them, and how they are resolved and validated."""
 
 from torchprof_magic.options.checked import ACTIVITIES, EVERY_STEP, KeepOptions, ProfileOptions, ScheduleOptions
-from torchprof_magic.options.parse import activities_of, budget_of, bytes_of, metadata_of, seconds_of
+from torchprof_magic.options.parse import activities_of, budget_of, bytes_of, file_bytes_of, metadata_of, seconds_of
 from torchprof_magic.options.presets import DETAILS, PRESET_COSTS_US, PRESETS, detail_switches, preset_switches
 from torchprof_magic.options.resolve import keep_options, profile_options, resolved
 from torchprof_magic.options.table import KEYWORDS, MODES, OPTIONS, Keywords, Kind, Option
@@ -25,6 +25,7 @@ __all__ = [
     "budget_of",
     "bytes_of",
     "detail_switches",
+    "file_bytes_of",
     "keep_options",
     "metadata_of",
     "preset_switches",

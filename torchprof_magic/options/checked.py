@@ -64,9 +64,9 @@ class ProfileOptions:
 
     ``schedule_function`` replaces ``schedule``: it maps a step number to a ``ProfilerAction``. Empty ``activities``
     mean all that this machine supports. ``activity_types`` limits an activity to torch's record types of these names
-    (``{"cuda": ("GPU_MEMCPY",)}``). ``budget_bytes`` limits the memory growth of the process in each cycle, and the
-    total size of the trace files; ``None`` means half of the free memory, and no limit for files. ``budget_s`` limits
-    the total duration of the recorded steps. torch does not report the number of events while it records, so they are
+    (``{"cuda": ("GPU_MEMCPY",)}``). ``budget_bytes`` limits the memory growth of the process in each cycle; ``None``
+    means half of the free memory. ``budget_file_bytes`` limits the total size of the trace files, and ``budget_s`` the
+    total duration of the recorded steps. torch does not report the number of events while it records, so they are
     limited by the memory that they take. ``execution_trace`` is the file for torch's execution trace of the same steps,
     with ``execution_trace_resources`` a folder beside it; ``execution_trace_observer`` is an observer of the user's;
     ``watch_modules`` says whether calls of modules are timed, None that they are if they are few; ``lines`` whether the
@@ -94,6 +94,7 @@ class ProfileOptions:
     trace_only: bool = False
     two_pass: bool = False
     budget_bytes: int | None = None
+    budget_file_bytes: int | None = None
     budget_s: float | None = None
     execution_trace: str = ""
     execution_trace_resources: bool = False

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
+from types import NoneType
 
 from torchprof_magic.errors import OptionsError
 from torchprof_magic.model.meta import KINETO_KEYS
@@ -26,6 +27,16 @@ def bytes_of(size: str | int | None) -> int | None:
     if not 1 <= value < math.inf:
         raise _no_budget(size)
     return int(value)
+
+
+def file_bytes_of(size: str | int | None) -> int | None:
+    """Return the limit of trace files in bytes; ``None`` if there is none. Raises ``OptionsError``."""
+    if isinstance(size, bool) or not isinstance(size, (str, int, NoneType)):
+        raise _no_file_budget(size)
+    try:
+        return bytes_of(size)
+    except OptionsError:
+        raise _no_file_budget(size) from None
 
 
 def seconds_of(duration: str) -> float:
@@ -54,6 +65,10 @@ def budget_of(budget: str | int | None) -> tuple[int | None, float | None]:
     if len(sizes) > 1 or len(durations) > 1:
         raise OptionsError(f"--budget takes one size and one time, such as 2GB,5min (got {budget!r})")
     return next(iter(sizes), None), next(iter(durations), None)
+
+
+def _no_file_budget(value: object) -> OptionsError:
+    return OptionsError(f"--budget-files takes a size such as 10GB (got {value!r})")
 
 
 def _no_budget(value: object) -> OptionsError:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.errors import OptionsError
 from torchprof_magic.options.checked import KeepOptions, ProfileOptions, ScheduleOptions
-from torchprof_magic.options.parse import activities_of, budget_of, metadata_of
+from torchprof_magic.options.parse import activities_of, budget_of, file_bytes_of, metadata_of
 from torchprof_magic.options.presets import DETAILS, detail_switches, preset_switches
 from torchprof_magic.options.table import OPTIONS, Kind
 
@@ -60,6 +60,7 @@ def profile_options(values: Mapping[str, Any]) -> ProfileOptions:
             "activity_types": types or None,
             "budget_bytes": budget_bytes,
             "budget_s": budget_s,
+            "budget_file_bytes": file_bytes_of(values["budget_files"]),
             "metadata": metadata_of(values["metadata"]),
         }
     )

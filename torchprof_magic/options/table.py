@@ -180,10 +180,18 @@ class Keywords(TypedDict, total=False):
         Option(
             kind=Kind.TEXT,
             metavar="SIZE,TIME",
-            help="Limits of the recording, checked after each step: a size for memory and for trace files (2GB), a "
-            "time (30s, 5min, 1h), or both (2GB,5min). At the memory limit the cycle ends, and later cycles omit "
-            "Python calls, then shapes. At the other limits the recording stops. By default, memory is limited to "
-            "half of what is free.",
+            help="Limits of the recording, checked after each step: a size for memory (2GB), a time (30s, 5min, 1h), "
+            "or both (2GB,5min). At the memory limit the cycle ends, and later cycles omit Python calls, then shapes. "
+            "At the time limit the recording stops. By default, memory is limited to half of what is free.",
+        ),
+    ]
+    budget_files: Annotated[
+        str | int | None,
+        Option(
+            kind=Kind.TEXT,
+            metavar="SIZE",
+            help="Limit of the trace files of all cycles together, such as 10GB. After the cycle that exceeds it the "
+            "recording stops.",
         ),
     ]
     on_trace_ready: Annotated[

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from typing import TYPE_CHECKING, Protocol
 
 from IPython import get_ipython
@@ -24,9 +23,7 @@ class Showable(Protocol):
     def summary(self) -> str:
         """Return the report as text."""
 
-    def _repr_html_(self) -> str: ...
-
-    def _repr_png_(self) -> bytes | None: ...
+    def _repr_mimebundle_(self) -> dict[str, str]: ...
 
 
 def show(report: Showable, shell: InteractiveShell, mode: str = "both") -> None:
@@ -42,15 +39,8 @@ def show(report: Showable, shell: InteractiveShell, mode: str = "both") -> None:
     if mode in ("both", "widget") and not (can_be_asked(shell) and _show_widget(report)):
         mode = "static"
     if mode in ("both", "static"):
-        display(_static_bundle(report), raw=True)  # type: ignore[no-untyped-call]
-
-
-def _static_bundle(report: Showable) -> dict[str, str]:
-    """Return the static copy in all forms: viewers take the richest one that they trust."""
-    bundle = {"text/html": report._repr_html_(), "text/plain": report.summary()}
-    if (image := report._repr_png_()) is not None:
-        bundle["image/png"] = base64.b64encode(image).decode("ascii")
-    return bundle
+        # In all forms: viewers take the richest one that they trust.
+        display(report._repr_mimebundle_(), raw=True)  # type: ignore[no-untyped-call]
 
 
 def show_here(report: Showable) -> None:

@@ -24,10 +24,21 @@ if TYPE_CHECKING:
 
 
 def recorded(
-    folder: Path, budget_bytes: int | None, *, steps: int, active: int, repeat: int = 1, wait: int = 0
+    folder: Path,
+    memory_bytes: int | None = None,
+    *,
+    file_bytes: int | None = None,
+    steps: int,
+    active: int,
+    repeat: int = 1,
+    wait: int = 0,
 ) -> Recording:
-    schedule = ScheduleOptions(wait=wait, warmup=0, active=active, repeat=repeat)
-    options = ProfileOptions(schedule=schedule, budget_bytes=budget_bytes, activities=("cpu",))
+    options = ProfileOptions(
+        schedule=ScheduleOptions(wait=wait, warmup=0, active=active, repeat=repeat),
+        budget_bytes=memory_bytes,
+        budget_file_bytes=file_bytes,
+        activities=("cpu",),
+    )
     session = CaptureSession(options, stepping=Stepping(how="manual"), folder=folder / "run")
     session.start()
     for _ in range(steps):
@@ -67,11 +78,21 @@ def test_the_step_that_exceeds_the_budget_is_the_last_and_complete(
 
 def test_recording_stops_when_the_files_are_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Growth, "grown_bytes", lambda _self: 0)
-    size = recorded(tmp_path / "one", None, steps=1, active=1).cycles[0].path.stat().st_size
-    recording = recorded(tmp_path / "many", size * 2 + size // 2, steps=18, wait=1, active=1, repeat=9)
+    size = recorded(tmp_path / "one", steps=1, active=1).cycles[0].path.stat().st_size
+    limit = size * 2 + size // 2
+    recording = recorded(tmp_path / "many", file_bytes=limit, steps=18, wait=1, active=1, repeat=9)
     assert steps_of(recording) == [(1, True), (3, True), (5, True)]
-    assert codes(recording) == ["capture.budget", "capture.partial"]
-    assert recording.problems[0].message.startswith("Recording stopped after step 5: the trace files take up ")
+    assert codes(recording) == ["capture.budget_files", "capture.partial"]
+    problem = recording.problems[0]
+    assert problem.message.startswith("Recording stopped after step 5: the trace files take up ")
+    assert problem.fix.endswith("or raise --budget-files.")
+
+
+def test_a_limit_of_memory_does_not_limit_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Growth, "grown_bytes", lambda _self: 0)
+    recording = recorded(tmp_path, 1, steps=4, wait=1, active=1, repeat=2)
+    assert [cycle.path.stat().st_size > 1 for cycle in recording.cycles] == [True, True]
+    assert codes(recording) == []
 
 
 def test_a_recording_within_its_budget_is_complete(tmp_path: Path) -> None:

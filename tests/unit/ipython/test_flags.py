@@ -285,6 +285,14 @@ def test_a_budget_of_memory_and_time_comes_from_the_line_or_the_configuration(
         budget("--budget '5 days'")
 
 
+def test_the_limit_of_files_is_apart_from_that_of_memory(magics: TorchProfMagics) -> None:
+    found = options(magics, "--budget 2GB --budget-files 10GB")
+    assert (found.budget_bytes, found.budget_file_bytes) == (2_000_000_000, 10_000_000_000)
+    assert options(magics, "--budget 2GB").budget_file_bytes is None
+    with pytest.raises(OptionsError, match=r"--budget-files takes a size such as 10GB \(got '5min'\)"):
+        options(magics, "--budget-files 5min")
+
+
 @pytest.mark.parametrize("value", [True, "a.pickle"])
 def test_the_line_can_turn_off_a_configured_snapshot(magics: TorchProfMagics, value: bool | str) -> None:
     magics.snapshot = value
