@@ -213,7 +213,9 @@ function cell(column: ColumnHeader, value: number, format: (value: number) => st
 /** How a part of a bar is filled. Waiting is hatched, in every view. */
 function fillOf(look: string, theme: Theme): string {
   if (look === "idle") {
-    return "repeating-linear-gradient(135deg, var(--tp-muted) 0 1px, transparent 1px 5px)";
+    // A tile, because lines of a repeated gradient beat with the pixels.
+    const line = "var(--tp-muted)";
+    return `linear-gradient(135deg, ${line} 8%, transparent 9% 50%, ${line} 51% 58%, transparent 59%) 0 0 / 7px 7px`;
   }
   if (look === "both") {
     const [one, other] = [phaseColor("forward", theme), phaseColor("communication", theme)];
