@@ -112,5 +112,10 @@ def _probe(executor: Executor) -> None:
             f"the workers of this executor cannot use {PACKAGE} ({type(exc).__name__}: {exc}). Install it where they "
             "run, in their Python"
         ) from exc
+    if not isinstance(theirs, str):  # a DirectView of ipyparallel
+        raise IngestError(
+            "this executor runs each task on all of its workers. Use one that shares the tasks out, such as "
+            "client.load_balanced_view().executor"
+        )
     if theirs != own:
         raise IngestError(f"the workers of this executor have {PACKAGE} {theirs}, and this process has {own}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -73,7 +74,8 @@ class Workers(Executor):
             process.wait()
             for stream in (process.stdin, process.stdout):
                 if stream is not None:
-                    stream.close()
+                    with contextlib.suppress(OSError):  # what was not sent cannot be any more
+                        stream.close()
         self._processes.clear()
 
     def _ask(self, source: str) -> Sent:

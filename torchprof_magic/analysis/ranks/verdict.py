@@ -174,7 +174,7 @@ def _cause_words(top: Mapping[str, object], job: Job) -> list[Span]:
     more = float(str(top["cause_ns"]))
     if cause == "late start":
         return [_plain(f"It enters its first step {format_ns(more)} later than the others.")]
-    return [*spans, _plain(f": {format_ns(more)} more than the others{_a_step(job)}.")]
+    return [*spans, _plain(f": {format_ns(more)} more{_a_step(job)} than the others.")]
 
 
 def _doubts(job: Job, rank: int | None = None) -> tuple[str, ...]:
