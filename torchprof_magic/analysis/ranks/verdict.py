@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal
@@ -23,6 +24,7 @@ MOST_OF_WAITING, MOST_OF_TWO = 0.5, 0.75
 LEAST_OF_STEPS = 0.02
 # A rank that comes last in so few collectives may have been late by chance.
 FEW_COLLECTIVES = 3
+_CELL = re.compile(r"[\\/](ipykernel|xpython)_\d+[\\/]|^<")
 _CAUSES = {
     "compute": "its device computes longer, most in ",
     "idle": "its host is idle",
@@ -166,7 +168,7 @@ def _cause_words(top: Mapping[str, object], job: Job) -> list[Span]:
     if cause == "compute":
         spans.append(_code(str(name)))
     elif line is not None:
-        where = f"line {line}" + (f" of {PurePath(str(file)).name}" if file and "<" not in str(file) else "")
+        where = f"line {line} of {_file_words(str(file or ''))}"
         spans += [_plain(", most at "), _strong(where)]
         spans += [_plain(", "), _code(str(top["source"]).strip())] if top["source"] else []
     elif name:
@@ -175,6 +177,11 @@ def _cause_words(top: Mapping[str, object], job: Job) -> list[Span]:
     if cause == "late start":
         return [_plain(f"It enters its first step {format_ns(more)} later than the others.")]
     return [*spans, _plain(f": {format_ns(more)} more{_a_step(job)} than the others.")]
+
+
+def _file_words(file: str) -> str:
+    """Return a file for people: kernels call their cells by numbers that nobody has seen."""
+    return PurePath(file).name if file and not _CELL.search(file) else "the cell"
 
 
 def _doubts(job: Job, rank: int | None = None) -> tuple[str, ...]:
