@@ -103,7 +103,7 @@ class Workers(Executor):
                 [sys.executable, "-m", "torchprof_magic.job.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "POLARS_MAX_THREADS": "1"},
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
             self._processes.append(process)
         self._local.process = process
