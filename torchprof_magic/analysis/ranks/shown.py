@@ -16,11 +16,14 @@ from torchprof_magic.model.shapes import Layer, Problems, RankBars, SliceLane, S
 from torchprof_magic.units import format_ns, short_file
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from torchprof_magic.analysis.ranks.job import Job
 
 # Collectives in the picture of who waits: those with the most waiting, in order of time.
 SHOWN_COLLECTIVES = 12
-MOST_SLICES = 400_000
+MOST_SLICES = 200_000
+_LAYERS = (Layer(title="Ops", column=OPS),)
 # How each part of a rank's bar is drawn: in the hue of a phase, of two at once, or as waiting.
 PARTS = {
     "only_compute_ns": "forward",
@@ -95,36 +98,39 @@ def problems_view(job: Job) -> Problems:
 
 def timeline_view(job: Job) -> Slices:
     """Return the steps, collectives and computation of every rank on the common clock."""
+    if job.spans.height + job.arrivals.height > MOST_SLICES:
+        return Slices(frame=pl.DataFrame(schema=SLICE_SCHEMA), lanes=(), layers=_LAYERS)
     lanes, parts = [], []
-    numbers = job.ranks["rank"].to_list()
-    for place, rank in enumerate(numbers):
+    spans = job.spans.partition_by("rank", "kind", as_dict=True)
+    arrivals = job.arrivals.partition_by("rank", as_dict=True)
+    late = dict(job.collectives.select("number", "last_rank").iter_rows())
+    for place, rank in enumerate(job.ranks["rank"].to_list()):
         group = f"rank {rank}"
         lanes += [
             SliceLane(title="steps", kind="thread", group=group),
             SliceLane(title="collectives", kind="stream", group=group),
             SliceLane(title="compute", kind="stream", group=group),
         ]
-        parts += [
-            _slices(job.spans.filter((pl.col("rank") == rank) & (pl.col("kind") == "step")), 3 * place, "annotation"),
-            _slices(_collectives_of(job, rank), 3 * place + 1, "kernel"),
-            _slices(
-                job.spans.filter((pl.col("rank") == rank) & (pl.col("kind") == "compute")), 3 * place + 2, "kernel"
-            ),
-        ]
-    layers = (Layer(title="Ops", column=OPS),)
-    if not parts or sum(part.height for part in parts) > MOST_SLICES:
-        return Slices(frame=pl.DataFrame(schema=SLICE_SCHEMA), lanes=(), layers=layers)
+        came = arrivals.get((rank,), job.arrivals.clear())
+        for of_rank, (rows, kind) in enumerate(
+            (
+                (spans.get((rank, "step"), job.spans.clear()), "annotation"),
+                (_collectives_of(came, late), "kernel"),
+                (spans.get((rank, "compute"), job.spans.clear()), "kernel"),
+            )
+        ):
+            parts.append(_slices(rows, 3 * place + of_rank, kind))
     frame = pl.concat(parts)
     # Clocks that are set right can put the begin of a rank a little before the first moment.
     least = min(int(frame["start_ns"].min() or 0), 0)  # type: ignore[arg-type]
     return Slices(
-        frame=frame.with_columns(pl.col("start_ns") - least).sort("lane", "start_ns"), lanes=tuple(lanes), layers=layers
+        frame=frame.with_columns(pl.col("start_ns") - least).sort("lane", "start_ns"),
+        lanes=tuple(lanes),
+        layers=_LAYERS,
     )
 
 
-def _collectives_of(job: Job, rank: int) -> pl.DataFrame:
-    rows = job.arrivals.filter(pl.col("rank") == rank)
-    late = dict(job.collectives.select("number", "last_rank").iter_rows())
+def _collectives_of(rows: pl.DataFrame, late: Mapping[int, int]) -> pl.DataFrame:
     notes = [
         "comes last" if last else f"waits {format_ns(wait)} for rank {late.get(number)}"
         for number, wait, last in rows.select("number", "wait_ns", "is_last").iter_rows()
