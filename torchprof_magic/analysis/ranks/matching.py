@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 import polars as pl
 
 from torchprof_magic.analysis.ranks.collectives import POINT_TO_POINT
@@ -110,11 +109,14 @@ def clocks_of(rows: pl.DataFrame) -> pl.DataFrame:
     # The middle as an integer: float64 would round times since 1970 to a quarter of a microsecond.
     middle = pl.col("end_ns").sort().get(pl.len() // 2).over("key")
     used = used.with_columns((pl.col("end_ns") - middle).alias("ahead_ns"))
-    found = []
-    for (rank,), each in sorted(used.group_by("rank")):
-        ahead = each["ahead_ns"].to_numpy()
-        offset = round(float(np.median(ahead)))
-        off = np.abs(ahead - offset)
-        error = float(np.quantile(off, _WITHIN)) if len(off) >= _LEAST_FOR_SHARE else float(off.max())
-        found.append({"rank": rank, "clock_offset_ns": offset, "clock_error_ns": round(error)})
-    return pl.DataFrame(found, schema=schema)
+    offset = pl.col("ahead_ns").median().over("rank")
+    used = used.with_columns((pl.col("ahead_ns") - offset).abs().alias("off_ns"))
+    error = (
+        pl.when(pl.len() >= _LEAST_FOR_SHARE)
+        .then(pl.col("off_ns").quantile(_WITHIN, interpolation="linear"))
+        .otherwise(pl.col("off_ns").max())
+    )
+    found = used.group_by("rank").agg(
+        pl.col("ahead_ns").median().alias("clock_offset_ns"), error.alias("clock_error_ns")
+    )
+    return found.sort("rank").select(pl.col(name).round().cast(dtype) for name, dtype in schema.items())

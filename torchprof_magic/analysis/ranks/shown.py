@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
@@ -16,14 +16,18 @@ from torchprof_magic.model.shapes import Layer, Problems, RankBars, SliceLane, S
 from torchprof_magic.units import format_ns, short_file
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from torchprof_magic.analysis.ranks.job import Job
 
 # Collectives in the picture of who waits: those with the most waiting, in order of time.
 SHOWN_COLLECTIVES = 12
 MOST_SLICES = 200_000
 _LAYERS = (Layer(title="Ops", column=OPS),)
+# The lanes of each rank: their titles and kinds.
+_LANES: tuple[tuple[str, Literal["thread", "stream"]], ...] = (
+    ("steps", "thread"),
+    ("collectives", "stream"),
+    ("compute", "stream"),
+)
 # How each part of a rank's bar is drawn: in the hue of a phase, of two at once, or as waiting.
 PARTS = {
     "only_compute_ns": "forward",
@@ -100,27 +104,15 @@ def timeline_view(job: Job) -> Slices:
     """Return the steps, collectives and computation of every rank on the common clock."""
     if job.spans.height + job.arrivals.height > MOST_SLICES:
         return Slices(frame=pl.DataFrame(schema=SLICE_SCHEMA), lanes=(), layers=_LAYERS)
-    lanes, parts = [], []
-    spans = job.spans.partition_by("rank", "kind", as_dict=True)
-    arrivals = job.arrivals.partition_by("rank", as_dict=True)
-    late = dict(job.collectives.select("number", "last_rank").iter_rows())
-    for place, rank in enumerate(job.ranks["rank"].to_list()):
-        group = f"rank {rank}"
-        lanes += [
-            SliceLane(title="steps", kind="thread", group=group),
-            SliceLane(title="collectives", kind="stream", group=group),
-            SliceLane(title="compute", kind="stream", group=group),
-        ]
-        came = arrivals.get((rank,), job.arrivals.clear())
-        for of_rank, (rows, kind) in enumerate(
-            (
-                (spans.get((rank, "step"), job.spans.clear()), "annotation"),
-                (_collectives_of(came, late), "kernel"),
-                (spans.get((rank, "compute"), job.spans.clear()), "kernel"),
-            )
-        ):
-            parts.append(_slices(rows, 3 * place + of_rank, kind))
-    frame = pl.concat(parts)
+    numbers = job.ranks["rank"].to_list()
+    lanes = [SliceLane(title=title, kind=kind, group=f"rank {rank}") for rank in numbers for title, kind in _LANES]
+    first_lane = pl.col("rank").replace_strict(
+        dict(zip(numbers, range(0, len(lanes), len(_LANES)), strict=True)), return_dtype=pl.Int64
+    )
+    steps = _slices(job.spans.filter(pl.col("kind") == "step"), first_lane, "annotation", "python")
+    collectives = _slices(_with_notes(job), first_lane + 1, "kernel", "communication")
+    compute = _slices(job.spans.filter(pl.col("kind") == "compute"), first_lane + 2, "kernel", "forward")
+    frame = pl.concat([steps, collectives, compute])
     # Clocks that are set right can put the begin of a rank a little before the first moment.
     least = min(int(frame["start_ns"].min() or 0), 0)  # type: ignore[arg-type]
     return Slices(
@@ -130,27 +122,28 @@ def timeline_view(job: Job) -> Slices:
     )
 
 
-def _collectives_of(rows: pl.DataFrame, late: Mapping[int, int]) -> pl.DataFrame:
-    notes = [
-        "comes last" if last else f"waits {format_ns(wait)} for rank {late.get(number)}"
-        for number, wait, last in rows.select("number", "wait_ns", "is_last").iter_rows()
-    ]
-    return rows.select("name", "start_ns", "dur_ns", pl.Series("note", notes, dtype=pl.String))
+def _with_notes(job: Job) -> pl.DataFrame:
+    """Return the collectives of all ranks with a word on who waits for whom."""
+    rows = job.arrivals.join(job.collectives.select("number", "last_rank"), on="number", how="left")
+    waits = pl.Series("wait", [format_ns(wait) for wait in rows["wait_ns"]], dtype=pl.String)
+    note = (
+        pl.when("is_last")
+        .then(pl.lit("comes last"))
+        .otherwise(pl.format("waits {} for rank {}", pl.col("wait"), pl.col("last_rank")))
+    )
+    return rows.with_columns(waits).with_columns(note.alias("note"))
 
 
-_PHASE_OF_KIND = {1: "communication", 2: "forward"}
-
-
-def _slices(rows: pl.DataFrame, lane: int, kind: str) -> pl.DataFrame:
+def _slices(rows: pl.DataFrame, lane: pl.Expr, kind: str, phase: str) -> pl.DataFrame:
     note = pl.col("note") if "note" in rows.columns else pl.lit("")
     return rows.select(
-        pl.lit(lane).alias("lane"),
+        lane.alias("lane"),
         pl.lit(0).alias(OPS),
         "start_ns",
         "dur_ns",
         "name",
         pl.lit(kind).alias("kind"),
-        pl.lit(_PHASE_OF_KIND.get(lane % 3, "python")).alias("phase"),
+        pl.lit(phase).alias("phase"),
         note.alias("note"),
         pl.lit(-1).alias("source"),
         pl.lit(-1).alias("op"),
