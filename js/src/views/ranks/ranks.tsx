@@ -1,6 +1,7 @@
 /** The ranks of a job: a bar each on one scale, and what each waits in the collectives with the most waiting. */
 
 import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
 import { columnFormat, formatCount, formatNs, plural } from "../../base/format";
 import { phaseColor, type Theme } from "../../base/palette";
 import { numberAt, rowsOf } from "../../wire/frame";
@@ -47,10 +48,15 @@ export function RanksView({ report, view, frame, bars }: Props) {
     name: `rank ${numberAt(frame, bars.number, row)}`,
     isCode: false,
     phase: "",
-    facts: bars.parts.map(
-      ({ column, title }) => `${title} ${formatNs(numberAt(frame, column, row))}`,
-    ),
+    // The length of the bar is seen.
+    facts: columns
+      .slice(1)
+      .map((column) => `${column.title} ${formatNs(numberAt(frame, column.name, row))}`),
   });
+  const spoken = (row: number) =>
+    bars.parts
+      .map(({ column, title }) => `${title} ${formatNs(numberAt(frame, column, row))}`)
+      .join(", ");
   const choose = (row: number) => {
     chosen.value = chosen.value === row ? -1 : row;
     report.store.note.value = chosen.value < 0 ? null : itemOf(row);
@@ -68,6 +74,12 @@ export function RanksView({ report, view, frame, bars }: Props) {
       event.preventDefault();
     }
   };
+  useEffect(
+    () => () => {
+      report.store.note.value = null;
+    },
+    [],
+  );
   const numbers = rows.map((row) => numberAt(frame, bars.number, row));
   return (
     <div class="tp-view">
@@ -108,6 +120,7 @@ export function RanksView({ report, view, frame, bars }: Props) {
                   {at === 0 && ` ${look.suffix}`}
                 </th>
               ))}
+              {report.source.canAnswer && <td />}
             </tr>
           </thead>
           <tbody>
@@ -142,7 +155,7 @@ export function RanksView({ report, view, frame, bars }: Props) {
                       class="tp-rank-bar"
                       style={{ width: percent(numberAt(frame, bars.total, row) / longest) }}
                       role="img"
-                      aria-label={itemOf(row).facts.join(", ")}
+                      aria-label={spoken(row)}
                     >
                       {bars.parts.map((part) => (
                         <span
