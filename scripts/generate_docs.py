@@ -36,7 +36,7 @@ from torchprof_magic.model import trace
 from torchprof_magic.model.problems import PROBLEMS
 from torchprof_magic.model.vendors import COLLECTIVE_KERNELS, VENDORS
 from torchprof_magic.options import OPTIONS, PRESET_COSTS_US, PRESETS
-from torchprof_magic.views import VIEWS
+from torchprof_magic.views import RANK_VIEWS, VIEWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -214,6 +214,7 @@ PROBLEM_GROUPS = (
     ),
     ("In memory snapshots", "", ("snapshot",)),
     ("In memory timelines", "", ("timeline",)),
+    ("With many ranks", "", ("ranks",)),
 )
 FORMATS_HEAD = """# Formats and devices
 
@@ -257,8 +258,9 @@ Beside those of the libraries above, whose kernels begin with the name of the li
 def definitions() -> str:
     """Return docs/definitions.md: what every column means."""
     views = [(view.title, view.description, view.columns) for view in VIEWS]
+    of_ranks = [(f"{view.title} of a job", view.description, view.columns) for view in RANK_VIEWS if view.columns]
     parts = [DEFINITIONS_HEAD]
-    for title, text, columns in (*views, *OTHER_TABLES):
+    for title, text, columns in (*views, *OTHER_TABLES, *of_ranks):
         parts.append(f"## {title}\n\n{text}\n")
         if columns:
             rows = ((f"`{column.name}`", column.title, column.unit, column.definition) for column in columns)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
         StoreError,
         TorchProfError,
     )
+    from torchprof_magic.job.engines import ranks
+    from torchprof_magic.job.report import RanksReport
     from torchprof_magic.loading import load
     from torchprof_magic.profiling import add_metadata, paused, profile, step, steps
     from torchprof_magic.report import Report
@@ -35,6 +37,7 @@ __all__ = [
     "NotATraceError",
     "OptionsError",
     "ProfilerBusyError",
+    "RanksReport",
     "Report",
     "StoreError",
     "TorchProfError",
@@ -45,18 +48,21 @@ __all__ = [
     "paused",
     "prime",
     "profile",
+    "ranks",
     "step",
     "steps",
 ]
 
 # Where each public name is defined. Loaded on first use, because torch alone takes more than a second to import.
 _HOMES = {
+    "RanksReport": "torchprof_magic.job.report",
     "Report": "torchprof_magic.report",
     "add_metadata": "torchprof_magic.profiling",
     "load": "torchprof_magic.loading",
     "paused": "torchprof_magic.profiling",
     "prime": "torchprof_magic.capture",
     "profile": "torchprof_magic.profiling",
+    "ranks": "torchprof_magic.job.engines",
     "step": "torchprof_magic.profiling",
     "steps": "torchprof_magic.profiling",
     **{name: "torchprof_magic.errors" for name in __all__ if name.endswith("Error")},

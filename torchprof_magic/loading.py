@@ -1,105 +1,72 @@
-"""``load``, which opens a trace file, a saved run or a memory snapshot as a report."""
+"""``load``, which opens a recording as a report, or those of many ranks as one."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
-from torchprof_magic.errors import IngestError
-from torchprof_magic.files.download import fetched
-from torchprof_magic.files.urls import is_url, local_path, name_of, public_path, public_url
-from torchprof_magic.ingest import read_file
-from torchprof_magic.ingest.fork_check import NO_REPORTS, can_report
-from torchprof_magic.model.meta import Meta
-from torchprof_magic.process.memory import lack_for_reading
-from torchprof_magic.report import Report
+from torchprof_magic.files.listing import is_many
+from torchprof_magic.job.load import load_ranks
+from torchprof_magic.opening import open_report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import os
+    from collections.abc import Callable, Iterable
+    from concurrent.futures import Executor
 
-    from torchprof_magic.model.trace import Trace
+    from torchprof_magic.job.report import RanksReport
+    from torchprof_magic.report import Report
 
     Progress = Callable[[int, int], None]
 
-_LEAST_FILE_BYTES = 1
-_GZIP = b"\x1f\x8b"
-# A packed file ends with its unpacked size, unless its end is missing. Traces are packed 10 to 20 times.
-_MOST_PACKED = 30
+
+@overload  # a str is an Iterable of str, too; and that of a folder gives a RanksReport
+def load(  # type: ignore[overload-overlap]
+    path: str | os.PathLike[str], *, executor: None = None, progress: Progress | None = None
+) -> Report: ...
 
 
-def load(path: str | os.PathLike[str], *, progress: Progress | None = None) -> Report:
+@overload
+def load(
+    path: Iterable[str | os.PathLike[str]], *, executor: Executor | None = None, progress: Progress | None = None
+) -> RanksReport: ...
+
+
+@overload
+def load(path: str | os.PathLike[str], *, executor: Executor, progress: Progress | None = None) -> RanksReport: ...
+
+
+def load(
+    path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+) -> Report | RanksReport:
     """Return a report of a trace (``.json`` or ``.json.gz``), a saved run or a memory snapshot (``.pickle``).
 
     The file may come from any machine. The format is detected from its content, not its name; docs/formats.md lists
     the formats. Snapshots are read without unpickling, so no code in them can run.
 
+    A list of paths, a folder, a pattern (``runs/*.json.gz``) or a URL of a folder gives a ``RanksReport`` of all ranks
+    of a job; so does a single path with an executor. See docs/ranks.md.
+
     Args:
         path: A path, or a URL that fsspec supports (``s3://``, ``https://``). A URL is downloaded to a temporary
-            file, which is deleted afterwards; a download that has no end, or hardly moves, is given up.
-        progress: Called from time to time with the number of bytes read and the total.
+            file, which is deleted afterwards; a download that has no end, or hardly moves, is given up. A URL that
+            ends in ``/`` is a folder.
+        executor: For many ranks: any ``concurrent.futures.Executor``, such as that of Dask, ipyparallel, Ray or MPI.
+            Each worker reads one file where it lies and sends back small frames. By default many or large files are
+            read in processes of their own, and few small ones here.
+        progress: Called from time to time with the number of bytes read and the total; for many ranks with the number
+            of files read and of all. Ctrl-C, or an exception in it, cancels what has not begun.
 
     Damaged parts of a file are repaired or omitted, and counted in ``Report.problems``. Raises ``IngestError`` when
     the file cannot be read, takes more memory than is free, or in a forked process in which polars would hang, and
-    ``NotATraceError`` when the file is not a trace.
+    ``NotATraceError`` when the file is not a trace. Of many ranks, a file that cannot be read is a problem of the
+    report; ``IngestError`` is raised when none can be.
     """
     __tracebackhide__ = True
-    _check_memory(_LEAST_FILE_BYTES)  # before any use of polars
-    if not can_report():
-        raise IngestError(NO_REPORTS)
-    local = _local(path)
-    if local is None:
-        url = str(path)
-        with fetched(url, progress) as file:
-            return Report(_read(file, public_url(url), name_of(url), None))
-    shown = str(local) if _exists(local) else public_path(str(path))
-    return Report(_read(local, shown, local.name, progress), trace_paths=(local,))
-
-
-def _local(path: str | os.PathLike[str]) -> Path | None:
-    """Return a path on this machine, ``None`` for a file that must be fetched."""
-    if is_url(path):
-        url = str(path)
-        return local_path(url) if "::" not in url else None
-    try:
-        return Path(path).expanduser()
-    except RuntimeError as exc:
-        raise IngestError(f"{public_path(str(path))}: cannot resolve this home directory") from exc
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):
-        return False
-
-
-def _read(file: Path, shown: str, title: str, progress: Progress | None) -> Trace:
-    __tracebackhide__ = True  # the traceback ends at the user's line
-    try:
-        _check_memory(_text_bytes(file))
-        return read_file(file, Meta(title=title), progress)
-    except IngestError as exc:
-        raise type(exc)(f"{shown}: {exc}") from None
-
-
-def _check_memory(file_bytes: int) -> None:
-    __tracebackhide__ = True
-    if lack := lack_for_reading(file_bytes):
-        raise IngestError(f"reading it {lack}. {lack.advice}")
-
-
-def _text_bytes(file: Path) -> int:
-    """Return the size of a file, unpacked if it is packed; 0 if that cannot be known."""
-    try:
-        if not file.is_file():  # opening a pipe would wait, and take from it
-            return 0
-        size_bytes = file.stat().st_size
-        with file.open("rb") as content:
-            if content.read(2) != _GZIP:
-                return size_bytes
-            content.seek(-4, os.SEEK_END)
-            told_bytes = int.from_bytes(content.read(4), "little")
-    except (OSError, ValueError):
-        return 0  # the error shows when it is read
-    return max(size_bytes, min(told_bytes, _MOST_PACKED * size_bytes))
+    if executor is not None and isinstance(path, str) and not is_many(path):
+        return load_ranks([path], executor, progress)
+    if is_many(path):
+        return load_ranks(path, executor, progress)
+    return open_report(path, progress)  # type: ignore[arg-type]

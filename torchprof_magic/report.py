@@ -515,19 +515,26 @@ class Report:
     def widget(self) -> ReportWidget:
         """The live view, an anywidget; the same object until it is closed."""
         # anywidget is needed to show a report, not to compute one.
-        from torchprof_magic.render.widget import ReportWidget, Shown  # noqa: PLC0415
+        from torchprof_magic.render.widget import ReportWidget  # noqa: PLC0415
 
         if self._widget is None or self._widget.is_closed:
-            frame_bytes = self.trace.events.estimated_size() + self.trace.memory.estimated_size()
-            chrome = partial(write_chrome, self.trace)
-            writers = {
-                "html": partial(_write_html, self.trace, self._shapes, self._verdict, self.run_id),
-                "chrome": chrome,
-                "perfetto": chrome,
-            }
-            self._shown = Shown(self._page, title=self.trace.meta.title, frame_bytes=int(frame_bytes), writers=writers)
+            self._shown = self.shown_below("")
             self._widget = ReportWidget(self._shown)
         return self._widget
+
+    def shown_below(self, parent: str) -> Shown:
+        """Return the data of a live view that leads back to the page called ``parent``; for reports of many ranks."""
+        from torchprof_magic.render.widget import Shown  # noqa: PLC0415 - as above
+
+        frame_bytes = self.trace.events.estimated_size() + self.trace.memory.estimated_size()
+        chrome = partial(write_chrome, self.trace)
+        writers = {
+            "html": partial(_write_html, self.trace, self._shapes, self._verdict, self.run_id),
+            "chrome": chrome,
+            "perfetto": chrome,
+        }
+        page = build_page(self.trace, self._shapes, self._verdict, self.run_id, parent=parent) if parent else self._page
+        return Shown(page, title=self.trace.meta.title, frame_bytes=int(frame_bytes), writers=writers)
 
     def _shape(self, name: str) -> Shape:
         """Return the shape of one view, computed once; raises ``KeyError`` for an unknown view."""

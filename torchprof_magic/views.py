@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from torchprof_magic.analysis import (
     block_table,
@@ -24,24 +24,29 @@ from torchprof_magic.analysis import (
 )
 from torchprof_magic.analysis.flame_view import flame_view
 from torchprof_magic.analysis.module_outline import modules_view
+from torchprof_magic.analysis.ranks import job as jobs
+from torchprof_magic.analysis.ranks import shown, stragglers
 from torchprof_magic.analysis.timeline import timeline_slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from torchprof_magic.analysis.ranks.job import Job
     from torchprof_magic.model.shapes import Column, Shape
     from torchprof_magic.model.trace import Trace
 
+Source = TypeVar("Source")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class View(Generic[Source]):
     """One tab of a report.
 
     Attributes:
         name: Stable name, as in ``report.figure(name)``.
         title: What the tab is called.
         description: What it shows, in Markdown for the documentation.
-        build: Returns what the tab shows of a trace.
+        build: Returns what the tab shows of a trace, or of a job of many ranks.
         empty: The sentence that stands there when there is nothing to show.
         columns: Its columns or bands with their definitions, for the documentation.
         is_counted: Whether the tab carries its number of entries.
@@ -58,7 +63,7 @@ class View:
     name: str
     title: str
     description: str
-    build: Callable[[Trace], Shape]
+    build: Callable[[Source], Shape]
     empty: str
     columns: tuple[Column, ...] = ()
     is_counted: bool = False
@@ -66,7 +71,7 @@ class View:
     tab: str = ""
     group: str = ""
     flag: str = ""
-    is_there: Callable[[Trace], bool] | None = None
+    is_there: Callable[[Source], bool] | None = None
     is_live: bool = False
 
 
@@ -80,7 +85,7 @@ def has_leaks(trace: Trace) -> bool:
     return has_memory(trace) and leaks.leaks_table(trace).frame.height > 0
 
 
-def _grouping(key: str, group: str) -> View:
+def _grouping(key: str, group: str) -> View[Trace]:
     """Return the ops grouped by one of the keys of ``report.ops_by``."""
     return View(
         name=f"ops_{key}",
@@ -95,7 +100,7 @@ def _grouping(key: str, group: str) -> View:
     )
 
 
-VIEWS = (
+VIEWS: tuple[View[Trace], ...] = (
     View(
         name="overview",
         title="Overview",
@@ -280,5 +285,63 @@ VIEWS = (
         empty="No problems were found.",
         is_counted=True,
         place="about",
+    ),
+)
+
+# The tabs of a report of many ranks.
+RANK_VIEWS: tuple[View[Job], ...] = (
+    View(
+        name="ranks",
+        title="Ranks",
+        description="`ranks.ranks`: one row per rank of the job, with the mean of its steps, and below it the waiting "
+        "in the collectives with the most of it.",
+        build=shown.ranks_view,
+        empty="No rank could be read.",
+        columns=jobs.RANK_COLUMNS,
+        is_counted=True,
+        group="Ranks",
+    ),
+    View(
+        name="collectives",
+        title="Collectives",
+        description="`ranks.collectives`: one row per collective that several ranks share.",
+        build=shown.collectives_view,
+        empty="The ranks share no collective.",
+        columns=jobs.COLLECTIVE_COLUMNS,
+        is_counted=True,
+    ),
+    View(
+        name="stragglers",
+        title="Stragglers",
+        description="`ranks.stragglers`: one row per rank for which the others wait noticeably: at least 1 % of a step "
+        "each, and a tenth of all waiting. With what it does more of than they do.",
+        build=shown.stragglers_view,
+        empty="No rank keeps the others waiting noticeably.",
+        columns=stragglers.COLUMNS,
+        is_counted=True,
+    ),
+    View(
+        name=shown.WAITS_VIEW,
+        title="Waiting",
+        description="`ranks.arrivals`: one row per collective and rank.",
+        build=shown.waits_view,
+        empty="The ranks share no collective.",
+        columns=jobs.ARRIVAL_COLUMNS,
+        place="strip",
+    ),
+    View(
+        name="timeline",
+        title="Timeline",
+        description="The steps, collectives and computation of all ranks, on the common clock.",
+        build=shown.timeline_view,
+        empty="There is too much for one picture. A rank's own report has its timeline.",
+    ),
+    View(
+        name="notes",
+        title="Notes",
+        description="`ranks.problems`: the problems of the job, and of the files of its ranks.",
+        build=shown.problems_view,
+        empty="No problems were found.",
+        is_counted=True,
     ),
 )

@@ -45,6 +45,7 @@ export function tableHeader(name: string, more: Partial<TableHeader> = {}): Tabl
     bars: null,
     outline: null,
     sparse: false,
+    ranks: null,
     ...more,
   };
 }

@@ -84,8 +84,9 @@ export function hostOf(more: Partial<ReportHeader> = {}): FakeHost {
   const ops = encodeFrame(OPS);
   const packed = packViews(VIEWS, [ops, encodeFrame(FLAME), null, null, null, ops]);
   const header: ReportHeader = {
-    version: 6,
+    version: 7,
     runId: "run-1",
+    parent: "",
     title: "In [4]",
     subtitle: "",
     code: "",

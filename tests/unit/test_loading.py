@@ -10,7 +10,7 @@ import pytest
 from support import chrome, span
 
 import torchprof_magic as tp
-from torchprof_magic import loading
+from torchprof_magic import opening
 from torchprof_magic.process.memory import Lack
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ TRACE = chrome(span("mm", 0, 10)).ljust(20_000)
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
-    monkeypatch.setattr(loading, "lack_for_reading", sizes.append)
+    monkeypatch.setattr(opening, "lack_for_reading", sizes.append)
     return sizes
 
 
@@ -49,7 +49,7 @@ def test_a_packed_file_without_its_end_counts_30_times_at_most(tmp_path: Path, a
 def test_a_file_that_does_not_fit_is_refused_with_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "plain.json").write_bytes(TRACE)
     lack = Lack(40_000, 5_000, is_limit=False)
-    monkeypatch.setattr(loading, "lack_for_reading", lambda file_bytes: lack if file_bytes == 20_000 else None)
+    monkeypatch.setattr(opening, "lack_for_reading", lambda file_bytes: lack if file_bytes == 20_000 else None)
     with pytest.raises(tp.IngestError) as caught:
         tp.load(tmp_path / "plain.json")
     assert str(caught.value) == (

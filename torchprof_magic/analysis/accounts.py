@@ -168,6 +168,28 @@ def host_account(trace: Trace) -> Account:
     )
 
 
+def named_pieces(trace: Trace) -> pl.DataFrame:
+    """Return the pieces of all steps with what names each, and its line.
+
+    The columns are ``step`` (a row of ``trace.steps``), ``phase``, ``name``, ``file``, ``line`` and ``dur_ns``.
+    """
+    pieces = step_pieces(trace)
+    named = _called(trace, pieces.cause, pieces.state)
+    row = np.append(host_nest(trace).row, NO_PARENT)[named]
+    at = pl.Series(np.where(_is_step(trace)[row], NO_PARENT, row))
+    file, line = _places_of_pieces(trace, pieces, named).columns()
+    return pl.DataFrame(
+        {
+            "step": pieces.step,
+            "phase": pl.Series(list(PHASES)).gather(pieces.phase),
+            "name": trace.events["name"].gather(at.set(at < 0, None)).cast(pl.String),
+            "file": file,
+            "line": line,
+            "dur_ns": pieces.dur_ns,
+        }
+    )
+
+
 def _tiny_op_ns(trace: Trace) -> int:
     """Return below which recorded length an op is short: recording makes short ops longer, as it does steps."""
     found = find_distortion(trace)

@@ -7,6 +7,7 @@ come in pairs. The ends of an arrow directly follow their events, so that viewer
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -14,7 +15,7 @@ import polars as pl
 from torchprof_magic.exporters.exact_text import json_list, json_text, json_value, micros, translated
 from torchprof_magic.exporters.tracks import UNUSED_NUMBER, lay_tracks
 from torchprof_magic.files.atomic import write_text
-from torchprof_magic.model.trace import LAUNCH_KEYS
+from torchprof_magic.model.trace import COLLECTIVE_KEYS, LAUNCH_KEYS
 from torchprof_magic.model.vendors import DEVICE_TYPES, RUNTIME_CATEGORIES
 
 if TYPE_CHECKING:
@@ -219,7 +220,8 @@ def _event_lines(events: pl.DataFrame, arrow_ends: pl.DataFrame) -> list[str]:
         translated(events["shapes"], json_value).alias("shapes"),
         translated(events["dtypes"], json_value).alias("dtypes"),
         translated(events["concrete_inputs"], json_value).alias("concrete_inputs"),
-        translated(events["launch_config"], _launch_members).alias("launch_members"),
+        translated(events["launch_config"], partial(_members, LAUNCH_KEYS)).alias("launch_members"),
+        translated(events["collective"], partial(_members, COLLECTIVE_KEYS)).alias("collective_members"),
     )
     lines = texts.select(
         "row",
@@ -234,7 +236,7 @@ def _event_lines(events: pl.DataFrame, arrow_ends: pl.DataFrame) -> list[str]:
             pl.lit(', "dur": '),
             micros(pl.col("dur_ns").clip(lower_bound=0)),
             pl.lit(', "args": {'),
-            _arguments(_ARGS, "launch_members"),
+            _arguments(_ARGS, "launch_members", "collective_members"),
             pl.lit("}}"),
         ).alias("line"),
     )
@@ -252,10 +254,9 @@ def _arguments(keys: tuple[tuple[str, str], ...], *members: str) -> pl.Expr:
     return pl.concat_str(each).str.strip_prefix(", ")
 
 
-def _launch_members(config: str) -> str | None:
-    """Return how a kernel was launched as members of an object; None where the array is not valid."""
-    values = json_list(config)
-    known = {key: value for key, value in zip(LAUNCH_KEYS, values, strict=False) if value is not None}
+def _members(keys: tuple[str, ...], array: str) -> str | None:
+    """Return the values of an array as members of an object; None where the array is not valid."""
+    known = {key: value for key, value in zip(keys, json_list(array), strict=False) if value is not None}
     return json.dumps(known)[1:-1] or None
 
 

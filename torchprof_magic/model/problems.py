@@ -742,6 +742,67 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "report.snapshot.alive('end') lists every block, and report.snapshot.peak those at the peak.",
         "Blocks were still in use when the snapshot was taken. The message names who allocated most.",
     ),
+    # Many ranks.
+    "ranks.unreadable": Kind(
+        "data_loss",
+        "A file cannot be read. {error}",
+        "The other ranks are shown without it.",
+        "A file of a job is damaged, empty, missing or no trace, or the worker that read it failed.",
+    ),
+    "ranks.unfinished": Kind(
+        "data_loss",
+        "The recording ends in the middle: rank {ranks}. What is there is shown.",
+        "If the job still runs, load it again when it has written all.",
+        "The file of a rank is cut off, as while it is being written.",
+    ),
+    "ranks.missing": Kind(
+        "warning",
+        "{there} of {world_size} ranks are here. Missing: rank {ranks}.",
+        "Load the files of all ranks. Who waits for a missing rank is not known.",
+        "The job has more ranks than there are files.",
+    ),
+    "ranks.doubled": Kind(
+        "warning",
+        "A rank has several files of one run; the one with the most events is shown. Left out: {files}.",
+        "Keep one file for each rank.",
+        "Two files say that they are of the same rank, at the same time.",
+    ),
+    "ranks.other_run": Kind(
+        "warning",
+        "Files of another run are left out: {files}.",
+        "Load each run by itself.",
+        "A file was recorded at another time than those of most ranks, or in a job of another size.",
+    ),
+    "ranks.unnumbered": Kind(
+        "warning",
+        "Files do not say which rank wrote them, nor do their names. They are numbered in order.",
+        "Put the rank into the name: rank3.json.gz.",
+        "A trace has no `distributedInfo`, and its name has no number after the word rank or worker.",
+    ),
+    "ranks.no_collectives": Kind(
+        "warning",
+        "No collective was found that several ranks share, so who waits for whom is not known.",
+        "Record complete steps of a job that communicates, the same ones on all ranks.",
+        "The ranks recorded different steps, or none that communicates.",
+    ),
+    "ranks.unmatched": Kind(
+        "info",
+        "Collectives that not all ranks of their group have in the shared steps are left out.",
+        "Record the same steps on all ranks.",
+        "The ranks of a process group recorded different collectives in the same step.",
+    ),
+    "ranks.engine_lost": Kind(
+        "data_loss",
+        "An engine did not answer: {error}",
+        "The other engines are shown without it.",
+        "An engine of ipyparallel died, or failed, before its report was fetched.",
+    ),
+    "ranks.no_report": Kind(
+        "warning",
+        "Engines have no report: {engines}.",
+        "Record on them first: %%px, and below it %%torchprof.",
+        "Nothing was recorded on an engine of ipyparallel.",
+    ),
     # Memory timelines.
     "graph.no_times": Kind(
         "info",

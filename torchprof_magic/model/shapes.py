@@ -70,12 +70,30 @@ class Bars:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankBars:
+    """The columns that draw each row of a table as a rank: a bar in parts, and numbers beside it.
+
+    ``number`` is the number of the rank, ``total`` the length of its bar, and ``late`` is true for the rank that the
+    verdict names. ``parts`` are a column, its title and its look each: the hue of a phase, ``both`` for that of
+    computation and communication at once, or ``idle`` for waiting. ``beside`` are the columns shown as numbers.
+    ``waits`` is the view with what each rank waits in each collective, empty for none.
+    """
+
+    number: str
+    total: str
+    late: str
+    parts: tuple[tuple[str, str, str], ...]
+    beside: tuple[str, ...]
+    waits: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """Rows with typed, documented columns.
 
     ``sort_by`` is the column of the initial sort order, descending; without it rows keep their order. A table with
-    ``bars`` can also be drawn as bars. With an ``outline``, rows open and close. In an ``is_sparse`` table, rows
-    without any number other than 0 are dim and show no numbers.
+    ``bars`` can also be drawn as bars, and one with ``ranks`` as the ranks of a job. With an ``outline``, rows open and
+    close. In an ``is_sparse`` table, rows without any number other than 0 are dim and show no numbers.
     """
 
     frame: pl.DataFrame
@@ -84,6 +102,7 @@ class Table:
     bars: Bars | None = None
     outline: Outline | None = None
     is_sparse: bool = False
+    ranks: RankBars | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,6 +76,18 @@ MAX_STEP = 10**9 - 1
 MAX_NAME_CHARS = 10_000
 # What the values of ``launch_config`` are called in trace files.
 LAUNCH_KEYS = ("grid", "block", "registers per thread", "shared memory", "est. achieved occupancy %")
+# What the values of ``collective`` are called there.
+COLLECTIVE_KEYS = (
+    "Collective name",
+    "In msg nelems",
+    "Out msg nelems",
+    "dtype",
+    "Process Group Name",
+    "Process Group Description",
+    "Group size",
+    "Process Group Ranks",
+    "Seq",
+)
 MAX_JSON_CHARS = 1_000_000
 # The shapes of their inputs do not tell the size of their output, so the values of the other inputs are kept.
 CONVOLUTIONS = ("aten::convolution", "aten::_convolution", "aten::convolution_backward")
@@ -200,6 +212,16 @@ EVENTS_COLUMNS = (
         "json",
         "How a kernel was launched: grid, block, registers a thread, bytes of shared memory a block, and estimated "
         "occupancy in %, null for what is not in the file; null if not recorded.",
+        is_nullable=True,
+        max_chars=MAX_JSON_CHARS,
+    ),
+    FrameColumn(
+        "collective",
+        TEXT,
+        "json",
+        "What a collective communicates: its name, elements in and out, type, name, description and size of its "
+        "process group, the ranks of that, and its sequence number there; null for what is not in the file, and for "
+        "everything that is not a collective.",
         is_nullable=True,
         max_chars=MAX_JSON_CHARS,
     ),
@@ -629,6 +651,7 @@ ADDED_COLUMNS = {
     ("sites", "outputs"): 3,
     ("events", "launch_config"): 4,
     ("events", "concrete_inputs"): 6,
+    ("events", "collective"): 7,
 }
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from torchprof_magic.model.shapes import Facts, Problems, Series, Slices, Table, Tree
 
 if TYPE_CHECKING:
-    from torchprof_magic.model.shapes import Bars, Column, FramedShape, Section, Shape
+    from torchprof_magic.model.shapes import Bars, Column, FramedShape, RankBars, Section, Shape
 
 Header = dict[str, object]
 
@@ -40,6 +40,7 @@ def _framed(shape: FramedShape) -> Header:
                 "bars": bars,
                 "outline": asdict(outline) if outline else None,
                 "sparse": shape.is_sparse,
+                "ranks": _rank_bars(shape.ranks) if shape.ranks else None,
             }
         case Tree():
             return {"shape": "tree", "weights": [asdict(weight) for weight in shape.weights]}
@@ -83,6 +84,18 @@ def _bars(bars: Bars) -> Header:
         "complete": bars.complete,
         "parts": parts,
         "line": bars.line,
+    }
+
+
+def _rank_bars(bars: RankBars) -> Header:
+    parts = [{"column": column, "title": title, "look": look} for column, title, look in bars.parts]
+    return {
+        "number": bars.number,
+        "total": bars.total,
+        "late": bars.late,
+        "parts": parts,
+        "beside": list(bars.beside),
+        "waits": bars.waits,
     }
 
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.analysis.devices import has_any_device
 from torchprof_magic.analysis.diagnosis import all_problems
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from torchprof_magic.model.shapes import Shape
     from torchprof_magic.model.trace import Trace
 
-HEADER_VERSION = 6
+HEADER_VERSION = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +57,9 @@ def build_page(
     is_standalone: bool = False,
     exports: Sequence[Export] = EXPORTS,
     live: Mapping[str, Callable[[], Shape]] = MappingProxyType({}),
+    parent: str = "",
 ) -> Page:
-    """Return the data for the front end, which offers the ``exports``.
+    """Return the data for the front end, which offers the ``exports``, and a way back to the page called ``parent``.
 
     A standalone page has no kernel, so none of its views is built on request, and it must contain what it exports.
     ``live`` builds the views that ask this process, each time that they are asked for.
@@ -76,6 +77,7 @@ def build_page(
     header = {
         "version": HEADER_VERSION,
         "runId": run_id,
+        "parent": parent,
         "title": meta.title,
         "subtitle": steps_sentence(meta, trace.steps),
         "code": meta.stepping.code if meta.stepping else "",
@@ -87,7 +89,7 @@ def build_page(
         "views": [
             _waiting_header(view)
             if view in waiting
-            else _view_header(view, sent.get(view.name, shapes[view.name]), packed.places)
+            else view_header(view, sent.get(view.name, shapes[view.name]), packed.places)
             for view in shown
             if view in ready or view in waiting
         ],
@@ -144,7 +146,8 @@ def _verdict(trace: Trace, verdict: Verdict) -> dict[str, object]:
     }
 
 
-def _view_header(view: View, shape: Shape, places: Mapping[str, tuple[int, int]]) -> dict[str, object]:
+def view_header(view: View[Any], shape: Shape, places: Mapping[str, tuple[int, int]]) -> dict[str, object]:
+    """Return the header of a view that is built."""
     rows = count_rows(shape)
     return {
         **_tab_header(view),
@@ -159,12 +162,12 @@ def _top_rows(shape: Shape) -> int:
     return top_rows(shape).height if isinstance(shape, Table) else count_rows(shape)
 
 
-def _waiting_header(view: View) -> dict[str, object]:
+def _waiting_header(view: View[Any]) -> dict[str, object]:
     """Return the header of a table that is built when it is first shown."""
     return {**_tab_header(view), "count": None, "empty": None, "shape": "waiting"}
 
 
-def _tab_header(view: View) -> dict[str, object]:
+def _tab_header(view: View[Any]) -> dict[str, object]:
     return {
         "name": view.name,
         "title": view.title,
@@ -177,13 +180,14 @@ def _tab_header(view: View) -> dict[str, object]:
 def _notice(trace: Trace) -> str:
     """Return the most severe data loss as a sentence, or an empty string."""
     if lost := [problem for problem in all_problems(trace) if problem.severity == "data_loss"]:
-        return _sentence(lost[0])
+        return sentence(lost[0])
     if trace.meta.is_partial:
         cut = trace.steps.filter(~trace.steps["complete"]).height
         return f"Partial result: {cut} step{'s are' if cut != 1 else ' is'} incomplete."
     return ""
 
 
-def _sentence(problem: Problem) -> str:
+def sentence(problem: Problem) -> str:
+    """Return a problem with what to do about it."""
     text = problem.message[:1].upper() + problem.message[1:]
     return f"{text.rstrip('.')}. {problem.fix}".strip()

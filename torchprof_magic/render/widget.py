@@ -36,6 +36,14 @@ class _Get(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="ge
     chunk: int = 0
 
 
+class _Open(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="open"):
+    """A request to show the report of a rank in this place, or all ranks again with ``ALL_RANKS``."""
+
+    id: int | str
+    rank: int
+
+
+ALL_RANKS = -1
 # Number of live views that stay open; the static copy replaces older ones. A kernel keeps every widget that it has
 # shown, and is not notified when the output that shows it is cleared.
 OPEN_WIDGETS = 32
@@ -61,6 +69,7 @@ class Shown:
         self._exports = {
             f"export:{export.name}": partial(written_bytes, writers[export.name], file_name(export, "report"))
             for export in EXPORTS
+            if export.name in writers
         }
 
     def resource(self, name: str) -> bytes:
@@ -79,13 +88,15 @@ class ReportWidget(anywidget.AnyWidget):
     _header = Unicode().tag(sync=True)
     _data = Bytes().tag(sync=True)
 
-    def __init__(self, shown: Shown) -> None:
+    def __init__(self, shown: Shown, open_rank: Callable[[int], Shown] | None = None) -> None:
+        """Show a report; ``open_rank`` returns that of a rank, or all ranks again for ``ALL_RANKS``."""
         bundle, css = front_end()
         super().__init__(_esm=bundle, _css=css, _header=shown.page.header, _data=shown.page.data)
         self.is_closed = False
         # The kernel keeps the widget, so the widget must not keep the data.
         self._shown = weakref.ref(shown)
         self._title = shown.title
+        self._open_rank = open_rank
         self._exported: dict[str, bytes] = {}
         self._pulled: dict[str, bytes] = {}
         self.on_msg(self._answer)
@@ -102,7 +113,7 @@ class ReportWidget(anywidget.AnyWidget):
     def _answer(self, _widget: object, content: object, _buffers: object) -> None:
         """Reply to a request of the page, or with an error to any other message."""
         try:
-            request = msgspec.convert(content, _Get | Question)
+            request = msgspec.convert(content, _Get | Question | _Open)
         except msgspec.ValidationError as exc:
             self.send({"kind": "error", "id": _id_of(content), "message": f"invalid request: {exc}"})
             return
@@ -117,8 +128,11 @@ class ReportWidget(anywidget.AnyWidget):
             raise
         self.send({**head, "id": request.id}, frames)
 
-    def _reply(self, request: _Get | Question) -> tuple[dict[str, object], list[bytes]]:
+    def _reply(self, request: _Get | Question | _Open) -> tuple[dict[str, object], list[bytes]]:
         """Return the head and the buffers of the reply."""
+        if isinstance(request, _Open):
+            self._replace(request.rank)
+            return {"kind": "opened"}, []
         if isinstance(request, _Get):
             return self._chunk(request)
         answers = self._alive().page.answers.get(request.view)
@@ -126,6 +140,19 @@ class ReportWidget(anywidget.AnyWidget):
             raise TorchProfError("The report has no such timeline.")
         facts, frames = answers.answer(request)
         return {"kind": "answer", "facts": facts}, list(frames)
+
+    def _replace(self, rank: int) -> None:
+        """Show another report in this place; header and data change together."""
+        if self._open_rank is None:
+            raise TorchProfError("The report has no ranks.")
+        shown = self._open_rank(rank)
+        self._shown, self._title = weakref.ref(shown), shown.title
+        self._exported, self._pulled = {}, {}
+        if shown not in _kept:
+            _kept.append(shown)
+            _make_room()
+        with self.hold_sync():
+            self._data, self._header = shown.page.data, shown.page.header
 
     def _chunk(self, request: _Get) -> tuple[dict[str, object], list[bytes]]:
         data = self._resource(request.name)

@@ -18,7 +18,7 @@ import { type Host, isSaved } from "../wire/host";
 import { handOver, type OpeningPage } from "../wire/perfetto";
 import { pull } from "../wire/pull";
 import { ask as askKernel, type Question } from "../wire/questions";
-import { canAnswer } from "../wire/request";
+import { canAnswer, request } from "../wire/request";
 import { bytesOfView } from "../wire/view-bytes";
 import { createSliceSource, type SliceSource } from "./slice-source";
 
@@ -61,11 +61,14 @@ export interface ReportSource {
   retry(view: FramedHeader): void;
   /** Where to ask for parts of a timeline; null when the page has all of it, or all that it can get. */
   slices(view: SlicesHeader): SliceSource | null;
+  /** Shows the report of a rank in this place, or all ranks again for `ALL_RANKS`. */
+  openRank(rank: number): Promise<Result<null>>;
   pullExport(name: string): Promise<Result<Uint8Array>>;
   /** Opens Perfetto with an export; must be called while a click is handled. */
   openInPerfetto(page: OpeningPage, name: string): Promise<Result<null>>;
 }
 
+export const ALL_RANKS = -1;
 const NOTHING = "Nothing was recorded for this view.";
 const NOT_OFFERED = "This report does not offer this export.";
 // The kernel analyses the whole trace for a file, and may have a running cell to finish first.
@@ -115,6 +118,13 @@ export function openReport(
     slices,
     late: (view) => lates.of(view),
     retryLate: (view) => lates.retry(view),
+    openRank: (rank) =>
+      request(
+        host,
+        { kind: "open", rank },
+        ({ kind }) => (kind === "opened" ? success(null) : null),
+        { signal: abort, connection, timeoutMs: EXPORT_WITHIN_MS },
+      ),
     pullExport,
     openInPerfetto: async (page, name) => {
       const entry = exports.find((each) => each.name === name && each.kind === "perfetto");

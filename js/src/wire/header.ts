@@ -17,7 +17,7 @@ import {
   text,
 } from "./check";
 
-const VERSION = 6;
+const VERSION = 7;
 
 const unit = oneOf<Unit>(
   "text",
@@ -71,6 +71,20 @@ const bars = record({
   parts: listOf(record({ phase: text, column: text })),
   /** A thin line on the same scale. */
   line: orNull(text),
+});
+
+/** The columns that draw each row as a rank of a job: a bar in parts, and numbers beside it. */
+const rankBars = record({
+  number: text,
+  /** The length of a bar. */
+  total: text,
+  /** 1 for the rank that the verdict names. */
+  late: text,
+  /** The hue of a phase, that of computation and communication at once, or waiting. */
+  parts: listOf(record({ column: text, title: text, look: text })),
+  beside: listOf(text),
+  /** The view with the waiting in each collective, "" for none. */
+  waits: text,
 });
 
 /** A quantity for the width of boxes: its columns are `self_<name>` and `total_<name>`. */
@@ -156,6 +170,7 @@ const VIEWS = {
     outline: orNull(outline),
     /** Rows without any number but 0 are dim and show none. */
     sparse: flag,
+    ranks: orNull(rankBars),
   }),
   tree: record({ ...framed, shape: oneOf("tree"), weights: listOf(weight) }),
   series: record({
@@ -201,6 +216,8 @@ const pair: Check<readonly [string, string]> = (value, at) => {
 const report = record({
   version: oneOf(VERSION),
   runId: text,
+  /** The page that this one was opened from, "" for none. */
+  parent: text,
   title: text,
   subtitle: text,
   code: text,
@@ -238,6 +255,7 @@ const report = record({
 export type ColumnHeader = Checked<typeof column>;
 export type OutlineHeader = Checked<typeof outline>;
 export type BarsHeader = Checked<typeof bars>;
+export type RankBarsHeader = Checked<typeof rankBars>;
 export type WeightHeader = Checked<typeof weight>;
 export type MarkHeader = Checked<typeof mark>;
 export type Fact = Checked<typeof fact>;

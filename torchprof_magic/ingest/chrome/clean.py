@@ -20,6 +20,7 @@ LONGEST_NS = 30 * 24 * 3600 * 10**9
 LARGEST_BYTES = 2**50
 # Process and thread ids, names of threads and kinds of arrows; a lane is shown as "thread" and its id.
 MAX_LABEL_CHARS = MAX_TEXT - len("thread ")
+_JSON_COLUMNS = ("shapes", "dtypes", "concrete_inputs", "call_stack", "launch_config", "collective")
 _LABELS = {
     "places": ("pid", "tid", "cat"),
     "thread_names": ("pid", "tid", "name"),
@@ -45,7 +46,7 @@ def cleaned(columns: Columns, findings: Findings) -> Columns:
     memory = _with_sizes(memory, ("delta_bytes", "allocated_bytes", "reserved_bytes"), findings)
     memory = _kept(memory, pl.col("delta_bytes").is_not_null(), "memory.no_size", findings)
     spans = _with_short_texts(_with_backslashes(spans, findings), {"name": MAX_NAME_CHARS}, findings)
-    spans = _without_long_json(spans, ("shapes", "dtypes", "concrete_inputs", "call_stack", "launch_config"), findings)
+    spans = _without_long_json(spans, _JSON_COLUMNS, findings)
     columns = columns._replace(spans=spans, bounds=bounds.clear(), memory=memory)
     labelled = {
         name: _with_short_texts(getattr(columns, name), dict.fromkeys(labels, MAX_LABEL_CHARS), findings)

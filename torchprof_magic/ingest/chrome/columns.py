@@ -133,12 +133,14 @@ def raw_text(values: Sequence[Raw]) -> pl.Series:
     return text.set(text == "", None).cast(TEXT)
 
 
-def json_arrays(*members: Sequence[Raw]) -> pl.Series:
-    """Return one JSON array of a fragment of each list as categories, null where the first fragment is missing."""
+def json_arrays(*members: Sequence[Raw], blanks: str = r"\s") -> pl.Series:
+    """Return one JSON array of a fragment of each list as categories, null where the first fragment is missing.
+
+    ``blanks`` are what indented files have between the values; texts with spaces keep them if it leaves those out.
+    """
     if members[0].count(NO_RAW) == len(members[0]):
         return pl.Series([None], dtype=TEXT).new_from_index(0, len(members[0]))
     texts = pl.DataFrame({str(place): fragments(values) for place, values in enumerate(members)})
     each = [pl.when(pl.col(name) == "").then(pl.lit("null")).otherwise(pl.col(name)) for name in texts.columns]
-    # Some files are indented.
-    array = pl.format(f"[{','.join('{}' for _ in each)}]", *each).str.replace_all(r"\s", "")
+    array = pl.format(f"[{','.join('{}' for _ in each)}]", *each).str.replace_all(blanks, "")
     return texts.select(pl.when(pl.col("0") != "").then(array).alias("array"))["array"].cast(TEXT)

@@ -43,6 +43,7 @@ _SPAN_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "bytes": pl.Int64,
     "call_stack": TEXT,
     "launch_config": TEXT,
+    "collective": TEXT,
 }
 _ARROW_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "cat": TEXT,
@@ -67,6 +68,7 @@ _READERS: dict[str, Callable[[list[Args], Findings], pl.Series]] = {
         [arg.shared_memory for arg in args],
         [arg.occupancy for arg in args],
     ),
+    "collective": lambda args, _: _collectives(args),
 }
 _READ_OF_OPS = ("sequence", "fwd_thread", "shapes", "dtypes", "call_stack")
 # The only events whose "External id" is reliable: on kernels it often is the correlation under another name.
@@ -91,6 +93,21 @@ def _concrete_inputs(events: list[Event], args: list[Args]) -> pl.Series:
     # Those of all ops would take as much memory as their shapes, and nothing needs them.
     pairs = zip(events, args, strict=True)
     return raw_text([arg.concrete_inputs if event.name in CONVOLUTIONS else NO_RAW for event, arg in pairs])
+
+
+def _collectives(args: list[Args]) -> pl.Series:
+    return json_arrays(
+        [arg.collective_name for arg in args],
+        [arg.elements_in for arg in args],
+        [arg.elements_out for arg in args],
+        [arg.element_type for arg in args],
+        [arg.group_name for arg in args],
+        [arg.group_description for arg in args],
+        [arg.group_size for arg in args],
+        [arg.group_ranks for arg in args],
+        [arg.collective_number for arg in args],
+        blanks=r"[\r\n\t]",
+    )
 
 
 def _external_ids(args: list[Args], findings: Findings) -> pl.Series:
@@ -205,6 +222,7 @@ class ColumnBuilder:
         columns = {name: read(args, self._found) for name, read in readers.items()}
         if category == "cpu_op":
             columns["concrete_inputs"] = _concrete_inputs(events, args)
+            columns["collective"] = _collectives(args)
         return pl.DataFrame(
             {
                 "name": labels([event.name for event in events]),

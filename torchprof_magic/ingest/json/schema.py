@@ -39,6 +39,15 @@ class Args(Struct, gc=False):
     registers: Raw = field(name="registers per thread", default=NO_RAW)
     shared_memory: Raw = field(name="shared memory", default=NO_RAW)
     occupancy: Raw = field(name="est. achieved occupancy %", default=NO_RAW)
+    collective_name: Raw = field(name="Collective name", default=NO_RAW)
+    elements_in: Raw = field(name="In msg nelems", default=NO_RAW)
+    elements_out: Raw = field(name="Out msg nelems", default=NO_RAW)
+    element_type: Raw = field(name="dtype", default=NO_RAW)
+    group_name: Raw = field(name="Process Group Name", default=NO_RAW)
+    group_description: Raw = field(name="Process Group Description", default=NO_RAW)
+    group_size: Raw = field(name="Group size", default=NO_RAW)
+    group_ranks: Raw = field(name="Process Group Ranks", default=NO_RAW)
+    collective_number: Raw = field(name="Seq", default=NO_RAW)
     name: Number = None
     labels: Number = None
 

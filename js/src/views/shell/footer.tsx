@@ -37,6 +37,11 @@ const HINTS: Readonly<Record<Shape, readonly Hint[]>> = {
   waiting: [],
 };
 
+const RANK_HINTS: readonly Hint[] = [
+  [["↑", "↓"], "rank"],
+  [["Enter"], "its report"],
+];
+
 export function Footer({ report }: { readonly report: ReportContext }) {
   return (
     <footer class="tp-footer">
@@ -87,6 +92,7 @@ function Hints({ report }: { readonly report: ReportContext }) {
 /** A table without names has no filter and no links to other views. */
 function hintsOf(view: ViewHeader): readonly Hint[] {
   const hints = HINTS[view.shape];
+  if (view.shape === "table" && view.ranks !== null) return RANK_HINTS;
   const isNameless = view.shape === "table" && nameColumn(view) === undefined;
   return isNameless ? hints.filter(([, what]) => what === "row") : hints;
 }

@@ -1,5 +1,7 @@
 /** The first row of a report: its cell, steps and machine, the export menu, and the button that fills the window. */
 
+import { useSignal } from "@preact/signals";
+import { ALL_RANKS } from "../../state/python-sync";
 import type { ReportContext } from "../common/context";
 import { focusable } from "../common/focusable";
 import { ExportMenu } from "./export-menu";
@@ -8,6 +10,7 @@ export function Header({ report }: { readonly report: ReportContext }) {
   const { title, subtitle, code, machine } = report.source.header;
   return (
     <header class="tp-header">
+      <Parent report={report} />
       <span class="tp-title" title={title}>
         {title}
       </span>
@@ -22,6 +25,29 @@ export function Header({ report }: { readonly report: ReportContext }) {
       {report.source.exports.length > 0 && <ExportMenu report={report} />}
       <MaximizeButton report={report} />
     </header>
+  );
+}
+
+/** Leads back to the page that this one was opened from. */
+function Parent({ report }: { readonly report: ReportContext }) {
+  const failure = useSignal("");
+  const { parent } = report.source.header;
+  if (parent === "" || !report.source.canAnswer) return null;
+  const open = () =>
+    void report.source.openRank(ALL_RANKS).then((opened) => {
+      if (!opened.ok) failure.value = opened.message;
+    });
+  return (
+    <button
+      type="button"
+      class="tp-button"
+      title={failure.value}
+      onClick={open}
+      data-tp-parent
+      {...focusable()}
+    >
+      ‹ {parent}
+    </button>
   );
 }
 

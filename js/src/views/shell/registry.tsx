@@ -7,6 +7,7 @@ import type { ReportContext } from "../common/context";
 import { FlameView } from "../flame/flame";
 import { ProblemsView } from "../notes/notes";
 import { FactsView } from "../overview/overview";
+import { RanksView } from "../ranks/ranks";
 import { SeriesView } from "../series/series";
 import { TableView } from "../table/grid";
 import { canFollowRange, RangeTable } from "../table/range-table";
@@ -48,6 +49,7 @@ interface Rest {
 function framedView(view: FramedHeader, rest: Rest) {
   switch (view.shape) {
     case "table": {
+      if (view.ranks !== null) return <RanksView view={view} bars={view.ranks} {...rest} />;
       const range = rest.report.store.range.value;
       return range !== null && canFollowRange(rest.report, view) ? (
         <RangeTable view={view} range={range} {...rest} />

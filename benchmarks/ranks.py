@@ -1,0 +1,157 @@
+"""Many ranks as one report: time, memory of a worker and bytes sent, by number of ranks and engine.
+
+``--hta PYTHON`` also runs HolisticTraceAnalysis, in a Python that has it, on the files of ``--folder``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from made_ranks import device_step, write_rank
+
+from torchprof_magic.job import gather, workers
+from torchprof_magic.job.load import joined
+from torchprof_magic.job.wire import bytes_of
+from torchprof_magic.opening import open_report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Executor
+
+WORKERS = 2
+LATE = 5
+ENGINES = ("serial", "processes", "dask", "ipyparallel")
+HTA = """
+import sys, time
+start = time.perf_counter()
+from hta.trace_analysis import TraceAnalysis
+imported = time.perf_counter()
+analysis = TraceAnalysis(trace_dir=sys.argv[1])
+overlap = analysis.get_comm_comp_overlap(visualize=False)
+parts = analysis.get_temporal_breakdown(visualize=False)
+print(overlap.to_string()); print(parts.to_string())
+end = time.perf_counter()
+print(f"HTA {end - imported:.2f} s, and {imported - start:.2f} s to import it")
+"""
+
+
+def main() -> None:
+    """Measure some numbers of ranks on some engines."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ranks", type=int, nargs="*", default=[8, 64, 1024])
+    parser.add_argument("--steps", type=int, default=40, help="of 8 events each")
+    parser.add_argument("--engines", nargs="*", default=ENGINES, choices=ENGINES)
+    parser.add_argument("--folder", type=Path, help="files of a real job, instead of made ones")
+    parser.add_argument("--hta", help="a Python with HolisticTraceAnalysis")
+    chosen = parser.parse_args()
+    print("  ranks engine        wall s  start s  a rank ms  worker MB  sent kB a rank  join s  page s")
+    with tempfile.TemporaryDirectory() as folder:
+        for count in [0] if chosen.folder else chosen.ranks:
+            files = sorted(map(str, chosen.folder.iterdir())) if chosen.folder else _made(Path(folder), count, chosen)
+            for engine in chosen.engines:
+                _measure(engine, files)
+    if chosen.hta and chosen.folder:
+        _compare(chosen.hta, chosen.folder)
+
+
+def _made(folder: Path, count: int, chosen: argparse.Namespace) -> list[str]:
+    target = folder / str(count)
+    target.mkdir()
+    for rank in range(count):
+        events = [event for step in range(chosen.steps) for event in device_step(step, 200.0 if rank == LATE else 0.0)]
+        write_rank(target, rank, *events, world_size=count)
+    return [str(target / f"rank{rank}.json") for rank in range(count)]
+
+
+def _measure(engine: str, files: Sequence[str]) -> None:
+    """Print a line for one engine."""
+    peak: list[float] = []
+    began = time.perf_counter()
+    with _executor(engine, peak) as run:
+        started = time.perf_counter()
+        sent = run(files)
+        ended = time.perf_counter()
+        peak.append(_worker_peak_mb(engine))
+    report = joined(sent, title="made", opener=open_report)
+    joined_at = time.perf_counter() - (time.perf_counter() - ended)
+    took_join = time.perf_counter()
+    joined(sent, title="made", opener=open_report)
+    took_join = time.perf_counter() - took_join
+    page_began = time.perf_counter()
+    assert report._page.header  # noqa: SLF001 - what a live view waits for
+    took_page = time.perf_counter() - page_began
+    kilobytes = sum(map(bytes_of, sent)) / len(files) / 1000
+    wall, start = joined_at - started, started - began
+    print(
+        f"{len(files):7} {engine:12} {wall:7.2f} {start:8.2f} {1000 * wall / len(files):10.1f} {max(peak):10.0f} "
+        f"{kilobytes:15.1f} {took_join:7.2f} {took_page:7.2f}"
+    )
+
+
+@contextmanager
+def _executor(engine: str, _peak: list[float]) -> Iterator[Callable[[Sequence[str]], list]]:
+    if engine == "serial":
+        yield lambda files: gather._one_by_one(files, None)  # noqa: SLF001
+    elif engine == "processes":
+        own = workers.Workers(WORKERS)
+        yield lambda files: gather._on(own, files, None)  # noqa: SLF001
+        _peak.append(_worker_peak_mb(engine))
+        own.shutdown()
+    elif engine == "dask":
+        import distributed  # noqa: PLC0415 - only where it is measured
+
+        with (
+            distributed.LocalCluster(
+                n_workers=WORKERS, threads_per_worker=1, dashboard_address=None, silence_logs=50
+            ) as cluster,
+            distributed.Client(cluster) as client,
+        ):
+            yield _through(client.get_executor(pure=False))
+    else:
+        import ipyparallel  # noqa: PLC0415 - only where it is measured
+
+        with ipyparallel.Cluster(n=WORKERS, log_level=50) as client:
+            yield _through(client.load_balanced_view().executor)
+
+
+def _through(executor: Executor) -> Callable[[Sequence[str]], list]:
+    return lambda files: gather.gather(files, executor, None)
+
+
+def _worker_peak_mb(engine: str) -> float:
+    """Return the memory of the largest process that works now; of this one if there is no other."""
+    if engine == "serial":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+    sizes = []
+    for child in psutil.Process(os.getpid()).children(recursive=True):
+        try:
+            sizes.append(child.memory_info().rss / 1e6)
+        except psutil.Error:
+            continue
+    return max(sizes, default=0.0)
+
+
+def _compare(python: str, folder: Path) -> None:
+    """Print the numbers of HolisticTraceAnalysis and ours, and how long either takes."""
+    found = subprocess.run([python, "-c", HTA, str(folder)], capture_output=True, text=True, check=False)
+    print(found.stdout or found.stderr[-2000:])
+    began = time.perf_counter()
+    report = joined(gather._one_by_one(sorted(map(str, folder.iterdir())), None), title="", opener=open_report)  # noqa: SLF001
+    print(f"torchprof {time.perf_counter() - began:.2f} s in one process")
+    print(report.ranks.select("rank", "compute_ns", "hidden_comm_ns", "exposed_comm_ns", "idle_ns", "step_ns"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,203 @@
+"""The numbers of many ranks, worked out by hand; and those of eight real ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+from made_ranks import LATE_LINE, device_step, host_step, write_job, write_rank
+
+import torchprof_magic as tp
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MS = 1_000_000
+# The last two digits of the sketch of the eight real ranks, in ms: what each waits in each collective.
+DLRM_WAITS_US = {
+    0: [2136, 1024, 169, 124, 160, 504, 581, 883],
+    1: [7625, 1017, 162, 125, 221, 535, 581, 853],
+    7: [0, 0, 0, 0, 0, 347, 448, 734],
+}
+
+
+def test_waiting_is_the_length_less_the_shortest_among_the_ranks(tmp_path: Path) -> None:
+    write_job(tmp_path, {3: 200.0})  # rank 3 comes 200 us later in each of three steps
+    report = tp.load(tmp_path)
+    assert report.collectives["wait_ns"].to_list() == [600_000] * 3
+    assert report.collectives["skew_ns"].to_list() == [200_000] * 3
+    assert report.collectives["last_rank"].to_list() == [3, 3, 3]
+    assert report.collectives["transfer_ns"].to_list() == [200_000] * 3
+    assert report.collectives["step"].to_list() == [1, 2, 3]
+    assert report.ranks["wait_ns"].to_list() == [200_000, 200_000, 200_000, 0]
+    assert report.ranks["caused_wait_ns"].to_list() == [0, 0, 0, 600_000]
+    assert report.ranks["last_in"].to_list() == [0, 0, 0, 3]
+
+
+def test_the_parts_of_a_rank_add_up_to_its_step(tmp_path: Path) -> None:
+    write_job(tmp_path, {3: 200.0})
+    ranks = tp.load(tmp_path).ranks
+    assert ranks["step_ns"].to_list() == [MS] * 4
+    assert ranks["compute_ns"].to_list() == [100_000] * 4
+    assert ranks["exposed_comm_ns"].to_list() == [400_000, 400_000, 400_000, 200_000]
+    assert ranks["hidden_comm_ns"].to_list() == [0] * 4
+    parts = sum(ranks[name] for name in ("compute_ns", "exposed_comm_ns", "copy_ns", "idle_ns"))
+    assert parts.to_list() == ranks["step_ns"].to_list()  # type: ignore[union-attr]
+
+
+def test_the_straggler_is_named_with_what_it_does_meanwhile(tmp_path: Path) -> None:
+    write_job(tmp_path, {2: 200.0})
+    report = tp.load(tmp_path)
+    row = report.stragglers.row(0, named=True)
+    assert report.stragglers.height == 1
+    assert (row["rank"], row["cause"], row["file"], row["line"]) == (2, "python", "train.py", 12)
+    assert row["cause_ns"] == 200_000
+    assert row["share_ratio"] == 1.0
+    assert (report.verdict.kind, report.verdict.rank, report.verdict.line) == ("straggler", 2, 12)
+    assert report.verdict.certainty == "sure"
+    assert str(report.verdict).startswith("Rank 2 is late. The others wait 600 \N{MICRO SIGN}s for it in sum a step")
+
+
+def test_a_rank_whose_device_computes_longer_is_named_with_its_kernel(tmp_path: Path) -> None:
+    write_job(tmp_path)
+    events = []
+    for number in (1, 2, 3):
+        step = device_step(number, 200.0)
+        busy = step[3] | {"name": "slow_kernel", "dur": 200, "ts": step[3]["ts"] + 100}
+        # Its launch is in the step, and its host does what that of the others does.
+        busy["args"] = busy["args"] | {"correlation": 100 + number}
+        call = step[2] | {"ts": step[2]["ts"] + 6, "args": {"correlation": 100 + number}}
+        frame = step[4] | {"dur": 250}
+        events += [*step[:4], call, busy, frame, *step[5:]]
+    write_rank(tmp_path, 1, *events)
+    row = tp.load(tmp_path).stragglers.row(0, named=True)
+    assert (row["rank"], row["cause"], row["name"], row["cause_ns"]) == (1, "compute", "slow_kernel", 200_000)
+
+
+def test_ranks_that_are_late_in_turn_are_told_apart_from_one_that_is_always(tmp_path: Path) -> None:
+    for rank in range(4):
+        events = [event for number in range(1, 5) for event in device_step(number, 200.0 if number == rank + 1 else 0)]
+        write_rank(tmp_path, rank, *events)
+    report = tp.load(tmp_path)
+    assert report.verdict.kind == "uneven"
+    assert report.verdict.rank is None
+    assert report.ranks["last_in"].to_list() == [1, 1, 1, 1]
+
+
+def test_a_balanced_job_has_no_straggler(tmp_path: Path) -> None:
+    write_job(tmp_path)
+    report = tp.load(tmp_path)
+    assert report.verdict.kind == "balanced"
+    assert report.stragglers.height == 0
+
+
+def test_clocks_are_set_by_the_ends_that_all_share(tmp_path: Path) -> None:
+    write_job(tmp_path, {3: 200.0})
+    events = [event for number in (1, 2, 3) for event in device_step(number, 200.0)]
+    write_rank(tmp_path, 3, *events, clock_us=350)
+    report = tp.load(tmp_path)
+    assert report.ranks["clock_offset_ns"].to_list() == [0, 0, 0, 350_000]
+    assert report.ranks["clock_error_ns"].to_list() == [0, 0, 0, 0]
+    came = report.arrivals.filter(pl.col("number") == 1).sort("rank")["start_ns"].to_list()
+    assert [at - came[0] for at in came] == [0, 0, 0, 200_000]
+
+
+def test_the_error_of_a_clock_is_what_its_collectives_disagree_by(tmp_path: Path) -> None:
+    write_job(tmp_path, ranks=3)
+    events = []
+    for number, off in ((1, -30), (2, 0), (3, 20)):
+        step = device_step(number)
+        step[-1] = step[-1] | {"ts": step[-1]["ts"] + off}
+        events += step
+    write_rank(tmp_path, 2, *events, world_size=3)
+    ranks = tp.load(tmp_path).ranks
+    assert ranks["clock_offset_ns"].to_list() == [0, 0, 0]
+    assert ranks["clock_error_ns"].to_list() == [0, 0, 30_000]
+
+
+def test_gloo_on_the_host_is_read_alike(tmp_path: Path) -> None:
+    for rank in range(4):
+        events = [event for number in (1, 2, 3) for event in host_step(number, 200.0 if rank == 1 else 0.0)]
+        write_rank(tmp_path, rank, *events, deviceProperties=[])
+    report = tp.load(tmp_path)
+    assert report.collectives["wait_ns"].to_list() == [600_000] * 3
+    assert report.collectives["bytes"].to_list() == [1000] * 3
+    assert report.ranks["exposed_comm_ns"].to_list() == [400_000, 200_000, 400_000, 400_000]
+    row = report.stragglers.row(0, named=True)
+    assert (row["rank"], row["cause"], row["file"], row["line"]) == (1, "python", "train.py", 12)
+    assert row["name"] == LATE_LINE
+
+
+def test_bytes_and_bandwidths_are_those_of_nccl_tests(tmp_path: Path) -> None:
+    told = {"Collective name": "allreduce", "In msg nelems": 500, "Out msg nelems": 500, "dtype": "BFloat16"}
+    for rank in range(4):
+        events = [event for number in (1, 2) for event in device_step(number, details=told)]
+        write_rank(tmp_path, rank, *events)
+    row = tp.load(tmp_path).collectives.row(0, named=True)
+    assert (row["name"], row["bytes"]) == ("all_reduce", 1000)
+    assert row["bandwidth"] == pytest.approx(1000 / 400e-6)
+    assert row["bus_bandwidth"] == pytest.approx(1000 / 400e-6 * 2 * 3 / 4)
+
+
+def test_only_steps_that_all_ranks_recorded_are_compared(tmp_path: Path) -> None:
+    for rank, numbers in ((0, (1, 2, 3)), (1, (2, 3, 4))):
+        write_rank(tmp_path, rank, *(event for each in numbers for event in device_step(each)), world_size=2)
+    assert tp.load(tmp_path).collectives["step"].to_list() == [2, 3]
+
+
+def test_sequence_numbers_join_what_the_order_would_not(tmp_path: Path) -> None:
+    def events(numbers: tuple[int, ...]) -> list[Any]:
+        return [
+            event
+            for each in numbers
+            for event in device_step(
+                each, details={"Collective name": "allreduce", "Process Group Name": "0", "Seq": 40 + each}
+            )
+            if not event["name"].startswith("ProfilerStep")
+        ]
+
+    write_rank(tmp_path, 0, *events((1, 2, 3)), world_size=2)
+    write_rank(tmp_path, 1, *events((2, 3, 4)), world_size=2)
+    report = tp.load(tmp_path)
+    assert report.collectives.height == 2
+    assert report.ranks["clock_offset_ns"].to_list() == [0, 0]
+
+
+def test_a_step_in_which_a_rank_has_one_more_is_left_out_and_told(tmp_path: Path) -> None:
+    write_job(tmp_path, ranks=2)
+    more = device_step(2)[-1]
+    events = [event for number in (1, 2, 3) for event in device_step(number)]
+    write_rank(tmp_path, 1, *events, more | {"ts": more["ts"] + 450, "dur": 20}, world_size=2)
+    report = tp.load(tmp_path)
+    assert report.collectives["step"].to_list() == [1, 3]
+    assert [(each.code, each.count) for each in report.problems if each.code == "ranks.unmatched"] == [
+        ("ranks.unmatched", 3)
+    ]
+
+
+def test_groups_are_kept_apart(tmp_path: Path) -> None:
+    for rank in range(4):
+        pair = "[0, 1]" if rank < 2 else "[2, 3]"
+        told = {"Collective name": "allgather", "Process Group Name": "9", "Process Group Ranks": pair, "Group size": 2}
+        late = 200.0 if rank == 3 else 0.0
+        write_rank(tmp_path, rank, *device_step(1, late, details=told))
+    found = tp.load(tmp_path).collectives.sort("wait_ns")
+    assert found.select("ranks", "wait_ns", "last_rank", "name").rows()[1] == (2, 200_000, 3, "all_gather")
+    assert found["wait_ns"].to_list() == [0, 200_000]
+
+
+def test_eight_real_ranks_have_the_numbers_of_an_independent_count(traces: Path, facts: dict[str, Any]) -> None:
+    report = tp.load(traces / "06_v100_dlrm_8ranks")
+    assert report.problems == [each for each in report.problems if not each.code.startswith("ranks.")]
+    for row in report.ranks.iter_rows(named=True):
+        device = facts[f"rank{row['rank']}.json.gz"]["devices"][str(row["rank"])]
+        hidden = device["comm_hidden_by_compute_ns"]
+        assert row["hidden_comm_ns"] == hidden
+        assert row["exposed_comm_ns"] == device["comm_union_ns"] - hidden
+    waits = report.arrivals.sort("number").group_by("rank").agg(pl.col("wait_ns") // 1000)
+    assert {rank: values for rank, values in waits.rows() if rank in DLRM_WAITS_US} == DLRM_WAITS_US
+    assert report.ranks["clock_error_ns"].max() <= 10_000  # type: ignore[operator]
+    assert (report.verdict.kind, report.verdict.rank) == ("straggler", 7)
+    assert report.stragglers.row(0, named=True)["caused_wait_ns"] == 35_543_000
+    assert report.collectives.filter(pl.col("last_rank") == 7).height == 5

@@ -1,0 +1,1 @@
+"""Many ranks of one job: what each sends, how they are joined, and who is late."""

@@ -1,0 +1,141 @@
+"""The data of a report of many ranks for the page, and the same as text and as plain HTML."""
+
+from __future__ import annotations
+
+import html
+import json
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from torchprof_magic.model.shapes import Facts, Problems, count_rows
+from torchprof_magic.render.arrow import pack
+from torchprof_magic.render.exports import HTML, export_header
+from torchprof_magic.render.page import HEADER_VERSION, Page, sentence, view_header
+from torchprof_magic.units import counted, format_count, format_ns, printable
+from torchprof_magic.views import RANK_VIEWS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torchprof_magic.analysis.ranks.job import Job
+    from torchprof_magic.analysis.ranks.verdict import RanksVerdict
+    from torchprof_magic.analysis.verdict_words import Span
+    from torchprof_magic.model.meta import Problem
+    from torchprof_magic.model.shapes import Shape
+
+MOST_ROWS = 32
+_TEXT_COLUMNS = ("rank", "step_ns", "compute_ns", "exposed_comm_ns", "wait_ns", "caused_wait_ns", "idle_ns")
+_TITLES = ("rank", "step", "compute", "comm. alone", "for others", "others for it", "idle")
+_WORDS = {"info": "Note", "warning": "Warning", "data_loss": "Data lost"}
+_ALIGN = 'align="right" style="text-align:right"'
+
+
+def build_ranks_page(job: Job, shapes: Mapping[str, Shape], verdict: RanksVerdict, run_id: str) -> Page:
+    """Return the data for the front end."""
+    ready = [view for view in RANK_VIEWS if count_rows(shapes[view.name])]
+    framed = {view.name: shape for view in ready if not isinstance(shape := shapes[view.name], (Facts, Problems))}
+    packed = pack(framed)
+    header = {
+        "version": HEADER_VERSION,
+        "runId": run_id,
+        "parent": "",
+        "title": job.title,
+        "subtitle": job_sentence(job),
+        "code": "",
+        "machine": machine_of(job),
+        "notice": _notice(job.problems),
+        "verdict": {
+            "title": verdict.title,
+            "text": [{"text": span.text, "style": span.style} for span in verdict.text],
+            "code": None,
+            "doubts": list(verdict.doubts),
+        },
+        "steps": 1,
+        "titles": [],
+        "views": [view_header(view, shapes[view.name], packed.places) for view in ready],
+        "missing": [],
+        "exports": [export_header(HTML, run_id)],
+    }
+    return Page(header=json.dumps(header), data=packed.data, pulled=packed.pulled, answers={})
+
+
+def job_sentence(job: Job) -> str:
+    """Return how many ranks and steps there are: ``8 of 8 ranks, 1 step each``."""
+    steps = job.ranks["steps"].unique().sort().to_list()
+    each = counted(steps[0], "step") if len(steps) == 1 else f"{steps[0]}\N{EN DASH}{steps[-1]} steps"
+    ranks = f"{job.ranks.height} of {job.world_size} ranks" if job.world_size > 1 else counted(job.ranks.height, "rank")
+    return f"{ranks}, {each} each" if steps[-1] else ranks
+
+
+def machine_of(job: Job) -> str:
+    """Return the devices of all ranks and the backend: ``8 × Tesla V100 · nccl``."""
+    names = job.ranks.filter(pl.col("device") != "").group_by("device", maintain_order=True).len()
+    devices = ", ".join(f"{count} \N{MULTIPLICATION SIGN} {name}" for name, count in names.rows()[:4])
+    return " · ".join(part for part in (devices or "CPU", job.backend) if part)
+
+
+def ranks_text(job: Job, verdict: RanksVerdict) -> str:
+    """Return the job as one screen of text."""
+    lines = [printable(f"{job.title} — {job_sentence(job)}"), printable(machine_of(job)), "", str(verdict), ""]
+    rows = [_TITLES, *(_row_text(row) for row in _rows(job).iter_rows())]
+    lines += ["  ".join(f"{cell:>13}" for cell in row) for row in rows]
+    if job.ranks.height > MOST_ROWS:
+        lines.append(f"and {job.ranks.height - MOST_ROWS} more ranks")
+    lines += [printable(f"{doubt}") for doubt in verdict.doubts[1:]]
+    return "\n".join([*lines, *(problem_text(problem) for problem in job.problems)])
+
+
+def problem_text(problem: Problem) -> str:
+    """Return a problem as one line of text."""
+    count = f" ({format_count(problem.count)} times)" if problem.count > 1 else ""
+    return printable(f"{_WORDS[problem.severity]}: {problem.message}{count} {problem.fix}".rstrip())
+
+
+def ranks_html(job: Job, verdict: RanksVerdict, run_id: str) -> str:
+    """Return the job as HTML without scripts or links; every name in it is escaped."""
+    spans = "".join(_span(span) for span in verdict.text)
+    head = "".join(f'<th scope="col" {_ALIGN}>{title}</th>' for title in _TITLES)
+    body = "".join(
+        f"<tr>{''.join(f'<td {_ALIGN}>{cell}</td>' for cell in _row_text(row))}</tr>" for row in _rows(job).iter_rows()
+    )
+    more = job.ranks.height - MOST_ROWS
+    return "".join(
+        (
+            f'<details open data-tp-static="{run_id}" class="mathjax_ignore tex2jax_ignore">',
+            f"<summary><b>{_text(job.title)}</b> {_text(job_sentence(job))} ",
+            f"<small>{_text(machine_of(job))}</small></summary>",
+            f"<p><b>{_text(verdict.title)}.</b> {spans}</p>",
+            *(f"<p>▲ {_text(doubt)}</p>" for doubt in verdict.doubts),
+            *(f"<p>⚠ {_text(problem.message)} {_text(problem.fix)}</p>" for problem in job.problems),
+            f'<table cellpadding="4"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>',
+            f"<p><small>and {more} more ranks</small></p>" if more > 0 else "",
+            "</details>",
+        )
+    )
+
+
+def _rows(job: Job) -> pl.DataFrame:
+    """Return the ranks that are shown: all, or those for which the others wait the most."""
+    frame = job.ranks
+    if frame.height > MOST_ROWS:
+        frame = frame.sort("caused_wait_ns", "wait_ns", descending=True).head(MOST_ROWS)
+    return frame.select(_TEXT_COLUMNS)
+
+
+def _row_text(row: tuple[int, ...]) -> tuple[str, ...]:
+    return (str(row[0]), *(format_ns(value) if value else "0" for value in row[1:]))
+
+
+def _notice(problems: tuple[Problem, ...]) -> str:
+    lost = [problem for problem in problems if problem.severity == "data_loss"]
+    return sentence(lost[0]) if lost else ""
+
+
+def _text(text: str) -> str:
+    return html.escape(printable(text), quote=True)
+
+
+def _span(span: Span) -> str:
+    tag = {"strong": "b", "code": "code"}.get(span.style)
+    return f"<{tag}><bdi>{_text(span.text)}</bdi></{tag}>" if tag else _text(span.text)
