@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from torchprof_magic import rules
+    from torchprof_magic.analysis.advice import Advice
     from torchprof_magic.capture import prime
     from torchprof_magic.errors import (
         CaptureError,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Advice",
     "CaptureError",
     "ExportError",
     "IngestError",
@@ -44,12 +47,14 @@ __all__ = [
     "paused",
     "prime",
     "profile",
+    "rules",
     "step",
     "steps",
 ]
 
 # Where each public name is defined. Loaded on first use, because torch alone takes more than a second to import.
 _HOMES = {
+    "Advice": "torchprof_magic.analysis.advice",
     "Report": "torchprof_magic.report",
     "load": "torchprof_magic.loading",
     "paused": "torchprof_magic.profiling",
@@ -67,6 +72,8 @@ def __getattr__(name: str) -> Any:
 
     if name == "last":
         return import_whole("torchprof_magic.run.history").last()
+    if name == "rules":
+        return import_whole("torchprof_magic.rules")
     if name in _HOMES:
         return getattr(import_whole(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

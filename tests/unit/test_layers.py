@@ -15,14 +15,15 @@ PACKAGE = ROOT / "torchprof_magic"
 # The layers from top to bottom. A module imports only from the layers below its own.
 MAY_IMPORT = {
     "__main__": {"loading", "report", "units", "errors"},
-    "ipython": {"run", "loading", "render", "capture", "options", "model", "process", "units", "errors"},
+    "ipython": {"run", "loading", "rules", "render", "capture", "options", "model", "process", "units", "errors"},
     "profiling": {"run", "capture", "options", "model", "errors"},
     "run": {
         *("report", "ingest", "store", "capture", "distributed", "files"),
         *("options", "model", "process", "units", "errors"),
     },
     "loading": {"report", "ingest", "files", "model", "process", "errors"},
-    "report": {"views", "render", "exporters", "analysis", "sql", "files", "model", "units"},
+    "report": {"rules", "views", "render", "exporters", "analysis", "sql", "files", "model", "units"},
+    "rules": {"analysis", "model", "errors"},
     "sql": {"units"},
     "render": {"views", "analysis", "files", "model", "process", "units", "errors"},
     "views": {"analysis", "model"},

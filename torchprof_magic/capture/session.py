@@ -517,6 +517,7 @@ class CaptureSession:
             tagged=self.program.tags.tagged if self.program.tags else (),
             snapshot=self._snapshot,
             two_pass=recorder.two_pass if recorder else None,
+            cpu=compat.cpu_facts(),
         )
 
     def _report_progress(self, phase: str, step: int) -> None:
