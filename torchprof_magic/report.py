@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Literal
 
 from torchprof_magic import rules
-from torchprof_magic.analysis.advice import Advice, Findings, Settings, cards_of, find_advice
+from torchprof_magic.analysis.advice import Advice, Findings, Settings, cards_of, find_advice, plan_trial
 from torchprof_magic.analysis.averages import averages_table
 from torchprof_magic.analysis.block_table import allocations_table
 from torchprof_magic.analysis.devices import devices_table, has_any_device
@@ -50,7 +50,7 @@ from torchprof_magic.render.standalone_html import write_html
 from torchprof_magic.render.static_html import static_html
 from torchprof_magic.render.text import machine_sentence, steps_sentence, text_summary
 from torchprof_magic.sql import run_sql
-from torchprof_magic.units import counted, printable
+from torchprof_magic.units import counted, format_ns, printable
 from torchprof_magic.views import VIEWS
 
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ class Report:
         self._trace_paths = trace_paths
         self._shapes = _Shapes(trace, self._with_advice)
         self._findings: tuple[Settings, Findings] | None = None
+        self._tried: dict[Advice, Advice] = {}
         self._widget: ReportWidget | None = None
         self._shown: Shown | None = None
 
@@ -365,6 +366,39 @@ class Report:
         values = {key: value for key, value in given.items() if value is not None}
         return list(find_advice(self.trace, rules.settings_of(values)).advice)
 
+    def try_advice(self, number: int, *, seconds: float = 5.0) -> Advice:
+        """Measure one piece of ``advice`` on this machine, and return it with what it saves here.
+
+        Both ways run in turns on random numbers of the recorded shapes, as often as the steps called them. In
+        ``advice`` the result takes the place of what was said. Random numbers and the number of threads stay as they
+        are, and an interrupt ends it. Nothing is tried by itself.
+
+        Args:
+            number: Place in ``advice``, from 0.
+            seconds: About how long it may take; each way runs at least three times.
+
+        Raises ``IndexError`` for another number, and ``ValueError`` if the advice cannot be tried without your data,
+        the shapes were not recorded, or the recording is of a device that this machine lacks.
+        """
+        # torch is needed to try advice, not to read a trace.
+        from torchprof_magic.trials import run_trial  # noqa: PLC0415
+
+        if not seconds > 0:
+            raise ValueError(f"seconds must be more than 0 (got {seconds!r})")
+        said = self._find_advice().advice[number]
+        tried = run_trial(plan_trial(self.trace, said), seconds)
+        words = (
+            f"Tried here on the recorded shapes: {format_ns(tried.before_ns)} before and {format_ns(tried.after_ns)} "
+            f"after, medians of {counted(tried.rounds, 'round')}."
+        )
+        saving = max(round(tried.before_ns - tried.after_ns), 0)
+        found = replace(said, saving_ns=saving, certainty="measured here", evidence=f"{words} {said.evidence}")
+        self._tried[said] = found
+        self._findings = None
+        self._shapes.forget("overview")
+        self.__dict__.pop("_page", None)
+        return found
+
     def ops_by(self, *by: str, stack_n: int = 1) -> pl.DataFrame:
         """Return ``ops`` split by any of ``shapes, dtypes, stack, line, module, thread, phase, step, cycle``.
 
@@ -541,7 +575,7 @@ class Report:
         """Return the advice by the settings of now; it is found again only when they have changed."""
         settings = rules.current()
         if self._findings is None or self._findings[0] is not settings:
-            self._findings = (settings, find_advice(self.trace, settings))
+            self._findings = (settings, find_advice(self.trace, settings, self._tried))
         return self._findings[1]
 
     def _with_advice(self, shape: Shape) -> Shape:
@@ -667,6 +701,10 @@ class _Shapes(Mapping[str, "Shape"]):
             build = {view.name: view.build for view in VIEWS}[name]
             self._computed[name] = self._complete(build(self._trace))
         return self._computed[name]
+
+    def forget(self, name: str) -> None:
+        """Compute a shape again when it is asked for next."""
+        self._computed.pop(name, None)
 
     def __iter__(self) -> Iterator[str]:
         return (view.name for view in VIEWS)

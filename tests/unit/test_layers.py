@@ -22,8 +22,9 @@ MAY_IMPORT = {
         *("options", "model", "process", "units", "errors"),
     },
     "loading": {"report", "ingest", "files", "model", "process", "errors"},
-    "report": {"rules", "views", "render", "exporters", "analysis", "sql", "files", "model", "units"},
+    "report": {"rules", "trials", "views", "render", "exporters", "analysis", "sql", "files", "model", "units"},
     "rules": {"analysis", "model", "errors"},
+    "trials": {"analysis"},
     "sql": {"units"},
     "render": {"views", "analysis", "files", "model", "process", "units", "errors"},
     "views": {"analysis", "model"},
@@ -42,7 +43,7 @@ MAY_IMPORT = {
 }
 # Heavy libraries, and the only layers that may import them.
 OWNERS = {
-    "torch": {"capture"},
+    "torch": {"capture", "trials"},
     "IPython": {"ipython", "render"},
     "anywidget": {"render"},
     "ipywidgets": {"ipython", "render"},

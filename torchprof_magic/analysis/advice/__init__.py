@@ -6,6 +6,7 @@ from torchprof_magic.analysis.advice.cards import cards_of
 from torchprof_magic.analysis.advice.conductor import Findings, Settings, find_advice, name_of
 from torchprof_magic.analysis.advice.kinds import CERTAINTY_TEXT, Advice, Rule, Spans
 from torchprof_magic.analysis.advice.rules import RULES
+from torchprof_magic.analysis.advice.trial_plan import plan_trial
 
 __all__ = [
     "CERTAINTY_TEXT",
@@ -18,4 +19,5 @@ __all__ = [
     "cards_of",
     "find_advice",
     "name_of",
+    "plan_trial",
 ]

@@ -55,12 +55,20 @@ class Findings(NamedTuple):
 NO_SETTINGS = Settings()
 
 
-def find_advice(trace: Trace, settings: Settings = NO_SETTINGS) -> Findings:
-    """Return what to change. Savings of one cause count once, for the advice that saves most."""
+def find_advice(
+    trace: Trace, settings: Settings = NO_SETTINGS, tried: Mapping[Advice, Advice] | None = None
+) -> Findings:
+    """Return what to change. Savings of one cause count once, for the advice that saves most.
+
+    ``tried`` has what was measured for some of it, which takes its place; if it saves nothing, it is left out.
+    """
     parts = [part for name, part in _built_in(trace) if name not in settings.mute]
     parts += [_asked(trace, name_of(rule), rule) for rule in settings.own if name_of(rule) not in settings.mute]
     found = [advice for part in parts for advice in part.advice if advice.rule not in settings.mute]
     kept = _without_repeats(trace, found, settings)
+    known = tried or {}
+    least = {each.rule: settings.least_share(each.rule) * step_ns(trace) for each in kept}
+    kept = [now for each in kept if (now := known.get(each, each)) is each or (now.saving_ns or 0) >= least[each.rule]]
     return Findings(tuple(sorted(kept, key=_order)), tuple(each for part in parts for each in part.problems))
 
 
@@ -96,7 +104,7 @@ def _without_repeats(trace: Trace, found: Iterable[Advice], settings: Settings) 
     whole = step_ns(trace)
     kept: list[Advice] = []
     counted = Spans(np.empty(0, np.int64), np.empty(0, np.int64))
-    for advice in sorted(found, key=_order):
+    for advice in sorted(found, key=_precedence):
         if advice.saving_ns is None:
             kept.append(advice)
             continue
@@ -107,6 +115,11 @@ def _without_repeats(trace: Trace, found: Iterable[Advice], settings: Settings) 
         if advice.spans is not None:
             counted = joined(counted, advice.spans)
     return kept
+
+
+def _precedence(advice: Advice) -> tuple[bool, tuple[bool, int, bool, int, str]]:
+    """Count what was measured first: it names its cause, where a model may cover many."""
+    return (advice.certainty != "measured", _order(advice))
 
 
 def _rest(advice: Advice, counted: Spans) -> Advice:

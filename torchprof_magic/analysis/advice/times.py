@@ -10,9 +10,10 @@ import polars as pl
 from torchprof_magic.analysis.accounts import chosen_steps, device_account
 from torchprof_magic.analysis.advice.kinds import Spans
 from torchprof_magic.analysis.devices import device_intervals
-from torchprof_magic.analysis.distortion import find_distortion
+from torchprof_magic.analysis.distortion import LEAST_PLAIN_STEPS
 from torchprof_magic.analysis.places import places_of
 from torchprof_magic.analysis.shared import ask_names, once_per_trace
+from torchprof_magic.analysis.verdict import MOSTLY_WORK
 from torchprof_magic.model.intervals import IntArray, merge
 from torchprof_magic.model.trace import HOST_CATEGORIES
 
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
 
 
 # What recording an event takes at most, in ns, and what shapes or memory, and stacks add: benchmarks/presets.py.
-RECORDING_NS = 1_500.0
-DETAILS_NS = 1_500.0
+RECORDING_NS = 1_200.0
+DETAILS_NS = 1_200.0
+# What is left of a cost at least: recording never takes more than the rest.
+LEAST_LEFT = 0.4
 
 
 def step_ns(trace: Trace) -> float:
@@ -102,22 +105,25 @@ class Cost(NamedTuple):
 def cost_of(trace: Trace, spans: Spans) -> Cost:
     """Return what some host time costs a step: its critical part, less what recording the events in it takes."""
     inside = critical(trace, spans)
-    events = _events_in(trace, inside)
-    total = float((inside.end_ns - inside.start_ns).sum()) - events * recording_ns(trace)
-    return Cost(max(total, 0.0) / chosen_steps(trace).steps, inside)
+    seen_ns = float((inside.end_ns - inside.start_ns).sum())
+    total_ns = seen_ns - _events_in(trace, inside) * recording_ns(trace)
+    return Cost(max(total_ns, LEAST_LEFT * seen_ns) / chosen_steps(trace).steps, inside)
 
 
 @once_per_trace
 def recording_ns(trace: Trace) -> float:
-    """Return for how many ns a step is longer for each event that it records; 0 if that is not known."""
-    found = find_distortion(trace)
-    events = _events_in(trace, Spans(chosen_steps(trace).start_ns, chosen_steps(trace).end_ns))
-    if found is None or found.ratio <= 1 or events == 0:
+    """Return for how many ns a step is longer for each event that it records; 0 if that is not known.
+
+    The shortest steps are compared, because a busy machine makes steps longer, too.
+    """
+    chosen, plain = chosen_steps(trace), trace.meta.plain_step_ns
+    events = _events_in(trace, Spans(chosen.start_ns, chosen.end_ns))
+    if len(plain) < LEAST_PLAIN_STEPS or events == 0 or len(chosen.row) == 0:
         return 0.0
+    added_ns = float((chosen.end_ns - chosen.start_ns).min()) - min(plain)
     details = trace.meta.has_shapes or trace.meta.has_memory
-    # More is noise: a busy machine makes steps longer, too.
     most = RECORDING_NS + DETAILS_NS * (details + trace.meta.has_stacks)
-    return min((found.recorded_ns - found.plain_ns) * chosen_steps(trace).steps / events, most)
+    return min(max(added_ns * len(chosen.row) / events, 0.0), most)
 
 
 @once_per_trace
@@ -133,14 +139,23 @@ def _events_in(trace: Trace, spans: Spans) -> int:
     return int((np.searchsorted(starts, spans.end_ns, side="left") - first).sum())
 
 
-def rows_named(trace: Trace, pattern: str, category: str = "cpu_op") -> IntArray:
-    """Return the rows of a category whose names match, and that begin in the steps that count."""
+def rows_named(trace: Trace, pattern: str, *categories: str) -> IntArray:
+    """Return the rows whose names match, and that begin in the steps that count; those of ops, or of some categories.
+
+    Older versions of torch write annotations as ops.
+    """
     events, chosen = trace.events, chosen_steps(trace)
     fits = ask_names(events["name"], pl.col("name").str.contains(pattern)).astype(np.bool_)
-    rows = np.flatnonzero(fits & (events["category"] == category).to_numpy())
+    rows = np.flatnonzero(fits & events["category"].is_in(categories or ("cpu_op",)).to_numpy())
     start = events["start_ns"].to_numpy()[rows]
     at = np.searchsorted(chosen.start_ns, start, side="right") - 1
     return rows[(at >= 0) & (start < np.append(chosen.end_ns, 0)[at])]
+
+
+def is_device_the_limit(trace: Trace) -> bool:
+    """Return whether the device works, or has work queued, most of the time, so that less work makes steps shorter."""
+    account = device_account(trace)
+    return account is not None and account.share("compute", "memory_traffic", "queued") >= MOSTLY_WORK
 
 
 def step_index(trace: Trace, rows: IntArray) -> IntArray:

@@ -14,6 +14,7 @@ from torchprof_magic.analysis.advice.kinds import Advice
 from torchprof_magic.analysis.advice.times import (
     by_place,
     each,
+    is_device_the_limit,
     rows_named,
     work_of,
 )
@@ -40,6 +41,8 @@ _BETWEEN = re.compile(
 
 def attention_unfused(trace: Trace) -> list[Advice]:
     """Advise fused attention where a softmax stands between two products of matrices."""
+    if trace.has_device and not is_device_the_limit(trace):
+        return []
     chains = _chains(trace)
     found = []
     for file, line, rows in by_place(trace, np.array(sorted(chains), np.int64)):
@@ -68,8 +71,15 @@ def attention_unfused(trace: Trace) -> list[Advice]:
     return found
 
 
-def _chains(trace: Trace) -> dict[int, IntArray]:
-    """Return for each softmax between two batched products the ops between these, itself among them."""
+def attention_calls(trace: Trace) -> tuple[IntArray, IntArray]:
+    """Return the first and the second product of each softmax between two."""
+    found = [(int(rows[0]), int(rows[-1])) for rows in _chains(trace, with_products=True).values()]
+    pairs = np.array(found, np.int64).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _chains(trace: Trace, *, with_products: bool = False) -> dict[int, IntArray]:
+    """Return for each softmax between two batched products the ops between these, itself among them, in order."""
     events = trace.events
     softmax = rows_named(trace, _SOFTMAX)[:MOST_CHAINS]
     is_op = (events["category"] == "cpu_op").to_numpy()
@@ -79,21 +89,22 @@ def _chains(trace: Trace) -> dict[int, IntArray]:
         before = _walk(events, is_op, parent, lane, row, -1)
         after = _walk(events, is_op, parent, lane, row, 1)
         if before is not None and after is not None:
-            found[row] = np.array([*before, row, *after], np.int64)
+            end = None if with_products else -1
+            found[row] = np.array([*before[:end][::-1], row, *after[:end]], np.int64)
     return found
 
 
 def _walk(
     events: pl.DataFrame, is_op: np.ndarray, parent: IntArray, lane: IntArray, row: int, way: int
 ) -> list[int] | None:
-    """Return the siblings of a softmax up to the next product in one direction; None if there is none nearby."""
+    """Return the siblings of a softmax up to the next product in one direction, with it; None if none is near."""
     names, passed, at = events["name"], list[int](), row + way
     end = len(names)
     while 0 <= at < end and lane[at] == lane[row] and len(passed) <= MOST_BETWEEN:
         if is_op[at] and parent[at] == parent[row]:
             name = str(names[at])
             if _PRODUCT.match(name):
-                return passed if _is_batched(events, at) else None
+                return [*passed, at] if _is_batched(events, at) else None
             if not _BETWEEN.match(name):
                 return None
             passed.append(at)

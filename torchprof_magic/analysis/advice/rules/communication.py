@@ -35,15 +35,14 @@ MOST_ROWS = 100_000
 NO_SYNC_LINK = "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html#torch.nn.parallel.DistributedDataParallel.no_sync"
 BUCKET_LINK = "https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.all_reduce_coalesced"
 _COLLECTIVE = r"^c10d::(allreduce|_?allgather(_base)?|_?reduce_scatter(_base)?|broadcast|reduce|alltoall\w*)_$"
+_FORWARD = r"^DistributedDataParallel\.forward$"
 _REDUCER = r"^torch\.distributed\.ddp\.reducer::|^torch::distributed::reducer::"
 
 
 def gradient_sync_each_step(trace: Trace) -> Advice | None:
     """Advise ``no_sync`` if gradients are exchanged in backward passes that no step of an optimizer follows."""
-    forwards = np.sort(
-        spans_of(trace, rows_named(trace, r"^DistributedDataParallel\.forward$", "user_annotation")).start_ns
-    )
-    steps = spans_of(trace, rows_named(trace, r"^Optimizer\.step#", "user_annotation")).start_ns
+    forwards = np.sort(spans_of(trace, rows_named(trace, _FORWARD, "user_annotation", "cpu_op")).start_ns)
+    steps = spans_of(trace, rows_named(trace, r"^Optimizer\.step#", "user_annotation", "cpu_op")).start_ns
     exchanged = np.concatenate((_of_reducer(trace), rows_named(trace, _REDUCER)))
     if len(forwards) == 0 or len(steps) == 0 or len(forwards) < 2 * len(steps) or len(exchanged) == 0:
         return None

@@ -60,6 +60,7 @@ def pageable_copy(trace: Trace) -> list[Advice]:
         spans = spans_of(trace, rows)
         inside = critical(trace, spans)
         mine = np.isin(np.where(ops >= 0, ops, calls), rows)
+        idle_ns = ns_in_steps(trace, inside)
         size = float(trace.events["bytes"].gather(copies[mine]).fill_null(0).sum()) / max(_steps(trace), 1)
         found.append(
             Advice(
@@ -67,11 +68,11 @@ def pageable_copy(trace: Trace) -> list[Advice]:
                 title="Copy from pinned memory",
                 fix="`pin_memory=True` in the DataLoader, then `.to(device, non_blocking=True)`",
                 evidence=f"{format_bytes(size)} {each(trace)} are copied from pageable memory. The host stands still "
-                f"for {format_ns(ns_in_steps(trace, spans))}, and the device idles for part of it.",
+                f"for {format_ns(ns_in_steps(trace, spans))}, and the device idles for {format_ns(idle_ns)} of it.",
                 file=file,
                 line=line,
                 op="Memcpy HtoD (Pageable -> Device)",
-                saving_ns=round(ns_in_steps(trace, inside)),
+                saving_ns=round(idle_ns),
                 certainty="measured",
                 link=PINNED_LINK,
                 spans=inside,
@@ -83,8 +84,8 @@ def pageable_copy(trace: Trace) -> list[Advice]:
 def sync_in_loop(trace: Trace) -> list[Advice]:
     """Advise against asking for results in the loop, if the device runs dry because the host waits for them."""
     account = device_account(trace)
-    if account is None or account.device is None:
-        return []
+    if account is None or account.device is None or not account.has_steps:
+        return []  # without steps there is no loop
     waits = _asking(trace)
     if len(waits.row) == 0:
         return []
@@ -94,7 +95,7 @@ def sync_in_loop(trace: Trace) -> list[Advice]:
         # One after the other: several ops can wait on one line.
         ops = trace.events["name"].gather(rows).cast(pl.String).value_counts(sort=True)
         op = str(ops["name"][0])
-        inside = _dry(trace, account.device, waits.start_ns[mine], waits.end_ns[mine])
+        inside = _dry(trace, account.device, _Waits(*(column[mine] for column in waits)))
         held = ns_in_steps(trace, Spans(waits.start_ns[mine], waits.end_ns[mine]))
         found.append(
             Advice(
@@ -151,21 +152,24 @@ def _after_copy_to_host(trace: Trace, op: IntArray, to_host: pl.DataFrame) -> Bo
     return np.isin(op, _called(trace, calls)) & (op >= 0)
 
 
-def _dry(trace: Trace, device: int, start_ns: IntArray, end_ns: IntArray) -> Spans:
+def _dry(trace: Trace, device: int, waits: _Waits) -> Spans:
     """Return the idle time that waiting caused: of the gap in which each wait ends, at most as long as the wait.
 
-    Had the host not waited, it would have launched the next work that much earlier.
+    Had the host not waited, it would have launched the work that ends the gap that much earlier. It counts only if the
+    waiting thread did launch it, after the wait.
     """
     gaps = next(gaps for gaps in gaps_of(trace) if gaps.device == device)
     order = np.argsort(gaps.start_ns)
-    from_ns, to_ns = gaps.start_ns[order], gaps.end_ns[order]
-    at = np.searchsorted(from_ns, end_ns, side="right") - 1
-    has_gap = (at >= 0) & (np.append(to_ns, 0)[at] > end_ns)
-    # After the wait the device may still work for a moment; then the next gap is meant.
-    at, wait_ns, since = at[has_gap], (end_ns - start_ns)[has_gap], end_ns[has_gap]
-    idle_before = since - from_ns[at]
-    until = np.minimum(to_ns[at], since + np.maximum(wait_ns - idle_before, 0))
-    return within_steps(trace, Spans(np.maximum(from_ns[at], start_ns[has_gap]), until))
+    from_ns, to_ns, next_row = gaps.start_ns[order], gaps.end_ns[order], gaps.next_row[order]
+    at = np.searchsorted(from_ns, waits.end_ns, side="right") - 1
+    start, lane = (trace.events[name].to_numpy() for name in ("start_ns", "lane"))
+    call = np.append(launch_sources(trace), NO_PARENT)[np.append(next_row, NO_PARENT)[at]].astype(np.int64)
+    launched_later = (call >= 0) & (lane[call] == lane[waits.row]) & (start[call] >= waits.end_ns)
+    has_gap = (at >= 0) & (np.append(to_ns, 0)[at] > waits.end_ns) & launched_later
+    begin, end = waits.start_ns[has_gap], waits.end_ns[has_gap]
+    gap_start, gap_end = from_ns[at[has_gap]], to_ns[at[has_gap]]
+    held_while_busy = np.maximum(gap_start - begin, 0)
+    return within_steps(trace, Spans(np.maximum(gap_start, begin), np.minimum(gap_end, end + held_while_busy)))
 
 
 def _called(trace: Trace, rows: IntArray) -> IntArray:

@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 
 # Which part of the time of its ops a fused step takes: how often each reads or writes a parameter, a gradient or a
 # state. Adam by single ops 18 times and fused 7 times, with roots and divisions done in passing; SGD 8 and 5 times.
+ANNOTATIONS = ("user_annotation", "cpu_op")
 FUSED_SHARE = {"Adam": 0.3, "AdamW": 0.3, "SGD": 0.6, "Adagrad": 0.5}
+# torch fuses their steps only on the CPU.
+CPU_ONLY = ("Adagrad",)
+# The op that changes a parameter.
+LAST_OP = {"SGD": "aten::add_", "Adam": "aten::addcdiv_"}
 LEAST_PARAMETERS = 2
 FUSED_LINK = "https://docs.pytorch.org/docs/stable/optim.html#algorithms"
 NONE_LINK = "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html"
@@ -38,7 +43,7 @@ _ZERO_GRAD = r"^Optimizer\.zero_grad#"
 
 def single_tensor_optimizer(trace: Trace) -> list[Advice]:
     """Advise ``fused=True`` for an optimizer that updates its parameters one by one."""
-    steps = rows_named(trace, _STEP, "user_annotation")
+    steps = rows_named(trace, _STEP, *ANNOTATIONS)
     found = []
     for file, line, rows in by_place(trace, steps):
         advice = _fused(trace, file, line, rows)
@@ -47,13 +52,16 @@ def single_tensor_optimizer(trace: Trace) -> list[Advice]:
 
 
 def _fused(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advice | None:
-    name = str(trace.events["name"][int(rows[0])]).removeprefix("Optimizer.step#").partition(".")[0]
+    name = _class_of(trace, int(rows[0]))
     inside = _ops_in(trace, rows)
     ops = trace.events["name"].gather(inside).cast(pl.String)
-    if name not in FUSED_SHARE or ops.str.contains(r"^aten::_(foreach|fused)_").any():
+    if (
+        name not in FUSED_SHARE
+        or (trace.has_device and name in CPU_ONLY)
+        or ops.str.contains(r"^aten::_(foreach|fused)_").any()
+    ):
         return None
-    last = {"SGD": "aten::add_"}.get(name, "aten::addcdiv_")
-    parameters = int((ops == last).sum()) / max(len(rows), 1)
+    parameters = int((ops == LAST_OP.get(name, LAST_OP["Adam"])).sum()) / max(len(rows), 1)
     if parameters < LEAST_PARAMETERS:
         return None
     cost = cost_of(trace, spans_of(trace, rows))
@@ -78,10 +86,25 @@ def _fused(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advice 
     )
 
 
+def updates_of(trace: Trace) -> tuple[str, IntArray]:
+    """Return the class of the optimizer and the ops that update each parameter in its first recorded step."""
+    steps = rows_named(trace, _STEP, *ANNOTATIONS)
+    if len(steps) == 0:
+        return "", steps
+    name = _class_of(trace, int(steps[0]))
+    inside = _ops_in(trace, steps[:1])
+    names = trace.events["name"].gather(inside).cast(pl.String)
+    return name, inside[(names == LAST_OP.get(name, LAST_OP["Adam"])).to_numpy()]
+
+
+def _class_of(trace: Trace, row: int) -> str:
+    return str(trace.events["name"][row]).removeprefix("Optimizer.step#").partition(".")[0]
+
+
 def zero_grad_set_to_none(trace: Trace) -> list[Advice]:
     """Advise to drop gradients in place of filling them with zeros, to which backward then adds."""
     zeros = _outermost(trace, rows_named(trace, r"^aten::(zero_|_foreach_zero_)$"))
-    ranges = rows_named(trace, _ZERO_GRAD, "user_annotation")
+    ranges = rows_named(trace, _ZERO_GRAD, *ANNOTATIONS)
     added = rows_named(trace, r"^torch::autograd::AccumulateGrad$")
     found = []
     for file, line, rows in by_place(trace, ranges):

@@ -14,6 +14,7 @@ from torchprof_magic.analysis.advice.times import (
     by_place,
     device_work_of,
     each,
+    is_device_the_limit,
     ns_in_steps,
     rows_named,
     spans_of,
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 # From this share of a step on, the heavy ops are worth another type.
 LEAST_HEAVY_SHARE = 0.2
+# A device that works less waits for the host, whatever the types are.
+LEAST_BUSY_SHARE = 0.5
 # Shorter ones mostly cost their call, which a smaller type does not make cheaper.
 LEAST_HEAVY_NS = 100_000
 LEAST_CONVOLUTION_SHARE = 0.5
@@ -53,7 +56,7 @@ _MULTIPLE = 8
 
 def tf32_off(trace: Trace) -> Advice | None:
     """Advise TF32 if a device that has it multiplies in plain float32."""
-    if not _is_device(trace, _HAS_TF32):
+    if not _is_device(trace, _HAS_TF32) or not is_device_the_limit(trace):
         return None
     kernels = _kernels(trace, _FLOAT32, but=_TF32)
     spent = ns_in_steps(trace, spans_of(trace, kernels))
@@ -80,18 +83,19 @@ def autocast(trace: Trace) -> Advice | None:
 def _autocast_on_device(trace: Trace) -> Advice | None:
     if not _is_device(trace, _HAS_TENSOR_CORES):
         return None
+    account = device_account(trace)
+    if account is None or account.busy_ns < LEAST_BUSY_SHARE * account.whole_ns:
+        return None
     kernels = _kernels(trace, rf"{_FLOAT32}|{_TF32}", but=r"(?i)(^|_)(h|f16|bf16)|half|bfloat")
     spent = ns_in_steps(trace, spans_of(trace, kernels))
     if spent < LEAST_HEAVY_SHARE * step_ns(trace):
         return None
-    account = device_account(trace)
-    busy = account.busy_ns / account.steps if account is not None else step_ns(trace)
     return Advice(
         rule="autocast",
         title="Try lower precision",
         fix='`torch.autocast("cuda", dtype=torch.bfloat16)`',
         evidence=f"Products and convolutions in float32 take {format_ns(spent)} {each(trace)} of the device's "
-        f"{format_ns(busy)}; it has tensor cores for 16-bit types.",
+        f"{format_ns(account.busy_ns / account.steps)}; it has tensor cores for 16-bit types.",
         op=str(trace.events["name"][int(kernels[0])]),
         certainty="guess",
         link=AUTOCAST_LINK,
@@ -126,7 +130,7 @@ def _autocast_on_cpu(trace: Trace) -> Advice | None:
 
 def odd_half_sizes(trace: Trace) -> Advice | None:
     """Advise sizes that are multiples of 8 for products in half precision on a device with tensor cores."""
-    if not trace.meta.has_shapes or not _is_device(trace, _HAS_TENSOR_CORES):
+    if not trace.meta.has_shapes or not _is_device(trace, _HAS_TENSOR_CORES) or not is_device_the_limit(trace):
         return None
     rows = rows_named(trace, _PRODUCT)
     calls = trace.events[rows.tolist()].select("name", "shapes", "dtypes").with_columns(pl.Series("row", rows))
@@ -182,7 +186,7 @@ def channels_last(trace: Trace) -> Advice | None:
 
 def _layouts_on_device(trace: Trace) -> Advice | None:
     kernels = _kernels(trace, _LAYOUT_KERNEL)
-    if len(kernels) == 0:
+    if len(kernels) == 0 or not is_device_the_limit(trace):
         return None
     spans = within_steps(trace, spans_of(trace, kernels))
     spent = ns_in_steps(trace, spans)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 
 from torchprof_magic.analysis.accounts import TINY_OP_NS, chosen_steps
 from torchprof_magic.analysis.advice.kinds import Advice, Spans
@@ -20,6 +21,7 @@ from torchprof_magic.analysis.advice.times import (
     spans_of,
 )
 from torchprof_magic.analysis.phases import PHASES, phase_of_events
+from torchprof_magic.analysis.shared import once_per_trace
 from torchprof_magic.units import format_ns
 
 if TYPE_CHECKING:
@@ -79,10 +81,7 @@ def _advice(trace: Trace, file: str, line: int, spans: Spans, rows: IntArray) ->
         return None
     turns = len(rows) / chosen_steps(trace).steps
     cost = cost_of(trace, spans)
-    dur = trace.events["dur_ns"].to_numpy()
-    long = rows_named(trace, "^aten::")
-    long = long[dur[long] > TINY_OP_NS * 2]
-    work_ns = ns_in_steps(trace, overlap(cost.spans, spans_of(trace, long)))
+    work_ns = ns_in_steps(trace, overlap(cost.spans, spans_of(trace, _long_ops(trace))))
     saving_ns = max(cost.ns - work_ns, 0.0) * (1 - TURNS_LEFT / turns)
     return Advice(
         rule="python_loop",
@@ -99,3 +98,12 @@ def _advice(trace: Trace, file: str, line: int, spans: Spans, rows: IntArray) ->
         link=LINK,
         spans=cost.spans,
     )
+
+
+@once_per_trace
+def _long_ops(trace: Trace) -> IntArray:
+    """Return the calls of ops that usually do more than cost their call."""
+    rows = rows_named(trace, "^aten::")
+    calls = trace.events[rows.tolist()].select("name", "dur_ns")
+    usual = calls.select(pl.col("dur_ns").median().over("name"))["dur_ns"].to_numpy()
+    return rows[usual > 2 * TINY_OP_NS]

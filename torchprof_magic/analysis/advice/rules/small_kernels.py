@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from torchprof_magic.analysis.accounts import device_account
 from torchprof_magic.analysis.advice.kinds import Advice, Spans
 from torchprof_magic.analysis.advice.times import each, ns_in_steps, within_steps
 from torchprof_magic.analysis.idle import CAUSES, cause_numbers, idle_pieces
 from torchprof_magic.analysis.queue import launch_totals
+from torchprof_magic.model.vendors import GRAPH_LAUNCH
 from torchprof_magic.units import format_ns, format_ratio
 
 if TYPE_CHECKING:
+    from torchprof_magic.analysis.accounts import Account
     from torchprof_magic.model.trace import Trace
 
 # If fewer kernels are short, their launches are not what a step waits for.
 LEAST_SHORT_SHARE = 0.25
 LEAST_KERNELS = 50
+# While code is compiled or captured, steps are not what they will be.
+MOST_COMPILING = 0.05
 LINK = "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs"
 
 
@@ -26,7 +32,7 @@ def small_kernels(trace: Trace) -> Advice | None:
     if account is None or totals.kernels < LEAST_KERNELS * account.steps:
         return None
     short = totals.short_share or 0.0
-    if short < LEAST_SHORT_SHARE:
+    if short < LEAST_SHORT_SHARE or _is_compiled(trace, account):
         return None
     pieces = idle_pieces(trace)
     launches = (pieces.device == account.device) & (cause_numbers(trace) == list(CAUSES).index("op dispatch"))
@@ -48,3 +54,9 @@ def small_kernels(trace: Trace) -> Advice | None:
         link=LINK,
         spans=inside,
     )
+
+
+def _is_compiled(trace: Trace, account: Account) -> bool:
+    """Return whether graphs run already, or code is being compiled or loaded."""
+    names = trace.events["name"].unique().cast(pl.String)
+    return bool(names.str.contains(GRAPH_LAUNCH).any()) or account.share("compile", "initialisation") > MOST_COMPILING
