@@ -726,7 +726,7 @@ x, y, loss_fn = torch.randn(2000, 64), torch.randint(0, 10, (2000,)), nn.CrossEn
         rule="many_small_collectives",
         setup=_GROUP + "numbers = [torch.zeros(1) for _ in range(40)]",
         cell=_LOOP + "\n    for one in numbers:\n        dist.broadcast(one, 0)  # HERE\n    z = model(x)",
-        flags="--step line:3",
+        flags="--step line:2",
         changes=(
             (
                 "    for one in numbers:\n        dist.broadcast(one, 0)  # HERE",

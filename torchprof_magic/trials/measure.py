@@ -42,6 +42,7 @@ def run_trial(plan: TrialPlan, seconds: float) -> Tried:
         raise ValueError("the recording is of a device that this machine lacks")
     device = torch.device("cuda" if plan.on_device else "cpu")
     with _unchanged_state():
+        torch.set_num_threads(plan.threads or torch.get_num_threads())
         works = [(call.each_step, *WAYS[plan.kind](plan, call, device)) for call in plan.calls]
         deadline = time.perf_counter() + seconds
         rounds: list[tuple[float, float]] = []

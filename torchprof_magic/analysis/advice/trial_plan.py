@@ -41,7 +41,10 @@ class Call(NamedTuple):
 
 
 class TrialPlan(NamedTuple):
-    """What to try: ``kind`` chooses how, and ``name`` is that of an optimizer."""
+    """What to try: ``kind`` chooses how, and ``name`` is that of an optimizer.
+
+    ``threads`` are those of ops in the recording, and ``cores`` those that its process could use; None if unknown.
+    """
 
     kind: str
     calls: tuple[Call, ...]
@@ -67,7 +70,7 @@ def plan_trial(trace: Trace, advice: Advice) -> TrialPlan:
     elements = sum(int(np.prod(shape)) for call in found.calls for shape in call.shapes)
     if elements > MOST_ELEMENTS:
         raise ValueError(f"the tensors of this trial have {elements:,} elements; at most {MOST_ELEMENTS:,} are tried")
-    return found._replace(on_device=trace.has_device)
+    return found._replace(on_device=trace.has_device, threads=trace.meta.cpu_threads, cores=trace.meta.cpu_cores)
 
 
 def _optimizer(trace: Trace) -> TrialPlan:
@@ -78,8 +81,7 @@ def _optimizer(trace: Trace) -> TrialPlan:
 
 
 def _threads(trace: Trace) -> TrialPlan:
-    calls = _calls(trace, rf"{_PRODUCTS}|{_SINGLE}")
-    return TrialPlan("threads", calls, threads=trace.meta.cpu_threads, cores=trace.meta.cpu_cores)
+    return TrialPlan("threads", _calls(trace, rf"{_PRODUCTS}|{_SINGLE}"))
 
 
 def _precision(trace: Trace) -> TrialPlan:
