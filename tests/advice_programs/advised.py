@@ -329,7 +329,7 @@ x = torch.randn(1000, 1000)
         rule="rebuilt_constant",
         setup=_MODEL + "n = 200000",
         cell=_LOOP + "\n    z = torch.arange(n).sqrt().sum()  # HERE" + _STEP,
-        changes=((_LOOP, "zz = torch.arange(n).sqrt().sum()\n" + _LOOP), ("torch.arange(n).sqrt().sum()", "zz")),
+        changes=(("torch.arange(n).sqrt().sum()", "ready"), (_LOOP, "ready = torch.arange(n).sqrt().sum()\n" + _LOOP)),
     ),
     Program(
         name="a buffer that each step fills anew",

@@ -47,7 +47,8 @@ _HAS_TF32 = (
 _HAS_TENSOR_CORES = rf"{_HAS_TF32}|\b(V100|T4|TITAN V|TITAN RTX|Quadro RTX|RTX 20\d\d)\b"
 # Kernels that multiply matrices or convolve in float32, without TF32.
 _FLOAT32 = r"(?i)sgemm|simt_s|(^|_)f32f32_f32f32|_engine<float|winograd\w*_?(nchw|fp32|Ftz)|scudnn"
-_TF32 = r"(?i)tf32|s1688|16816"
+_TF32 = r"(?i)tf32|s1688"
+_HALF_KERNEL = r"(?i)(^|_)(h|bf16|fp?16)|half|bfloat"
 _HALF = ("c10::Half", "c10::BFloat16")
 _PRODUCT = r"^aten::(mm|addmm|bmm|baddbmm)$"
 _LAYOUT_KERNEL = r"(?i)nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw"
@@ -86,7 +87,7 @@ def _autocast_on_device(trace: Trace) -> Advice | None:
     account = device_account(trace)
     if account is None or account.busy_ns < LEAST_BUSY_SHARE * account.whole_ns:
         return None
-    kernels = _kernels(trace, rf"{_FLOAT32}|{_TF32}", but=r"(?i)(^|_)(h|f16|bf16)|half|bfloat")
+    kernels = _kernels(trace, rf"{_FLOAT32}|{_TF32}", but=_HALF_KERNEL)
     spent = ns_in_steps(trace, spans_of(trace, kernels))
     if spent < LEAST_HEAVY_SHARE * step_ns(trace):
         return None
@@ -232,7 +233,8 @@ def _layouts_on_cpu(trace: Trace) -> Advice | None:
 
 def _is_device(trace: Trace, pattern: str) -> bool:
     """Return whether all devices of the recording have a name that matches."""
-    names = pl.Series((*trace.meta.device_names, *(name for _, name in trace.meta.devices)), dtype=pl.String)
+    meta = trace.meta
+    names = pl.Series(meta.device_names or [name for _, name in meta.devices], dtype=pl.String)
     return len(names) > 0 and bool(names.str.contains(pattern).all())
 
 
