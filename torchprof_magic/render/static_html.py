@@ -190,16 +190,20 @@ def _cards(cards: Sequence[Card]) -> str:
         [
             (_NUMBER, str(number)),
             (_NAME, f"{_marked(card.title)}{_fix(card)}<br><small>{_marked(card.evidence)}</small>"),
-            (_NUMBER, f"<b>{_text(saving_words(card)) or 'not known'}</b><br><small>{_text(card.certainty)}</small>"),
+            (_NUMBER, f"<b>{_text(saving_words(card)) or _unknown(card)}</b><br><small>{_text(card.certainty)}</small>"),
         ]
         for number, card in enumerate(cards, 1)
     ]
     return _table([(f'colspan="2" {_NAME}', "What to change"), (_NUMBER, "saving a step")], rows) if rows else ""
 
 
+def _unknown(card: Card) -> str:
+    return "not known" if card.certainty == "guess" else ""
+
+
 def _fix(card: Card) -> str:
     fix = f": {_marked(card.fix)}" if card.fix else ""
-    return f"{fix} <small>{_text(card.place)}</small>" if card.place else fix
+    return f"{fix} in {_text(card.place)}" if card.place else fix
 
 
 def _marked(text: str) -> str:

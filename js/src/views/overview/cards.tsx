@@ -46,9 +46,10 @@ export function Cards({ report, cards }: CardsProps) {
   );
 }
 
-function savingOf({ saving_ns: time, saving_bytes: memory }: Card): string {
+function savingOf({ saving_ns: time, saving_bytes: memory, certainty }: Card): string {
   if (time !== null) return `−${formatNs(time)}`;
-  return memory === null ? "not known" : `−${formatBytes(memory)}`;
+  if (memory !== null) return `−${formatBytes(memory)}`;
+  return certainty === "guess" ? "not known" : "";
 }
 
 function dotsOf(level: number): string {
@@ -70,10 +71,10 @@ function Place({ report, card }: { readonly report: ReportContext; readonly card
   const view = report.source.header.views.find(
     ({ name, empty }) => name === card.view && empty === null,
   );
-  if (view === undefined) return <bdi class="tp-aside"> {card.place}</bdi>;
+  if (view === undefined) return <bdi class="tp-aside"> in {card.place}</bdi>;
   return (
     <>
-      {" "}
+      {" in "}
       <button
         type="button"
         class="tp-link"
