@@ -15,7 +15,7 @@ NODE   := $(if $(shell command -v npm 2>/dev/null),,$(VENV)/.node)
 # Recipes find ruff, mypy and a Node.js from PyPI in the virtual environment.
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: demo test lab check bench fuzz programs stress hostile clean chromium
+.PHONY: demo test lab check bench fuzz programs advice stress hostile clean chromium
 
 demo: $(VENV)/.installed $(BUNDLE)
 	mkdir -p build
@@ -50,6 +50,11 @@ fuzz: $(VENV)/.tested
 programs: $(VENV)/.tested
 	$(BIN)/python tests/programs/run.py --threads 1
 	$(BIN)/python tests/programs/run.py --threads 2
+
+# Written programs, each with something to change or just without it, and what carrying the advice out saves.
+advice: $(VENV)/.tested
+	$(BIN)/python tests/advice_programs/advice_run.py
+	$(BIN)/python benchmarks/advice.py
 
 # Put every hostile text through everything; `make test` takes a few of each kind where that takes long.
 hostile: $(VENV)/.tested $(BUNDLE) chromium

@@ -28,6 +28,7 @@ from torchprof_magic.analysis import (
     snapshot_tables,
     waits,
 )
+from torchprof_magic.analysis.advice import CERTAINTY_TEXT, RULES
 from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.analysis.verdict import LEAST_CAUSE, LOUD_OPTIMIZER, LOUD_PYTHON, MOSTLY_WORK
 from torchprof_magic.exporters import EXPORTERS
@@ -206,6 +207,7 @@ described in [failures.md](failures.md).
 PROBLEM_GROUPS = (
     ("While recording", "", ("capture",)),
     ("In the recorded run", "", ("run",)),
+    ("In rules for advice", "", ("advice",)),
     ("While keeping traces", "", ("store",)),
     (
         "In trace files",
@@ -216,6 +218,36 @@ PROBLEM_GROUPS = (
     ("In memory timelines", "", ("timeline",)),
     ("With many ranks", "", ("ranks",)),
 )
+ADVICE_HEAD = """# What to change
+
+`report.advice` lists changes of the program, by the time that a step would be shorter, the largest first; then those
+that lower memory, and last those without a number. The same list stands in the overview, in `report.summary()` and in
+the static copy. A saving is that of one step, or of the whole recording without steps. Time that two pieces of advice
+would save is counted for the larger one alone, and what would save less than 1 % of a step is left out.
+
+Host time counts as a saving only where the busiest device idles meanwhile; without a device, all of it does. If steps
+also ran without the profiler, what recording each event takes is subtracted from the cost of many short ops.
+
+```python
+for advice in report.advice:
+    print(advice, advice.saving_ns, advice.certainty, advice.evidence)
+
+report.advice_with(mute=["channels_last"], threshold=0.05)  # only what saves 5 % of a step
+report.try_advice(0)  # measures the first one on this machine, if it needs none of your data
+```
+
+`%config TorchProfMagics.advice = {"mute": ["autocast"], "threshold": 0.02, "thresholds": {"python_loop": 0.1}}` sets
+the same for all reports. A rule of your own is a function that gets a trace, and returns `Advice`, several of them, or
+None. One that raises becomes a problem of the report.
+
+```python
+@tp.rules.add
+def no_dropout(trace):
+    calls = trace.events.filter(trace.events["name"] == "aten::dropout")
+    if calls.height:
+        return tp.Advice(rule="no_dropout", title="Do without dropout", evidence=f"{calls.height} calls")
+```
+"""
 FORMATS_HEAD = """# Formats and devices
 
 This page lists the files that can be opened and written, and the devices whose traces are understood.
@@ -253,6 +285,21 @@ COLLECTIVES_HEAD = """## Kernels of collectives
 
 Beside those of the libraries above, whose kernels begin with the name of the library. Namespaces in front are ignored.
 """
+
+
+def advice() -> str:
+    """Return docs/advice.md: every rule, and what the words of certainty mean."""
+    words = ((f"`{name}`", text) for name, text in CERTAINTY_TEXT.items())
+    rules = ((f"`{rule.name}`", rule.speaks, rule.needs) for rule in RULES)
+    return "\n".join(
+        (
+            ADVICE_HEAD,
+            "## How sure it is\n",
+            table(("certainty", "meaning"), words),
+            "## Rules\n",
+            table(("rule", "when it speaks", "what must be recorded"), rules),
+        )
+    )
 
 
 def definitions() -> str:
@@ -357,6 +404,7 @@ def problems() -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "docs/advice.md": advice,
     "docs/definitions.md": definitions,
     "docs/formats.md": formats,
     "docs/options.md": options,

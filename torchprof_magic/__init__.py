@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from torchprof_magic import rules
+    from torchprof_magic.analysis.advice import Advice
     from torchprof_magic.capture import prime
     from torchprof_magic.errors import (
         CaptureError,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Advice",
     "CaptureError",
     "ExportError",
     "IngestError",
@@ -49,12 +52,14 @@ __all__ = [
     "prime",
     "profile",
     "ranks",
+    "rules",
     "step",
     "steps",
 ]
 
 # Where each public name is defined. Loaded on first use, because torch alone takes more than a second to import.
 _HOMES = {
+    "Advice": "torchprof_magic.analysis.advice",
     "RanksReport": "torchprof_magic.job.report",
     "Report": "torchprof_magic.report",
     "add_metadata": "torchprof_magic.profiling",
@@ -75,6 +80,8 @@ def __getattr__(name: str) -> Any:
 
     if name == "last":
         return import_whole("torchprof_magic.run.history").last()
+    if name == "rules":
+        return import_whole("torchprof_magic.rules")
     if name in _HOMES:
         return getattr(import_whole(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

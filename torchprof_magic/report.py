@@ -6,12 +6,14 @@ import base64
 import json
 import uuid
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
+from torchprof_magic import rules
+from torchprof_magic.analysis.advice import Advice, Findings, Settings, cards_of, find_advice, plan_trial
 from torchprof_magic.analysis.averages import averages_table
 from torchprof_magic.analysis.block_table import allocations_table
 from torchprof_magic.analysis.devices import devices_table, has_any_device
@@ -44,7 +46,7 @@ from torchprof_magic.exporters.saved import write_saved
 from torchprof_magic.files.atomic import target_of
 from torchprof_magic.files.temporary import written_bytes
 from torchprof_magic.model.cycle_filter import of_cycle
-from torchprof_magic.model.shapes import Facts, Series, Shape, Table, count_rows
+from torchprof_magic.model.shapes import Facts, Problems, Series, Shape, Table, count_rows
 from torchprof_magic.model.trace import SAVED_TRACES_SCHEMA
 from torchprof_magic.render.exports import TRACE_EXPORTS
 from torchprof_magic.render.figures import FIGURES, summary_png
@@ -54,12 +56,12 @@ from torchprof_magic.render.standalone_html import write_html
 from torchprof_magic.render.static_html import static_html
 from torchprof_magic.render.text import machine_sentence, steps_sentence, text_summary
 from torchprof_magic.sql import run_sql
-from torchprof_magic.units import counted, printable
+from torchprof_magic.units import counted, format_ns, printable
 from torchprof_magic.views import VIEWS
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     import pandas as pd
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
     from torchprof_magic.render.widget import ReportWidget, Shown
 
+_ADVICE_FIELDS = tuple(field.name for field in fields(Advice) if field.name != "spans")
 EXPORTED_TABLES = (
     "ops",
     "kernels",
@@ -123,7 +126,9 @@ class Report:
         self._find_saved = find_saved
         self.run_id = run_id or uuid.uuid4().hex[:12]
         self._trace_paths = trace_paths
-        self._shapes = _Shapes(trace)
+        self._shapes = _Shapes(trace, self._with_advice)
+        self._findings: tuple[Settings, Findings] | None = None
+        self._tried: dict[Advice, Advice] = {}
         self._widget: ReportWidget | None = None
         self._shown: Shown | None = None
 
@@ -331,7 +336,7 @@ class Report:
     @property
     def problems(self) -> list[Problem]:
         """Problems of the recording and its file, one per kind, each with its count and what to do about it."""
-        return list(all_problems(self.trace))
+        return [*all_problems(self.trace), *self._find_advice().problems]
 
     @property
     def trace_paths(self) -> tuple[Path, ...]:
@@ -369,6 +374,68 @@ class Report:
         """What limits the speed of the program: its kind, name and line, with the numbers behind it and its doubts."""
         return self._verdict
 
+    @property
+    def advice(self) -> list[Advice]:
+        """What to change, by the time that it saves, the largest first; then by memory, and guesses last.
+
+        ``saving_ns`` is for a step, and savings of one cause count once. What saves less than 1 % of a step is left
+        out. ``certainty`` is ``measured``, ``measured here``, ``estimated`` or ``guess``. See docs/advice.md.
+        """
+        return list(self._find_advice().advice)
+
+    def advice_with(
+        self,
+        *,
+        mute: Iterable[str] | None = None,
+        threshold: float | None = None,
+        thresholds: Mapping[str, float] | None = None,
+    ) -> list[Advice]:
+        """Return the advice with other settings than those of ``%config TorchProfMagics.advice``.
+
+        Args:
+            mute: Names of rules that are not asked.
+            threshold: Least share of a step that advice must save, between 0 and 1.
+            thresholds: The same for single rules, by name.
+
+        Raises ``OptionsError`` for an unknown rule, or a share that is none.
+        """
+        given = {"mute": mute, "threshold": threshold, "thresholds": thresholds}
+        values = {key: value for key, value in given.items() if value is not None}
+        return list(find_advice(self.trace, rules.settings_of(values)).advice)
+
+    def try_advice(self, number: int, *, seconds: float = 5.0) -> Advice:
+        """Measure one piece of ``advice`` on this machine, and return it with what it saves here.
+
+        Both ways run in turns on random numbers of the recorded shapes, as often as the steps called them. In
+        ``advice`` the result takes the place of what was said. Random numbers and the number of threads stay as they
+        are, and an interrupt ends it. Nothing is tried by itself.
+
+        Args:
+            number: Place in ``advice``, from 0.
+            seconds: About how long it may take; each way runs at least three times.
+
+        Raises ``IndexError`` for another number, and ``ValueError`` if the advice cannot be tried without your data,
+        the shapes were not recorded, or the recording is of a device that this machine lacks.
+        """
+        # torch is needed to try advice, not to read a trace.
+        from torchprof_magic.trials import run_trial  # noqa: PLC0415
+
+        if not seconds > 0:
+            raise ValueError(f"seconds must be more than 0 (got {seconds!r})")
+        said = self._find_advice().advice[number]
+        tried = run_trial(plan_trial(self.trace, said), seconds)
+        words = (
+            f"Tried here on the recorded shapes: {format_ns(tried.before_ns)} before and {format_ns(tried.after_ns)} "
+            f"after, medians of {counted(tried.rounds, 'round')}."
+        )
+        saving = max(round(tried.before_ns - tried.after_ns), 0)
+        found = replace(said, saving_ns=saving, certainty="measured here", evidence=f"{words} {said.evidence}")
+        self._tried[said] = found
+        self._findings = None
+        self._shapes.forget("overview")
+        self.__dict__.pop("_page", None)
+        return found
+
     def ops_by(self, *by: str, stack_n: int = 1) -> pl.DataFrame:
         """Return ``ops`` split by any of ``shapes, dtypes, stack, line, module, thread, phase, step, cycle``.
 
@@ -397,7 +464,8 @@ class Report:
         steps, ops, memory = self._table("steps"), self._table("ops"), self._shape("memory")
         assert isinstance(memory, Series)
         machine = machine_sentence(self.trace.meta, self.trace.events.height, has_device=has_any_device(self.trace))
-        return text_summary(self.trace.meta, self.verdict, ops, steps, memory, self.problems, machine)
+        cards = cards_of(self.trace, self.advice)
+        return text_summary(self.trace.meta, self.verdict, ops, steps, memory, self.problems, machine, cards)
 
     def figure(self, view: str = "ops") -> Figure:
         """Return a matplotlib figure of ``steps``, ``ops``, ``flame`` or ``memory``.
@@ -551,6 +619,23 @@ class Report:
     def _verdict(self) -> Verdict:
         return find_verdict(self.trace)
 
+    def _find_advice(self) -> Findings:
+        """Return the advice by the settings of now; it is found again only when they have changed."""
+        settings = rules.current()
+        if self._findings is None or self._findings[0] is not settings:
+            self._findings = (settings, find_advice(self.trace, settings, self._tried))
+        return self._findings[1]
+
+    def _with_advice(self, shape: Shape) -> Shape:
+        """Return the overview with what to change, and the notes with the rules that failed."""
+        match shape:
+            case Facts():
+                return replace(shape, cards=cards_of(self.trace, self.advice))
+            case Problems():
+                return replace(shape, problems=(*shape.problems, *self._find_advice().problems))
+            case _:
+                return shape
+
     def _table(self, name: str) -> Table:
         table = self._shape(name)
         assert isinstance(table, Table)
@@ -627,7 +712,9 @@ class Report:
             "doubts": found.doubts,
             "causes": {cause.kind: cause.ns for cause in found.causes},
         }
-        return json.dumps({"verdict": verdict, "facts": facts, "ops": ops, "problems": problems}, default=str)
+        advice = [{name: getattr(each, name) for name in _ADVICE_FIELDS} for each in self.advice]
+        found_all = {"verdict": verdict, "advice": advice, "facts": facts, "ops": ops, "problems": problems}
+        return json.dumps(found_all, default=str)
 
     def _repr_html_(self) -> str:
         return static_html(self.trace, self._shapes, self._verdict, self.run_id)
@@ -674,15 +761,20 @@ class Report:
 class _Shapes(Mapping[str, "Shape"]):
     """The shapes of all views by name, each computed when it is first asked for."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, complete: Callable[[Shape], Shape]) -> None:
         self._trace = trace
+        self._complete = complete
         self._computed: dict[str, Shape] = {}
 
     def __getitem__(self, name: str) -> Shape:
         if name not in self._computed:
             build = {view.name: view.build for view in VIEWS}[name]
-            self._computed[name] = build(self._trace)
+            self._computed[name] = self._complete(build(self._trace))
         return self._computed[name]
+
+    def forget(self, name: str) -> None:
+        """Compute a shape again when it is asked for next."""
+        self._computed.pop(name, None)
 
     def __iter__(self) -> Iterator[str]:
         return (view.name for view in VIEWS)

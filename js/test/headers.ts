@@ -68,7 +68,7 @@ export function seriesHeader(name: string, more: Partial<SeriesHeader> = {}): Se
 }
 
 export function factsHeader(name: string, more: Partial<FactsHeader> = {}): FactsHeader {
-  return { ...tab(name), shape: "facts", sections: [], ...more };
+  return { ...tab(name), shape: "facts", sections: [], cards: [], ...more };
 }
 
 export function problemsHeader(name: string, more: Partial<ProblemsHeader> = {}): ProblemsHeader {

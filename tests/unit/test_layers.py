@@ -15,7 +15,7 @@ PACKAGE = ROOT / "torchprof_magic"
 # The layers from top to bottom. A module imports only from the layers below its own.
 MAY_IMPORT = {
     "__main__": {"loading", "report", "units", "errors"},
-    "ipython": {"run", "loading", "render", "capture", "options", "model", "process", "units", "errors"},
+    "ipython": {"run", "loading", "rules", "render", "capture", "options", "model", "process", "units", "errors"},
     "profiling": {"run", "capture", "options", "model", "errors"},
     "run": {
         *("report", "ingest", "store", "capture", "distributed", "files"),
@@ -27,7 +27,9 @@ MAY_IMPORT = {
         *("units", "errors"),
     },
     "opening": {"report", "ingest", "files", "model", "process", "errors"},
-    "report": {"views", "render", "exporters", "analysis", "sql", "files", "model", "units"},
+    "report": {"rules", "trials", "views", "render", "exporters", "analysis", "sql", "files", "model", "units"},
+    "rules": {"analysis", "model", "errors"},
+    "trials": {"analysis"},
     "sql": {"units"},
     "render": {"views", "analysis", "files", "model", "process", "units", "errors"},
     "views": {"analysis", "model"},
@@ -46,7 +48,7 @@ MAY_IMPORT = {
 }
 # Heavy libraries, and the only layers that may import them.
 OWNERS = {
-    "torch": {"capture"},
+    "torch": {"capture", "trials"},
     "IPython": {"ipython", "render"},
     "anywidget": {"render"},
     "ipywidgets": {"ipython", "render"},

@@ -11,7 +11,7 @@ from torchprof_magic.analysis.devices import device_intervals
 from torchprof_magic.analysis.places import places_of
 from torchprof_magic.analysis.shared import ask_names, once_per_trace
 from torchprof_magic.analysis.window import windows_of
-from torchprof_magic.model.intervals import IntArray, covered_ns
+from torchprof_magic.model.intervals import BoolArray, IntArray, covered_ns
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.units import counted
 
@@ -69,7 +69,7 @@ def loaders_table(trace: Trace) -> Table:
 
     Only fetches that begin within the recorded steps count.
     """
-    row = _fetches(trace)
+    row = fetch_rows(trace)
     start, dur = (trace.events[name].to_numpy()[row] for name in ("start_ns", "dur_ns"))
     lane = trace.events["lane"].gather(row)
     name = trace.events["name"].gather(row).cast(pl.String)
@@ -101,7 +101,7 @@ def loaders_table(trace: Trace) -> Table:
     return Table(frame=ordered, columns=COLUMNS, sort_by="total_ns")
 
 
-def _fetches(trace: Trace) -> IntArray:
+def fetch_rows(trace: Trace) -> IntArray:
     """Return the rows of the fetches that begin within the recorded steps."""
     matches = ask_names(trace.events["name"], pl.col("name").str.contains(_FETCH)).astype(np.bool_)
     row = np.flatnonzero(matches)
@@ -109,6 +109,12 @@ def _fetches(trace: Trace) -> IntArray:
     at = np.searchsorted(windows.start_ns, start, side="right") - 1
     inside = (at >= 0) & (start < np.append(windows.end_ns, np.iinfo(np.int64).min)[at])
     return row[inside]
+
+
+def has_workers(trace: Trace, rows: IntArray) -> BoolArray:
+    """Return for which fetches worker processes load the batches."""
+    matches = ask_names(trace.events["name"], pl.col("name").str.contains(_HAS_WORKERS)).astype(np.bool_)
+    return matches[rows]
 
 
 def _device_idle(trace: Trace, start_ns: IntArray, end_ns: IntArray) -> IntArray:

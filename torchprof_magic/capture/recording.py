@@ -108,8 +108,8 @@ class Recording:
     wall time of steps that ran without any profiling, in order, but for the first step of all. ``snapshot`` is the file
     of the device's allocator history, if one was requested and saved. ``metadata`` holds the keys and JSON
     texts that were added during the run. ``two_pass`` says which cycle holds times and which details, when they were
-    recorded one after the other. ``program`` is what lines and modules did in each cycle;
-    ``modules``, ``function_lines`` and ``tagged`` are those that its numbers name.
+    recorded one after the other. ``program`` is what lines and modules did in each cycle; ``modules``,
+    ``function_lines`` and ``tagged`` are those that its numbers name. ``cpu`` is what ops on the CPU could use.
     """
 
     cycles: tuple[Cycle, ...]
@@ -129,6 +129,16 @@ class Recording:
     snapshot: Path | None = None
     metadata: tuple[tuple[str, str], ...] = ()
     two_pass: TwoPass | None = None
+    cpu: CpuFacts | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuFacts:
+    """How many cores the process may use, how many threads ops on the CPU use, and special units of the CPU."""
+
+    cores: int
+    threads: int
+    features: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -554,6 +554,7 @@ class CaptureSession:
             snapshot=self._snapshot,
             metadata=tuple(self._added.items()),
             two_pass=recorder.two_pass if recorder else None,
+            cpu=compat.cpu_facts(),
         )
 
     def _report_progress(self, phase: str, step: int) -> None:

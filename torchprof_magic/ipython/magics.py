@@ -17,7 +17,9 @@ from IPython.core.magic import (
     output_can_be_silenced,
 )
 from IPython.core.magic_arguments import parse_argstring
+from traitlets import Dict, TraitError, validate
 
+from torchprof_magic import rules
 from torchprof_magic.capture import protected
 from torchprof_magic.errors import TorchProfError
 from torchprof_magic.ipython.awaiting import ASKS_FOR_HELP, InterruptCancels
@@ -59,6 +61,18 @@ class TorchProfMagics(Magics, FlagDefaults):
     """Record cells with torch's profiler and show the report in their output."""
 
     shell: InteractiveShell
+    advice = Dict(
+        help="Advice: {'mute': [names of rules], 'threshold': least share of a step, 'thresholds': {name: share}}."
+    ).tag(config=True)
+
+    @validate("advice")
+    def _check_advice(self, proposal: dict[str, Any]) -> dict[str, Any]:
+        """Apply what `%config` sets to all reports of this process."""
+        try:
+            rules.configure(proposal["value"])
+        except TorchProfError as exc:
+            raise TraitError(str(exc)) from None
+        return dict(proposal["value"])
 
     @no_var_expand
     @output_can_be_silenced

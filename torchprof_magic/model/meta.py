@@ -167,7 +167,8 @@ class Meta(_Bounded):
     ``plain_step_ns`` is how long steps took that ran without the profiler. ``backend`` is that of
     ``torch.distributed``, whose ``process_groups`` are those of this process; ``extra`` is further metadata of the
     file, such as the user's own. ``two_pass`` is set if the frames hold the times of one cycle and the details of
-    another.
+    another. ``cpu_cores`` is how many cores the process of a live run may use, ``cpu_threads`` how many threads ops on
+    the CPU use, and ``cpu_features`` are units of the CPU that torch can use, such as ``amx_bf16``.
     """
 
     title: str = ""
@@ -189,8 +190,11 @@ class Meta(_Bounded):
     is_partial: bool = False
     plain_step_ns: tuple[int, ...] = ()
     two_pass: TwoPass | None = None
+    cpu_cores: int | None = None
+    cpu_threads: int | None = None
+    cpu_features: tuple[str, ...] = ()
     extra: tuple[tuple[str, str], ...] = field(default=())
 
     def __post_init__(self) -> None:
-        self._shorten("title", "torch_version", "device_names", "devices", "backend", "extra")
+        self._shorten("title", "torch_version", "device_names", "devices", "backend", "extra", "cpu_features")
         self._shorten("cell_labels", most_chars=MAX_MESSAGE_CHARS)

@@ -464,6 +464,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Compare percentages, not times{advice}. The recorded steps may also have done more work than the others.",
         "Recorded steps took at least 1.5 times as long as steps that ran without the profiler.",
     ),
+    "advice.rule_failed": Kind(
+        "warning",
+        "The rule {rule} failed: {error}. Its advice is missing.",
+        "Mend the rule, or remove it with torchprof_magic.rules.remove(name).",
+        "A rule for advice raised an exception, or returned something other than `Advice`.",
+    ),
     # Keeping and uploading.
     "store.not_stored": Kind(
         "data_loss",

@@ -255,10 +255,32 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """One piece of advice. Code in its texts stands between backticks.
+
+    ``saving_ns`` is what a step would be shorter, ``saving_bytes`` what less memory would be used; None if unknown.
+    ``place`` is the line to change, or empty, and ``view`` the view that shows it. ``level`` is how sure it is, from 1
+    for a guess to 3 for what was measured; ``certainty`` says so in words.
+    """
+
+    rule: str
+    title: str
+    fix: str
+    place: str
+    evidence: str
+    saving_ns: int | None
+    saving_bytes: int | None
+    certainty: str
+    level: int
+    view: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """The headline facts of a recording by section, in reading order."""
+    """The headline facts of a recording by section, in reading order, and what to change."""
 
     sections: tuple[Section, ...]
+    cards: tuple[Card, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

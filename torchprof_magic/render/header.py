@@ -20,7 +20,8 @@ def describe(shape: Shape, place: tuple[int, int]) -> Header:
     """Return the part of a view's header that depends on its shape; ``place`` is the place of its frame's bytes."""
     match shape:
         case Facts():
-            return {"shape": "facts", "sections": [_section(section) for section in shape.sections]}
+            sections = [_section(section) for section in shape.sections]
+            return {"shape": "facts", "sections": sections, "cards": [asdict(card) for card in shape.cards]}
         case Problems():
             return {"shape": "problems", "problems": [asdict(problem) for problem in shape.problems]}
         case _:

@@ -23,7 +23,7 @@ from torchprof_magic.render.figures import FIGURES, to_small_png
 from torchprof_magic.render.numbers import column_format, format_share, format_value
 from torchprof_magic.render.page import verdict_line
 from torchprof_magic.render.palette import phase_title
-from torchprof_magic.render.text import machine_sentence, steps_sentence
+from torchprof_magic.render.text import machine_sentence, saving_words, steps_sentence
 from torchprof_magic.units import counted, printable
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from torchprof_magic.analysis.verdict import Verdict
     from torchprof_magic.analysis.verdict_words import Span
     from torchprof_magic.model.meta import Problem
-    from torchprof_magic.model.shapes import Bars, Column, Fact, Section, Shape
+    from torchprof_magic.model.shapes import Bars, Card, Column, Fact, Section, Shape
     from torchprof_magic.model.trace import Trace
     from torchprof_magic.render.numbers import ColumnFormat
 
@@ -84,7 +84,9 @@ def static_html(
         *_verdict(trace, verdict),
         *_problem_lines(lost),
         _steps(shapes["steps"]),
-        *(_section(section) for section in sections),
+        *(_section(section) for section in sections[:1]),
+        _cards(overview.cards),
+        *(_section(section) for section in sections[1:]),
         _ops(shapes["ops"], steps_worth(trace)),
         *(_section(section) for section in tops),
         *(_figure(view, shapes[view]) for view in _FIGURES if in_notebook and count_rows(shapes[view])),
@@ -180,6 +182,36 @@ def _section(section: Section) -> str:
         return _table(heads, [_phase_row(fact, sum(values), look) for fact in section.facts])
     heads = [(_NAME, _text(section.title)), (f'colspan="2" {_NUMBER}', _text(aside))]
     return _table(heads, [_bar_row(fact, max(values, default=0.0), look) for fact in section.facts])
+
+
+def _cards(cards: Sequence[Card]) -> str:
+    """Return what to change as a table: a number, the change with its evidence, and the saving with how sure it is."""
+    rows = [
+        [
+            (_NUMBER, str(number)),
+            (_NAME, f"{_marked(card.title)}{_fix(card)}<br><small>{_marked(card.evidence)}</small>"),
+            (_NUMBER, f"<b>{_text(saving_words(card)) or _unknown(card)}</b><br><small>{_text(card.certainty)}</small>"),
+        ]
+        for number, card in enumerate(cards, 1)
+    ]
+    return _table([(f'colspan="2" {_NAME}', "What to change"), (_NUMBER, "saving a step")], rows) if rows else ""
+
+
+def _unknown(card: Card) -> str:
+    return "not known" if card.certainty == "guess" else ""
+
+
+def _fix(card: Card) -> str:
+    fix = f": {_marked(card.fix)}" if card.fix else ""
+    return f"{fix} in {_text(card.place)}" if card.place else fix
+
+
+def _marked(text: str) -> str:
+    """Return a text with what is between backticks as code."""
+    return "".join(
+        f"<code><bdi>{_text(part)}</bdi></code>" if place % 2 else _text(part)
+        for place, part in enumerate(text.split("`"))
+    )
 
 
 def _phase_row(fact: Fact, whole: float, look: ColumnFormat) -> list[tuple[str, str]]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from torchprof_magic.analysis.verdict import Verdict
     from torchprof_magic.model.meta import Meta, Problem
-    from torchprof_magic.model.shapes import Mark, Series, Table
+    from torchprof_magic.model.shapes import Card, Mark, Series, Table
 
 TOP_ROWS = 10
 NAME_WIDTH = 44
@@ -53,16 +53,42 @@ def machine_sentence(meta: Meta, events: int, *, has_device: bool) -> str:
 
 
 def text_summary(
-    meta: Meta, verdict: Verdict, ops: Table, steps: Table, memory: Series, problems: Sequence[Problem], machine: str
+    meta: Meta,
+    verdict: Verdict,
+    ops: Table,
+    steps: Table,
+    memory: Series,
+    problems: Sequence[Problem],
+    machine: str,
+    cards: Sequence[Card] = (),
 ) -> str:
-    """Return the report as one screen of text: verdict, steps, top ops, memory peaks, problems."""
+    """Return the report as one screen of text: verdict, what to change, steps, top ops, memory peaks, problems."""
     title = " — ".join(part for part in (meta.title, steps_sentence(meta, steps.frame)) if part)
     parts = [printable(title), printable(machine), "", str(verdict)]
+    parts += _card_lines(cards)
     parts += _phase_lines(steps.frame)
     parts += _op_lines(ops)
     parts += [_memory_line(mark) for mark in memory_peaks(memory)]
     parts += [_problem_line(problem) for problem in problems]
     return "\n".join(parts)
+
+
+def saving_words(card: Card) -> str:
+    """Return what a change saves, such as ``−5.83 ms a step``; empty if no number is known."""
+    if card.saving_ns is not None:
+        return f"−{format_ns(card.saving_ns)}"
+    return f"−{format_bytes(card.saving_bytes)}" if card.saving_bytes is not None else ""
+
+
+def _card_lines(cards: Sequence[Card]) -> list[str]:
+    if not cards:
+        return []
+    lines = ["What to change:"]
+    for number, card in enumerate(cards, 1):
+        where = f" ({card.place})" if card.place else ""
+        sure = ", ".join(filter(None, (saving_words(card), card.certainty)))
+        lines.append(printable(f"  {number}. {card.title}: {card.fix}{where} [{sure}]".replace("`", "")))
+    return lines
 
 
 def _memory_line(mark: Mark) -> str:

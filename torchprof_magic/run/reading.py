@@ -62,6 +62,9 @@ def read_recording(
         is_partial=any(not mark.is_complete for mark in marks),
         plain_step_ns=recording.plain_step_ns,
         two_pass=recording.two_pass,
+        cpu_cores=recording.cpu.cores if recording.cpu else None,
+        cpu_threads=recording.cpu.threads if recording.cpu else None,
+        cpu_features=recording.cpu.features if recording.cpu else (),
     )
     trace, problems = _read_cycles(recording, meta)
     sites, scopes, lanes = with_scopes(trace, recording, cell)

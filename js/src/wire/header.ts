@@ -129,6 +129,23 @@ const section = record({
   facts: listOf(fact),
 });
 
+/** One piece of advice. Code in its texts stands between backticks. */
+const card = record({
+  rule: text,
+  title: text,
+  fix: text,
+  /** The line to change, "" if it is not known. */
+  place: text,
+  evidence: text,
+  saving_ns: orNull(number),
+  saving_bytes: orNull(number),
+  certainty: text,
+  /** How sure it is, from 1 to 3. */
+  level: number,
+  /** The view that shows the line, "" for none. */
+  view: text,
+});
+
 const problem = record({
   severity: oneOf("data_loss", "warning", "info"),
   code: text,
@@ -197,7 +214,7 @@ const VIEWS = {
   }),
   /** A view with columns that is built, and described, when it is first shown. */
   waiting: record({ ...tab, shape: oneOf("waiting") }),
-  facts: record({ ...tab, shape: oneOf("facts"), sections: listOf(section) }),
+  facts: record({ ...tab, shape: oneOf("facts"), sections: listOf(section), cards: listOf(card) }),
   problems: record({ ...tab, shape: oneOf("problems"), problems: listOf(problem) }),
 };
 
@@ -260,6 +277,7 @@ export type WeightHeader = Checked<typeof weight>;
 export type MarkHeader = Checked<typeof mark>;
 export type Fact = Checked<typeof fact>;
 export type Section = Checked<typeof section>;
+export type Card = Checked<typeof card>;
 export type Problem = Checked<typeof problem>;
 export type Span = Checked<typeof span>;
 export type TableHeader = Checked<typeof VIEWS.table>;

@@ -19,6 +19,7 @@ from torch.profiler import ExecutionTraceObserver, ProfilerAction, ProfilerActiv
 from torch.profiler.profiler import _KinetoProfile  # the same
 from torch.utils._python_dispatch import _disable_current_modes
 
+from torchprof_magic.capture.recording import CpuFacts
 from torchprof_magic.capture.torch_api.cycle_profile import CycleProfile
 from torchprof_magic.capture.torch_api.patching import stand_in
 from torchprof_magic.process.python_warnings import warnings_to
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
     from torchprof_magic.options import ProfileOptions
 
+# Units of a CPU that make ops in lower precision fast.
+CPU_FEATURES = ("amx_bf16", "amx_fp16", "avx512_bf16")
 VERSION = str(torch.__version__)
 # Added after 2.9; writes valid JSON whatever the names are, about 8 times slower than the C++ export.
 HAS_PYTHON_EXPORT = importlib.util.find_spec("torch.profiler._chrome_trace_export") is not None
@@ -56,6 +59,18 @@ def device_names(options: ProfileOptions) -> tuple[str, ...]:
     if "cuda" not in recorded_activities(options) or not torch.cuda.is_available():
         return ()
     return tuple(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
+
+
+def cpu_facts() -> CpuFacts:
+    """Return what ops on the CPU can use; features that this version of torch does not tell are left out."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    known = getattr(getattr(torch, "cpu", None), "get_capabilities", None)
+    try:
+        found = known() if known is not None else {}
+    except RuntimeError:  # raised where the build cannot ask the CPU
+        found = {}
+    features = tuple(name for name in CPU_FEATURES if found.get(name))
+    return CpuFacts(cores=cores, threads=torch.get_num_threads(), features=features)
 
 
 def make_profiler(options: ProfileOptions, observer: ExecutionTraceObserver | None = None) -> CycleProfile:

@@ -10,6 +10,7 @@ import { focusable } from "../common/focusable";
 import { PhaseDot, percent } from "../common/parts";
 import { ProblemsView } from "../notes/notes";
 import { Verdict } from "../verdict/verdict";
+import { Cards } from "./cards";
 import { MemoryStrip } from "./memory-strip";
 
 // Longer labels lose folders and template arguments first; the style sheet cuts the rest.
@@ -35,7 +36,10 @@ export function FactsView({ report, view }: FactsProps) {
     // biome-ignore lint/a11y/noNoninteractiveTabindex: the list scrolls, so it must be reachable by keyboard.
     <div class="tp-overview" tabIndex={0} {...focusable()}>
       <Verdict report={report} />
-      <div class="tp-columns">{main.map((section) => sectionOf(report, section))}</div>
+      <div class="tp-columns">
+        {main.map((section) => sectionOf(report, section))}
+        <Cards report={report} cards={view.cards} />
+      </div>
       {top.length > 1 && (
         <div class="tp-top-lists">{top.map((section) => sectionOf(report, section))}</div>
       )}

@@ -1,0 +1,59 @@
+import { afterEach, describe, expect, it } from "vitest";
+import { factsHeader } from "../../../test/headers";
+import { find, HOSTILE, hostOf, type Mounted, mount, settle } from "../../../test/report";
+import type { Card } from "../../wire/header";
+
+const CARD: Card = {
+  rule: "r",
+  title: "Do less",
+  fix: "`x=1`, or not",
+  place: "line 3",
+  evidence: "It takes 2 ms.",
+  saving_ns: 2e6,
+  saving_bytes: null,
+  certainty: "measured",
+  level: 3,
+  view: "ops",
+};
+let mounted: Mounted | null = null;
+
+async function textsOf(...cards: readonly Partial<Card>[]): Promise<readonly string[]> {
+  const views = [factsHeader("overview", { cards: cards.map((card) => ({ ...CARD, ...card })) })];
+  mounted = mount(hostOf({ views }));
+  await settle();
+  return [...mounted.root.querySelectorAll(".tp-card")].map((card) => card.textContent ?? "");
+}
+
+afterEach(() => {
+  mounted?.unmount();
+  document.body.replaceChildren();
+});
+
+describe("what to change", () => {
+  it("says the change, the line, the evidence, the saving and how sure it is", async () => {
+    const [text] = await textsOf({});
+    expect(text).toBe("1Do less: x=1, or not in line 3It takes 2 ms.−2.00 ms at mostmeasured ●●●");
+    expect(find(document.body, ".tp-card-code").textContent).toBe("x=1");
+  });
+
+  it("says bytes where no time is known, and of a guess that nothing is", async () => {
+    const texts = await textsOf(
+      { saving_ns: null, saving_bytes: 1e6, certainty: "estimated", level: 2 },
+      { saving_ns: null, certainty: "guess", level: 1 },
+    );
+    expect(texts[0]).toContain("−1.00 MBestimated ●●○");
+    expect(texts[1]).toContain("not knownguess ●○○");
+  });
+
+  it("shows hostile texts as they are", async () => {
+    const [text] = await textsOf({ title: HOSTILE[0], evidence: `\`${HOSTILE[2]}\`` });
+    expect(text).toContain(HOSTILE[0]);
+    expect(text).toContain(HOSTILE[2]);
+    expect(document.body.querySelector("img")).toBeNull();
+  });
+
+  it("is absent without advice", async () => {
+    expect(await textsOf()).toEqual([]);
+    expect(document.body.textContent).not.toContain("What to change");
+  });
+});

@@ -1,0 +1,88 @@
+/** What to change: one card for each piece of advice, with its saving and how sure that is. */
+
+import { formatBytes, formatNs } from "../../base/format";
+import { showView } from "../../state/store";
+import type { Card } from "../../wire/header";
+import type { ReportContext } from "../common/context";
+import { focusable } from "../common/focusable";
+
+interface CardsProps {
+  readonly report: ReportContext;
+  readonly cards: readonly Card[];
+}
+
+/** Nothing without advice: silence is a good answer. */
+export function Cards({ report, cards }: CardsProps) {
+  if (cards.length === 0) return null;
+  return (
+    <section class="tp-facts tp-cards">
+      <h3 class="tp-split">
+        What to change<span class="tp-aside">saving a step</span>
+      </h3>
+      <ol>
+        {cards.map((card, index) => (
+          <li key={`${index}-${card.rule}`} class="tp-card">
+            <span class="tp-card-number">{index + 1}</span>
+            <div>
+              <Marked text={card.title} />
+              {card.fix !== "" && ": "}
+              <Marked text={card.fix} />
+              {card.place !== "" && <Place report={report} card={card} />}
+              <p class="tp-aside">
+                <Marked text={card.evidence} />
+              </p>
+            </div>
+            <div class="tp-card-saving">
+              <strong>{savingOf(card)}</strong>
+              {card.certainty === "measured" && card.saving_ns !== null && " at most"}
+              <div class="tp-aside">
+                {card.certainty} <span aria-hidden="true">{dotsOf(card.level)}</span>
+              </div>
+            </div>
+          </li>
+        ))}
+      </ol>
+    </section>
+  );
+}
+
+function savingOf({ saving_ns: time, saving_bytes: memory, certainty }: Card): string {
+  if (time !== null) return `−${formatNs(time)}`;
+  if (memory !== null) return `−${formatBytes(memory)}`;
+  return certainty === "guess" ? "not known" : "";
+}
+
+function dotsOf(level: number): string {
+  return "●".repeat(level) + "○".repeat(3 - level);
+}
+
+/** Text with what stands between backticks as code. */
+function Marked({ text }: { readonly text: string }) {
+  return (
+    <>
+      {text
+        .split("`")
+        .map((part, index) => (index % 2 === 1 ? <bdi class="tp-card-code">{part}</bdi> : part))}
+    </>
+  );
+}
+
+function Place({ report, card }: { readonly report: ReportContext; readonly card: Card }) {
+  const view = report.source.header.views.find(
+    ({ name, empty }) => name === card.view && empty === null,
+  );
+  if (view === undefined) return <bdi class="tp-aside"> in {card.place}</bdi>;
+  return (
+    <>
+      {" in "}
+      <button
+        type="button"
+        class="tp-link"
+        onClick={() => showView(report.store, view.tab)}
+        {...focusable()}
+      >
+        <bdi>{card.place}</bdi>
+      </button>
+    </>
+  );
+}

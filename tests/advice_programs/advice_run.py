@@ -1,0 +1,99 @@
+"""Runs every program that has something to change, or just not, and compares the advice with what is right."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from advised import CORES, PROGRAMS, Program
+from IPython.core.interactiveshell import InteractiveShell
+
+if TYPE_CHECKING:
+    from torchprof_magic import Advice
+    from torchprof_magic.report import Report
+
+
+class Outcome(NamedTuple):
+    """What the report of a program advises, and everything that is wrong in it."""
+
+    report: Report
+    hit: Advice | None
+    misses: list[str]
+    alarms: list[str]
+
+
+def run(program: Program) -> Outcome:
+    """Run a program in a fresh shell; its threads are restored."""
+    InteractiveShell.clear_instance()
+    shell = InteractiveShell.instance()
+    shell.history_manager.enabled = False
+    shell.run_line_magic("load_ext", "torchprof_magic")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(program.threads)
+    try:
+        shell.run_cell(program.setup + "\nNone", store_history=True).raise_error()
+        cell = f"%%torchprof -o found --display none -q {program.flags}\n{program.cell}"
+        shell.run_cell(cell, store_history=True).raise_error()
+    finally:
+        torch.set_num_threads(threads)
+    report = shell.user_ns["found"]
+    shell.run_line_magic("unload_ext", "torchprof_magic")
+    return judged(program, report, cell)
+
+
+def judged(program: Program, report: Report, cell: str) -> Outcome:
+    """Return the advice of the program's rule, why it is missing, and what should not have been said."""
+    hit = next((advice for advice in report.advice if advice.rule == program.rule), None)
+    misses, alarms = [], []
+    right = {*program.also, *right_anyway(program)} | (set() if program.is_miss else {program.rule})
+    if not program.is_miss and hit is None:
+        misses.append("nothing is said")
+    wanted = next((n for n, text in enumerate(cell.split("\n"), 1) if text.rstrip().endswith("# HERE")), None)
+    if hit is not None and wanted is not None and hit.line != wanted and not program.is_miss:
+        misses.append(f"line {hit.line}, not {wanted}")
+    alarms += [
+        f"{advice.rule}, line {advice.line}: {advice.evidence}" for advice in report.advice if advice.rule not in right
+    ]
+    return Outcome(report, hit, misses, alarms)
+
+
+def right_anyway(program: Program) -> set[str]:
+    """Return the rules that are right for most programs here: these use one thread, and record short steps."""
+    return {"profiling_distorts"} | ({"undersubscribed_threads"} if program.threads < CORES else set())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("only", nargs="?", default="", help="part of the name or the rule of the programs to run")
+    chosen = parser.parse_args()
+    programs = [each for each in PROGRAMS if chosen.only in each.name or chosen.only == each.rule]
+    hits = misses = alarms = 0
+    for program in programs:
+        began = time.perf_counter()
+        try:
+            found = run(program)
+        except Exception as exc:  # noqa: BLE001 - the other programs run nevertheless
+            misses += 1
+            print(f"WRONG  {program.rule:<24} {program.name}: {type(exc).__name__}: {exc}")
+            continue
+        hits += found.hit is not None and not program.is_miss and not found.misses
+        misses += bool(found.misses)
+        alarms += len(found.alarms)
+        state = "WRONG" if found.misses or found.alarms else "right"
+        kind = "near miss" if program.is_miss else "true case"
+        print(f"{state}  {program.rule:<24} {kind}  {program.name}  ({time.perf_counter() - began:.1f} s)")
+        if found.hit is not None:
+            print(f"       {found.hit} [{found.hit.saving_ns}, {found.hit.certainty}]\n       {found.hit.evidence}")
+        for flaw in (*found.misses, *(f"false alarm: {alarm}" for alarm in found.alarms)):
+            print(f"       - {flaw}")
+        sys.stdout.flush()
+    trues = sum(not program.is_miss for program in programs)
+    print(f"{len(programs)} programs: {hits} hits of {trues} true cases, {misses} missed, {alarms} false alarms")
+    return int(misses > 0 or alarms > 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,23 @@
+"""What to change: advice that names the line, shows its evidence and says how sure it is."""
+
+from __future__ import annotations
+
+from torchprof_magic.analysis.advice.cards import cards_of
+from torchprof_magic.analysis.advice.conductor import Findings, Settings, find_advice, name_of
+from torchprof_magic.analysis.advice.kinds import CERTAINTY_TEXT, Advice, Rule, Spans
+from torchprof_magic.analysis.advice.rules import RULES
+from torchprof_magic.analysis.advice.trial_plan import plan_trial
+
+__all__ = [
+    "CERTAINTY_TEXT",
+    "RULES",
+    "Advice",
+    "Findings",
+    "Rule",
+    "Settings",
+    "Spans",
+    "cards_of",
+    "find_advice",
+    "name_of",
+    "plan_trial",
+]

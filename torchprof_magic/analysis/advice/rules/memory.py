@@ -1,0 +1,118 @@
+"""Advice about memory: what grows, what to compute again, and an allocator that keeps asking the driver."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from torchprof_magic.analysis.accounts import chosen_steps
+from torchprof_magic.analysis.advice.kinds import Advice, Spans
+from torchprof_magic.analysis.advice.times import critical, each, ns_in_steps, spans_of, step_index, within_steps
+from torchprof_magic.analysis.blocking import blocking_calls
+from torchprof_magic.analysis.leaks import leaks_table
+from torchprof_magic.analysis.memory import memory_series
+from torchprof_magic.analysis.places import places_of
+from torchprof_magic.analysis.savings import savings_table, title_of
+from torchprof_magic.units import counted, format_bytes, format_ns
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.trace import Trace
+
+# Of the peak. Memory that grows by less in a step is not what a program runs out of.
+LEAST_GROWTH = 0.01
+# Of the peak. Computing again takes time, so less memory than that is not worth it.
+LEAST_CHECKPOINT = 0.2
+LEAST_PEAK_BYTES = 100_000_000
+LEAST_STEPS = 2
+LEAK_LINK = "https://docs.pytorch.org/docs/stable/notes/faq.html#my-model-reports-cuda-runtime-error-2-out-of-memory"
+CHECKPOINT_LINK = "https://docs.pytorch.org/docs/stable/checkpoint.html"
+ALLOCATOR_LINK = (
+    "https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf"
+)
+
+
+def memory_leak(trace: Trace) -> Advice | None:
+    """Advise to let go of what every step leaves behind, if memory grows by it."""
+    leaks = leaks_table(trace).frame
+    if leaks.height == 0:
+        return None
+    grows = int(leaks["bytes_per_step"].sum())
+    if grows < LEAST_GROWTH * _peak(trace):
+        return None
+    lines = leaks.group_by("file", "line", maintain_order=True).agg(pl.col("bytes_per_step").sum())
+    most = lines.sort("bytes_per_step", descending=True, maintain_order=True).row(0, named=True)
+    first = leaks.row(0, named=True)
+    return Advice(
+        rule="memory_leak",
+        title="Let go of what every step leaves behind",
+        fix="keep `loss.item()` or `x.detach()`, not the tensor with its graph; `report.holders()` says who keeps it",
+        evidence=f"Memory grows by {format_bytes(grows)} with every step, most of it allocated in "
+        f"`{first['op'] or '?'}`: {counted(int(leaks['blocks'].sum()), 'block')} are in use at the end.",
+        file=most["file"] or "",
+        line=most["line"],
+        module=first["module"] or "",
+        op=first["op"] or "",
+        saving_bytes=grows,
+        certainty="measured",
+        link=LEAK_LINK,
+    )
+
+
+def _peak(trace: Trace) -> int:
+    peak = memory_series(trace).frame["allocated_bytes"].max()
+    return peak if isinstance(peak, int) else 0
+
+
+def checkpoint(trace: Trace) -> Advice | None:
+    """Advise to compute activations again in place of keeping them, if they are much of the peak."""
+    rows = savings_table(trace).frame.filter(pl.col("action") == "activation_checkpointing")
+    rows = rows.filter(
+        (pl.col("saved_bytes") >= LEAST_CHECKPOINT * pl.col("peak_bytes")) & (pl.col("peak_bytes") >= LEAST_PEAK_BYTES)
+    )
+    if rows.height == 0:
+        return None
+    best = rows.row(0, named=True)
+    added = best["added_time_ns"]
+    slower = f" It makes a step {format_ns(added)} longer." if added is not None else ""
+    return Advice(
+        rule="checkpoint",
+        title=f"If memory is short: {title_of(best['action'], best['module'])}",
+        fix="`torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False)`",
+        evidence=f"{best['arithmetic']}{slower}",
+        module=best["module"] or "",
+        saving_bytes=best["saved_bytes"],
+        certainty="estimated",
+        link=CHECKPOINT_LINK,
+    )
+
+
+def allocator_churn(trace: Trace) -> Advice | None:
+    """Advise against memory that is given back to the driver and fetched again in every step."""
+    calls = blocking_calls(trace).filter(pl.col("rule") == "alloc")
+    rows = calls["row"].to_numpy().astype("int64")
+    spans = spans_of(trace, rows)
+    inside = within_steps(trace, spans)
+    if len(inside.start_ns) == 0 or len(chosen_steps(trace).row) < LEAST_STEPS:
+        return None
+    is_inside = (step_index(trace, rows) >= 0) & (spans.start_ns < chosen_steps(trace).end_ns.max())
+    rows = rows[is_inside]
+    if len(set(step_index(trace, rows).tolist())) < LEAST_STEPS:
+        return None
+    inside = critical(trace, Spans(*spans_of(trace, rows)))
+    file, line = places_of(trace, rows[:1]).columns()
+    return Advice(
+        rule="allocator_churn",
+        title="Keep memory in the allocator",
+        fix="no `torch.cuda.empty_cache()` in the loop; for sizes that vary, "
+        "`PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`",
+        evidence=f"{len(rows) / chosen_steps(trace).steps:,.3g} calls {each(trace)} fetch memory from the driver or "
+        f"give it back: {format_ns(ns_in_steps(trace, spans))}.",
+        file=file[0] or "",
+        line=line[0],
+        op=str(trace.events["name"][int(rows[0])]),
+        saving_ns=round(ns_in_steps(trace, inside)),
+        certainty="measured",
+        link=ALLOCATOR_LINK,
+        spans=inside,
+    )
