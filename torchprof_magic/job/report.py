@@ -18,7 +18,7 @@ from torchprof_magic.views import RANK_VIEWS
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
     import polars as pl
@@ -182,8 +182,13 @@ class RanksReport:
     def _repr_html_(self) -> str:
         return ranks_html(self._job, self._verdict, self._run_id)
 
-    def _repr_png_(self) -> bytes | None:
-        return None
+    def _repr_mimebundle_(
+        self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
+    ) -> dict[str, str]:
+        """Return the static copy as text and HTML, for front ends without widgets."""
+        forms = {"text/plain": self.summary, "text/html": self._repr_html_}
+        wanted = [kind for kind in forms if (include is None or kind in include) and kind not in (exclude or ())]
+        return {kind: forms[kind]() for kind in wanted}
 
     def _ipython_display_(self) -> None:
         """Show the report as the last line of a cell."""

@@ -111,12 +111,12 @@ def _excerpt(windows: SliceWindows, *, is_standalone: bool) -> Slices:
     return windows.excerpt() if is_standalone else windows.overview()
 
 
-def _is_shown(view: View, trace: Trace, live: Mapping[str, Callable[[], Shape]]) -> bool:
+def _is_shown(view: View[Trace], trace: Trace, live: Mapping[str, Callable[[], Shape]]) -> bool:
     """Return whether a recording has a view that can be built here."""
     return (view.name in live or not view.is_live) and (view.is_there is None or view.is_there(trace))
 
 
-def _encoded(view: View, shapes: Mapping[str, Shape], live: Mapping[str, Callable[[], Shape]]) -> bytes:
+def _encoded(view: View[Trace], shapes: Mapping[str, Shape], live: Mapping[str, Callable[[], Shape]]) -> bytes:
     """Return a view that is built only now. Its own header comes first, because the page's was sent without it."""
     shape = live[view.name]() if view.name in live else shapes[view.name]
     assert not isinstance(shape, (Facts, Problems))
