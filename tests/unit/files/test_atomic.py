@@ -155,6 +155,8 @@ def frame_called(found: Report, table: str) -> pl.DataFrame:
     """Return the frame of a table, from the part of the report that has it."""
     if table == "memory_records":
         return found.trace.memory
+    if table == "metadata":  # a dict in Python
+        return found.sql("SELECT * FROM metadata")
     frame = getattr(found.snapshot if table in ("segments", "blocks", "history") else found, table)
     return frame.drop("addresses", strict=False)  # lists, which a CSV file cannot hold
 
