@@ -77,7 +77,7 @@ def _graphs() -> list[Check]:
         what = f"CUDA {version}: a CUDA graph that was captured before the first recording can crash during one."
         fix = "Run %torchprof prime before you capture a graph." if needs_priming() else ""
         checks.append(Check(what if fix else f"CUDA {version} is ready for recording CUDA graphs.", fix))
-    if os.environ.get("TEARDOWN_CUPTI") == "0":
+    if compat.is_cupti_kept():
         what = "TEARDOWN_CUPTI=0 is set. Kernels stay about 10 to 20 % slower after a recording."
         checks.append(Check(what, "Unless you record CUDA graphs, restart the kernel without it."))
     return checks

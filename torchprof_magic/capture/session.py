@@ -29,6 +29,7 @@ from torchprof_magic.capture.recording import Progress, Recording
 from torchprof_magic.capture.schedule import AnySchedule, FunctionSchedule, resolve_schedule, resolve_two_passes
 from torchprof_magic.capture.torch_api import compat
 from torchprof_magic.capture.torch_api.allocator_history import AllocatorHistory, begin_history, note_out_of_memory
+from torchprof_magic.capture.torch_api.cuda_graphs import watch_cupti
 from torchprof_magic.capture.torch_api.engine import Engine
 from torchprof_magic.capture.torch_api.stderr_filter import StderrFilter
 from torchprof_magic.capture.watch.compiled_steps import Callers
@@ -138,7 +139,10 @@ class CaptureSession:
             compat.keep_out_of_graphs()
             self._history = begin_history(self._options, self._folder, self._problems)
             self._observe()
-            self._undo = [compat.on_takeover(self._yield_to_other, is_ours=lambda: Engine.preparing)]
+            self._undo = [
+                compat.on_takeover(self._yield_to_other, is_ours=lambda: Engine.preparing),
+                watch_cupti(self._problems),
+            ]
         except BaseException:
             self._drop_history()
             registry.release(self)

@@ -277,6 +277,13 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Capture the graph before the first recorded step, and record its replays.",
         "A recorded step begins inside `torch.cuda.graph(...)`.",
     ),
+    "capture.cupti_kept": Kind(
+        "info",
+        "torch keeps CUPTI loaded after this recording (TEARDOWN_CUPTI=0), because torch.compile makes CUDA graphs. "
+        "Kernels can be 10 to 20 % slower from now on.",
+        "Restart the kernel before you measure times without the profiler.",
+        "torch.compile makes CUDA graphs, and CUDA is older than 12.6.",
+    ),
     "capture.torch_warning": Kind("warning", "{text}", "", "torch's profiler issued a warning. The text is torch's."),
     "capture.progress_failed": Kind(
         "info",

@@ -385,6 +385,11 @@ def keep_cupti() -> None:
         os.environ.setdefault(name, value)
 
 
+def is_cupti_kept() -> bool:
+    """Return whether CUPTI stays loaded after a recording, which makes kernels slower (pytorch#144455)."""
+    return os.environ.get("TEARDOWN_CUPTI") == "0"
+
+
 def touch_device() -> None:
     """Run one small kernel and wait for it."""
     torch.zeros(1, device="cuda")

@@ -13,6 +13,8 @@ from torchprof_magic.capture.torch_api.stderr_filter import StderrFilter
 from torchprof_magic.options import ProfileOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torchprof_magic.capture.problems import ProblemLog
 
 # The processes in which graphs can be recorded; a forked child is not among them.
@@ -50,6 +52,17 @@ def prime() -> bool:
 def needs_priming() -> bool:
     """Return whether ``prime`` is needed in this process."""
     return compat.cuda_before_graph_safe() is not None and os.getpid() not in _primed
+
+
+def watch_cupti(problems: ProblemLog) -> Callable[[], None]:
+    """Return a function that notes if torch's profiler has meanwhile decided to keep CUPTI loaded."""
+    was_kept = compat.is_cupti_kept()
+
+    def note() -> None:
+        if compat.is_cupti_kept() and not was_kept:
+            problems.note("capture.cupti_kept")
+
+    return note
 
 
 def note_capture(problems: ProblemLog, step: int) -> None:

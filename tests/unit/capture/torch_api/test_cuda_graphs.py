@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 from capturing import codes, work
+from torch._inductor import config as inductor_config
 
 import torchprof_magic as tp
 from torchprof_magic.capture import busy_profiler, examine
@@ -138,6 +139,21 @@ def test_a_cycle_that_starts_in_a_capture_is_reported_with_its_step(
     assert codes(recording) == ["capture.during_graph_capture"]
     assert recording.problems[0].message.startswith("The profiler started at step 3 while a CUDA graph")
     assert len(recording.cycles) == 2
+
+
+def test_a_recording_after_which_kernels_stay_slower_says_so_once(
+    make_session: Callable[..., CaptureSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.version, "cuda", "12.4")
+    found = []
+    with inductor_config.patch({"triton.cudagraphs": True}):  # torch's profiler looks at it when it starts
+        for _ in range(2):
+            session = make_session("cell")
+            session.start()
+            work()
+            found.append(codes(session.stop()))
+    assert found == [["capture.cupti_kept"], []]
+    assert [os.environ[name] for name in SETTINGS] == ["1", "0"]
 
 
 def test_captures_are_not_queried_without_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
