@@ -15,7 +15,20 @@ PACKAGE = ROOT / "torchprof_magic"
 # The layers from top to bottom. A module imports only from the layers below its own.
 MAY_IMPORT = {
     "__main__": {"loading", "report", "units", "errors"},
-    "ipython": {"run", "loading", "rules", "render", "capture", "options", "model", "process", "units", "errors"},
+    "ipython": {
+        "run",
+        "loading",
+        "rules",
+        "job",
+        "files",
+        "render",
+        "capture",
+        "options",
+        "model",
+        "process",
+        "units",
+        "errors",
+    },
     "profiling": {"run", "capture", "options", "model", "errors"},
     "run": {
         *("report", "ingest", "store", "capture", "distributed", "files"),
@@ -23,7 +36,7 @@ MAY_IMPORT = {
     },
     "loading": {"job", "opening", "report", "files"},
     "job": {
-        *("opening", "report", "run", "views", "render", "analysis", "files", "model", "process"),
+        *("opening", "report", "run", "sql", "views", "render", "analysis", "files", "model", "process"),
         *("units", "errors"),
     },
     "opening": {"report", "ingest", "files", "model", "process", "errors"},

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 from IPython.core.error import UsageError
 
 from torchprof_magic.capture import examine, prime, switch_off
+from torchprof_magic.files.listing import is_many
 from torchprof_magic.ipython.flags import FlagDefaults, check_variable
 from torchprof_magic.ipython.progress import ReadingBar
+from torchprof_magic.job.load import load_ranks
 from torchprof_magic.loading import load
 from torchprof_magic.render.display import show
 from torchprof_magic.run import history
@@ -35,7 +37,8 @@ HELP = """\
 %%torchprof [flags]             at the top of a cell: record the cell; %%torchprof? lists the flags
 %torchprof [flags] STATEMENT    record one statement
 %torchprof last                 show the last report again
-%torchprof load FILE [-o NAME]  open a trace (.json, .json.gz), a saved run or a memory snapshot (.pickle)
+%torchprof load FILE [-o NAME]  open a trace (.json, .json.gz), a saved run or a memory snapshot (.pickle);
+                                a folder or a pattern such as 'runs/*.json' opens the ranks of a job
 %torchprof save FILE            save the last report with all its data (.torchprof)
 %torchprof export FILE          export the last report as .json(.gz), .speedscope.json, .collapsed, .csv or .html
 %torchprof history              list the runs of this kernel
@@ -95,12 +98,22 @@ class Commands:
             words, name = words[:1], words[2]
         (path,) = _take(words, "load", "FILE [-o NAME]", 1)
         check_variable(name)
+        if is_many(path):
+            self._load_ranks(path, name)
+            return
         with closing(ReadingBar()) as bar:
             report = load(path, progress=bar)
         history.remember(report, name=Path(path).name)
         if name:
             self._shell.user_ns[name] = report
         show(report, self._shell)
+
+    def _load_ranks(self, path: str, name: str) -> None:
+        """Open the files of many ranks and show their report, which is not in the history of runs."""
+        ranks = load_ranks(path)
+        if name:
+            self._shell.user_ns[name] = ranks
+        show(ranks, self._shell)
 
     def save(self, words: list[str]) -> None:
         """Save the last report."""

@@ -52,8 +52,9 @@ class _Candidate(NamedTuple):
 
 def choose_ranks(reads: Sequence[Read]) -> Chosen:
     """Return one file for each rank of the job that most files belong to; of equals, of the latest."""
-    candidates, problems = _numbered(reads)
+    candidates, nameless, problems = _numbered(reads)
     own, strangers = _of_one_run(candidates)
+    strangers += nameless
     if strangers:
         problems.append(_told("ranks.other_run", strangers))
     ranks: dict[int, _Candidate] = {}
@@ -94,14 +95,19 @@ def rank_named(file: str) -> int | None:
     return int(found[-1]) if found else None
 
 
-def _numbered(reads: Sequence[Read]) -> tuple[list[_Candidate], list[Problem]]:
-    """Return every file with its rank: as recorded, as its name says, or else the next free number."""
+def _numbered(reads: Sequence[Read]) -> tuple[list[_Candidate], list[_Candidate], list[Problem]]:
+    """Return the files with their ranks, as recorded or as their names say, and those without any.
+
+    If no file has one, they are numbered in order.
+    """
     told = [_recorded_rank(read) for read in reads]
     told = [rank_named(read.file) if rank is None else rank for rank, read in zip(told, reads, strict=True)]
-    free = (number for number in range(len(reads) + 1) if number not in set(told))
-    guessed = [read for rank, read in zip(told, reads, strict=True) if rank is None]
-    found = [_candidate(read, next(free) if rank is None else rank) for rank, read in zip(told, reads, strict=True)]
-    return found, [problem("ranks.unnumbered", count=len(guessed))] if guessed else []
+    if not any(rank is not None for rank in told):
+        found = [_candidate(read, number) for number, read in enumerate(reads)]
+        return found, [], [problem("ranks.unnumbered", count=len(reads))] if len(reads) > 1 else []
+    known = [_candidate(read, rank) for rank, read in zip(told, reads, strict=True) if rank is not None]
+    nameless = [_candidate(read, 0) for rank, read in zip(told, reads, strict=True) if rank is None]
+    return known, nameless, []
 
 
 def _recorded_rank(read: Read) -> int | None:

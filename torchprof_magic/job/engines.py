@@ -46,7 +46,8 @@ def ranks(view: Views, name: str = "", *, timeout: float = ANSWER_S) -> RanksRep
     nothing are problems of the report, which has the others; ``rank(n)`` fetches the whole recording of one. Raises
     ``IngestError`` if no engine has a run.
     """
-    targets = view.targets if isinstance(view.targets, (list, tuple)) else view.client.ids
+    targets = [view.targets] if isinstance(view.targets, int) else view.targets
+    targets = targets if isinstance(targets, (list, tuple)) else view.client.ids
     asked = {int(engine): _ask(view, int(engine), frames_of_last, name) for engine in targets}
     sent: list[Sent] = []
     problems, silent = [], []

@@ -13,6 +13,7 @@ from torchprof_magic.files.atomic import target_of
 from torchprof_magic.job.choose import listed
 from torchprof_magic.render.ranks_page import build_ranks_page, ranks_html, ranks_text
 from torchprof_magic.render.standalone_html import write_html
+from torchprof_magic.sql import run_sql
 from torchprof_magic.units import counted, printable
 from torchprof_magic.views import RANK_VIEWS
 
@@ -142,6 +143,29 @@ class RanksReport:
         """
         static = ranks_html(self._job, self._verdict, self._run_id)
         return write_html(self._page, target_of(path), title=self._job.title, static=static)
+
+    def export(self, path: str | os.PathLike[str]) -> Path:
+        """Write the HTML file of ``to_html``. Raises ``ValueError`` for another ending than ``.html``.
+
+        The trace of a single rank is exported by ``rank(n).export(path)``.
+        """
+        target = target_of(path)
+        if target.suffix.lower() != ".html":
+            raise ValueError(f"{target.name!r} must end in .html: a report of many ranks has no single trace")
+        return self.to_html(target)
+
+    def sql(self, query: str) -> pl.DataFrame:
+        """Return the result of a SQL query; the tables are ranks, collectives, arrivals and stragglers.
+
+        Raises ``ValueError`` with the tables and columns when the query is invalid.
+        """
+        tables = {
+            "ranks": lambda: self.ranks,
+            "collectives": lambda: self.collectives,
+            "arrivals": lambda: self.arrivals,
+            "stragglers": lambda: self.stragglers,
+        }
+        return run_sql(query, tables)
 
     @property
     def widget(self) -> ReportWidget:

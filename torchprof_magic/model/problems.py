@@ -784,7 +784,8 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "warning",
         "Files of another run are left out: {files}.",
         "Load each run by itself.",
-        "A file was recorded at another time than those of most ranks, or in a job of another size.",
+        "A file was recorded at another time than those of most ranks, or in a job of another size; or it does not say "
+        "its rank, as others do.",
     ),
     "ranks.unnumbered": Kind(
         "warning",

@@ -141,6 +141,23 @@ def test_files_without_any_rank_are_numbered_in_order(tmp_path: Path) -> None:
     assert codes(report) == ["ranks.unnumbered"]
 
 
+def test_a_file_without_a_rank_beside_others_that_have_one_is_left_out(tmp_path: Path) -> None:
+    write_job(tmp_path, ranks=2)
+    (tmp_path / "settings.json").write_text('{"traceEvents": []}')
+    report = tp.load(tmp_path)
+    assert report.ranks["rank"].to_list() == [0, 1]
+    assert codes(report) == ["ranks.other_run"]
+
+
+def test_tables_answer_queries_and_only_a_page_can_be_exported(tmp_path: Path) -> None:
+    write_job(tmp_path, {3: 200.0})
+    report = tp.load(tmp_path)
+    assert report.sql("SELECT rank FROM ranks ORDER BY caused_wait_ns DESC LIMIT 1").item() == 3
+    assert report.export(tmp_path / "page.html").exists()
+    with pytest.raises(ValueError, match="must end in"):
+        report.export(tmp_path / "trace.json")
+
+
 def test_ranks_that_share_no_step_are_told(tmp_path: Path) -> None:
     write_rank(tmp_path, 0, *device_step(1), world_size=2)
     write_rank(tmp_path, 1, *device_step(2), world_size=2, clock_us=-1000)

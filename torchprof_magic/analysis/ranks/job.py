@@ -254,7 +254,7 @@ def join_ranks(
         stragglers=stragglers_of(ranks, collectives, arrivals, {rank: each.doings for rank, each in frames.items()}),
         spans=_spans(frames, summary, zero_ns),
         problems=tuple(problems),
-        world_size=int(summary["world_size"].max() or summary.height),  # type: ignore[arg-type]
+        world_size=max(int(summary["world_size"].max() or 0), summary.height),  # type: ignore[arg-type]
         title=title,
         backend=next((name for name in summary["backend"] if name), ""),
         unmatched=matched.unmatched,
