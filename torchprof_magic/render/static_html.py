@@ -190,7 +190,10 @@ def _cards(cards: Sequence[Card]) -> str:
         [
             (_NUMBER, str(number)),
             (_NAME, f"{_marked(card.title)}{_fix(card)}<br><small>{_marked(card.evidence)}</small>"),
-            (_NUMBER, f"<b>{_text(saving_words(card)) or _unknown(card)}</b><br><small>{_text(card.certainty)}</small>"),
+            (
+                _NUMBER,
+                f"<b>{_text(saving_words(card)) or _unknown(card)}</b><br><small>{_text(card.certainty)}</small>",
+            ),
         ]
         for number, card in enumerate(cards, 1)
     ]
