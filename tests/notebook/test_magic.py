@@ -125,6 +125,22 @@ def test_two_passes_can_be_the_default_and_need_steps(kernel: Kernel) -> None:
         kernel.run("%config TorchProfMagics.two_pass = False")
 
 
+def test_rules_for_advice_are_muted_by_config_and_wrong_names_are_refused(kernel: Kernel) -> None:
+    kernel.run(f"%%torchprof -q --display none -o told\n{LOOP}")
+    kernel.run(
+        "import torchprof_magic as tp\n@tp.rules.add\ndef own(trace):\n    return tp.Advice(rule='own', title='Do less')"
+    )
+    asked = "print([advice.rule for advice in told.advice if advice.rule == 'own'])"
+    try:
+        assert kernel.run(asked).text == "['own']\n"
+        kernel.run("%config TorchProfMagics.advice = {'mute': ['own']}")
+        assert kernel.run(asked).text == "[]\n"
+        wrong = kernel.run("%config TorchProfMagics.advice = {'mute': ['no_such']}")
+        assert "no rule 'no_such'; choose from dataloader_workers" in str(wrong.reply) + wrong.text
+    finally:
+        kernel.run("%config TorchProfMagics.advice = {}\ntp.rules.remove('own')")
+
+
 def test_two_passes_step_with_an_optimizer_too(kernel: Kernel) -> None:
     kernel.run(
         "model = torch.nn.Linear(8, 2)\nopt = torch.optim.SGD(model.parameters(), 0.1)\n"

@@ -42,10 +42,12 @@ def bias_before_batchnorm(trace: Trace) -> list[Advice]:
 
 
 def _advice(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advice:
-    sums = _bias_gradients(trace, rows)
+    sums = _bias_work(trace, rows)
     cost = cost_of(trace, spans_of(trace, sums)) if len(sums) and not trace.has_device else None
     module = module_of_events(trace, rows[:1])[0] or ""
-    spent = f" The sums for the gradients of the biases take {format_ns(cost.ns)} {each(trace)}." if cost else ""
+    spent = (
+        f" Copies of the biases and sums for their gradients take {format_ns(cost.ns)} {each(trace)}." if cost else ""
+    )
     calls = counted(round(len(rows) / chosen_steps(trace).steps), "layer")
     return Advice(
         rule="bias_before_batchnorm",
@@ -92,8 +94,8 @@ def _has_bias(shapes: str | None) -> bool:
     return isinstance(dims, list) and len(dims) > 2 and isinstance(dims[2], list) and len(dims[2]) == 1  # noqa: PLR2004 - input, weight and bias
 
 
-def _bias_gradients(trace: Trace, layers: IntArray) -> IntArray:
-    """Return the sums that the nodes of these layers make for the gradients of their biases."""
+def _bias_work(trace: Trace, layers: IntArray) -> IntArray:
+    """Return what these layers do for their biases: the sums of their gradients, and the copies of them."""
     sums = rows_named(trace, r"^aten::sum$")
     names = trace.events["name"].cast(pl.String)
     parent = trace.events["parent"].to_numpy().astype(np.int64)
@@ -103,4 +105,13 @@ def _bias_gradients(trace: Trace, layers: IntArray) -> IntArray:
     sums = sums[in_node]
     forward = forward_of_events(trace)[sums]  # the addmm in a linear layer
     above = np.append(parent, -1)[forward]
-    return sums[np.isin(forward, layers) | np.isin(above, layers)]
+    return np.concatenate((sums[np.isin(forward, layers) | np.isin(above, layers)], _copies(trace, layers)))
+
+
+def _copies(trace: Trace, layers: IntArray) -> IntArray:
+    """Return the copies of the bias into every row of the output, with which a product on the CPU begins."""
+    copies = rows_named(trace, r"^aten::copy_$")
+    parent = trace.events["parent"].to_numpy().astype(np.int64)
+    products = rows_named(trace, r"^aten::addmm$")
+    above = parent[copies]
+    return copies[np.isin(above, products) & np.isin(np.append(parent, -1)[above], layers)]
