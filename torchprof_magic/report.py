@@ -299,7 +299,10 @@ class Report:
 
     @property
     def metadata(self) -> dict[str, str]:
-        """Metadata of the run that the file holds, including ``--metadata``: strings or JSON by key."""
+        """Metadata of the run that the file holds, including ``--metadata``: strings or JSON by key.
+
+        ``trace_id`` is torch's id of the trace; of several cycles it is ``trace_id of cycle N``.
+        """
         return dict(self.trace.meta.extra)
 
     @property

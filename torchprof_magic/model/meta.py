@@ -11,10 +11,13 @@ from torchprof_magic.units import printable
 
 # The key of the id that the store of kept traces writes into each.
 STORE_KEY = "torchprofStoreId"
+# The key of torch's id of a trace. Of several cycles, each has a key of its own.
+TRACE_ID = "trace_id"
+TRACE_ID_OF_CYCLE = "trace_id of cycle {}"
 # The keys at the top of a trace that Kineto writes, and this one.
 KINETO_KEYS = (
     "schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds", "displayTimeUnit", "traceEvents",
-    "traceName", "trace_id", "host_name", "record_shapes", "profile_memory", "with_stack", "with_modules", "with_flops",
+    "traceName", TRACE_ID, "host_name", "record_shapes", "profile_memory", "with_stack", "with_modules", "with_flops",
     "nodes", *METADATA_KEYS, STORE_KEY,
 )  # fmt: skip
 
