@@ -58,7 +58,7 @@ class CycleProfile(profile):
     def prepare_trace(self) -> None:
         """Prepare the recording; with ``acc_events`` torch would also parse the events while it is stopped."""
         accumulates, self.acc_events = self.acc_events, False
-        super().prepare_trace()  # type: ignore[no-untyped-call]
+        super().prepare_trace()
         self.acc_events = accumulates
 
     def add_events_of(self, earlier: CycleProfile) -> None:

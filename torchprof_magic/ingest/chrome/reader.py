@@ -172,6 +172,8 @@ def _described(
         backend=distributed.backend if isinstance(distributed.backend, str) else "",
         has_shapes=any(head.says("record_shapes") for head in heads) or events["shapes"].null_count() < events.height,
         has_stacks=any(head.says("with_stack") for head in heads),
+        has_call_stacks=any(head.says("call_stacks") for head in heads)
+        or events["call_stack"].null_count() < events.height,
         has_memory=has_memory,
         extra=tuple(sorted(facts.items())),  # torch writes them in varying order
     )
