@@ -48,6 +48,7 @@ from torchprof_magic.render.page import Page, build_page
 from torchprof_magic.render.standalone_html import write_html
 from torchprof_magic.render.static_html import static_html
 from torchprof_magic.render.text import machine_sentence, steps_sentence, text_summary
+from torchprof_magic.render.torch_table import torch_table
 from torchprof_magic.sql import run_sql
 from torchprof_magic.units import counted, printable
 from torchprof_magic.views import VIEWS
@@ -367,6 +368,32 @@ class Report:
         return averages_table(
             self.trace, group_by_input_shape=group_by_input_shape, group_by_stack_n=group_by_stack_n
         ).frame
+
+    def key_averages_table(
+        self,
+        sort_by: str | None = None,
+        row_limit: int = 100,
+        time_unit: Literal["s", "ms", "us"] | None = None,
+        *,
+        group_by_input_shape: bool = False,
+        group_by_stack_n: int = 0,
+    ) -> str:
+        """Return ``key_averages()`` as the text of torch's ``prof.key_averages().table()``, without FLOPs.
+
+        Args:
+            sort_by: One of torch's keys, such as ``cpu_time_total``, ``self_cuda_time_total``, ``cpu_memory_usage`` or
+                ``count``; by default the op with the most self CPU time is first.
+            row_limit: The most rows to show; all with -1.
+            time_unit: The unit of all times; by default each has the one that fits.
+            group_by_input_shape: As in ``key_averages``.
+            group_by_stack_n: As in ``key_averages``.
+
+        Raises ``ValueError`` for an unknown ``sort_by``.
+        """
+        averages = self.key_averages(group_by_input_shape, group_by_stack_n)
+        devices = self.trace.memory["device"].unique().to_list()
+        device = "XPU" if any(name.startswith("xpu") for name in devices) else "CUDA"
+        return torch_table(averages, sort_by=sort_by, row_limit=row_limit, time_unit=time_unit, device=device)
 
     @property
     def torch_events(self) -> pl.DataFrame:

@@ -94,6 +94,37 @@ def test_stacks_with_ops_are_written_only_when_asked_for(tmp_path: Path) -> None
         report.export_stacks(tmp_path / "none.txt", "self_cpu_time")
 
 
+@pytest.mark.parametrize("sort_by", ["cpu_time", "self_cpu_time_total", "cpu_memory_usage", "count"])
+@pytest.mark.parametrize("depth", [0, 2])
+def test_the_table_of_averages_has_torchs_lines(tmp_path: Path, sort_by: str, depth: int) -> None:
+    report, profiler = recorded(tmp_path, PROGRAMS["recursion"](), record_shapes=True, profile_memory=True)
+    how = {"group_by_input_shape": True, "group_by_stack_n": depth}
+    theirs = profiler.key_averages(**how).table(sort_by=sort_by, row_limit=-1, max_shapes_column_width=80)
+    ours = report.key_averages_table(sort_by, -1, **how)  # type: ignore[arg-type]
+    # Rows that are equal by the key may be in another order, and of hundreds of numbers one may be rounded otherwise.
+    # torch's averages are float64 of us, so that half a ns is rounded up or down.
+    first = ours.index("\n")
+    name_width = ours[:first].index(" ")
+    average = slice(name_width + 2 + 4 * 14, name_width + 2 + 5 * 14)
+
+    def without_average(table: str) -> Counter[str]:
+        return Counter(line[: average.start] + line[average.stop :] for line in table.splitlines())
+
+    different = without_average(ours) - without_average(theirs)
+    assert sum(different.values()) <= 1, different
+    assert len(ours.splitlines()) == len(theirs.splitlines()) > 10
+    assert ours.splitlines()[:3] == theirs.splitlines()[:3]
+
+
+def test_a_table_is_cut_to_its_limit_and_unknown_keys_are_refused() -> None:
+    table = Report(GPU_TRACE).key_averages_table("self_cuda_time_total", row_limit=1, time_unit="us")
+    assert len(table.splitlines()) == 3 + 1 + 3
+    assert "aten::linear" not in table
+    assert "Self CUDA time total: 57.000us" in table
+    with pytest.raises(ValueError, match="unknown sort_by 'speed'; choose from cpu_time, device_time"):
+        Report(GPU_TRACE).key_averages_table("speed")
+
+
 GPU_TRACE = make_trace(
     frame("train.py(3): step", 0, 100),
     span("aten::linear", 5, 40),
