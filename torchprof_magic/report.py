@@ -28,6 +28,7 @@ from torchprof_magic.analysis.queue import launches_table, queue_series
 from torchprof_magic.analysis.ranking import ranking_table
 from torchprof_magic.analysis.savings import savings_table
 from torchprof_magic.analysis.snapshot import Snapshot
+from torchprof_magic.analysis.torch_stack_lines import TORCH_METRICS, torch_stack_lines
 from torchprof_magic.analysis.verdict import Verdict, find_verdict
 from torchprof_magic.analysis.waits import waits_table
 from torchprof_magic.exporters import Source, choose_exporter
@@ -36,8 +37,7 @@ from torchprof_magic.exporters.collapsed import METRICS, write_collapsed
 from torchprof_magic.exporters.memory_timeline import CURVE_ENDINGS, RAW_ENDING, write_curve, write_raw
 from torchprof_magic.exporters.pandas_frames import to_pandas
 from torchprof_magic.exporters.saved import write_saved
-from torchprof_magic.exporters.torch_stacks import TORCH_METRICS, write_torch_stacks
-from torchprof_magic.files.atomic import target_of
+from torchprof_magic.files.atomic import target_of, write_text
 from torchprof_magic.files.temporary import written_bytes
 from torchprof_magic.model.cycle_filter import of_cycle
 from torchprof_magic.model.shapes import Facts, Series, Shape, Table, count_rows
@@ -495,7 +495,7 @@ class Report:
         if with_ops:
             is_host = TORCH_METRICS[metric] == "self_cpu_ns"
             return write_collapsed(self.trace, target_of(path), "self_cpu_time" if is_host else "self_device_time")
-        return write_torch_stacks(self.trace, target_of(path), metric)
+        return write_text(target_of(path), (f"{line}\n" for line in torch_stack_lines(self.trace, metric)))
 
     def export_memory_timeline(self, path: str | os.PathLike[str], device: str | None = None) -> Path:
         """Write the memory of a device over time in the formats of torch's method of this name, and return the path.

@@ -1,4 +1,4 @@
-"""Writes the file of torch's ``export_stacks``, line by line."""
+"""The lines of torch's ``export_stacks``."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.analysis.torch_calls import torch_calls
 from torchprof_magic.analysis.torch_stacks import frames_of
-from torchprof_magic.files.atomic import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from torchprof_magic.model.trace import Trace
 
@@ -27,13 +25,11 @@ _REPLACED = str.maketrans(dict.fromkeys(" ;\t\n\r\v\f\x1c\x1d\x1e\x85\u2028\u202
 _NS_PER_US = 1000
 
 
-def write_torch_stacks(trace: Trace, path: Path, metric: str) -> Path:
-    """Write ``outer;inner µs`` for every event of torch's that took at least 1 µs, and return the path."""
-    return write_text(path, (f"{line}\n" for line in torch_stack_lines(trace, metric)))
-
-
 def torch_stack_lines(trace: Trace, metric: str) -> Iterator[str]:
-    """Yield the lines in torch's order, in whole µs; ``metric`` is a key of ``TORCH_METRICS``."""
+    """Yield ``outer;inner µs`` for every event of torch's that took at least 1 µs, in torch's order and whole µs.
+
+    ``metric`` is a key of ``TORCH_METRICS``.
+    """
     name = TORCH_METRICS[metric]
     calls = torch_calls(trace).select("stack", name).rows()
     known = [(stack, ns // _NS_PER_US) for stack, ns in calls if stack >= 0 and ns >= _NS_PER_US]
