@@ -107,7 +107,7 @@ OTHER_TABLES: tuple[tuple[str, str, tuple[Column, ...]], ...] = (
         "One row per variable or attribute that keeps blocks in use now. Only in the process that recorded them.",
         holders.COLUMNS,
     ),
-    ("`report.key_averages()`", "torch's own definitions, to check against its table.", averages.COLUMNS),
+    ("`report.key_averages()`", "torch's own definitions, to check against its table.", averages.ALL_COLUMNS),
 )
 FRAMES: tuple[tuple[str, str, tuple[FrameColumn, ...]], ...] = (
     ("`report.events`", "One row per event, sorted by lane, start and descending duration.", trace.EVENTS_COLUMNS),

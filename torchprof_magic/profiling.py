@@ -7,12 +7,13 @@ import functools
 import inspect
 import sys
 import textwrap
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from torchprof_magic.capture import LiveProfile, Pause, live_session, protected
-from torchprof_magic.errors import CaptureError
+from torchprof_magic.errors import CaptureError, OptionsError
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.model.problems import problem
 from torchprof_magic.options import (
@@ -84,6 +85,7 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
     such as ``key_averages`` and ``export_chrome_trace`` are torch's, for the last cycle.
 
     Args:
+        use_cuda: Deprecated by torch: gives its warning, and changes nothing. Use ``activities``.
         **options: See docs/options.md, or ``help(profile)``.
 
     Raises:
@@ -93,11 +95,13 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
 
     """
 
-    def __init__(self, **options: Unpack[Keywords]) -> None:
+    def __init__(self, *, use_cuda: bool | None = None, **options: Unpack[Keywords]) -> None:
         _SIGNATURE.bind(**options)  # raises TypeError for an option that does not exist
         values = resolved(options)
         if values["lines"] is None:  # what is kept in memory needs a line, and a block has no cell that marks them
             values["lines"] = bool(values["profile_memory"])
+        if use_cuda is not None:
+            _warn_of_use_cuda(values, use_cuda=use_cuda)
         super().__init__(profile_options(values))
         self._kept = keep_options(values)
         self._run: Run | None = None
@@ -246,6 +250,14 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
             yield
         finally:
             self.__exit__(*sys.exc_info())
+
+
+def _warn_of_use_cuda(values: dict[str, Any], *, use_cuda: bool) -> None:
+    """Do what torch does with this deprecated argument: warn, and refuse False if CUDA was the only activity."""
+    warnings.warn("`use_cuda` is deprecated, use `activities` argument instead", FutureWarning, stacklevel=3)
+    names, _ = activities_of(values["activities"])
+    if not use_cuda and set(names) == {"cuda"}:
+        raise OptionsError("use_cuda=False leaves no activity to record: add ProfilerActivity.CPU to activities")
 
 
 # The blocks that are being recorded; at most one, because torch allows only one profiler at a time.

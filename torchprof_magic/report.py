@@ -14,7 +14,7 @@ import polars as pl
 
 from torchprof_magic import rules
 from torchprof_magic.analysis.advice import Advice, Findings, Settings, cards_of, find_advice, plan_trial
-from torchprof_magic.analysis.averages import averages_table
+from torchprof_magic.analysis.averages import averages_table, torch_events_table
 from torchprof_magic.analysis.block_table import allocations_table
 from torchprof_magic.analysis.devices import devices_table, has_any_device
 from torchprof_magic.analysis.diagnosis import all_problems
@@ -35,15 +35,16 @@ from torchprof_magic.analysis.queue import launches_table, queue_series
 from torchprof_magic.analysis.ranking import ranking_table
 from torchprof_magic.analysis.savings import savings_table
 from torchprof_magic.analysis.snapshot import Snapshot
+from torchprof_magic.analysis.torch_stack_lines import TORCH_METRICS, torch_stack_lines
 from torchprof_magic.analysis.verdict import Verdict, find_verdict
 from torchprof_magic.analysis.waits import waits_table
 from torchprof_magic.exporters import Source, choose_exporter
 from torchprof_magic.exporters.chrome import write_chrome
-from torchprof_magic.exporters.collapsed import METRICS
+from torchprof_magic.exporters.collapsed import METRICS, write_collapsed
 from torchprof_magic.exporters.memory_timeline import CURVE_ENDINGS, RAW_ENDING, write_curve, write_raw
 from torchprof_magic.exporters.pandas_frames import to_pandas
 from torchprof_magic.exporters.saved import write_saved
-from torchprof_magic.files.atomic import target_of
+from torchprof_magic.files.atomic import target_of, write_text
 from torchprof_magic.files.temporary import written_bytes
 from torchprof_magic.model.cycle_filter import of_cycle
 from torchprof_magic.model.shapes import Facts, Problems, Series, Shape, Table, count_rows
@@ -55,6 +56,7 @@ from torchprof_magic.render.page import Page, build_page
 from torchprof_magic.render.standalone_html import write_html
 from torchprof_magic.render.static_html import static_html
 from torchprof_magic.render.text import machine_sentence, steps_sentence, text_summary
+from torchprof_magic.render.torch_table import torch_table
 from torchprof_magic.sql import run_sql
 from torchprof_magic.units import counted, format_ns, printable
 from torchprof_magic.views import VIEWS
@@ -330,7 +332,10 @@ class Report:
 
     @property
     def metadata(self) -> dict[str, str]:
-        """Metadata of the run that the file holds, including ``--metadata``: strings or JSON by key."""
+        """Metadata of the run that the file holds, including ``--metadata``: strings or JSON by key.
+
+        ``trace_id`` is torch's id of the trace; of several cycles it is ``trace_id of cycle N``.
+        """
         return dict(self.trace.meta.extra)
 
     @property
@@ -444,16 +449,64 @@ class Report:
         """
         return ops_by(self.trace, *by, stack_n=stack_n).frame
 
-    def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> pl.DataFrame:
-        """Return calls, self and total CPU time and memory by torch's definitions, as ``prof.key_averages()`` does.
+    def key_averages(
+        self,
+        group_by_input_shape: bool = False,
+        group_by_stack_n: int = 0,
+        group_by_overload_name: bool = False,
+    ) -> pl.DataFrame:
+        """Return calls, self and total CPU and device time and memory by torch's definitions, as torch's method does.
 
-        Unlike in ``ops``, recursive calls count at every level, Python frames have rows, and all steps are the row
-        ``ProfilerStep*``. Times are ns. torch 2.13 leaves its stacks empty, so ``group_by_stack_n`` has no effect, as
-        in torch; use ``ops_by("stack", stack_n=...)`` for stacks.
+        Unlike in ``ops``, recursive calls count at every level, Python frames, device work and ranges on a device have
+        rows, and all steps are the row ``ProfilerStep*``. Times are ns, sizes are bytes.
+
+        Args:
+            group_by_input_shape: A row for each combination of input shapes.
+            group_by_stack_n: A row for each stack of so many innermost frames. As in torch, this has an effect only in
+                recordings with stacks and ``_ExperimentalConfig(verbose=True)``; ``ops_by("stack", stack_n=...)`` works
+                in all that have stacks.
+            group_by_overload_name: Has no effect: torch writes the names of overloads into no trace file. They are in
+                ``p.key_averages(group_by_overload_name=True)`` after ``with tp.profile(...) as p``.
         """
+        del group_by_overload_name
         return averages_table(
             self.trace, group_by_input_shape=group_by_input_shape, group_by_stack_n=group_by_stack_n
         ).frame
+
+    def key_averages_table(
+        self,
+        sort_by: str | None = None,
+        row_limit: int = 100,
+        time_unit: Literal["s", "ms", "us"] | None = None,
+        *,
+        group_by_input_shape: bool = False,
+        group_by_stack_n: int = 0,
+    ) -> str:
+        """Return ``key_averages()`` as the text of torch's ``prof.key_averages().table()``, without FLOPs.
+
+        Args:
+            sort_by: One of torch's keys, such as ``cpu_time_total``, ``self_cuda_time_total``, ``cpu_memory_usage`` or
+                ``count``; by default the op with the most self CPU time is first.
+            row_limit: The most rows to show; all with -1.
+            time_unit: The unit of all times; by default each has the one that fits.
+            group_by_input_shape: As in ``key_averages``.
+            group_by_stack_n: As in ``key_averages``.
+
+        Raises ``ValueError`` for an unknown ``sort_by``.
+        """
+        averages = self.key_averages(group_by_input_shape, group_by_stack_n)
+        devices = self.trace.memory["device"].unique().to_list()
+        device = "XPU" if any(name.startswith("xpu") for name in devices) else "CUDA"
+        return torch_table(averages, sort_by=sort_by, row_limit=row_limit, time_unit=time_unit, device=device)
+
+    @property
+    def torch_events(self) -> pl.DataFrame:
+        """The events of torch's ``prof.events()``, in its order: by start, and of equal ones the longest first.
+
+        Utility records are left out, and an only child with the name of its parent is merged into it, as in torch.
+        Times are ns, sizes are bytes; the columns are those of ``key_averages``.
+        """
+        return torch_events_table(self.trace)
 
     def summary(self, format: Literal["text", "json"] = "text") -> str:  # noqa: A002 - the name that users expect
         """Return a summary as one screen of text, or the same facts as JSON."""
@@ -523,6 +576,31 @@ class Report:
             raise ValueError(f"unknown metric {metric!r}; choose from {', '.join(METRICS)}")
         source = Source(trace=self.trace, table=frame, write_html=self.to_html, metric=metric, is_safe=safe)
         return exporter.write(source, target)
+
+    def export_stacks(
+        self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total", *, with_ops: bool = False
+    ) -> Path:
+        """Write the file of torch's method of this name, line by line, and return its path.
+
+        A line has the Python frames around an event, its callers first, and the event's own time in whole µs. torch
+        writes stacks only in recordings with ``_ExperimentalConfig(verbose=True)``; this does so in all with stacks.
+
+        Args:
+            path: Where to write.
+            metric: ``self_cpu_time_total``, or ``self_device_time_total``, which torch calls ``self_cuda_time_total``,
+                ``self_xpu_time_total`` or ``self_privateuse1_time_total``: the device work that the event launched.
+            with_ops: Write one line per distinct stack instead, with ops and ranges in the stacks, as ``export`` to
+                ``.collapsed`` does.
+
+        Raises ``ValueError`` for another metric, and ``ExportError`` when the file cannot be written; an existing file
+        is then unchanged.
+        """
+        if metric not in TORCH_METRICS:
+            raise ValueError(f"unknown metric {metric!r}; choose from {', '.join(TORCH_METRICS)}")
+        if with_ops:
+            is_host = TORCH_METRICS[metric] == "self_cpu_ns"
+            return write_collapsed(self.trace, target_of(path), "self_cpu_time" if is_host else "self_device_time")
+        return write_text(target_of(path), (f"{line}\n" for line in torch_stack_lines(self.trace, metric)))
 
     def export_memory_timeline(self, path: str | os.PathLike[str], device: str | None = None) -> Path:
         """Write the memory of a device over time in the formats of torch's method of this name, and return the path.

@@ -93,7 +93,6 @@ def test_flops_need_no_other_switch_than_their_own(tmp_path: Path) -> None:
 
 
 def test_modules_have_the_flops_of_their_forward_and_backward() -> None:
-    # Each module takes milliseconds: the clock of its calls is some 10 us off that of the ops.
     x, model = torch.ones(1024, 512), nn.Sequential(nn.Linear(512, 640), nn.ReLU(), nn.Linear(640, 512))
     with FlopCounterMode(display=False) as counter:
         model(x).sum().backward()

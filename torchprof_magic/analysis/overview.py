@@ -25,6 +25,7 @@ from torchprof_magic.analysis.step_pieces import step_pieces
 from torchprof_magic.analysis.steps import complete_steps, steps_table, steps_worth
 from torchprof_magic.analysis.verdict_words import place_of, short_name
 from torchprof_magic.analysis.waits import waits_table
+from torchprof_magic.model.meta import TRACE_ID
 from torchprof_magic.model.shapes import Fact, Facts, Section
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace
 from torchprof_magic.units import counted, format_ns, format_ratio
@@ -357,7 +358,7 @@ def _process_groups(trace: Trace) -> tuple[Fact, ...]:
 def _metadata(trace: Trace) -> tuple[Fact, ...]:
     """Return the metadata of the file, as texts."""
     meta = trace.meta
-    facts = list(meta.extra)
+    facts = [(key, text) for key, text in meta.extra if not key.startswith(TRACE_ID)]
     if meta.rank is not None:
         where = f"{meta.rank} of {meta.world_size}" if meta.world_size else str(meta.rank)
         facts.insert(0, ("Rank", f"{where}, {meta.backend}" if meta.backend else where))

@@ -84,7 +84,8 @@ class TagBatch:
 class ProgramMarks:
     """What the lines and modules of the program did in one cycle, by ``time.perf_counter_ns``.
 
-    ``clock`` has a number of step, and the moments just before and after torch's range of it was entered. ``lines``
+    ``clock`` has a number of step, and the moments just before and after torch's range of it was entered. ``unix_ns``
+    is what to add to our clock to get the time since 1970, in which torch writes its own; None if unknown. ``lines``
     alternates between a time and the line that began then, 0 for none. ``calls`` has threes of a time, a thread, and
     the number of a module that began, or minus one minus that of one that ended. ``functions`` alternates between a
     time and a line of a function, counted from 1, or -1 for a call and -2 for a return. ``tags`` says where the tensors
@@ -97,6 +98,7 @@ class ProgramMarks:
     calls: array[int]
     functions: array[int]
     tags: tuple[TagBatch, ...] = ()
+    unix_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ import polars as pl
 from torchprof_magic.exporters.exact_text import json_list, json_text, json_value, micros, translated
 from torchprof_magic.exporters.tracks import UNUSED_NUMBER, lay_tracks
 from torchprof_magic.files.atomic import write_text
+from torchprof_magic.model.meta import CALL_STACKS_KEY
 from torchprof_magic.model.trace import COLLECTIVE_KEYS, LAUNCH_KEYS
 from torchprof_magic.model.vendors import DEVICE_TYPES, RUNTIME_CATEGORIES
 
@@ -101,6 +102,8 @@ def _head(meta: Meta, base_unix_ns: int) -> dict[str, object]:
     if known := {key: value for key, value in job.items() if value is not None}:
         head["distributedInfo"] = known
     flags = {"record_shapes": meta.has_shapes, "profile_memory": meta.has_memory, "with_stack": meta.has_stacks}
+    if meta.has_call_stacks:
+        head[CALL_STACKS_KEY] = 1
     return {key: _value_of(text) for key, text in meta.extra} | head | {name: int(on) for name, on in flags.items()}
 
 

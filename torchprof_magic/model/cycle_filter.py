@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.model.intervals import NO_PARENT, depth_of, nearest_marked
+from torchprof_magic.model.meta import TRACE_ID, TRACE_ID_OF_CYCLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,8 +47,21 @@ def of_cycle(trace: Trace, cycle: int) -> Trace:
         steps=steps,
         scopes=scopes.with_columns(pl.col("lane").replace_strict(places, return_dtype=pl.Int32)),
         tags=trace.tags.filter(pl.col("cycle") == cycle),
-        meta=replace(trace.meta, recorded_steps=marks, is_partial=not steps["complete"].all()),
+        meta=replace(
+            trace.meta,
+            recorded_steps=marks,
+            is_partial=not steps["complete"].all(),
+            extra=_with_trace_id(trace.meta.extra, cycle),
+        ),
         problems=tuple(_with_overlaps(trace.problems, int(events["overlaps"].sum()))),
+    )
+
+
+def _with_trace_id(extra: tuple[tuple[str, str], ...], cycle: int) -> tuple[tuple[str, str], ...]:
+    """Return the metadata with torch's id of one cycle alone."""
+    own, every = TRACE_ID_OF_CYCLE.format(cycle), TRACE_ID_OF_CYCLE.format("")
+    return tuple(
+        (TRACE_ID if key == own else key, text) for key, text in extra if key == own or not key.startswith(every)
     )
 
 

@@ -11,11 +11,16 @@ from torchprof_magic.units import printable
 
 # The key of the id that the store of kept traces writes into each.
 STORE_KEY = "torchprofStoreId"
+# The key by which our own exports say that torch gave its events stacks.
+CALL_STACKS_KEY = "torchprofCallStacks"
+# The key of torch's id of a trace. Of several cycles, each has a key of its own.
+TRACE_ID = "trace_id"
+TRACE_ID_OF_CYCLE = "trace_id of cycle {}"
 # The keys at the top of a trace that Kineto writes, and this one.
 KINETO_KEYS = (
     "schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds", "displayTimeUnit", "traceEvents",
-    "traceName", "trace_id", "host_name", "record_shapes", "profile_memory", "with_stack", "with_modules", "with_flops",
-    "nodes", *METADATA_KEYS, STORE_KEY,
+    "traceName", TRACE_ID, "host_name", "record_shapes", "profile_memory", "with_stack", "with_modules", "with_flops",
+    "nodes", *METADATA_KEYS, STORE_KEY, CALL_STACKS_KEY,
 )  # fmt: skip
 
 # Texts from a file are shown in many places, so none of them can be of megabytes.
@@ -164,6 +169,7 @@ class Meta(_Bounded):
     ``devices`` pairs the numbers of the devices that worked with their names; ``device_names`` are the distinct names
     of all devices of the machine. ``cell_labels`` pairs the file names of notebook cells with the labels that users
     know (``In [4]``). ``start_unix_ns`` is the wall clock of time 0 of every ``*_ns`` column, in ns since 1970.
+    ``has_call_stacks`` is set if torch wrote a stack at each op, as it does in verbose recordings.
     ``plain_step_ns`` is how long steps took that ran without the profiler. ``backend`` is that of
     ``torch.distributed``, whose ``process_groups`` are those of this process; ``extra`` is further metadata of the
     file, such as the user's own. ``two_pass`` is set if the frames hold the times of one cycle and the details of
@@ -182,6 +188,7 @@ class Meta(_Bounded):
     process_groups: tuple[ProcessGroup, ...] = ()
     has_shapes: bool = False
     has_stacks: bool = False
+    has_call_stacks: bool = False
     has_memory: bool = False
     cell: CellSource | None = None
     cell_labels: tuple[tuple[str, str], ...] = ()

@@ -75,7 +75,7 @@ class ProfileOptions:
     holds keys and JSON strings to add to the trace. With ``two_pass`` the first cycle records only times, and the
     second one what the switches ask for; see ``passes``. ``experimental_config``, ``custom_trace_id_callback`` and
     ``post_processing_timeout_s`` are passed to torch unchanged. ``on_trace_ready`` is called with the profiler of every
-    finished cycle.
+    finished cycle, whose events include those of earlier cycles with ``acc_events``.
     """
 
     schedule: ScheduleOptions = ScheduleOptions()
@@ -106,6 +106,7 @@ class ProfileOptions:
     experimental_config: Any = None
     custom_trace_id_callback: Callable[[], str] | None = None
     post_processing_timeout_s: float | None = None
+    acc_events: bool = False
     on_trace_ready: Callable[[Any], object] | None = None
 
     def __post_init__(self) -> None:

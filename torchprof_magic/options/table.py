@@ -210,7 +210,15 @@ class Keywords(TypedDict, total=False):
         Option(
             kind=Kind.SECONDS,
             metavar="SECONDS",
-            help="Timeout of torch's post-processing of the recorded events, passed to torch.",
+            help="Time after which torch's events() and key_averages() leave out what they have not yet looked at, "
+            "passed to torch. The report is made from the file, without torch, and is complete.",
+        ),
+    ]
+    acc_events: Annotated[
+        bool,
+        _yes_no(
+            "Let torch's events() and key_averages(), of profile() and in on_trace_ready, hold those of the cycles "
+            "before as well, the newest cycle first. The report always has all cycles."
         ),
     ]
     execution_trace: Annotated[

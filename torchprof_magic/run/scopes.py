@@ -190,7 +190,9 @@ def _root(modules: Sequence[ModuleSite], number: int) -> int:
 def clock_shift_ns(trace: Trace, marks: ProgramMarks) -> int | None:
     """Return what to add to our clock to get the trace's.
 
-    Torch's range of each step began between two moments of ours. Their intersection over all steps is the most exact.
+    Torch's range of each step began between two moments of ours, and their intersection over all steps holds the
+    answer. The first range of a process takes torch a fraction of a millisecond, which is longer than most modules run.
+    So the time since 1970 decides, which torch writes too; an old torch wrote another one, and is held to the moments.
     """
     steps = trace.steps.filter(pl.col("cycle") == marks.cycle)
     starts = dict(steps.select("number", "start_ns").rows())
@@ -198,7 +200,9 @@ def clock_shift_ns(trace: Trace, marks: ProgramMarks) -> int | None:
     if not bounds:
         return None
     least, most = max(low for low, _ in bounds), min(high for _, high in bounds)
-    return (least + most) // 2
+    if marks.unix_ns is None or least > most:
+        return (least + most) // 2
+    return min(max(marks.unix_ns - trace.meta.start_unix_ns, least), most)
 
 
 def _line_runs(marks: ProgramMarks, line_count: int) -> _Runs:

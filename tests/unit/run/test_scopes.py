@@ -4,6 +4,7 @@ from array import array
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from support import annotation, make_trace, recording, span
 
 from torchprof_magic.capture import LineSite, ModuleSite, ProgramMarks
@@ -36,11 +37,13 @@ def scopes(
     modules: tuple[ModuleSite, ...] = (),
     function_lines: tuple[LineSite, ...] = (),
     clock: tuple[tuple[int, int, int], ...] = CLOCK,
+    unix_ns: int | None = None,
 ) -> list[tuple[str, int, int, int]]:
     """Name, lane, start and duration in us of the scopes."""
     marks = ProgramMarks(
         cycle=0,
         clock=clock,
+        unix_ns=unix_ns,
         lines=array("q", [number for us, line in lines for number in (at(us), line)]),
         calls=array("q", [number for us, thread, module in calls for number in (at(us), thread, module)]),
         functions=array("q", [number for us, line in functions for number in (at(us), line)]),
@@ -69,6 +72,13 @@ def test_a_line_lasts_until_the_next_one_begins_and_0_is_none_of_the_cell() -> N
 def test_the_clocks_are_compared_by_the_steps_that_bound_them_best() -> None:
     # Step 5 allows -2..1 us, step 6 allows -1..3 us: together -1..1, in the middle 0.
     assert scopes(lines=[(10, 1), (20, 0)])[0][2] == 10
+
+
+@pytest.mark.parametrize(("moved_us", "start_us"), [(0.5, 10.5), (-0.9, 9.1), (40, 11), (-40, 9)])
+def test_the_time_since_1970_says_more_exactly_where_torchs_range_began(moved_us: float, start_us: float) -> None:
+    # The steps allow -1..1 us.
+    unix_ns = TRACE.meta.start_unix_ns - at(0) + int(moved_us * 1000)
+    assert scopes(lines=[(10, 1), (20, 0)], unix_ns=unix_ns)[0][2] == int(start_us)
 
 
 def test_what_lies_outside_of_the_recorded_steps_is_cut_off() -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torchprof_magic.capture.interrupts.guard import InterruptGuard
     from torchprof_magic.capture.output.fallback_folders import FallbackFolders
     from torchprof_magic.capture.problems import ProblemLog
-    from torchprof_magic.capture.torch_api.cycle_profile import TorchState
+    from torchprof_magic.capture.torch_api.cycle_profile import CycleProfile, TorchState
     from torchprof_magic.capture.torch_api.engine import Engine
     from torchprof_magic.capture.torch_api.stderr_filter import StderrFilter
     from torchprof_magic.model.meta import StepMark
@@ -65,6 +65,7 @@ class FinishedCycles:
         self._problems = problems
         self._quiet = quiet
         self._fallbacks = fallbacks
+        self._earlier: CycleProfile | None = None
 
     @property
     def waiting(self) -> int:
@@ -112,11 +113,19 @@ class FinishedCycles:
             with guard.patience(HANDLER_PATIENCE):
                 profiler = finished.engine.finished_profiler(path, _size_bytes(path))
                 profiler.mark(finished.state)
+                if profiler.acc_events:
+                    self._accumulate(profiler)
                 handler(profiler)
         except KeyboardInterrupt:
             guard.pending += 1  # raised in the user's code as soon as torch has changed its state
         except BaseException as exc:  # noqa: BLE001 - the same
             self._problems.note("capture.handler_failed", error=f"{type(exc).__name__}: {exc}")
+
+    def _accumulate(self, profiler: CycleProfile) -> None:
+        """Add the events of all earlier cycles to those of this one."""
+        earlier, self._earlier = self._earlier, profiler
+        if earlier is not None:
+            profiler.add_events_of(earlier)
 
     def _execution_target(self, finished: Finished) -> Path:
         """Return the user's file, with a number for each further cycle, and with the rank if there are several."""

@@ -88,6 +88,7 @@ def make_profiler(options: ProfileOptions, observer: ExecutionTraceObserver | No
         with_modules=options.with_modules,
         experimental_config=_experimental_config(options),
         execution_trace_observer=observer or options.execution_trace_observer,
+        acc_events=options.acc_events,
         **_rare_arguments(options),
     )
 

@@ -55,6 +55,18 @@ class CycleProfile(profile):
         action: Any = state.current_action  # torch's type omits what it sets itself
         self.current_action = self._prev_schedule_action = action
 
+    def prepare_trace(self) -> None:
+        """Prepare the recording; with ``acc_events`` torch would also parse the events while it is stopped."""
+        accumulates, self.acc_events = self.acc_events, False
+        super().prepare_trace()
+        self.acc_events = accumulates
+
+    def add_events_of(self, earlier: CycleProfile) -> None:
+        """Put the events of an earlier cycle, and what was added to them, after those of this one, as torch does."""
+        self.trace_bytes += earlier.trace_bytes
+        if not getattr(self.experimental_config, "trace_only", False):  # torch then has no events
+            self.events().extend(earlier.events())  # type: ignore[no-untyped-call]
+
     def start(self) -> None:
         """Do nothing: the cycle is started by its engine."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from contextlib import ExitStack
-from time import perf_counter_ns
+from time import perf_counter_ns, time_ns
 from typing import TYPE_CHECKING
 
 from torchprof_magic.capture.recording import ProgramMarks
@@ -18,6 +18,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torchprof_magic.capture.problems import ProblemLog
+
+
+# So often both clocks are read; the quickest reading counts.
+_READINGS = 9
+
+
+def unix_offset_ns() -> int:
+    """Return what to add to ``perf_counter_ns`` to get the time since 1970 in ns."""
+    readings = [(perf_counter_ns(), time_ns(), perf_counter_ns()) for _ in range(_READINGS)]
+    before, unix, after = min(readings, key=lambda reading: reading[2] - reading[0])
+    return unix - (before + after) // 2
 
 
 class ProgramWatch:
@@ -38,6 +49,7 @@ class ProgramWatch:
         self._cpu_began_ns = 0
         self._cpu = CpuTime()
         self._clock: list[tuple[int, int, int]] = []
+        self._unix_ns: int | None = None
         self._done: list[ProgramMarks] = []
 
     def watch(self) -> Callable[[], None]:
@@ -52,6 +64,7 @@ class ProgramWatch:
         """Note what is in memory just before torch begins to record."""
         if self.tags is not None:
             self.tags.begin_cycle()
+        self._unix_ns = unix_offset_ns()
 
     def begin_step(self, *, is_watched: bool) -> None:
         """Note what follows if the step is recorded, or is the one before."""
@@ -91,6 +104,7 @@ class ProgramWatch:
             ProgramMarks(
                 cycle=cycle,
                 clock=clock,
+                unix_ns=self._unix_ns,
                 lines=self.lines.take(),
                 calls=self.modules.take(),
                 functions=functions,

@@ -11,6 +11,7 @@ from torchprof_magic.ingest.chrome import device_work, links
 from torchprof_magic.ingest.chrome.clean import cleaned
 from torchprof_magic.ingest.chrome.columns import InexactError
 from torchprof_magic.ingest.chrome.lanes import assign_lanes
+from torchprof_magic.ingest.chrome.metadata import joined_facts
 from torchprof_magic.ingest.chrome.nesting import nested_events, with_step_annotations
 from torchprof_magic.ingest.chrome.spans import BACKWARD_ARROW, ColumnBuilder, Columns
 from torchprof_magic.ingest.chrome.stacks import find_stacks
@@ -90,10 +91,7 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
     places, lanes = assign_lanes(spans, places, pl.concat([part.columns.thread_names for part in parts]))
     arrows = _joined("arrows", parts, cycles).with_columns(pl.col("time_ns") - start_ns)
     counted = links.count_arrows(arrows, _joined("other_arrows", parts, cycles))
-    heads, facts = (
-        [part.head for part in parts],
-        {key: text for part in reversed(parts) for key, text in part.facts.items()},
-    )
+    heads, facts = [part.head for part in parts], joined_facts([part.facts for part in parts], cycles)
     parts.clear()  # keeping these columns would double the memory in use below
     spans = spans.with_columns(pl.col("start_ns") - start_ns)
     events = with_step_annotations(nested_events(spans, places))
@@ -176,6 +174,8 @@ def _described(
         process_groups=process_groups_of(distributed),
         has_shapes=any(head.says("record_shapes") for head in heads) or events["shapes"].null_count() < events.height,
         has_stacks=any(head.says("with_stack") for head in heads),
+        has_call_stacks=any(head.says("call_stacks") for head in heads)
+        or events["call_stack"].null_count() < events.height,
         has_memory=has_memory,
         extra=tuple(sorted(facts.items())),  # torch writes them in varying order
     )

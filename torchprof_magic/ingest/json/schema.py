@@ -7,6 +7,8 @@ from typing import TypeVar
 import msgspec
 from msgspec import Raw, Struct, field
 
+from torchprof_magic.model.meta import CALL_STACKS_KEY
+
 T = TypeVar("T")
 # The limit for times and durations, 73 years; larger values would overflow sums of times.
 MAX_TIME_NS = 2**61
@@ -100,6 +102,7 @@ class Head(Struct, gc=False):
     distributed: Raw = field(name="distributedInfo", default=NO_RAW)
     record_shapes: Raw = NO_RAW
     with_stack: Raw = NO_RAW
+    call_stacks: Raw = field(name=CALL_STACKS_KEY, default=NO_RAW)
     nodes: Raw = NO_RAW
 
     @property
