@@ -30,6 +30,7 @@ from torchprof_magic.analysis.savings import savings_table
 from torchprof_magic.analysis.snapshot import Snapshot
 from torchprof_magic.analysis.verdict import Verdict, find_verdict
 from torchprof_magic.analysis.waits import waits_table
+from torchprof_magic.comparison import Comparison
 from torchprof_magic.exporters import Source, choose_exporter
 from torchprof_magic.exporters.chrome import write_chrome
 from torchprof_magic.exporters.collapsed import METRICS
@@ -115,6 +116,8 @@ class Report:
         self._shapes = _Shapes(trace)
         self._widget: ReportWidget | None = None
         self._shown: Shown | None = None
+        self._comparison: Comparison | None = None
+        self._opens_comparison = False
 
     @property
     def ops(self) -> pl.DataFrame:
@@ -373,6 +376,25 @@ class Report:
         if count_rows(shape) == 0:
             raise ValueError(next(known.empty for known in VIEWS if known.name == view))
         return FIGURES[view](shape)
+
+    def compare(self, other: Report) -> Comparison:
+        """Return what changed from another run, such as an earlier one of the same cell, to this one.
+
+        ``other`` is ``before`` and this report is ``after`` in all frames, so the kind is ``faster`` if this run is
+        faster than the other.
+
+        Raises ``TypeError`` for anything but a report.
+        """
+        if not isinstance(other, Report):
+            raise TypeError(f"compare() takes a report, such as load(path) returns (got {type(other).__name__})")
+        return Comparison(before=other, after=self)
+
+    def with_comparison(self, comparison: Comparison, *, is_first: bool = False) -> Report:
+        """Return a report of the same recording with the tab Compare, which is opened first if ``is_first``."""
+        report = Report(self.trace, trace_paths=self._trace_paths, find_holders=self._find_holders)
+        report._shapes = self._shapes
+        report._comparison, report._opens_comparison = comparison, is_first
+        return report
 
     def to_html(self, path: str | os.PathLike[str], *, perfetto: bool = False) -> Path:
         """Write a self-contained interactive HTML file, which opens without a network, and return its path.
