@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from torchprof_magic.analysis.averages import averages_table
 from torchprof_magic.analysis.block_table import allocations_table
+from torchprof_magic.analysis.change_words import change_line
 from torchprof_magic.analysis.devices import devices_table, has_any_device
 from torchprof_magic.analysis.diagnosis import all_problems
 from torchprof_magic.analysis.holders import holders_table
@@ -24,10 +25,13 @@ from torchprof_magic.analysis.memory_at import memory_at
 from torchprof_magic.analysis.memory_timeline import category_curve, recorded_changes, timeline_device, timeline_of
 from torchprof_magic.analysis.modules import modules_table
 from torchprof_magic.analysis.ops import ops_by, ops_table
+from torchprof_magic.analysis.per_step import RunSample, sample_of
 from torchprof_magic.analysis.queue import launches_table, queue_series
 from torchprof_magic.analysis.ranking import ranking_table
+from torchprof_magic.analysis.run_change import find_change
 from torchprof_magic.analysis.savings import savings_table
 from torchprof_magic.analysis.snapshot import Snapshot
+from torchprof_magic.analysis.step_change import typical_ns
 from torchprof_magic.analysis.verdict import Verdict, find_verdict
 from torchprof_magic.analysis.waits import waits_table
 from torchprof_magic.comparison import Comparison
@@ -118,6 +122,7 @@ class Report:
         self._shown: Shown | None = None
         self._comparison: Comparison | None = None
         self._opens_comparison = False
+        self.change_line = ""
 
     @property
     def ops(self) -> pl.DataFrame:
@@ -389,10 +394,24 @@ class Report:
             raise TypeError(f"compare() takes a report, such as load(path) returns (got {type(other).__name__})")
         return Comparison(before=other, after=self)
 
+    @property
+    def step_ns(self) -> float:
+        """The typical complete step in ns: the lower quartile, which a busy machine changes least; else nan."""
+        return typical_ns(self.sample().durations)
+
+    def sample(self) -> RunSample:
+        """Return what is needed to compare the steps with those of a later run when this report is gone."""
+        return sample_of(self.trace)
+
+    def compare_with_sample(self, earlier: RunSample) -> None:
+        """Say in ``change_line``, and in the header, how the steps changed since an earlier run."""
+        self.change_line = change_line(find_change(earlier, self.sample()))
+
     def with_comparison(self, comparison: Comparison, *, is_first: bool = False) -> Report:
         """Return a report of the same recording with the tab Compare, which is opened first if ``is_first``."""
         report = Report(self.trace, trace_paths=self._trace_paths, find_holders=self._find_holders)
         report._shapes = self._shapes
+        report.change_line = comparison.line
         report._comparison, report._opens_comparison = comparison, is_first
         return report
 
