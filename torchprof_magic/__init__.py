@@ -12,12 +12,14 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from torchprof_magic.capture import prime
+    from torchprof_magic.comparison import Comparison
     from torchprof_magic.errors import (
         CaptureError,
         ExportError,
         IngestError,
         NotATraceError,
         OptionsError,
+        ProfileAssertionError,
         ProfilerBusyError,
         StoreError,
         TorchProfError,
@@ -30,10 +32,12 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CaptureError",
+    "Comparison",
     "ExportError",
     "IngestError",
     "NotATraceError",
     "OptionsError",
+    "ProfileAssertionError",
     "ProfilerBusyError",
     "Report",
     "StoreError",
@@ -50,6 +54,7 @@ __all__ = [
 
 # Where each public name is defined. Loaded on first use, because torch alone takes more than a second to import.
 _HOMES = {
+    "Comparison": "torchprof_magic.comparison",
     "Report": "torchprof_magic.report",
     "load": "torchprof_magic.loading",
     "paused": "torchprof_magic.profiling",

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from torchprof_magic.analysis.averages import averages_table
@@ -18,6 +19,13 @@ from torchprof_magic.analysis.holders import holders_table
 from torchprof_magic.analysis.host_times import host_table
 from torchprof_magic.analysis.idle import idle_table
 from torchprof_magic.analysis.leaks import leaks_table
+from torchprof_magic.analysis.limits_check import (
+    broken_bans,
+    broken_baseline,
+    broken_peak_limit,
+    broken_step_limit,
+    broken_table,
+)
 from torchprof_magic.analysis.lines import lines_table
 from torchprof_magic.analysis.loaders import loaders_table
 from torchprof_magic.analysis.memory import memory_frame
@@ -35,6 +43,7 @@ from torchprof_magic.analysis.step_change import typical_ns
 from torchprof_magic.analysis.verdict import Verdict, find_verdict
 from torchprof_magic.analysis.waits import waits_table
 from torchprof_magic.comparison import Comparison
+from torchprof_magic.errors import ProfileAssertionError
 from torchprof_magic.exporters import Source, choose_exporter
 from torchprof_magic.exporters.chrome import write_chrome
 from torchprof_magic.exporters.collapsed import METRICS
@@ -43,7 +52,9 @@ from torchprof_magic.exporters.pandas_frames import to_pandas
 from torchprof_magic.exporters.saved import write_saved
 from torchprof_magic.files.atomic import target_of
 from torchprof_magic.files.temporary import written_bytes
+from torchprof_magic.ingest import read_file
 from torchprof_magic.model.cycle_filter import of_cycle
+from torchprof_magic.model.meta import Meta
 from torchprof_magic.model.shapes import Facts, Series, Shape, Table, count_rows
 from torchprof_magic.render.exports import TRACE_EXPORTS
 from torchprof_magic.render.figures import FIGURES, summary_png
@@ -58,8 +69,7 @@ from torchprof_magic.views import VIEWS
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Sequence
 
     import pandas as pd
     import polars as pl
@@ -393,6 +403,47 @@ class Report:
         if not isinstance(other, Report):
             raise TypeError(f"compare() takes a report, such as load(path) returns (got {type(other).__name__})")
         return Comparison(before=other, after=self)
+
+    def assert_profile(
+        self,
+        *,
+        step_ms: float | None = None,
+        max_peak: float | str | None = None,
+        no: Sequence[str] = (),
+        against: Report | str | os.PathLike[str] | None = None,
+        tolerance: float = 0.0,
+    ) -> None:
+        """Raise ``ProfileAssertionError``, an ``AssertionError``, with a table of the limits that this run breaks.
+
+        A limit that cannot be checked, because there are no steps or no memory, is broken.
+
+        Args:
+            step_ms: The longest typical step in ms: the lower quartile of the complete steps.
+            max_peak: The highest peak of memory on any device, in bytes or as ``"2 GB"``; memory must be recorded.
+            no: Names of ops and ranges that must not run, such as ``aten::item``.
+            against: A run, or the file of one that ``save`` wrote, than which this one must not be slower.
+            tolerance: By how much it may be slower: 0.05 for 5 %. A difference that may be chance is no failure; see
+                docs/comparing.md.
+
+        Raises ``ValueError`` for an invalid limit, and ``IngestError`` for a file that cannot be read.
+        """
+        __tracebackhide__ = True
+        if step_ms is not None and not step_ms > 0:
+            raise ValueError(f"step_ms must be more than 0 (got {step_ms!r})")
+        if not tolerance >= 0:
+            raise ValueError(f"tolerance must be at least 0 (got {tolerance!r})")
+        broken = broken_step_limit(self.trace, step_ms) if step_ms is not None else []
+        broken += broken_peak_limit(self.trace, max_peak) if max_peak is not None else []
+        broken += broken_bans(self.trace, (no,) if isinstance(no, str) else no)
+        if against is not None:
+            baseline = (
+                against
+                if isinstance(against, Report)
+                else Report(read_file(Path(against).expanduser(), Meta(title=Path(against).name)))
+            )
+            broken += broken_baseline(self.compare(baseline).change, tolerance)
+        if broken:
+            raise ProfileAssertionError(broken_table(broken))
 
     @property
     def step_ns(self) -> float:
