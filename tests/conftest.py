@@ -35,6 +35,7 @@ def _temporary_files_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator
     ):
         patch.setenv("TMPDIR", folder)
         patch.setattr(tempfile, "tempdir", None)
+        patch.setenv("TORCHPROF_RUNS", str(Path(folder) / "runs"))
         yield
 
 

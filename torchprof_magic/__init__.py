@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from torchprof_magic import rules
     from torchprof_magic.analysis.advice import Advice
     from torchprof_magic.capture import prime
+    from torchprof_magic.comparison import Comparison
     from torchprof_magic.errors import (
         CaptureError,
         ExportError,
         IngestError,
         NotATraceError,
         OptionsError,
+        ProfileAssertionError,
         ProfilerBusyError,
         StoreError,
         TorchProfError,
@@ -35,10 +37,12 @@ __version__ = "0.1.0"
 __all__ = [
     "Advice",
     "CaptureError",
+    "Comparison",
     "ExportError",
     "IngestError",
     "NotATraceError",
     "OptionsError",
+    "ProfileAssertionError",
     "ProfilerBusyError",
     "RanksReport",
     "Report",
@@ -60,6 +64,7 @@ __all__ = [
 # Where each public name is defined. Loaded on first use, because torch alone takes more than a second to import.
 _HOMES = {
     "Advice": "torchprof_magic.analysis.advice",
+    "Comparison": "torchprof_magic.comparison",
     "RanksReport": "torchprof_magic.job.report",
     "Report": "torchprof_magic.report",
     "add_metadata": "torchprof_magic.profiling",

@@ -7,6 +7,7 @@ TorchProfError
 │   └── NotATraceError    the file is something else; the message names what
 ├── ExportError           a file could not be written
 ├── StoreError            a trace could not be kept in the folder or at the address that was asked for
+├── ProfileAssertionError  a run breaks the limits of ``Report.assert_profile``; also an AssertionError
 └── OptionsError          options exclude each other or are out of range
 
 Oddities *inside* a trace are not exceptions: they are counted as ``meta.Problem`` and shown in the report.
@@ -48,6 +49,10 @@ class ExportError(TorchProfError):
 
 class StoreError(TorchProfError):
     """A trace could not be stored or uploaded; the file it was to come from is still there."""
+
+
+class ProfileAssertionError(TorchProfError, AssertionError):
+    """A run breaks limits; the message is a table of them."""
 
 
 class OptionsError(TorchProfError, ValueError):

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import polars as pl
@@ -16,6 +17,7 @@ from torchprof_magic import rules
 from torchprof_magic.analysis.advice import Advice, Findings, Settings, cards_of, find_advice, plan_trial
 from torchprof_magic.analysis.averages import averages_table, torch_events_table
 from torchprof_magic.analysis.block_table import allocations_table
+from torchprof_magic.analysis.change_words import change_line
 from torchprof_magic.analysis.devices import devices_table, has_any_device
 from torchprof_magic.analysis.diagnosis import all_problems
 from torchprof_magic.analysis.graph import graph_ops_table, graph_tensors_table
@@ -23,6 +25,13 @@ from torchprof_magic.analysis.holders import holders_table
 from torchprof_magic.analysis.host_times import host_table
 from torchprof_magic.analysis.idle import idle_table
 from torchprof_magic.analysis.leaks import leaks_table
+from torchprof_magic.analysis.limits_check import (
+    broken_bans,
+    broken_baseline,
+    broken_peak_limit,
+    broken_step_limit,
+    broken_table,
+)
 from torchprof_magic.analysis.lines import lines_table
 from torchprof_magic.analysis.loaders import loaders_table
 from torchprof_magic.analysis.memory import memory_frame
@@ -30,14 +39,19 @@ from torchprof_magic.analysis.memory_at import memory_at
 from torchprof_magic.analysis.memory_timeline import category_curve, recorded_changes, timeline_device, timeline_of
 from torchprof_magic.analysis.modules import modules_table
 from torchprof_magic.analysis.ops import ops_by, ops_table
+from torchprof_magic.analysis.per_step import RunSample, sample_of
 from torchprof_magic.analysis.process_groups import process_groups_table
 from torchprof_magic.analysis.queue import launches_table, queue_series
 from torchprof_magic.analysis.ranking import ranking_table
+from torchprof_magic.analysis.run_change import find_change
 from torchprof_magic.analysis.savings import savings_table
 from torchprof_magic.analysis.snapshot import Snapshot
+from torchprof_magic.analysis.step_change import typical_ns
 from torchprof_magic.analysis.torch_stack_lines import TORCH_METRICS, torch_stack_lines
 from torchprof_magic.analysis.verdict import Verdict, find_verdict
 from torchprof_magic.analysis.waits import waits_table
+from torchprof_magic.comparison import Comparison
+from torchprof_magic.errors import ProfileAssertionError
 from torchprof_magic.exporters import Source, choose_exporter
 from torchprof_magic.exporters.chrome import write_chrome
 from torchprof_magic.exporters.collapsed import METRICS, write_collapsed
@@ -46,7 +60,9 @@ from torchprof_magic.exporters.pandas_frames import to_pandas
 from torchprof_magic.exporters.saved import write_saved
 from torchprof_magic.files.atomic import target_of, write_text
 from torchprof_magic.files.temporary import written_bytes
+from torchprof_magic.ingest import read_file
 from torchprof_magic.model.cycle_filter import of_cycle
+from torchprof_magic.model.meta import Meta
 from torchprof_magic.model.shapes import Facts, Problems, Series, Shape, Table, count_rows
 from torchprof_magic.model.trace import SAVED_TRACES_SCHEMA
 from torchprof_magic.render.exports import TRACE_EXPORTS
@@ -63,8 +79,7 @@ from torchprof_magic.views import VIEWS
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pandas as pd
     from matplotlib.figure import Figure
@@ -133,6 +148,9 @@ class Report:
         self._tried: dict[Advice, Advice] = {}
         self._widget: ReportWidget | None = None
         self._shown: Shown | None = None
+        self._comparison: Comparison | None = None
+        self._opens_comparison = False
+        self.change_line = ""
 
     @property
     def ops(self) -> pl.DataFrame:
@@ -531,6 +549,80 @@ class Report:
         if count_rows(shape) == 0:
             raise ValueError(next(known.empty for known in VIEWS if known.name == view))
         return FIGURES[view](shape)
+
+    def compare(self, other: Report) -> Comparison:
+        """Return what changed from another run, such as an earlier one of the same cell, to this one.
+
+        ``other`` is ``before`` and this report is ``after`` in all frames, so the kind is ``faster`` if this run is
+        faster than the other.
+
+        Raises ``TypeError`` for anything but a report.
+        """
+        if not isinstance(other, Report):
+            raise TypeError(f"compare() takes a report, such as load(path) returns (got {type(other).__name__})")
+        return Comparison(before=other, after=self)
+
+    def assert_profile(
+        self,
+        *,
+        step_ms: float | None = None,
+        max_peak: float | str | None = None,
+        no: Sequence[str] = (),
+        against: Report | str | os.PathLike[str] | None = None,
+        tolerance: float = 0.0,
+    ) -> None:
+        """Raise ``ProfileAssertionError``, an ``AssertionError``, with a table of the limits that this run breaks.
+
+        A limit that cannot be checked, because there are no steps or no memory, is broken.
+
+        Args:
+            step_ms: The longest typical step in ms: the lower quartile of the complete steps.
+            max_peak: The highest peak of memory on any device, in bytes or as ``"2 GB"``; memory must be recorded.
+            no: Names of ops and ranges that must not run, such as ``aten::item``.
+            against: A run, or the file of one that ``save`` wrote, than which this one must not be slower.
+            tolerance: By how much it may be slower: 0.05 for 5 %. A difference that may be chance is no failure; see
+                docs/comparing.md.
+
+        Raises ``ValueError`` for an invalid limit, and ``IngestError`` for a file that cannot be read.
+        """
+        __tracebackhide__ = True
+        if step_ms is not None and not step_ms > 0:
+            raise ValueError(f"step_ms must be more than 0 (got {step_ms!r})")
+        if not tolerance >= 0:
+            raise ValueError(f"tolerance must be at least 0 (got {tolerance!r})")
+        broken = broken_step_limit(self.trace, step_ms) if step_ms is not None else []
+        broken += broken_peak_limit(self.trace, max_peak) if max_peak is not None else []
+        broken += broken_bans(self.trace, (no,) if isinstance(no, str) else no)
+        if against is not None:
+            baseline = (
+                against
+                if isinstance(against, Report)
+                else Report(read_file(Path(against).expanduser(), Meta(title=Path(against).name)))
+            )
+            broken += broken_baseline(self.compare(baseline).change, tolerance)
+        if broken:
+            raise ProfileAssertionError(broken_table(broken))
+
+    @property
+    def step_ns(self) -> float:
+        """The typical complete step in ns: the lower quartile, which a busy machine changes least; else nan."""
+        return typical_ns(self.sample().durations)
+
+    def sample(self) -> RunSample:
+        """Return what is needed to compare the steps with those of a later run when this report is gone."""
+        return sample_of(self.trace)
+
+    def compare_with_sample(self, earlier: RunSample) -> None:
+        """Say in ``change_line``, and in the header, how the steps changed since an earlier run."""
+        self.change_line = change_line(find_change(earlier, self.sample()))
+
+    def with_comparison(self, comparison: Comparison, *, is_first: bool = False) -> Report:
+        """Return a report of the same recording with the tab Compare, which is opened first if ``is_first``."""
+        report = Report(self.trace, trace_paths=self._trace_paths, find_holders=self._find_holders)
+        report._shapes = self._shapes
+        report.change_line = comparison.line
+        report._comparison, report._opens_comparison = comparison, is_first
+        return report
 
     def to_html(self, path: str | os.PathLike[str], *, perfetto: bool = False) -> Path:
         """Write a self-contained interactive HTML file, which opens without a network, and return its path.

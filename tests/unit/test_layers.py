@@ -29,6 +29,7 @@ MAY_IMPORT = {
         "units",
         "errors",
     },
+    "pytest_plugin": {"profiling"},
     "profiling": {"run", "capture", "options", "model", "errors"},
     "run": {
         *("report", "ingest", "store", "capture", "distributed", "files"),
@@ -40,7 +41,11 @@ MAY_IMPORT = {
         *("units", "errors"),
     },
     "opening": {"report", "ingest", "files", "model", "process", "errors"},
-    "report": {"rules", "trials", "views", "render", "exporters", "analysis", "sql", "files", "model", "units"},
+    "report": {
+        *("comparison", "rules", "trials", "views", "render", "exporters", "analysis", "ingest", "sql", "files"),
+        *("model", "units", "errors"),
+    },
+    "comparison": {"render", "analysis"},
     "rules": {"analysis", "model", "errors"},
     "trials": {"analysis"},
     "sql": {"units"},

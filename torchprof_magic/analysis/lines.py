@@ -108,14 +108,23 @@ SCHEMA: dict[str, DType] = {
 @once_per_trace
 def lines_table(trace: Trace) -> Table:
     """Return one row per line, in the order of files and lines; the watched lines, or else the user's functions."""
+    sites, runs = line_runs(trace)
+    if len(runs.site) == 0:
+        return _table(trace, _by_op(trace))
+    frame = _frame(trace, sites, shares_of(trace, runs))
+    if sites is not trace.sites:
+        return _table(trace, frame.sort("file", "line"))
+    return _table(trace, frame.filter(pl.Series((trace.sites["kind"] == "line").to_numpy())))
+
+
+@once_per_trace
+def line_runs(trace: Trace) -> tuple[pl.DataFrame, Runs]:
+    """Return the lines and their runs as they were watched, or else the user's functions of recorded Python frames.
+
+    The sites of the runs are rows of the frame, which has the columns ``file, line`` and ``name``.
+    """
     runs = watched_runs(trace, "line")
-    if len(runs.site):
-        frame = _frame(trace, trace.sites, shares_of(trace, runs))
-        return _table(trace, frame.filter(pl.Series((trace.sites["kind"] == "line").to_numpy())))
-    sites, runs = _functions(trace)
-    if len(runs.site):
-        return _table(trace, _frame(trace, sites, shares_of(trace, runs)).sort("file", "line"))
-    return _table(trace, _by_op(trace))
+    return (trace.sites, runs) if len(runs.site) else _functions(trace)
 
 
 def _table(trace: Trace, frame: pl.DataFrame) -> Table:

@@ -16,12 +16,14 @@ from IPython.core.error import UsageError
 from torchprof_magic.capture import examine, prime, switch_off
 from torchprof_magic.files.listing import is_many
 from torchprof_magic.ipython.flags import FlagDefaults, check_variable
+from torchprof_magic.ipython.named_reports import LAST, named_report
 from torchprof_magic.ipython.progress import ReadingBar
 from torchprof_magic.job.load import load_ranks
 from torchprof_magic.loading import load
 from torchprof_magic.render.display import show
 from torchprof_magic.run import history
 from torchprof_magic.run.archive import kept_traces, retry_uploads, upload_statuses
+from torchprof_magic.run.kept_runs import delete_run, kept_runs, rename_run
 from torchprof_magic.units import counted, format_bytes, format_ns, printable, printable_lines
 
 if TYPE_CHECKING:
@@ -41,7 +43,10 @@ HELP = """\
                                 a folder or a pattern such as 'runs/*.json' opens the ranks of a job
 %torchprof save FILE            save the last report with all its data (.torchprof)
 %torchprof export FILE          export the last report as .json(.gz), .speedscope.json, .collapsed, .csv or .html
-%torchprof history              list the runs of this kernel
+%torchprof compare A B          what changed from run A to B: last, a kept run, a variable or a file; A alone: to last
+%torchprof history              list the runs of this kernel, and the kept ones
+%torchprof history name A B     give a kept run another name; then it is kept until it is deleted
+%torchprof history delete NAME  delete a kept run
 %torchprof config               list the defaults of the flags
 %torchprof doctor               check this machine and the last run for problems
 %torchprof traces DIR           list the traces kept in a folder
@@ -51,6 +56,7 @@ HELP = """\
 %torchprof help                 show this text"""
 
 
+BAR_CHARS = 16
 NO_RUN = "No run has been recorded in this kernel yet."
 
 
@@ -126,15 +132,27 @@ class Commands:
         _say(f"torchprof: written to {_last_report().export(path)}")
 
     def history(self, words: list[str]) -> None:
-        """List the runs."""
-        _take(words, "history")
-        runs = history.entries()
-        if not runs:
-            _say(NO_RUN)
-        for number, run in enumerate(runs, 1):
-            at = time.strftime("%H:%M:%S", time.localtime(run.unix_s))
-            step = "no complete step" if run.step_ns is None else f"{format_ns(run.step_ns)} per step"
-            _say(f"{number:>3}  {at}  {printable(run.title):<24}  {step:>20}  {counted(run.events, 'event'):>18}")
+        """List the runs, or name or delete a kept one."""
+        if words[:1] == ["delete"]:
+            (name,) = _take(words[1:], "history delete", "NAME", 1)
+            delete_run(name)
+            _say(f"Deleted the kept run {name}.")
+        elif words[:1] == ["name"]:
+            name, new = _take(words[1:], "history name", "NAME NEW_NAME", 2)
+            rename_run(name, new)
+            _say(f"The run {name} is kept as {new}.")
+        else:
+            _take(words, "history", "no arguments, delete NAME or name NAME NEW_NAME")
+            _list_runs()
+            _list_kept()
+
+    def compare(self, words: list[str]) -> None:
+        """Show what changed from one run to another."""
+        if len(words) == 1:
+            words = [*words, LAST]
+        before, after = _take(words, "compare", "A B, or A alone to compare with the last run", 2)
+        first, second = (named_report(word, self._shell.user_ns) for word in (before, after))
+        show(second.compare(first), self._shell)
 
     def config(self, words: list[str]) -> None:
         """List the defaults."""
@@ -213,6 +231,7 @@ _COMMANDS: dict[str, Command] = {
         "save",
         "export",
         "history",
+        "compare",
         "config",
         "doctor",
         "traces",
@@ -242,6 +261,37 @@ def _last_report() -> Report:
     if report is None:
         raise UsageError(NO_RUN)
     return report
+
+
+def _list_runs() -> None:
+    """Print the runs of this kernel with the step of each as a bar, on one scale for the runs of a cell."""
+    runs = history.entries()
+    if not runs:
+        _say(NO_RUN)
+    for number, run in enumerate(runs, 1):
+        at = time.strftime("%H:%M:%S", time.localtime(run.unix_s))
+        step = "no complete step" if run.step_ns is None else f"{format_ns(run.step_ns)} per step"
+        longest = max((each.step_ns or 0 for each in runs if each.cell == run.cell), default=0)
+        line = f"{number:>3}  {at}  {printable(run.title):<24}  {step:>20}  {counted(run.events, 'event'):>18}"
+        _say(f"{line}  {_bar(run.step_ns or 0, longest):<{BAR_CHARS}}  {run.change}".rstrip())
+
+
+def _list_kept() -> None:
+    """Print the kept runs of this and other kernels."""
+    runs = kept_runs()
+    if runs:
+        _say("Kept across kernels:")
+    longest = max((run.step_ns or 0 for run in runs), default=0)
+    for run in runs:
+        at = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.unix_s))
+        step = "no complete step" if run.step_ns is None else f"{format_ns(run.step_ns)} per step"
+        line = f"  {printable(run.name):<30}  {at}  {printable(run.title):<12}  {step:>20}"
+        _say(f"{line}  {_bar(run.step_ns or 0, longest)}".rstrip())
+
+
+def _bar(value: float, longest: float) -> str:
+    """Return a number as a bar of characters, of at most ``BAR_CHARS``."""
+    return "▇" * round(BAR_CHARS * value / longest) if longest > 0 else ""
 
 
 def _say(text: str) -> None:

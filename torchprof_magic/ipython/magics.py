@@ -26,9 +26,11 @@ from torchprof_magic.ipython.awaiting import ASKS_FOR_HELP, InterruptCancels
 from torchprof_magic.ipython.cell import CompiledCell, await_cell, cell_labels, compile_cell, run_cell
 from torchprof_magic.ipython.commands import Commands
 from torchprof_magic.ipython.flags import FlagDefaults, check_variable, flagged, split_flags, values_of
+from torchprof_magic.ipython.named_reports import named_report
 from torchprof_magic.ipython.progress import ProgressBar
 from torchprof_magic.options import keep_options, profile_options
 from torchprof_magic.render.display import can_be_asked, has_front_end, show
+from torchprof_magic.run.kept_runs import check_name
 from torchprof_magic.run.run import Run
 
 if TYPE_CHECKING:
@@ -109,7 +111,7 @@ class TorchProfMagics(Magics, FlagDefaults):
     @output_can_be_silenced
     @line_magic("torchprof")  # type: ignore[arg-type]
     def torchprof_line(self, line: str, local_ns: dict[str, Any] | None = None) -> object:
-        """Record one statement, or run a command: last, load, save, export, history, config, doctor, off.
+        """Record one statement, or run a command: last, load, save, export, compare, history, config, doctor, off.
 
         ``%torchprof help`` lists all commands. The value of a recorded statement is returned, as with ``%time``.
         """
@@ -144,6 +146,10 @@ class TorchProfMagics(Magics, FlagDefaults):
             flags = values_of(args, self, self.shell.user_ns | (local_ns or {}))
             check_variable(flags["out"])
             options = profile_options(flags)
+            known = self.shell.user_ns | (local_ns or {})
+            baseline = named_report(flags["compare"], known) if flags["compare"] else None
+            if flags["save"]:
+                check_name(flags["save"])
             bar = self._bar(is_quiet=flags["quiet"])
             compiled = compile_cell(self.shell, cell, step=flags["step"], may_await=may_await)
             run = Run(
@@ -155,6 +161,10 @@ class TorchProfMagics(Magics, FlagDefaults):
                 cell_number=compiled.number,
                 is_magic=True,
                 on_progress=bar,
+                cell_id=_cell_id(self.shell),
+                baseline=baseline,
+                save=flags["save"],
+                keep_runs=flags["keep_runs"] or 0,
             )
         except TorchProfError as exc:
             raise UsageError(str(exc)) from None
@@ -186,3 +196,10 @@ class TorchProfMagics(Magics, FlagDefaults):
             is_awaiting=recorded.compiled.awaits,
         )
         recorded.run.report = None  # a traceback that IPython keeps holds this run, and must not hold its report
+
+
+def _cell_id(shell: InteractiveShell) -> str:
+    """Return the id of the cell in its notebook, as the front end told it; empty if it does not."""
+    message: object = getattr(getattr(shell, "kernel", None), "get_parent", dict)()
+    found = message.get("metadata", {}).get("cellId", "") if isinstance(message, dict) else ""
+    return found if isinstance(found, str) else ""

@@ -359,6 +359,37 @@ class Flags(Keywords, total=False):
             help="Variable to assign the report to.",
         ),
     ]
+    compare: Annotated[
+        str,
+        Option(
+            kind=Kind.TEXT,
+            metavar="RUN",
+            default="",
+            is_of_cell=True,
+            is_of_run=True,
+            help="Compare this run with an earlier one: last, the name of a kept run, a variable with a report, or a "
+            "file.",
+        ),
+    ]
+    save: Annotated[
+        str,
+        Option(
+            kind=Kind.TEXT,
+            metavar="NAME",
+            default="",
+            is_of_cell=True,
+            is_of_run=True,
+            help="Keep this run under a name across kernels, until %%torchprof history delete NAME.",
+        ),
+    ]
+    keep_runs: Annotated[
+        int,
+        _count(
+            "Number of runs to keep across kernels without a name; the oldest are deleted. 0 keeps none.",
+            default=0,
+            is_of_cell=True,
+        ),
+    ]
     quiet: Annotated[
         bool,
         Option(

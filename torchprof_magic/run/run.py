@@ -18,6 +18,7 @@ from torchprof_magic.run import history
 from torchprof_magic.run.archive import Archive
 from torchprof_magic.run.cleanup import keep_raw, sweep
 from torchprof_magic.run.interrupts import interrupts_raise
+from torchprof_magic.run.kept_runs import keep_run
 from torchprof_magic.run.messages import say, say_holders, say_unread, say_waiting
 from torchprof_magic.run.reading import read_recording
 
@@ -35,7 +36,9 @@ class Run:
 
     ``title`` names the run in messages and in its report; ``cell`` is the recorded notebook cell, if any. ``is_magic``
     decides whether messages name the magic or the Python function to call next. ``on_progress`` is called as the
-    recording advances. ``report`` is set after ``finish``; if there is none, ``failure`` says why.
+    recording advances. ``cell_id`` is that of the notebook. The run is compared with ``baseline``, and kept across
+    kernels under the name ``save``, or among the newest ``keep_runs``. ``report`` is set after ``finish``; if there is
+    none, ``failure`` says why.
     """
 
     def __init__(
@@ -49,11 +52,18 @@ class Run:
         cell_number: int = 0,
         is_magic: bool = False,
         on_progress: Callable[[Progress], None] | None = None,
+        cell_id: str = "",
+        baseline: Report | None = None,
+        save: str = "",
+        keep_runs: int = 0,
     ) -> None:
         self.title = title
         self.report: Report | None = None
         self.failure = ""
         self._cell = cell
+        self._cell_id = cell_id
+        self._baseline = baseline
+        self._save, self._keep_runs = save, keep_runs
         self._is_magic = is_magic
         self._on_progress = on_progress
         self._archive = Archive(keep, cycles=options.cycles, cell=cell_number) if keep.trace_dir else None
@@ -140,7 +150,10 @@ class Run:
         show: Callable[[Report], None] | None,
     ) -> None:
         report = self._read(recording, labels)
+        if self._baseline is not None:
+            report = report.with_comparison(report.compare(self._baseline))
         self._remember(report, assign)
+        self._keep(report)
         if show is not None:
             show(report)
         if any(problem.code == "capture.out_of_memory_snapshot" for problem in recording.problems):
@@ -169,8 +182,15 @@ class Run:
             find_saved=self._archive.saved_traces if self._archive is not None else None,
         )
 
+    def _keep(self, report: Report) -> None:
+        """Keep the report across kernels as it was asked for; a failure is a message, and the report is shown."""
+        try:
+            keep_run(report, name=self._save, keep_runs=self._keep_runs)
+        except TorchProfError as exc:
+            say(str(exc))
+
     def _remember(self, report: Report, assign: Callable[[Report], None] | None) -> None:
-        history.remember(report)
+        history.remember(report, "", self._cell_id)
         self.report = report  # set last: from here on, messages say that it is in the history
         if assign is not None:
             assign(report)

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch) -> Iterator[InteractiveShell]:
+def shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[InteractiveShell]:
+    monkeypatch.setenv("TORCHPROF_RUNS", str(tmp_path / "runs"))
     monkeypatch.setattr(history, "_reports", [])
+    monkeypatch.setattr(history, "_cells", type(history._cells)(maxlen=3))
     monkeypatch.setattr(history, "_entries", type(history._entries)(maxlen=3))
     found: Any = InteractiveShell()
     load(found)
@@ -103,8 +105,50 @@ def test_the_history_lists_every_run_of_the_kernel_and_stays_short(say: Say) -> 
         say("%torchprof -q x @ x")
     lines = say("%torchprof history").splitlines()
     assert len(lines) == 3
-    pattern = r"  1  \d\d:\d\d:\d\d  In \[5\] .* per step +\d+ events"
+    pattern = r"  1  \d\d:\d\d:\d\d  In \[5\] .* per step +\d+ events  ▇+.*"
     assert re.fullmatch(pattern, lines[0]), lines[0]
+
+
+def test_the_same_cell_run_again_is_compared_by_itself(shell: InteractiveShell, say: Say) -> None:
+    say("%%torchprof -q -o first --active 4\nfor i in range(6): x @ x")
+    say("%%torchprof -q -o second --active 4\nfor i in range(6): x @ x")
+    assert shell.user_ns["first"].change_line == ""
+    assert re.fullmatch(r"step .* → .*, [+−]?.* %, (sure|likely|not sure)", shell.user_ns["second"].change_line)
+
+
+def test_another_cell_is_not_compared(shell: InteractiveShell, say: Say) -> None:
+    say("%%torchprof -q --active 4\nfor i in range(6): x @ x")
+    say("%%torchprof -q -o other --active 4\nwhile len(y := [1]) > 2:\n    pass\nfor j in range(6): (x + 1).sum()")
+    assert shell.user_ns["other"].change_line == ""
+
+
+def test_a_saved_run_is_compared_by_name_listed_named_and_deleted(shell: InteractiveShell, say: Say) -> None:
+    say("%%torchprof -q --save base-1 --active 4\nfor i in range(6): x @ x")
+    said = say("%%torchprof --display text -o run --compare base-1 --active 4\nfor i in range(6): x @ x")
+    assert shell.user_ns["run"].change_line
+    assert "Error" not in said
+    assert "base-1" in say("%torchprof history")
+    assert "a step" in say("%torchprof compare base-1 run")
+    assert "a step" in say("%torchprof compare base-1")
+    say("%torchprof history name base-1 other-1")
+    assert "no run is named 'base-1'" in say("%torchprof compare base-1 run")
+    assert "Deleted" in say("%torchprof history delete other-1")
+    assert "other-1" not in say("%torchprof history")
+
+
+def test_the_newest_runs_are_kept_as_configured(say: Say) -> None:
+    say("%config TorchProfMagics.keep_runs = 2")
+    for _ in range(3):
+        say("%torchprof -q x @ x")
+    kept = [line for line in say("%torchprof history").splitlines() if line.startswith("  run-")]
+    assert len(kept) == 2
+
+
+def test_a_run_to_compare_with_is_looked_for_before_the_cell_runs(shell: InteractiveShell, say: Say) -> None:
+    for flags in ("--compare nothing", "--compare last", "--save ../up"):
+        said = say(f"%%torchprof {flags}\nran = 1")
+        assert "UsageError" in said
+        assert "ran" not in shell.user_ns
 
 
 def test_the_configuration_shows_values_and_how_to_change_them(shell: InteractiveShell, say: Say) -> None:

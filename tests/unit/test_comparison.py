@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from support import allocation, annotation, kernel, launch, make_trace, span
+
+from torchprof_magic.model.meta import CellSource
+from torchprof_magic.model.trace import Trace
+from torchprof_magic.report import Report
+
+STEP_US = 1_000
+
+
+def program(*, mm_us: float = 400, extra: int = 0, extra_us: float = 20, steps: int = 6, busy: float = 1.0) -> Trace:
+    """Steps of one mm and some calls of mul in 1 ms and more; all is ``busy`` times as long."""
+    events, at = [], 0.0
+    for number in range(steps):
+        wiggle = 1 + 0.001 * (number % 3)
+        parts = [("aten::mm", mm_us), ("aten::add", 100), *([("aten::mul", extra_us)] * extra)]
+        start, length = at, (STEP_US - 400 + mm_us + extra * extra_us) * busy * wiggle
+        events.append(annotation(f"ProfilerStep#{number}", start, length))
+        for name, own_us in parts:
+            events.append(span(name, at + 1, own_us * busy * wiggle))
+            at += own_us * busy * wiggle + 1
+        at = start + length
+    return make_trace(*events)
+
+
+def compared(before: Trace, after: Trace):  # noqa: ANN201
+    return Report(after).compare(Report(before))
+
+
+def test_the_same_steps_are_unclear_and_nothing_differs() -> None:
+    comparison = compared(program(), program())
+    assert comparison.kind == "unclear"
+    assert comparison.step_ratio == pytest.approx(1)
+    assert comparison.ops["delta"].to_list() == [0, 0]
+    assert comparison.settings.height == 0
+
+
+def test_a_slower_op_makes_the_step_slower_and_comes_first() -> None:
+    comparison = compared(program(), program(mm_us=500))
+    assert (comparison.kind, comparison.certainty) == ("slower", "sure")
+    assert comparison.step_ratio == pytest.approx(1.1, abs=0.005)
+    assert comparison.interval[0] < 1.1 < comparison.interval[1]
+    # The middle half of six steps are those in the middle: 2 of 0.1 % and 2 of 0.2 % more.
+    first = comparison.ops.row(0, named=True)
+    assert first["name"] == "aten::mm"
+    assert first["delta"] == pytest.approx(100_000, rel=0.01)
+    assert first["after"] - first["before"] == first["delta"]
+
+
+def test_the_other_way_round_it_is_faster() -> None:
+    assert compared(program(mm_us=500), program()).kind == "faster"
+
+
+def test_calls_that_only_one_run_has_are_found_on_a_machine_that_is_half_as_fast() -> None:
+    comparison = compared(program(), program(extra=3, busy=0.5))
+    assert comparison.kind == "slower"
+    assert comparison.change.basis == "work"
+    assert comparison.change.work is not None
+    assert (comparison.change.work.name, comparison.change.work.calls_after) == ("aten::mul", 3)
+    # 3 calls of 20 us in a step of 1,060 us: the others take 94.3 % of it.
+    assert comparison.step_ratio == pytest.approx(1.06, abs=0.01)
+    assert comparison.ops.row(0, named=True)["name"] == "aten::mul"
+    assert comparison.ops.row(0, named=True)["status"] == "new"
+
+
+def test_a_machine_that_makes_everything_slower_alike_is_no_change_of_the_code() -> None:
+    comparison = compared(program(), program(busy=1.3))
+    assert comparison.kind == "unclear"
+    assert comparison.change.drift == pytest.approx(1.3, rel=0.01)
+
+
+def test_three_steps_are_too_few() -> None:
+    comparison = compared(program(steps=3), program(steps=3, mm_us=800))
+    assert (comparison.kind, comparison.certainty) == ("unclear", "too few steps")
+    assert comparison.interval == (0.0, math.inf)
+
+
+def test_runs_without_steps_can_be_compared() -> None:
+    comparison = compared(make_trace(span("aten::mm", 0, 10)), make_trace(span("aten::mm", 0, 30)))
+    assert comparison.kind == "unclear"
+    assert math.isnan(comparison.step_ratio)
+    assert comparison.ops.row(0, named=True)["delta"] == 20_000
+    assert "no complete step" in comparison.summary()
+
+
+def test_an_empty_recording_can_be_compared() -> None:
+    comparison = compared(make_trace(), program())
+    assert comparison.kind == "unclear"
+    assert comparison.ops["status"].unique().to_list() == ["new"]
+
+
+def test_lines_that_moved_in_the_cell_are_the_same_lines() -> None:
+    before, after = (
+        replace(_with_cell(program(), source), problems=())
+        for source in ("a = 1\nfor x in y:\n    f(x)\n", "a = 1\n# new\nfor x in y:\n    f(x)\n")
+    )
+    code = compared(before, after).code
+    assert code.rows() == [
+        ("", 1, 1, "a = 1"),
+        ("+", None, 2, "# new"),
+        ("", 2, 3, "for x in y:"),
+        ("", 3, 4, "    f(x)"),
+    ]
+
+
+def _with_cell(trace: Trace, source: str) -> Trace:
+    return replace(trace, meta=replace(trace.meta, cell=CellSource(label="In [1]", filename="cell", source=source)))
+
+
+def test_flags_that_only_one_run_had_are_a_warning_and_a_setting() -> None:
+    before, after = program(), program()
+    after = replace(after, meta=replace(after.meta, has_shapes=True, torch_version="2.14.0"))
+    comparison = compared(before, after)
+    assert any("--shapes" in warning for warning in comparison.warnings)
+    settings = {row["name"]: (row["before"], row["after"]) for row in comparison.settings.iter_rows(named=True)}
+    assert settings["input shapes"] == ("not recorded", "recorded")
+    assert settings["torch"] == ("", "2.14.0")
+
+
+def test_memory_is_compared_by_its_peaks() -> None:
+    before, after = (
+        make_trace(span("aten::mm", 0, 100), allocation(10, size, size), allocation(20, -size, 0))
+        for size in (1_000, 3_000)
+    )
+    peak = compared(before, after).memory.row(0, named=True)
+    assert (peak["device"], peak["name"]) == ("cpu", "peak")
+    assert (peak["before"], peak["after"], peak["delta"]) == (1_000, 3_000, 2_000)
+
+
+def test_kernels_are_compared_where_both_runs_have_a_device() -> None:
+    before, after = (
+        make_trace(span("aten::mm", 0, 50), launch(5, 2, correlation=1), kernel("gemm", 20, dur, correlation=1))
+        for dur in (70, 30)
+    )
+    comparison = compared(before, after)
+    assert comparison.kernels.row(0, named=True)["delta"] == -40_000
+    assert comparison.ops.row(0, named=True)["device_delta"] == -40_000
+    assert compared(program(), after).kernels.height == 0
+
+
+def test_only_a_report_can_be_compared() -> None:
+    with pytest.raises(TypeError, match="takes a report"):
+        Report(program()).compare("run.torchprof")  # type: ignore[arg-type]
+
+
+def test_hostile_names_are_escaped() -> None:
+    trace = make_trace(span("</td><script>alert(1)</script>", 0, 10), span("\x1b[31mred", 20, 5))
+    comparison = compared(make_trace(), trace)
+    assert "<script>" not in comparison._repr_html_()
+    assert "\x1b" not in comparison.summary()
+    assert set(comparison._repr_mimebundle_()) == {"text/plain", "text/html"}

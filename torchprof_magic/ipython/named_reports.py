@@ -1,0 +1,38 @@
+"""Finds the report that a word on a line of ``%torchprof`` names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchprof_magic.errors import OptionsError
+from torchprof_magic.loading import load
+from torchprof_magic.run import history
+from torchprof_magic.run.kept_runs import kept_runs, open_run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torchprof_magic.report import Report
+
+LAST = "last"
+_WHAT = "last, the name of a kept run (%torchprof history lists them), a variable with a report, or a file"
+
+
+def named_report(word: str, variables: Mapping[str, object]) -> Report:
+    """Return the report of ``last``, a variable, a kept run or a file, looked for in this order.
+
+    Raises ``OptionsError`` if there is none, and other ``TorchProfError`` for a file that cannot be read.
+    """
+    if word == LAST:
+        report = history.last()
+        if report is None:
+            raise OptionsError("no run has been recorded in this kernel yet, so there is no last one to compare with")
+        return report
+    if hasattr(found := variables.get(word), "compare") and hasattr(found, "trace"):
+        return found  # type: ignore[return-value]
+    if any(run.name == word for run in kept_runs()):
+        return open_run(word)
+    if "://" in word or Path(word).expanduser().exists():
+        return load(word)
+    raise OptionsError(f"no run is named {word!r}: expected {_WHAT}")
