@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from torchprof_magic.errors import IngestError
+from torchprof_magic.errors import IngestError, NotATraceError
 from torchprof_magic.files.urls import is_url, local_path, public_path, public_url
 
 # The endings of files that hold a recording. Others in a folder are left alone, and so are hidden ones.
@@ -16,6 +16,9 @@ ENDINGS = (".json", ".json.gz", ".torchprof")
 # What is beside recordings in folders of kept traces, and ends like one.
 _NO_TRACES = ("index.json", "journal.json", "meta.json")
 _PATTERN = re.compile(r"[*?[]")
+# Of a URL, what follows a question mark is no part of the path.
+_URL_PATTERN = re.compile(r"^[^?#]*\*")
+_MISTYPED_URL = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.\-]+\s*:")
 _DIGITS = re.compile(r"(\d+)")
 MOST_FILES = 100_000
 
@@ -27,8 +30,8 @@ def is_many(path: object) -> bool:
         if isinstance(text, bytes) or not text:
             return False
         if is_url(text) and local_path(text) is None:
-            return text.endswith("/") or bool(_PATTERN.search(text.partition("://")[2]))
-        return _is_folder(text) or bool(_PATTERN.search(text) and not _is_there(text))
+            return text.endswith("/") or bool(_URL_PATTERN.search(text))
+        return _is_folder(text) or (_may_be_pattern(text) and not _is_there(text))
     return isinstance(path, Iterable) and not isinstance(path, (bytes, bytearray))
 
 
@@ -36,14 +39,17 @@ def files_of(path: object) -> list[str]:
     """Return the files that a list, folder, pattern or URL stands for, in the order of the numbers in their names.
 
     In a folder these are the files that end in ``.json``, ``.json.gz`` or ``.torchprof``, also in folders below it.
-    Raises ``IngestError`` if there are none.
+    Raises ``NotATraceError`` if there are none, and ``IngestError`` if they cannot be listed.
     """
     if not isinstance(path, (str, os.PathLike)):
         assert isinstance(path, Iterable)
         return [each for part in path for each in _files_of_one(part)]
     found = _files_of_one(path)
     if not found:
-        raise IngestError(f"{public_path(os.fspath(path))}: no trace files here; they end in {', '.join(ENDINGS)}")
+        where = "this folder has" if _is_folder(os.fspath(path)) else "there are"
+        raise NotATraceError(
+            f"{public_path(os.fspath(path))}: {where} no trace files; they end in {', '.join(ENDINGS)}"
+        )
     return found
 
 
@@ -59,6 +65,11 @@ def _files_of_one(path: object) -> list[str]:
         return _in_order(str(each) for each in local.rglob("*") if _may_be_trace(each.name) and each.is_file())
     # Path.glob does not take patterns of absolute paths.
     return _in_order(each for each in glob.glob(str(local), recursive=True) if not _is_folder(each))  # noqa: PTH207
+
+
+def _may_be_pattern(text: str) -> bool:
+    path = text.partition("://")[2] if is_url(text) else text
+    return bool(_PATTERN.search(path)) and (is_url(text) or _MISTYPED_URL.match(text) is None)
 
 
 def _is_there(text: str) -> bool:

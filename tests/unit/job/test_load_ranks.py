@@ -86,7 +86,7 @@ def test_no_readable_file_is_an_error_with_the_reasons(tmp_path: Path) -> None:
     (tmp_path / "rank0.json").write_bytes(b"")
     with pytest.raises(tp.IngestError, match=r"no rank could be read\. .*rank0\.json"):
         tp.load(tmp_path)
-    with pytest.raises(tp.IngestError, match="no trace files here"):
+    with pytest.raises(tp.IngestError, match="there are no trace files"):
         tp.load(str(tmp_path / "*.gz"))
     with pytest.raises(tp.IngestError, match="no files were given"):
         tp.load([])

@@ -131,8 +131,7 @@ export function RanksView({ report, view, frame, bars }: Props) {
                 <tr
                   key={rank}
                   data-tp-rank={rank}
-                  class={isLate ? "tp-late" : ""}
-                  aria-selected={chosen.value === row}
+                  class={`${isLate ? "tp-late" : ""} ${chosen.value === row ? "tp-chosen" : ""}`}
                   onClick={() => choose(row)}
                   onDblClick={() => report.source.canAnswer && open(rank)}
                   onMouseEnter={() => say(row)}
@@ -142,6 +141,7 @@ export function RanksView({ report, view, frame, bars }: Props) {
                     <button
                       type="button"
                       class="tp-rank-name"
+                      aria-pressed={chosen.value === row}
                       onFocus={() => say(row)}
                       onBlur={() => say(null)}
                       {...focusable((event) => onKey(event, row))}

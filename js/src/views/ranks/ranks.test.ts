@@ -1,0 +1,142 @@
+import axe from "axe-core";
+import { afterEach, describe, expect, it } from "vitest";
+import { encodeFrame, packViews } from "../../../test/encode";
+import { columnHeader, tableHeader } from "../../../test/headers";
+import {
+  type FakeHost,
+  find,
+  hostOf,
+  type Mounted,
+  mount,
+  press,
+  settle,
+} from "../../../test/report";
+
+const mounted: Mounted[] = [];
+
+afterEach(() => {
+  for (const report of mounted.splice(0)) report.unmount();
+});
+
+const COLUMNS = [
+  columnHeader("rank", "count", { title: "Rank" }),
+  columnHeader("step_ns", "ns", { title: "Step" }),
+  columnHeader("compute_ns", "ns", { title: "Compute" }),
+];
+
+/** Ranks 0, 1 and 2 of 10, 20 and 15 ms; rank 1 waits 5 ms for rank 2, which is late. */
+function host(): FakeHost {
+  const parts = [
+    { column: "compute_ns", title: "compute", look: "forward" },
+    { column: "idle_ns", title: "GPU waits", look: "idle" },
+  ];
+  const ranks = {
+    number: "rank",
+    total: "step_ns",
+    late: "is_late",
+    parts,
+    beside: ["step_ns", "compute_ns"],
+    waits: "waits",
+  };
+  const views = [
+    tableHeader("ranks", { columns: COLUMNS, ranks, count: 3 }),
+    tableHeader("waits", { place: "strip" }),
+  ];
+  const packed = packViews(views, [
+    encodeFrame([
+      ["rank", Int32Array.of(0, 1, 2)],
+      ["step_ns", Float64Array.of(10e6, 20e6, 15e6)],
+      ["compute_ns", Float64Array.of(4e6, 5e6, 6e6)],
+      ["idle_ns", Float64Array.of(6e6, 15e6, 9e6)],
+      ["caused_wait_ns", Float64Array.of(0, 0, 5e6)],
+      ["is_late", Int32Array.of(0, 0, 1)],
+    ]),
+    encodeFrame([
+      ["number", Int32Array.of(1, 1, 1)],
+      ["rank", Int32Array.of(0, 1, 2)],
+      ["name", ["all_reduce", "all_reduce", "all_reduce"]],
+      ["wait_ns", Float64Array.of(5e6, 2e6, 0)],
+      ["is_last", Int32Array.of(0, 0, 1)],
+    ]),
+  ]);
+  const made = hostOf({ views: packed.views });
+  made.traits.set("_data", packed.data);
+  return made;
+}
+
+async function show(shown = host()): Promise<Mounted> {
+  const report = mount(shown);
+  mounted.push(report);
+  await settle();
+  return report;
+}
+
+const order = (root: HTMLElement) =>
+  Array.from(root.querySelectorAll<HTMLElement>("[data-tp-rank]"), (row) => row.dataset.tpRank);
+
+describe("the ranks of a job", () => {
+  it("are bars on one scale, the late one marked", async () => {
+    const { root } = await show();
+    const widths = Array.from(
+      root.querySelectorAll<HTMLElement>(".tp-rank-bar"),
+      (bar) => bar.style.width,
+    );
+    expect(widths.map(Number.parseFloat)).toEqual([50, 100, 75]);
+    expect(find(root, ".tp-late .tp-rank-name").textContent).toBe("rank 2 ▲");
+    expect(find(root, ".tp-rank-bar").getAttribute("aria-label")).toBe(
+      "compute 4.00 ms, GPU waits 6.00 ms",
+    );
+  });
+
+  it("stand by rank, by step time, or by what others wait for them", async () => {
+    const { root } = await show();
+    const buttons = root.querySelectorAll<HTMLElement>(".tp-segmented button");
+    expect(order(root)).toEqual(["0", "1", "2"]);
+    buttons[1]?.click();
+    await settle();
+    expect(order(root)).toEqual(["1", "2", "0"]);
+    buttons[2]?.click();
+    await settle();
+    expect(order(root)[0]).toBe("2");
+  });
+
+  it("say what each waits in each collective, and who came last", async () => {
+    const { root } = await show();
+    const cells = Array.from(root.querySelectorAll(".tp-wait"), (cell) => cell.textContent);
+    expect(cells).toEqual(["5.000", "2.000", "last"]);
+  });
+
+  it("ask for the report of a rank with a click or Enter, and show why it does not come", async () => {
+    const { root, host: asked } = await show();
+    find(root, '[data-tp-rank="1"] .tp-button').click();
+    await settle();
+    const [sent] = asked.sent as { kind: string; rank: number; id: string }[];
+    expect([sent?.kind, sent?.rank]).toEqual(["open", 1]);
+    asked.emit("msg:custom", { kind: "error", id: sent?.id, message: "It is gone." }, []);
+    await settle();
+    expect(find(root, ".tp-tools-note").textContent).toBe("It is gone.");
+    press(find(root, '[data-tp-rank="2"] .tp-rank-name'), "Enter");
+    await settle();
+    expect((asked.sent[1] as { rank: number }).rank).toBe(2);
+  });
+
+  it("offer no reports where no kernel can answer", async () => {
+    const silent = host();
+    delete silent.send;
+    const { root } = await show(silent);
+    expect(root.querySelector("[data-tp-rank] .tp-button")).toBeNull();
+  });
+
+  it("lead back from the report of a rank", async () => {
+    const { root, host: asked } = await show(hostOf({ parent: "All ranks" }));
+    find(root, "[data-tp-parent]").click();
+    await settle();
+    expect(asked.sent).toMatchObject([{ kind: "open", rank: -1 }]);
+  });
+
+  it("have no accessibility violations", async () => {
+    const { root } = await show();
+    const { violations } = await axe.run(root, { rules: { "color-contrast": { enabled: false } } });
+    expect(violations.map(({ id }) => id)).toEqual([]);
+  });
+});
