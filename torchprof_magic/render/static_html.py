@@ -279,6 +279,8 @@ def _looks(column: Column, frame: pl.DataFrame, steps: float) -> tuple[str, Call
     look = column_format(column.unit, largest / divisor)
     is_titled = look.suffix == "" or column.title.endswith(look.suffix)
     title = column.title if is_titled else f"{column.title} {look.suffix}"
+    if look.suffix.endswith("FLOP"):  # "Backward GFLOP" rather than "Backward FLOPs GFLOP"
+        title = f"{column.title.removesuffix('FLOPs')}{look.suffix}"
     return title, lambda value: look.format(math.nan if value is None else value / divisor)
 
 
