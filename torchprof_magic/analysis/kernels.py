@@ -167,7 +167,7 @@ def kernels_table(trace: Trace) -> Table:
         "name", pl.col("category").alias("kind"), "start_ns", "dur_ns", "bytes", "device", "launch_config"
     )
     work = work.with_columns(
-        pl.Series("phase", phase_of_events(trace)[rows].astype(np.int64)), _launching_ops(trace, rows).alias("op")
+        pl.Series("phase", phase_of_events(trace)[rows].astype(np.int64)), launching_ops(trace, rows).alias("op")
     )
     dur, key = pl.col("dur_ns"), ("name", "kind")
     frame = work.group_by(key).agg(
@@ -223,7 +223,7 @@ def _tensor_cores(frame: pl.DataFrame) -> pl.Series:
     return pl.Series("tensor_cores", [kind == "kernel" and uses_matrix_cores(name) for name, kind in names], pl.Boolean)
 
 
-def _launching_ops(trace: Trace, rows: IntArray) -> pl.Series:
+def launching_ops(trace: Trace, rows: IntArray) -> pl.Series:
     """Return the name of the op that launched each piece of device work, empty where that is not known.
 
     The ranges around steps are no ops.

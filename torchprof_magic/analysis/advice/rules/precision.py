@@ -21,6 +21,7 @@ from torchprof_magic.analysis.advice.times import (
     step_ns,
     within_steps,
 )
+from torchprof_magic.analysis.kernels import launching_ops
 from torchprof_magic.analysis.shared import ask_names
 from torchprof_magic.units import format_ns, format_ratio
 
@@ -70,7 +71,7 @@ def tf32_off(trace: Trace) -> Advice | None:
         evidence=f"Products and convolutions in float32 take {format_ns(spent)} {each(trace)}, "
         f"{format_ratio(spent / step_ns(trace))} of it. This device has units for TF32, which keeps the range of "
         "float32 and 10 bits of its fraction.",
-        op=str(trace.events["name"][int(kernels[0])]),
+        op=_costliest_op(trace, kernels),
         certainty="guess",
         link=TF32_LINK,
     )
@@ -91,16 +92,27 @@ def _autocast_on_device(trace: Trace) -> Advice | None:
     spent = ns_in_steps(trace, spans_of(trace, kernels))
     if spent < LEAST_HEAVY_SHARE * step_ns(trace):
         return None
+    has_bfloat16 = _is_device(trace, _HAS_TF32)  # both came with the same generation
+    dtype = "bfloat16" if has_bfloat16 else "float16"
     return Advice(
         rule="autocast",
         title="Try lower precision",
-        fix='`torch.autocast("cuda", dtype=torch.bfloat16)`',
+        fix=f'`torch.autocast("cuda", dtype=torch.{dtype})`' + ("" if has_bfloat16 else " with a `GradScaler`"),
         evidence=f"Products and convolutions in float32 take {format_ns(spent)} {each(trace)} of the device's "
-        f"{format_ns(account.busy_ns / account.steps)}; it has tensor cores for 16-bit types.",
-        op=str(trace.events["name"][int(kernels[0])]),
+        f"{format_ns(account.busy_ns / account.steps)}; it has tensor cores for {dtype}.",
+        op=_costliest_op(trace, kernels),
         certainty="guess",
         link=AUTOCAST_LINK,
     )
+
+
+def _costliest_op(trace: Trace, kernels: IntArray) -> str:
+    """Return the op that launched most of the time of some kernels, or their first name if none is known."""
+    work = pl.DataFrame({"op": launching_ops(trace, kernels), "ns": trace.events["dur_ns"].gather(kernels)})
+    sums = work.filter(pl.col("op") != "").group_by("op", maintain_order=True).agg(pl.col("ns").sum())
+    if sums.height == 0:
+        return str(trace.events["name"][int(kernels[0])])
+    return str(sums.sort("ns", descending=True, maintain_order=True)["op"][0])
 
 
 def _autocast_on_cpu(trace: Trace) -> Advice | None:
@@ -197,7 +209,7 @@ def _layouts_on_device(trace: Trace) -> Advice | None:
         fix="`model.to(memory_format=torch.channels_last)`, and the same for the input",
         evidence=f"cuDNN converts between NCHW and NHWC around its convolutions, which takes {format_ns(spent)} "
         f"{each(trace)}.",
-        op=str(trace.events["name"][int(kernels[0])]),
+        op=_costliest_op(trace, kernels),
         saving_ns=round(spent),
         certainty="measured",
         link=LAYOUT_LINK,
