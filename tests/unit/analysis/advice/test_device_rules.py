@@ -126,7 +126,7 @@ def test_float32_on_a_device_with_tf32_is_a_guess() -> None:
     ]
     (alone,) = advice(*products("volta_sgemm_128x64_nn"), device="Tesla V100-SXM2")
     assert alone.rule == "autocast"
-    assert "float16" in alone.fix  # its tensor cores have no bfloat16
+    assert "torch.float16" in alone.fix  # its tensor cores have no bfloat16
     assert advice(*products("ampere_sgemm_128x64_nn"), device="Tesla P100-PCIE") == []
     assert advice(*products("ampere_sgemm_128x64_nn", 300), device="NVIDIA A100-SXM4-40GB") == []
     half = products("ampere_fp16_s16816gemm_fp16_128x64")
