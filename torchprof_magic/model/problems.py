@@ -782,7 +782,7 @@ PROBLEMS: Final[dict[str, Kind]] = {
     ),
     "ranks.other_run": Kind(
         "warning",
-        "Files of another run are left out: {files}.",
+        "Files of another run, or of another cycle of it, are left out: {files}.",
         "Load each run by itself.",
         "A file was recorded at another time than those of most ranks, or in a job of another size; or it does not say "
         "its rank, as others do.",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from IPython.core.interactiveshell import InteractiveShell
+from made_ranks import write_job
 from support import chrome, span
 
 from torchprof_magic.capture import doctor
@@ -213,6 +214,12 @@ def test_a_file_is_opened_and_kept_under_a_name(shell: InteractiveShell, say: Sa
     assert "written to" in say(f"%torchprof export {tmp_path}/run.csv")
     assert (tmp_path / "run.torchprof").exists()
     assert (tmp_path / "run.csv").exists()
+
+
+def test_load_opens_the_ranks_of_a_job(say: Say, shell: InteractiveShell, tmp_path: Path) -> None:
+    write_job(tmp_path, {2: 200.0})
+    assert "Rank 2 is late" in say(f"%torchprof load '{tmp_path}/*.json' -o ranks")
+    assert shell.user_ns["ranks"].ranks.height == 4
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ KINDS = {
     "gather": r"gather",
     "scatter": r"scatter",
     "reduce": r"reduce",
-    "send_recv": r"sendrecv|send_recv|coalesced",
+    "send_recv": r"sendrecv|send_recv",
     "send": r"send",
     "recv": r"recv",
 }

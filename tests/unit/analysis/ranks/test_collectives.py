@@ -62,6 +62,15 @@ def test_without_arguments_the_range_of_the_library_names_it_and_its_shapes_size
     assert rows["bytes"].to_list() == [10 * 3 * 4 + 2 * 8, None]
 
 
+def test_a_kernel_names_what_was_only_called_coalesced() -> None:
+    trace = make_trace(
+        annotation("nccl:coalesced", 0, 30),
+        launch(10, 2, correlation=1),
+        kernel("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgs)", 20, 70, correlation=1),
+    )
+    assert collectives_of(trace)["name"].to_list() == ["all_gather"]
+
+
 def test_of_nested_ranges_on_the_host_the_outermost_counts() -> None:
     trace = make_trace(annotation("gloo:all_reduce", 0, 100), annotation("gloo:send", 10, 20))
     assert collectives_of(trace).select("name", "dur_ns", "on_host").rows() == [("all_reduce", 100_000, True)]
