@@ -143,9 +143,8 @@ class Report:
         self._find_saved = find_saved
         self.run_id = run_id or uuid.uuid4().hex[:12]
         self._trace_paths = trace_paths
-        self._shapes = _Shapes(trace, self._with_advice)
-        self._findings: tuple[Settings, Findings] | None = None
-        self._tried: dict[Advice, Advice] = {}
+        self._finder = _AdviceFinder(trace)
+        self._shapes = _Shapes(trace, self._finder)
         self._widget: ReportWidget | None = None
         self._shown: Shown | None = None
         self._comparison: Comparison | None = None
@@ -359,7 +358,7 @@ class Report:
     @property
     def problems(self) -> list[Problem]:
         """Problems of the recording and its file, one per kind, each with its count and what to do about it."""
-        return [*all_problems(self.trace), *self._find_advice().problems]
+        return [*all_problems(self.trace), *self._finder.find().problems]
 
     @property
     def trace_paths(self) -> tuple[Path, ...]:
@@ -404,7 +403,7 @@ class Report:
         ``saving_ns`` is for a step, and savings of one cause count once. What saves less than 1 % of a step is left
         out. ``certainty`` is ``measured``, ``measured here``, ``estimated`` or ``guess``. See docs/advice.md.
         """
-        return list(self._find_advice().advice)
+        return list(self._finder.find().advice)
 
     def advice_with(
         self,
@@ -445,7 +444,7 @@ class Report:
 
         if not seconds > 0:
             raise ValueError(f"seconds must be more than 0 (got {seconds!r})")
-        said = self._find_advice().advice[number]
+        said = self._finder.find().advice[number]
         tried = run_trial(plan_trial(self.trace, said), seconds)
         words = (
             f"Tried here on the recorded shapes: {format_ns(tried.before_ns)} before and {format_ns(tried.after_ns)} "
@@ -453,8 +452,7 @@ class Report:
         )
         saving = max(round(tried.before_ns - tried.after_ns), 0)
         found = replace(said, saving_ns=saving, certainty="measured here", evidence=f"{words} {said.evidence}")
-        self._tried[said] = found
-        self._findings = None
+        self._finder.replace(said, found)
         self._shapes.forget("overview")
         self.__dict__.pop("_page", None)
         return found
@@ -789,23 +787,6 @@ class Report:
     def _verdict(self) -> Verdict:
         return find_verdict(self.trace)
 
-    def _find_advice(self) -> Findings:
-        """Return the advice by the settings of now; it is found again only when they have changed."""
-        settings = rules.current()
-        if self._findings is None or self._findings[0] is not settings:
-            self._findings = (settings, find_advice(self.trace, settings, self._tried))
-        return self._findings[1]
-
-    def _with_advice(self, shape: Shape) -> Shape:
-        """Return the overview with what to change, and the notes with the rules that failed."""
-        match shape:
-            case Facts():
-                return replace(shape, cards=cards_of(self.trace, self.advice))
-            case Problems():
-                return replace(shape, problems=(*shape.problems, *self._find_advice().problems))
-            case _:
-                return shape
-
     def _table(self, name: str) -> Table:
         table = self._shape(name)
         assert isinstance(table, Table)
@@ -928,18 +909,49 @@ class Report:
         return printable(f"<Report {meta.title}: {events}, {steps}>")
 
 
+class _AdviceFinder:
+    """Finds the advice on a trace, by the settings of the moment, and keeps what was measured for some of it."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._tried: dict[Advice, Advice] = {}
+        self._found: tuple[Settings, Findings] | None = None
+
+    def find(self) -> Findings:
+        """Return the advice and the rules that failed; they are asked again only when the settings have changed."""
+        settings = rules.current()
+        if self._found is None or self._found[0] is not settings:
+            self._found = (settings, find_advice(self._trace, settings, self._tried))
+        return self._found[1]
+
+    def replace(self, said: Advice, measured: Advice) -> None:
+        """Put what was measured in the place of what was said."""
+        self._tried[said] = measured
+        self._found = None
+
+    def complete(self, shape: Shape) -> Shape:
+        """Return the overview with what to change, and the notes with the rules that failed."""
+        match shape:
+            case Facts():
+                return replace(shape, cards=cards_of(self._trace, self.find().advice))
+            case Problems():
+                return replace(shape, problems=(*shape.problems, *self.find().problems))
+            case _:
+                return shape
+
+
 class _Shapes(Mapping[str, "Shape"]):
     """The shapes of all views by name, each computed when it is first asked for."""
 
-    def __init__(self, trace: Trace, complete: Callable[[Shape], Shape]) -> None:
+    def __init__(self, trace: Trace, finder: _AdviceFinder) -> None:
         self._trace = trace
-        self._complete = complete
+        self._finder = finder
         self._computed: dict[str, Shape] = {}
 
     def __getitem__(self, name: str) -> Shape:
         if name not in self._computed:
             build = {view.name: view.build for view in VIEWS}[name]
-            self._computed[name] = self._complete(build(self._trace))
+            self._computed[name] = self._finder.complete(build(self._trace))
         return self._computed[name]
 
     def forget(self, name: str) -> None:

@@ -128,8 +128,7 @@ def test_two_passes_can_be_the_default_and_need_steps(kernel: Kernel) -> None:
 def test_rules_for_advice_are_muted_by_config_and_wrong_names_are_refused(kernel: Kernel) -> None:
     kernel.run(f"%%torchprof -q --display none -o told\n{LOOP}")
     kernel.run(
-        "import torchprof_magic as tp\n@tp.rules.add\n"
-        "def own(trace):\n    return tp.Advice(rule='own', title='Do less')"
+        "import torchprof_magic as tp\n@tp.rules.add\ndef own(trace):\n    return tp.Advice(rule='own', title='Less')"
     )
     asked = "print([advice.rule for advice in told.advice if advice.rule == 'own'])"
     try:

@@ -81,7 +81,7 @@ def _about(trace: Trace, constant: Constant) -> Advice | None:
     return Advice(
         rule="repeated_copy" if constant.kind == "copy" else "rebuilt_constant",
         title=f"{verb} the tensor once, before the loop",
-        fix=f"`{code}` before the loop",
+        fix=f"`{code}`",
         evidence=f"Every step {words} the same tensor again, which takes {format_ns(cost.ns)} {each(trace)}. "
         "Nothing in the loop changes what it is made of.",
         file=file,

@@ -20,7 +20,7 @@ from torchprof_magic.analysis.advice.times import (
     spans_of,
 )
 from torchprof_magic.analysis.shared import once_per_trace
-from torchprof_magic.units import counted, format_ns
+from torchprof_magic.units import counted, format_ns, format_ratio
 
 if TYPE_CHECKING:
     from torchprof_magic.model.intervals import IntArray
@@ -74,8 +74,8 @@ def _fused(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advice 
         title="Let the optimizer update all parameters at once",
         fix=f"`torch.optim.{name}(..., fused=True)`",
         evidence=f"`{name}.step` takes {format_ns(cost.ns)} {each(trace)} for {len(ops) / max(len(rows), 1):,.0f} ops, "
-        f"one parameter after the other. Fused, it takes no calls, and {FUSED_SHARE[name]:.0%} of the ops' own "
-        f"{format_ns(ops_ns)}, because it reads and writes each tensor once.",
+        f"one parameter after the other. Fused, it takes no calls, and {format_ratio(FUSED_SHARE[name])} of the ops' "
+        f"own {format_ns(ops_ns)}, because it reads and writes each tensor once.",
         file=file,
         line=line,
         op=f"Optimizer.step#{name}.step",
