@@ -84,7 +84,7 @@ export function hostOf(more: Partial<ReportHeader> = {}): FakeHost {
   const ops = encodeFrame(OPS);
   const packed = packViews(VIEWS, [ops, encodeFrame(FLAME), null, null, null, ops]);
   const header: ReportHeader = {
-    version: 6,
+    version: 7,
     runId: "run-1",
     title: "In [4]",
     subtitle: "",
@@ -99,6 +99,9 @@ export function hostOf(more: Partial<ReportHeader> = {}): FakeHost {
     },
     views: packed.views,
     missing: [],
+    changeLine: "",
+    change: null,
+    first: "",
     steps: 1,
     titles: [],
     exports: [],
