@@ -39,7 +39,8 @@ def change_flame(runs: Runs) -> Tree:
         frame = _with_parents(flame_tree(trace).frame)
         parent = frame["parent"].to_numpy().astype(np.int64)
         parents.append(np.where(parent >= 0, parent + offset, NO_PARENT))
-        names.append(frame["name"].cast(pl.String))
+        # Lines that moved are the same lines.
+        names.append(frame["name"].cast(pl.String).str.replace(r"^line \d+: ", ""))
         kinds.append(frame["kind"].cast(pl.String))
         own.append((frame["self_cpu_ns"].to_numpy() / steps_worth(trace)).astype(np.int64))
         offset += frame.height
