@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from math import isnan
 from typing import TYPE_CHECKING
 
 from torchprof_magic.analysis.change_words import (
@@ -24,10 +25,12 @@ from torchprof_magic.analysis.changes import (
     changed_phases,
     changed_waits,
 )
-from torchprof_magic.analysis.per_step import sample_of
+from torchprof_magic.analysis.per_step import sample_of, step_durations
 from torchprof_magic.analysis.run_change import find_change
 from torchprof_magic.analysis.setting_changes import changed_settings, warnings_of
+from torchprof_magic.compared_views import COMPARED_VIEWS
 from torchprof_magic.render.change_text import change_html, change_text
+from torchprof_magic.render.page import ComparedPage
 
 if TYPE_CHECKING:
     import os
@@ -194,6 +197,36 @@ class Comparison:
             "Idle": self.idle,
             "Memory": self.memory,
         }
+
+    def page(self, *, is_first: bool) -> ComparedPage:
+        """Return what the page of a report shows of this comparison."""
+        change = self.change
+        head = {
+            "kind": self.kind,
+            "title": change_title(change),
+            "numbers": self.numbers,
+            "evidence": self.evidence,
+            "warnings": self.warnings,
+            "runs": [
+                {"title": title, "steps": list(step_durations(trace)), "typical": None if isnan(ns) else ns}
+                for title, trace, ns in zip(
+                    self._titles, self.runs[:2], (change.before_ns, change.after_ns), strict=True
+                )
+            ],
+            "settings": self.settings.rows(),
+        }
+        views = tuple((view, view.build(self.runs)) for view in COMPARED_VIEWS)
+        return ComparedPage(head=head, views=views, is_first=is_first)
+
+    @property
+    def _titles(self) -> tuple[str, str]:
+        """What the runs are called; equal titles are told apart."""
+        before, after = (report.trace.meta.title for report in (self.before, self.after))
+        return (
+            (before, after)
+            if before and after and before != after
+            else (f"{before} before".strip(), f"{after} after".strip())
+        )
 
     @cached_property
     def _report(self) -> Report:

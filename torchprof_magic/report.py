@@ -68,7 +68,7 @@ from torchprof_magic.model.trace import SAVED_TRACES_SCHEMA
 from torchprof_magic.render.exports import TRACE_EXPORTS
 from torchprof_magic.render.figures import FIGURES, summary_png
 from torchprof_magic.render.memory_page import write_memory_page
-from torchprof_magic.render.page import Page, build_page
+from torchprof_magic.render.page import ComparedPage, Page, build_page
 from torchprof_magic.render.standalone_html import write_html
 from torchprof_magic.render.static_html import static_html
 from torchprof_magic.render.text import machine_sentence, steps_sentence, text_summary
@@ -635,7 +635,8 @@ class Report:
 
         Raises ``ExportError`` when the file cannot be written; an existing file is then unchanged.
         """
-        return _write_html(self.trace, self._shapes, self._verdict, self.run_id, target_of(path), has_trace=perfetto)
+        write = partial(_write_html, self.trace, self._shapes, self._verdict, self.run_id, target_of(path))
+        return write(has_trace=perfetto, change_line=self.change_line, compared=self._compared)
 
     def export(
         self,
@@ -765,7 +766,15 @@ class Report:
         frame_bytes = self.trace.events.estimated_size() + self.trace.memory.estimated_size()
         chrome = partial(write_chrome, self.trace)
         writers = {
-            "html": partial(_write_html, self.trace, self._shapes, self._verdict, self.run_id),
+            "html": partial(
+                _write_html,
+                self.trace,
+                self._shapes,
+                self._verdict,
+                self.run_id,
+                change_line=self.change_line,
+                compared=self._compared,
+            ),
             "chrome": chrome,
             "perfetto": chrome,
         }
@@ -781,7 +790,20 @@ class Report:
         """The data of the live view: header, embedded columns, and columns to pull."""
         find = self._find_holders
         live = {} if find is None else {"holders": partial(_growing_holders, self.trace, find)}
-        return build_page(self.trace, self._shapes, self._verdict, self.run_id, live=live)
+        return build_page(
+            self.trace,
+            self._shapes,
+            self._verdict,
+            self.run_id,
+            live=live,
+            change_line=self.change_line,
+            compared=self._compared,
+        )
+
+    @cached_property
+    def _compared(self) -> ComparedPage | None:
+        """What the page says of the run that this one is compared with, if any."""
+        return self._comparison.page(is_first=self._opens_comparison) if self._comparison is not None else None
 
     @cached_property
     def _verdict(self) -> Verdict:
@@ -977,9 +999,20 @@ def _write_html(
     path: Path,
     *,
     has_trace: bool = False,
+    change_line: str = "",
+    compared: ComparedPage | None = None,
 ) -> Path:
     exports = TRACE_EXPORTS if has_trace else ()
-    page = build_page(trace, shapes, verdict, run_id, is_standalone=True, exports=exports)
+    page = build_page(
+        trace,
+        shapes,
+        verdict,
+        run_id,
+        is_standalone=True,
+        exports=exports,
+        change_line=change_line,
+        compared=compared,
+    )
     packed = written_bytes(partial(write_chrome, trace), "trace.json.gz") if has_trace else b""
     static = static_html(trace, shapes, verdict, run_id, in_notebook=False)
     return write_html(page, path, title=trace.meta.title, static=static, packed_trace=packed)

@@ -32,6 +32,7 @@ export function columnHeader(
     bar: false,
     verbatim: false,
     sum: false,
+    change: false,
     ...more,
   };
 }

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from support import allocation, annotation, kernel, launch, make_trace, span
 
+from torchprof_magic.analysis.change_flame import change_flame
+from torchprof_magic.analysis.changes import Runs
 from torchprof_magic.model.meta import CellSource
 from torchprof_magic.model.trace import Trace
 from torchprof_magic.report import Report
@@ -154,3 +158,38 @@ def test_hostile_names_are_escaped() -> None:
     assert "<script>" not in comparison._repr_html_()
     assert "\x1b" not in comparison.summary()
     assert set(comparison._repr_mimebundle_()) == {"text/plain", "text/html"}
+
+
+def test_the_page_has_a_tab_for_the_comparison_and_opens_there() -> None:
+    comparison = compared(program(), program(mm_us=500))
+    header = json.loads(comparison.widget._header)
+    names = [view["name"] for view in header["views"] if view["tab"] == "compare"]
+    assert names == ["compare", "compare_phases", "compare_flame"]
+    assert header["first"] == "compare"
+    assert header["changeLine"] == comparison.line
+    assert [len(run["steps"]) for run in header["change"]["runs"]] == [6, 6]
+    assert header["change"]["kind"] == "slower"
+
+
+def test_a_report_without_a_comparison_has_no_such_tab() -> None:
+    header = json.loads(Report(program())._page.header)
+    assert (header["change"], header["first"], header["changeLine"]) == (None, "", "")
+
+
+def test_the_flame_of_both_is_as_wide_as_the_larger_and_says_what_changed() -> None:
+    tree = change_flame(Runs(program(), program(mm_us=500)))
+    rows = {row["name"]: row for row in tree.frame.iter_rows(named=True)}
+    changed = next(row for name, row in rows.items() if name.startswith("aten::mm"))
+    assert changed["name"].startswith("aten::mm ▲ 100 µs")
+    assert changed["phase"] == "slower"
+    assert changed["total_cpu_ns"] == changed["total_after_ns"] > changed["total_before_ns"]
+    assert rows["aten::add"]["phase"] == "same"
+    assert tree.frame["parent"][0] == -1
+    inside = tree.frame.filter(tree.frame["parent"] == 0)["total_cpu_ns"].sum()
+    assert inside <= tree.frame["total_cpu_ns"][0]
+
+
+def test_a_comparison_is_written_as_one_file(tmp_path: Path) -> None:
+    text = compared(program(), program(mm_us=500)).to_html(tmp_path / "c.html").read_text("utf-8")
+    assert "&lt;" not in text[:100]
+    assert "slower, sure" in text

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
 STATUS = ("both", "new", "gone")
+# What varies a lot from step to step still counts by so much of its change for the order.
+_LEAST_RANK = 0.33
 _TIMES = ("before", "after", "delta")
 _DEVICE = ("device_before", "device_after", "device_delta")
 TIME_COLUMNS = (
@@ -150,7 +152,8 @@ def _joined_cells(runs: Runs, before: Cells, after: Cells, keys: list[str]) -> p
     beyond = (pl.col("after") - pl.col("before") * runs.drift).abs()
     is_same = pl.col("calls_before") == pl.col("calls_after")
     spread = pl.when(is_same).then((pl.col("spread_before") + pl.col("spread_after")) / 2).otherwise(0)
-    rank = pl.max_horizontal(beyond, pl.col("device_delta").abs()) - spread
+    found = pl.max_horizontal(beyond, pl.col("device_delta").abs())
+    rank = pl.max_horizontal(found - spread, found * _LEAST_RANK)
     shown = [column.name for column in TIME_COLUMNS if runs.has_device or column.name not in _DEVICE]
     return both.sort(rank, *keys, descending=[True, *(False for _ in keys)]).select(*keys, *shown)
 

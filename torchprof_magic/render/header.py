@@ -73,6 +73,7 @@ def _column(column: Column) -> Header:
         "bar": column.has_bar,
         "verbatim": column.is_verbatim,
         "sum": column.is_sum,
+        "change": column.is_change,
     }
 
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torchprof_magic.analysis.devices import has_any_device
 from torchprof_magic.analysis.diagnosis import all_problems
@@ -29,10 +29,54 @@ if TYPE_CHECKING:
     from torchprof_magic.analysis.slice_windows import SliceWindows
     from torchprof_magic.analysis.verdict import Verdict
     from torchprof_magic.model.meta import Problem
-    from torchprof_magic.model.shapes import Shape
+    from torchprof_magic.model.shapes import FramedShape, Shape
     from torchprof_magic.model.trace import Trace
 
 HEADER_VERSION = 7
+
+
+class TabView(Protocol):
+    """What a page needs to know of a view besides its shape: of ``View``, or of a view of two runs."""
+
+    @property
+    def name(self) -> str:
+        """Stable name."""
+
+    @property
+    def title(self) -> str:
+        """What its tab is called."""
+
+    @property
+    def place(self) -> str:
+        """Where it is shown."""
+
+    @property
+    def tab(self) -> str:
+        """Name of the tab that it belongs to."""
+
+    @property
+    def group(self) -> str:
+        """What it is called among the groupings of its tab."""
+
+    @property
+    def empty(self) -> str:
+        """The sentence that stands there when there is nothing to show."""
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the tab carries its number of entries."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedPage:
+    """What a page says of the change from an earlier run: its head, and the views of the tab Compare.
+
+    ``is_first`` opens the page at that tab.
+    """
+
+    head: Mapping[str, object]
+    views: tuple[tuple[TabView, FramedShape], ...]
+    is_first: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +102,13 @@ def build_page(
     exports: Sequence[Export] = EXPORTS,
     live: Mapping[str, Callable[[], Shape]] = MappingProxyType({}),
     parent: str = "",
+    change_line: str = "",
+    compared: ComparedPage | None = None,
 ) -> Page:
     """Return the data for the front end, which offers the ``exports``, and a way back to the page called ``parent``.
+
+    ``change_line`` says in the header how the steps changed since the last run of the cell. ``compared`` is a
+    comparison with another run, which has a tab of its own.
 
     A standalone page has no kernel, so none of its views is built on request, and it must contain what it exports.
     ``live`` builds the views that ask this process, each time that they are asked for.
@@ -72,7 +121,9 @@ def build_page(
         name: Answers(shape) for name, shape in framed.items() if isinstance(shape, Slices) and is_windowed(shape)
     }
     sent = framed | {name: _excerpt(each.windows, is_standalone=is_standalone) for name, each in answers.items()}
-    packed = pack(sent)
+    pairs = compared.views if compared is not None else ()
+    changed = [(view, shape) for view, shape in pairs if count_rows(shape)]
+    packed = pack(sent | {view.name: shape for view, shape in changed})
     meta = trace.meta
     header = {
         "version": HEADER_VERSION,
@@ -92,7 +143,11 @@ def build_page(
             else view_header(view, sent.get(view.name, shapes[view.name]), packed.places)
             for view in shown
             if view in ready or view in waiting
-        ],
+        ]
+        + [view_header(view, shape, packed.places) for view, shape in changed],
+        "changeLine": change_line,
+        "change": dict(compared.head) if compared is not None else None,
+        "first": changed[0][0].name if compared is not None and compared.is_first and changed else "",
         "missing": _missing(shapes),
         "exports": [export_header(export, run_id) for export in exports],
     }
@@ -146,7 +201,7 @@ def _verdict(trace: Trace, verdict: Verdict) -> dict[str, object]:
     }
 
 
-def view_header(view: View[Any], shape: Shape, places: Mapping[str, tuple[int, int]]) -> dict[str, object]:
+def view_header(view: TabView, shape: Shape, places: Mapping[str, tuple[int, int]]) -> dict[str, object]:
     """Return the header of a view that is built."""
     rows = count_rows(shape)
     return {
@@ -167,7 +222,7 @@ def _waiting_header(view: View[Any]) -> dict[str, object]:
     return {**_tab_header(view), "count": None, "empty": None, "shape": "waiting"}
 
 
-def _tab_header(view: View[Any]) -> dict[str, object]:
+def _tab_header(view: TabView) -> dict[str, object]:
     return {
         "name": view.name,
         "title": view.title,

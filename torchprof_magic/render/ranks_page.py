@@ -54,6 +54,9 @@ def build_ranks_page(job: Job, shapes: Mapping[str, Shape], verdict: RanksVerdic
         "steps": 1,
         "titles": [],
         "views": [view_header(view, shapes[view.name], packed.places) for view in ready],
+        "changeLine": "",
+        "change": None,
+        "first": "",
         "missing": [],
         "exports": [export_header(HTML, run_id)],
     }

@@ -15,6 +15,7 @@ export interface Phase {
 }
 
 const PHASES = new Map<string, Entry & { readonly title: string }>(Object.entries(palette.phases));
+const CHANGES = new Map<string, Entry>(Object.entries(palette.changes));
 const BANDS = new Map<string, Entry>(Object.entries(palette.bands));
 const CATEGORIES = new Map<string, Entry>(Object.entries(palette.categories));
 const OTHER = palette.phases.python;
@@ -26,7 +27,7 @@ export const phases: readonly Phase[] = Array.from(PHASES, ([name, { title }]) =
 }));
 
 export function phaseColor(name: string, theme: Theme): string {
-  return (PHASES.get(name) ?? OTHER)[theme];
+  return (PHASES.get(name) ?? CHANGES.get(name) ?? OTHER)[theme];
 }
 
 export function phaseTitle(name: string): string {

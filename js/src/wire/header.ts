@@ -45,6 +45,8 @@ const column = record({
   verbatim: flag,
   /** Adds up over the steps, so it can be shown a step. */
   sum: flag,
+  /** A difference: drawn to either side of a middle line. */
+  change: flag,
 });
 
 /** The columns that make rows a tree: their ids, and those of the rows around them. */
@@ -230,6 +232,22 @@ const pair: Check<readonly [string, string]> = (value, at) => {
   return [name, title];
 };
 
+const run = record({ title: text, steps: listOf(number), typical: orNull(number) });
+
+/** The change from an earlier run to this one, which the tab Compare shows above its views. */
+const change = record({
+  kind: oneOf("faster", "slower", "unclear"),
+  title: text,
+  /** The step times with the interval of the difference. */
+  numbers: text,
+  evidence: text,
+  warnings: listOf(text),
+  /** Before and after. */
+  runs: listOf(run),
+  /** Name, before and after of each setting that differs. */
+  settings: listOf(listOf(text)),
+});
+
 const report = record({
   version: oneOf(VERSION),
   runId: text,
@@ -247,6 +265,11 @@ const report = record({
     code: orNull(record({ line: number, source: text })),
     doubts: listOf(text),
   }),
+  /** How the steps changed since the last run of the cell, "" if that is not known. */
+  changeLine: text,
+  change: orNull(change),
+  /** The view to open first, "" for the first tab. */
+  first: text,
   /** How many complete steps there are, 1 without any: numbers a step are sums by this. */
   steps: number,
   /** Names of kernels that have a shorter one. */
@@ -292,6 +315,7 @@ export type ProblemsHeader = Checked<typeof VIEWS.problems>;
 export type FramedHeader = TableHeader | TreeHeader | SeriesHeader | SlicesHeader;
 export type ViewHeader = FramedHeader | WaitingHeader | FactsHeader | ProblemsHeader;
 export type ReportHeader = Checked<typeof report>;
+export type ChangeHeader = Checked<typeof change>;
 export type ExportHeader = ReportHeader["exports"][number];
 
 /** The header of a report, or why it cannot be read. */

@@ -10,6 +10,7 @@ import { keyOf, textOf } from "../../wire/frame";
 import type { SlicesHeader, TreeHeader } from "../../wire/header";
 import type { ReportContext, TreeProps } from "../common/context";
 import { focusable } from "../common/focusable";
+import { Groupings } from "../common/groupings";
 import { Segmented, Sentence } from "../common/parts";
 import { TimelineView } from "../timeline/timeline";
 import { FlameGraph } from "./flame-graph";
@@ -36,8 +37,15 @@ export function FlameView({ report, view, frame }: TreeProps) {
   const slices = report.source.header.views.find(
     (each) => each.shape === "slices" && each.empty === null,
   );
-  const shapes = SHAPES.filter((each) => each.name !== "time" || slices !== undefined);
-  const shape = <Segmented label="Shape" options={shapes} chosen={shown} onChoose={choose} />;
+  // Two runs have no common time.
+  const hasTime = slices !== undefined && view.tab === view.name;
+  const shapes = SHAPES.filter((each) => each.name !== "time" || hasTime);
+  const shape = (
+    <>
+      <Groupings report={report} view={view} />
+      <Segmented label="Shape" options={shapes} chosen={shown} onChoose={choose} />
+    </>
+  );
   if (shown === "time" && slices?.shape === "slices") {
     return <InTimeOrder report={report} view={view} slices={slices} tools={shape} />;
   }

@@ -7,7 +7,7 @@ import { focusable } from "../common/focusable";
 import { ExportMenu } from "./export-menu";
 
 export function Header({ report }: { readonly report: ReportContext }) {
-  const { title, subtitle, code, machine } = report.source.header;
+  const { title, subtitle, code, machine, changeLine } = report.source.header;
   return (
     <header class="tp-header">
       <Parent report={report} />
@@ -18,6 +18,11 @@ export function Header({ report }: { readonly report: ReportContext }) {
         {subtitle}
         {code !== "" && <code>{code}</code>}
       </span>
+      {changeLine !== "" && (
+        <span class="tp-change-line" title={`Since the last run: ${changeLine}`}>
+          {changeLine}
+        </span>
+      )}
       <span class="tp-machine" title={machine}>
         {machine}
       </span>

@@ -4,6 +4,7 @@ import { Component, type ComponentChildren } from "preact";
 import { messageOf } from "../../base/result";
 import { type ReportContext, shownView } from "../common/context";
 import { Sentence } from "../common/parts";
+import { ChangeHead } from "../compare/change-head";
 import { View } from "./registry";
 import { panelId, tabId } from "./tabs";
 
@@ -21,6 +22,7 @@ export function Panel({ report }: PanelProps) {
       id={panelId(report)}
       aria-labelledby={tabId(report, view.tab)}
     >
+      {view.tab === "compare" && <ChangeHead report={report} />}
       <Boundary key={view.name}>
         {view.empty === null ? (
           <View report={report} view={view} />

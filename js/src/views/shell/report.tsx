@@ -127,7 +127,8 @@ class ShownReport {
     const tabs = source.header.views.filter(
       ({ place, empty }) => place === "tab" && empty === null,
     );
-    const open = tabs.find((view) => view.name === this.#store?.view.peek());
+    const wanted = this.#store?.view.peek() ?? source.header.first;
+    const open = tabs.find((view) => view.name === wanted);
     return (open ?? tabs[0] ?? source.header.views[0])?.name ?? "";
   }
 }
@@ -140,7 +141,9 @@ interface ShellProps {
 function Shell({ report, root }: ShellProps) {
   const { isPrinted } = report.look.value;
   const view = report.store.view.value;
-  const isOverview = shownView(report)?.shape === "facts";
+  const shown = shownView(report);
+  // The overview and a comparison have words of their own.
+  const hasOwnWords = shown?.shape === "facts" || shown?.tab === "compare";
   useLayoutEffect(() => {
     root.dataset.tpView = view;
     root.dataset.tpReady = "true";
@@ -149,7 +152,7 @@ function Shell({ report, root }: ShellProps) {
     <div class="tp-frame">
       <Header report={report} />
       <Notice report={report} />
-      {!isOverview &&
+      {!hasOwnWords &&
         (isPrinted ? <PrintedOverview report={report} /> : <VerdictLine report={report} />)}
       {!isPrinted && <Tabs report={report} />}
       <RangeBar report={report} />

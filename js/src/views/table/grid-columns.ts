@@ -51,6 +51,7 @@ const CELL_PAD_PX = 24;
 const ARROW_PX = 12;
 const TEXT_MAX_PX = 260;
 // The shortest track of a bar, and its distance from the number.
+const CHANGE_TRACK_PX = 150;
 const TRACK_PX = 72;
 export const TRACK_GAP_PX = 10;
 const MEASURED_ROWS = 200;
@@ -161,7 +162,11 @@ function largestOf(values: Numbers): number {
 
 function numberWidth(header: ColumnHeader, title: string, digitsPx: number): number {
   const titlePx = title.length * TITLE_CHAR_PX + ARROW_PX;
-  const cellPx = header.bar ? digitsPx + TRACK_PX + TRACK_GAP_PX : digitsPx;
+  const cellPx = header.change
+    ? digitsPx + CHANGE_TRACK_PX + TRACK_GAP_PX
+    : header.bar
+      ? digitsPx + TRACK_PX + TRACK_GAP_PX
+      : digitsPx;
   return Math.max(titlePx, cellPx) + CELL_PAD_PX;
 }
 

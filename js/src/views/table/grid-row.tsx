@@ -187,7 +187,33 @@ function Cell(props: CellProps) {
       {text}
     </span>
   );
+  if (column.header.change) return <ChangeCell {...props} value={value} number={number} />;
   return column.header.bar ? <BarCell {...props} value={value} isQuiet={text === ""} /> : value;
+}
+
+/** A difference: a bar to either side of a middle line, with its sign. */
+function ChangeCell({
+  column,
+  row,
+  value,
+  number,
+}: CellProps & { readonly value: ComponentChild; readonly number: number }) {
+  const kind = number > 0 ? "slower" : number < 0 ? "faster" : "same";
+  const half = barRatio(column, row) / 2;
+  return (
+    <>
+      <span class="tp-bar-track tp-change-track">
+        <span
+          class={`tp-bar tp-${kind}`}
+          style={{ width: percent(half), marginLeft: percent(number < 0 ? 0.5 - half : 0.5) }}
+        />
+      </span>
+      <span class={`tp-bar-value tp-${kind}-text`} style={{ width: `${column.digitsPx + 14}px` }}>
+        {kind !== "same" && <span aria-hidden="true">{number > 0 ? "▲ " : "▼ "}</span>}
+        {value}
+      </span>
+    </>
+  );
 }
 
 /** A bar beside its number; all bars of a column share one scale. */

@@ -97,7 +97,9 @@ function filterHint(view: TableHeader): string {
     view.columns.some(({ unit }) => unit === "phase") ? "phase:backward" : "",
   ].filter((each) => each !== "");
   const noun =
-    view.place === "group" && view.title.includes(" by ") ? "ops" : view.title.toLowerCase();
+    view.place === "group" && view.title.includes(" by ")
+      ? "ops"
+      : (view.tab === "compare" ? view.group : view.title).toLowerCase();
   return [`Filter ${noun}`, ...examples].join("   ");
 }
 
@@ -255,6 +257,7 @@ function activeId(props: PartProps): string | undefined {
 /** "op" for Ops: the title without a final s; rows of source code are lines. */
 function nounOf(view: TableHeader): string {
   if (view.columns.some((column) => column.verbatim)) return "line";
+  if (view.tab === "compare") return view.group.toLowerCase().replace(/s$/, "");
   if (view.title.includes(" by ")) return view.group.toLowerCase();
   return view.title.toLowerCase().replace(/s$/, "");
 }

@@ -1,0 +1,121 @@
+/** What changed since an earlier run: in words, and the steps of both on one scale. */
+
+import { formatNs, plural } from "../../base/format";
+import { dotScale } from "../../layout/change-dots";
+import { tickLabel } from "../../layout/time-ticks";
+import type { ChangeHeader } from "../../wire/header";
+import type { ReportContext } from "../common/context";
+
+const SIGNS = { faster: "▼", slower: "▲", unclear: "≈" };
+const ROW_PX = 30;
+const AXIS_PX = 18;
+// Dots of one row stand on so many lines, so that equal ones are seen.
+const LINES = 3;
+
+export function ChangeHead({ report }: { readonly report: ReportContext }) {
+  const { change } = report.source.header;
+  if (change === null) return null;
+  return (
+    <section class="tp-change" aria-label="Change">
+      <div class="tp-change-words">
+        <h2>
+          <span class={`tp-${change.kind}-text`}>{SIGNS[change.kind]}</span> {change.title}{" "}
+          <small>{change.numbers}</small>
+        </h2>
+        <p>{change.evidence}</p>
+        {change.warnings.map((warning) => (
+          <p key={warning} class="tp-doubt">
+            <span class="tp-warning" aria-hidden="true">
+              ▲
+            </span>{" "}
+            {warning}
+          </p>
+        ))}
+      </div>
+      <div class="tp-change-steps">
+        <Dots change={change} />
+        <Settings settings={change.settings} />
+      </div>
+    </section>
+  );
+}
+
+/** All steps of both runs as dots, and the typical step of each as a line. */
+function Dots({ change }: { readonly change: ChangeHeader }) {
+  const all = change.runs.flatMap(({ steps }) => steps);
+  if (all.length === 0) return null;
+  const { low, high, ticks, step } = dotScale(Math.min(...all), Math.max(...all));
+  const x = (ns: number) => `${(((ns - low) / (high - low)) * 100).toFixed(2)}%`;
+  const label = tickLabel(step, high);
+  const rows = change.runs.length * ROW_PX;
+  return (
+    <div class="tp-dots">
+      <div class="tp-dots-names">
+        {change.runs.map(({ title, steps, typical }, index) => (
+          <span key={`${index}`} style={{ height: `${ROW_PX}px` }} title={title}>
+            <b>{title}</b>
+            <small>
+              {plural(steps.length, "step")}
+              {typical !== null && ` · ${formatNs(typical)}`}
+            </small>
+          </span>
+        ))}
+      </div>
+      <svg class="tp-dots-chart" role="img" aria-label="Steps of both runs" height={rows + AXIS_PX}>
+        {ticks.map((tick) => (
+          <g key={tick}>
+            <line class="tp-dots-grid" x1={x(tick)} x2={x(tick)} y1="0" y2={rows} />
+            <text x={x(tick)} y={rows + 13} text-anchor="middle">
+              {label(tick)}
+            </text>
+          </g>
+        ))}
+        {change.runs.map(({ steps, typical }, run) => (
+          <g key={`${run}`} class={run === 0 ? "tp-dots-before" : "tp-dots-after"}>
+            {steps.map((ns, index) => (
+              <circle
+                key={`${index}`}
+                cx={x(ns)}
+                cy={run * ROW_PX + 8 + (index % LINES) * 7}
+                r="3.2"
+              >
+                <title>{formatNs(ns)}</title>
+              </circle>
+            ))}
+            {typical !== null && (
+              <line
+                class="tp-dots-typical"
+                x1={x(typical)}
+                x2={x(typical)}
+                y1={run * ROW_PX + 2}
+                y2={(run + 1) * ROW_PX - 2}
+              />
+            )}
+          </g>
+        ))}
+      </svg>
+    </div>
+  );
+}
+
+function Settings({ settings }: Pick<ChangeHeader, "settings">) {
+  if (settings.length === 0) {
+    return (
+      <p class="tp-settings">
+        <b>Same</b> machine, versions, flags and shapes
+      </p>
+    );
+  }
+  return (
+    <p class="tp-settings">
+      <b>Differs</b>{" "}
+      {settings.map(([name = "", before = "", after = ""], index) => (
+        <span key={name}>
+          {index > 0 && " · "}
+          <bdi>{name}</bdi> <bdi>{before === "" ? "–" : before}</bdi> →{" "}
+          <bdi>{after === "" ? "–" : after}</bdi>
+        </span>
+      ))}
+    </p>
+  );
+}
