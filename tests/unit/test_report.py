@@ -179,7 +179,7 @@ def test_an_empty_trace_has_a_report() -> None:
 
 def test_the_public_names_are_exactly_those_listed() -> None:
     errors = [name for name, value in vars(torchprof_magic.errors).items() if name.endswith("Error")]
-    names = ["Report", "__version__", "last", "load", "paused", "prime", "profile", "step", "steps"]
+    names = ["Comparison", "Report", "__version__", "last", "load", "paused", "prime", "profile", "step", "steps"]
     assert torchprof_magic.__all__ == dir(torchprof_magic) == sorted([*errors, *names])
     for name in torchprof_magic.__all__:
         getattr(torchprof_magic, name)
