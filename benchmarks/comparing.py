@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 STEPS = 24
 SETUP = "import torch\nfrom torch import nn\n"
-CELL = """%%torchprof -q -o run --wait 1 --warmup 1 --active {steps}
+CELL = """%%torchprof -q -o run --wait 1 --warmup 1 --modules --active {steps}
 for _ in range({whole}):
     loss = criterion(model(x), y)
     planted(x)
@@ -124,7 +124,7 @@ def main(pairs: int) -> None:
                 comparison = recorder.record(count).compare(before)
                 kinds[f"{share:.0%}", comparison.kind] += 1
                 firsts[f"{share:.0%}", "op"] += comparison.ops["name"][0] == "aten::cumsum"
-                firsts[f"{share:.0%}", "module"] += comparison.modules["class_name"][0] == "Planted"
+                firsts[f"{share:.0%}", "module"] += comparison.modules["class_name"].to_list()[:1] == ["Planted"]
                 firsts[f"{share:.0%}", "line"] += comparison.lines["source"][0].strip() == "planted(x)"
         print(f"{name}: step of {base_s * 1e3:.2f} ms without the profiler")
         print(f"  {dict(kinds)}\n  first: {dict(firsts)}; load {os.getloadavg()[0]:.1f}", flush=True)

@@ -40,7 +40,8 @@ def change_line(change: RunChange) -> str:
     if math.isnan(change.before_ns) or math.isnan(change.after_ns):
         return ""
     steps = f"step {format_ns(change.before_ns)} → {format_ns(change.after_ns)}"
-    return f"{steps}, {_signed(change.ratio)}, {change.certainty}"
+    by = " by other work" if change.basis == "work" else ""
+    return f"{steps}, {_signed(change.ratio)}{by}, {change.certainty}"
 
 
 def change_evidence(change: RunChange) -> str:

@@ -28,8 +28,11 @@ LIKELY_P = 0.02
 CONFIDENCE = 0.95
 TYPICAL_QUANTILE = 0.25
 _BLOCKS = 4
-# Two runs of the same code differ by this much even where all their steps are equal: other addresses, other clocks.
-_FLOOR = 0.01
+# Two runs of the same code differ even where all steps of each are equal: other addresses, clocks and neighbours, which
+# change over seconds. So short runs can differ by this much, and longer ones by less.
+_FLOOR = 0.05
+_LEAST_FLOOR = 0.0125
+_SHORT_NS = 0.5e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +70,7 @@ def find_step_change(before_ns: Sequence[float], after_ns: Sequence[float], shar
     error = math.sqrt(
         sum(jackknife_variance(run, _typical) for run in logs)
         + sum(_drift(run) for run in logs) / 2
-        + _FLOOR**2
+        + _floor(before, after) ** 2
         + shared**2
     )
     freedom = 2 * (_BLOCKS - 1)
@@ -121,6 +124,12 @@ def _drift(logs: FloatArray) -> float:
     """Return the squared difference between the halves of a run."""
     half = len(logs) // 2
     return (_typical(logs[half:]) - _typical(logs[:half])) ** 2
+
+
+def _floor(before: FloatArray, after: FloatArray) -> float:
+    """Return the error that does not show in the steps, by the time of the shorter run."""
+    shorter_ns = min(float(before.sum()), float(after.sum()))
+    return max(_LEAST_FLOOR, _FLOOR * math.sqrt(min(1.0, _SHORT_NS / shorter_ns)))
 
 
 def tail_of_t(value: float, freedom: int) -> float:
