@@ -30,7 +30,8 @@ def flags_of(kind: Kind) -> dict[str, str]:
 
 
 SWITCHES = flags_of(Kind.SWITCH)
-NO_SCHEDULE = ("keep_last", "step_samples", "step_tokens", "snapshot_entries")
+OF_ONE_RUN = ("compare", "out", "quiet", "save")
+NO_SCHEDULE = ("keep_last", "keep_runs", "step_samples", "step_tokens", "snapshot_entries")
 COUNTS = [name for name in flags_of(Kind.COUNT) if name not in NO_SCHEDULE]
 OBJECTS = flags_of(Kind.VARIABLE) | {"schedule": "schedule_function"}
 
@@ -219,7 +220,7 @@ def test_every_flag_but_those_of_one_run_has_a_default(magics: TorchProfMagics) 
     flags = {action.dest for action in magics.torchprof.parser._actions if action.option_strings}
     assert flags - {"help"} == set(OPTIONS)
     traits = FlagDefaults.class_traits(config=True)
-    assert set(traits) == {option.flag for name, option in OPTIONS.items() if name not in ("out", "quiet")}
+    assert set(traits) == {option.flag for name, option in OPTIONS.items() if name not in OF_ONE_RUN}
     by_flag = {option.flag: option for option in OPTIONS.values()}
     assert {name: trait.help for name, trait in traits.items()} == {name: by_flag[name].help for name in traits}
 
