@@ -569,7 +569,8 @@ def test_metadata_added_during_the_run_is_in_the_report_and_in_the_files_of_late
         tp.add_metadata("first", 3)
         p.step()
         tp.add_metadata("after", True)  # noqa: FBT003 - a value
-    assert p.report.metadata == {"first": "3", "second": '{"lr": [0.1, null]}', "after": "true"}
+    added = {"first": "3", "second": '{"lr": [0.1, null]}', "after": "true"}
+    assert p.report.metadata.items() >= added.items()
     files = [json.loads((tmp_path / f"{cycle}.json").read_bytes()) for cycle in range(2)]
     assert [[file.get(key) for key in ("first", "second", "after")] for file in files] == [
         ['a "b"', None, None],
@@ -582,4 +583,4 @@ def test_metadata_that_cannot_be_written_is_refused_and_none_is_added_without_a_
     tp.add_metadata("a", 1)
     with tp.profile() as p, pytest.raises(OptionsError, match="the value of 'a' cannot be written as JSON"):
         tp.add_metadata("a", object())
-    assert p.report.metadata == {}
+    assert p.report.metadata.keys() == {"trace_id"}

@@ -104,7 +104,10 @@ def _in_graph(node: Any, wanted: frozenset[int]) -> set[int]:
 
 def _saved(node: Any) -> Iterator[int]:
     for name in _saved_names(type(node)):
-        value = getattr(node, name, None)
+        try:
+            value = getattr(node, name, None)
+        except RuntimeError:  # backward has released them
+            continue
         for saved in value if isinstance(value, (tuple, list)) else (value,):
             if saved is None or getattr(saved, "unpack_hook", None) is not None:
                 continue

@@ -110,6 +110,32 @@ def test_a_graph_that_was_used_up_holds_nothing() -> None:
     kept_here.clear()
 
 
+class Doubled(torch.autograd.Function):
+    """An autograd function of the user's, which raises where others say that what they saved is gone."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(_ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
+        return grads[0] * 2
+
+
+def test_an_autograd_function_of_the_user_that_was_used_up_holds_nothing() -> None:
+    weight = torch.ones(3, requires_grad=True)
+    kept_here.clear()
+    hidden = weight.exp()
+    kept_here["loss"] = Doubled.apply(hidden).sum()  # type: ignore[no-untyped-call]
+    kept_here["loss"].backward()
+    address = hidden.data_ptr()
+    del hidden
+    gc.collect()
+    assert find_holders([address]) == []
+    kept_here.clear()
+
+
 def test_what_saved_tensor_hooks_packed_is_not_unpacked() -> None:
     unpacked: list[Any] = []
     weight = torch.ones(3, requires_grad=True)

@@ -29,7 +29,7 @@ _MAX_CHARS = 200
 
 def flaw_of_performance_events(config: Any) -> str:
     """Return why the events of this config cannot be counted, or an empty text; records one op to find out."""
-    if not _has_events(config):
+    if config is None or not _has_events(config):
         return ""
     found = _FAILED.search(_stderr_of(lambda: _record_one_op(config)))
     return found[1].decode(errors="replace")[:_MAX_CHARS] if found else ""
@@ -41,7 +41,7 @@ def _has_events(config: Any) -> bool:
     try:
         states = (made.__getstate__() for made in (_ExperimentalConfig(), _ExperimentalConfig(**wanted), config))
         return any(off not in (on, given) for off, on, given in zip(*states, strict=True))
-    except (TypeError, AttributeError, ValueError):  # there is no config, or this torch has no such events
+    except (TypeError, AttributeError, ValueError):  # this torch has no such events
         return False
 
 
