@@ -26,7 +26,7 @@ class Outcome(NamedTuple):
 
 
 def run(program: Program) -> Outcome:
-    """Run a program in a fresh shell; its threads are restored."""
+    """Run a program in a fresh shell; its threads are restored, and its process group ends."""
     InteractiveShell.clear_instance()
     shell = InteractiveShell.instance()
     shell.history_manager.enabled = False
@@ -39,6 +39,8 @@ def run(program: Program) -> Outcome:
         shell.run_cell(cell, store_history=True).raise_error()
     finally:
         torch.set_num_threads(threads)
+        if torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
     report = shell.user_ns["found"]
     shell.run_line_magic("unload_ext", "torchprof_magic")
     return judged(program, report, cell)

@@ -95,5 +95,5 @@ def test_the_fixture_records_a_part_of_a_test(pytester: pytest.Pytester) -> None
                 run.report.assert_profile(no=["aten::mm"])
         """
     )
-    result = pytester.runpytest_subprocess("-p", "torchprof_magic.pytest_plugin")
+    result = pytester.runpytest_subprocess()
     result.assert_outcomes(passed=1)
