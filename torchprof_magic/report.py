@@ -6,7 +6,7 @@ import base64
 import json
 import uuid
 from collections.abc import Collection, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import polars as pl
 
 from torchprof_magic import rules
-from torchprof_magic.analysis.advice import Advice, Findings, Settings, cards_of, find_advice, plan_trial
+from torchprof_magic.analysis.advice import ADVICE_FIELDS, Advice, Findings, Settings, cards_of, find_advice, plan_trial
 from torchprof_magic.analysis.averages import averages_table, torch_events_table
 from torchprof_magic.analysis.block_table import allocations_table
 from torchprof_magic.analysis.change_words import change_line
@@ -89,7 +89,6 @@ if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
     from torchprof_magic.render.widget import ReportWidget, Shown
 
-_ADVICE_FIELDS = tuple(field.name for field in fields(Advice) if field.name != "spans")
 EXPORTED_TABLES = (
     "ops",
     "kernels",
@@ -885,7 +884,7 @@ class Report:
             "doubts": found.doubts,
             "causes": {cause.kind: cause.ns for cause in found.causes},
         }
-        advice = [{name: getattr(each, name) for name in _ADVICE_FIELDS} for each in self.advice]
+        advice = [{name: getattr(each, name) for name in ADVICE_FIELDS} for each in self.advice]
         found_all = {"verdict": verdict, "advice": advice, "facts": facts, "ops": ops, "problems": problems}
         return json.dumps(found_all, default=str)
 

@@ -37,6 +37,7 @@ MAY_IMPORT = {
     },
     "loading": {"job", "opening", "report", "files"},
     "job": {
+        "rules",
         *("opening", "report", "run", "sql", "views", "render", "analysis", "files", "model", "process"),
         *("units", "errors"),
     },

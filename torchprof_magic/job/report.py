@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
+from torchprof_magic import rules
+from torchprof_magic.analysis.advice import ADVICE_FIELDS, cards_of_job, find_in_job
 from torchprof_magic.analysis.ranks.verdict import RanksVerdict, ranks_verdict
 from torchprof_magic.errors import TorchProfError
 from torchprof_magic.files.atomic import target_of
 from torchprof_magic.job.choose import listed
+from torchprof_magic.model.shapes import Table
 from torchprof_magic.render.ranks_page import build_ranks_page, ranks_html, ranks_text
 from torchprof_magic.render.standalone_html import write_html
 from torchprof_magic.sql import run_sql
@@ -24,8 +28,10 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from torchprof_magic.analysis.advice import Advice
     from torchprof_magic.analysis.ranks.job import Job
     from torchprof_magic.model.meta import Problem
+    from torchprof_magic.model.shapes import Card, Shape
     from torchprof_magic.render.page import Page
     from torchprof_magic.render.widget import ReportWidget, Shown
     from torchprof_magic.report import Report
@@ -87,6 +93,14 @@ class RanksReport:
         return self._verdict
 
     @property
+    def advice(self) -> list[Advice]:
+        """What to change, as ``Report.advice``: the ranks that hold up the others, with their lines.
+
+        ``saving_ns`` is what a step of the job would be shorter. ``rank(n).advice`` is about a single rank.
+        """
+        return list(find_in_job(self._job, rules.current()).advice)
+
+    @property
     def problems(self) -> list[Problem]:
         """Files that could not be read, missing and doubled ranks, and the problems of the single recordings."""
         return list(self._job.problems)
@@ -113,7 +127,7 @@ class RanksReport:
     def summary(self, format: Literal["text", "json"] = "text") -> str:  # noqa: A002 - as in Report
         """Return a summary as one screen of text, or the same facts as JSON."""
         if format == "text":
-            return ranks_text(self._job, self._verdict)
+            return ranks_text(self._job, self._verdict, self._cards)
         if format != "json":
             raise ValueError(f"summary format must be 'text' or 'json' (got {format!r})")
         found = self._verdict
@@ -131,7 +145,8 @@ class RanksReport:
             "doubts": found.doubts,
         }
         problems = [{"code": each.code, "severity": each.severity, "count": each.count} for each in self.problems]
-        facts = {"verdict": verdict, "world_size": self.world_size, "problems": problems}
+        advice = [{name: getattr(each, name) for name in ADVICE_FIELDS} for each in self.advice]
+        facts = {"verdict": verdict, "advice": advice, "world_size": self.world_size, "problems": problems}
         frames = {"ranks": self.ranks.to_dicts(), "stragglers": self.stragglers.to_dicts()}
         return json.dumps(facts | frames, default=str)
 
@@ -141,8 +156,7 @@ class RanksReport:
         It has the ranks, collectives and the timeline of all, but not the reports of single ranks: ``rank(n).to_html``
         writes those. Raises ``ExportError`` when the file cannot be written; an existing file is then unchanged.
         """
-        static = ranks_html(self._job, self._verdict, self._run_id)
-        return write_html(self._page, target_of(path), title=self._job.title, static=static)
+        return write_html(self._page, target_of(path), title=self._job.title, static=self._repr_html_())
 
     def export(self, path: str | os.PathLike[str]) -> Path:
         """Write the HTML file of ``to_html``. Raises ``ValueError`` for another ending than ``.html``.
@@ -196,15 +210,25 @@ class RanksReport:
 
     @cached_property
     def _page(self) -> Page:
-        shapes = {view.name: view.build(self._job) for view in RANK_VIEWS}
+        shapes = {view.name: self._with_cards(view.build(self._job)) for view in RANK_VIEWS}
         return build_ranks_page(self._job, shapes, self._verdict, self._run_id)
+
+    @property
+    def _cards(self) -> tuple[Card, ...]:
+        return cards_of_job(self.advice)
+
+    def _with_cards(self, shape: Shape) -> Shape:
+        """Return the ranks with what to change, and other shapes as they are."""
+        if not isinstance(shape, Table) or shape.ranks is None:
+            return shape
+        return replace(shape, ranks=replace(shape.ranks, cards=self._cards))
 
     @cached_property
     def _verdict(self) -> RanksVerdict:
         return ranks_verdict(self._job)
 
     def _repr_html_(self) -> str:
-        return ranks_html(self._job, self._verdict, self._run_id)
+        return ranks_html(self._job, self._verdict, self._run_id, self._cards)
 
     def _repr_mimebundle_(
         self, include: Collection[str] | None = None, exclude: Collection[str] | None = None

@@ -72,13 +72,34 @@ class Bars:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """One piece of advice. Code in its texts stands between backticks.
+
+    ``saving_ns`` is what a step would be shorter, ``saving_bytes`` what less memory would be used; None if unknown.
+    ``place`` is the line to change, or empty, and ``view`` the view that shows it. ``level`` is how sure it is, from 1
+    for a guess to 3 for what was measured; ``certainty`` says so in words.
+    """
+
+    rule: str
+    title: str
+    fix: str
+    place: str
+    evidence: str
+    saving_ns: int | None
+    saving_bytes: int | None
+    certainty: str
+    level: int
+    view: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankBars:
     """The columns that draw each row of a table as a rank: a bar in parts, and numbers beside it.
 
     ``number`` is the number of the rank, ``total`` the length of its bar, and ``late`` is true for the rank that the
     verdict names. ``parts`` are a column, its title and its look each: the hue of a phase, ``both`` for that of
     computation and communication at once, or ``idle`` for waiting. ``beside`` are the columns shown as numbers.
-    ``waits`` is the view with what each rank waits in each collective, empty for none.
+    ``waits`` is the view with what each rank waits in each collective, empty for none. ``cards`` say what to change.
     """
 
     number: str
@@ -87,6 +108,7 @@ class RankBars:
     parts: tuple[tuple[str, str, str], ...]
     beside: tuple[str, ...]
     waits: str = ""
+    cards: tuple[Card, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,27 +276,6 @@ class Section:
     kind: Literal["facts", "phases", "bars", "memory"] = "facts"
     aside: str = ""
     group: Literal["main", "top", "about"] = "main"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
-    """One piece of advice. Code in its texts stands between backticks.
-
-    ``saving_ns`` is what a step would be shorter, ``saving_bytes`` what less memory would be used; None if unknown.
-    ``place`` is the line to change, or empty, and ``view`` the view that shows it. ``level`` is how sure it is, from 1
-    for a guess to 3 for what was measured; ``certainty`` says so in words.
-    """
-
-    rule: str
-    title: str
-    fix: str
-    place: str
-    evidence: str
-    saving_ns: int | None
-    saving_bytes: int | None
-    certainty: str
-    level: int
-    view: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,6 +98,7 @@ def _rank_bars(bars: RankBars) -> Header:
         "parts": parts,
         "beside": list(bars.beside),
         "waits": bars.waits,
+        "cards": [asdict(card) for card in bars.cards],
     }
 
 

@@ -12,17 +12,19 @@ from torchprof_magic.model.shapes import Facts, Problems, count_rows
 from torchprof_magic.render.arrow import pack
 from torchprof_magic.render.exports import HTML, export_header
 from torchprof_magic.render.page import HEADER_VERSION, Page, sentence, view_header
+from torchprof_magic.render.static_html import card_rows
+from torchprof_magic.render.text import card_lines
 from torchprof_magic.units import counted, format_count, format_ns, printable
 from torchprof_magic.views import RANK_VIEWS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from torchprof_magic.analysis.ranks.job import Job
     from torchprof_magic.analysis.ranks.verdict import RanksVerdict
     from torchprof_magic.analysis.verdict_words import Span
     from torchprof_magic.model.meta import Problem
-    from torchprof_magic.model.shapes import Shape
+    from torchprof_magic.model.shapes import Card, Shape
 
 MOST_ROWS = 32
 _TEXT_COLUMNS = ("rank", "step_ns", "compute_ns", "exposed_comm_ns", "wait_ns", "caused_wait_ns", "idle_ns")
@@ -78,7 +80,7 @@ def machine_of(job: Job) -> str:
     return " · ".join(part for part in (devices or "CPU", job.backend) if part)
 
 
-def ranks_text(job: Job, verdict: RanksVerdict) -> str:
+def ranks_text(job: Job, verdict: RanksVerdict, cards: Sequence[Card] = ()) -> str:
     """Return the job as one screen of text."""
     lines = [printable(f"{job.title} — {job_sentence(job)}"), printable(machine_of(job)), "", str(verdict), ""]
     rows = [_TITLES, *(_row_text(row) for row in _rows(job).iter_rows())]
@@ -86,6 +88,7 @@ def ranks_text(job: Job, verdict: RanksVerdict) -> str:
     if job.ranks.height > MOST_ROWS:
         lines.append(f"and {job.ranks.height - MOST_ROWS} more ranks")
     lines += [printable(f"{doubt}") for doubt in verdict.doubts[1:]]
+    lines += card_lines(cards)
     return "\n".join([*lines, *(problem_text(problem) for problem in job.problems)])
 
 
@@ -95,7 +98,7 @@ def problem_text(problem: Problem) -> str:
     return printable(f"{_WORDS[problem.severity]}: {problem.message}{count} {problem.fix}".rstrip())
 
 
-def ranks_html(job: Job, verdict: RanksVerdict, run_id: str) -> str:
+def ranks_html(job: Job, verdict: RanksVerdict, run_id: str, cards: Sequence[Card] = ()) -> str:
     """Return the job as HTML without scripts or links; every name in it is escaped."""
     spans = "".join(_span(span) for span in verdict.text)
     head = "".join(f'<th scope="col" {_ALIGN}>{title}</th>' for title in _TITLES)
@@ -111,6 +114,7 @@ def ranks_html(job: Job, verdict: RanksVerdict, run_id: str) -> str:
             f"<p><b>{_text(verdict.title)}.</b> {spans}</p>",
             *(f"<p>▲ {_text(doubt)}</p>" for doubt in verdict.doubts),
             *(f"<p>⚠ {_text(problem.message)} {_text(problem.fix)}</p>" for problem in job.problems),
+            card_rows(cards),
             f'<table cellpadding="4"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>',
             f"<p><small>and {more} more ranks</small></p>" if more > 0 else "",
             "</details>",

@@ -85,7 +85,7 @@ def static_html(
         *_problem_lines(lost),
         _steps(shapes["steps"]),
         *(_section(section) for section in sections[:1]),
-        _cards(overview.cards),
+        card_rows(overview.cards),
         *(_section(section) for section in sections[1:]),
         _ops(shapes["ops"], steps_worth(trace)),
         *(_section(section) for section in tops),
@@ -184,7 +184,7 @@ def _section(section: Section) -> str:
     return _table(heads, [_bar_row(fact, max(values, default=0.0), look) for fact in section.facts])
 
 
-def _cards(cards: Sequence[Card]) -> str:
+def card_rows(cards: Sequence[Card]) -> str:
     """Return what to change as a table: a number, the change with its evidence, and the saving with how sure it is."""
     rows = [
         [

@@ -65,7 +65,7 @@ def text_summary(
     """Return the report as one screen of text: verdict, what to change, steps, top ops, memory peaks, problems."""
     title = " — ".join(part for part in (meta.title, steps_sentence(meta, steps.frame)) if part)
     parts = [printable(title), printable(machine), "", str(verdict)]
-    parts += _card_lines(cards)
+    parts += card_lines(cards)
     parts += _phase_lines(steps.frame)
     parts += _op_lines(ops)
     parts += [_memory_line(mark) for mark in memory_peaks(memory)]
@@ -80,7 +80,8 @@ def saving_words(card: Card) -> str:
     return f"−{format_bytes(card.saving_bytes)}" if card.saving_bytes is not None else ""
 
 
-def _card_lines(cards: Sequence[Card]) -> list[str]:
+def card_lines(cards: Sequence[Card]) -> list[str]:
+    """Return what to change, a line each, below a title; nothing without advice."""
     if not cards:
         return []
     lines = ["What to change:"]

@@ -75,6 +75,23 @@ const bars = record({
   line: orNull(text),
 });
 
+/** One piece of advice. Code in its texts stands between backticks. */
+const card = record({
+  rule: text,
+  title: text,
+  fix: text,
+  /** The line to change, "" if it is not known. */
+  place: text,
+  evidence: text,
+  saving_ns: orNull(number),
+  saving_bytes: orNull(number),
+  certainty: text,
+  /** How sure it is, from 1 to 3. */
+  level: number,
+  /** The view that shows the line, "" for none. */
+  view: text,
+});
+
 /** The columns that draw each row as a rank of a job: a bar in parts, and numbers beside it. */
 const rankBars = record({
   number: text,
@@ -87,6 +104,8 @@ const rankBars = record({
   beside: listOf(text),
   /** The view with the waiting in each collective, "" for none. */
   waits: text,
+  /** What to change. */
+  cards: listOf(card),
 });
 
 /** A quantity for the width of boxes: its columns are `self_<name>` and `total_<name>`. */
@@ -129,23 +148,6 @@ const section = record({
   /** The main ones stand first, top lists side by side, and the rest is folded away. */
   group: oneOf("main", "top", "about"),
   facts: listOf(fact),
-});
-
-/** One piece of advice. Code in its texts stands between backticks. */
-const card = record({
-  rule: text,
-  title: text,
-  fix: text,
-  /** The line to change, "" if it is not known. */
-  place: text,
-  evidence: text,
-  saving_ns: orNull(number),
-  saving_bytes: orNull(number),
-  certainty: text,
-  /** How sure it is, from 1 to 3. */
-  level: number,
-  /** The view that shows the line, "" for none. */
-  view: text,
 });
 
 const problem = record({

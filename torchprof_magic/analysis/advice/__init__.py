@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from torchprof_magic.analysis.advice.cards import cards_of
-from torchprof_magic.analysis.advice.conductor import Findings, Settings, find_advice, name_of
-from torchprof_magic.analysis.advice.kinds import CERTAINTY_TEXT, Advice, Rule, Spans
+from torchprof_magic.analysis.advice.cards import cards_of, cards_of_job
+from torchprof_magic.analysis.advice.conductor import Findings, Settings, find_advice, find_in_job, name_of
+from torchprof_magic.analysis.advice.kinds import ADVICE_FIELDS, CERTAINTY_TEXT, Advice, Rule, Spans
 from torchprof_magic.analysis.advice.rules import RULES
 from torchprof_magic.analysis.advice.trial_plan import plan_trial
 
 __all__ = [
+    "ADVICE_FIELDS",
     "CERTAINTY_TEXT",
     "RULES",
     "Advice",
@@ -17,7 +18,9 @@ __all__ = [
     "Settings",
     "Spans",
     "cards_of",
+    "cards_of_job",
     "find_advice",
+    "find_in_job",
     "name_of",
     "plan_trial",
 ]

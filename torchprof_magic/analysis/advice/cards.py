@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torchprof_magic.analysis.lines import lines_table
+from torchprof_magic.analysis.ranks.verdict import file_words
 from torchprof_magic.analysis.verdict_words import place_of
 from torchprof_magic.model.shapes import Card
 
@@ -20,21 +21,26 @@ LEVELS = {"measured": 3, "measured here": 3, "estimated": 2, "guess": 1}
 def cards_of(trace: Trace, advice: Iterable[Advice]) -> tuple[Card, ...]:
     """Return a card for each piece of advice, in the same order."""
     has_lines = lines_table(trace).frame.height > 0
-    return tuple(_card(trace, each, has_lines=has_lines) for each in advice)
+    return tuple(_card(each, _place(trace, each), "source" if has_lines and each.line else "") for each in advice)
 
 
-def _card(trace: Trace, advice: Advice, *, has_lines: bool) -> Card:
+def cards_of_job(advice: Iterable[Advice]) -> tuple[Card, ...]:
+    """Return a card for each piece of advice about all ranks of a job."""
+    return tuple(_card(each, f"line {each.line} of {file_words(each.file)}" if each.line else "") for each in advice)
+
+
+def _card(advice: Advice, place: str, view: str = "") -> Card:
     return Card(
         rule=advice.rule,
         title=advice.title,
         fix=advice.fix,
-        place=_place(trace, advice),
+        place=place,
         evidence=advice.evidence,
         saving_ns=advice.saving_ns,
         saving_bytes=advice.saving_bytes,
         certainty=advice.certainty,
         level=LEVELS[advice.certainty],
-        view="source" if has_lines and advice.line else "",
+        view=view,
     )
 
 

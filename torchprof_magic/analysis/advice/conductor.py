@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,10 +16,12 @@ from torchprof_magic.model.problems import problem
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from torchprof_magic.analysis.advice.kinds import FindAdvice
+    from torchprof_magic.analysis.advice.kinds import FindAdvice, Found
+    from torchprof_magic.analysis.ranks.job import Job
     from torchprof_magic.model.meta import Problem
     from torchprof_magic.model.trace import Trace
 
+Subject = TypeVar("Subject")
 # Of a step. What would save less is not worth a change of the program.
 LEAST_SHARE = 0.01
 
@@ -79,13 +81,30 @@ def name_of(rule: Callable[..., object]) -> str:
 
 @once_per_trace
 def _built_in(trace: Trace) -> tuple[tuple[str, Findings], ...]:
-    return tuple((rule.name, _asked(trace, rule.name, rule.find)) for rule in RULES)
+    return tuple((rule.name, _asked(trace, rule.name, rule.find)) for rule in RULES if rule.find is not None)
 
 
-def _asked(trace: Trace, name: str, find: FindAdvice) -> Findings:
+def find_in_job(job: Job, settings: Settings = NO_SETTINGS) -> Findings:
+    """Return what to change for all ranks of a job. Savings are those of a step of the job."""
+    parts = [
+        _asked(job, rule.name, rule.find_in_job)
+        for rule in RULES
+        if rule.find_in_job is not None and rule.name not in settings.mute
+    ]
+    whole = float(job.ranks["step_ns"].median() or 0)  # type: ignore[arg-type]
+    kept = [
+        advice
+        for part in parts
+        for advice in part.advice
+        if advice.saving_ns is None or advice.saving_ns >= max(settings.least_share(advice.rule) * whole, 1)
+    ]
+    return Findings(tuple(sorted(kept, key=_order)), tuple(each for part in parts for each in part.problems))
+
+
+def _asked(subject: Subject, name: str, find: Callable[[Subject], Found]) -> Findings:
     """Ask one rule; if it fails, or returns something else, that is a problem."""
     try:
-        found = find(trace)
+        found = find(subject)
         several = () if found is None else (found,) if isinstance(found, Advice) else tuple(found)
         for advice in several:
             _check(advice)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.units import printable
 
 if TYPE_CHECKING:
+    from torchprof_magic.analysis.ranks.job import Job
     from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.trace import Trace
 
@@ -82,12 +83,21 @@ class Advice:
 
 Found: TypeAlias = Advice | Iterable[Advice] | None
 FindAdvice: TypeAlias = "Callable[[Trace], Found]"
+FindInJob: TypeAlias = "Callable[[Job], Found]"
+
+
+# What of advice is written as JSON.
+ADVICE_FIELDS = tuple(each.name for each in fields(Advice) if each.name != "spans")
 
 
 class Rule(NamedTuple):
-    """One entry of ``RULES``: its name, the function that finds it, when it speaks, and what must be recorded."""
+    """One entry of ``RULES``: its name, the function that finds it, when it speaks, and what must be recorded.
+
+    ``find`` reads one recording, and ``find_in_job`` all ranks of a job; a rule has one of them.
+    """
 
     name: str
-    find: FindAdvice
+    find: FindAdvice | None
     speaks: str
     needs: str = ""
+    find_in_job: FindInJob | None = None

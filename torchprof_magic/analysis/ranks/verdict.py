@@ -168,7 +168,7 @@ def _cause_words(top: Mapping[str, object], job: Job) -> list[Span]:
     if cause == "compute":
         spans.append(_code(str(name)))
     elif line is not None:
-        where = f"line {line} of {_file_words(str(file or ''))}"
+        where = f"line {line} of {file_words(str(file or ''))}"
         spans += [_plain(", most at "), _strong(where)]
         spans += [_plain(", "), _code(str(top["source"]).strip())] if top["source"] else []
     elif name:
@@ -179,7 +179,7 @@ def _cause_words(top: Mapping[str, object], job: Job) -> list[Span]:
     return [*spans, _plain(f": {format_ns(more)} more{_a_step(job)} than the others.")]
 
 
-def _file_words(file: str) -> str:
+def file_words(file: str) -> str:
     """Return a file for people: kernels call their cells by numbers that nobody has seen."""
     return PurePath(file).name if file and not _CELL.search(file) else "the cell"
 

@@ -37,6 +37,20 @@ function host(): FakeHost {
     parts,
     beside: ["step_ns", "compute_ns"],
     waits: "waits",
+    cards: [
+      {
+        rule: "straggler",
+        title: "Let rank 2 keep up",
+        fix: "do this on all ranks alike",
+        place: "line 12 of train.py",
+        evidence: "Last in 1 of 1 collectives",
+        saving_ns: 2e6,
+        saving_bytes: null,
+        certainty: "measured",
+        level: 3,
+        view: "",
+      },
+    ],
   };
   const views = [
     tableHeader("ranks", { columns: COLUMNS, ranks, count: 3 }),
@@ -98,6 +112,13 @@ describe("the ranks of a job", () => {
     buttons[2]?.click();
     await settle();
     expect(order(root)[0]).toBe("2");
+  });
+
+  it("say what to change, with the line and the saving", async () => {
+    const { root } = await show();
+    const card = find(root, ".tp-card").textContent;
+    expect(card).toContain("Let rank 2 keep up: do this on all ranks alike in line 12 of train.py");
+    expect(card).toContain("−2.00 ms at most");
   });
 
   it("say what each waits in each collective, and who came last", async () => {

@@ -9,6 +9,7 @@ import type { ColumnHeader, RankBarsHeader } from "../../wire/header";
 import type { TableProps } from "../common/context";
 import { focusable } from "../common/focusable";
 import { percent, Segmented, Tools } from "../common/parts";
+import { Cards } from "../overview/cards";
 import { Waits } from "./waits";
 
 // More are shown on request: a page of a thousand rows is slow, and says little.
@@ -208,6 +209,7 @@ export function RanksView({ report, view, frame, bars }: Props) {
             Show all {plural(sorted.length, "rank")}
           </button>
         )}
+        <Cards report={report} cards={bars.cards} />
         {bars.waits !== "" && <Waits report={report} name={bars.waits} ranks={numbers} />}
       </div>
     </div>

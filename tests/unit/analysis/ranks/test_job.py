@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -57,6 +58,36 @@ def test_the_straggler_is_named_with_what_it_does_meanwhile(tmp_path: Path) -> N
     assert (report.verdict.kind, report.verdict.rank, report.verdict.line) == ("straggler", 2, 12)
     assert report.verdict.certainty == "sure"
     assert str(report.verdict).startswith("Rank 2 is late. The others wait 600 \N{MICRO SIGN}s for it in sum a step")
+
+
+def test_advice_on_a_straggler_saves_what_it_comes_after_the_last_but_one(tmp_path: Path) -> None:
+    write_job(tmp_path, {1: 50.0, 2: 200.0})
+    report = tp.load(tmp_path)
+    (advice,) = report.advice
+    assert (advice.rule, advice.certainty, advice.file, advice.line) == ("straggler", "measured", "train.py", 12)
+    assert advice.title == "Let rank 2 keep up"
+    assert advice.saving_ns == 150_000  # it comes 200 us after two ranks, and 150 us after rank 1
+    assert "Last in 3 of 3 collectives" in advice.evidence
+    assert "Let rank 2 keep up: do this on all ranks alike" in report.summary()
+    assert "What to change" in report._repr_html_()
+    assert json.loads(report.summary("json"))["advice"][0]["saving_ns"] == 150_000
+
+
+def test_ranks_that_keep_up_get_no_advice_and_a_muted_rule_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / "even").mkdir()
+    write_job(tmp_path / "even")
+    assert tp.load(tmp_path / "even").advice == []
+    (tmp_path / "late").mkdir()
+    write_job(tmp_path / "late", {2: 200.0})
+    report = tp.load(tmp_path / "late")
+    assert report.advice
+    try:
+        tp.rules.configure({"mute": ["straggler"]})
+        assert report.advice == []
+        tp.rules.configure({"thresholds": {"straggler": 0.5}})  # it would save a fifth of a step
+        assert report.advice == []
+    finally:
+        tp.rules.configure({})
 
 
 def test_a_rank_whose_device_computes_longer_is_named_with_its_kernel(tmp_path: Path) -> None:

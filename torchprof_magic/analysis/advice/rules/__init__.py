@@ -16,6 +16,7 @@ from torchprof_magic.analysis.advice.rules.precision import autocast, channels_l
 from torchprof_magic.analysis.advice.rules.python_loop import python_loop
 from torchprof_magic.analysis.advice.rules.recording import profiling_distorts
 from torchprof_magic.analysis.advice.rules.small_kernels import small_kernels
+from torchprof_magic.analysis.advice.rules.straggler import straggler
 from torchprof_magic.analysis.advice.rules.threads import oversubscribed_threads, undersubscribed_threads
 
 _LINES = "the line, in a cell that `%%torchprof` records"
@@ -156,6 +157,14 @@ RULES = (
         "many_small_collectives",
         many_small_collectives,
         "A line starts at least 16 collectives a step. Each is taken to cost as much as the shortest tenth of them.",
+    ),
+    Rule(
+        "straggler",
+        None,
+        "The others wait for a rank in at least three collectives, for at least 1 % of a step each. The saving is by "
+        "how much it comes after the last of the others.",
+        "many ranks, as in [ranks.md](ranks.md)",
+        find_in_job=straggler,
     ),
     Rule(
         "memory_leak",
