@@ -15,7 +15,7 @@ NODE   := $(if $(shell command -v npm 2>/dev/null),,$(VENV)/.node)
 # Recipes find ruff, mypy and a Node.js from PyPI in the virtual environment.
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: demo test lab check bench fuzz programs advice stress hostile clean chromium
+.PHONY: demo test lab check bench fuzz programs advice stress thorough clean chromium
 
 demo: $(VENV)/.installed $(BUNDLE)
 	mkdir -p build
@@ -56,10 +56,11 @@ advice: $(VENV)/.tested
 	$(BIN)/python tests/advice_programs/advice_run.py
 	$(BIN)/python benchmarks/advice.py
 
-# Put every hostile text through everything; `make test` takes a few of each kind where that takes long.
-hostile: $(VENV)/.tested $(BUNDLE) chromium
-	export CHROMIUM="$$(cat $(VENV)/.chromium)" TORCHPROF_HOSTILE=all; \
-	$(BIN)/python -m pytest -n auto --timeout 1200 tests/unit/test_hostile_texts.py tests/e2e/test_hostile_pages.py
+# All of what `make test` takes a sample of: every hostile text through everything, every example, a build without npm.
+thorough: $(VENV)/.tested $(BUNDLE) chromium
+	export CHROMIUM="$$(cat $(VENV)/.chromium)" TORCHPROF_TESTS=whole; \
+	$(BIN)/python -m pytest -n auto --timeout 1200 tests/unit/test_hostile_texts.py tests/e2e/test_hostile_pages.py \
+	  tests/unit/ingest tests/packaging
 
 stress: $(VENV)/.tested
 	$(BIN)/python tests/stress/interrupts.py --runs 200

@@ -5,9 +5,10 @@ A payload that ran as a script would set ``window.__pwned``; one that was fetche
 
 from __future__ import annotations
 
-import os
 from itertools import product
 from typing import TYPE_CHECKING
+
+from amount import IS_WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -314,8 +315,7 @@ FAMILIES = (
     *(unpaired_surrogates, long_texts, templates, letters, encodings, paths_and_queries, spaces),
 )
 TEXTS = tuple(dict.fromkeys(text for family in FAMILIES for text in family()))
-# What takes long for each text is done for a few of each family, and for all of them with `make hostile`.
-IS_WHOLE = os.environ.get("TORCHPROF_HOSTILE") == "all"
+# What takes long for each text is done for a few of each family, and for all of them with `make thorough`.
 
 
 def sample(of_each: int) -> tuple[str, ...]:

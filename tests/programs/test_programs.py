@@ -21,7 +21,6 @@ SAMPLE = (
     "a slow backward of a custom function",
     "one slow line in forward",
     "a model that compiles again for every length",
-    "a lock that another thread holds",
     "inference without gradients",
 )
 

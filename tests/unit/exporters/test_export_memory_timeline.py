@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 from collections import Counter
@@ -36,6 +37,7 @@ class Run:
             optimizer.step()
 
         step()
+        gc.collect()  # so that nothing of other tests is freed during the recording
         with tp.profile(
             record_shapes=True, profile_memory=True, with_stack=True, activities=("cpu",),
             on_trace_ready=self._export, wait=0, warmup=0, active=2, repeat=1,

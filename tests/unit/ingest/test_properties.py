@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 import pytest
+from amount import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import PID
@@ -25,9 +26,13 @@ from torchprof_magic.model.trace import Trace
 ROWS = ("name", "lane", "start_ns", "dur_ns", "parent", "depth", "overlaps")
 
 
-def examples(count: int) -> settings:
+def tried(count: int) -> settings:
     return settings(
-        max_examples=count, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+        max_examples=examples(count),
+        derandomize=True,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
     )
 
 
@@ -94,7 +99,7 @@ def in_blocks(content: bytes, size: int) -> tuple[object, ...]:
         return outcome(content)
 
 
-@examples(300)
+@tried(300)
 @given(st.one_of(NESTED, ANY))
 def test_children_lie_inside_their_parents_on_the_same_thread(spans: list[Span]) -> None:
     events = read(text_of(spans)).events
@@ -110,7 +115,7 @@ def test_children_lie_inside_their_parents_on_the_same_thread(spans: list[Span])
     assert (events["depth"].to_numpy()[child] == events["depth"].to_numpy()[above] + 1).all()
 
 
-@examples(300)
+@tried(300)
 @given(NESTED)
 def test_self_times_of_a_thread_add_up_to_the_time_under_its_outermost_calls(spans: list[Span]) -> None:
     trace = read(text_of(spans))
@@ -124,7 +129,7 @@ def test_self_times_of_a_thread_add_up_to_the_time_under_its_outermost_calls(spa
     assert not trace.events["overlaps"].any()
 
 
-@examples(200)
+@tried(200)
 @given(ANY)
 def test_self_time_of_a_call_is_never_negative_even_if_calls_overlap(spans: list[Span]) -> None:
     events = read(text_of(spans)).events
@@ -134,7 +139,7 @@ def test_self_time_of_a_call_is_never_negative_even_if_calls_overlap(spans: list
     assert (own_ns <= events["dur_ns"].to_numpy()).all()
 
 
-@examples(200)
+@tried(200)
 @given(st.one_of(NESTED, ANY), st.integers(0, 2**32))
 def test_the_order_of_events_in_the_file_changes_nothing(spans: list[Span], seed: int) -> None:
     shuffled = random.Random(seed).sample(spans, len(spans))  # noqa: S311 - a test's own disorder
@@ -155,19 +160,19 @@ def damaged(draw: st.DrawFn) -> bytes:
     return text
 
 
-@examples(300)
+@tried(300)
 @given(damaged(), st.integers(64, 3000))
 def test_damaged_files_read_the_same_in_blocks_of_any_size(content: bytes, size: int) -> None:
     assert in_blocks(content, size) == outcome(content)
 
 
-@examples(100)
+@tried(100)
 @given(st.one_of(damaged(), NESTED.map(text_of)))
 def test_gzip_changes_nothing(content: bytes) -> None:
     assert outcome(gzip.compress(content)) == outcome(content)
 
 
-@examples(150)
+@tried(150)
 @given(damaged(), st.integers(0, 10**6), st.integers(64, 3000))
 def test_damaged_gzip_reads_the_same_in_blocks_of_any_size(content: bytes, place: int, size: int) -> None:
     packed = bytearray(gzip.compress(content))
@@ -185,7 +190,7 @@ VALUES = st.recursive(
 )
 
 
-@examples(400)
+@tried(400)
 @given(
     VALUES, st.booleans(), st.sampled_from([None, 0, 2]), st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", "\t: ")])
 )
@@ -198,7 +203,7 @@ def test_the_repairer_leaves_good_json_as_it_is(
     assert (+repairer.counts, repairer.at, repairer.is_cut, repairer.is_broken) == ({}, len(text), False, False)
 
 
-@examples(50)
+@tried(50)
 @given(st.integers(1, 3 * MAX_DEPTH))
 def test_the_repairer_leaves_out_what_is_nested_too_deep_and_nothing_else(depth: int) -> None:
     text = b'{"x": ' + b"[" * depth + b"]" * depth + b', "y": 1}'

@@ -56,6 +56,8 @@ def test_bad_files_give_their_whole_events_and_count_the_rest(file: BadFile) -> 
 @pytest.mark.parametrize("file", ALL, ids=titles)
 @pytest.mark.parametrize("block_bytes", [64, 1000, 1 << 16])
 def test_the_size_of_blocks_changes_nothing(file: BadFile, block_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if len(file.content) < block_bytes and not file.content.startswith(b"\x1f\x8b"):
+        return  # it is one block, as it was
     if block_bytes < file.smallest_block:
         pytest.skip("would take minutes in blocks this small")
     whole = outcome(file.content)
