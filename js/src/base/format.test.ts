@@ -8,6 +8,7 @@ import {
   formatRatio,
   formatValue,
   plural,
+  unbroken,
 } from "./format";
 
 describe("formatNs", () => {
@@ -130,6 +131,12 @@ describe("columnFormat", () => {
   it("writes ratios as percent with the sign in the header", () => {
     const { suffix, format } = columnFormat("ratio", 1);
     expect([suffix, format(0.535)]).toEqual(["%", "53.5"]);
+  });
+});
+
+describe("unbroken", () => {
+  it("keeps numbers with their units, and breaks elsewhere", () => {
+    expect(unbroken("30 % of 1.60 ms, 12 steps")).toBe("30\u00a0% of 1.60\u00a0ms, 12 steps");
   });
 });
 

@@ -120,6 +120,13 @@ export function formatRatio(value: number): string {
   return `${withMinus(value, grouped(Math.abs(value) * 100, 1))} %`;
 }
 
+const BEFORE_UNIT = /(\d) (?=(?:%|ns|µs|us|ms|s|B|kB|MB|GB|TB)(?![\w]))/g;
+
+/** A sentence in which numbers stay with their units when a line breaks. */
+export function unbroken(sentence: string): string {
+  return sentence.replace(BEFORE_UNIT, "$1\u00a0");
+}
+
 /** One number in a sentence. */
 export function formatValue(value: number, unit: Unit): string {
   switch (unit) {

@@ -1,6 +1,6 @@
 /** What to change: one card for each piece of advice, with its saving and how sure that is. */
 
-import { formatBytes, formatNs } from "../../base/format";
+import { formatBytes, formatNs, unbroken } from "../../base/format";
 import { showView } from "../../state/store";
 import type { Card } from "../../wire/header";
 import type { ReportContext } from "../common/context";
@@ -60,7 +60,7 @@ function dotsOf(level: number): string {
 function Marked({ text }: { readonly text: string }) {
   return (
     <>
-      {text
+      {unbroken(text)
         .split("`")
         .map((part, index) => (index % 2 === 1 ? <bdi class="tp-card-code">{part}</bdi> : part))}
     </>

@@ -1,6 +1,7 @@
 /** The verdict as text, with the steps next to it, and a notice above it when data was lost. */
 
 import { useSignal } from "@preact/signals";
+import { unbroken } from "../../base/format";
 import { revealIn } from "../../state/store";
 import type { Span } from "../../wire/header";
 import { type ReportContext, tabsOf } from "../common/context";
@@ -79,12 +80,9 @@ function Code({ report, code }: { readonly report: ReportContext; readonly code:
   );
 }
 
-// A number stays with its unit when the line breaks.
-const BEFORE_UNIT = /(\d) (?=(?:%|ns|µs|us|ms|s|B|kB|MB|GB|TB)(?![\w]))/g;
-
 export function renderSpan({ text: written, style }: Span, index: number) {
   const key = `${index}`;
-  const span = { style, text: written.replace(BEFORE_UNIT, "$1\u00a0") };
+  const span = { style, text: unbroken(written) };
   switch (span.style) {
     case "strong":
       return <strong key={key}>{span.text}</strong>;
