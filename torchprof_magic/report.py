@@ -457,7 +457,7 @@ class Report:
         return found
 
     def ops_by(self, *by: str, stack_n: int = 1) -> pl.DataFrame:
-        """Return ``ops`` split by any of ``shapes, dtypes, stack, line, module, thread, phase, step, cycle``.
+        """Return ``ops`` split by any of ``shapes, dtypes, overload, stack, line, module, thread, phase, step, cycle``.
 
         A stack is the ``stack_n`` innermost Python frames around the op, rebuilt from the recorded frames. Nested ops
         of the same row count once in the totals. Raises ``ValueError`` for an unknown key.
@@ -480,12 +480,14 @@ class Report:
             group_by_stack_n: A row for each stack of so many innermost frames. As in torch, this has an effect only in
                 recordings with stacks and ``_ExperimentalConfig(verbose=True)``; ``ops_by("stack", stack_n=...)`` works
                 in all that have stacks.
-            group_by_overload_name: Has no effect: torch writes the names of overloads into no trace file. They are in
-                ``p.key_averages(group_by_overload_name=True)`` after ``with tp.profile(...) as p``.
+            group_by_overload_name: A row for each overload of an op, such as ``Tensor`` of ``aten::add.Tensor``. This
+                has an effect only in recordings with ``--overloads``.
         """
-        del group_by_overload_name
         return averages_table(
-            self.trace, group_by_input_shape=group_by_input_shape, group_by_stack_n=group_by_stack_n
+            self.trace,
+            group_by_input_shape=group_by_input_shape,
+            group_by_stack_n=group_by_stack_n,
+            group_by_overload_name=group_by_overload_name,
         ).frame
 
     def key_averages_table(
@@ -496,6 +498,7 @@ class Report:
         *,
         group_by_input_shape: bool = False,
         group_by_stack_n: int = 0,
+        group_by_overload_name: bool = False,
     ) -> str:
         """Return ``key_averages()`` as the text of torch's ``prof.key_averages().table()``, without FLOPs.
 
@@ -506,10 +509,11 @@ class Report:
             time_unit: The unit of all times; by default each has the one that fits.
             group_by_input_shape: As in ``key_averages``.
             group_by_stack_n: As in ``key_averages``.
+            group_by_overload_name: As in ``key_averages``.
 
         Raises ``ValueError`` for an unknown ``sort_by``.
         """
-        averages = self.key_averages(group_by_input_shape, group_by_stack_n)
+        averages = self.key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name)
         devices = self.trace.memory["device"].unique().to_list()
         device = "XPU" if any(name.startswith("xpu") for name in devices) else "CUDA"
         return torch_table(averages, sort_by=sort_by, row_limit=row_limit, time_unit=time_unit, device=device)

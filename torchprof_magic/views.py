@@ -239,6 +239,7 @@ VIEWS: tuple[View[Trace], ...] = (
     _grouping("line", "Line"),
     _grouping("shapes", "Shape"),
     _grouping("dtypes", "Type"),
+    _grouping("overload", "Overload"),
     _grouping("phase", "Phase"),
     _grouping("stack", "Stack"),
     _grouping("thread", "Thread"),

@@ -110,15 +110,21 @@ def same_rows(report: Report, profiler: profile, **how: Any) -> int:
     """Compare every row of both tables and return how many there are; equal keys are compared in order of time."""
     ours = report.key_averages(**how)
     ours = ours.with_columns(pl.lit("").alias("shapes")) if "shapes" not in ours.columns else ours
-    mine = sorted(ours.to_dicts(), key=lambda row: (row["key"], row["kind"] == "user_annotation", row["shapes"]))
+    ours = ours.with_columns(pl.lit("").alias("overload")) if "overload" not in ours.columns else ours
+    mine = sorted(
+        ours.to_dicts(),
+        key=lambda row: (row["key"], row["kind"] == "user_annotation", row["shapes"], row["overload"]),
+    )
     theirs = sorted(
-        profiler.key_averages(**how), key=lambda row: (row.key, bool(row.is_user_annotation), str(row.input_shapes))
+        profiler.key_averages(**how),
+        key=lambda row: (row.key, bool(row.is_user_annotation), str(row.input_shapes), row.overload_name),
     )
     assert Counter((row["key"], row["count"]) for row in mine) == Counter((row.key, row.count) for row in theirs)
     for row, other in zip(mine, theirs, strict=True):
         near = TOLERANCE_US * other.count
         assert (row["key"], row["count"]) == (other.key, other.count)
         assert row["shapes"] == str(other.input_shapes), row["key"]
+        assert row["overload"] == other.overload_name, row["key"]
         assert row["self_cpu_ns"] / 1e3 == pytest.approx(other.self_cpu_time_total, abs=near), row["key"]
         assert row["total_cpu_ns"] / 1e3 == pytest.approx(other.cpu_time_total, abs=near), row["key"]
         assert row.get("self_cpu_bytes", 0) == other.self_cpu_memory_usage, row["key"]
@@ -174,6 +180,20 @@ def test_key_averages_of_all_threads_equals_torchs_own(tmp_path: Path, program: 
     config = _ExperimentalConfig(profile_all_threads=True)
     report, profiler = recorded(tmp_path, PROGRAMS[program](), experimental_config=config, profile_memory=True)
     assert same_rows(report, profiler) > 3
+
+
+@pytest.mark.parametrize("program", ["lists of tensors", "training"])
+def test_key_averages_by_overload_equals_torchs_own(tmp_path: Path, program: str) -> None:
+    config = _ExperimentalConfig(capture_overload_names=True)
+    report, profiler = recorded(tmp_path, PROGRAMS[program](), experimental_config=config, record_shapes=True)
+    whole = same_rows(report, profiler)
+    assert same_rows(report, profiler, group_by_overload_name=True) >= whole
+    assert same_rows(report, profiler, group_by_overload_name=True, group_by_input_shape=True) > whole
+
+
+def test_grouping_by_overload_has_no_effect_where_torch_recorded_none(tmp_path: Path) -> None:
+    report, profiler = recorded(tmp_path, recurse)
+    assert same_rows(report, profiler, group_by_overload_name=True) == same_rows(report, profiler)
 
 
 def test_grouping_by_stacks_has_no_effect_because_torch_leaves_its_stacks_empty(tmp_path: Path) -> None:

@@ -93,6 +93,12 @@ _SHAPES = Column(
     unit="code",
     definition="Dimensions of the input tensors; as in torch, a list of tensors is shown empty.",
 )
+_OVERLOAD = Column(
+    name="overload",
+    title="Overload",
+    unit="code",
+    definition="Overload of the op, such as Tensor of aten::add.Tensor; empty for ops without one.",
+)
 _STACK = Column(
     name="stack",
     title="Source location",
@@ -101,10 +107,16 @@ _STACK = Column(
     "empty unless stacks were recorded with `_ExperimentalConfig(verbose=True)`.",
 )
 
-ALL_COLUMNS = (*COLUMNS[:2], _SHAPES, _STACK, *COLUMNS[2:])
+ALL_COLUMNS = (*COLUMNS[:2], _OVERLOAD, _SHAPES, _STACK, *COLUMNS[2:])
 
 
-def averages_table(trace: Trace, *, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> Table:
+def averages_table(
+    trace: Trace,
+    *,
+    group_by_input_shape: bool = False,
+    group_by_stack_n: int = 0,
+    group_by_overload_name: bool = False,
+) -> Table:
     """Return one row per op with torch's own definitions of calls, self and total CPU and device time and memory.
 
     Unlike ``ops``, recursion counts at every level and steps and Python frames are rows, so the numbers can be checked
@@ -112,7 +124,8 @@ def averages_table(trace: Trace, *, group_by_input_shape: bool = False, group_by
     ``group_by_stack_n`` has no effect; ``ops_by("stack")`` groups by stacks in all.
     """
     calls = _with_stacks(trace, torch_calls(trace), group_by_stack_n)
-    by = [column for column, is_on in ((_SHAPES, group_by_input_shape), (_STACK, group_by_stack_n > 0)) if is_on]
+    asked = ((_OVERLOAD, group_by_overload_name), (_SHAPES, group_by_input_shape), (_STACK, group_by_stack_n > 0))
+    by = [column for column, is_on in asked if is_on]
     frame = calls.group_by(["key", "is_annotation", "is_on_device", *(column.name for column in by)]).agg(
         pl.col("kind").first(),
         pl.len().alias("count"),

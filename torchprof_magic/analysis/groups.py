@@ -28,6 +28,12 @@ KEYS = {
     "dtypes": Column(
         name="dtypes", title="Input types", unit="code", definition="Types of the inputs, as recorded by torch."
     ),
+    "overload": Column(
+        name="overload",
+        title="Overload",
+        unit="code",
+        definition="Overload of the op, such as Tensor of aten::add.Tensor; needs a recording with overloads.",
+    ),
     "stack": Column(
         name="stack",
         title="Stack",
@@ -54,6 +60,10 @@ KEYS = {
 }
 FRAME_BREAK = " ← "
 MAX_TABLE = 2**22  # entries; with more possible keys, sort instead of using a lookup table
+
+
+# Keys whose values are texts that events hold by number.
+_TEXTS = ("shapes", "dtypes", "overload")
 
 
 class Groups(NamedTuple):
@@ -89,7 +99,7 @@ def group_labels(trace: Trace, row: IntArray, key: str, stack_n: int) -> pl.Seri
         _, labels = _cut_stacks(trace.stacks, stack_n)
         return labels[events["stack"][row].fill_null(trace.stacks.height)].alias(key)
     column = events[key][row]
-    return column.cast(pl.String) if key in ("shapes", "dtypes") else column
+    return column.cast(pl.String) if key in _TEXTS else column
 
 
 def _codes(trace: Trace, row: IntArray, key: str, stack_n: int) -> IntArray:
@@ -105,7 +115,7 @@ def _codes(trace: Trace, row: IntArray, key: str, stack_n: int) -> IntArray:
         codes, _ = _cut_stacks(trace.stacks, stack_n)
         return codes[events["stack"][row].fill_null(trace.stacks.height).to_numpy()]
     column = events[key][row]
-    column = column.to_physical() if key in ("shapes", "dtypes") else column
+    column = column.to_physical() if key in _TEXTS else column
     numbers = column.cast(pl.Int64)
     return (numbers - (numbers.min() or 0) + 1).fill_null(0).to_numpy()
 

@@ -179,6 +179,7 @@ def _brief(value: object) -> str:
 NOT_KNOWN = {
     "shapes": "no shapes",
     "dtypes": "no types",
+    "overload": "no overload",
     "stack": "no stack",
     "line": "no known line",
     "module": "outside of all modules",
@@ -201,6 +202,7 @@ def _has_module_frames(trace: Trace) -> bool:
 _IS_KNOWN: dict[str, Callable[[Trace], bool]] = {
     "shapes": lambda trace: trace.events["shapes"].null_count() < trace.events.height,
     "dtypes": lambda trace: trace.events["dtypes"].null_count() < trace.events.height,
+    "overload": lambda trace: trace.events["overload"].null_count() < trace.events.height,
     "stack": lambda trace: trace.stacks.height > 0,
     "line": lambda trace: trace.stacks.height > 0 or bool((trace.sites["kind"] == "line").any()),
     "module": lambda trace: bool((trace.sites["kind"] == "module").any()) or _has_module_frames(trace),

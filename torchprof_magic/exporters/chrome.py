@@ -16,7 +16,7 @@ from torchprof_magic.exporters.exact_text import json_list, json_text, json_valu
 from torchprof_magic.exporters.tracks import UNUSED_NUMBER, lay_tracks
 from torchprof_magic.files.atomic import write_text
 from torchprof_magic.model.meta import CALL_STACKS_KEY
-from torchprof_magic.model.trace import COLLECTIVE_KEYS, LAUNCH_KEYS
+from torchprof_magic.model.trace import COLLECTIVE_KEYS, LAUNCH_KEYS, TEXT
 from torchprof_magic.model.vendors import DEVICE_TYPES, RUNTIME_CATEGORIES
 
 if TYPE_CHECKING:
@@ -216,10 +216,19 @@ def _named(what: str, pid: int, tid: int, **args: str | int) -> str:
     return json.dumps({"ph": "M", "name": what, "pid": pid, "tid": tid, "ts": 0, "args": args})
 
 
+def _whole_names(events: pl.DataFrame) -> pl.Series:
+    """Return the names with their overloads, as torch writes them."""
+    if events["overload"].null_count() == events.height:
+        return events["name"]
+    names, overloads = (pl.col(name).cast(pl.String) for name in ("name", "overload"))
+    whole = pl.when(overloads.is_null()).then(names).otherwise(pl.format("{}.{}", names, overloads))
+    return events.select(whole.cast(TEXT).alias("name"))["name"]
+
+
 def _event_lines(events: pl.DataFrame, arrow_ends: pl.DataFrame) -> list[str]:
     """Return one line per event, followed by the arrows that begin or end at it."""
     texts = events.with_columns(
-        translated(events["name"], json_text).alias("name"),
+        translated(_whole_names(events), json_text).alias("name"),
         translated(events["shapes"], json_value).alias("shapes"),
         translated(events["dtypes"], json_value).alias("dtypes"),
         translated(events["concrete_inputs"], json_value).alias("concrete_inputs"),

@@ -188,6 +188,14 @@ EVENTS_COLUMNS = (
         "dtypes", TEXT, "json", "Types of the inputs; null if not recorded.", is_nullable=True, max_chars=MAX_JSON_CHARS
     ),
     FrameColumn(
+        "overload",
+        TEXT,
+        "text",
+        "Overload of the op, such as `Tensor` of `aten::add.Tensor`; null for ops without one, and if not recorded.",
+        is_nullable=True,
+        max_chars=MAX_NAME_CHARS,
+    ),
+    FrameColumn(
         "concrete_inputs",
         TEXT,
         "json",
@@ -632,7 +640,7 @@ FRAME_COLUMNS = {
 FRAME_SCHEMAS = {name: _schema(columns) for name, columns in FRAME_COLUMNS.items()}
 # The name of the first entry of a saved run, and the version of its format. Changing a schema above needs a new one.
 SAVED_HEAD = "torchprof.json"
-SAVED_VERSION = 7
+SAVED_VERSION = 8
 # Frames that older versions of the format lack.
 ADDED_FRAMES = {
     "sites": 2,
@@ -652,6 +660,7 @@ ADDED_COLUMNS = {
     ("events", "launch_config"): 4,
     ("events", "concrete_inputs"): 6,
     ("events", "collective"): 7,
+    ("events", "overload"): 8,
 }
 
 

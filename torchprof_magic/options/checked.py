@@ -91,6 +91,7 @@ class ProfileOptions:
     lines: bool = False
     all_threads: bool = False
     sync_events: bool = False
+    overloads: bool = False
     trace_only: bool = False
     two_pass: bool = False
     budget_bytes: int | None = None
@@ -216,6 +217,7 @@ class ProfileOptions:
         flags = {
             "profile_all_threads": self.all_threads,
             "enable_cuda_sync_events": self.sync_events,
+            "capture_overload_names": self.overloads,
             "trace_only": self.trace_only,
         }
         return {name: True for name, is_on in flags.items() if is_on}

@@ -150,6 +150,9 @@ class Keywords(TypedDict, total=False):
     sync_events: Annotated[
         bool | None, _switch("sync_events", "Record CUDA synchronization events: waits on streams and events.")
     ]
+    overloads: Annotated[
+        bool | None, _switch("overloads", "Record the overload of each op, such as Tensor of aten::add.Tensor.")
+    ]
     trace_only: Annotated[
         bool | None,
         _switch(

@@ -69,6 +69,13 @@ def torch_table(
     return "\n".join(lines) + "\n"
 
 
+def _overloads(rows: list[dict[str, Any]]) -> list[tuple[str, int, str, Callable[[dict[str, Any]], object]]]:
+    """Return the column of overloads, if there are any."""
+    if not any(row.get("overload") for row in rows):
+        return []
+    return [("Overload Name", _width(rows, "overload", _NAME_WIDTH), ">", lambda row: _cut(row["overload"]))]
+
+
 def _with_means(row: dict[str, Any]) -> dict[str, Any]:
     means = {f"mean_{kind}_ns": row.get(f"total_{kind}_ns", 0) / row["count"] for kind in ("cpu", "device")}
     return row | means
@@ -91,6 +98,7 @@ def _columns(
     cpu_ns = _sum(rows, "self_cpu_ns")
     found: list[tuple[str, int, str, Callable[[dict[str, Any]], object]]] = [
         ("Name", _width(rows, "key", _NAME_WIDTH), ">", lambda row: _cut(row["key"])),
+        *_overloads(rows),
         ("Self CPU %", _WIDTH, ">", share_of("self_cpu_ns", cpu_ns)),
         ("Self CPU", _WIDTH, ">", time_of("self_cpu_ns")),
         ("CPU total %", _WIDTH, ">", share_of("total_cpu_ns", cpu_ns)),

@@ -53,7 +53,7 @@ def test_every_vendors_trace_becomes_a_whole_report(traces: Path, name: str) -> 
     assert report._page.data
 
 
-@pytest.mark.parametrize("key", ["shapes", "dtypes", "stack", "thread", "phase", "step", "cycle"])
+@pytest.mark.parametrize("key", ["shapes", "dtypes", "overload", "stack", "thread", "phase", "step", "cycle"])
 def test_splitting_ops_loses_no_call_and_no_time(a100: Report, key: str) -> None:
     split = a100.ops_by(key, stack_n=3)
     for column in ("calls", "self_cpu_ns", "self_device_ns"):

@@ -13,6 +13,7 @@ from torchprof_magic.ingest.chrome.columns import InexactError
 from torchprof_magic.ingest.chrome.lanes import assign_lanes
 from torchprof_magic.ingest.chrome.metadata import joined_facts
 from torchprof_magic.ingest.chrome.nesting import nested_events, with_step_annotations
+from torchprof_magic.ingest.chrome.overloads import with_overloads
 from torchprof_magic.ingest.chrome.spans import BACKWARD_ARROW, ColumnBuilder, Columns
 from torchprof_magic.ingest.chrome.stacks import find_stacks
 from torchprof_magic.ingest.findings import Findings
@@ -78,7 +79,7 @@ def _read_part(source: Source, findings: Findings, report: Callable[[int], None]
             builder.add(events)
         except InexactError:
             builder.add(text.exactly())
-    columns = device_work.with_device_work(cleaned(builder.finish(), findings))
+    columns = device_work.with_device_work(with_overloads(cleaned(builder.finish(), findings)))
     return _Part(columns, text.head, text.facts)
 
 
