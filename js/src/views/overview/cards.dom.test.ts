@@ -32,7 +32,9 @@ afterEach(() => {
 describe("what to change", () => {
   it("says the change, the line, the evidence, the saving and how sure it is", async () => {
     const [text] = await textsOf({});
-    expect(text).toBe("1Do less: x=1, or not in line 3It takes 2\u00a0ms.−2.00 ms at mostmeasured ●●●");
+    expect(text).toBe(
+      "1Do less: x=1, or not in line 3It takes 2\u00a0ms.−2.00 ms at mostmeasured ●●●",
+    );
     expect(find(document.body, ".tp-card-code").textContent).toBe("x=1");
   });
 
