@@ -56,7 +56,7 @@ def recompiles(trace: Trace) -> list[Advice]:
                 fix="`torch.compile(..., dynamic=True)`, or pad to equal sizes",
                 evidence=f"`torch.compile` compiles again in {steps:,} of {counted(len(chosen.row) or 1, 'step')}, "
                 f"which takes {format_ns(ns_in_steps(trace, inside))} {each(trace)}. "
-                '`TORCH_LOGS="recompiles"` says what differs.',
+                'After 8 times (`recompile_limit`) it gives up. `TORCH_LOGS="recompiles"` says what differs.',
                 file=file,
                 line=line,
                 op="torch.compile",
