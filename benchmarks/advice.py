@@ -79,12 +79,14 @@ def measured(program: Program, rounds: int) -> Measured:
     """Carry out the advice on a program, and return what was said beside what it saves."""
     threads = THREADS.get(program.rule, program.threads)
     if program.rule in ONCE:
-        hit = run(program).hit
-        torch.compiler.reset()
-        first = Way(program.setup, program.cell, program.threads).seconds()
-        torch.compiler.reset()
-        saved = [first - Way(*changed(program), threads).seconds()]
-        hits = [hit]
+        hits, saved = [], []
+        for _ in range(rounds):
+            torch.compiler.reset()
+            hits.append(run(program).hit)
+            torch.compiler.reset()
+            first = Way(program.setup, program.cell, program.threads).seconds()
+            torch.compiler.reset()
+            saved.append(first - Way(*changed(program), threads).seconds())
     else:
         before, after = Way(program.setup, program.cell, program.threads), Way(*changed(program), threads)
         hits, saved = [], []

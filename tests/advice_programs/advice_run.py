@@ -26,7 +26,8 @@ class Outcome(NamedTuple):
 
 
 def run(program: Program) -> Outcome:
-    """Run a program in a fresh shell; its threads are restored, and its process group ends."""
+    """Run a program in a fresh shell; its threads are restored, and a process group that it begins ends."""
+    has_group = torch.distributed.is_initialized()
     InteractiveShell.clear_instance()
     shell = InteractiveShell.instance()
     shell.history_manager.enabled = False
@@ -39,7 +40,7 @@ def run(program: Program) -> Outcome:
         shell.run_cell(cell, store_history=True).raise_error()
     finally:
         torch.set_num_threads(threads)
-        if torch.distributed.is_initialized():
+        if torch.distributed.is_initialized() and not has_group:
             torch.distributed.destroy_process_group()
     report = shell.user_ns["found"]
     shell.run_line_magic("unload_ext", "torchprof_magic")

@@ -143,7 +143,8 @@ _GROUP = (
     _HEAD
     + """
 import tempfile, torch.distributed as dist
-dist.init_process_group("gloo", init_method="file://" + tempfile.mktemp(), rank=0, world_size=1)
+if not dist.is_initialized():
+    dist.init_process_group("gloo", init_method="file://" + tempfile.mktemp(), rank=0, world_size=1)
 model = nn.Sequential(*[nn.Linear(256, 256) for _ in range(12)])
 opt = torch.optim.SGD(model.parameters(), lr=0.001, fused=True)
 x = torch.randn(16, 256)

@@ -186,9 +186,16 @@ def test_compiling_again_in_every_step_costs_the_compilation() -> None:
 def test_collectives_that_are_joined_save_what_the_shortest_cost() -> None:
     many = [span("c10d::allreduce_", 100 * at, 50) for at in range(20)]
     found = only(*many)
-    # Twenty of 50 us each; one of them remains.
-    assert (found.rule, found.saving_ns) == ("many_small_collectives", 950_000)
+    assert (found.rule, found.saving_ns, found.certainty) == ("many_small_collectives", None, "guess")
     assert advice(*many[:15]) == []
+    sent = {"Input Dims": [[1000]], "Input type": ["float"]}
+    ranges = [span("gloo:all_reduce", 100 * at + 10, 30, cat="user_annotation", **sent) for at in range(20)]
+    found = only(*many, *ranges)
+    # Twenty of 50 us each, of which one remains; and 80 kB that are copied twice, at 8 bytes a ns.
+    assert (found.saving_ns, found.certainty) == (950_000 - 20_000, "estimated")
+    sent = {"Input Dims": [[100_000]], "Input type": ["float"]}
+    ranges = [span("gloo:all_reduce", 100 * at + 10, 30, cat="user_annotation", **sent) for at in range(20)]
+    assert advice(*many, *ranges) == []  # copying 8 MB twice takes longer
 
 
 def accumulated(passes: int, exchanges: int) -> list[dict[str, Any]]:

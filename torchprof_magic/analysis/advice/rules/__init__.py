@@ -156,7 +156,8 @@ RULES = (
     Rule(
         "many_small_collectives",
         many_small_collectives,
-        "A line starts at least 16 collectives a step. Each is taken to cost as much as the shortest tenth of them.",
+        "A line starts at least 16 collectives a step. Each is taken to cost as much as the shortest tenth of them, "
+        "and joining them two copies of what they send; where their sizes are not known, no number is said.",
     ),
     Rule(
         "straggler",

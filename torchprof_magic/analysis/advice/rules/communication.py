@@ -22,6 +22,7 @@ from torchprof_magic.analysis.advice.times import (
     within_steps,
     without,
 )
+from torchprof_magic.analysis.ranks.collectives import collectives_of
 from torchprof_magic.model.vendors import HOST_COLLECTIVE
 from torchprof_magic.units import format_ns
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 # Fewer collectives a step are not worth joining.
 LEAST_COLLECTIVES = 16
+# How fast tensors are copied into a flat one and out of it, in bytes a ns.
+HOST_SPEED, DEVICE_SPEED = 8.0, 500.0
 MOST_ROWS = 100_000
 NO_SYNC_LINK = "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html#torch.nn.parallel.DistributedDataParallel.no_sync"
 BUCKET_LINK = "https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.all_reduce_coalesced"
@@ -109,7 +112,12 @@ def many_small_collectives(trace: Trace) -> list[Advice]:
         if len(lengths) == 0:
             continue
         shortest = float(np.quantile(lengths, 0.1))
-        saving_ns = min(shortest * (count - 1), spent)
+        size = _mean_bytes(trace)
+        copies_ns = None if size is None else 2 * size * count / (DEVICE_SPEED if trace.has_device else HOST_SPEED)
+        saving_ns = None if copies_ns is None else min(shortest * (count - 1), spent) - copies_ns
+        if saving_ns is not None and saving_ns <= 0:
+            continue
+        copies = "with sizes unknown" if copies_ns is None else f"taken to be {format_ns(copies_ns)}"
         found.append(
             Advice(
                 rule="many_small_collectives",
@@ -117,17 +125,24 @@ def many_small_collectives(trace: Trace) -> list[Advice]:
                 fix="one flat tensor for all of them, or DistributedDataParallel, which makes buckets",
                 evidence=f"{count:,.0f} collectives {each(trace)} take {format_ns(spent)}. The shortest take "
                 f"{format_ns(shortest)} whatever their size, so one in place of {count:,.0f} saves that "
-                f"{count - 1:,.0f} times.",
+                f"{count - 1:,.0f} times, less two copies of what they send, {copies}.",
                 file=file,
                 line=line,
                 op=str(trace.events["name"][int(mine[0])]),
-                saving_ns=round(saving_ns),
-                certainty="estimated",
+                saving_ns=None if saving_ns is None else round(saving_ns),
+                certainty="guess" if saving_ns is None else "estimated",
                 link=BUCKET_LINK,
                 spans=inside,
             )
         )
     return found
+
+
+def _mean_bytes(trace: Trace) -> float | None:
+    """Return how much a collective communicates, in bytes; None if that was not recorded for some."""
+    sizes = collectives_of(trace)["bytes"]
+    mean = sizes.mean()
+    return float(mean) if sizes.null_count() == 0 and isinstance(mean, float) else None
 
 
 def _own_exchange(trace: Trace, file: str, line: int | None, rows: IntArray) -> Spans:
