@@ -225,6 +225,24 @@ EVENTS_COLUMNS = (
         is_nullable=True,
         max_chars=MAX_JSON_CHARS,
     ),
+    FrameColumn(
+        "overload",
+        TEXT,
+        "text",
+        "Overload of the op, such as Tensor for aten::add.Tensor; null if it has none, and unless recorded with "
+        "`_ExperimentalConfig(capture_overload_names=True)`.",
+        is_nullable=True,
+        max_chars=MAX_NAME_CHARS,
+    ),
+    FrameColumn(
+        "script_modules",
+        TEXT,
+        "code",
+        "For an op in a TorchScript model: the modules and methods around it, the outermost first, as torch writes "
+        "them; null if not recorded (`--modules`).",
+        is_nullable=True,
+        max_chars=MAX_JSON_CHARS,
+    ),
     FrameColumn("stream", pl.Int32, "id", "Stream of device work, as numbered by the device.", is_nullable=True),
     FrameColumn("device", pl.Int32, "id", "Device of device work, as numbered in the file.", is_nullable=True),
     FrameColumn(
@@ -632,7 +650,7 @@ FRAME_COLUMNS = {
 FRAME_SCHEMAS = {name: _schema(columns) for name, columns in FRAME_COLUMNS.items()}
 # The name of the first entry of a saved run, and the version of its format. Changing a schema above needs a new one.
 SAVED_HEAD = "torchprof.json"
-SAVED_VERSION = 7
+SAVED_VERSION = 8
 # Frames that older versions of the format lack.
 ADDED_FRAMES = {
     "sites": 2,
@@ -652,6 +670,8 @@ ADDED_COLUMNS = {
     ("events", "launch_config"): 4,
     ("events", "concrete_inputs"): 6,
     ("events", "collective"): 7,
+    ("events", "overload"): 8,
+    ("events", "script_modules"): 8,
 }
 
 

@@ -230,7 +230,7 @@ def everything() -> Trace:
         annotation("ProfilerStep#1", 0, 100),
         frame("train.py(3): main", 0, 300),
         frame("nn.Module: Net_0", 5, 60),
-        span("aten::mm", 10, 40, **shaped, **{"Sequence number": 1}),
+        span("aten::mm.out", 10, 40, **shaped, **{"Sequence number": 1}),
         *run("gemm", 1, 20, 30, 12),
         annotation("ProfilerStep#2", 100, 200),
         frame("nn.Module: Head_0", 110, 60),
@@ -248,6 +248,7 @@ MM, BACKWARD, LOOSE = "aten::mm", "MmBackward0", "loose op"
 GROUPS = {
     "shapes": {"2×3, –": [MM], "no shapes": [BACKWARD, MM, LOOSE]},
     "dtypes": {"Half, Scalar": [MM], "no types": [BACKWARD, MM, LOOSE]},
+    "overload": {"out": [MM], "no overload": [BACKWARD, MM, LOOSE]},
     "stack": {"nn.Module: Net_0": [MM], "nn.Module: Head_0": [MM], "no stack": [BACKWARD, LOOSE]},
     "thread": {"thread 1": [MM], "thread 2": [BACKWARD], "thread 3": [LOOSE]},
     "line": {"train.py:3": [BACKWARD, MM], "no known line": [LOOSE]},

@@ -176,6 +176,7 @@ def _described(
         has_stacks=any(head.says("with_stack") for head in heads),
         has_call_stacks=any(head.says("call_stacks") for head in heads)
         or events["call_stack"].null_count() < events.height,
+        has_flops=any(head.says("with_flops") for head in heads),
         has_memory=has_memory,
         extra=tuple(sorted(facts.items())),  # torch writes them in varying order
     )

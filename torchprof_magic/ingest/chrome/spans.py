@@ -44,6 +44,8 @@ _SPAN_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "call_stack": TEXT,
     "launch_config": TEXT,
     "collective": TEXT,
+    "overload": TEXT,
+    "script_modules": TEXT,
 }
 _ARROW_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "cat": TEXT,
@@ -80,6 +82,8 @@ _READ: dict[str, tuple[str, ...]] = {
     "user_annotation": _READ_OF_OPS,
 }
 ALLOCATION = "[memory]"
+# Without overloads, names of ops have no point: aten::add.Tensor.
+_WITH_OVERLOAD = r"^(?<name>\w+::\w+)\.(?<overload>\w+)$"
 _HAVE_STREAMS = ("kernel", "memcpy", "memset", "gpu_user_annotation", "other")
 # Categories that the files of different vendors name differently; the others are not asked for their ``cat``.
 _HAVE_CATS = (*_HAVE_STREAMS, "runtime")
@@ -93,6 +97,21 @@ def _concrete_inputs(events: list[Event], args: list[Args]) -> pl.Series:
     # Those of all ops would take as much memory as their shapes, and nothing needs them.
     pairs = zip(events, args, strict=True)
     return raw_text([arg.concrete_inputs if event.name in CONVOLUTIONS else NO_RAW for event, arg in pairs])
+
+
+def _without_overloads(names: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """Return the names of ops without their overloads, which torch appends if asked to, and the overloads."""
+    distinct = names.unique()
+    parts = distinct.cast(pl.String).str.extract_groups(_WITH_OVERLOAD).struct
+    overloads = parts.field("overload")
+    if overloads.null_count() == len(distinct):
+        return names, pl.Series([None], dtype=TEXT).new_from_index(0, len(names))
+    plain = parts.field("name").fill_null(distinct.cast(pl.String))
+    found = names.cast(pl.String)
+    return (
+        found.replace_strict(distinct.cast(pl.String), plain, return_dtype=pl.String).cast(TEXT),
+        found.replace_strict(distinct.cast(pl.String), overloads, return_dtype=pl.String).cast(TEXT),
+    )
 
 
 def _collectives(args: list[Args]) -> pl.Series:
@@ -220,12 +239,15 @@ class ColumnBuilder:
         if category in _ANNOTATIONS:
             readers["correlation"] = _external_ids
         columns = {name: read(args, self._found) for name, read in readers.items()}
+        names = labels([event.name for event in events])
         if category == "cpu_op":
+            names, columns["overload"] = _without_overloads(names)
             columns["concrete_inputs"] = _concrete_inputs(events, args)
             columns["collective"] = _collectives(args)
+            columns["script_modules"] = optional_text([arg.script_modules for arg in args])
         return pl.DataFrame(
             {
-                "name": labels([event.name for event in events]),
+                "name": names,
                 "place": self._places_of(events, args, category),
                 "start_ns": exact_ns([event.ts for event in events]),
                 "dur_ns": exact_ns([event.dur for event in events]),
