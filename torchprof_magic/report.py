@@ -369,10 +369,10 @@ class Report:
     def saved_traces(self) -> pl.DataFrame:
         """One row per trace that this run kept in ``trace_dir``, in the order in which they were written.
 
-        With ``path``, ``timestamp`` (UTC), the last ``step`` and the ``cycle``, ``rank``, ``size_bytes``, its ``state``
-        now (``kept``, ``uploading``, ``deleted``, ``changed`` or ``missing``), the URL ``remote``, the state of the
-        upload (``waiting``, ``uploading``, ``retrying``, ``done``, ``failed``, or ``not queued`` if it was refused) and
-        its last error. Empty without ``trace_dir``, and for a report of a file.
+        With ``path``, ``timestamp`` (UTC, when the cycle ended), the last ``step`` and the ``cycle``, ``rank``,
+        ``size_bytes``, its ``state`` now (``kept``, ``uploading``, ``deleted``, ``changed`` or ``missing``), the URL
+        ``remote``, the state of the upload (``waiting``, ``uploading``, ``retrying``, ``done``, ``failed``, or
+        ``not queued`` if it was refused) and its last error. Empty without ``trace_dir``, and for a report of a file.
         """
         return pl.DataFrame(schema=SAVED_TRACES_SCHEMA) if self._find_saved is None else self._find_saved()
 
