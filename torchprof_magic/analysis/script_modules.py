@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from torchprof_magic.analysis.shared import once_per_trace
+from torchprof_magic.analysis.shared import launch_sources, once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, innermost_at, nearest_marked
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.trace import MAX_NAME_CHARS, SITES_SCHEMA
@@ -60,12 +60,26 @@ def script_modules(trace: Trace) -> ScriptModules | None:
 
 
 def module_of_ops(trace: Trace, rows: IntArray) -> pl.Series:
-    """Return the path of the innermost module of TorchScript for each event row, null where there is none."""
+    """Return the path of the innermost module of TorchScript for each event row, null where there is none.
+
+    Calls of the runtime have that of the op around them, and device work that of its launch.
+    """
     found = script_modules(trace)
     if found is None:
         return pl.Series([None], dtype=pl.String).new_from_index(0, len(rows))
-    site = pl.Series(np.append(found.of_event, NO_PARENT)[rows])
+    launch = np.append(launch_sources(trace), NO_PARENT)[rows]
+    op = _ops_around(trace)[np.where(launch >= 0, launch, rows)]
+    site = pl.Series(np.append(found.of_event, NO_PARENT)[op])
     return found.sites["name"].cast(pl.String).gather(site.set(site < 0, None))
+
+
+@once_per_trace
+def _ops_around(trace: Trace) -> IntArray:
+    """Return the row of the innermost op with modules at or around each event, or -1; one more -1 at the end."""
+    found = script_modules(trace)
+    assert found is not None
+    parent, depth = trace.events["parent"].to_numpy(), trace.events["depth"].to_numpy()
+    return nearest_marked(parent, depth, found.of_event >= 0).astype(np.int64)
 
 
 def _watched(trace: Trace, rows: IntArray) -> IntArray:

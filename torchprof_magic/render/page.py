@@ -131,7 +131,7 @@ def build_page(
         "runId": run_id,
         "parent": parent,
         "title": meta.title,
-        "subtitle": steps_sentence(meta, trace.steps),
+        "subtitle": "" if has_graph(trace) else steps_sentence(meta, trace.steps),
         "code": meta.stepping.code if meta.stepping else "",
         "machine": machine_of(trace),
         "notice": _notice(trace),

@@ -6,10 +6,11 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 import pytest
 import torch
-from support import make_trace, span
+from support import kernel, launch, make_trace, span
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
@@ -17,6 +18,7 @@ import torchprof_magic as tp
 from torchprof_magic.analysis.modules import modules_table
 from torchprof_magic.analysis.op_groups import can_group
 from torchprof_magic.analysis.ops import ops_by
+from torchprof_magic.analysis.places import module_of_events
 from torchprof_magic.analysis.script_modules import MOST_LEVELS
 from torchprof_magic.model.trace import SCOPES_SCHEMA, SITES_SCHEMA
 
@@ -74,6 +76,15 @@ def test_ops_are_grouped_by_the_innermost_module_and_backward_by_that_of_the_for
         ("aten::add", None, 1),
         ("<backward op>", None, 1),
     }
+
+
+def test_device_work_belongs_to_the_module_whose_op_launched_it() -> None:
+    trace = make_trace(*EVENTS, launch(42, 2, correlation=1), kernel("gemm", 120, 30, correlation=1))
+    (gemm,) = np.flatnonzero((trace.events["name"] == "gemm").to_numpy())
+    assert module_of_events(trace, np.array([gemm])).to_list() == ["head"]
+    rows = modules_table(trace).frame.select("path", "device_ns", "self_device_ns").rows()
+    assert rows[0] == ("", 30_000, 0)
+    assert rows[-1] == ("head", 30_000, 30_000)
 
 
 def test_of_several_models_the_class_comes_first() -> None:

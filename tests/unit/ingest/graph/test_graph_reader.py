@@ -79,7 +79,7 @@ def test_the_page_offers_calls_and_tensors_and_a_saved_run_keeps_them(tmp_path: 
     header = json.loads(report._page.header)
     tabs = [(view["name"], view["count"]) for view in header["views"] if view["place"] == "tab"]
     assert tabs == [("overview", None), ("graph_ops", 3), ("graph_tensors", 3)]
-    assert (header["first"], header["missing"]) == ("graph_ops", [])
+    assert (header["first"], header["subtitle"], header["missing"]) == ("graph_ops", "", [])
     again = tp.load(report.save(tmp_path / "a.torchprof"))
     assert again.graph_ops.equals(report.graph_ops)
     assert again.graph_tensors.equals(report.graph_tensors)
