@@ -524,7 +524,6 @@ class Report:
         averages = averages_in_torchs_order(self.trace, by)
         if not self.trace.meta.has_flops:
             averages = averages.drop("flops", strict=False)
-        devices = self.trace.memory["device"].unique().to_list()
         options = TableOptions(
             sort_by=sort_by,
             row_limit=row_limit,
@@ -534,7 +533,7 @@ class Report:
             header=header,
             top_level_events_only=top_level_events_only,
             time_unit=time_unit,
-            device="XPU" if any(name.startswith("xpu") for name in devices) else "CUDA",
+            device=_torch_device(self.trace),
         )
         return torch_table(averages, options)
 
@@ -1008,6 +1007,12 @@ class _Shapes(Mapping[str, "Shape"]):
 
     def __len__(self) -> int:
         return len(VIEWS)
+
+
+def _torch_device(trace: Trace) -> str:
+    """Return what torch's table calls the device: the type of those with memory, or else CUDA, which ROCm is too."""
+    types = {name.partition(":")[0] for name in trace.memory["device"].unique()} - {"cpu", "device", "hip"}
+    return min(types, default="cuda").upper()
 
 
 def _growing_holders(trace: Trace, find: FindHolders) -> Table:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
 import torch
+from support import allocation, kernel, launch, make_trace, span
 from test_parity import TOLERANCE_US
 from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile, record_function
 
 import torchprof_magic as tp
 from torchprof_magic.analysis.groups import FRAME_BREAK
+from torchprof_magic.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -175,6 +178,25 @@ def test_the_table_takes_every_argument_of_torchs_with_the_same_result(
         if with_flops and with_stack and how["group_by_stack_n"]:
             continue  # torch has the titles of these two columns the wrong way round
         assert ours.splitlines() == theirs.splitlines(), (arguments, how)
+
+
+def test_memory_that_was_asked_for_has_its_columns_also_where_nothing_was_allocated(tmp_path: Path) -> None:
+    x = torch.ones(3)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        x.neg_()
+    profiler.export_chrome_trace(str(tmp_path / "trace.json"))
+    theirs = profiler.key_averages().table(time_unit="s")
+    assert tp.load(tmp_path / "trace.json").key_averages_table(time_unit="s") == theirs
+    assert "Self CPU Mem" in theirs
+
+
+@pytest.mark.parametrize(("device_type", "title"), [(1, "CUDA"), (6, "CUDA"), (12, "XPU")])
+def test_the_device_is_called_as_torch_calls_it(device_type: int, title: str) -> None:
+    allocated = allocation(3, 64)
+    allocated["args"] |= {"Device Type": device_type, "Device Id": 0}
+    work = (launch(2, 1, correlation=1), kernel("gemm", 4, 5, correlation=1))
+    table = Report(make_trace(span("aten::mm", 0, 10), allocated, *work)).key_averages_table()
+    assert {f"Self {title}", f"{title} Mem"} <= set(re.split(r"  +", table.splitlines()[1]))
 
 
 def test_flops_stand_before_the_source_and_where_none_are_known_there_are_none(tmp_path: Path) -> None:

@@ -188,6 +188,6 @@ def _absent(trace: Trace) -> set[str]:
     if not trace.has_device:
         absent |= {"self_device_ns", "total_device_ns"}
     of_device = {"self_device_bytes", "total_device_bytes"}
-    if trace.memory.height == 0:
+    if trace.memory.height == 0 and not trace.meta.has_memory:
         return {"self_cpu_bytes", "total_cpu_bytes", *of_device, *absent}
     return absent if trace.memory["device"].str.contains(DEVICE_MEMORY).any() else absent | of_device

@@ -104,6 +104,7 @@ class Head(Struct, gc=False):
     record_shapes: Raw = NO_RAW
     with_stack: Raw = NO_RAW
     with_flops: Raw = NO_RAW
+    profile_memory: Raw = NO_RAW
     call_stacks: Raw = field(name=CALL_STACKS_KEY, default=NO_RAW)
     nodes: Raw = NO_RAW
 
