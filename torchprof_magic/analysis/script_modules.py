@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.analysis.shared import launch_sources, once_per_trace
+from torchprof_magic.analysis.torch_stacks import RANGE_OF_NODE
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, innermost_at, nearest_marked
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.trace import MAX_NAME_CHARS, SITES_SCHEMA
@@ -47,9 +48,11 @@ def script_modules(trace: Trace) -> ScriptModules | None:
     texts = trace.events["script_modules"]
     if texts.null_count() == len(texts):
         return None
-    text = texts.cast(pl.String)
+    text = _aligned(trace)
     rows = np.flatnonzero((text.is_not_null() & ~text.str.contains(_BACKWARD, literal=True)).to_numpy())
-    keys = pl.DataFrame({"watched": _watched(trace, rows), "model": _models(trace, rows), "text": text.gather(rows)})
+    keys = pl.DataFrame(
+        {"watched": _watched(trace, rows), "model": _models(trace, text, rows), "text": text.gather(rows)}
+    )
     distinct = keys.unique(maintain_order=True)
     numbered = _Numbered(trace.sites.height)
     found = [numbered.module_of(watched, model, text) for watched, model, text in distinct.rows()]
@@ -92,9 +95,38 @@ def _watched(trace: Trace, rows: IntArray) -> IntArray:
     return np.append(sites, NO_PARENT)[innermost_at(lane, start, dur, at_lane, at)]
 
 
-def _models(trace: Trace, rows: IntArray) -> pl.Series:
+def _aligned(trace: Trace) -> pl.Series:
+    """Return the text of each event.
+
+    torch notes a text for every op and range but those of autograd's nodes, and then hands the texts out to the nodes
+    as well, thread by thread (torch/csrc/profiler/collection.cpp, begin_op). So behind a node, each op has the text of
+    a later one. This is undone on the threads on which a node has a text.
+    """
+    events = trace.events.with_row_index("row").filter(pl.col("category").is_in(("cpu_op", "user_annotation")))
+    names = trace.events["name"].cast(pl.String)
+    around = events["parent"].set(events["parent"] < 0, None)
+    is_node = (names.gather(around) == RANGE_OF_NODE + events["name"].cast(pl.String)).fill_null(value=False)
+    thread = ("lane", "cycle")
+    frame = events.select(
+        "row", *thread, pl.col("script_modules").cast(pl.String).alias("text"), is_node.alias("is_node")
+    )
+    is_shifted = (pl.col("is_node") & pl.col("text").is_not_null()).any().over(thread)
+    number = (
+        pl.when(~is_shifted)
+        .then(pl.int_range(pl.len()).over(thread))
+        .otherwise((~pl.col("is_node")).cum_sum().over(thread).cast(pl.Int64) - 1)
+    )
+    is_blank = pl.col("is_node") & is_shifted
+    asked = frame.with_columns(number.alias("number"), is_blank.alias("is_blank"))
+    texts = frame.select(*thread, pl.int_range(pl.len()).over(thread).alias("number"), "text")
+    found = asked.drop("text").join(texts, on=[*thread, "number"], how="left", maintain_order="left")
+    found = found.with_columns(pl.when(~pl.col("is_blank")).then("text").alias("text"))
+    return pl.Series([None], dtype=pl.String).new_from_index(0, len(names)).scatter(found["row"], found["text"])
+
+
+def _models(trace: Trace, text: pl.Series, rows: IntArray) -> pl.Series:
     """Return the class of the model that each op belongs to; where it is not named, that of the op around it."""
-    named = trace.events["script_modules"].cast(pl.String).str.extract(rf"^{_MODEL}\(([^()]+)\)")
+    named = text.str.extract(rf"^{_MODEL}\(([^()]+)\)")
     parent, depth = trace.events["parent"].to_numpy(), trace.events["depth"].to_numpy()
     around = pl.Series(nearest_marked(parent, depth, named.is_not_null().to_numpy())[rows])
     return named.gather(around.set(around < 0, None)).fill_null("")

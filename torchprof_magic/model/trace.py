@@ -239,7 +239,8 @@ EVENTS_COLUMNS = (
         TEXT,
         "code",
         "For an op in a TorchScript model: the modules and methods around it, the outermost first, as torch writes "
-        "them; null if not recorded (`--modules`).",
+        "them; null if not recorded (`--modules`). Behind a node of autograd, torch gives an op the text of a later "
+        "one of its thread; `modules` and `ops_by` undo that.",
         is_nullable=True,
         max_chars=MAX_JSON_CHARS,
     ),

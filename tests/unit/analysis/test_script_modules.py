@@ -12,14 +12,14 @@ import pytest
 import torch
 from support import kernel, launch, make_trace, span
 from torch import nn
-from torch.profiler import ProfilerActivity, profile
+from torch.profiler import ProfilerActivity, profile, record_function
 
 import torchprof_magic as tp
 from torchprof_magic.analysis.modules import modules_table
 from torchprof_magic.analysis.op_groups import can_group
 from torchprof_magic.analysis.ops import ops_by
 from torchprof_magic.analysis.places import module_of_events
-from torchprof_magic.analysis.script_modules import MOST_LEVELS
+from torchprof_magic.analysis.script_modules import MOST_LEVELS, script_modules
 from torchprof_magic.model.trace import SCOPES_SCHEMA, SITES_SCHEMA
 
 if TYPE_CHECKING:
@@ -85,6 +85,33 @@ def test_device_work_belongs_to_the_module_whose_op_launched_it() -> None:
     rows = modules_table(trace).frame.select("path", "device_ns", "self_device_ns").rows()
     assert rows[0] == ("", 30_000, 0)
     assert rows[-1] == ("head", 30_000, 30_000)
+
+
+def test_texts_that_torch_handed_to_nodes_of_autograd_belong_to_later_ops() -> None:
+    head = f"{NET}head(Linear)::forward."
+    node = "autograd::engine::evaluate_function: MulBackward0"
+    # torch noted texts for the range, the node's own range, its op, and the four ops after it, but none for the node.
+    trace = make_trace(
+        span("ProfilerStep#0", 0, 900, cat="user_annotation"),
+        span(node, 10, 80),
+        span("MulBackward0", 20, 60),
+        op("aten::mul", 30, 10, NET),
+        op("forward", 100, 100, head),
+        op("aten::linear", 110, 20, head),
+        span("aten::addmm", 115, 10),
+        span("aten::add", 300, 10),
+        # Of the next pass; the first text of its forward went to the node.
+        span(node, 400, 80),
+        op("MulBackward0", 410, 60, NET),
+        op("aten::mul", 420, 10, head),
+        op("forward", 500, 100, head),
+        span("aten::linear", 510, 20),
+        span("aten::addmm", 515, 10),
+    )
+    rows = np.arange(trace.events.height)
+    found = dict(zip(trace.events["start_ns"] // 1000, module_of_events(trace, rows), strict=True))
+    names = {start: module for start, module in found.items() if module is not None}
+    assert names == {100: "", 110: "head", 115: "head", 500: "", 510: "head", 515: "head"}
 
 
 def test_of_several_models_the_class_comes_first() -> None:
@@ -164,6 +191,25 @@ def test_every_op_has_the_modules_that_torch_wrote(tmp_path: Path, scripted: tor
     assert {"first.fc", "second.fc"} <= set(report.modules["path"])
     for copy in (report.export(tmp_path / "copy.json"), report.save(tmp_path / "copy.torchprof")):
         assert tp.load(copy).modules["path"].to_list() == report.modules["path"].to_list()
+
+
+def test_in_training_only_ops_of_the_forward_pass_are_in_modules(scripted: torch.jit.ScriptModule) -> None:
+    x = torch.ones(2, 4)
+    for _ in range(3):
+        scripted(x).sum().backward()
+    with tp.profile(activities="cpu", with_modules=True) as p:
+        for _ in range(3):
+            with record_function("forward pass"):
+                loss = scripted(x).sum()
+            loss.backward()
+    trace = p.report.trace
+    scripts = script_modules(trace)
+    assert scripts is not None
+    inside = trace.events.with_row_index("row").filter(pl.Series(scripts.of_event >= 0))
+    passes = trace.events.filter(pl.col("name") == "forward pass").select("start_ns", "dur_ns").rows()
+    assert inside.height > 3
+    for start in inside["start_ns"]:
+        assert any(begin <= start <= begin + dur for begin, dur in passes)
 
 
 def test_a_live_run_has_them_below_the_module_that_it_watched(scripted: torch.jit.ScriptModule) -> None:
