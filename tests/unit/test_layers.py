@@ -37,7 +37,7 @@ MAY_IMPORT = {
     },
     "loading": {"job", "opening", "report", "files"},
     "job": {
-        *("opening", "report", "run", "sql", "views", "render", "analysis", "files", "model", "process"),
+        *("opening", "report", "run", "sql", "views", "render", "exporters", "analysis", "files", "model", "process"),
         *("units", "errors"),
     },
     "opening": {"report", "ingest", "files", "model", "process", "errors"},
