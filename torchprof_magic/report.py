@@ -518,7 +518,8 @@ class Report:
             group_by_stack_n: As in ``key_averages``.
             group_by_overload_name: As in ``key_averages``.
 
-        FLOPs are shown for recordings with ``with_flops``. Raises ``ValueError`` for an unknown ``sort_by``.
+        FLOPs are shown for recordings with ``with_flops``; docs/definitions.md says which of them torch counts
+        otherwise. Raises ``ValueError`` for an unknown ``sort_by``.
         """
         by = Grouping(group_by_input_shape, group_by_stack_n, group_by_overload_name)
         averages = averages_in_torchs_order(self.trace, by)
