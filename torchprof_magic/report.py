@@ -15,10 +15,10 @@ import polars as pl
 
 from torchprof_magic import rules
 from torchprof_magic.analysis.advice import ADVICE_FIELDS, Advice, Findings, Settings, cards_of, find_advice, plan_trial
-from torchprof_magic.analysis.averages import averages_table, torch_events_table
+from torchprof_magic.analysis.averages import Grouping, averages_in_torchs_order, averages_table, torch_events_table
 from torchprof_magic.analysis.block_table import allocations_table
 from torchprof_magic.analysis.change_words import change_line
-from torchprof_magic.analysis.devices import devices_table, has_any_device
+from torchprof_magic.analysis.devices import devices_table
 from torchprof_magic.analysis.diagnosis import all_problems
 from torchprof_magic.analysis.graph import graph_ops_table, graph_tensors_table
 from torchprof_magic.analysis.holders import holders_table
@@ -71,8 +71,8 @@ from torchprof_magic.render.memory_page import write_memory_page
 from torchprof_magic.render.page import ComparedPage, Page, build_page
 from torchprof_magic.render.standalone_html import write_html
 from torchprof_magic.render.static_html import static_html
-from torchprof_magic.render.text import machine_sentence, steps_sentence, text_summary
-from torchprof_magic.render.torch_table import torch_table
+from torchprof_magic.render.text import machine_of, steps_sentence, text_summary
+from torchprof_magic.render.torch_table import TableOptions, torch_table
 from torchprof_magic.sql import run_sql
 from torchprof_magic.units import counted, format_ns, printable
 from torchprof_magic.views import VIEWS
@@ -368,10 +368,10 @@ class Report:
     def saved_traces(self) -> pl.DataFrame:
         """One row per trace that this run kept in ``trace_dir``, in the order in which they were written.
 
-        With ``path``, ``timestamp`` (UTC), the last ``step`` and the ``cycle``, ``rank``, ``size_bytes``, its ``state``
-        now (``kept``, ``uploading``, ``deleted``, ``changed`` or ``missing``), the URL ``remote``, the state of the
-        upload (``waiting``, ``uploading``, ``retrying``, ``done``, ``failed``, or ``not queued`` if it was refused) and
-        its last error. Empty without ``trace_dir``, and for a report of a file.
+        With ``path``, ``timestamp`` (UTC, when the cycle ended), the last ``step`` and the ``cycle``, ``rank``,
+        ``size_bytes``, its ``state`` now (``kept``, ``uploading``, ``deleted``, ``changed`` or ``missing``), the URL
+        ``remote``, the state of the upload (``waiting``, ``uploading``, ``retrying``, ``done``, ``failed``, or
+        ``not queued`` if it was refused) and its last error. Empty without ``trace_dir``, and for a report of a file.
         """
         return pl.DataFrame(schema=SAVED_TRACES_SCHEMA) if self._find_saved is None else self._find_saved()
 
@@ -480,43 +480,62 @@ class Report:
             group_by_stack_n: A row for each stack of so many innermost frames. As in torch, this has an effect only in
                 recordings with stacks and ``_ExperimentalConfig(verbose=True)``; ``ops_by("stack", stack_n=...)`` works
                 in all that have stacks.
-            group_by_overload_name: A row for each overload of an op, such as ``Tensor`` of ``aten::add.Tensor``. This
-                has an effect only in recordings with ``--overloads``.
+            group_by_overload_name: A row for each overload, such as ``Tensor`` of ``aten::add``. As in torch, this has
+                an effect only in recordings with ``--overloads``.
         """
-        return averages_table(
-            self.trace,
-            group_by_input_shape=group_by_input_shape,
-            group_by_stack_n=group_by_stack_n,
-            group_by_overload_name=group_by_overload_name,
-        ).frame
+        by = Grouping(group_by_input_shape, group_by_stack_n, group_by_overload_name)
+        return averages_table(self.trace, by).frame
 
     def key_averages_table(
         self,
         sort_by: str | None = None,
         row_limit: int = 100,
+        max_src_column_width: int | None = 75,
+        max_name_column_width: int | None = 55,
+        max_shapes_column_width: int | None = 80,
+        header: str | None = None,
+        top_level_events_only: bool = False,
         time_unit: Literal["s", "ms", "us"] | None = None,
         *,
         group_by_input_shape: bool = False,
         group_by_stack_n: int = 0,
         group_by_overload_name: bool = False,
     ) -> str:
-        """Return ``key_averages()`` as the text of torch's ``prof.key_averages().table()``, without FLOPs.
+        """Return ``key_averages()`` as the text of torch's ``prof.key_averages().table()``.
 
         Args:
             sort_by: One of torch's keys, such as ``cpu_time_total``, ``self_cuda_time_total``, ``cpu_memory_usage`` or
-                ``count``; by default the op with the most self CPU time is first.
+                ``count``, the largest first; by default rows are in the order of their first calls.
             row_limit: The most rows to show; all with -1.
+            max_src_column_width: Characters of a source location, of which the end is shown; all with ``None``.
+            max_name_column_width: Characters of a name; all with ``None``.
+            max_shapes_column_width: Characters of the input shapes; all with ``None``.
+            header: A line above the table.
+            top_level_events_only: Leave out what first ran inside something else, such as every op in a step.
             time_unit: The unit of all times; by default each has the one that fits.
             group_by_input_shape: As in ``key_averages``.
             group_by_stack_n: As in ``key_averages``.
             group_by_overload_name: As in ``key_averages``.
 
-        Raises ``ValueError`` for an unknown ``sort_by``.
+        FLOPs are shown for recordings with ``with_flops``; docs/definitions.md says which of them torch counts
+        otherwise. Raises ``ValueError`` for an unknown ``sort_by``.
         """
-        averages = self.key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name)
-        devices = self.trace.memory["device"].unique().to_list()
-        device = "XPU" if any(name.startswith("xpu") for name in devices) else "CUDA"
-        return torch_table(averages, sort_by=sort_by, row_limit=row_limit, time_unit=time_unit, device=device)
+        by = Grouping(group_by_input_shape, group_by_stack_n, group_by_overload_name)
+        averages = averages_in_torchs_order(self.trace, by)
+        if not self.trace.meta.has_flops:
+            averages = averages.drop("flops", strict=False)
+        options = TableOptions(
+            sort_by=sort_by,
+            row_limit=row_limit,
+            max_src_column_width=max_src_column_width,
+            max_name_column_width=max_name_column_width,
+            max_shapes_column_width=max_shapes_column_width,
+            header=header,
+            top_level_events_only=top_level_events_only,
+            time_unit=time_unit,
+            device=_torch_device(self.trace),
+        )
+        return torch_table(averages, options)
 
     @property
     def torch_events(self) -> pl.DataFrame:
@@ -535,7 +554,7 @@ class Report:
             raise ValueError(f"summary format must be 'text' or 'json' (got {format!r})")
         steps, ops, memory = self._table("steps"), self._table("ops"), self._shape("memory")
         assert isinstance(memory, Series)
-        machine = machine_sentence(self.trace.meta, self.trace.events.height, has_device=has_any_device(self.trace))
+        machine = machine_of(self.trace)
         cards = cards_of(self.trace, self.advice)
         return text_summary(self.trace.meta, self.verdict, ops, steps, memory, self.problems, machine, cards)
 
@@ -988,6 +1007,12 @@ class _Shapes(Mapping[str, "Shape"]):
 
     def __len__(self) -> int:
         return len(VIEWS)
+
+
+def _torch_device(trace: Trace) -> str:
+    """Return what torch's table calls the device: the type of those with memory, or else CUDA, which ROCm is too."""
+    types = {name.partition(":")[0] for name in trace.memory["device"].unique()} - {"cpu", "device", "hip"}
+    return min(types, default="cuda").upper()
 
 
 def _growing_holders(trace: Trace, find: FindHolders) -> Table:

@@ -22,7 +22,7 @@ from torchprof_magic.analysis import (
     savings,
     steps,
 )
-from torchprof_magic.analysis.flame_view import flame_view
+from torchprof_magic.analysis.flame_view import flame_view, has_calls
 from torchprof_magic.analysis.module_outline import modules_view
 from torchprof_magic.analysis.ranks import job as jobs
 from torchprof_magic.analysis.ranks import shown, stragglers
@@ -55,7 +55,7 @@ class View(Generic[Source]):
         tab: Name of the tab that a grouping belongs to.
         group: What a grouping is called.
         flag: What brings it, if it was not recorded: a flag of ``%%torchprof``.
-        is_there: Whether a recording has it. Such a view is built when it is first shown.
+        is_there: Whether a recording has it. Such a view is built when it is first shown, unless it has a tab.
         is_live: Whether it asks the objects of the process, which only the one that recorded has. Files have no such
             view.
     """
@@ -109,6 +109,26 @@ VIEWS: tuple[View[Trace], ...] = (
         empty="Nothing was recorded.",
     ),
     View(
+        name="graph_ops",
+        title="Calls",
+        description="`report.graph_ops`: one row per call in an execution trace, in order.",
+        build=graph.graph_ops_table,
+        empty="This is not an execution trace.",
+        columns=graph.OP_COLUMNS,
+        is_counted=True,
+        is_there=graph.has_graph,
+    ),
+    View(
+        name="graph_tensors",
+        title="Tensors",
+        description="`report.graph_tensors`: one row per tensor in an execution trace.",
+        build=graph.graph_tensors_table,
+        empty="No op takes or returns a tensor.",
+        columns=graph.TENSOR_COLUMNS,
+        is_counted=True,
+        is_there=graph.has_graph,
+    ),
+    View(
         name="timeline",
         title="Timeline",
         description="Every thread and stream over time, with the steps and their phases above, and for each device "
@@ -138,6 +158,7 @@ VIEWS: tuple[View[Trace], ...] = (
         "their bytes.",
         build=flame_view,
         empty="No torch op ran during the recording, so there is no call tree.",
+        is_there=has_calls,
     ),
     View(
         name="source",
@@ -244,30 +265,6 @@ VIEWS: tuple[View[Trace], ...] = (
     _grouping("stack", "Stack"),
     _grouping("thread", "Thread"),
     _grouping("step", "Step"),
-    View(
-        name="graph_ops",
-        title="Calls of ops",
-        description="`report.graph_ops`: one row per call in an execution trace, in order.",
-        build=graph.graph_ops_table,
-        empty="This is not an execution trace.",
-        columns=graph.OP_COLUMNS,
-        place="group",
-        tab="ops",
-        group="Call",
-        is_there=graph.has_graph,
-    ),
-    View(
-        name="graph_tensors",
-        title="Tensors",
-        description="`report.graph_tensors`: one row per tensor in an execution trace.",
-        build=graph.graph_tensors_table,
-        empty="No op takes or returns a tensor.",
-        columns=graph.TENSOR_COLUMNS,
-        place="group",
-        tab="ops",
-        group="Tensor",
-        is_there=graph.has_graph,
-    ),
     View(
         name="steps",
         title="Steps",

@@ -70,6 +70,24 @@ def test_the_file_works_from_disk_without_a_network(report: tp.Report, page: Pag
     assert [url for url in requests if not url.startswith(("file:", "blob:"))] == []
 
 
+def test_an_execution_trace_opens_at_its_calls_and_has_its_tensors(page: Page, tmp_path: Path) -> None:
+    path = tmp_path / "graph.json"
+    with tp.profile(execution_trace=path):
+        torch.nn.Linear(16, 4)(torch.randn(8, 16)).sum().backward()
+    graph = tp.load(path)
+    page.goto(graph.to_html(tmp_path / "report.html").as_uri())
+    shown = page.locator('.tp-report[data-tp-ready="true"]')
+    shown.wait_for()
+    expect(shown).to_have_attribute("data-tp-view", "graph_ops")
+    expect(shown.locator("[data-tp-rows-shown]")).to_have_attribute("data-tp-rows-shown", str(graph.graph_ops.height))
+    screenshot(page, "graph-calls")
+    open_tab(shown, "graph_tensors")
+    expect(shown.locator("[data-tp-rows-shown]")).to_have_attribute(
+        "data-tp-rows-shown", str(graph.graph_tensors.height)
+    )
+    screenshot(page, "graph-tensors")
+
+
 def test_views_that_are_too_large_to_open_with_the_file_are_read_on_a_click(
     report: tp.Report, page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,6 +93,7 @@ def _events(number: int, text: str, *, with_frames: bool) -> Iterator[Event]:
         yield frame(f"nn.Module: {text}_0", at + 2, 95)
     else:
         inputs["Call stack"] = f"{text}(12): {text};train.py(40): main"
+        inputs["Module Hierarchy"] = f"TOP({text})::forward.{text}({text})::forward."
     yield annotation(text, at + 3, 90)
     yield span(text, at + 5, 80, **inputs)
     yield span(text, at + 10, 5, cat="cuda_runtime", correlation=call)

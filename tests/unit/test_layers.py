@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "loading": {"job", "opening", "report", "files"},
     "job": {
         "rules",
-        *("opening", "report", "run", "sql", "views", "render", "analysis", "files", "model", "process"),
+        *("opening", "report", "run", "sql", "views", "render", "exporters", "analysis", "files", "model", "process"),
         *("units", "errors"),
     },
     "opening": {"report", "ingest", "files", "model", "process", "errors"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -177,3 +178,20 @@ def test_averages_of_gpu_traces_are_what_torchs_own_rules_give(traces: Path, nam
     ]
     # In the first trace, one call of cudaStreamGetPriority in this op has no external id.
     assert different == ([("aten::cudnn_batch_norm_backward", False, False)] if name.startswith("02") else [])
+
+
+def comparable(table: str) -> list[str]:
+    """Return the lines without those that the one call without an external id changes, and without shares of a sum."""
+    changed = ("aten::cudnn_batch_norm_backward", "Self CPU time total")
+    return [re.sub(r" *[0-9.]+%", "", line) for line in table.splitlines() if not line.strip().startswith(changed)]
+
+
+@pytest.mark.parametrize("arguments", [{}, {"top_level_events_only": True, "header": "a run"}, {"sort_by": "count"}])
+def test_the_table_of_a_gpu_trace_has_the_lines_that_torch_prints(traces: Path, arguments: dict[str, Any]) -> None:
+    path = traces / "02_a100_ddp_rank0of2.json.gz"
+    how = {"row_limit": -1, "time_unit": "s", **arguments}
+    theirs = events_of_file(path).key_averages().table(**how)
+    ours = load(path).key_averages_table(**how)
+    assert comparable(ours) == comparable(theirs)
+    assert ours.splitlines()[-1] == theirs.splitlines()[-1]
+    assert "Self CUDA time total" in ours

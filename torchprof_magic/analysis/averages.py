@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
@@ -97,7 +97,7 @@ _OVERLOAD = Column(
     name="overload",
     title="Overload",
     unit="code",
-    definition="Overload of the op, such as Tensor of aten::add.Tensor; empty for ops without one.",
+    definition="Overload of the op; as in torch, empty unless recorded with `--overloads`.",
 )
 _STACK = Column(
     name="stack",
@@ -110,32 +110,53 @@ _STACK = Column(
 ALL_COLUMNS = (*COLUMNS[:2], _OVERLOAD, _SHAPES, _STACK, *COLUMNS[2:])
 
 
-def averages_table(
-    trace: Trace,
-    *,
-    group_by_input_shape: bool = False,
-    group_by_stack_n: int = 0,
-    group_by_overload_name: bool = False,
-) -> Table:
+class Grouping(NamedTuple):
+    """What rows are kept apart by, besides the name: input shapes, so many frames of the stack, overloads."""
+
+    has_shapes: bool = False
+    stack_n: int = 0
+    has_overloads: bool = False
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns that this adds."""
+        wanted = ((_OVERLOAD, self.has_overloads), (_SHAPES, self.has_shapes), (_STACK, self.stack_n > 0))
+        return tuple(column for column, is_on in wanted if is_on)
+
+
+NO_GROUPING = Grouping()
+
+
+def averages_table(trace: Trace, by: Grouping = NO_GROUPING) -> Table:
     """Return one row per op with torch's own definitions of calls, self and total CPU and device time and memory.
 
     Unlike ``ops``, recursion counts at every level and steps and Python frames are rows, so the numbers can be checked
-    against ``prof.key_averages()``. torch gives its events stacks only in verbose recordings, so in others
-    ``group_by_stack_n`` has no effect; ``ops_by("stack")`` groups by stacks in all.
+    against ``prof.key_averages()``. torch gives its events stacks only in verbose recordings, so in others grouping by
+    stacks has no effect; ``ops_by("stack")`` groups by stacks in all.
     """
-    calls = _with_stacks(trace, torch_calls(trace), group_by_stack_n)
-    asked = ((_OVERLOAD, group_by_overload_name), (_SHAPES, group_by_input_shape), (_STACK, group_by_stack_n > 0))
-    by = [column for column, is_on in asked if is_on]
-    frame = calls.group_by(["key", "is_annotation", "is_on_device", *(column.name for column in by)]).agg(
-        pl.col("kind").first(),
+    columns = tuple(column for column in COLUMNS if column.name not in _absent(trace))
+    columns = (*columns[:2], *by.columns, *columns[2:])
+    frame = _grouped(trace, by).select(column.name for column in columns)
+    frame = frame.sort("self_cpu_ns", "key", descending=[True, False])
+    return Table(frame=frame, columns=columns, sort_by="self_cpu_ns")
+
+
+def averages_in_torchs_order(trace: Trace, by: Grouping) -> pl.DataFrame:
+    """Return the rows of ``averages_table`` in the order of their first calls.
+
+    With the column ``is_top``: whether nothing is around the first call on its thread.
+    """
+    return _grouped(trace, by).sort("place").drop("place", *_absent(trace))
+
+
+def _grouped(trace: Trace, by: Grouping) -> pl.DataFrame:
+    calls = _with_stacks(trace, torch_calls(trace), by.stack_n).with_row_index("place")
+    return calls.group_by(["key", "is_annotation", "is_on_device", *(column.name for column in by.columns)]).agg(
+        pl.col("place", "is_top", "kind").first(),
         pl.len().alias("count"),
         *(_summed(f"{part}_{value}", calls.height) for value in VALUES for part in ("self", "total")),
         pl.when(pl.col("flops").is_not_null().any()).then(pl.col("flops").sum()).alias("flops"),
     )
-    columns = tuple(column for column in COLUMNS if column.name not in _absent(trace))
-    columns = (*columns[:2], *by, *columns[2:])
-    frame = frame.select(column.name for column in columns).sort("self_cpu_ns", "key", descending=[True, False])
-    return Table(frame=frame, columns=columns, sort_by="self_cpu_ns")
 
 
 def torch_events_table(trace: Trace) -> pl.DataFrame:
@@ -166,6 +187,6 @@ def _absent(trace: Trace) -> set[str]:
     if not trace.has_device:
         absent |= {"self_device_ns", "total_device_ns"}
     of_device = {"self_device_bytes", "total_device_bytes"}
-    if trace.memory.height == 0:
+    if trace.memory.height == 0 and not trace.meta.has_memory:
         return {"self_cpu_bytes", "total_cpu_bytes", *of_device, *absent}
     return absent if trace.memory["device"].str.contains(DEVICE_MEMORY).any() else absent | of_device

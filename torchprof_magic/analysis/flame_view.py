@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torchprof_magic.analysis.flame import flame_tree
+from torchprof_magic.analysis.graph import has_graph
 from torchprof_magic.analysis.snapshot_alive import is_snapshot
 from torchprof_magic.analysis.snapshot_flame import bytes_flame
 
 if TYPE_CHECKING:
     from torchprof_magic.model.shapes import Tree
     from torchprof_magic.model.trace import Trace
+
+
+def has_calls(trace: Trace) -> bool:
+    """Return whether there is anything to nest by time, which an execution trace lacks."""
+    return not has_graph(trace)
 
 
 def flame_view(trace: Trace) -> Tree:

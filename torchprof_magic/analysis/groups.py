@@ -32,7 +32,7 @@ KEYS = {
         name="overload",
         title="Overload",
         unit="code",
-        definition="Overload of the op, such as Tensor of aten::add.Tensor; needs a recording with overloads.",
+        definition="Overload of the op, such as Tensor for aten::add.Tensor; needs a recording with `--overloads`.",
     ),
     "stack": Column(
         name="stack",
@@ -58,12 +58,9 @@ KEYS = {
     "step": Column(name="step", title="Step", unit="step", definition="Step the calls began in; null outside steps."),
     "cycle": Column(name="cycle", title="Cycle", unit="step", definition="Recording cycle of the schedule."),
 }
+_OF_TEXT = ("shapes", "dtypes", "overload")
 FRAME_BREAK = " ← "
 MAX_TABLE = 2**22  # entries; with more possible keys, sort instead of using a lookup table
-
-
-# Keys whose values are texts that events hold by number.
-_TEXTS = ("shapes", "dtypes", "overload")
 
 
 class Groups(NamedTuple):
@@ -99,7 +96,7 @@ def group_labels(trace: Trace, row: IntArray, key: str, stack_n: int) -> pl.Seri
         _, labels = _cut_stacks(trace.stacks, stack_n)
         return labels[events["stack"][row].fill_null(trace.stacks.height)].alias(key)
     column = events[key][row]
-    return column.cast(pl.String) if key in _TEXTS else column
+    return column.cast(pl.String) if key in _OF_TEXT else column
 
 
 def _codes(trace: Trace, row: IntArray, key: str, stack_n: int) -> IntArray:
@@ -115,7 +112,7 @@ def _codes(trace: Trace, row: IntArray, key: str, stack_n: int) -> IntArray:
         codes, _ = _cut_stacks(trace.stacks, stack_n)
         return codes[events["stack"][row].fill_null(trace.stacks.height).to_numpy()]
     column = events[key][row]
-    column = column.to_physical() if key in _TEXTS else column
+    column = column.to_physical() if key in _OF_TEXT else column
     numbers = column.cast(pl.Int64)
     return (numbers - (numbers.min() or 0) + 1).fill_null(0).to_numpy()
 

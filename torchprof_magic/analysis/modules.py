@@ -11,6 +11,7 @@ from torchprof_magic.analysis.attribution import Runs, Shares, shares_of, watche
 from torchprof_magic.analysis.flops import has_flops
 from torchprof_magic.analysis.host_nest import host_nest
 from torchprof_magic.analysis.places import MODULE_FRAME, call_tree, module_frames
+from torchprof_magic.analysis.script_runs import script_runs
 from torchprof_magic.analysis.shared import once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, depth_of, levels, nearest_marked, rolled_up
 from torchprof_magic.model.shapes import Column, Table
@@ -24,7 +25,9 @@ COLUMNS = (
         title="Module",
         unit="code",
         definition="Path of attributes from the model, empty for the model itself; with the class of the model in "
-        "front where there are several. From recorded Python frames it is a path of classes and numbers.",
+        "front where there are several. From recorded Python frames it is a path of classes and numbers. Of a "
+        "TorchScript model, of which torch names the modules around an op (`--modules`), a module lasts from the first "
+        "to the last of the ops that follow one another in it.",
     ),
     Column(name="class_name", title="Class", unit="code", definition="Class of the module."),
     Column(
@@ -166,9 +169,13 @@ def modules_table(trace: Trace) -> Table:
 def module_runs(trace: Trace) -> tuple[pl.DataFrame, Runs]:
     """Return the modules and their calls, as they were watched, or else from recorded Python frames; maybe none.
 
+    Modules of TorchScript, of which torch names those around an op, are below the watched ones.
+
     The sites of the runs are rows of the frame, which has the columns ``name, parent, class_name, parameters, bytes,
     inputs`` and ``outputs``.
     """
+    if (of_script := script_runs(trace)) is not None:
+        return of_script
     runs = watched_runs(trace, "module")
     return (trace.sites, runs) if len(runs.site) else _from_frames(trace)
 

@@ -195,8 +195,11 @@ def can_group(trace: Trace, key: str) -> bool:
     return key not in _IS_KNOWN or _IS_KNOWN[key](trace)
 
 
-def _has_module_frames(trace: Trace) -> bool:
-    return bool(trace.stacks["name"].cast(pl.String).str.starts_with(MODULE_FRAME).any())
+def _has_modules(trace: Trace) -> bool:
+    """Return whether modules were watched, have a Python frame, or are named at ops."""
+    has_frames = trace.stacks["name"].cast(pl.String).str.starts_with(MODULE_FRAME).any()
+    is_named = trace.events["script_modules"].null_count() < trace.events.height
+    return bool((trace.sites["kind"] == "module").any() or has_frames or is_named)
 
 
 _IS_KNOWN: dict[str, Callable[[Trace], bool]] = {
@@ -205,7 +208,7 @@ _IS_KNOWN: dict[str, Callable[[Trace], bool]] = {
     "overload": lambda trace: trace.events["overload"].null_count() < trace.events.height,
     "stack": lambda trace: trace.stacks.height > 0,
     "line": lambda trace: trace.stacks.height > 0 or bool((trace.sites["kind"] == "line").any()),
-    "module": lambda trace: bool((trace.sites["kind"] == "module").any()) or _has_module_frames(trace),
+    "module": _has_modules,
     "thread": lambda trace: trace.lanes.filter(pl.col("kind") == "thread").height > 1,
     "step": lambda trace: trace.steps.height > 1,
 }

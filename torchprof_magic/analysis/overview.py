@@ -12,6 +12,7 @@ from torchprof_magic.analysis.accounts import Account, Cause, device_account
 from torchprof_magic.analysis.devices import devices_table
 from torchprof_magic.analysis.distortion import find_distortion
 from torchprof_magic.analysis.flops import flops_of_events, modelled_ratio
+from torchprof_magic.analysis.graph import graph_tensors_table, has_graph
 from torchprof_magic.analysis.idle import CAUSE_TITLES
 from torchprof_magic.analysis.lines import lines_table
 from torchprof_magic.analysis.loaders import loaders_table
@@ -312,6 +313,8 @@ def _added_time(trace: Trace, time_ns: int | None) -> str:
 
 
 def _recording(trace: Trace) -> tuple[Fact, ...]:
+    if has_graph(trace):
+        return _graph(trace)
     events = trace.events
     threads = trace.lanes.filter(pl.col("kind") == "thread").height
     facts = [_number("Events", events.height, "count"), _number("Threads", threads, "count")]
@@ -323,6 +326,19 @@ def _recording(trace: Trace) -> tuple[Fact, ...]:
         way = "Longer" if found.ratio >= 1 else "Shorter"  # shorter by chance, or because the first steps do more
         facts.append(_number(f"{way} when recorded", abs(found.ratio - 1), "ratio", found.basis))
     return tuple(facts)
+
+
+def _graph(trace: Trace) -> tuple[Fact, ...]:
+    """Return how much is in an execution trace; tensors by where they are."""
+    tensors = graph_tensors_table(trace).frame.group_by("device").agg(pl.len(), pl.col("size_bytes").sum())
+    names = trace.graph_ops["name"].n_unique()
+    return (
+        _number("Calls", trace.graph_ops.height, "count", f"of ops and ranges with {counted(names, 'name')}"),
+        *(
+            _number(f"Tensors on {device}", size_bytes, "bytes", counted(count, "tensor"))
+            for device, count, size_bytes in tensors.sort("device").rows()
+        ),
+    )
 
 
 def _flops(trace: Trace) -> tuple[Fact, ...]:

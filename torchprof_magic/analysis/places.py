@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.analysis.host_nest import above_marked, host_nest, indexes_of
+from torchprof_magic.analysis.script_modules import module_of_ops
 from torchprof_magic.analysis.shared import launch_sources, once_per_trace
 from torchprof_magic.model.intervals import (
     NO_PARENT,
@@ -166,8 +167,19 @@ MODULE_FRAME = "nn.Module: "
 def module_of_events(trace: Trace, rows: IntArray) -> pl.Series:
     """Return the path of the innermost nn.Module around each event row, null where it is not known.
 
-    The path is one of attributes where modules were watched. From recorded frames it is one of classes and numbers.
+    The path is one of attributes where modules were watched, and in models of TorchScript. From recorded frames it is
+    one of classes and numbers.
     """
+    of_script = module_of_ops(trace, rows)
+    return (
+        of_script
+        if of_script.null_count() == 0
+        else of_script.zip_with(of_script.is_not_null(), _module_around(trace, rows))
+    )
+
+
+def _module_around(trace: Trace, rows: IntArray) -> pl.Series:
+    """Return the path of the innermost module around each event row that was watched, or has a frame."""
     is_module = (trace.sites["kind"] == "module").to_numpy()
     scopes = trace.scopes.filter(pl.Series(is_module[trace.scopes["site"].to_numpy()]))
     if scopes.height:

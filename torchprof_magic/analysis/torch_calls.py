@@ -40,6 +40,7 @@ CALLS: dict[str, type[pl.DataType]] = {
     "kind": pl.String,
     "is_annotation": pl.Boolean,
     "is_on_device": pl.Boolean,
+    "is_top": pl.Boolean,
     "shapes": pl.String,
     "overload": pl.String,
     "stack": pl.Int64,
@@ -53,7 +54,8 @@ CALLS: dict[str, type[pl.DataType]] = {
 def torch_calls(trace: Trace) -> pl.DataFrame:
     """Return one row per event of torch's ``events()``, in torch's order: by start, and the longer one first.
 
-    ``stack`` is a row of ``stacks`` or -1, also where torch would have recorded none. Times are ns, sizes bytes.
+    ``stack`` is a row of ``stacks`` or -1, also where torch would have recorded none. ``is_top`` is set if nothing is
+    around the event on its thread. Times are ns, sizes bytes.
     """
     calls = pl.concat([_host_calls(trace), _device_work(trace), _loose_memory(trace)])
     end = pl.col("start_ns") + pl.col("dur_ns")
@@ -77,6 +79,7 @@ def _host_calls(trace: Trace) -> pl.DataFrame:
         pl.col("category").cast(pl.String).alias("kind"),
         (pl.col("category") == "user_annotation").alias("is_annotation"),
         pl.lit(value=False).alias("is_on_device"),
+        pl.Series("is_top", parent < 0, dtype=pl.Boolean),
         _torch_shapes().alias("shapes"),
         pl.col("overload").cast(pl.String).fill_null(""),
         pl.Series("stack", stack, dtype=pl.Int64),
@@ -167,6 +170,7 @@ def _device_work(trace: Trace) -> pl.DataFrame:
         pl.col("category").cast(pl.String).alias("kind"),
         (pl.col("category") == "gpu_user_annotation").alias("is_annotation"),
         pl.lit(value=True).alias("is_on_device"),
+        pl.lit(value=True).alias("is_top"),
         pl.lit("[]").alias("shapes"),
         pl.lit("").alias("overload"),
         pl.Series("stack", stack, dtype=pl.Int64),
@@ -220,6 +224,7 @@ def _loose_memory(trace: Trace) -> pl.DataFrame:
         pl.lit("memory").alias("kind"),
         pl.lit(value=False).alias("is_annotation"),
         pl.lit(value=False).alias("is_on_device"),
+        pl.lit(value=True).alias("is_top"),
         pl.lit("[]").alias("shapes"),
         pl.lit("").alias("overload"),
         pl.lit(NO_PARENT).alias("stack"),

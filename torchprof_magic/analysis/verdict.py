@@ -10,6 +10,7 @@ import polars as pl
 from torchprof_magic.analysis.accounts import Account, Cause, chosen_steps, device_account, host_account
 from torchprof_magic.analysis.devices import unknown_device_work
 from torchprof_magic.analysis.doubts import find_doubts
+from torchprof_magic.analysis.graph import has_graph
 from torchprof_magic.analysis.memory import memory_peaks, memory_series
 from torchprof_magic.analysis.ops import NO_OP, ops_table
 from torchprof_magic.analysis.verdict_words import (
@@ -120,6 +121,8 @@ def find_verdict(trace: Trace) -> Verdict:
 
 
 def _nothing(trace: Trace) -> Verdict:
+    if has_graph(trace):
+        return _say("Execution trace", "It holds the calls of ops and their tensors, but no times.")
     lost = [problem.message for problem in trace.problems if problem.severity == "data_loss"]
     if lost:
         return _say("Nothing recorded", lost[0])

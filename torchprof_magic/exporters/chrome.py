@@ -16,7 +16,7 @@ from torchprof_magic.exporters.exact_text import json_list, json_text, json_valu
 from torchprof_magic.exporters.tracks import UNUSED_NUMBER, lay_tracks
 from torchprof_magic.files.atomic import write_text
 from torchprof_magic.model.meta import CALL_STACKS_KEY
-from torchprof_magic.model.trace import COLLECTIVE_KEYS, LAUNCH_KEYS, TEXT
+from torchprof_magic.model.trace import COLLECTIVE_KEYS, LAUNCH_KEYS
 from torchprof_magic.model.vendors import DEVICE_TYPES, RUNTIME_CATEGORIES
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ _ARGS = (
     ("shapes", "Input Dims"),
     ("dtypes", "Input type"),
     ("concrete_inputs", "Concrete Inputs"),
+    ("script_modules", "Module Hierarchy"),
 )
 _MEMORY_ARGS = (
     ("reserved_bytes", "Total Reserved"),
@@ -102,8 +103,9 @@ def _head(meta: Meta, base_unix_ns: int) -> dict[str, object]:
     if known := {key: value for key, value in job.items() if value is not None}:
         head["distributedInfo"] = known
     flags = {"record_shapes": meta.has_shapes, "profile_memory": meta.has_memory, "with_stack": meta.has_stacks}
-    if meta.has_call_stacks:
-        head[CALL_STACKS_KEY] = 1
+    head |= {
+        key: 1 for key, is_on in ((CALL_STACKS_KEY, meta.has_call_stacks), ("with_flops", meta.has_flops)) if is_on
+    }
     return {key: _value_of(text) for key, text in meta.extra} | head | {name: int(on) for name, on in flags.items()}
 
 
@@ -216,22 +218,14 @@ def _named(what: str, pid: int, tid: int, **args: str | int) -> str:
     return json.dumps({"ph": "M", "name": what, "pid": pid, "tid": tid, "ts": 0, "args": args})
 
 
-def _whole_names(events: pl.DataFrame) -> pl.Series:
-    """Return the names with their overloads, as torch writes them."""
-    if events["overload"].null_count() == events.height:
-        return events["name"]
-    names, overloads = (pl.col(name).cast(pl.String) for name in ("name", "overload"))
-    whole = pl.when(overloads.is_null()).then(names).otherwise(pl.format("{}.{}", names, overloads))
-    return events.select(whole.cast(TEXT).alias("name"))["name"]
-
-
 def _event_lines(events: pl.DataFrame, arrow_ends: pl.DataFrame) -> list[str]:
     """Return one line per event, followed by the arrows that begin or end at it."""
     texts = events.with_columns(
-        translated(_whole_names(events), json_text).alias("name"),
+        translated(_full_names(events), json_text).alias("name"),
         translated(events["shapes"], json_value).alias("shapes"),
         translated(events["dtypes"], json_value).alias("dtypes"),
         translated(events["concrete_inputs"], json_value).alias("concrete_inputs"),
+        translated(events["script_modules"], json_text).alias("script_modules"),
         translated(events["launch_config"], partial(_members, LAUNCH_KEYS)).alias("launch_members"),
         translated(events["collective"], partial(_members, COLLECTIVE_KEYS)).alias("collective_members"),
     )
@@ -253,6 +247,15 @@ def _event_lines(events: pl.DataFrame, arrow_ends: pl.DataFrame) -> list[str]:
         ).alias("line"),
     )
     return pl.concat([lines, arrow_ends]).sort("row", maintain_order=True)["line"].to_list()
+
+
+def _full_names(events: pl.DataFrame) -> pl.Series:
+    """Return the names with the overloads, as torch writes them."""
+    if events["overload"].null_count() == events.height:
+        return events["name"]
+    name = pl.col("name").cast(pl.String)
+    full = pl.when(pl.col("overload").is_null()).then(name).otherwise(pl.format("{}.{}", name, "overload"))
+    return events.select(full.alias("name"))["name"]
 
 
 def _place() -> pl.Expr:

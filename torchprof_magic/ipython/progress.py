@@ -32,8 +32,8 @@ class _Bar:
         self.tqdm.total = None  # a bar closed before its end would turn red and stay
         self.tqdm.close()
         if self._place is not None:
-            # A saved notebook must not point to a widget that is gone.
-            self._place.update({"text/plain": ""}, raw=True)
+            # A saved notebook must not point to a widget that is gone. An output without any form takes no room.
+            self._place.update({}, raw=True)
             self._forget()
 
     def _forget(self) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import uuid
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Literal
 
 from torchprof_magic import rules
 from torchprof_magic.analysis.advice import ADVICE_FIELDS, cards_of_job, find_in_job
 from torchprof_magic.analysis.ranks.verdict import RanksVerdict, ranks_verdict
 from torchprof_magic.errors import TorchProfError
+from torchprof_magic.exporters.pandas_frames import to_pandas
 from torchprof_magic.files.atomic import target_of
 from torchprof_magic.job.choose import listed
 from torchprof_magic.model.shapes import Table
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
+    import pandas as pd
     import polars as pl
 
     from torchprof_magic.analysis.advice import Advice
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from torchprof_magic.report import Report
 
 ALL_RANKS = "All ranks"
+TABLES = ("ranks", "collectives", "arrivals", "stragglers")
 # Reports of single ranks that stay open; each holds a whole recording.
 OPEN_REPORTS = 8
 
@@ -173,13 +176,18 @@ class RanksReport:
 
         Raises ``ValueError`` with the tables and columns when the query is invalid.
         """
-        tables = {
-            "ranks": lambda: self.ranks,
-            "collectives": lambda: self.collectives,
-            "arrivals": lambda: self.arrivals,
-            "stragglers": lambda: self.stragglers,
-        }
-        return run_sql(query, tables)
+        return run_sql(query, {name: partial(getattr, self, name) for name in TABLES})
+
+    def to_pandas(self, table: str | pl.DataFrame = "ranks") -> pd.DataFrame:
+        """Return a table as a data frame of pandas, as ``Report.to_pandas`` does: one of ``sql``, or any frame.
+
+        Raises ``ValueError`` for an unknown table, and ``ImportError`` without pandas.
+        """
+        if not isinstance(table, str):
+            return to_pandas(table)
+        if table not in TABLES:
+            raise ValueError(f"unknown table {table!r}; choose from {', '.join(TABLES)}")
+        return to_pandas(getattr(self, table))
 
     @property
     def widget(self) -> ReportWidget:

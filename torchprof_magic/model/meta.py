@@ -169,7 +169,8 @@ class Meta(_Bounded):
     ``devices`` pairs the numbers of the devices that worked with their names; ``device_names`` are the distinct names
     of all devices of the machine. ``cell_labels`` pairs the file names of notebook cells with the labels that users
     know (``In [4]``). ``start_unix_ns`` is the wall clock of time 0 of every ``*_ns`` column, in ns since 1970.
-    ``has_call_stacks`` is set if torch wrote a stack at each op, as it does in verbose recordings.
+    ``has_call_stacks`` is set if torch wrote a stack at each op, as it does in verbose recordings, and ``has_flops`` if
+    FLOPs were asked for. ``has_memory`` is set if memory was asked for, even if nothing was allocated.
     ``plain_step_ns`` is how long steps took that ran without the profiler. ``backend`` is that of
     ``torch.distributed``, whose ``process_groups`` are those of this process; ``extra`` is further metadata of the
     file, such as the user's own. ``two_pass`` is set if the frames hold the times of one cycle and the details of
@@ -189,6 +190,7 @@ class Meta(_Bounded):
     has_shapes: bool = False
     has_stacks: bool = False
     has_call_stacks: bool = False
+    has_flops: bool = False
     has_memory: bool = False
     cell: CellSource | None = None
     cell_labels: tuple[tuple[str, str], ...] = ()

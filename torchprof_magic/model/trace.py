@@ -188,14 +188,6 @@ EVENTS_COLUMNS = (
         "dtypes", TEXT, "json", "Types of the inputs; null if not recorded.", is_nullable=True, max_chars=MAX_JSON_CHARS
     ),
     FrameColumn(
-        "overload",
-        TEXT,
-        "text",
-        "Overload of the op, such as `Tensor` of `aten::add.Tensor`; null for ops without one, and if not recorded.",
-        is_nullable=True,
-        max_chars=MAX_NAME_CHARS,
-    ),
-    FrameColumn(
         "concrete_inputs",
         TEXT,
         "json",
@@ -230,6 +222,25 @@ EVENTS_COLUMNS = (
         "What a collective communicates: its name, elements in and out, type, name, description and size of its "
         "process group, the ranks of that, and its sequence number there; null for what is not in the file, and for "
         "everything that is not a collective.",
+        is_nullable=True,
+        max_chars=MAX_JSON_CHARS,
+    ),
+    FrameColumn(
+        "overload",
+        TEXT,
+        "text",
+        "Overload of the op, such as Tensor for aten::add.Tensor; null if it has none, and unless recorded with "
+        "`--overloads`.",
+        is_nullable=True,
+        max_chars=MAX_NAME_CHARS,
+    ),
+    FrameColumn(
+        "script_modules",
+        TEXT,
+        "code",
+        "For an op in a TorchScript model: the modules and methods around it, the outermost first, as torch writes "
+        "them; null if not recorded (`--modules`). Behind a node of autograd, torch gives an op the text of a later "
+        "one of its thread; `modules` and `ops_by` undo that.",
         is_nullable=True,
         max_chars=MAX_JSON_CHARS,
     ),
@@ -661,6 +672,7 @@ ADDED_COLUMNS = {
     ("events", "concrete_inputs"): 6,
     ("events", "collective"): 7,
     ("events", "overload"): 8,
+    ("events", "script_modules"): 8,
 }
 
 

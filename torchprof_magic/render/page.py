@@ -8,8 +8,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from torchprof_magic.analysis.devices import has_any_device
 from torchprof_magic.analysis.diagnosis import all_problems
+from torchprof_magic.analysis.graph import has_graph
 from torchprof_magic.analysis.kernel_names import titles_of
 from torchprof_magic.analysis.lines import lines_table
 from torchprof_magic.analysis.slice_windows import is_windowed
@@ -20,7 +20,7 @@ from torchprof_magic.render.arrow import encode, pack, with_header
 from torchprof_magic.render.exports import EXPORTS, Export, export_header
 from torchprof_magic.render.header import describe
 from torchprof_magic.render.questions import Answers
-from torchprof_magic.render.text import machine_sentence, steps_sentence
+from torchprof_magic.render.text import machine_of, steps_sentence
 from torchprof_magic.views import VIEWS, View
 
 if TYPE_CHECKING:
@@ -114,7 +114,8 @@ def build_page(
     ``live`` builds the views that ask this process, each time that they are asked for.
     """
     shown = [view for view in VIEWS if _is_shown(view, trace, live)]
-    waiting = [] if is_standalone else [view for view in shown if view.is_there is not None]
+    is_late = not is_standalone
+    waiting = [view for view in shown if is_late and view.is_there is not None and view.place != "tab"]
     ready = [view for view in shown if view not in waiting and (view.place == "about" or count_rows(shapes[view.name]))]
     framed = {view.name: shape for view in ready if not isinstance(shape := shapes[view.name], (Facts, Problems))}
     answers = {
@@ -130,9 +131,9 @@ def build_page(
         "runId": run_id,
         "parent": parent,
         "title": meta.title,
-        "subtitle": steps_sentence(meta, trace.steps),
+        "subtitle": "" if has_graph(trace) else steps_sentence(meta, trace.steps),
         "code": meta.stepping.code if meta.stepping else "",
-        "machine": machine_sentence(meta, trace.events.height, has_device=has_any_device(trace)),
+        "machine": machine_of(trace),
         "notice": _notice(trace),
         "verdict": _verdict(trace, verdict),
         "steps": steps_worth(trace),
@@ -147,12 +148,17 @@ def build_page(
         + [view_header(view, shape, packed.places) for view, shape in changed],
         "changeLine": change_line,
         "change": dict(compared.head) if compared is not None else None,
-        "first": changed[0][0].name if compared is not None and compared.is_first and changed else "",
-        "missing": _missing(shapes),
+        "first": changed[0][0].name if compared is not None and compared.is_first and changed else _first(trace),
+        "missing": [] if has_graph(trace) else _missing(shapes),
         "exports": [export_header(export, run_id) for export in exports],
     }
     pulled = dict(packed.pulled) | {view.name: partial(_encoded, view, shapes, live) for view in waiting}
     return Page(header=json.dumps(header), data=packed.data, pulled=pulled, answers=answers)
+
+
+def _first(trace: Trace) -> str:
+    """Return the view to begin with, if it is not the first one: an execution trace has little else than its calls."""
+    return "graph_ops" if has_graph(trace) else ""
 
 
 def _missing(shapes: Mapping[str, Shape]) -> list[dict[str, str]]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from torchprof_magic.analysis.devices import has_any_device
 from torchprof_magic.analysis.diagnosis import all_problems
 from torchprof_magic.analysis.steps import steps_worth
 from torchprof_magic.model.meta import shortened
@@ -23,7 +22,7 @@ from torchprof_magic.render.figures import FIGURES, to_small_png
 from torchprof_magic.render.numbers import column_format, format_share, format_value
 from torchprof_magic.render.page import verdict_line
 from torchprof_magic.render.palette import phase_title
-from torchprof_magic.render.text import machine_sentence, saving_words, steps_sentence
+from torchprof_magic.render.text import machine_of, saving_words, steps_sentence
 from torchprof_magic.units import counted, printable
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def static_html(
     policy of the file keeps out.
     """
     meta = trace.meta
-    machine = machine_sentence(meta, trace.events.height, has_device=has_any_device(trace))
+    machine = machine_of(trace)
     head = " · ".join(part for part in (meta.title, steps_sentence(meta, trace.steps)) if part)
     problems = all_problems(trace)
     lost = [problem for problem in problems if problem.severity == "data_loss"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from torchprof_magic.analysis.devices import has_any_device
+from torchprof_magic.analysis.graph import graph_tensors_table, has_graph
 from torchprof_magic.analysis.memory import memory_peaks
 from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.analysis.steps import complete_steps
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from torchprof_magic.analysis.verdict import Verdict
     from torchprof_magic.model.meta import Meta, Problem
     from torchprof_magic.model.shapes import Card, Mark, Series, Table
+    from torchprof_magic.model.trace import Trace
 
 TOP_ROWS = 10
 NAME_WIDTH = 44
@@ -40,6 +43,14 @@ def steps_sentence(meta: Meta, steps: pl.DataFrame) -> str:
     details = meta.two_pass.detail_steps if meta.two_pass is not None else ()
     others = f", details from {_ranges(list(details))}" if details else ""
     return f"{which} recorded{others}{_stepped_by(meta)}"
+
+
+def machine_of(trace: Trace) -> str:
+    """Return what ``machine_sentence`` says of a trace; of an execution trace, which names no machine, its contents."""
+    if not has_graph(trace):
+        return machine_sentence(trace.meta, trace.events.height, has_device=has_any_device(trace))
+    tensors = graph_tensors_table(trace).frame.height
+    return f"{counted(trace.graph_ops.height, 'call')} · {counted(tensors, 'tensor')}"
 
 
 def machine_sentence(meta: Meta, events: int, *, has_device: bool) -> str:

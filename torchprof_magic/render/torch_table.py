@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchprof_magic.analysis.groups import FRAME_BREAK
 
@@ -24,14 +26,37 @@ SORT_KEYS = {
     "self_cpu_memory_usage": "self_cpu_bytes",
     "self_device_memory_usage": "self_device_bytes",
     "count": "count",
+    "flops": "flops",
     "key": "key",
 }
 _WIDTH = 12
-_NAME_WIDTH = 55
-_SHAPES_WIDTH = 80
-_STACK_WIDTH = 75
+_GAP = 2
 _UNITS_NS = {"s": 1e9, "ms": 1e6, "us": 1e3}
+_FLOP_UNITS = ("FLOPs", "KFLOPs", "MFLOPs", "GFLOPs", "TFLOPs", "PFLOPs")
 _ON_DEVICE = ("kernel", "memcpy", "memset")
+_NO_SHAPES = "[]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOptions:
+    """The arguments of torch's ``table()``, with its defaults, and the device that titles name."""
+
+    sort_by: str | None = None
+    row_limit: int = 100
+    max_src_column_width: int | None = 75
+    max_name_column_width: int | None = 55
+    max_shapes_column_width: int | None = 80
+    header: str | None = None
+    top_level_events_only: bool = False
+    time_unit: str | None = None
+    device: str = "CUDA"
+
+
+class _Column(NamedTuple):
+    title: str
+    width: int
+    align: str
+    text: Callable[[dict[str, Any]], object]
 
 
 def sort_column(sort_by: str) -> str:
@@ -42,38 +67,51 @@ def sort_column(sort_by: str) -> str:
     return SORT_KEYS[key]
 
 
-def torch_table(
-    averages: pl.DataFrame, *, sort_by: str | None, row_limit: int, time_unit: str | None, device: str
-) -> str:
-    """Return the table of averages, of at most ``row_limit`` rows, or of all with -1. Empty without rows."""
+def torch_table(averages: pl.DataFrame, options: TableOptions) -> str:
+    """Return the table of averages, in their order unless ``sort_by`` is given. Empty without rows.
+
+    FLOPs stand before the source, which may take several lines; torch has their two titles the other way round.
+    """
     rows = [_with_means(row) for row in averages.to_dicts()]
-    if sort_by is not None:
-        name = sort_column(sort_by)
-        rows.sort(key=lambda row: row.get(name, 0), reverse=True)
+    if options.sort_by is not None:
+        name = sort_column(options.sort_by)
+        rows.sort(key=lambda row: row.get(name) or 0, reverse=True)
     if not rows:
         return ""
-    columns = _columns(rows, averages.columns, time_unit, device)
-    shown = rows if row_limit < 0 else rows[:row_limit]
-    layout = "".join(f"{{:{align}{width}}}  " for _, width, align, _ in columns)
-    rule = "".join("-" * width + "  " for _, width, _, _ in columns)
-    lines = [rule, layout.format(*(title for title, _, _, _ in columns)), rule]
-    for row in shown:
-        lines.append(layout.format(*(text(row) for _, _, _, text in columns)))
-        if any(each["stack"] for each in rows if "stack" in each):
-            nothing = [""] * (len(columns) - 1)
-            lines += [layout.format(*nothing, _end_of(frame, columns[-1][1])) for frame in _frames(row)[1:]]
-            lines.append(layout.format(*nothing, ""))
-    lines += [rule, f"Self CPU time total: {_time(_sum(rows, 'self_cpu_ns'), time_unit)}"]
-    if "self_device_ns" in averages.columns:
-        lines.append(f"Self {device} time total: {_time(_device_total(rows), time_unit)}")
+    columns = _columns(rows, options)
+    layout = "".join(f"{{:{column.align}{column.width}}}{' ' * _GAP}" for column in columns)
+    rule = "".join("-" * column.width + " " * _GAP for column in columns)
+    lines = [*_heading(columns, options), rule, layout.format(*(column.title for column in columns)), rule]
+    for row in _shown(rows, options):
+        lines += _lines(row, columns, layout)
+    lines += [rule, f"Self CPU time total: {_time(_sum(rows, 'self_cpu_ns'), options.time_unit)}"]
+    if _has_any(rows, "self_device_ns"):
+        lines.append(f"Self {options.device} time total: {_time(_device_total(rows), options.time_unit)}")
     return "\n".join(lines) + "\n"
 
 
-def _overloads(rows: list[dict[str, Any]]) -> list[tuple[str, int, str, Callable[[dict[str, Any]], object]]]:
-    """Return the column of overloads, if there are any."""
-    if not any(row.get("overload") for row in rows):
-        return []
-    return [("Overload Name", _width(rows, "overload", _NAME_WIDTH), ">", lambda row: _cut(row["overload"]))]
+def _heading(columns: list[_Column], options: TableOptions) -> list[str]:
+    rule = "=" * (sum(column.width + _GAP for column in columns) - _GAP)
+    lines = [] if options.header is None else [rule, options.header]
+    return (
+        [*lines, rule, "This report only display top-level ops statistics"] if options.top_level_events_only else lines
+    )
+
+
+def _shown(rows: list[dict[str, Any]], options: TableOptions) -> list[dict[str, Any]]:
+    found = [row for row in rows if row["is_top"] or not options.top_level_events_only]
+    return found if options.row_limit < 0 else found[: options.row_limit]
+
+
+def _lines(row: dict[str, Any], columns: list[_Column], layout: str) -> list[str]:
+    """Return the line of a row; where there are sources, those of its other frames and an empty line follow."""
+    lines = [layout.format(*(column.text(row) for column in columns))]
+    last = columns[-1]
+    if last.title == _SOURCE:
+        nothing = [""] * (len(columns) - 1)
+        lines += [layout.format(*nothing, _end_of(frame, last.width)) for frame in _frames(row)[1:]]
+        lines.append(layout.format(*nothing, ""))
+    return lines
 
 
 def _with_means(row: dict[str, Any]) -> dict[str, Any]:
@@ -81,52 +119,81 @@ def _with_means(row: dict[str, Any]) -> dict[str, Any]:
     return row | means
 
 
-def _columns(
-    rows: list[dict[str, Any]], names: list[str], time_unit: str | None, device: str
-) -> list[tuple[str, int, str, Callable[[dict[str, Any]], object]]]:
-    """Return title, width, alignment and text of every column, in torch's order."""
-
-    def time_of(name: str) -> Callable[[dict[str, Any]], str]:
-        return lambda row: _time(row[name], time_unit)
-
-    def share_of(name: str, whole: int) -> Callable[[dict[str, Any]], str]:
-        return lambda row: f"{row[name] * 100 / whole:.2f}%" if whole else "NaN"
-
-    def size_of(name: str) -> Callable[[dict[str, Any]], str]:
-        return lambda row: _size(row[name])
-
-    cpu_ns = _sum(rows, "self_cpu_ns")
-    found: list[tuple[str, int, str, Callable[[dict[str, Any]], object]]] = [
-        ("Name", _width(rows, "key", _NAME_WIDTH), ">", lambda row: _cut(row["key"])),
-        *_overloads(rows),
-        ("Self CPU %", _WIDTH, ">", share_of("self_cpu_ns", cpu_ns)),
-        ("Self CPU", _WIDTH, ">", time_of("self_cpu_ns")),
-        ("CPU total %", _WIDTH, ">", share_of("total_cpu_ns", cpu_ns)),
-        ("CPU total", _WIDTH, ">", time_of("total_cpu_ns")),
-        ("CPU time avg", _WIDTH, ">", time_of("mean_cpu_ns")),
+def _columns(rows: list[dict[str, Any]], options: TableOptions) -> list[_Column]:
+    """Return the columns in torch's order."""
+    most = options.max_name_column_width
+    width = _width(rows, "key", most)
+    return [
+        _Column("Name", width, ">", lambda row: _cut(row["key"], most)),
+        *_overloads(rows, width, most),
+        *_times(rows, "cpu", "CPU", options),
+        *(_times(rows, "device", options.device, options) if _has_any(rows, "self_device_ns") else ()),
+        *(_sizes("cpu", "CPU") if "self_cpu_bytes" in rows[0] else ()),
+        *(_sizes("device", options.device) if _has_any(rows, "self_device_bytes") else ()),
+        _Column("# of Calls", _WIDTH, ">", lambda row: row["count"]),
+        *_shapes(rows, options.max_shapes_column_width),
+        *_flops(rows),
+        *_sources(rows, options.max_src_column_width),
     ]
-    if "self_device_ns" in names:
-        found += [
-            (f"Self {device}", _WIDTH, ">", time_of("self_device_ns")),
-            (f"Self {device} %", _WIDTH, ">", share_of("self_device_ns", _device_total(rows))),
-            (f"{device} total", _WIDTH, ">", time_of("total_device_ns")),
-            (f"{device} time avg", _WIDTH, ">", time_of("mean_device_ns")),
-        ]
-    for kind, title in (("cpu", "CPU"), ("device", device)):
-        if f"self_{kind}_bytes" in names:
-            found += [
-                (f"{title} Mem", _WIDTH, ">", size_of(f"total_{kind}_bytes")),
-                (f"Self {title} Mem", _WIDTH, ">", size_of(f"self_{kind}_bytes")),
-            ]
-    found.append(("# of Calls", _WIDTH, ">", lambda row: row["count"]))
-    if "shapes" in names:
-        width = _width(rows, "shapes", _SHAPES_WIDTH)
-        found.append(("Input Shapes", width, ">", lambda row: row["shapes"][:width]))
-    if "stack" in names and any(row["stack"] for row in rows):
-        longest = max(len(frame) for row in rows for frame in _frames(row)) + 4
-        most = min(longest, _STACK_WIDTH)
-        found.append(("Source Location", most, "<", lambda row: _end_of(_frames(row)[0], most)))
-    return found
+
+
+def _overloads(rows: list[dict[str, Any]], width: int, most: int | None) -> list[_Column]:
+    """Return the column of overloads, which is as wide as that of names; none where none are known."""
+    if not any(row.get("overload") for row in rows):
+        return []
+    return [_Column("Overload Name", width, ">", lambda row: _cut(row["overload"], most))]
+
+
+def _times(rows: list[dict[str, Any]], kind: str, title: str, options: TableOptions) -> list[_Column]:
+    whole = _sum(rows, "self_cpu_ns") if kind == "cpu" else _device_total(rows)
+    unit = options.time_unit
+    self_ns, total_ns, mean_ns = f"self_{kind}_ns", f"total_{kind}_ns", f"mean_{kind}_ns"
+    own = _Column(f"Self {title}", _WIDTH, ">", lambda row: _time(row[self_ns], unit))
+    share = _Column(f"Self {title} %", _WIDTH, ">", lambda row: _share(row[self_ns], whole))
+    total = _Column(f"{title} total", _WIDTH, ">", lambda row: _time(row[total_ns], unit))
+    mean = _Column(f"{title} time avg", _WIDTH, ">", lambda row: _time(row[mean_ns], unit))
+    if kind == "device":
+        return [own, share, total, mean]
+    return [share, own, _Column("CPU total %", _WIDTH, ">", lambda row: _share(row[total_ns], whole)), total, mean]
+
+
+def _sizes(kind: str, title: str) -> list[_Column]:
+    return [
+        _Column(f"{title} Mem", _WIDTH, ">", lambda row: _size(row[f"total_{kind}_bytes"])),
+        _Column(f"Self {title} Mem", _WIDTH, ">", lambda row: _size(row[f"self_{kind}_bytes"])),
+    ]
+
+
+def _shapes(rows: list[dict[str, Any]], most: int | None) -> list[_Column]:
+    if not any(row.get("shapes", _NO_SHAPES) != _NO_SHAPES for row in rows):
+        return []
+    width = _width(rows, "shapes", most)
+    return [_Column("Input Shapes", width, ">", lambda row: row["shapes"][:width])]
+
+
+def _flops(rows: list[dict[str, Any]]) -> list[_Column]:
+    """Return the column of FLOPs in the unit that fits the fewest; none where none are known."""
+    known = [row["flops"] for row in rows if row.get("flops")]
+    if not known:
+        return []
+    unit = min(int(math.log10(min(known)) / 3), len(_FLOP_UNITS) - 1)
+    scale = pow(10, -3.0 * unit)
+
+    def text(row: dict[str, Any]) -> str:
+        return f"{row['flops'] * scale:8.3f}" if row["flops"] else "--"
+
+    return [_Column(f"Total {_FLOP_UNITS[unit]}", _WIDTH, ">", text)]
+
+
+_SOURCE = "Source Location"
+
+
+def _sources(rows: list[dict[str, Any]], most: int | None) -> list[_Column]:
+    if not any(row.get("stack") for row in rows):
+        return []
+    longest = max(len(frame) for row in rows for frame in _frames(row)) + 4
+    width = longest if most is None else min(longest, most)
+    return [_Column(_SOURCE, width, "<", lambda row: _end_of(_frames(row)[0], width))]
 
 
 def _frames(row: dict[str, Any]) -> list[str]:
@@ -139,21 +206,30 @@ def _end_of(frame: str, most: int) -> str:
     return frame if len(frame) <= most else "..." + frame[len(frame) - most + 3 :]
 
 
-def _width(rows: list[dict[str, Any]], name: str, most: int) -> int:
-    return min(max(len(row[name]) for row in rows) + 4, most)
+def _width(rows: list[dict[str, Any]], name: str, most: int | None) -> int:
+    longest = max(len(row[name]) for row in rows) + 4
+    return longest if most is None else min(longest, most)
 
 
-def _cut(name: str) -> str:
-    return name[: _NAME_WIDTH - 3] + "..." if len(name) >= _NAME_WIDTH - 3 else name
+def _cut(name: str, most: int | None) -> str:
+    return name if most is None or len(name) < most - 3 else name[: most - 3] + "..."
 
 
 def _sum(rows: list[dict[str, Any]], name: str) -> int:
     return sum(row[name] for row in rows)
 
 
+def _has_any(rows: list[dict[str, Any]], name: str) -> bool:
+    return any(row.get(name, 0) > 0 for row in rows)
+
+
 def _device_total(rows: list[dict[str, Any]]) -> int:
     """Return the time of all device work; ranges on a device hold it a second time."""
     return sum(row["self_device_ns"] for row in rows if row["kind"] in _ON_DEVICE)
+
+
+def _share(ns: int, whole_ns: int) -> str:
+    return f"{ns * 100 / whole_ns:.2f}%" if whole_ns else "NaN"
 
 
 def _time(ns: float, unit: str | None) -> str:

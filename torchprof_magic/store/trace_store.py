@@ -263,11 +263,14 @@ _TAKEN = "a file of this name exists; choose another --filename, or replace it w
 
 
 def _entry(name: str, values: TraceValues, handle: int, store_id: str) -> Entry:
-    """Return the entry of a written file. One that does not begin as a trace does carries no id, so it stays."""
+    """Return the entry of a written file, with the time at which its cycle ended.
+
+    One that does not begin as a trace does carries no id, so it stays.
+    """
     found = os.fstat(handle)
     return Entry(
         name=name,
-        timestamp=max(0.0, values.timestamp.timestamp()),
+        timestamp=max(0.0, values.timestamp.timestamp() + values.total_wct),
         step=values.step,
         cycle=values.cycle,
         rank=values.rank,

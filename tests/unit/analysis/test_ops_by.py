@@ -122,7 +122,7 @@ def test_device_time_follows_the_split() -> None:
 
 def test_another_key_is_refused_by_name() -> None:
     report = Report(make_trace(span("mul", 0, 1)))
-    with pytest.raises(ValueError, match="grouped by 'color'; choose from shapes, dtypes, stack"):
+    with pytest.raises(ValueError, match="grouped by 'color'; choose from shapes, dtypes, overload, stack"):
         report.ops_by("color")
     with pytest.raises(ValueError, match="stack_n must be at least 1"):
         report.ops_by("stack", stack_n=0)

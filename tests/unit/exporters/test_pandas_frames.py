@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import polars as pl
 import pytest
+from made_ranks import write_job
 from support import allocation, annotation, kernel, launch, make_trace, span
 
 from torchprof_magic.exporters.pandas_frames import to_pandas
+from torchprof_magic.job.report import TABLES, RanksReport
+from torchprof_magic.loading import load
 from torchprof_magic.report import EXPORTED_TABLES, Report
 
 
@@ -93,3 +97,20 @@ def test_without_pandas_the_error_says_what_to_install(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match=r'to_pandas\(\) needs pandas: pip install "torchprof-magic\[pandas\]"'):
         report().to_pandas()
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_the_tables_of_a_job_of_many_ranks_are_in_pandas_too(
+    table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pandas")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    write_job(tmp_path, {1: 100.0})
+    ranks = load(tmp_path)
+    assert isinstance(ranks, RanksReport)
+    ours, made = getattr(ranks, table), ranks.to_pandas(table)
+    assert (list(made.columns), len(made)) == (ours.columns, ours.height)
+    assert len(made) > 0
+    assert len(ranks.to_pandas(ours.head(1))) == 1
+    with pytest.raises(ValueError, match="unknown table 'ops'; choose from ranks, collectives"):
+        ranks.to_pandas("ops")

@@ -20,7 +20,7 @@ LONGEST_NS = 30 * 24 * 3600 * 10**9
 LARGEST_BYTES = 2**50
 # Process and thread ids, names of threads and kinds of arrows; a lane is shown as "thread" and its id.
 MAX_LABEL_CHARS = MAX_TEXT - len("thread ")
-_JSON_COLUMNS = ("shapes", "dtypes", "concrete_inputs", "call_stack", "launch_config", "collective")
+_JSON_COLUMNS = ("shapes", "dtypes", "concrete_inputs", "call_stack", "launch_config", "collective", "script_modules")
 _LABELS = {
     "places": ("pid", "tid", "cat"),
     "thread_names": ("pid", "tid", "name"),

@@ -122,6 +122,8 @@ def _as_text(values: Sequence[object]) -> pl.Series:
 
 def optional_text(values: Sequence[object]) -> pl.Series:
     """Return texts with many repetitions as categories, null where missing."""
+    if values.count(None) == len(values):
+        return pl.Series([None], dtype=TEXT).new_from_index(0, len(values))
     return _as_text(values).cast(TEXT)
 
 

@@ -177,6 +177,7 @@ def _described(
         has_stacks=any(head.says("with_stack") for head in heads),
         has_call_stacks=any(head.says("call_stacks") for head in heads)
         or events["call_stack"].null_count() < events.height,
-        has_memory=has_memory,
+        has_flops=any(head.says("with_flops") for head in heads),
+        has_memory=has_memory or any(head.says("profile_memory") for head in heads),
         extra=tuple(sorted(facts.items())),  # torch writes them in varying order
     )

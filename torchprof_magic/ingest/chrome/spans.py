@@ -44,6 +44,7 @@ _SPAN_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "call_stack": TEXT,
     "launch_config": TEXT,
     "collective": TEXT,
+    "script_modules": TEXT,
 }
 _ARROW_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "cat": TEXT,
@@ -73,6 +74,7 @@ _READERS: dict[str, Callable[[list[Args], Findings], pl.Series]] = {
 _READ_OF_OPS = ("sequence", "fwd_thread", "shapes", "dtypes", "call_stack")
 # The only events whose "External id" is reliable: on kernels it often is the correlation under another name.
 _ANNOTATIONS = ("user_annotation", "gpu_user_annotation")
+_RECORDED_BY_TORCH = ("cpu_op", "user_annotation")
 _READ: dict[str, tuple[str, ...]] = {
     "python_function": (),
     "runtime": ("correlation",),
@@ -219,6 +221,8 @@ class ColumnBuilder:
         readers = {name: _READERS[name] for name in _READ.get(category, _READERS)}
         if category in _ANNOTATIONS:
             readers["correlation"] = _external_ids
+        if category in _RECORDED_BY_TORCH:
+            readers["script_modules"] = lambda args, _: optional_text([arg.script_modules for arg in args])
         columns = {name: read(args, self._found) for name, read in readers.items()}
         if category == "cpu_op":
             columns["concrete_inputs"] = _concrete_inputs(events, args)

@@ -36,6 +36,7 @@ class Args(Struct, gc=False):
     allocated_bytes: Number = field(name="Total Allocated", default=None)
     reserved_bytes: Number = field(name="Total Reserved", default=None)
     call_stack: Number = field(name="Call stack", default=None)  # torch of 2021
+    script_modules: Number = field(name="Module Hierarchy", default=None)
     grid: Raw = NO_RAW
     block: Raw = NO_RAW
     registers: Raw = field(name="registers per thread", default=NO_RAW)
@@ -102,6 +103,8 @@ class Head(Struct, gc=False):
     distributed: Raw = field(name="distributedInfo", default=NO_RAW)
     record_shapes: Raw = NO_RAW
     with_stack: Raw = NO_RAW
+    with_flops: Raw = NO_RAW
+    profile_memory: Raw = NO_RAW
     call_stacks: Raw = field(name=CALL_STACKS_KEY, default=NO_RAW)
     nodes: Raw = NO_RAW
 

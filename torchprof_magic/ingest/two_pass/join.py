@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # Below this share of common ops, the details probably belong to different work.
 LEAST_COMMON = 0.9
+_DETAILS = ("shapes", "dtypes", "concrete_inputs", "overload", "script_modules")
 # A share below 100 % must not be rounded to 100 %.
 ALMOST_ALL = 0.999
 
@@ -80,7 +81,7 @@ def _with_details(trace: Trace, first: Ops, second: Ops, pairs: Matches) -> pl.D
     launches = trace.flows.filter(pl.col("kind") == "launch")
     stack_source[launches["target"].to_numpy()] = stack_source[launches["source"].to_numpy()]
     return events.with_columns(
-        *(_taken(events[name], source) for name in ("shapes", "dtypes", "concrete_inputs")),
+        *(_taken(events[name], source) for name in _DETAILS),
         _taken(events["stack"], stack_source),
     )
 

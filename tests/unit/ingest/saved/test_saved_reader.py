@@ -166,12 +166,15 @@ def test_a_report_saves_itself_and_empty_runs_too(tmp_path: Path) -> None:
 
 
 def test_a_run_that_was_saved_before_lines_and_modules_were_watched_has_none(saved: Path, tmp_path: Path) -> None:
-    events = arrow(full_trace().events.drop("launch_config", "concrete_inputs", "collective", "overload"), tmp_path)
+    events = arrow(
+        full_trace().events.drop("launch_config", "concrete_inputs", "collective", "overload", "script_modules"),
+        tmp_path,
+    )
     older = head_with(rewritten(saved, sites_arrow=None, scopes_arrow=None, events_arrow=events), version=1)
     trace = load(older).trace
     assert (trace.sites.height, trace.scopes.height) == (0, 0)
-    assert trace.events.drop("launch_config", "concrete_inputs", "collective", "overload").equals(
-        full_trace().events.drop("launch_config", "concrete_inputs", "collective", "overload")
+    assert trace.events.drop("launch_config", "concrete_inputs", "collective", "overload", "script_modules").equals(
+        full_trace().events.drop("launch_config", "concrete_inputs", "collective", "overload", "script_modules")
     )
 
 
@@ -180,7 +183,9 @@ def test_a_run_that_was_saved_before_launches_of_kernels_were_kept_has_none(save
     older = head_with(
         rewritten(
             saved,
-            events_arrow=arrow(events.drop("launch_config", "concrete_inputs", "collective", "overload"), tmp_path),
+            events_arrow=arrow(
+                events.drop("launch_config", "concrete_inputs", "collective", "overload", "script_modules"), tmp_path
+            ),
         ),
         version=3,
     )
@@ -191,7 +196,10 @@ def test_a_run_that_was_saved_before_launches_of_kernels_were_kept_has_none(save
 
 def test_a_run_that_was_saved_before_shapes_of_modules_were_kept_has_none(saved: Path, tmp_path: Path) -> None:
     sites = full_trace().sites.drop("inputs", "outputs")
-    events = arrow(full_trace().events.drop("launch_config", "concrete_inputs", "collective", "overload"), tmp_path)
+    events = arrow(
+        full_trace().events.drop("launch_config", "concrete_inputs", "collective", "overload", "script_modules"),
+        tmp_path,
+    )
     older = head_with(rewritten(saved, sites_arrow=arrow(sites, tmp_path), events_arrow=events), version=2)
     found = load(older).trace.sites
     assert found.drop("inputs", "outputs").equals(sites)
@@ -201,7 +209,10 @@ def test_a_run_that_was_saved_before_shapes_of_modules_were_kept_has_none(saved:
 def test_a_run_that_was_saved_before_values_of_inputs_were_kept_has_none(saved: Path, tmp_path: Path) -> None:
     events = full_trace().events
     older = head_with(
-        rewritten(saved, events_arrow=arrow(events.drop("concrete_inputs", "collective", "overload"), tmp_path)),
+        rewritten(
+            saved,
+            events_arrow=arrow(events.drop("concrete_inputs", "collective", "overload", "script_modules"), tmp_path),
+        ),
         version=5,
     )
     found = load(older).trace.events
@@ -211,15 +222,23 @@ def test_a_run_that_was_saved_before_values_of_inputs_were_kept_has_none(saved: 
 
 def test_a_run_that_was_saved_before_collectives_were_kept_has_none(saved: Path, tmp_path: Path) -> None:
     events = full_trace().events
-    older = head_with(rewritten(saved, events_arrow=arrow(events.drop("collective", "overload"), tmp_path)), version=6)
+    older = head_with(
+        rewritten(saved, events_arrow=arrow(events.drop("collective", "overload", "script_modules"), tmp_path)),
+        version=6,
+    )
     found = load(older).trace.events
     assert found["collective"].null_count() == found.height > 0
 
 
-def test_a_run_that_was_saved_before_overloads_were_kept_has_none(saved: Path, tmp_path: Path) -> None:
-    older = head_with(rewritten(saved, events_arrow=arrow(full_trace().events.drop("overload"), tmp_path)), version=7)
+def test_a_run_that_was_saved_before_overloads_and_modules_of_torchscript_were_kept_has_none(
+    saved: Path, tmp_path: Path
+) -> None:
+    events = full_trace().events
+    older = head_with(
+        rewritten(saved, events_arrow=arrow(events.drop("overload", "script_modules"), tmp_path)), version=7
+    )
     found = load(older).trace.events
-    assert found["overload"].null_count() == found.height > 0
+    assert found["script_modules"].null_count() == found["overload"].null_count() == found.height > 0
 
 
 def test_a_run_of_this_version_has_all_columns(saved: Path, tmp_path: Path) -> None:

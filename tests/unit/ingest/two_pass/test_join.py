@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import Event, allocation, annotation, chrome, frame, kernel, launch, span
 
-from torchprof_magic.analysis.averages import averages_table
+from torchprof_magic.analysis.averages import Grouping, averages_table
 from torchprof_magic.analysis.ops import ops_table
 from torchprof_magic.analysis.verdict import find_verdict
 from torchprof_magic.ingest import join_passes, read_chrome
@@ -317,7 +317,7 @@ def test_the_same_work_with_other_durations_is_found_whole(
     )
     totals = ["key", "shapes", "count", "self_cpu_bytes", "total_cpu_bytes"]
     found, expected = (
-        averages_table(some, group_by_input_shape=True).frame.select(totals) for some in (trace, detailed)
+        averages_table(some, Grouping(has_shapes=True)).frame.select(totals) for some in (trace, detailed)
     )
     assert found.sort("key", "shapes").equals(expected.sort("key", "shapes"))
 
