@@ -15,6 +15,8 @@ export interface Leak {
   readonly steps: number;
   readonly where: string;
   readonly op: string;
+  /** Whether the memory certainly grows, or what is left may replace what was there before. */
+  readonly isCertain: boolean;
 }
 
 export interface Blocks {
@@ -107,6 +109,7 @@ function leaksOf(frame: Frame | null, lane: string): readonly Leak[] {
       steps: numberAt(frame, "steps", row),
       where: isKnown ? `${file.slice(file.lastIndexOf("/") + 1)}:${line}` : "",
       op: stringAt(frame, "op", row),
+      isCertain: stringAt(frame, "certainty", row) === "measured",
     };
   });
 }

@@ -102,6 +102,8 @@ def full_trace() -> Trace:
     fields |= snapshot_frames() | graph_frames()
     tag = (5_000, "parameter", "cpu", 4096, 512, "encoder.0.weight", "[128]", "float32", 0)
     fields["tags"] = pl.DataFrame([tag], schema=FRAME_SCHEMAS["tags"], orient="row")
+    storage = (2**47, 512, True, False, 7_000, 0)
+    fields["storages"] = pl.DataFrame([storage], schema=FRAME_SCHEMAS["storages"], orient="row")
     return Trace(**fields, meta=meta, problems=problems)
 
 
@@ -209,6 +211,11 @@ def test_a_run_that_was_saved_before_collectives_were_kept_has_none(saved: Path,
     older = head_with(rewritten(saved, events_arrow=arrow(events.drop("collective"), tmp_path)), version=6)
     found = load(older).trace.events
     assert found["collective"].null_count() == found.height > 0
+
+
+def test_a_run_that_was_saved_before_storages_were_noted_does_not_know_them(saved: Path) -> None:
+    trace = load(head_with(rewritten(saved, storages_arrow=None), version=7)).trace
+    assert (trace.storages.height, trace.meta.knows_storages) == (0, False)
 
 
 def test_a_run_of_this_version_has_all_columns(saved: Path, tmp_path: Path) -> None:
