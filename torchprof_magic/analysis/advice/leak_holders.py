@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from torchprof_magic.analysis.holders import TENSOR, TRACEBACK, UNNAMED
+from torchprof_magic.analysis.leaks import MEASURED
 from torchprof_magic.units import format_bytes
 
 if TYPE_CHECKING:
@@ -27,20 +28,28 @@ def with_holders(advice: Advice, holders: pl.DataFrame) -> Advice:
 
     ``.detach()`` releases a graph. Where only tensors are kept it releases nothing, and the container is to be bounded.
     """
-    named = holders.filter(pl.col("kind") != UNNAMED)
+    named = _alike_together(holders.filter(pl.col("kind") != UNNAMED))
     if advice.rule != RULE or named.height == 0:
         return advice
     most = int(named["size_bytes"].max() or 0)  # type: ignore[arg-type]
     rows = named.filter(pl.col("size_bytes") >= LEAST_SHARE * most).to_dicts()
     fixes: dict[Callable[[str, str], str], list[str]] = {}
     for row in rows:  # few: one for each variable
-        fixes.setdefault(_fix_of(row), []).append(f"`{row['holder']}`")
+        fix = _check if advice.certainty != MEASURED and row["way"] == TENSOR else _fix_of(row)
+        fixes.setdefault(fix, []).append(f"`{row['holder']}`")
     held = [f"`{row['holder']}` holds {format_bytes(row['size_bytes'])}" for row in rows]
     return replace(
         advice,
         fix="; ".join(fix(_listed(names), "keeps" if len(names) == 1 else "keep") for fix, names in fixes.items()),
         evidence=f"{advice.evidence} {_listed(held)}.",
     )
+
+
+def _alike_together(holders: pl.DataFrame) -> pl.DataFrame:
+    """Return the holders with the numbers in their keys left out, such as ``log['epoch …']``, most bytes first."""
+    frame = holders.with_columns(pl.col("holder").str.replace_all(r"(\['[^'\d]*)\d+", "${1}…"))
+    frame = frame.group_by("holder", "kind", "way", maintain_order=True).agg(pl.col("size_bytes").sum())
+    return frame.sort("size_bytes", descending=True, maintain_order=True)
 
 
 def _fix_of(row: dict[str, Any]) -> Callable[[str, str], str]:
@@ -70,6 +79,10 @@ def _bound(names: str, keep: str) -> str:
 
 def _it(keep: str) -> str:
     return "it" if keep == "keeps" else "them"
+
+
+def _check(names: str, keep: str) -> str:
+    return f"{names} {keep} the tensors: check that {'it stops' if keep == 'keeps' else 'they stop'} growing"
 
 
 def _listed(parts: list[str]) -> str:

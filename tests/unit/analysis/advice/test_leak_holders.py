@@ -5,15 +5,16 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from torchprof_magic.analysis.advice.kinds import Advice
+from torchprof_magic.analysis.advice.kinds import Advice, Certainty
 from torchprof_magic.analysis.advice.leak_holders import with_holders
 
-SCHEMA = ["holder", "kind", "way", "size_bytes", "blocks", "example"]
+SCHEMA = {"holder": pl.String, "kind": pl.String, "way": pl.String, "size_bytes": pl.Int64}
 
 
-def fix_for(*rows: tuple[str, str, str, int], rule: str = "memory_leak") -> str:
-    frame = pl.DataFrame([(*row, 3, row[0]) for row in rows], schema=SCHEMA, orient="row")
-    return with_holders(Advice(rule=rule, title="Let go", fix="general", evidence="Grows."), frame).fix
+def fix_for(*rows: tuple[str, str, str, int], rule: str = "memory_leak", certainty: Certainty = "measured") -> str:
+    frame = pl.DataFrame(list(rows), schema=SCHEMA, orient="row")
+    advice = Advice(rule=rule, title="Let go", fix="general", evidence="Grows.", certainty=certainty)
+    return with_holders(advice, frame).fix
 
 
 def test_tensors_that_are_kept_without_a_graph_are_to_be_bounded() -> None:
@@ -34,9 +35,19 @@ def test_all_that_keep_much_are_named() -> None:
     assert "; `b[…]` keeps tensors: bound it" in both
 
 
+def test_keys_that_differ_in_a_number_are_one_holder() -> None:
+    rows = [(f"log['epoch {at}']", "variable", "tensor", 100) for at in range(3)]
+    assert fix_for(*rows).startswith("`log['epoch …']` keeps tensors")
+
+
+def test_where_growth_is_only_possible_the_holder_is_to_be_checked() -> None:
+    fix = fix_for(("window[…]", "variable", "tensor", 9), certainty="estimated")
+    assert fix == "`window[…]` keeps the tensors: check that it stops growing"
+
+
 def test_many_holders_are_counted() -> None:
-    assert "`h2[…]` and 4 more keep tensors: bound them" in fix_for(
-        *((f"h{at}[…]", "variable", "tensor", 100) for at in range(7))
+    assert "`c[…]` and 4 more keep tensors: bound them" in fix_for(
+        *((f"{name}[…]", "variable", "tensor", 100) for name in "abcdefg")
     )
 
 
