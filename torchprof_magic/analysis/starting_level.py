@@ -38,5 +38,5 @@ def starting_note(trace: Trace, device: str) -> str:
         return ""
     uncounted = uncounted_bytes(trace)
     if uncounted is None:
-        return "" if trace.tags.height else "without what was in use before the recording"
-    return f"without {format_bytes(uncounted)} in other tensors from before the recording" if uncounted else ""
+        return "" if trace.tags.height else "without what was in use before"
+    return f"without {format_bytes(uncounted)} of older tensors" if uncounted else ""

@@ -262,7 +262,7 @@ class Card:
 
     ``saving_ns`` is what a step would be shorter, ``saving_bytes`` what less memory would be used; None if unknown.
     ``per`` follows the bytes: `` a step`` if it is so much less with each step. ``place`` is the line to change, or
-    empty, ``at`` the words before it, and ``view`` the view that shows it. ``level`` is how sure it is, from 1
+    empty, ``at`` what stands before it, and ``view`` the view that shows it. ``level`` is how sure it is, from 1
     for a guess to 3 for what was measured; ``certainty`` says so in words.
     """
 
@@ -276,7 +276,7 @@ class Card:
     certainty: str
     level: int
     view: str = ""
-    at: str = "in"
+    at: str = " in"
     per: str = ""
 
 

@@ -89,8 +89,8 @@ def _card_lines(cards: Sequence[Card]) -> list[str]:
         return []
     lines = ["What to change:"]
     for number, card in enumerate(cards, 1):
-        at = "" if card.at == "in" else f"{card.at} "
-        where = f" ({at}{card.place})" if card.place else ""
+        at = card.at.strip("; ")
+        where = f" ({'' if at == 'in' else f'{at} '}{card.place})" if card.place else ""
         sure = ", ".join(filter(None, (saving_words(card), card.certainty)))
         lines.append(printable(f"  {number}. {card.title}: {card.fix}{where} [{sure}]".replace("`", "")))
     return lines

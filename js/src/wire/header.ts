@@ -146,7 +146,7 @@ const card = record({
   level: number,
   /** The view that shows the line, "" for none. */
   view: text,
-  /** The words before the place, such as "in". */
+  /** What stands before the place, such as " in". */
   at: text,
   /** What follows a saving of bytes: " a step", or nothing. */
   per: text,

@@ -143,11 +143,11 @@ def test_the_peak_of_the_host_says_what_it_leaves_out() -> None:
     tag = (-1000, "parameter", "cpu", 9100, 500, "w", "[125]", "float32", 0)
     trace = replace(trace, tags=pl.DataFrame([tag], schema=TAGS_SCHEMA, orient="row"))
     assert uncounted_bytes(trace) == 3000  # the curve has the parameter
-    assert starting_note(trace, "cpu") == "without 3 kB in other tensors from before the recording"
+    assert starting_note(trace, "cpu") == "without 3 kB of older tensors"
     assert starting_note(trace, "cuda:0") == ""
 
 
-@pytest.mark.parametrize(("knows", "note"), [(True, ""), (False, "without what was in use before the recording")])
+@pytest.mark.parametrize(("knows", "note"), [(True, ""), (False, "without what was in use before")])
 def test_a_recording_in_which_nothing_was_there_before_leaves_nothing_out(knows: bool, note: str) -> None:
     trace = run(*kept_in_each(1000, 64))
     assert starting_note(live(trace) if knows else trace, "cpu") == note

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
 # Advice whose line is not the one to change, and whose saving is one of each step.
-_AT = {"memory_leak": "allocated in"}
+_AT = {"memory_leak": "; allocated in"}
 _PER = {"memory_leak": " a step"}
 LEVELS = {"measured": 3, "measured here": 3, "estimated": 2, "guess": 1}
 
@@ -32,7 +32,7 @@ def _card(trace: Trace, advice: Advice, *, has_lines: bool) -> Card:
         title=advice.title,
         fix=advice.fix,
         place=_place(trace, advice),
-        at=_AT.get(advice.rule, "in"),
+        at=_AT.get(advice.rule, " in"),
         evidence=advice.evidence,
         saving_ns=advice.saving_ns,
         saving_bytes=advice.saving_bytes,

@@ -13,7 +13,7 @@ const CARD: Card = {
   saving_bytes: null,
   certainty: "measured",
   level: 3,
-  at: "in",
+  at: " in",
   per: "",
   view: "ops",
 };
@@ -48,9 +48,9 @@ describe("what to change", () => {
   });
 
   it("says that memory which grows is saved with each step, and that its line allocates it", async () => {
-    const leak = { saving_ns: null, saving_bytes: 1e6, at: "allocated in", per: " a step" };
+    const leak = { saving_ns: null, saving_bytes: 1e6, at: "; allocated in", per: " a step" };
     const [text] = await textsOf(leak);
-    expect(text).toContain("x=1, or not allocated in line 3");
+    expect(text).toContain("x=1, or not; allocated in line 3");
     expect(text).toContain("−1.00 MB a step");
   });
 

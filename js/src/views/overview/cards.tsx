@@ -71,10 +71,10 @@ function Place({ report, card }: { readonly report: ReportContext; readonly card
   const view = report.source.header.views.find(
     ({ name, empty }) => name === card.view && empty === null,
   );
-  if (view === undefined) return <bdi class="tp-aside">{` ${card.at} ${card.place}`}</bdi>;
+  if (view === undefined) return <bdi class="tp-aside">{`${card.at} ${card.place}`}</bdi>;
   return (
     <>
-      {` ${card.at} `}
+      {`${card.at} `}
       <button
         type="button"
         class="tp-link"

@@ -244,7 +244,7 @@ function Growth({ report, view, leaks }: GrowthProps) {
   const [worst] = leaks;
   const holders = groupingsOf(report, view.tab).find(({ name }) => name === "holders");
   if (worst === undefined) return null;
-  const verb = leaks.some(({ isCertain }) => isCertain) ? "leaves" : "may leave";
+  const verb = worst.isCertain ? "leaves" : "may leave";
   const all = leaks.reduce((sum, { bytes }) => sum + bytes, 0);
   const others = leaks.length - 1;
   return (
