@@ -131,6 +131,11 @@ FRAMES: tuple[tuple[str, str, tuple[FrameColumn, ...]], ...] = (
         "One row each time that a tensor was seen whose use is known, in a live run with --memory.",
         trace.TAGS_COLUMNS,
     ),
+    (
+        "`report.trace.storages`",
+        "One row per storage of the host that Python can reach before or after a cycle, in a live run with --memory.",
+        trace.STORAGES_COLUMNS,
+    ),
     ("`report.trace.arrows`", "One row per category of arrows that the file itself draws.", trace.ARROWS_COLUMNS),
 )
 DEFINITIONS_HEAD = f"""# What every number means
@@ -174,6 +179,13 @@ gradients follow from the rule. What was alive before is in the curve: on accele
 reports; on the CPU, whose allocator counts only what it saw allocated, it is what the live objects hold, and what is
 released later. The release of CPU memory from before the recording is not reported by torch. Such a block ends when
 its address is used again, or when its parameter has another gradient or state.
+
+**Growth.** What a step allocates and is in use at the end may take the place of something older, as in a buffer of
+fixed size that was full before. So a block does not count as growth if one of its size, from before the recording, was
+released in the same step, and if that is so in at least half of the steps of its place. On accelerators these releases
+are recorded. On the CPU a live run with --memory looks at its tensors, and at what their graphs keep, before and after
+each cycle, and notes when an older one goes. In a file that another program recorded, growth on the CPU is therefore
+only possible, and is said with doubt.
 
 **FLOPs.** They are counted for each op from the recorded shapes of its inputs, by the formulas of
 `torch.utils.flop_counter`: products of matrices, convolutions, and scaled dot product attention, forward and backward;

@@ -15,13 +15,15 @@ import polars as pl
 
 from torchprof_magic import rules
 from torchprof_magic.analysis.advice import ADVICE_FIELDS, Advice, Findings, Settings, cards_of, find_advice, plan_trial
+from torchprof_magic.analysis.advice.leak_holders import RULE as LEAK_RULE
+from torchprof_magic.analysis.advice.leak_holders import with_holders
 from torchprof_magic.analysis.averages import Grouping, averages_in_torchs_order, averages_table, torch_events_table
 from torchprof_magic.analysis.block_table import allocations_table
 from torchprof_magic.analysis.change_words import change_line
 from torchprof_magic.analysis.devices import devices_table
 from torchprof_magic.analysis.diagnosis import all_problems
 from torchprof_magic.analysis.graph import graph_ops_table, graph_tensors_table
-from torchprof_magic.analysis.holders import holders_table
+from torchprof_magic.analysis.holders import LeakHolders, holders_table
 from torchprof_magic.analysis.host_times import host_table
 from torchprof_magic.analysis.idle import idle_table
 from torchprof_magic.analysis.leaks import leaks_table
@@ -46,6 +48,7 @@ from torchprof_magic.analysis.ranking import ranking_table
 from torchprof_magic.analysis.run_change import find_change
 from torchprof_magic.analysis.savings import savings_table
 from torchprof_magic.analysis.snapshot import Snapshot
+from torchprof_magic.analysis.starting_level import starting_note
 from torchprof_magic.analysis.step_change import typical_ns
 from torchprof_magic.analysis.torch_stack_lines import TORCH_METRICS, torch_stack_lines
 from torchprof_magic.analysis.verdict import Verdict, find_verdict
@@ -89,6 +92,8 @@ if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
     from torchprof_magic.render.widget import ReportWidget, Shown
 
+# The view that changes while the report is there.
+HOLDERS = "holders"
 EXPORTED_TABLES = (
     "ops",
     "kernels",
@@ -142,8 +147,9 @@ class Report:
         self._find_saved = find_saved
         self.run_id = run_id or uuid.uuid4().hex[:12]
         self._trace_paths = trace_paths
-        self._finder = _AdviceFinder(trace)
-        self._shapes = _Shapes(trace, self._finder)
+        self._held = LeakHolders(trace, find_holders)
+        self._finder = _AdviceFinder(trace, self._held)
+        self._shapes = _Shapes(trace, self._finder, self._held)
         self._widget: ReportWidget | None = None
         self._shown: Shown | None = None
         self._comparison: Comparison | None = None
@@ -279,8 +285,9 @@ class Report:
         """Return what holds blocks of memory now, the most bytes first: ``losses[…]`` or ``model.cache['x']``.
 
         One row per variable or attribute, with numbers of elements left out. ``way`` is ``tensor`` if a tensor there
-        uses the block itself, and ``graph`` if the graph of autograd behind it does. Looks through all objects of the
-        process, so it takes from a tenth of a second to some seconds, and finds nothing that only C++ code holds.
+        uses the block itself, and ``graph`` if the graph of autograd behind it does. Rows may overlap: a block that two
+        variables hold counts in both. Looks through all objects of the process, so it takes from a tenth of a second
+        to some seconds, and finds nothing that only C++ code holds.
 
         Args:
             rows: Rows of ``leaks``, ``allocations`` or ``memory_at()``, whose addresses are looked for; by default
@@ -288,16 +295,17 @@ class Report:
 
         Raises ``ValueError`` if this process did not make the recording: only there are its objects.
         """
-        if self._find_holders is None:
-            raise ValueError("what holds memory is known only in the process that recorded it, from its report there")
-        return holders_table(self.trace, self.leaks if rows is None else rows, self._find_holders).frame
+        if rows is None or self._find_holders is None:
+            return self._held.look().frame
+        return holders_table(self.trace, rows, self._find_holders).frame
 
     @property
     def savings(self) -> pl.DataFrame:
         """One row per change that would lower the peak of memory by at least 1 %, the largest estimated saving first.
 
         Activation checkpointing and offload of modules, ``set_to_none``, 16-bit parameters, gradients and optimizer
-        state, and half the batch. ``saved_bytes`` is an estimate by ``arithmetic``, and ``added_time_ns`` is the time
+        state, half the batch, and the release of memory that grows, whose saving is ``bytes_per_step`` more with every
+        further step. ``saved_bytes`` is an estimate by ``arithmetic``, and ``added_time_ns`` is the time
         that it adds to a step, in ns. Empty if memory was not recorded. See docs/definitions.md.
         """
         return savings_table(self.trace).frame
@@ -422,7 +430,7 @@ class Report:
         """
         given = {"mute": mute, "threshold": threshold, "thresholds": thresholds}
         values = {key: value for key, value in given.items() if value is not None}
-        return list(find_advice(self.trace, rules.settings_of(values)).advice)
+        return [self._finder.with_holders(one) for one in find_advice(self.trace, rules.settings_of(values)).advice]
 
     def try_advice(self, number: int, *, seconds: float = 5.0) -> Advice:
         """Measure one piece of ``advice`` on this machine, and return it with what it saves here.
@@ -556,7 +564,8 @@ class Report:
         assert isinstance(memory, Series)
         machine = machine_of(self.trace)
         cards = cards_of(self.trace, self.advice)
-        return text_summary(self.trace.meta, self.verdict, ops, steps, memory, self.problems, machine, cards)
+        note = partial(starting_note, self.trace)
+        return text_summary(self.trace.meta, self.verdict, ops, steps, memory, self.problems, machine, cards, note)
 
     def figure(self, view: str = "ops") -> Figure:
         """Return a matplotlib figure of ``steps``, ``ops``, ``flame`` or ``memory``.
@@ -646,6 +655,9 @@ class Report:
 
     def to_html(self, path: str | os.PathLike[str], *, perfetto: bool = False) -> Path:
         """Write a self-contained interactive HTML file, which opens without a network, and return its path.
+
+        In the process that recorded, it names what holds memory that grows: as ``holders()`` or the page last found
+        it, or as found now if that is quick.
 
         The file makes no network request: its own policy forbids all of them, and runs no script but the report's.
 
@@ -810,8 +822,7 @@ class Report:
     @cached_property
     def _page(self) -> Page:
         """The data of the live view: header, embedded columns, and columns to pull."""
-        find = self._find_holders
-        live = {} if find is None else {"holders": partial(_growing_holders, self.trace, find)}
+        live = {} if self._find_holders is None else {HOLDERS: self._held.look}
         return build_page(
             self.trace,
             self._shapes,
@@ -956,8 +967,9 @@ class Report:
 class _AdviceFinder:
     """Finds the advice on a trace, by the settings of the moment, and keeps what was measured for some of it."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, held: LeakHolders) -> None:
         self._trace = trace
+        self._held = held
         self._tried: dict[Advice, Advice] = {}
         self._found: tuple[Settings, Findings] | None = None
 
@@ -965,8 +977,14 @@ class _AdviceFinder:
         """Return the advice and the rules that failed; they are asked again only when the settings have changed."""
         settings = rules.current()
         if self._found is None or self._found[0] is not settings:
-            self._found = (settings, find_advice(self._trace, settings, self._tried))
+            found = find_advice(self._trace, settings, self._tried)
+            self._found = (settings, found._replace(advice=tuple(map(self.with_holders, found.advice))))
         return self._found[1]
+
+    def with_holders(self, advice: Advice) -> Advice:
+        """Return the advice with what is known of who keeps memory that grows, for the rule that is about it."""
+        held = self._held.known() if advice.rule == LEAK_RULE else None
+        return advice if held is None else with_holders(advice, held.frame)
 
     def replace(self, said: Advice, measured: Advice) -> None:
         """Put what was measured in the place of what was said."""
@@ -987,12 +1005,15 @@ class _AdviceFinder:
 class _Shapes(Mapping[str, "Shape"]):
     """The shapes of all views by name, each computed when it is first asked for."""
 
-    def __init__(self, trace: Trace, finder: _AdviceFinder) -> None:
+    def __init__(self, trace: Trace, finder: _AdviceFinder, held: LeakHolders) -> None:
         self._trace = trace
         self._finder = finder
+        self._held = held
         self._computed: dict[str, Shape] = {}
 
     def __getitem__(self, name: str) -> Shape:
+        if name == HOLDERS and (held := self._held.known()) is not None:
+            return held
         if name not in self._computed:
             build = {view.name: view.build for view in VIEWS}[name]
             self._computed[name] = self._finder.complete(build(self._trace))
@@ -1015,10 +1036,6 @@ def _torch_device(trace: Trace) -> str:
     return min(types, default="cuda").upper()
 
 
-def _growing_holders(trace: Trace, find: FindHolders) -> Table:
-    return holders_table(trace, leaks_table(trace).frame, find)
-
-
 def _write_html(
     trace: Trace,
     shapes: Mapping[str, Shape],
@@ -1030,6 +1047,7 @@ def _write_html(
     change_line: str = "",
     compared: ComparedPage | None = None,
 ) -> Path:
+    held = shapes[HOLDERS]
     exports = TRACE_EXPORTS if has_trace else ()
     page = build_page(
         trace,
@@ -1038,6 +1056,7 @@ def _write_html(
         run_id,
         is_standalone=True,
         exports=exports,
+        live={HOLDERS: lambda: held} if count_rows(held) else {},
         change_line=change_line,
         compared=compared,
     )

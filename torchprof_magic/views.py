@@ -221,7 +221,7 @@ VIEWS: tuple[View[Trace], ...] = (
         name="holders",
         title="Holders",
         description="`report.holders()`: the variables and attributes that keep what piles up alive, looked for when "
-        "this is first shown.",
+        "this is first shown. A file has those that were found last in the process that recorded.",
         build=holders.nothing_held,
         empty="No variable or attribute of this process holds it any more.",
         columns=holders.COLUMNS,

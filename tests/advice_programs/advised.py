@@ -759,6 +759,15 @@ x, y, loss_fn = torch.randn(2000, 64), torch.randint(0, 10, (2000,)), nn.CrossEn
         flags="--memory",
     ),
     Program(
+        name="a buffer of fixed size that is full before the recording",
+        rule="memory_leak",
+        is_miss=True,
+        setup=_MODEL
+        + "from collections import deque\nreplay = deque((torch.randn(500, 500) for _ in range(8)), maxlen=8)",
+        cell=_LOOP + "\n    replay.append(torch.randn(500, 500))" + _STEP,
+        flags="--memory",
+    ),
+    Program(
         name="a list of numbers",
         rule="memory_leak",
         is_miss=True,

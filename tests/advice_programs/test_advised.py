@@ -31,6 +31,7 @@ SAMPLE = (
     "fused attention",
     "accumulation with no_sync",
     "a cache that is never emptied",
+    "a buffer of fixed size that is full before the recording",
     "a list of numbers",
 )
 

@@ -36,6 +36,7 @@ def report() -> tp.Report:
             optimizer.step()
             optimizer.zero_grad()
             kept.append(output.detach())
+    p.report.holders()  # the list is gone when the file is written
     return p.report
 
 
@@ -120,6 +121,22 @@ def test_what_each_step_leaves_behind_is_said_with_its_op_and_line(report: tp.Re
     expect(sentence).to_contain_text(f"aten::addmm at {Path(__file__).name}:{leak['line']}")
     shown.locator(".tp-blocks").get_by_text("Grown").click()
     assert listed(shown)["activation"] >= leak["size_bytes"]
+
+
+def test_what_holds_it_is_in_the_file_and_a_plain_trace_says_that_it_may_grow(
+    browser: Browser, report: tp.Report, view: tuple[Page, Any], tmp_path: Path
+) -> None:
+    _, shown = view
+    shown.get_by_text("Who holds it?").click()
+    expect(shown.get_by_text("report(): kept[…]", exact=True)).to_be_visible()
+    plain = tp.load(report.export(tmp_path / "plain.json"))
+    page = browser.new_page()
+    page.goto(plain.to_html(tmp_path / "plain.html").as_uri())
+    open_tab(page.locator('.tp-report[data-tp-ready="true"]'), "memory")
+    sentence = page.locator(".tp-growth")
+    expect(sentence).to_contain_text("Each step may leave 1.05 MB behind.")
+    expect(sentence).not_to_contain_text("Who holds it?")
+    page.close()
 
 
 def test_the_curve_is_divided_by_category_or_whole(view: tuple[Page, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
@@ -17,6 +18,7 @@ from torchprof_magic.render.page import build_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 class Planted(NamedTuple):
@@ -156,3 +158,110 @@ def test_a_loop_that_keeps_nothing_has_no_leaks(shell: Any) -> None:
     shell.run_cell(LOOP.format(how="", step="best = min(loss.item(), 0)")).raise_error()
     assert tp.last is not None
     assert tp.last.leaks.height == 0
+
+
+# A buffer of fixed size that was full before, and how each step puts something in.
+RINGS = {
+    "deque": ("from collections import deque\nring = deque(maxlen=6)", "ring.append({new})"),
+    "list by index": ("ring = [None] * 6", "ring[number % 6] = {new}"),
+    "cache that drops its oldest": ("ring = {{}}", "ring.pop(number - 6, None); ring[number] = {new}"),
+    "deque of losses with their graphs": (
+        "from collections import deque\nring = deque(maxlen=6)",
+        "ring.append(model(x).pow(2).sum())",
+    ),
+}
+LATE_LOOP = """\
+%%torchprof --memory --skip-first 8 --active 5 --display none
+for number in range(16):
+    out = model(x); loss = out.sum()
+    loss.backward(); optimizer.step(); optimizer.zero_grad()
+    {step}
+"""
+
+
+@pytest.mark.parametrize("name", RINGS)
+def test_a_buffer_of_fixed_size_that_was_full_is_no_leak(shell: Any, name: str) -> None:
+    before, step = (text.format(new="torch.randn(300, 10)") for text in RINGS[name])
+    shell.run_cell(SETUP + before).raise_error()
+    shell.run_cell(LATE_LOOP.format(step=step)).raise_error()
+    assert tp.last is not None
+    assert tp.last.leaks.rows() == []
+    assert "memory_leak" not in [advice.rule for advice in tp.last.advice]
+
+
+def test_a_list_beside_a_full_buffer_is_the_only_leak_and_is_certain(shell: Any) -> None:
+    before, step = (text.format(new="torch.randn(300, 10)") for text in RINGS["deque"])
+    shell.run_cell(f"{SETUP}{before}\nkept = []").raise_error()
+    shell.run_cell(LATE_LOOP.format(step=f"{step}\n    kept.append(torch.ones(300, 10))")).raise_error()
+    assert tp.last is not None
+    assert tp.last.leaks.select("line", "bytes_per_step", "certainty").rows() == [(6, 300 * 10 * 4, "measured")]
+    assert tp.last.holders()["holder"].to_list() == ["kept[…]"]
+
+
+def test_a_saved_run_knows_what_was_certain_and_a_plain_trace_does_not(shell: Any, tmp_path: Path) -> None:
+    shell.run_cell(SETUP + "kept = []").raise_error()
+    shell.run_cell(LOOP.format(how="", step="kept.append(torch.randn(300, 10))")).raise_error()
+    assert tp.last is not None
+    saved = tp.load(tp.last.save(tmp_path / "run.torchprof"))
+    assert saved.leaks["certainty"].to_list() == ["measured"]
+    plain = tp.load(tp.last.export(tmp_path / "run.json"))
+    assert plain.leaks["certainty"].to_list() == ["possible"]
+
+
+@pytest.mark.parametrize(
+    ("before", "step", "words"),
+    [
+        ("kept = []", "kept.append(out.detach() + 1)", "`kept[…]` keeps tensors: bound it"),
+        ("kept = []", "kept.append(model(x).exp().sum())", "`kept[…]` keeps a graph of autograd: keep `x.detach()`"),
+        ("kept = []", "kept.append((out.detach() + 1).numpy())", "`kept[…]` keeps tensors: bound it"),
+    ],
+)
+def test_the_advice_for_a_leak_depends_on_what_is_kept(shell: Any, before: str, step: str, words: str) -> None:
+    shell.run_cell(SETUP + before).raise_error()
+    shell.run_cell(LOOP.format(how="", step=step)).raise_error()
+    assert tp.last is not None
+    (found,) = [advice for advice in tp.last.advice if advice.rule == "memory_leak"]
+    assert (words in found.fix, found.certainty) == (True, "measured")
+    assert f"allocated in line {found.line}) [−" in tp.last.summary()
+    assert re.search(r"\[−[\d.]+ kB a step, measured\]", tp.last.summary())
+
+
+def test_a_file_of_the_page_names_the_holders_that_were_known_when_it_was_written(shell: Any, tmp_path: Path) -> None:
+    shell.run_cell(SETUP + "kept = []").raise_error()
+    shell.run_cell(LOOP.format(how="", step="kept.append(torch.randn(300, 10))")).raise_error()
+    report = tp.last
+    assert report is not None
+    assert views_in(report.to_html(tmp_path / "page.html"))["holders"]["empty"] is None
+    shell.run_cell("kept.clear()").raise_error()
+    assert views_in(report.to_html(tmp_path / "page.html"))["holders"]["empty"] is None
+    loaded = tp.load(report.save(tmp_path / "run.torchprof"))
+    assert "holders" not in views_in(loaded.to_html(tmp_path / "page.html"))
+
+
+def views_in(page: Path) -> dict[str, dict[str, Any]]:
+    """Return the headers of the views in a file, by name."""
+    header = re.search(r'id="header">(.*?)</script>', page.read_text("utf-8"), re.DOTALL)
+    assert header is not None
+    return {view["name"]: view for view in json.loads(header[1])["views"]}
+
+
+def test_the_summary_says_how_much_the_peak_leaves_out(shell: Any) -> None:
+    shell.run_cell(SETUP + "aside = torch.ones(1_000_000)").raise_error()
+    shell.run_cell(LOOP.format(how="", step="pass")).raise_error()
+    assert tp.last is not None
+    found = re.search(r"without ([\d.]+) MB of older tensors", tp.last.summary())
+    assert found is not None
+    assert float(found[1]) >= 4
+
+
+@pytest.mark.parametrize("schedule", [{"active": 4, "repeat": 2}, {"active": 4, "two_pass": True}])
+def test_a_full_buffer_is_no_leak_in_several_cycles_and_in_two_passes_and_a_list_is(schedule: dict[str, Any]) -> None:
+    model = torch.nn.Linear(20, 20)
+    ring, kept = deque((torch.randn(300, 10) for _ in range(30)), maxlen=30), []
+    with tp.profile(profile_memory=True, **schedule) as p:
+        for _ in p.steps(range(24)):
+            model(torch.randn(4, 20)).sum().backward()
+            ring.append(torch.randn(300, 10))
+            kept.append(torch.randn(200, 10))
+    found = p.report.leaks.select("bytes_per_step", "steps", "certainty").unique().rows()
+    assert found == [(200 * 10 * 4, 4, "measured")]

@@ -15,6 +15,7 @@ from torchprof_magic.analysis.forward_of import forward_of_events
 from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.analysis.places import module_of_events, places_of
 from torchprof_magic.analysis.shared import once_per_trace
+from torchprof_magic.analysis.shown_files import files_as_shown
 from torchprof_magic.analysis.snapshot_alive import every_block, is_snapshot
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.trace import MEMORY_CATEGORIES, MEMORY_CATEGORY
@@ -142,13 +143,16 @@ def allocations_table(trace: Trace) -> Table:
 
 
 def allocations_view(trace: Trace) -> Table:
-    """Return the table with what made a block first, and what few blocks have hidden."""
+    """Return the table with what made a block first, what few blocks have hidden, and files as people know them."""
     table = allocations_table(trace)
+    frame = table.frame.with_columns(files_as_shown(trace, table.frame["file"]))
     minor = ("device", "address", "name", "file", "phase", "cycle", "shape", "dtype", "freed_at_ns")
     columns = sorted(
         table.columns, key=lambda column: _FIRST.index(column.name) if column.name in _FIRST else len(_FIRST)
     )
-    return replace(table, columns=tuple(replace(column, is_minor=column.name in minor) for column in columns))
+    return replace(
+        table, frame=frame, columns=tuple(replace(column, is_minor=column.name in minor) for column in columns)
+    )
 
 
 _FIRST = ("op", "module", "line", "category", "size_bytes", "lifetime_ns", "allocated_at_ns", "freed_at_ns", "step")
@@ -173,7 +177,7 @@ def _frame_of_blocks(trace: Trace) -> pl.DataFrame:
             "category": category,
             **{name: _gathered(trace.tags[name].cast(pl.String), blocks.tag) for name in ("name", "shape", "dtype")},
             **_places(trace, blocks),
-            "step": _steps(trace, allocated, cycle.gather(blocks.group)),
+            "step": step_at(trace, allocated, cycle.gather(blocks.group)),
             "cycle": cycle.gather(blocks.group),
         },
         schema_overrides={"address": pl.UInt64, "size_bytes": pl.Int64, "lifetime_ns": pl.Int64},
@@ -228,7 +232,7 @@ def _with_lines_outside(
     return {"file": file, "line": line}
 
 
-def _steps(trace: Trace, time_ns: pl.Series, cycle: pl.Series) -> pl.Series:
+def step_at(trace: Trace, time_ns: pl.Series, cycle: pl.Series) -> pl.Series:
     """Return the number of the step at each time, null outside of steps."""
     steps = trace.steps.sort("start_ns")
     found = np.searchsorted(steps["start_ns"].to_numpy(), time_ns.fill_null(-(2**62)).to_numpy(), side="right") - 1

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
 NONE = -1
+# The device of memory of the host.
+HOST = "cpu"
 # Allocators of devices hand out memory in multiples of this; those of the host as it is asked for.
 DEVICE_ROUND_BYTES = 512
 _CLEARING = "Optimizer.zero_grad#"
@@ -74,7 +76,7 @@ def _groups(trace: Trace) -> Groups:
     return Groups(
         device,
         known["cycle"].to_list(),
-        np.array([name == "cpu" for name in device], np.bool_),
+        np.array([name == HOST for name in device], np.bool_),
         number["group"].to_numpy().astype(np.int64),
     )
 

@@ -14,8 +14,8 @@ from torchprof_magic.analysis.host_nest import host_nest
 from torchprof_magic.analysis.host_states import does_more_than_python, thread_timelines
 from torchprof_magic.analysis.places import is_users_file, places_of
 from torchprof_magic.analysis.shared import once_per_trace
+from torchprof_magic.analysis.shown_files import files_as_shown
 from torchprof_magic.model.shapes import Column, Outline, Table
-from torchprof_magic.units import short_file
 
 if TYPE_CHECKING:
     from torchprof_magic.model.intervals import IntArray
@@ -150,16 +150,8 @@ def source_view(trace: Trace) -> Table:
 
 def _with_short_files(trace: Trace, table: Table) -> Table:
     frame = table.frame
-    labels = dict(trace.meta.cell_labels)
-    if trace.meta.cell is not None:
-        labels[trace.meta.cell.filename] = trace.meta.cell.label
-    names = frame["file"].unique().drop_nulls().to_list()
-    shown = frame.with_columns(
-        pl.col("file").replace_strict(
-            names, [labels.get(name) or short_file(name) for name in names], return_dtype=pl.String, default=None
-        )
-    )
-    is_single = len(names) <= 1
+    shown = frame.with_columns(files_as_shown(trace, frame["file"]))
+    is_single = frame["file"].drop_nulls().n_unique() <= 1
     columns = tuple(column for column in table.columns if not (is_single and column.name == "file"))
     first = [column.name for column in columns]
     return replace(table, frame=shown.select(first), columns=columns)

@@ -28,7 +28,8 @@ TOTAL = Column(
     unit="bytes",
     definition="Bytes held by live tensors. On accelerators this is the total that the allocator reports. On the CPU "
     "torch counts from the start of the recording; a live run with --memory adds what the parameters, buffers, "
-    "gradients, optimizer state and inputs from before it hold. If a file has no totals, the changes are summed up, "
+    "gradients, optimizer state and inputs from before it hold; what other tensors held is not in it, and the overview "
+    "says how much that is. If a file has no totals, the changes are summed up, "
     "from the lowest level that is possible.",
 )
 RESERVED = Column(

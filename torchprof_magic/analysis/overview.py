@@ -22,6 +22,7 @@ from torchprof_magic.analysis.ops import NO_OP, ops_table
 from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.analysis.process_groups import ranks_text
 from torchprof_magic.analysis.savings import savings_table, title_of
+from torchprof_magic.analysis.starting_level import starting_note
 from torchprof_magic.analysis.step_pieces import step_pieces
 from torchprof_magic.analysis.steps import complete_steps, steps_table, steps_worth
 from torchprof_magic.analysis.verdict_words import place_of, short_name
@@ -288,7 +289,8 @@ def _top_ops(trace: Trace) -> Section:
 def _memory(trace: Trace) -> tuple[Fact, ...]:
     facts = []
     for (lane,), rows in memory_series(trace).frame.group_by("lane", maintain_order=True):
-        facts.append(_number(f"Peak on {lane}", rows["allocated_bytes"].max() or 0, "bytes"))  # type: ignore[arg-type]
+        note = starting_note(trace, str(lane))
+        facts.append(_number(f"Peak on {lane}", rows["allocated_bytes"].max() or 0, "bytes", note))  # type: ignore[arg-type]
         if (reserved := rows["reserved_bytes"].max()) is not None:
             facts.append(_number(f"Reserved on {lane}", reserved, "bytes"))  # type: ignore[arg-type]
     return (*facts, *_largest_saving(trace))

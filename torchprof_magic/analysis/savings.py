@@ -10,6 +10,7 @@ import polars as pl
 from torchprof_magic.analysis.lower_peak import Curve, device_curves, peak_without
 from torchprof_magic.analysis.saved_by_clearing import savings_by_clearing
 from torchprof_magic.analysis.saved_by_modules import OFFLOAD_BYTES_PER_SECOND, savings_by_modules
+from torchprof_magic.analysis.saved_by_release import Release, release_of_growth
 from torchprof_magic.analysis.saved_by_sizes import savings_by_batch, savings_by_dtype
 from torchprof_magic.analysis.saving import LEAST_SHARE, Saving
 from torchprof_magic.analysis.shared import once_per_trace
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from torchprof_magic.model.trace import DType, Trace
 
 ACTIONS = {
+    "release_growth": "Releasing what `report.leaks` has found for certain at the end of the step that allocates it. "
+    "What it saves grows with every step, so it is listed whatever it saves at the recorded peak.",
     "activation_checkpointing": "`torch.utils.checkpoint` around the forward of the module. Activations that are "
     "allocated in it and released in its backward pass are not kept from its end until its backward pass begins, and "
     "are then computed again, all at once. What it returns stays.",
@@ -36,6 +39,7 @@ ACTIONS = {
     "backward. Parameters, gradients and optimizer state stay.",
 }
 _TITLES = {
+    "release_growth": "Releasing what every step leaves behind",
     "activation_checkpointing": "Checkpointing",
     "activation_offload": "Offloading activations of",
     "set_to_none": "zero_grad(set_to_none=True) after each step",
@@ -82,6 +86,12 @@ COLUMNS = (
         has_bar=True,
     ),
     Column(
+        name="bytes_per_step",
+        title="And a step",
+        unit="bytes",
+        definition="Bytes by which the saving grows with every further step, for memory that grows; null for others.",
+    ),
+    Column(
         name="added_time_ns",
         title="Estimated time",
         unit="ns",
@@ -104,7 +114,8 @@ SCHEMA: dict[str, DType] = {column.name: pl.String if column.name in _TEXT else 
 def savings_table(trace: Trace) -> Table:
     """Return one row per change that would lower a peak by at least 1 %, by estimated saving, the largest first.
 
-    Empty if memory was not recorded.
+    Memory that grows has a row of its own whatever it saves at the recorded peak. Empty if
+    memory was not recorded.
     """
     curves = () if _is_damaged(trace) or is_snapshot(trace) else device_curves(trace)
     rows = [row for curve in curves for row in _rows(trace, curve)]
@@ -128,13 +139,15 @@ def _is_damaged(trace: Trace) -> bool:
 
 
 def _rows(trace: Trace, curve: Curve) -> list[dict[str, object]]:
+    release = release_of_growth(trace, curve)
     found = (
         *savings_by_modules(trace, curve),
         *savings_by_clearing(trace, curve),
         *savings_by_dtype(trace, curve),
         *savings_by_batch(trace, curve),
     )
-    return [row for saving in found if (row := _row(curve, saving)) is not None]
+    rows = [row for saving in found if (row := _row(curve, saving)) is not None]
+    return [*rows, *([] if release is None else [_row_of_growth(curve, release)])]
 
 
 def _row(curve: Curve, saving: Saving) -> dict[str, object] | None:
@@ -144,14 +157,25 @@ def _row(curve: Curve, saving: Saving) -> dict[str, object] | None:
     peak = peak_without(curve, saving.removal)
     if curve.peak_bytes - peak < curve.peak_bytes * LEAST_SHARE:
         return None
-    return {
-        "action": saving.action,
+    return _written(curve, saving.action, saving.reason, peak) | {
         "module": saving.module,
+        "added_time_ns": saving.added_time_ns,
+    }
+
+
+def _row_of_growth(curve: Curve, release: Release) -> dict[str, object]:
+    peak = peak_without(curve, release.removal)
+    return _written(curve, "release_growth", release.reason, peak) | {"bytes_per_step": release.bytes_per_step}
+
+
+def _written(curve: Curve, action: str, reason: str, peak: int) -> dict[str, object]:
+    """Return what a row says of the peak without what a change removes."""
+    return {
+        "action": action,
         "device": curve.device,
         "peak_bytes": curve.peak_bytes,
         "saved_bytes": curve.peak_bytes - peak,
-        "added_time_ns": saving.added_time_ns,
-        "arithmetic": f"Estimate: {saving.reason}, so the peak would be {format_bytes(peak)} in place of "
+        "arithmetic": f"Estimate: {reason}, so the peak would be {format_bytes(peak)} in place of "
         f"{format_bytes(curve.peak_bytes)}.",
     }
 

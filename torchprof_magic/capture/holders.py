@@ -8,16 +8,18 @@ import sys
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
+from inspect import CO_OPTIMIZED
 from itertools import islice
 from types import CellType, FrameType, FunctionType, MethodType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from torchprof_magic.capture.torch_api.storages import storage_address
+from torchprof_magic.capture.torch_api.graphs import graph_nodes, kept_by_node
+from torchprof_magic.capture.torch_api.storages import gradient_of, live_tensors, storage_address
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 # Objects between a tensor and the variable that holds it.
 MAX_DEPTH = 14
@@ -26,6 +28,8 @@ MAX_LEVEL = 4_000
 # Nodes of autograd that are looked at for each tensor.
 MAX_NODES = 200_000
 MAX_KEY_CHARS = 30
+# Of the copy of the variables of a frame: by the frame, by a variable, and by the question for their number.
+_REFERENCES_OF_COPY = 3
 _PACKAGE = f"{__package__.partition('.')[0]}."
 _GRAPH = "graph"
 _TENSOR = "tensor"
@@ -54,31 +58,94 @@ def find_holders(addresses: Iterable[int]) -> list[Holder]:
     code holds are not found.
     """
     wanted = frozenset(addresses)
-    tensors = _live_tensors()
     held: list[torch.Tensor] = []
     ways: list[dict[str, set[int]]] = []
+    hidden: list[_Hidden] = []
     with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001 - in use since torch 2.0 under this name
-        for tensor in tensors:
+        for tensor, owner in _tensors_with_gradients():
             own = {_address(tensor)} & wanted
             # A loss that is kept is wanted itself, and so may be what its graph keeps.
             behind = set() if tensor.grad_fn is None else _in_graph(tensor.grad_fn, wanted) - own
             if own or behind:
                 held.append(tensor)
                 ways.append({_TENSOR: own, _GRAPH: behind})
-    search = _Search(held, {id(tensors), id(held)})
+                if owner is not None:
+                    hidden.append(_Hidden(tensor, owner, f"{_DICT}['grad']"))
+    paths = _paths(held, hidden)
+    if any(kind == _UNNAMED for _, kind in paths):
+        arrays = _arrays_of(held)
+        paths = _paths(held, [*hidden, *arrays]) if arrays else paths
     holders = [
         Holder(path=path, kind=kind, way=way, addresses=tuple(sorted(found)))
-        for (path, kind), of_tensor in zip(search.paths(), ways, strict=True)
+        for (path, kind), of_tensor in zip(paths, ways, strict=True)
         for way, found in of_tensor.items()
         if found
     ]
     # The graph of autograd keeps tensors of which no variable is left. They say nothing where a variable is known.
     named = {address for holder in holders if holder.kind != _UNNAMED for address in holder.addresses}
-    return [holder for holder in holders if holder.kind != _UNNAMED or not named.issuperset(holder.addresses)]
+    holders = [holder for holder in holders if holder.kind != _UNNAMED or not named.issuperset(holder.addresses)]
+    return sorted(holders, key=lambda holder: (holder.addresses, holder.path, holder.way))
 
 
-def _live_tensors() -> list[torch.Tensor]:
-    return [value for value in gc.get_objects() if issubclass(type(value), torch.Tensor)]
+def _tensors_with_gradients() -> Iterator[tuple[torch.Tensor, torch.Tensor | None]]:
+    """Yield the tensors of the process, and the gradients of leaves with their owners."""
+    tensors = live_tensors()
+    owners = [(gradient, tensor) for tensor in tensors if (gradient := gradient_of(tensor)) is not None]
+    of_gradients = {id(gradient) for gradient, _ in owners}
+    yield from ((tensor, None) for tensor in tensors if id(tensor) not in of_gradients)
+    yield from owners
+
+
+def _paths(held: list[torch.Tensor], hidden: list[_Hidden]) -> list[tuple[str, str]]:
+    search = _Search(held, hidden)
+    try:
+        return search.paths()
+    finally:
+        search.close()
+
+
+class _Hidden(NamedTuple):
+    """That one object holds another, where the garbage collector does not see it, and how that is written."""
+
+    child: object
+    holder: object
+    label: str
+
+
+def _arrays_of(tensors: list[torch.Tensor]) -> list[_Hidden]:
+    """Return the arrays of numpy that use the memory of these tensors, and what holds them.
+
+    The garbage collector does not know arrays, nor dictionaries and tuples of nothing but such objects.
+    """
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return []
+    values = [
+        *gc.get_referents(*gc.get_objects()),
+        *(one for frame in _running_frames() for one in _locals_of(frame).values()),
+    ]
+    plain = [one for one in values if type(one) in (dict, tuple) and one and not gc.is_tracked(one)]
+    values += gc.get_referents(*plain)
+    kinds = {kind for kind in set(map(type, values)) if issubclass(kind, numpy.ndarray)}
+    arrays = _sharing({id(value): value for value in values if type(value) in kinds}, tensors)
+    del values
+    shared = {id(one.holder) for one in arrays}
+    around = {id(one): one for one in plain if not shared.isdisjoint(map(id, gc.get_referents(one)))}
+    inside = ((child, one, label) for one in around.values() for label, child in _parts(one) if id(child) in shared)
+    return [*arrays, *(_Hidden(*link) for link in inside)]
+
+
+def _sharing(arrays: dict[int, Any], tensors: list[torch.Tensor]) -> list[_Hidden]:
+    """Return which arrays use the memory of tensors: directly, or by way of another array."""
+    wanted, kinds = set(map(id, tensors)), {type(array) for array in arrays.values()}
+    found: list[_Hidden] = []
+    for array in arrays.values():
+        chain = [array]
+        while type(chain[-1].base) in kinds:
+            chain.append(chain[-1].base)
+        if id(chain[-1].base) in wanted:
+            found += [_Hidden(one.base, one, "") for one in chain]
+    return list({id(one.holder): one for one in found}.values())
 
 
 def _address(tensor: torch.Tensor) -> int:
@@ -89,40 +156,9 @@ def _address(tensor: torch.Tensor) -> int:
 
 
 def _in_graph(node: Any, wanted: frozenset[int]) -> set[int]:
-    """Return which of the addresses the nodes of a graph have saved. What hooks have packed is not looked at."""
-    found: set[int] = set()
-    seen, open_nodes = {node}, [node]
-    while open_nodes and len(seen) < MAX_NODES:
-        one = open_nodes.pop()
-        found.update(address for address in _saved(one) if address in wanted)
-        for following, _ in one.next_functions:
-            if following is not None and following not in seen:
-                seen.add(following)
-                open_nodes.append(following)
-    return found
-
-
-def _saved(node: Any) -> Iterator[int]:
-    for name in _saved_names(type(node)):
-        try:
-            value = getattr(node, name, None)
-        except RuntimeError:  # backward has released them
-            continue
-        for saved in value if isinstance(value, (tuple, list)) else (value,):
-            if saved is None or getattr(saved, "unpack_hook", None) is not None:
-                continue
-            tensor = getattr(saved, "data", None)
-            if isinstance(tensor, torch.Tensor):
-                yield _address(tensor)
-
-
-_NAMES: dict[type, tuple[str, ...]] = {}
-
-
-def _saved_names(node: type) -> tuple[str, ...]:
-    if node not in _NAMES:
-        _NAMES[node] = tuple(name for name in dir(node) if name.startswith("_raw_saved_"))
-    return _NAMES[node]
+    """Return which of the addresses the nodes of a graph keep in use."""
+    nodes = graph_nodes(node, set(), MAX_NODES)
+    return {address for one in nodes for tensor in kept_by_node(one) if (address := _address(tensor)) in wanted}
 
 
 class _Link(NamedTuple):
@@ -135,25 +171,37 @@ class _Link(NamedTuple):
 class _Search:
     """Walks from tensors to what refers to them, level by level, until the names of variables."""
 
-    def __init__(self, held: list[torch.Tensor], own: set[int]) -> None:
+    def __init__(self, held: list[torch.Tensor], hidden: Sequence[_Hidden] = ()) -> None:
         self._objects: list[object] = list(held)
         self._place = {id(value): place for place, value in enumerate(self._objects)}
         self._links: dict[int, list[_Link]] = {}
         self._roots: dict[int, tuple[str, str]] = {}
         self._count = len(held)
-        self._running = [frame for frame in _running_frames() if not self._is_ours(frame)]
+        self._hidden: dict[int, list[_Hidden]] = {}
+        for one in hidden:
+            self._hidden.setdefault(id(one.child), []).append(one)
+        self._running = _running_frames()
         self._running_ids = set(map(id, self._running))
         modules = sorted(
             sys.modules.items(), key=lambda item: item[0] == "__main__"
         )  # multiprocessing has another name
         self._globals = {id(vars(module)): name for name, module in modules if isinstance(module, ModuleType)}
         del modules
-        self._own = own | {id(self._objects), id(self.__dict__), id(held), id(self._running)}
+        # What the search itself refers to tensors with. It is kept, or another object could get its id.
+        self._own: dict[int, object] = {}
+        own: tuple[object, ...] = (held, hidden, self._objects, self.__dict__, self._running, *self._hidden.values())
+        self._own.update((id(one), one) for one in own)
+        del own
         level: list[object] = list(held)
         for _ in range(MAX_DEPTH):
             level = self._climb(level)
             if not level:
                 break
+
+    def close(self) -> None:
+        """Let go of the objects that were seen: a reference cycle through them would keep them, and be found later."""
+        for one in (self._objects, self._links, self._hidden, self._running, self._own):
+            one.clear()
 
     def paths(self) -> list[tuple[str, str]]:
         """Return the shortest path to each tensor, and the kind of its root."""
@@ -162,27 +210,34 @@ class _Search:
     def _climb(self, level: list[object]) -> list[object]:
         """Note what refers to the objects of a level, and return what of that is to be climbed further."""
         places = {id(value): self._place[id(value)] for value in level}
-        self._own.add(id(level))
+        self._own[id(level)] = level
         # Python does not say what the frames refer to that are being executed.
         referrers = [*gc.get_referrers(*level[:MAX_LEVEL]), *self._running]
-        self._own.add(id(referrers))
+        self._own[id(referrers)] = referrers
         following: list[object] = []
         for referrer in referrers:
             if id(referrer) in self._own or self._is_ours(referrer):
                 continue
             links = [(places[id(child)], label) for label, child in _parts(referrer) if id(child) in places]
-            if not links:
-                continue
-            is_new = id(referrer) not in self._place
-            place = self._place.setdefault(id(referrer), len(self._objects))
-            if is_new:
-                self._objects.append(referrer)
-                if not self._is_root(referrer, place):
-                    following.append(referrer)
-            for child, label in links:
-                if child != place:
-                    self._links.setdefault(child, []).append(_Link(place, label))
+            self._note(referrer, links, following)
+        for child in level:
+            for one in self._hidden.get(id(child), ()):
+                self._note(one.holder, [(places[id(child)], one.label)], following)
         return following
+
+    def _note(self, holder: object, links: list[tuple[int, str]], following: list[object]) -> None:
+        """Note what an object holds, by place and label, and whether its own holders are to be looked for."""
+        if not links:
+            return
+        is_new = id(holder) not in self._place
+        place = self._place.setdefault(id(holder), len(self._objects))
+        if is_new:
+            self._objects.append(holder)
+            if not self._is_root(holder, place):
+                following.append(holder)
+        for child, label in links:
+            if child != place:
+                self._links.setdefault(child, []).append(_Link(place, label))
 
     def _is_ours(self, value: object) -> bool:
         """Return whether it is a frame of this package, or not an object of the program at all."""
@@ -202,37 +257,45 @@ class _Search:
         return place in self._roots
 
     def _path(self, place: int) -> tuple[str, str]:
-        """Return the shortest path from a root, by breadth first."""
-        queue = deque([(place, "")])
-        seen = {place}
-        best: tuple[tuple[int, str], str, str] | None = None
-        last = ""
-        while queue:
-            at, path = queue.popleft()
-            for link in self._links.get(at, ()):
+        """Return the shortest path from a root, by breadth first; of equally long ones always the same."""
+        level, seen = {place: ""}, {place}
+        best: tuple[bool, int, str, str] | None = None
+        while level:
+            following: dict[int, str] = {}
+            for link, path in ((link, path) for at, path in level.items() for link in self._links.get(at, ())):
                 text = link.label + path
                 if link.holder in self._roots:
-                    root, kind = self._roots[link.holder]
-                    kind = "traceback" if _THROUGH_TRACEBACK in text and kind != "local" else kind
-                    name = _written(root, text)
-                    rank = int(name.startswith("_") or kind == "local"), name
-                    if best is None or rank[0] < best[0][0]:
-                        best = rank, name, kind
+                    candidate = self._named(link.holder, text)
+                    best = candidate if best is None else min(best, candidate)
                 elif link.holder not in seen:
-                    seen.add(link.holder)
-                    queue.append((link.holder, text))
-                    last = text
-            if best is not None and best[0][0] == 0:
+                    following[link.holder] = min(text, following.get(link.holder, text), key=_by_length)
+            if (best is not None and not best[0]) or not following:
                 break
+            seen.update(following)
+            level = following
         if best is not None:
-            return best[1], best[2]
-        return _written(type(self._objects[place]).__name__ if not last else "…", last), _UNNAMED
+            return best[2], best[3]
+        # Nothing refers to the last of them that has a name.
+        names = [_written(type(self._objects[last]).__name__, path) for last, path in level.items()]
+        return min(names, key=_by_length), _UNNAMED
+
+    def _named(self, root: int, path: str) -> tuple[bool, int, str, str]:
+        """Return a path from a root as it is written, with its kind; the smallest is best."""
+        name, kind = self._roots[root]
+        kind = "traceback" if _THROUGH_TRACEBACK in path and kind != "local" else kind
+        written = _written(name, path)
+        return written.startswith("_") or kind == "local", len(written), written, kind
+
+
+def _by_length(text: str) -> tuple[int, str]:
+    return len(text), text
 
 
 _DICT = "\0dict"
 _CLOSURE = "\0closure"
 _CELL = re.compile(rf"{_CLOSURE}(.*?){_CLOSURE}\[(\d+)\]")
 _THROUGH_TRACEBACK = "\0traceback"
+_OF_MODULE = re.compile(r"\._(?:modules|parameters|buffers)\['([^']*)'\]")
 
 
 def _parts(value: Any) -> Iterator[tuple[str, object]]:
@@ -244,7 +307,7 @@ def _parts(value: Any) -> Iterator[tuple[str, object]]:
     elif isinstance(value, (list, tuple, deque)):
         yield from ((f"[{place}]", one) for place, one in enumerate(list(value)))
     elif isinstance(value, FrameType):
-        yield from ((f"{_THROUGH_TRACEBACK}{_DICT}[{name!r}]", one) for name, one in list(value.f_locals.items()))
+        yield from ((f"{_THROUGH_TRACEBACK}{_DICT}[{name!r}]", one) for name, one in _locals_of(value).items())
     elif isinstance(value, FunctionType):
         yield from _parts_of_function(value)
     elif isinstance(value, MethodType):
@@ -295,18 +358,34 @@ def _written(root: str, path: str) -> str:
         name, quote, rest = part[2:].partition("']") if part.startswith("['") else ("", "", part)
         parts.append(f".{name}{rest}" if quote else part)
     joined = "".join(parts)
-    joined = joined.replace("._modules['", ".").replace("']._", "._")
+    joined = _OF_MODULE.sub(r".\1", joined)
     if root and not root.endswith((".", " ")):
         return root + joined
     return root + joined.removeprefix(".")
 
 
 def _running_frames() -> list[FrameType]:
-    """Return the frames that are being executed, on any thread."""
+    """Return the frames of the program that are being executed, on any thread.
+
+    Nothing here refers to a frame of this package when it ends: such a frame would be part of a reference cycle, and
+    keep the tensors that were looked at.
+    """
     found: list[FrameType] = []
-    for top in sys._current_frames().values():  # noqa: SLF001 - the documented way to the frames of other threads
-        frame: FrameType | None = top
+    tops = sys._current_frames()  # noqa: SLF001 - the documented way to the frames of other threads
+    while tops:
+        frame: FrameType | None = tops.popitem()[1]
         while frame is not None:
-            found.append(frame)
+            if not str(frame.f_globals.get("__name__", "")).startswith(_PACKAGE):
+                found.append(frame)
             frame = frame.f_back
+    return found
+
+
+def _locals_of(frame: FrameType) -> dict[str, object]:
+    """Return the variables of a frame. Python 3.12 and older keep a copy for this, which would keep their values."""
+    values = frame.f_locals
+    found = dict(values)
+    is_copy = frame.f_code.co_flags & CO_OPTIMIZED and isinstance(values, dict)
+    if is_copy and sys.getrefcount(values) <= _REFERENCES_OF_COPY:
+        values.clear()
     return found

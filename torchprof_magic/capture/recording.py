@@ -81,6 +81,21 @@ class TagBatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LiveStorage:
+    """Memory of a tensor of the host that existed before a recording (``is_older``) or at its end.
+
+    ``gone_ns`` is when an older one was released, by ``time.perf_counter_ns``; None if it is in use at the end, or if
+    the moment is not known.
+    """
+
+    address: int
+    size_bytes: int
+    is_older: bool
+    is_in_use: bool
+    gone_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramMarks:
     """What the lines and modules of the program did in one cycle, by ``time.perf_counter_ns``.
 
@@ -89,7 +104,8 @@ class ProgramMarks:
     alternates between a time and the line that began then, 0 for none. ``calls`` has threes of a time, a thread, and
     the number of a module that began, or minus one minus that of one that ended. ``functions`` alternates between a
     time and a line of a function, counted from 1, or -1 for a call and -2 for a return. ``tags`` says where the tensors
-    of models and optimizers were, if memory was recorded.
+    of models and optimizers were, if memory was recorded. ``storages`` is what the program held on the host before and
+    after; None if that was not looked at, or is more than can be.
     """
 
     cycle: int
@@ -98,6 +114,7 @@ class ProgramMarks:
     calls: array[int]
     functions: array[int]
     tags: tuple[TagBatch, ...] = ()
+    storages: tuple[LiveStorage, ...] | None = None
     unix_ns: int | None = None
 
 

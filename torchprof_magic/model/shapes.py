@@ -76,7 +76,8 @@ class Card:
     """One piece of advice. Code in its texts stands between backticks.
 
     ``saving_ns`` is what a step would be shorter, ``saving_bytes`` what less memory would be used; None if unknown.
-    ``place`` is the line to change, or empty, and ``view`` the view that shows it. ``level`` is how sure it is, from 1
+    ``per`` follows the bytes: `` a step`` if it is so much less with each step. ``place`` is the line to change, or
+    empty, ``at`` what stands before it, and ``view`` the view that shows it. ``level`` is how sure it is, from 1
     for a guess to 3 for what was measured; ``certainty`` says so in words.
     """
 
@@ -90,6 +91,8 @@ class Card:
     certainty: str
     level: int
     view: str = ""
+    at: str = " in"
+    per: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

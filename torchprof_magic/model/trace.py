@@ -476,6 +476,23 @@ TAGS_COLUMNS = (
     FrameColumn("dtype", TEXT, "text", "Its type, such as float32.", max_chars=MAX_NAME_CHARS),
     FrameColumn("cycle", pl.Int32, "count", "Recording cycle of the schedule, from 0.", least=0),
 )
+STORAGES_COLUMNS = (
+    FrameColumn("address", pl.UInt64, "id", "Address of the storage."),
+    FrameColumn("bytes", pl.Int64, "bytes", "Its size.", least=0, most=MAX_SUM, is_summed=True),
+    FrameColumn("is_older", pl.Boolean, "bool", "Whether it was in use before the recording."),
+    FrameColumn("is_in_use", pl.Boolean, "bool", "Whether it was in use at the end of the recording."),
+    FrameColumn(
+        "gone_ns",
+        pl.Int64,
+        "ns",
+        "When an older one was released, relative to the first recorded event; null if it is in use at the end, or if "
+        "the moment is not known.",
+        is_nullable=True,
+        least=-MAX_SUM,
+        most=MAX_SUM,
+    ),
+    FrameColumn("cycle", pl.Int32, "count", "Recording cycle of the schedule, from 0.", least=0),
+)
 _ANY_DEVICE = "Type and number of the device, such as cuda:0."
 _ALLOCATING_STACK = "Innermost frame that allocated it, a row of `stacks`; null if not recorded."
 SEGMENTS_COLUMNS = (
@@ -641,6 +658,7 @@ FRAME_COLUMNS = {
     "sites": SITES_COLUMNS,
     "scopes": SCOPES_COLUMNS,
     "tags": TAGS_COLUMNS,
+    "storages": STORAGES_COLUMNS,
     "segments": SEGMENTS_COLUMNS,
     "blocks": BLOCKS_COLUMNS,
     "history": HISTORY_COLUMNS,
@@ -663,6 +681,7 @@ ADDED_FRAMES = {
     "annotations": 5,
     "graph_ops": 7,
     "graph_tensors": 7,
+    "storages": 8,
 }
 # Columns that they lack.
 ADDED_COLUMNS = {
@@ -701,7 +720,8 @@ class Trace(_Referable):
     A live run also watches the program itself: ``sites`` are the lines and modules that were watched, and ``scopes``
     are their single runs on each thread, sorted by lane, start and falling duration. Scopes of one kind are nested
     properly on their lane. ``tags`` are the tensors whose use is known from live objects, if memory was recorded: one
-    row each time that one was seen. All three are empty for a file that was recorded by another program.
+    row each time that one was seen. ``storages`` is what the program held on the host before and after each cycle, as
+    far as Python can reach it. All four are empty for a file that was recorded by another program.
 
     ``segments``, ``blocks``, ``history`` and ``annotations`` are those of a memory snapshot, of all its devices: what
     the caching allocator held when it was taken, and what it had done before. They are empty without one.
@@ -725,6 +745,7 @@ class Trace(_Referable):
     blocks: pl.DataFrame = field(default_factory=_empty("blocks"))
     history: pl.DataFrame = field(default_factory=_empty("history"))
     annotations: pl.DataFrame = field(default_factory=_empty("annotations"))
+    storages: pl.DataFrame = field(default_factory=_empty("storages"))
     graph_ops: pl.DataFrame = field(default_factory=_empty("graph_ops"))
     graph_tensors: pl.DataFrame = field(default_factory=_empty("graph_tensors"))
 

@@ -205,7 +205,7 @@ def _unknown(card: Card) -> str:
 
 def _fix(card: Card) -> str:
     fix = f": {_marked(card.fix)}" if card.fix else ""
-    return f"{fix} in {_text(card.place)}" if card.place else fix
+    return f"{fix}{_text(card.at)} {_text(card.place)}" if card.place else fix
 
 
 def _marked(text: str) -> str:

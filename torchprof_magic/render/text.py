@@ -13,7 +13,7 @@ from torchprof_magic.model.shapes import top_rows
 from torchprof_magic.units import counted, format_bytes, format_count, format_flop, format_ns, format_ratio, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import polars as pl
 
@@ -72,23 +72,27 @@ def text_summary(
     problems: Sequence[Problem],
     machine: str,
     cards: Sequence[Card] = (),
+    peak_note: Callable[[str], str] = lambda _device: "",
 ) -> str:
-    """Return the report as one screen of text: verdict, what to change, steps, top ops, memory peaks, problems."""
+    """Return the report as one screen of text: verdict, what to change, steps, top ops, memory peaks, problems.
+
+    ``peak_note`` says what the peak of a device does not count.
+    """
     title = " — ".join(part for part in (meta.title, steps_sentence(meta, steps.frame)) if part)
     parts = [printable(title), printable(machine), "", str(verdict)]
     parts += card_lines(cards)
     parts += _phase_lines(steps.frame)
     parts += _op_lines(ops)
-    parts += [_memory_line(mark) for mark in memory_peaks(memory)]
+    parts += [_memory_line(mark, peak_note(mark.lane)) for mark in memory_peaks(memory)]
     parts += [_problem_line(problem) for problem in problems]
     return "\n".join(parts)
 
 
 def saving_words(card: Card) -> str:
-    """Return what a change saves, such as ``−5.83 ms a step``; empty if no number is known."""
+    """Return what a change saves, such as ``−5.83 ms`` or ``−82 kB a step``; empty if no number is known."""
     if card.saving_ns is not None:
         return f"−{format_ns(card.saving_ns)}"
-    return f"−{format_bytes(card.saving_bytes)}" if card.saving_bytes is not None else ""
+    return f"−{format_bytes(card.saving_bytes)}{card.per}" if card.saving_bytes is not None else ""
 
 
 def card_lines(cards: Sequence[Card]) -> list[str]:
@@ -97,14 +101,16 @@ def card_lines(cards: Sequence[Card]) -> list[str]:
         return []
     lines = ["What to change:"]
     for number, card in enumerate(cards, 1):
-        where = f" ({card.place})" if card.place else ""
+        at = card.at.strip("; ")
+        where = f" ({'' if at == 'in' else f'{at} '}{card.place})" if card.place else ""
         sure = ", ".join(filter(None, (saving_words(card), card.certainty)))
         lines.append(printable(f"  {number}. {card.title}: {card.fix}{where} [{sure}]".replace("`", "")))
     return lines
 
 
-def _memory_line(mark: Mark) -> str:
-    return printable(f"Memory on {mark.lane}: {mark.label} at {format_ns(mark.time_ns)}")
+def _memory_line(mark: Mark, note: str) -> str:
+    more = f", {note}" if note else ""
+    return printable(f"Memory on {mark.lane}: {mark.label} at {format_ns(mark.time_ns)}{more}")
 
 
 def _problem_line(problem: Problem) -> str:

@@ -17,6 +17,7 @@ from torchprof_magic.process.memory import lack_for_reading
 from torchprof_magic.report import Report
 from torchprof_magic.run.cleanup import delete_with
 from torchprof_magic.run.scopes import with_scopes
+from torchprof_magic.run.storages import with_storages
 from torchprof_magic.run.tags import tags_of
 from torchprof_magic.units import format_bytes
 
@@ -69,6 +70,7 @@ def read_recording(
     trace, problems = _read_cycles(recording, meta)
     sites, scopes, lanes = with_scopes(trace, recording, cell)
     trace = replace(trace, sites=sites, scopes=scopes, lanes=lanes, tags=tags_of(trace, recording))
+    trace = with_storages(trace, recording)
     trace = join_passes(replace(trace, steps=_with_marks(trace.steps, marks)))
     trace = _with_snapshot(trace, recording.snapshot)
     found = replace(trace.meta, cell_labels=_labels_in(trace), extra=_with_added(trace.meta.extra, recording))

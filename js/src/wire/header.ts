@@ -90,6 +90,10 @@ const card = record({
   level: number,
   /** The view that shows the line, "" for none. */
   view: text,
+  /** What stands before the place, such as " in". */
+  at: text,
+  /** What follows a saving of bytes: " a step", or nothing. */
+  per: text,
 });
 
 /** The columns that draw each row as a rank of a job: a bar in parts, and numbers beside it. */

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from typing import Any
 
 import torch
@@ -144,3 +145,77 @@ def test_what_saved_tensor_hooks_packed_is_not_unpacked() -> None:
     find_holders([weight.data_ptr()])
     assert unpacked == []
     kept_here.clear()
+
+
+def test_an_array_that_shares_the_memory_of_a_tensor_is_named() -> None:
+    kept_here.clear()
+    tensor = torch.ones(3)
+    address = tensor.data_ptr()
+    kept_here["arrays"] = [tensor.numpy()]
+    del tensor
+    found = [(holder.path, holder.kind, holder.way) for holder in find_holders([address])]
+    assert found == [(f"{PLACE}['arrays'][0]", "variable", "tensor")]
+    kept_here["arrays"] = {"view": kept_here["arrays"][0][1:]}  # of which the first array is the base
+    assert [holder.path for holder in find_holders([address])] == [f"{PLACE}['arrays']['view']"]
+    kept_here.clear()
+
+
+def test_a_gradient_with_a_graph_is_named_after_its_parameter() -> None:
+    kept_here.clear()
+    kept_here["model"] = model = nn.Linear(2, 1)
+    (gradient,) = torch.autograd.grad(model(torch.ones(1, 2)).exp().sum(), [model.weight], create_graph=True)
+    model.weight.grad = gradient
+    address = gradient.data_ptr()
+    del gradient, model
+    found = [(holder.path, holder.kind, holder.way) for holder in find_holders([address])]
+    assert found == [(f"{PLACE}['model'].weight.grad", "variable", "tensor")]
+    kept_here.clear()
+
+
+class Stashed(torch.autograd.Function):
+    """An autograd function that keeps a tensor in an attribute, where backward does not release it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.stash = {"large": [x.exp()]}
+        return x * 2
+
+    @staticmethod
+    def backward(_ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
+        return grads[0] * 2
+
+
+def test_an_attribute_of_the_context_of_a_function_belongs_to_the_graph_of_what_it_returned() -> None:
+    kept_here.clear()
+    kept_here["losses"] = [Stashed.apply(torch.ones(3, requires_grad=True)).sum()]  # type: ignore[no-untyped-call]
+    address = kept_here["losses"][0].grad_fn.next_functions[0][0].stash["large"][0].data_ptr()
+    found = [(holder.path, holder.way) for holder in find_holders([address])]
+    assert found == [(f"{PLACE}['losses'][0]", "graph")]
+    kept_here.clear()
+
+
+def test_of_several_names_the_shortest_is_found_each_time() -> None:
+    kept_here.clear()
+    tensor = torch.ones(3)
+    kept_here.update({"longer": [tensor], "b": [tensor], "a": [tensor]})
+    address = tensor.data_ptr()
+    del tensor
+    found = {tuple(holder.path for holder in find_holders([address])) for _ in range(3)}
+    assert found == {(f"{PLACE}['a'][0]",)}
+    kept_here.clear()
+
+
+def test_looking_for_holders_keeps_nothing_itself() -> None:
+    gc.disable()  # a reference cycle would stay
+    try:
+        tensor = torch.ones(3)
+        gone = weakref.ref(tensor)
+        address = tensor.data_ptr()
+        for _ in range(2):
+            found = [holder.path for holder in find_holders([address])]
+            assert found == ["test_looking_for_holders_keeps_nothing_itself(): tensor"]
+        del tensor
+        assert gone() is None
+        assert find_holders([address]) == []
+    finally:
+        gc.enable()

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from torchprof_magic.analysis.advice.kinds import Advice
     from torchprof_magic.model.trace import Trace
 
+# Advice whose line is not the one to change, and whose saving is one of each step.
+_AT = {"memory_leak": "; allocated in"}
+_PER = {"memory_leak": " a step"}
 LEVELS = {"measured": 3, "measured here": 3, "estimated": 2, "guess": 1}
 
 
@@ -35,9 +38,11 @@ def _card(advice: Advice, place: str, view: str = "") -> Card:
         title=advice.title,
         fix=advice.fix,
         place=place,
+        at=_AT.get(advice.rule, " in"),
         evidence=advice.evidence,
         saving_ns=advice.saving_ns,
         saving_bytes=advice.saving_bytes,
+        per=_PER.get(advice.rule, ""),
         certainty=advice.certainty,
         level=LEVELS[advice.certainty],
         view=view,

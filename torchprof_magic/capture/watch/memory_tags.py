@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import weakref
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Mapping, Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -22,15 +21,13 @@ from torch.optim.optimizer import (
 
 from torchprof_magic.capture.recording import TagBatch, TaggedTensor
 from torchprof_magic.capture.torch_api.patching import seen_by_compiler
-from torchprof_magic.capture.torch_api.storages import storage_address
+from torchprof_magic.capture.torch_api.storages import storage_address, tensors_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torchprof_magic.capture.problems import ProblemLog
 
-# So many values of the arguments of a model, or of the state of one parameter, are looked at to find tensors.
-MAX_VALUES = 100
 # More addresses than this are not kept: 16 bytes each.
 MAX_TAGS = 4_000_000
 _NOTHING = 0
@@ -138,7 +135,7 @@ class MemoryTags:
             self._note_module(module)
         found = [
             ("", value)
-            for value in _tensors_in(arguments)
+            for value in tensors_in(arguments)
             if value.grad_fn is None and not isinstance(value, torch.nn.Parameter)
         ]
         self._note("input", found)
@@ -205,7 +202,7 @@ class MemoryTags:
             name = self._name(parameter) if isinstance(parameter, torch.Tensor) else ""
             values = state.items() if isinstance(state, Mapping) else (("", state),)
             for key, value in values:
-                found += [(f"{name}: {key}" if name else str(key), tensor) for tensor in _tensors_in(value)]
+                found += [(f"{name}: {key}" if name else str(key), tensor) for tensor in tensors_in(value)]
         self._note("optimizer_state", found)
 
     def _known(self, optimizer: torch.optim.Optimizer) -> _Optimizer:
@@ -303,20 +300,6 @@ def _addresses(tensors: Sequence[torch.Tensor | None]) -> array[int] | None:
         return array("q", map(torch.Tensor.data_ptr, tensors))  # type: ignore[arg-type]
     except (RuntimeError, TypeError):
         return None
-
-
-def _tensors_in(value: object) -> Iterator[torch.Tensor]:
-    """Yield the tensors in a value and in the lists, tuples and mappings in it; not all of many."""
-    open_values, looked_at = [value], 0
-    while open_values and looked_at < MAX_VALUES:
-        looked_at += 1
-        one = open_values.pop()
-        if isinstance(one, torch.Tensor):
-            yield one
-        elif isinstance(one, (tuple, list)):
-            open_values.extend(reversed(one[:MAX_VALUES]))
-        elif isinstance(one, Mapping):
-            open_values.extend(reversed(list(islice(one.values(), MAX_VALUES))))
 
 
 def _device_name(device: Any) -> str:

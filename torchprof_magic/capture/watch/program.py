@@ -11,6 +11,7 @@ from torchprof_magic.capture.recording import ProgramMarks
 from torchprof_magic.capture.watch.cpu_time import CpuTime
 from torchprof_magic.capture.watch.functions import FunctionLines
 from torchprof_magic.capture.watch.lines import NO_LINE, LineMarks
+from torchprof_magic.capture.watch.live_storages import LiveStorages
 from torchprof_magic.capture.watch.memory_tags import MemoryTags
 from torchprof_magic.capture.watch.modules import ModuleMarks
 
@@ -34,7 +35,8 @@ def unix_offset_ns() -> int:
 class ProgramWatch:
     """The lines and modules of one run. ``lines`` is handed to the cell; without a cell it stays empty.
 
-    With ``memory``, ``tags`` says where the tensors of models and optimizers are.
+    With ``memory``, ``tags`` says where the tensors of models and optimizers are, and what the program holds is noted
+    before and after a recording.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class ProgramWatch:
         self.lines = LineMarks()
         self.functions = FunctionLines() if functions else None
         self.tags = MemoryTags(problems) if memory else None
+        self._storages = LiveStorages() if memory else None
         self.modules = ModuleMarks(modules, self.tags)
         self._problems = problems
         self._began_ns = 0
@@ -64,6 +67,8 @@ class ProgramWatch:
         """Note what is in memory just before torch begins to record."""
         if self.tags is not None:
             self.tags.begin_cycle()
+        if self._storages is not None:
+            self._storages.begin_cycle()
         self._unix_ns = unix_offset_ns()
 
     def begin_step(self, *, is_watched: bool) -> None:
@@ -109,6 +114,7 @@ class ProgramWatch:
                 calls=self.modules.take(),
                 functions=functions,
                 tags=() if self.tags is None else self.tags.take(),
+                storages=None if self._storages is None else self._storages.take(),
             )
         )
 

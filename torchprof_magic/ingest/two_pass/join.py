@@ -50,11 +50,13 @@ def join_passes(trace: Trace) -> Trace:
     steps = _StepPairs(times, details, min(times.height, details.height))
     detailed = _with_details(trace, first, second, pairs)
     memory = _moved_memory(trace, first, second, pairs, steps)
-    tags = _moved_tags(trace, memory, steps)
+    tags, storages = _moved_tags(trace, memory, steps), _moved_storages(trace, memory, steps)
     numbers = tuple(steps.details["number"].head(steps.paired).to_list())
     meta = replace(trace.meta, two_pass=replace(passes, detail_steps=numbers), has_memory=memory.height > 0)
     problem = _told(meta, steps, _common_share(first, second, pairs, steps))
-    kept = of_cycle(replace(trace, events=detailed, memory=memory, tags=tags, meta=meta), passes.times_cycle)
+    kept = of_cycle(
+        replace(trace, events=detailed, memory=memory, tags=tags, storages=storages, meta=meta), passes.times_cycle
+    )
     return replace(kept, problems=(problem, *kept.problems))
 
 
@@ -125,14 +127,31 @@ def _moved_memory(trace: Trace, first: Ops, second: Ops, pairs: Matches, steps: 
 
 def _moved_tags(trace: Trace, moved: pl.DataFrame, steps: _StepPairs) -> pl.DataFrame:
     """Return the tags of the details at the time of the allocation before them, so that they tag the same blocks."""
-    cycle = steps.details["cycle"][0]
-    before = trace.memory.filter(pl.col("cycle") == cycle)["time_ns"].head(moved.height).to_numpy()
-    tags = trace.tags.filter(pl.col("cycle") == cycle)
-    place = np.searchsorted(before, tags["time_ns"].to_numpy(), side="right")
+    tags = trace.tags.filter(pl.col("cycle") == steps.details["cycle"][0])
+    time = _moved_times(trace, moved, steps, tags["time_ns"].to_numpy())
+    return tags.with_columns(pl.Series("time_ns", time), _cycle_of_times(steps))
+
+
+def _moved_storages(trace: Trace, moved: pl.DataFrame, steps: _StepPairs) -> pl.DataFrame:
+    """Return the storages of the details, gone at the time of the allocation before that."""
+    found = trace.storages.filter(pl.col("cycle") == steps.details["cycle"][0])
+    gone = found["gone_ns"]
+    time = pl.Series("gone_ns", _moved_times(trace, moved, steps, gone.fill_null(0).to_numpy()))
+    return found.with_columns(pl.when(gone.is_not_null()).then(time).alias("gone_ns"), _cycle_of_times(steps))
+
+
+def _moved_times(trace: Trace, moved: pl.DataFrame, steps: _StepPairs, times: IntArray) -> IntArray:
+    """Return for times of the details those of the allocation before them, as moved."""
+    of_details = pl.col("cycle") == steps.details["cycle"][0]
+    before = trace.memory.filter(of_details)["time_ns"].head(moved.height).to_numpy()
+    place = np.searchsorted(before, times, side="right")
     earliest = moved["time_ns"].to_numpy()[:1] - 1
     time = np.concatenate((earliest, moved["time_ns"].to_numpy()))[place] if moved.height else 0
-    of_times = pl.lit(steps.times["cycle"][0], pl.Int32).alias("cycle")
-    return tags.with_columns(pl.Series("time_ns", np.broadcast_to(time, tags.height).astype(np.int64)), of_times)
+    return np.broadcast_to(time, len(times)).astype(np.int64)
+
+
+def _cycle_of_times(steps: _StepPairs) -> pl.Expr:
+    return pl.lit(steps.times["cycle"][0], pl.Int32).alias("cycle")
 
 
 def _has_counterpart(time_ns: pl.Series, steps: _StepPairs) -> pl.Series:

@@ -13,6 +13,8 @@ const CARD: Card = {
   saving_bytes: null,
   certainty: "measured",
   level: 3,
+  at: " in",
+  per: "",
   view: "ops",
 };
 let mounted: Mounted | null = null;
@@ -45,6 +47,13 @@ describe("what to change", () => {
     );
     expect(texts[0]).toContain("−1.00 MBestimated ●●○");
     expect(texts[1]).toContain("not knownguess ●○○");
+  });
+
+  it("says that memory which grows is saved with each step, and that its line allocates it", async () => {
+    const leak = { saving_ns: null, saving_bytes: 1e6, at: "; allocated in", per: " a step" };
+    const [text] = await textsOf(leak);
+    expect(text).toContain("x=1, or not; allocated in line 3");
+    expect(text).toContain("−1.00 MB a step");
   });
 
   it("shows hostile texts as they are", async () => {

@@ -46,9 +46,9 @@ export function Cards({ report, cards }: CardsProps) {
   );
 }
 
-function savingOf({ saving_ns: time, saving_bytes: memory, certainty }: Card): string {
+function savingOf({ saving_ns: time, saving_bytes: memory, certainty, per }: Card): string {
   if (time !== null) return `−${formatNs(time)}`;
-  if (memory !== null) return `−${formatBytes(memory)}`;
+  if (memory !== null) return `−${formatBytes(memory)}${per}`;
   return certainty === "guess" ? "not known" : "";
 }
 
@@ -71,10 +71,10 @@ function Place({ report, card }: { readonly report: ReportContext; readonly card
   const view = report.source.header.views.find(
     ({ name, empty }) => name === card.view && empty === null,
   );
-  if (view === undefined) return <bdi class="tp-aside"> in {card.place}</bdi>;
+  if (view === undefined) return <bdi class="tp-aside">{`${card.at} ${card.place}`}</bdi>;
   return (
     <>
-      {" in "}
+      {`${card.at} `}
       <button
         type="button"
         class="tp-link"

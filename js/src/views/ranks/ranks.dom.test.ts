@@ -49,6 +49,8 @@ function host(): FakeHost {
         certainty: "measured",
         level: 3,
         view: "",
+        at: " in",
+        per: "",
       },
     ],
   };

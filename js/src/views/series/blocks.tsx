@@ -244,13 +244,16 @@ function Growth({ report, view, leaks }: GrowthProps) {
   const [worst] = leaks;
   const holders = groupingsOf(report, view.tab).find(({ name }) => name === "holders");
   if (worst === undefined) return null;
+  const verb = worst.isCertain ? "leaves" : "may leave";
   const all = leaks.reduce((sum, { bytes }) => sum + bytes, 0);
   const others = leaks.length - 1;
   return (
     <p class="tp-growth" data-tp-leaks={leaks.length}>
       <span aria-hidden="true">▲</span>
       <span>
-        <strong>Each step leaves {formatBytes(all)} behind.</strong>{" "}
+        <strong>
+          Each step {verb} {formatBytes(all)} behind.
+        </strong>{" "}
         {worst.op === "" ? "Blocks" : <bdi class="tp-code">{worst.op}</bdi>}
         {worst.where !== "" && (
           <>
@@ -261,6 +264,7 @@ function Growth({ report, view, leaks }: GrowthProps) {
         {others > 0
           ? `keeps ${formatBytes(worst.bytes)} of it; ${plural(others, "other place")} the rest.`
           : "allocates it."}
+        {worst.where === "" && " Its line was not recorded: add --lines."}
         {holders !== undefined && (
           <>
             {" "}

@@ -15,6 +15,8 @@ export interface Leak {
   readonly steps: number;
   readonly where: string;
   readonly op: string;
+  /** Whether the memory certainly grows, or what is left may replace what was there before. */
+  readonly isCertain: boolean;
 }
 
 export interface Blocks {
@@ -95,10 +97,11 @@ function useView(
   return { state: state.kind === "empty" ? "none" : state.kind, message, frame };
 }
 
+/** What certainly grows, or else what may. */
 function leaksOf(frame: Frame | null, lane: string): readonly Leak[] {
   if (frame === null) return NO_LEAKS;
   const rows = rowsOf(frame).filter((row) => stringAt(frame, "device", row) === lane);
-  return rows.map((row) => {
+  const found = rows.map((row) => {
     const file = stringAt(frame, "file", row);
     const line = numberAt(frame, "line", row);
     const isKnown = file !== "" && !Number.isNaN(line);
@@ -107,8 +110,11 @@ function leaksOf(frame: Frame | null, lane: string): readonly Leak[] {
       steps: numberAt(frame, "steps", row),
       where: isKnown ? `${file.slice(file.lastIndexOf("/") + 1)}:${line}` : "",
       op: stringAt(frame, "op", row),
+      isCertain: stringAt(frame, "certainty", row) === "measured",
     };
   });
+  const certain = found.filter(({ isCertain }) => isCertain);
+  return certain.length > 0 ? certain : found;
 }
 
 function trendOf({ time_ns, bands }: LaneSeries, marks: readonly MarkHeader[]): Blocks["trend"] {

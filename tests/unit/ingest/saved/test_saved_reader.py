@@ -103,6 +103,8 @@ def full_trace() -> Trace:
     fields |= snapshot_frames() | graph_frames()
     tag = (5_000, "parameter", "cpu", 4096, 512, "encoder.0.weight", "[128]", "float32", 0)
     fields["tags"] = pl.DataFrame([tag], schema=FRAME_SCHEMAS["tags"], orient="row")
+    storage = (2**47, 512, True, False, 7_000, 0)
+    fields["storages"] = pl.DataFrame([storage], schema=FRAME_SCHEMAS["storages"], orient="row")
     return Trace(**fields, meta=meta, problems=problems)
 
 
@@ -239,6 +241,11 @@ def test_a_run_that_was_saved_before_overloads_and_modules_of_torchscript_were_k
     )
     found = load(older).trace.events
     assert found["script_modules"].null_count() == found["overload"].null_count() == found.height > 0
+
+
+def test_a_run_that_was_saved_before_storages_were_noted_does_not_know_them(saved: Path) -> None:
+    trace = load(head_with(rewritten(saved, storages_arrow=None), version=7)).trace
+    assert (trace.storages.height, trace.meta.knows_storages) == (0, False)
 
 
 def test_a_run_of_this_version_has_all_columns(saved: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from torchprof_magic.analysis.accounts import chosen_steps
 from torchprof_magic.analysis.advice.kinds import Advice, Spans
 from torchprof_magic.analysis.advice.times import critical, each, ns_in_steps, spans_of, step_index, within_steps
 from torchprof_magic.analysis.blocking import blocking_calls
-from torchprof_magic.analysis.leaks import leaks_table
+from torchprof_magic.analysis.leaks import MEASURED, leaks_table
 from torchprof_magic.analysis.memory import memory_series
 from torchprof_magic.analysis.places import places_of
 from torchprof_magic.analysis.savings import savings_table, title_of
@@ -35,27 +35,46 @@ ALLOCATOR_LINK = (
 def memory_leak(trace: Trace) -> Advice | None:
     """Advise to let go of what every step leaves behind, if memory grows by it."""
     leaks = leaks_table(trace).frame
-    if leaks.height == 0:
-        return None
+    least = LEAST_GROWTH * _peak(trace)
+    certain = leaks.filter(pl.col("certainty") == MEASURED)
+    is_certain = certain.height > 0 and certain["bytes_per_step"].sum() >= least
+    leaks = certain if is_certain else leaks
     grows = int(leaks["bytes_per_step"].sum())
-    if grows < LEAST_GROWTH * _peak(trace):
+    if leaks.height == 0 or grows < least:
         return None
     lines = leaks.group_by("file", "line", maintain_order=True).agg(pl.col("bytes_per_step").sum())
     most = lines.sort("bytes_per_step", descending=True, maintain_order=True).row(0, named=True)
     first = leaks.row(0, named=True)
+    blocks = counted(int(leaks["blocks"].sum()), "block")
+    doubt = "" if is_certain else f" {_doubt(trace)}"
+    hint = "" if most["line"] else " Record with `--lines`, or `lines=True`, to see its line."
     return Advice(
         rule="memory_leak",
-        title="Let go of what every step leaves behind",
-        fix="keep `loss.item()` or `x.detach()`, not the tensor with its graph; `report.holders()` says who keeps it",
-        evidence=f"Memory grows by {format_bytes(grows)} with every step, most of it allocated in "
-        f"`{first['op'] or '?'}`: {counted(int(leaks['blocks'].sum()), 'block')} are in use at the end.",
+        title="Let go of what every step leaves behind" if is_certain else "Look for what every step may leave behind",
+        fix="if a tensor with its graph is kept, keep `x.detach()` or `loss.item()`; if a list, dictionary or cache "
+        "keeps the tensors, bound or empty it. In the process that recorded, `report.holders()` names it",
+        evidence=f"Memory {'grows' if is_certain else 'may grow'} by {format_bytes(grows)} with every step, most of it "
+        f"allocated in `{first['op'] or '?'}`: {blocks} are in use at the end.{doubt}{hint}",
         file=most["file"] or "",
         line=most["line"],
         module=first["module"] or "",
         op=first["op"] or "",
         saving_bytes=grows,
-        certainty="measured",
+        certainty="measured" if is_certain else "estimated",
         link=LEAK_LINK,
+    )
+
+
+def _doubt(trace: Trace) -> str:
+    """Return why what steps leave behind may be no growth."""
+    if trace.meta.knows_storages:
+        return (
+            "But in the same steps as much memory from before the recording was released, or the blocks were not "
+            "found in the process at its end."
+        )
+    return (
+        "torch does not report when memory of the host is released that was allocated before the recording, so a "
+        "buffer of fixed size that was already full looks the same."
     )
 
 
