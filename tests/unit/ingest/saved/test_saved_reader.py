@@ -243,8 +243,9 @@ def test_a_run_that_was_saved_before_overloads_and_modules_of_torchscript_were_k
     assert found["script_modules"].null_count() == found["overload"].null_count() == found.height > 0
 
 
-def test_a_run_that_was_saved_before_storages_were_noted_does_not_know_them(saved: Path) -> None:
-    trace = load(head_with(rewritten(saved, storages_arrow=None), version=7)).trace
+def test_a_run_that_was_saved_before_storages_were_noted_does_not_know_them(saved: Path, tmp_path: Path) -> None:
+    events = arrow(full_trace().events.drop("overload", "script_modules"), tmp_path)
+    trace = load(head_with(rewritten(saved, storages_arrow=None, events_arrow=events), version=7)).trace
     assert (trace.storages.height, trace.meta.knows_storages) == (0, False)
 
 
