@@ -382,10 +382,14 @@ def _running_frames() -> list[FrameType]:
 
 
 def _locals_of(frame: FrameType) -> dict[str, object]:
-    """Return the variables of a frame. Python 3.12 and older keep a copy for this, which would keep their values."""
-    values = frame.f_locals
+    """Return the variables of a frame. Python 3.12 and older keep a copy for this, which would keep their values.
+
+    In the copy may also be what ``exec`` has added to it, which stays.
+    """
+    values, code = frame.f_locals, frame.f_code
     found = dict(values)
-    is_copy = frame.f_code.co_flags & CO_OPTIMIZED and isinstance(values, dict)
+    is_copy = code.co_flags & CO_OPTIMIZED and isinstance(values, dict)
     if is_copy and sys.getrefcount(values) <= _REFERENCES_OF_COPY:
-        values.clear()
+        for name in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
+            values.pop(name, None)
     return found

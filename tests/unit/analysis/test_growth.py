@@ -120,6 +120,15 @@ def test_possible_growth_is_said_with_doubt_and_why() -> None:
     assert "buffer of fixed size" in found.evidence
 
 
+def test_the_doubt_says_which_of_the_reasons_it_is() -> None:
+    trace = run(*kept_in_each(1000, 64))
+    sizes = live(trace, *[(9000 + at, 70 + at, True, False, STEP_US * at + 25) for at in range(STEPS)])
+    assert "of other sizes was released" in find_advice(sizes).advice[0].evidence
+    found = live(trace)
+    gone = replace(found, storages=found.storages.filter(pl.col("address") > 1002))
+    assert "other threads may release" in find_advice(gone).advice[0].evidence
+
+
 def test_certain_growth_is_measured_and_names_both_ways_out() -> None:
     (found,) = find_advice(live(run(*kept_in_each(1000, 64)))).advice
     assert (found.certainty, found.title) == ("measured", "Let go of what every step leaves behind")

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
@@ -219,3 +221,17 @@ def test_looking_for_holders_keeps_nothing_itself() -> None:
         assert find_holders([address]) == []
     finally:
         gc.enable()
+
+
+def test_variables_that_a_function_looks_at_itself_stay() -> None:
+    tensor = torch.ones(3)
+    mine = locals()
+    find_holders([tensor.data_ptr()])
+    assert mine["tensor"] is tensor
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="exec in a function leaves no variables any more")
+def test_variables_that_exec_has_added_to_a_function_stay() -> None:
+    exec("added = 3")  # noqa: S102 - what the test is about
+    find_holders([torch.ones(3).data_ptr()])
+    exec("assert added == 3")  # noqa: S102 - the same

@@ -46,7 +46,7 @@ def memory_leak(trace: Trace) -> Advice | None:
     most = lines.sort("bytes_per_step", descending=True, maintain_order=True).row(0, named=True)
     first = leaks.row(0, named=True)
     blocks = counted(int(leaks["blocks"].sum()), "block")
-    doubt = "" if is_certain else f" {_doubt(trace)}"
+    doubt = "" if is_certain else f" {_doubt(trace, leaks)}"
     hint = "" if most["line"] else " Record with `--lines`, or `lines=True`, to see its line."
     return Advice(
         rule="memory_leak",
@@ -65,17 +65,17 @@ def memory_leak(trace: Trace) -> Advice | None:
     )
 
 
-def _doubt(trace: Trace) -> str:
+def _doubt(trace: Trace, leaks: pl.DataFrame) -> str:
     """Return why what steps leave behind may be no growth."""
-    if trace.meta.knows_storages:
+    if not trace.meta.knows_storages:
         return (
-            "But in the same steps as much memory from before the recording was released, or the blocks were not "
-            "found in the process at its end."
+            "torch does not report when memory of the host is released that was allocated before the recording, so a "
+            "buffer of fixed size that was already full looks the same."
         )
-    return (
-        "torch does not report when memory of the host is released that was allocated before the recording, so a "
-        "buffer of fixed size that was already full looks the same."
-    )
+    in_use = trace.storages.filter("is_in_use")["address"]
+    if not leaks["addresses"].explode().is_in(in_use.implode()).all():
+        return "No object of Python uses some of them: other threads may release memory without a record of it."
+    return "In the same steps as much memory of other sizes was released, which was allocated before the recording."
 
 
 def _peak(trace: Trace) -> int:
