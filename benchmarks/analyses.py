@@ -9,10 +9,12 @@ from time import perf_counter
 
 from make_trace import write_trace
 
-from torchprof_magic.analysis import devices, host_times, idle, queue, waits
-from torchprof_magic.analysis.averages import averages_table
-from torchprof_magic.analysis.diagnosis import all_problems
-from torchprof_magic.analysis.verdict import find_verdict
+from torchprof_magic.analysis import devices
+from torchprof_magic.analysis.as_torch.averages import averages_table
+from torchprof_magic.analysis.host import host_times
+from torchprof_magic.analysis.verdict.diagnosis import all_problems
+from torchprof_magic.analysis.verdict.verdict import find_verdict
+from torchprof_magic.analysis.waiting import idle, queue, waits
 from torchprof_magic.loading import load
 from torchprof_magic.views import VIEWS
 

@@ -9,28 +9,16 @@ import string
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchprof_magic.analysis import (
-    averages,
-    block_table,
-    devices,
-    groups,
-    holders,
-    host_times,
-    idle,
-    leaks,
-    loaders,
-    memory,
-    memory_at,
-    process_groups,
-    queue,
-    ranking,
-    snapshot_alive,
-    snapshot_tables,
-    waits,
-)
+from torchprof_magic.analysis import devices, process_groups
 from torchprof_magic.analysis.advice import CERTAINTY_TEXT, RULES
+from torchprof_magic.analysis.as_torch import averages, ranking
+from torchprof_magic.analysis.host import host_times
+from torchprof_magic.analysis.memory import block_table, holders, leaks, memory, memory_at
+from torchprof_magic.analysis.ops import groups
 from torchprof_magic.analysis.phases import PHASES
-from torchprof_magic.analysis.verdict import LEAST_CAUSE, LOUD_OPTIMIZER, LOUD_PYTHON, MOSTLY_WORK
+from torchprof_magic.analysis.snapshot import snapshot_alive, snapshot_tables
+from torchprof_magic.analysis.verdict.verdict import LEAST_CAUSE, LOUD_OPTIMIZER, LOUD_PYTHON, MOSTLY_WORK
+from torchprof_magic.analysis.waiting import idle, loaders, queue, waits
 from torchprof_magic.exporters import EXPORTERS
 from torchprof_magic.ingest import READERS
 from torchprof_magic.model import trace

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from torchprof_magic.analysis.timeline import SCHEMA
+from torchprof_magic.analysis.timeline.timeline import SCHEMA
 from torchprof_magic.model.shapes import Layer, SliceLane, Slices
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
-from torchprof_magic.analysis.change_flame import change_flame
-from torchprof_magic.analysis.changes import (
+from torchprof_magic.analysis.compare.change_flame import change_flame
+from torchprof_magic.analysis.compare.changes import (
     TIME_COLUMNS,
     cell_diff,
     changed_idle,
@@ -25,7 +25,7 @@ from torchprof_magic.model.shapes import Column, Table
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torchprof_magic.analysis.changes import Runs
+    from torchprof_magic.analysis.compare.changes import Runs
     from torchprof_magic.model.shapes import FramedShape
 
 TAB = "compare"

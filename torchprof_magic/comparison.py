@@ -6,14 +6,14 @@ from functools import cached_property
 from math import isnan
 from typing import TYPE_CHECKING
 
-from torchprof_magic.analysis.change_words import (
+from torchprof_magic.analysis.compare.change_words import (
     SIGNS,
     change_evidence,
     change_line,
     change_numbers,
     change_title,
 )
-from torchprof_magic.analysis.changes import (
+from torchprof_magic.analysis.compare.changes import (
     Runs,
     cell_diff,
     changed_idle,
@@ -25,9 +25,9 @@ from torchprof_magic.analysis.changes import (
     changed_phases,
     changed_waits,
 )
-from torchprof_magic.analysis.per_step import sample_of, step_durations
-from torchprof_magic.analysis.run_change import find_change
-from torchprof_magic.analysis.setting_changes import changed_settings, warnings_of
+from torchprof_magic.analysis.compare.per_step import sample_of, step_durations
+from torchprof_magic.analysis.compare.run_change import find_change
+from torchprof_magic.analysis.compare.setting_changes import changed_settings, warnings_of
 from torchprof_magic.compared_views import COMPARED_VIEWS
 from torchprof_magic.render.change_text import change_html, change_text
 from torchprof_magic.render.page import ComparedPage
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from torchprof_magic.analysis.run_change import RunChange
-    from torchprof_magic.analysis.step_change import Certainty, ChangeKind
+    from torchprof_magic.analysis.compare.run_change import RunChange
+    from torchprof_magic.analysis.compare.step_change import Certainty, ChangeKind
     from torchprof_magic.render.widget import ReportWidget
     from torchprof_magic.report import Report
 

@@ -17,42 +17,52 @@ from torchprof_magic import rules
 from torchprof_magic.analysis.advice import ADVICE_FIELDS, Advice, Findings, Settings, cards_of, find_advice, plan_trial
 from torchprof_magic.analysis.advice.leak_holders import RULE as LEAK_RULE
 from torchprof_magic.analysis.advice.leak_holders import with_holders
-from torchprof_magic.analysis.averages import Grouping, averages_in_torchs_order, averages_table, torch_events_table
-from torchprof_magic.analysis.block_table import allocations_table
-from torchprof_magic.analysis.change_words import change_line
-from torchprof_magic.analysis.devices import devices_table
-from torchprof_magic.analysis.diagnosis import all_problems
-from torchprof_magic.analysis.graph import graph_ops_table, graph_tensors_table
-from torchprof_magic.analysis.holders import LeakHolders, holders_table
-from torchprof_magic.analysis.host_times import host_table
-from torchprof_magic.analysis.idle import idle_table
-from torchprof_magic.analysis.leaks import leaks_table
-from torchprof_magic.analysis.limits_check import (
+from torchprof_magic.analysis.as_torch.averages import (
+    Grouping,
+    averages_in_torchs_order,
+    averages_table,
+    torch_events_table,
+)
+from torchprof_magic.analysis.as_torch.ranking import ranking_table
+from torchprof_magic.analysis.as_torch.torch_stack_lines import TORCH_METRICS, torch_stack_lines
+from torchprof_magic.analysis.compare.change_words import change_line
+from torchprof_magic.analysis.compare.limits_check import (
     broken_bans,
     broken_baseline,
     broken_peak_limit,
     broken_step_limit,
     broken_table,
 )
-from torchprof_magic.analysis.lines import lines_table
-from torchprof_magic.analysis.loaders import loaders_table
-from torchprof_magic.analysis.memory import memory_frame
-from torchprof_magic.analysis.memory_at import memory_at
-from torchprof_magic.analysis.memory_timeline import category_curve, recorded_changes, timeline_device, timeline_of
-from torchprof_magic.analysis.modules import modules_table
-from torchprof_magic.analysis.ops import ops_by, ops_table
-from torchprof_magic.analysis.per_step import RunSample, sample_of
+from torchprof_magic.analysis.compare.per_step import RunSample, sample_of
+from torchprof_magic.analysis.compare.run_change import find_change
+from torchprof_magic.analysis.compare.step_change import typical_ns
+from torchprof_magic.analysis.devices import devices_table
+from torchprof_magic.analysis.graph import graph_ops_table, graph_tensors_table
+from torchprof_magic.analysis.host.host_times import host_table
+from torchprof_magic.analysis.memory.block_table import allocations_table
+from torchprof_magic.analysis.memory.holders import LeakHolders, holders_table
+from torchprof_magic.analysis.memory.leaks import leaks_table
+from torchprof_magic.analysis.memory.memory import memory_frame
+from torchprof_magic.analysis.memory.memory_at import memory_at
+from torchprof_magic.analysis.memory.memory_timeline import (
+    category_curve,
+    recorded_changes,
+    timeline_device,
+    timeline_of,
+)
+from torchprof_magic.analysis.memory.savings import savings_table
+from torchprof_magic.analysis.memory.starting_level import starting_note
+from torchprof_magic.analysis.ops.ops import ops_by, ops_table
 from torchprof_magic.analysis.process_groups import process_groups_table
-from torchprof_magic.analysis.queue import launches_table, queue_series
-from torchprof_magic.analysis.ranking import ranking_table
-from torchprof_magic.analysis.run_change import find_change
-from torchprof_magic.analysis.savings import savings_table
-from torchprof_magic.analysis.snapshot import Snapshot
-from torchprof_magic.analysis.starting_level import starting_note
-from torchprof_magic.analysis.step_change import typical_ns
-from torchprof_magic.analysis.torch_stack_lines import TORCH_METRICS, torch_stack_lines
-from torchprof_magic.analysis.verdict import Verdict, find_verdict
-from torchprof_magic.analysis.waits import waits_table
+from torchprof_magic.analysis.snapshot.snapshot import Snapshot
+from torchprof_magic.analysis.source.lines import lines_table
+from torchprof_magic.analysis.source.modules import modules_table
+from torchprof_magic.analysis.verdict.diagnosis import all_problems
+from torchprof_magic.analysis.verdict.verdict import Verdict, find_verdict
+from torchprof_magic.analysis.waiting.idle import idle_table
+from torchprof_magic.analysis.waiting.loaders import loaders_table
+from torchprof_magic.analysis.waiting.queue import launches_table, queue_series
+from torchprof_magic.analysis.waiting.waits import waits_table
 from torchprof_magic.comparison import Comparison
 from torchprof_magic.errors import ProfileAssertionError
 from torchprof_magic.exporters import Source, choose_exporter
@@ -87,7 +97,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from torchprof_magic.analysis.holders import FindHolders
+    from torchprof_magic.analysis.memory.holders import FindHolders
     from torchprof_magic.model.meta import Problem
     from torchprof_magic.model.trace import Trace
     from torchprof_magic.render.widget import ReportWidget, Shown

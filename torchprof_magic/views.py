@@ -6,27 +6,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
-from torchprof_magic.analysis import (
-    block_table,
-    graph,
-    holders,
-    kernels,
-    leaks,
-    lines,
-    memory,
-    modules,
-    notes,
-    op_groups,
-    ops,
-    overview,
-    savings,
-    steps,
-)
-from torchprof_magic.analysis.flame_view import flame_view, has_calls
-from torchprof_magic.analysis.module_outline import modules_view
+from torchprof_magic.analysis import graph, notes, overview, steps
+from torchprof_magic.analysis.flame.flame_view import flame_view, has_calls
+from torchprof_magic.analysis.kernels import kernels
+from torchprof_magic.analysis.memory import block_table, holders, leaks, memory, savings
+from torchprof_magic.analysis.ops import op_groups, ops
 from torchprof_magic.analysis.ranks import job as jobs
 from torchprof_magic.analysis.ranks import shown, stragglers
-from torchprof_magic.analysis.timeline import timeline_slices
+from torchprof_magic.analysis.source import lines, modules
+from torchprof_magic.analysis.source.module_outline import modules_view
+from torchprof_magic.analysis.timeline.timeline import timeline_slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -26,8 +26,8 @@ import polars as pl
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from support import allocation, annotation, frame, kernel, launch, span
 
-from torchprof_magic.analysis.flame import flame_tree
-from torchprof_magic.analysis.ops import ops_table
+from torchprof_magic.analysis.flame.flame import flame_tree
+from torchprof_magic.analysis.ops.ops import ops_table
 from torchprof_magic.errors import IngestError
 from torchprof_magic.ingest import read_chrome
 from torchprof_magic.model.trace import EVENTS_SCHEMA, Trace

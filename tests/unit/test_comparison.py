@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from support import allocation, annotation, kernel, launch, make_trace, span
 
-from torchprof_magic.analysis.change_flame import change_flame
-from torchprof_magic.analysis.changes import Runs
+from torchprof_magic.analysis.compare.change_flame import change_flame
+from torchprof_magic.analysis.compare.changes import Runs
 from torchprof_magic.model.meta import CellSource
 from torchprof_magic.model.trace import Trace
 from torchprof_magic.report import Report

@@ -19,7 +19,7 @@ from torch import nn
 from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from torchprof_magic.analysis.averages import averages_table
+from torchprof_magic.analysis.as_torch.averages import averages_table
 from torchprof_magic.loading import load
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile, record_function
 
 import torchprof_magic as tp
-from torchprof_magic.analysis.groups import FRAME_BREAK
+from torchprof_magic.analysis.ops.groups import FRAME_BREAK
 from torchprof_magic.report import Report
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 from torch_oracle import events_of_file
 
-from torchprof_magic.analysis.groups import FRAME_BREAK
+from torchprof_magic.analysis.ops.groups import FRAME_BREAK
 from torchprof_magic.loading import load
 from torchprof_magic.report import Report
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torchprof_magic.analysis.diagnosis import all_problems
+from torchprof_magic.analysis.verdict.diagnosis import all_problems
 from torchprof_magic.model.shapes import Problems
 
 if TYPE_CHECKING:

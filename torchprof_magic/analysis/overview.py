@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from torchprof_magic.analysis.accounts import Account, Cause, device_account
 from torchprof_magic.analysis.devices import devices_table
-from torchprof_magic.analysis.distortion import find_distortion
-from torchprof_magic.analysis.flops import flops_of_events, modelled_ratio
 from torchprof_magic.analysis.graph import graph_tensors_table, has_graph
-from torchprof_magic.analysis.idle import CAUSE_TITLES
-from torchprof_magic.analysis.lines import lines_table
-from torchprof_magic.analysis.loaders import loaders_table
-from torchprof_magic.analysis.memory import memory_series
-from torchprof_magic.analysis.modules import modules_table
-from torchprof_magic.analysis.ops import NO_OP, ops_table
+from torchprof_magic.analysis.host.step_pieces import step_pieces
+from torchprof_magic.analysis.memory.memory import memory_series
+from torchprof_magic.analysis.memory.savings import savings_table, title_of
+from torchprof_magic.analysis.memory.starting_level import starting_note
+from torchprof_magic.analysis.ops.flops import flops_of_events, modelled_ratio
+from torchprof_magic.analysis.ops.ops import NO_OP, ops_table
 from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.analysis.process_groups import ranks_text
-from torchprof_magic.analysis.savings import savings_table, title_of
-from torchprof_magic.analysis.starting_level import starting_note
-from torchprof_magic.analysis.step_pieces import step_pieces
+from torchprof_magic.analysis.source.lines import lines_table
+from torchprof_magic.analysis.source.modules import modules_table
 from torchprof_magic.analysis.steps import complete_steps, steps_table, steps_worth
-from torchprof_magic.analysis.verdict_words import place_of, short_name
-from torchprof_magic.analysis.waits import waits_table
+from torchprof_magic.analysis.verdict.accounts import Account, Cause, device_account
+from torchprof_magic.analysis.verdict.distortion import find_distortion
+from torchprof_magic.analysis.verdict.verdict_words import place_of, short_name
+from torchprof_magic.analysis.waiting.idle import CAUSE_TITLES
+from torchprof_magic.analysis.waiting.loaders import loaders_table
+from torchprof_magic.analysis.waiting.waits import waits_table
 from torchprof_magic.model.meta import TRACE_ID
 from torchprof_magic.model.shapes import Fact, Facts, Section
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace

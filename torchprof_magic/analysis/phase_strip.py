@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from torchprof_magic.analysis.host.step_pieces import step_pieces
 from torchprof_magic.analysis.phases import PHASES
-from torchprof_magic.analysis.step_pieces import step_pieces
 from torchprof_magic.model.intervals import NO_PARENT, IntArray
 
 if TYPE_CHECKING:

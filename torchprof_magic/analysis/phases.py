@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from torchprof_magic.analysis.host_states import COMPILE_NAME, DATA_NAME
+from torchprof_magic.analysis.host.host_states import COMPILE_NAME, DATA_NAME
 from torchprof_magic.analysis.shared import ask_names, once_per_trace
 from torchprof_magic.model.intervals import nearest_marked
 from torchprof_magic.model.trace import STEP_PATTERN

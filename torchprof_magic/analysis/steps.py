@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.analysis.devices import device_intervals
+from torchprof_magic.analysis.host.step_pieces import idle_of_steps, step_pieces
 from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.analysis.shared import once_per_trace
-from torchprof_magic.analysis.step_pieces import idle_of_steps, step_pieces
 from torchprof_magic.analysis.sums import sum_by
 from torchprof_magic.model.intervals import covered_ns
 from torchprof_magic.model.shapes import Bars, Column, Table

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-from torchprof_magic.analysis.memory import memory_peaks
+from torchprof_magic.analysis.memory.memory import memory_peaks
 from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.model.shapes import Series, Shape, Table, Tree, top_rows
 from torchprof_magic.process.python_warnings import warnings_to

@@ -8,12 +8,12 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from torchprof_magic.analysis.diagnosis import all_problems
 from torchprof_magic.analysis.graph import has_graph
-from torchprof_magic.analysis.kernel_names import titles_of
-from torchprof_magic.analysis.lines import lines_table
-from torchprof_magic.analysis.slice_windows import is_windowed
+from torchprof_magic.analysis.kernels.kernel_names import titles_of
+from torchprof_magic.analysis.source.lines import lines_table
 from torchprof_magic.analysis.steps import steps_worth
+from torchprof_magic.analysis.timeline.slice_windows import is_windowed
+from torchprof_magic.analysis.verdict.diagnosis import all_problems
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.shapes import Facts, Problems, Slices, Table, count_rows, top_rows
 from torchprof_magic.render.arrow import encode, pack, with_header
@@ -26,8 +26,8 @@ from torchprof_magic.views import VIEWS, View
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from torchprof_magic.analysis.slice_windows import SliceWindows
-    from torchprof_magic.analysis.verdict import Verdict
+    from torchprof_magic.analysis.timeline.slice_windows import SliceWindows
+    from torchprof_magic.analysis.verdict.verdict import Verdict
     from torchprof_magic.model.meta import Problem
     from torchprof_magic.model.shapes import FramedShape, Shape
     from torchprof_magic.model.trace import Trace

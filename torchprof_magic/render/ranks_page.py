@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from torchprof_magic.analysis.ranks.job import Job
     from torchprof_magic.analysis.ranks.verdict import RanksVerdict
-    from torchprof_magic.analysis.verdict_words import Span
+    from torchprof_magic.analysis.verdict.verdict_words import Span
     from torchprof_magic.model.meta import Problem
     from torchprof_magic.model.shapes import Card, Shape
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from torchprof_magic.analysis.diagnosis import all_problems
 from torchprof_magic.analysis.steps import steps_worth
+from torchprof_magic.analysis.verdict.diagnosis import all_problems
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.shapes import Facts, Table, count_rows, top_rows
 from torchprof_magic.render.bars import swatch_image, track_image
@@ -28,8 +28,8 @@ from torchprof_magic.units import counted, printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from torchprof_magic.analysis.verdict import Verdict
-    from torchprof_magic.analysis.verdict_words import Span
+    from torchprof_magic.analysis.verdict.verdict import Verdict
+    from torchprof_magic.analysis.verdict.verdict_words import Span
     from torchprof_magic.model.meta import Problem
     from torchprof_magic.model.shapes import Bars, Card, Column, Fact, Section, Shape
     from torchprof_magic.model.trace import Trace

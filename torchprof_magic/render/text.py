@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.analysis.devices import has_any_device
 from torchprof_magic.analysis.graph import graph_tensors_table, has_graph
-from torchprof_magic.analysis.memory import memory_peaks
+from torchprof_magic.analysis.memory.memory import memory_peaks
 from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.analysis.steps import complete_steps
 from torchprof_magic.model.shapes import top_rows
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from torchprof_magic.analysis.verdict import Verdict
+    from torchprof_magic.analysis.verdict.verdict import Verdict
     from torchprof_magic.model.meta import Meta, Problem
     from torchprof_magic.model.shapes import Card, Mark, Series, Table
     from torchprof_magic.model.trace import Trace

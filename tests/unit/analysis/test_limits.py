@@ -10,15 +10,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-from torchprof_magic.analysis.accounts import device_account
-from torchprof_magic.analysis.blocking import blocking_calls
-from torchprof_magic.analysis.host_nest import host_nest
-from torchprof_magic.analysis.host_states import STATES, pieces_of, thread_timelines
-from torchprof_magic.analysis.host_times import host_table
-from torchprof_magic.analysis.idle import DETAILS, idle_pieces
-from torchprof_magic.analysis.queue import launch_totals
+from torchprof_magic.analysis.host.host_nest import host_nest
+from torchprof_magic.analysis.host.host_states import STATES, pieces_of, thread_timelines
+from torchprof_magic.analysis.host.host_times import host_table
 from torchprof_magic.analysis.steps import device_intervals
-from torchprof_magic.analysis.window import windows_of
+from torchprof_magic.analysis.verdict.accounts import device_account
+from torchprof_magic.analysis.waiting.blocking import blocking_calls
+from torchprof_magic.analysis.waiting.idle import DETAILS, idle_pieces
+from torchprof_magic.analysis.waiting.queue import launch_totals
+from torchprof_magic.analysis.waiting.window import windows_of
 from torchprof_magic.loading import load
 from torchprof_magic.model.intervals import covered_ns
 

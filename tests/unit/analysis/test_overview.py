@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 from support import Event, allocation, annotation, frame, kernel, launch, make_trace, span
 
-from torchprof_magic.analysis.idle import CAUSE_TITLES, idle_table
 from torchprof_magic.analysis.overview import overview_facts
+from torchprof_magic.analysis.waiting.idle import CAUSE_TITLES, idle_table
 from torchprof_magic.model.meta import CellSource
 from torchprof_magic.model.trace import CATEGORY, SCOPES_SCHEMA, SITES_SCHEMA
 from torchprof_magic.units import format_ns

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 from support import allocation, make_trace, span
 
-from torchprof_magic.analysis.calls import OpRows, op_rows, ops_around
+from torchprof_magic.analysis.ops.calls import OpRows, op_rows, ops_around
 from torchprof_magic.loading import load
 from torchprof_magic.model.intervals import depth_of, self_time
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import PID
 
-from torchprof_magic.analysis.ops import op_rows
+from torchprof_magic.analysis.ops.ops import op_rows
 from torchprof_magic.errors import IngestError
 from torchprof_magic.ingest import read_chrome
 from torchprof_magic.ingest.json import blocks

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from support import annotation, kernel, launch, make_trace, span
 
-from torchprof_magic.analysis import slice_windows
+from torchprof_magic.analysis.timeline import slice_windows
 from torchprof_magic.model.trace import Trace
 from torchprof_magic.render import widget
 from torchprof_magic.render.page import build_page

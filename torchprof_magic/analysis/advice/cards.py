@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torchprof_magic.analysis.lines import lines_table
 from torchprof_magic.analysis.ranks.verdict import file_words
-from torchprof_magic.analysis.verdict_words import place_of
+from torchprof_magic.analysis.source.lines import lines_table
+from torchprof_magic.analysis.verdict.verdict_words import place_of
 from torchprof_magic.model.shapes import Card
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from torchprof_magic.analysis.holders import TENSOR, TRACEBACK, UNNAMED
-from torchprof_magic.analysis.leaks import MEASURED
+from torchprof_magic.analysis.memory.holders import TENSOR, TRACEBACK, UNNAMED
+from torchprof_magic.analysis.memory.leaks import MEASURED
 from torchprof_magic.units import format_bytes
 
 if TYPE_CHECKING:

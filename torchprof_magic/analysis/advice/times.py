@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from torchprof_magic.analysis.accounts import chosen_steps, device_account
 from torchprof_magic.analysis.advice.kinds import Spans
 from torchprof_magic.analysis.devices import device_intervals
-from torchprof_magic.analysis.distortion import LEAST_PLAIN_STEPS
-from torchprof_magic.analysis.places import places_of
 from torchprof_magic.analysis.shared import ask_names, once_per_trace
-from torchprof_magic.analysis.verdict import MOSTLY_WORK
+from torchprof_magic.analysis.source.places import places_of
+from torchprof_magic.analysis.verdict.accounts import chosen_steps, device_account
+from torchprof_magic.analysis.verdict.distortion import LEAST_PLAIN_STEPS
+from torchprof_magic.analysis.verdict.verdict import MOSTLY_WORK
 from torchprof_magic.model.intervals import IntArray, merge
 from torchprof_magic.model.trace import HOST_CATEGORIES
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from torchprof_magic.analysis.accounts import chosen_steps
 from torchprof_magic.analysis.advice.rules.attention import attention_calls
 from torchprof_magic.analysis.advice.rules.optimizer import updates_of
 from torchprof_magic.analysis.advice.times import rows_named
+from torchprof_magic.analysis.verdict.accounts import chosen_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable

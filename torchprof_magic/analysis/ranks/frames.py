@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from torchprof_magic.analysis.accounts import named_pieces
 from torchprof_magic.analysis.devices import devices_table
-from torchprof_magic.analysis.diagnosis import all_problems
-from torchprof_magic.analysis.idle import idle_runs
-from torchprof_magic.analysis.kernel_names import kernel_title
-from torchprof_magic.analysis.memory import memory_frame
+from torchprof_magic.analysis.kernels.kernel_names import kernel_title
+from torchprof_magic.analysis.memory.memory import memory_frame
 from torchprof_magic.analysis.ranks.collectives import collectives_of
 from torchprof_magic.analysis.shared import ask_names
 from torchprof_magic.analysis.steps import complete_steps, steps_table
-from torchprof_magic.analysis.waits import waits_table
-from torchprof_magic.analysis.window import windows_of
+from torchprof_magic.analysis.verdict.accounts import named_pieces
+from torchprof_magic.analysis.verdict.diagnosis import all_problems
+from torchprof_magic.analysis.waiting.idle import idle_runs
+from torchprof_magic.analysis.waiting.waits import waits_table
+from torchprof_magic.analysis.waiting.window import windows_of
 from torchprof_magic.model.intervals import IntArray, covered_ns, merge
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL
 
 if TYPE_CHECKING:
-    from torchprof_magic.analysis.window import Windows
+    from torchprof_magic.analysis.waiting.window import Windows
     from torchprof_magic.model.trace import DType, Trace
 
 # Rows of a rank's doings, of the stretches of its picture, and of its collectives. They bound what it sends.

@@ -9,8 +9,8 @@ import polars as pl
 from torchprof_magic.analysis.ranks.job import ARRIVAL_COLUMNS, COLLECTIVE_COLUMNS, RANK_COLUMNS
 from torchprof_magic.analysis.ranks.stragglers import COLUMNS as STRAGGLER_COLUMNS
 from torchprof_magic.analysis.ranks.verdict import ranks_verdict
-from torchprof_magic.analysis.timeline import OPS
-from torchprof_magic.analysis.timeline import SCHEMA as SLICE_SCHEMA
+from torchprof_magic.analysis.timeline.timeline import OPS
+from torchprof_magic.analysis.timeline.timeline import SCHEMA as SLICE_SCHEMA
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.shapes import Layer, Problems, RankBars, SliceLane, Slices, Table
 from torchprof_magic.units import format_ns, short_file

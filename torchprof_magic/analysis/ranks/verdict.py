@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
-from torchprof_magic.analysis.verdict_words import Span
+from torchprof_magic.analysis.verdict.verdict_words import Span
 from torchprof_magic.units import counted, format_ns, printable
 
 if TYPE_CHECKING:

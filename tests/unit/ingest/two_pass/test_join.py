@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import Event, allocation, annotation, chrome, frame, kernel, launch, span
 
-from torchprof_magic.analysis.averages import Grouping, averages_table
-from torchprof_magic.analysis.ops import ops_table
-from torchprof_magic.analysis.verdict import find_verdict
+from torchprof_magic.analysis.as_torch.averages import Grouping, averages_table
+from torchprof_magic.analysis.ops.ops import ops_table
+from torchprof_magic.analysis.verdict.verdict import find_verdict
 from torchprof_magic.ingest import join_passes, read_chrome
 from torchprof_magic.model.meta import Meta, TwoPass
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from torchprof_magic.analysis.accounts import chosen_steps
 from torchprof_magic.analysis.advice.kinds import Advice
 from torchprof_magic.analysis.advice.times import (
     by_place,
@@ -18,8 +17,9 @@ from torchprof_magic.analysis.advice.times import (
     rows_named,
     work_of,
 )
-from torchprof_magic.analysis.forward_of import forward_of_events
-from torchprof_magic.analysis.places import module_of_events
+from torchprof_magic.analysis.source.forward_of import forward_of_events
+from torchprof_magic.analysis.source.places import module_of_events
+from torchprof_magic.analysis.verdict.accounts import chosen_steps
 from torchprof_magic.units import counted, format_ns
 
 if TYPE_CHECKING:

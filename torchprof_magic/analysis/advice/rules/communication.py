@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from torchprof_magic.analysis.accounts import chosen_steps
 from torchprof_magic.analysis.advice.kinds import Advice, Spans
 from torchprof_magic.analysis.advice.times import (
     by_place,
@@ -23,6 +22,7 @@ from torchprof_magic.analysis.advice.times import (
     without,
 )
 from torchprof_magic.analysis.ranks.collectives import collectives_of
+from torchprof_magic.analysis.verdict.accounts import chosen_steps
 from torchprof_magic.model.vendors import HOST_COLLECTIVE
 from torchprof_magic.units import format_ns
 

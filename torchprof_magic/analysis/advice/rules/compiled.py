@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from torchprof_magic.analysis.accounts import chosen_steps
 from torchprof_magic.analysis.advice.kinds import Advice
 from torchprof_magic.analysis.advice.times import (
     by_place,
@@ -20,6 +19,7 @@ from torchprof_magic.analysis.advice.times import (
     step_index,
     step_ns,
 )
+from torchprof_magic.analysis.verdict.accounts import chosen_steps
 from torchprof_magic.units import counted, format_ns, format_ratio
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import polars as pl
 
-from torchprof_magic.analysis.accounts import chosen_steps
 from torchprof_magic.analysis.advice.kinds import Advice, Spans
 from torchprof_magic.analysis.advice.rules.cell_code import Constant, loop_constants
 from torchprof_magic.analysis.advice.times import (
@@ -22,8 +21,9 @@ from torchprof_magic.analysis.advice.times import (
     spans_of,
 )
 from torchprof_magic.analysis.phases import PHASES, phase_of_events
-from torchprof_magic.analysis.places import module_of_events
 from torchprof_magic.analysis.shared import once_per_trace
+from torchprof_magic.analysis.source.places import module_of_events
+from torchprof_magic.analysis.verdict.accounts import chosen_steps
 from torchprof_magic.units import format_ns
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 
 from torchprof_magic.analysis.advice.kinds import Advice
 from torchprof_magic.analysis.advice.times import by_place, critical, each, ns_in_steps, spans_of, step_ns
-from torchprof_magic.analysis.loaders import MOSTLY_LATE, fetch_rows, has_workers
+from torchprof_magic.analysis.waiting.loaders import MOSTLY_LATE, fetch_rows, has_workers
 from torchprof_magic.units import counted, format_ns
 
 if TYPE_CHECKING:

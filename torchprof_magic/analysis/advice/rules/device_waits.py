@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from torchprof_magic.analysis.accounts import device_account
 from torchprof_magic.analysis.advice.kinds import Advice, Spans
 from torchprof_magic.analysis.advice.times import by_place, critical, each, ns_in_steps, spans_of, within_steps
-from torchprof_magic.analysis.blocking import blocking_calls
-from torchprof_magic.analysis.host_nest import host_nest, indexes_of
-from torchprof_magic.analysis.host_states import called_ops
-from torchprof_magic.analysis.idle import gaps_of
+from torchprof_magic.analysis.host.host_nest import host_nest, indexes_of
+from torchprof_magic.analysis.host.host_states import called_ops
 from torchprof_magic.analysis.shared import launch_sources
+from torchprof_magic.analysis.verdict.accounts import device_account
+from torchprof_magic.analysis.waiting.blocking import blocking_calls
+from torchprof_magic.analysis.waiting.idle import gaps_of
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray
 from torchprof_magic.units import counted, format_bytes, format_ns
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from torchprof_magic.analysis.accounts import chosen_steps
 from torchprof_magic.analysis.advice.kinds import Advice, Spans
 from torchprof_magic.analysis.advice.times import critical, each, ns_in_steps, spans_of, step_index, within_steps
-from torchprof_magic.analysis.blocking import blocking_calls
-from torchprof_magic.analysis.leaks import MEASURED, leaks_table
-from torchprof_magic.analysis.memory import memory_series
-from torchprof_magic.analysis.places import places_of
-from torchprof_magic.analysis.savings import savings_table, title_of
+from torchprof_magic.analysis.memory.leaks import MEASURED, leaks_table
+from torchprof_magic.analysis.memory.memory import memory_series
+from torchprof_magic.analysis.memory.savings import savings_table, title_of
+from torchprof_magic.analysis.source.places import places_of
+from torchprof_magic.analysis.verdict.accounts import chosen_steps
+from torchprof_magic.analysis.waiting.blocking import blocking_calls
 from torchprof_magic.units import counted, format_bytes, format_ns
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from torchprof_magic.analysis.accounts import chosen_steps
 from torchprof_magic.analysis.advice.kinds import Advice
 from torchprof_magic.analysis.advice.times import (
     by_place,
@@ -20,6 +19,7 @@ from torchprof_magic.analysis.advice.times import (
     spans_of,
 )
 from torchprof_magic.analysis.shared import once_per_trace
+from torchprof_magic.analysis.verdict.accounts import chosen_steps
 from torchprof_magic.units import counted, format_ns, format_ratio
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from torchprof_magic.analysis.accounts import device_account
 from torchprof_magic.analysis.advice.kinds import Advice
 from torchprof_magic.analysis.advice.times import (
     by_place,
@@ -21,8 +20,9 @@ from torchprof_magic.analysis.advice.times import (
     step_ns,
     within_steps,
 )
-from torchprof_magic.analysis.kernels import launching_ops
+from torchprof_magic.analysis.kernels.kernels import launching_ops
 from torchprof_magic.analysis.shared import ask_names
+from torchprof_magic.analysis.verdict.accounts import device_account
 from torchprof_magic.units import format_ns, format_ratio
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from torchprof_magic.analysis.accounts import TINY_OP_NS, chosen_steps
 from torchprof_magic.analysis.advice.kinds import Advice, Spans
 from torchprof_magic.analysis.advice.times import (
     by_place,
@@ -22,6 +21,7 @@ from torchprof_magic.analysis.advice.times import (
 )
 from torchprof_magic.analysis.phases import PHASES, phase_of_events
 from torchprof_magic.analysis.shared import once_per_trace
+from torchprof_magic.analysis.verdict.accounts import TINY_OP_NS, chosen_steps
 from torchprof_magic.units import format_ns
 
 if TYPE_CHECKING:

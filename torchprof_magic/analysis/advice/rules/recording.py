@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torchprof_magic.analysis.advice.kinds import Advice
-from torchprof_magic.analysis.distortion import find_distortion
+from torchprof_magic.analysis.verdict.distortion import find_distortion
 from torchprof_magic.units import format_ns
 
 if TYPE_CHECKING:

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from torchprof_magic.analysis.accounts import device_account
 from torchprof_magic.analysis.advice.kinds import Advice, Spans
 from torchprof_magic.analysis.advice.times import each, ns_in_steps, within_steps
-from torchprof_magic.analysis.idle import CAUSES, cause_numbers, idle_pieces
-from torchprof_magic.analysis.queue import launch_totals
+from torchprof_magic.analysis.verdict.accounts import device_account
+from torchprof_magic.analysis.waiting.idle import CAUSES, cause_numbers, idle_pieces
+from torchprof_magic.analysis.waiting.queue import launch_totals
 from torchprof_magic.model.vendors import GRAPH_LAUNCH
 from torchprof_magic.units import format_ns, format_ratio
 
 if TYPE_CHECKING:
-    from torchprof_magic.analysis.accounts import Account
+    from torchprof_magic.analysis.verdict.accounts import Account
     from torchprof_magic.model.trace import Trace
 
 # If fewer kernels are short, their launches are not what a step waits for.

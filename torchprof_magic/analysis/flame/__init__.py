@@ -1,0 +1,1 @@
+"""The flame graph: merged calls as boxes."""

@@ -1,0 +1,24 @@
+"""What the flame graph of a report shows: calls, or in a memory snapshot the stacks that hold the peak."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torchprof_magic.analysis.flame.flame import flame_tree
+from torchprof_magic.analysis.graph import has_graph
+from torchprof_magic.analysis.snapshot.snapshot_alive import is_snapshot
+from torchprof_magic.analysis.snapshot.snapshot_flame import bytes_flame
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.shapes import Tree
+    from torchprof_magic.model.trace import Trace
+
+
+def has_calls(trace: Trace) -> bool:
+    """Return whether there is anything to nest by time, which an execution trace lacks."""
+    return not has_graph(trace)
+
+
+def flame_view(trace: Trace) -> Tree:
+    """Return the merged call tree; of a snapshot without any event that of the bytes at the peak of each device."""
+    return bytes_flame(trace) if is_snapshot(trace) else flame_tree(trace)

@@ -1,0 +1,1 @@
+"""What the host does at every moment."""

@@ -1,0 +1,1 @@
+"""The work of the device: kernels by what they are called, and how they were launched."""

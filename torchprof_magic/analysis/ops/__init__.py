@@ -1,0 +1,1 @@
+"""The ops: their calls, groups and FLOPs."""

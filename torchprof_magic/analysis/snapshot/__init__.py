@@ -1,0 +1,1 @@
+"""What a snapshot of the caching allocator holds, and what held the peak."""

@@ -1,0 +1,1 @@
+"""The timeline, and its windows when there are millions of slices."""

@@ -1,0 +1,1 @@
+"""What limits the program, and what makes that doubtful."""
