@@ -170,7 +170,8 @@ RULES = (
     Rule(
         "memory_leak",
         memory_leak,
-        "What steps leave behind is at least 1 % of the peak a step, by `report.leaks`.",
+        "What steps leave behind is at least 1 % of the peak a step, by `report.leaks`. Where that is not certain of "
+        "the growth, it is estimated. In the process that recorded, the change depends on what keeps it.",
         "`--memory`",
     ),
     Rule(
