@@ -128,6 +128,14 @@ def test_flags_that_only_one_run_had_are_a_warning_and_a_setting() -> None:
     assert settings["torch"] == ("", "2.14.0")
 
 
+def test_numbers_of_one_recording_are_no_setting() -> None:
+    before, after = (
+        replace(trace, meta=replace(trace.meta, extra=(("trace_id of cycle 1", number), ("note", number))))
+        for trace, number in ((program(), "1"), (program(), "2"))
+    )
+    assert compared(before, after).settings.rows() == [("note", "1", "2")]
+
+
 def test_memory_is_compared_by_its_peaks() -> None:
     before, after = (
         make_trace(span("aten::mm", 0, 100), allocation(10, size, size), allocation(20, -size, 0))

@@ -32,16 +32,22 @@ def change_numbers(change: RunChange) -> str:
     low, high = change.interval
     if not math.isfinite(high):
         return steps
-    return f"{steps}, 95 %: {_signed(low)} to {_signed(high)}"
+    interval = f"95 %: {_signed(low)} to {_signed(high)}"
+    return f"{interval} by other work; recorded {steps}" if change.basis == "work" else f"{steps}, {interval}"
 
 
 def change_line(change: RunChange) -> str:
-    """Return the change as one line, such as ``step 222 ms → 180 ms, −19 %, sure``."""
+    """Return the change as one line, such as ``step 222 ms → 180 ms, −19 %, sure``.
+
+    If the work tells it and not the times, the work stands first: ``+1.2 % by other work, sure; step 222 → 225 ms``.
+    """
     if math.isnan(change.before_ns) or math.isnan(change.after_ns):
         return ""
     steps = f"step {format_ns(change.before_ns)} → {format_ns(change.after_ns)}"
-    by = " by other work" if change.basis == "work" else ""
-    return f"{steps}, {_signed(change.ratio)}{by}, {change.certainty}"
+    # What the machine did meanwhile can change steps the other way.
+    if change.basis == "work":
+        return f"{_signed(change.ratio)} by other work, {change.certainty}; {steps}"
+    return f"{steps}, {_signed(change.ratio)}, {change.certainty}"
 
 
 def change_evidence(change: RunChange) -> str:

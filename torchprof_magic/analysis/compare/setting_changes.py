@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from torchprof_magic.analysis.source.modules import modules_table
-from torchprof_magic.model.meta import shortened
+from torchprof_magic.model.meta import TRACE_ID, TRACE_ID_OF_CYCLE, shortened
 
 if TYPE_CHECKING:
     from torchprof_magic.model.meta import Meta
@@ -18,7 +18,7 @@ _FLAGS = (("has_shapes", "input shapes", "--shapes"), ("has_memory", "memory", "
           ("has_stacks", "Python stacks", "--stack"))  # fmt: skip
 _MOST_ROWS = 40
 # Numbers of one recording, not of the program: they differ between any two.
-_OF_ONE_RECORDING = {"trace_id", "traceName", "torchprofStoreId", "baseTimeNanoseconds", "profileStartTime"}
+_OF_ONE_RECORDING = {TRACE_ID, "traceName", "torchprofStoreId", "baseTimeNanoseconds", "profileStartTime"}
 
 
 def changed_settings(before: Trace, after: Trace) -> pl.DataFrame:
@@ -70,8 +70,12 @@ def _settings(trace: Trace) -> dict[str, str]:
         else "",
         "two passes": "yes" if meta.two_pass else "no",
     }
-    extra = {key: shortened(value, 120) for key, value in meta.extra if key not in _OF_ONE_RECORDING}
+    extra = {key: shortened(value, 120) for key, value in meta.extra if not _is_of_one_recording(key)}
     return known | _input_shapes(trace) | extra
+
+
+def _is_of_one_recording(key: str) -> bool:
+    return key in _OF_ONE_RECORDING or key.startswith(TRACE_ID_OF_CYCLE.format(""))
 
 
 def _input_shapes(trace: Trace) -> dict[str, str]:
