@@ -47,6 +47,14 @@ def _records_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _main_as_it_was() -> Iterator[None]:
+    """Take away the main module of a shell that a test made: new processes cannot be spawned with it."""
+    main = sys.modules["__main__"]
+    yield
+    sys.modules["__main__"] = main
+
+
 @pytest.fixture(scope="session")
 def traces() -> Path:
     folder = os.environ.get("TORCHPROF_TRACES")
