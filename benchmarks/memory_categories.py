@@ -194,9 +194,9 @@ def mean(times: np.ndarray, levels: np.ndarray, start: float, end: float) -> np.
     return (levels * np.diff(clipped)[:, None]).sum(axis=0) / (end - start)
 
 
-def compare(name: str, program: Program) -> None:
+def compare(name: str, program: Program, steps: int) -> None:
     """Print one row: the mean KiB of each category, ours and torch's, and how long each took."""
-    run = Run(program)
+    run = Run(program, steps)
     trace = run.report.trace
     gc.collect()
     ours_s, frame = best(lambda: memory_frame(replace(trace)))  # a copy, for which nothing has been computed
@@ -228,12 +228,13 @@ def check_live(run: Run) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="part of the names of the programs to run")
-    chosen = parser.parse_args().only
+    parser.add_argument("--steps", type=int, default=3, help="to record; torch's time grows with them")
+    chosen = parser.parse_args()
     warnings.simplefilter("ignore")
     print(f"{'mean KiB, ours/torch':28s} {'  '.join(f'{name:^15s}' for name in OURS)}")
     for name, program in PROGRAMS.items():
-        if chosen in name:
-            compare(name, program)
+        if chosen.only in name:
+            compare(name, program, chosen.steps)
 
 
 if __name__ == "__main__":
