@@ -43,7 +43,8 @@ def flaws_of(program: Program, cell: str, report: Report) -> list[str]:
     verdict, flaws = report.verdict, []
     if verdict.kind not in program.kinds:
         flaws.append(f"the verdict is {verdict.kind}, not {' or '.join(program.kinds)}")
-    flaws += [f"the verdict blames {name}" for name in program.not_named if name in str(verdict)]
+    blamed = str(verdict).partition(" Besides,")[0]
+    flaws += [f"the verdict blames {name}" for name in program.not_named if name in blamed]
     wanted = here(cell) or here(program.setup)
     if wanted:
         top = top_line(report)

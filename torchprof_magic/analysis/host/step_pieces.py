@@ -80,7 +80,7 @@ def step_pieces(trace: Trace) -> StepPieces:
     threads run backward, the strongest state of all threads does.
     """
     start, end = trace.steps["start_ns"].to_numpy(), trace.steps["end_ns"].to_numpy()
-    lane = _lanes_of_steps(trace)
+    lane = lanes_of_steps(trace)
     lines = thread_timelines(trace)
     anyone = strongest_of([line for line in lines.values() if does_more_than_python(line)])
     parts = []
@@ -118,7 +118,7 @@ def idle_of_steps(trace: Trace) -> IntArray:
     return np.clip(asleep, 0, of_phase["python"])
 
 
-def _lanes_of_steps(trace: Trace) -> IntArray:
+def lanes_of_steps(trace: Trace) -> IntArray:
     """Return the thread of each step, that of its range; -1 if it has none."""
     events, steps = trace.events, trace.steps
     is_step = ask_names(events["name"], pl.col("name").str.contains(STEP_PATTERN)).astype(np.bool_)

@@ -81,6 +81,8 @@ LEAST_SHARE_OF_STEP = 0.01
 LEAST_SHARE_OF_WAITING = 0.1
 # What a rank does more than the others must explain this share of its being late to be called the cause.
 _EXPLAINS = 0.2
+# An event is named if it takes this share of the cause.
+_MOSTLY = 0.5
 # Host time counts as sleep if so much of the excess is time in which the thread used no CPU.
 _ASLEEP = 0.5
 LATE_START = "late start"
@@ -179,7 +181,7 @@ def _cause_of(rank: int, doings: pl.DataFrame, ranks: pl.DataFrame, late_ns: flo
     sources = here.filter(pl.col("rank") == rank)["source"].drop_nulls().to_list() if place else []
     return _Cause(
         cause="idle" if cause == "python" and _asleep_ns(rank, ranks) >= _ASLEEP * more_ns else cause,
-        name=names["name"][0] if names.height and float(names["more_ns"][0]) > 0 else None,
+        name=names["name"][0] if names.height and float(names["more_ns"][0]) >= _MOSTLY * more_ns else None,
         file=place.get("file"),
         line=place.get("line"),
         source=sources[0] if len(sources) else None,

@@ -10,7 +10,8 @@ import polars as pl
 
 from torchprof_magic.analysis.host.host_nest import host_nest
 from torchprof_magic.analysis.host.host_states import COMPILE, DISPATCH, RUNTIME_CALL, called_ops, compile_ranges
-from torchprof_magic.analysis.host.step_pieces import StepPieces, idle_of_steps, step_pieces
+from torchprof_magic.analysis.host.pauses import longest_pause
+from torchprof_magic.analysis.host.step_pieces import StepPieces, idle_of_steps, lanes_of_steps, step_pieces
 from torchprof_magic.analysis.phases import PHASES, phase_of_events
 from torchprof_magic.analysis.shared import ask_names, launch_sources, once_per_trace
 from torchprof_magic.analysis.source.forward_of import forward_of_events
@@ -63,7 +64,8 @@ class Cause:
     """One thing that a step spends time on, in ns over all chosen steps, and what stands for most of it.
 
     ``name`` is the op, call, range or kernel with the most of it, ``around`` the annotation around that. ``file`` and
-    ``line`` are the user's line with the most of it. ``longest_name`` is what took the most of a single idle gap.
+    ``line`` are the user's line with the most of it. ``longest_name`` is what took the most of a single idle gap. If
+    more of it has no name than any name has, ``name`` is empty; ``between`` are the events before and after most of it.
     """
 
     kind: str
@@ -76,6 +78,7 @@ class Cause:
     line_ns: int = 0
     longest_name: str = ""
     longest_ns: int = 0
+    between: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,9 +147,9 @@ def host_account(trace: Trace) -> Account:
         places=_places_of_pieces(trace, pieces, named),
         gap=np.full(len(ns), NO_PARENT),
     )
-    causes = _with_measured_idle(
-        trace, {phase: _cause_of(trace, phase, parts, pieces.phase == number) for number, phase in enumerate(PHASES)}
-    )
+    causes = {phase: _cause_of(trace, phase, parts, pieces.phase == number) for number, phase in enumerate(PHASES)}
+    causes["python"] = _with_pause(trace, causes["python"], pieces, ns)
+    causes = _with_measured_idle(trace, causes)
     nest = host_nest(trace)
     is_ops = np.isin(pieces.phase, [PHASES.index(name) for name in ("forward", "backward", "optimizer")])
     tiny_ns = _tiny_op_ns(trace)
@@ -166,6 +169,16 @@ def host_account(trace: Trace) -> Account:
         moving_ns=int(ns[is_ops & is_moving].sum()),
         optimizer_ns=causes["optimizer"].ns,
     )
+
+
+def _with_pause(trace: Trace, python: Cause, pieces: StepPieces, ns: IntArray) -> Cause:
+    """Return the Python of the steps with where in them it is, if neither an event nor a line tells."""
+    if python.name or python.file or python.ns == 0:
+        return python
+    row = np.append(host_nest(trace).row, NO_PARENT)[pieces.cause]
+    is_bare = (pieces.phase == PHASES.index("python")) & (ns > 0) & ((row < 0) | _is_step(trace)[row])
+    lane = int(np.bincount(lanes_of_steps(trace).clip(min=0)).argmax())
+    return replace(python, between=longest_pause(trace, lane, pieces.start_ns[is_bare], pieces.end_ns[is_bare]))
 
 
 def named_pieces(trace: Trace) -> pl.DataFrame:
@@ -360,7 +373,8 @@ def _most(trace: Trace, kind: str, row: IntArray, ns: IntArray, places: Places) 
     """Return the cause of all rows, with the name and the line that have the most ``ns``."""
     names, sums = _sums(_name_codes(trace, row), ns)
     name, name_ns = "", 0
-    if len(names) and sums.max() > 0:
+    unnamed_ns = int(ns.sum()) - int(sums.sum())
+    if len(names) and sums.max() > 0 and sums.max() >= unnamed_ns:
         code, name_ns = int(names[sums.argmax()]), int(sums.max())
         name = str(trace.events["name"][int(row[np.flatnonzero(_name_codes(trace, row) == code)[0]])])
     width = int(places.line.max(initial=0)) + 1

@@ -221,7 +221,7 @@ def _driven(driven: Cause, account: Account) -> tuple[Cause, Kind]:
     python = account.causes["python"]
     if account.tiny_ns >= python.ns:
         return driven, "dispatch"
-    return replace(driven, name=python.name, name_ns=python.name_ns), "python"
+    return replace(driven, name=python.name, name_ns=python.name_ns, between=python.between), "python"
 
 
 def _work_on_host(account: Account) -> tuple[Cause, Kind]:

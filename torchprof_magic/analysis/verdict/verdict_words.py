@@ -94,6 +94,9 @@ def _idle_for(account: Account, cause: Cause, why: str) -> tuple[Span, ...]:
 
 
 def _in(account: Account, cause: Cause, before: str = ", mostly in ") -> tuple[Span, ...]:
+    if not cause.name and cause.between:
+        first, then = cause.between
+        return (_plain(", mostly between "), code(short_name(first)), _plain(" and "), code(short_name(then)))
     if not cause.name:
         return ()
     kernel = cause.name if account.device is not None and cause.kind in _DEVICE_KINDS else ""

@@ -235,6 +235,16 @@ def test_python_between_short_ops_is_not_called_by_the_name_of_an_op() -> None:
     assert "aten::detach" not in str(verdict)
 
 
+def test_a_pause_that_nothing_names_is_told_by_what_stands_around_it() -> None:
+    step = annotation("ProfilerStep#0", 0, 1000), span("aten::randn", 10, 40), span("aten::addmm", 800, 150)
+    small = annotation("Net.prepare", 60, 100)  # in which there is less than outside of it
+    verdict = find_verdict(make_trace(*step, small))
+    assert verdict.kind == "python"
+    assert verdict.name == ""
+    assert "mostly between Net.prepare and aten::addmm" in str(verdict)
+    assert verdict.causes[0].between == ("Net.prepare", "aten::addmm")
+
+
 def test_a_name_of_thousands_of_characters_is_cut_in_the_sentence_but_not_in_the_verdict() -> None:
     name = "W" * 10_000
     verdict = find_verdict(make_trace(span(name, 0, 90), span("aten::mm", 90, 1)))
