@@ -364,7 +364,7 @@ def test_a_large_file_is_read_with_a_bar_that_is_removed(kernel: Kernel, tmp_pat
     file.write_bytes(b"[" + b", ".join([event] * 300_000) + b"]")
     cell = kernel.run(f"%torchprof load {file}")
     places = [content["data"] for content in cell.of("update_display_data")]
-    assert {"text/plain": ""} in places
+    assert {} in places
     assert "300,000" in kernel.run("import torchprof_magic as tp; print(tp.last)").text
 
 
