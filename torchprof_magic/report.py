@@ -33,7 +33,7 @@ from torchprof_magic.analysis.compare.limits_check import (
     broken_step_limit,
     broken_table,
 )
-from torchprof_magic.analysis.compare.per_step import RunSample, sample_of
+from torchprof_magic.analysis.compare.per_step import RunSample, sample_of, step_durations
 from torchprof_magic.analysis.compare.run_change import find_change
 from torchprof_magic.analysis.compare.step_change import typical_ns
 from torchprof_magic.analysis.devices import devices_table
@@ -645,7 +645,7 @@ class Report:
     @property
     def step_ns(self) -> float:
         """The typical complete step in ns: the lower quartile, which a busy machine changes least; else nan."""
-        return typical_ns(self.sample().durations)
+        return typical_ns(step_durations(self.trace))
 
     def sample(self) -> RunSample:
         """Return what is needed to compare the steps with those of a later run when this report is gone."""

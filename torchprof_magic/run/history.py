@@ -20,7 +20,7 @@ _MOST_COMPARED_LINES = 200
 
 
 class Entry(NamedTuple):
-    """A summary of a run whose report may be gone. ``step_ns`` is the mean time of its complete steps.
+    """A summary of a run whose report may be gone. ``step_ns`` is its typical complete step.
 
     ``change`` says how the steps changed since the run of the same cell before, empty for the first.
     """
@@ -58,7 +58,6 @@ def remember(report: Report, name: str = "", cell_id: str = "") -> None:
     trace = report.trace
     number = _compare_with_last(report, cell_id)
     whole = trace.steps.filter("complete")
-    mean_ns = (whole["end_ns"] - whole["start_ns"]).mean()
     _entries.append(
         Entry(
             unix_s=time.time(),
@@ -66,7 +65,7 @@ def remember(report: Report, name: str = "", cell_id: str = "") -> None:
             run_id=report.run_id,
             events=trace.events.height,
             steps=whole.height,
-            step_ns=mean_ns if isinstance(mean_ns, float) else None,
+            step_ns=report.step_ns if whole.height else None,
             cell=number,
             change=report.change_line,
         )

@@ -39,14 +39,14 @@ def change_numbers(change: RunChange) -> str:
 def change_line(change: RunChange) -> str:
     """Return the change as one line, such as ``step 222 ms → 180 ms, −19 %, sure``.
 
-    If the work tells it and not the times, the work stands first: ``+1.2 % by other work, sure; step 222 → 225 ms``.
+    If the work tells it and not the times, it is ``+1.2 % by other work, sure``.
     """
     if math.isnan(change.before_ns) or math.isnan(change.after_ns):
         return ""
     steps = f"step {format_ns(change.before_ns)} → {format_ns(change.after_ns)}"
     # What the machine did meanwhile can change steps the other way.
     if change.basis == "work":
-        return f"{_signed(change.ratio)} by other work, {change.certainty}; {steps}"
+        return f"{_signed(change.ratio)} by other work, {change.certainty}"
     return f"{steps}, {_signed(change.ratio)}, {change.certainty}"
 
 

@@ -1,6 +1,6 @@
 /** What changed since an earlier run: in words, and the steps of both on one scale. */
 
-import { formatNs, plural } from "../../base/format";
+import { formatNs, plural, unbroken } from "../../base/format";
 import { dotScale } from "../../layout/change-dots";
 import { tickLabel } from "../../layout/time-ticks";
 import type { ChangeHeader } from "../../wire/header";
@@ -20,9 +20,9 @@ export function ChangeHead({ report }: { readonly report: ReportContext }) {
       <div class="tp-change-words">
         <h2>
           <span class={`tp-${change.kind}-text`}>{SIGNS[change.kind]}</span> {change.title}{" "}
-          <small>{change.numbers}</small>
+          <small>{unbroken(change.numbers)}</small>
         </h2>
-        <p>{change.evidence}</p>
+        <p>{unbroken(change.evidence)}</p>
         {change.warnings.map((warning) => (
           <p key={warning} class="tp-doubt">
             <span class="tp-warning" aria-hidden="true">
