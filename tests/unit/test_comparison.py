@@ -128,6 +128,13 @@ def test_flags_that_only_one_run_had_are_a_warning_and_a_setting() -> None:
     assert settings["torch"] == ("", "2.14.0")
 
 
+def test_another_cpu_is_a_warning_where_both_are_known() -> None:
+    runs = [replace(program(), meta=replace(program().meta, cpu_model=name)) for name in ("Xeon", "EPYC", "")]
+    assert any("different machines" in warning for warning in compared(runs[0], runs[1]).warnings)
+    assert compared(runs[0], runs[1]).settings.rows() == [("CPU", "Xeon", "EPYC")]
+    assert not any("different machines" in warning for warning in compared(runs[0], runs[2]).warnings)
+
+
 def test_numbers_of_one_recording_are_no_setting() -> None:
     before, after = (
         replace(trace, meta=replace(trace.meta, extra=(("trace_id of cycle 1", number), ("note", number))))

@@ -127,3 +127,4 @@ def test_the_cores_and_threads_of_a_run_are_recorded_and_saved(tmp_path: Path) -
     assert (meta.cpu_cores or 0) >= 1
     assert meta.cpu_threads == 1
     assert (loaded.cpu_cores, loaded.cpu_threads, loaded.cpu_features) == (meta.cpu_cores, 1, meta.cpu_features)
+    assert loaded.cpu_model == meta.cpu_model != ""

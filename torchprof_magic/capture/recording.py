@@ -153,11 +153,12 @@ class Recording:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuFacts:
-    """How many cores the process may use, how many threads ops on the CPU use, and special units of the CPU."""
+    """The cores that the process may use, the threads that ops on the CPU use, its special units, and its name."""
 
     cores: int
     threads: int
     features: tuple[str, ...] = ()
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

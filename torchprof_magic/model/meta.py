@@ -175,8 +175,9 @@ class Meta(_Bounded):
     ``torch.distributed``, whose ``process_groups`` are those of this process; ``extra`` is further metadata of the
     file, such as the user's own. ``two_pass`` is set if the frames hold the times of one cycle and the details of
     another. ``cpu_cores`` is how many cores the process of a live run may use, ``cpu_threads`` how many threads ops on
-    the CPU use, and ``cpu_features`` are units of the CPU that torch can use, such as ``amx_bf16``. ``knows_storages``
-    is set if ``Trace.storages`` has all that the program held on the host before and after each cycle.
+    the CPU use, ``cpu_features`` are units of the CPU that torch can use, such as ``amx_bf16``, and ``cpu_model`` is its
+    name. ``knows_storages`` is set if ``Trace.storages`` has all that the program held on the host before and after
+    each cycle.
     """
 
     title: str = ""
@@ -203,9 +204,12 @@ class Meta(_Bounded):
     cpu_cores: int | None = None
     cpu_threads: int | None = None
     cpu_features: tuple[str, ...] = ()
+    cpu_model: str = ""
     knows_storages: bool = False
     extra: tuple[tuple[str, str], ...] = field(default=())
 
     def __post_init__(self) -> None:
-        self._shorten("title", "torch_version", "device_names", "devices", "backend", "extra", "cpu_features")
+        self._shorten(
+            "title", "torch_version", "device_names", "devices", "backend", "extra", "cpu_features", "cpu_model"
+        )
         self._shorten("cell_labels", most_chars=MAX_MESSAGE_CHARS)

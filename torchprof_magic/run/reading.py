@@ -66,6 +66,7 @@ def read_recording(
         cpu_cores=recording.cpu.cores if recording.cpu else None,
         cpu_threads=recording.cpu.threads if recording.cpu else None,
         cpu_features=recording.cpu.features if recording.cpu else (),
+        cpu_model=recording.cpu.model if recording.cpu else "",
     )
     trace, problems = _read_cycles(recording, meta)
     sites, scopes, lanes = with_scopes(trace, recording, cell)

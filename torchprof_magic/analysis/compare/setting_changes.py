@@ -36,7 +36,7 @@ def warnings_of(before: Trace, after: Trace) -> list[str]:
     found = [text for name, what, flag in _FLAGS if (text := _flag_warning(metas, name, what, flag))]
     if before.has_device != after.has_device:
         found.append("Only one run recorded an accelerator, so device times are not compared.")
-    if _machine(metas[0]) != _machine(metas[1]):
+    if _machine(metas[0]) != _machine(metas[1]) or _has_other_cpu(*metas):
         found.append("The runs are of different machines or versions of torch.")
     return found
 
@@ -55,12 +55,21 @@ def _machine(meta: Meta) -> tuple[object, ...]:
     return tuple(sorted(set(meta.device_names or (name for _, name in meta.devices)))), meta.torch_version
 
 
+def _has_other_cpu(before: Meta, after: Meta) -> bool:
+    """Return whether both runs know their CPU and cores, and they are not the same."""
+    sides = [(meta.cpu_model, meta.cpu_cores) for meta in (before, after)]
+    return all(model for model, _ in sides) and sides[0] != sides[1]
+
+
 def _settings(trace: Trace) -> dict[str, str]:
     meta = trace.meta
     devices = meta.device_names or tuple(dict.fromkeys(name for _, name in meta.devices))
     known = {
         "torch": meta.torch_version,
         "device": ", ".join(devices),
+        "CPU": meta.cpu_model,
+        "cores": str(meta.cpu_cores or ""),
+        "threads": str(meta.cpu_threads or ""),
         "ranks": str(meta.world_size or ""),
         "backend": meta.backend,
         **{what: "recorded" if getattr(meta, name) else "not recorded" for name, what, _ in _FLAGS},

@@ -6,7 +6,10 @@ import gc
 import importlib.util
 import inspect
 import os
+import platform
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,7 +29,6 @@ from torchprof_magic.process.python_warnings import warnings_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from pathlib import Path
     from types import CodeType
 
     from torch.utils.hooks import RemovableHandle
@@ -70,7 +72,17 @@ def cpu_facts() -> CpuFacts:
     except RuntimeError:  # raised where the build cannot ask the CPU
         found = {}
     features = tuple(name for name in CPU_FEATURES if found.get(name))
-    return CpuFacts(cores=cores, threads=torch.get_num_threads(), features=features)
+    return CpuFacts(cores=cores, threads=torch.get_num_threads(), features=features, model=_cpu_model())
+
+
+@cache
+def _cpu_model() -> str:
+    """Return what the maker calls the CPU, or its architecture where the system does not tell."""
+    with suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def make_profiler(options: ProfileOptions, observer: ExecutionTraceObserver | None = None) -> CycleProfile:
