@@ -175,7 +175,7 @@ class Meta(_Bounded):
     ``torch.distributed``, whose ``process_groups`` are those of this process; ``extra`` is further metadata of the
     file, such as the user's own. ``two_pass`` is set if the frames hold the times of one cycle and the details of
     another. ``cpu_cores`` is how many cores the process of a live run may use, ``cpu_threads`` how many threads ops on
-    the CPU use, ``cpu_features`` are units of the CPU that torch can use, such as ``amx_bf16``, and ``cpu_model`` is its
+    the CPU use, ``cpu_features`` are units of the CPU that torch can use, such as ``amx_bf16``, ``cpu_model`` is its
     name. ``knows_storages`` is set if ``Trace.storages`` has all that the program held on the host before and after
     each cycle.
     """
