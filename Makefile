@@ -60,7 +60,7 @@ advice: $(VENV)/.tested
 thorough: $(VENV)/.tested $(BUNDLE) chromium
 	export CHROMIUM="$$(cat $(VENV)/.chromium)" TORCHPROF_TESTS=whole; \
 	$(BIN)/python -m pytest -n auto --timeout 1200 tests/unit/test_hostile_texts.py tests/e2e/test_hostile_pages.py \
-	  tests/unit/ingest tests/packaging
+	  tests/unit/ingest tests/unit/process tests/unit/capture/watch tests/unit/test_savings_live.py tests/packaging
 
 stress: $(VENV)/.tested
 	$(BIN)/python tests/stress/interrupts.py --runs 200

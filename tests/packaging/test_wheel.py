@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from amount import IS_WHOLE
 
 ROOT = Path(__file__).parents[2]
 SHOW = """\
@@ -89,6 +90,7 @@ def test_the_installed_wheel_gives_a_working_widget(built: tuple[Path, Path], fr
     assert str(fresh.parents[1]) in shown.stdout
 
 
+@pytest.mark.skipif(not IS_WHOLE, reason="`make demo` installs so; `make thorough` runs it")
 def test_an_editable_install_gives_a_working_widget(fresh: Path, tmp_path: Path) -> None:
     done = run(fresh, "-m", "pip", "install", "-q", "--no-deps", "-e", ROOT, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
