@@ -47,6 +47,8 @@ def change_line(change: RunChange) -> str:
     # What the machine did meanwhile can change steps the other way.
     if change.basis == "work":
         return f"{_signed(change.ratio)} by other work, {change.certainty}"
+    if change.certainty == "too few steps":
+        return f"{steps}, too few steps to tell"
     return f"{steps}, {_signed(change.ratio)}, {change.certainty}"
 
 

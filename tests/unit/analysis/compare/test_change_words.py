@@ -16,6 +16,11 @@ def test_a_change_of_the_steps_begins_with_their_times() -> None:
     assert change_numbers(BY_STEPS) == "8 ms → 10 ms a step, 95 %: +20 % to +30 %"
 
 
+def test_too_few_steps_give_no_percentage() -> None:
+    few = replace(BY_STEPS, kind="unclear", certainty="too few steps", basis="")
+    assert change_line(few) == "step 8 ms → 10 ms, too few steps to tell"
+
+
 def test_a_change_of_the_work_does_not_seem_to_be_that_of_the_steps() -> None:
     # The machine became faster meanwhile, and the program slower.
     by_work = replace(BY_STEPS, basis="work", ratio=1.0125, interval=(1.01, 1.015), after_ns=4e6)
