@@ -64,7 +64,7 @@ class Comparison:
 
     @property
     def certainty(self) -> Certainty:
-        """``sure`` (p < 0.01), ``likely`` (p < 0.03), ``not sure``, or ``too few steps`` (fewer than 4 on a side)."""
+        """``sure`` (p < 0.01), ``likely`` (p < 0.02), ``not sure``, or ``too few steps`` (fewer than 4 on a side)."""
         return self.change.certainty
 
     @property

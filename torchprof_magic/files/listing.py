@@ -108,5 +108,5 @@ def _remote(url: str) -> list[str]:
 
 def _in_order(paths: Iterable[str]) -> list[str]:
     """Return paths so that ``rank10`` comes after ``rank9``."""
-    found = sorted(paths, key=lambda path: [int(part) if part.isdigit() else part for part in _DIGITS.split(path)])
+    found = sorted(paths, key=lambda path: [int(part) if part.isdecimal() else part for part in _DIGITS.split(path)])
     return found[:MOST_FILES]

@@ -22,6 +22,8 @@ FOLDER_VARIABLE = "TORCHPROF_RUNS"
 _FOLDER = Path("torchprof-magic") / "runs"
 _DATA, _ABOUT = ".torchprof", ".json"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}")
+# Words that stand for a run where the name of one is expected.
+_RESERVED = ("last",)
 _MOST_ABOUT_BYTES = 1 << 16
 # Runs that were kept without a name are deleted, the oldest first, beyond this size together.
 MOST_BYTES = 4 << 30
@@ -56,7 +58,9 @@ def data_folder() -> Path:
 
 
 def check_name(name: str) -> str:
-    """Return a name of a run; raises ``StoreError`` for one that could not be a file name everywhere."""
+    """Return a name of a run; raises ``StoreError`` for one that is no file name everywhere, or stands for a run."""
+    if name in _RESERVED:
+        raise StoreError(f"{name!r} stands for the newest run, so a run cannot be kept under this name")
     if not _NAME.fullmatch(name):
         raise StoreError(f"a run's name has up to 80 letters, digits, _, - and dots, and no dot first (got {name!r})")
     return name

@@ -141,6 +141,12 @@ def test_files_without_any_rank_are_numbered_in_order(tmp_path: Path) -> None:
     assert codes(report) == ["ranks.unnumbered"]
 
 
+def test_a_digit_that_is_no_number_is_a_letter_of_a_name(tmp_path: Path) -> None:
+    for letter in "ab":
+        write_rank(tmp_path, 0, *device_step(1), name=f"1²2{letter}.json", distributedInfo={})
+    assert tp.load(tmp_path).ranks["rank"].to_list() == [0, 1]
+
+
 def test_a_file_without_a_rank_beside_others_that_have_one_is_left_out(tmp_path: Path) -> None:
     write_job(tmp_path, ranks=2)
     (tmp_path / "settings.json").write_text('{"traceEvents": []}')

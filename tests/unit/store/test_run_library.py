@@ -59,7 +59,7 @@ def test_a_deleted_run_leaves_no_file(library: RunLibrary) -> None:
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["", "../up", "a/b", ".hidden", "a b", "x" * 81, "a\n", "a\\b"])
+@pytest.mark.parametrize("name", ["", "../up", "a/b", ".hidden", "a b", "x" * 81, "a\n", "a\\b", "last"])
 def test_a_name_that_is_no_file_name_everywhere_is_refused(library: RunLibrary, name: str) -> None:
     with pytest.raises(StoreError, match="name"):
         check_name(name)

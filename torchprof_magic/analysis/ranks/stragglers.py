@@ -176,7 +176,7 @@ def _cause_of(rank: int, doings: pl.DataFrame, ranks: pl.DataFrame, late_ns: flo
     of_kind = doings.filter(pl.col("cause") == cause)
     lines = _excess(of_kind.drop_nulls("line"), ["file", "line"], rank, ranks)
     place = lines.row(0, named=True) if lines.height and float(lines["more_ns"][0]) > 0 else {}
-    here = of_kind.filter(pl.col("line") == place["line"]) if place else of_kind
+    here = of_kind.filter(pl.col("file").eq_missing(place["file"]), line=place["line"]) if place else of_kind
     names = _excess(here.drop_nulls("name"), ["name"], rank, ranks)
     sources = here.filter(pl.col("rank") == rank)["source"].drop_nulls().to_list() if place else []
     return _Cause(
