@@ -208,10 +208,10 @@ class Lab:
         waiting = "() => [...document.querySelectorAll('.jp-InputPrompt')].some((one) => one.innerText.includes('*'))"
         self.page.wait_for_function(f"() => !({waiting})() && ({KERNEL_IS_IDLE})()", timeout=120_000)
 
-    def report(self, index: int = 0) -> Any:
+    def report(self, index: int = 0, timeout_s: float = START_S) -> Any:
         """Return one live report, scrolled into view."""
         found = self.page.locator('.tp-report[data-tp-ready="true"]').nth(index)
-        found.wait_for(timeout=START_S * 1000)
+        found.wait_for(timeout=timeout_s * 1000)
         found.scroll_into_view_if_needed()
         return found
 
