@@ -1,8 +1,10 @@
-"""How often comparisons of runs are right: ``python benchmarks/comparing.py [pairs]``.
+"""How often comparisons of runs are right: ``python benchmarks/comparing.py [pairs] [--default]``.
 
-Each round records the same program twice, then with work added that takes 5 % and 20 % of a step, by the fastest steps
-without the profiler. Prints how often the same program is told to be unclear, and the slower ones to be slower, and how
-often the added op, module and line come first. Runs are recorded one after the other, whatever else the machine does.
+Records 24 steps a run; with ``--default`` only three of 60, as the magic does without flags, so that the steps without
+the profiler are compared. Each round records the same program twice, then with work added that takes 5 % and 20 % of a
+step, by the fastest steps without the profiler. Prints how often the same program is told to be unclear, and the slower
+ones to be slower, and how often the added op, module and line come first. Runs are recorded one after the other,
+whatever else the machine does.
 """
 
 from __future__ import annotations
@@ -20,10 +22,11 @@ from torch import nn
 if TYPE_CHECKING:
     from torchprof_magic.report import Report
 
-STEPS = 24
+RECORDED = "--wait 1 --warmup 1 --active 24"
+STEPS = {RECORDED: 26, "": 60}
 SETUP = "import torch\nfrom torch import nn\n"
-CELL = """%%torchprof -q -o run --wait 1 --warmup 1 --modules --active {steps}
-for _ in range({whole}):
+CELL = """%%torchprof -q -o run --modules {flags}
+for _ in range({steps}):
     loss = criterion(model(x), y)
     planted(x)
     loss.backward()
@@ -70,7 +73,8 @@ def programs() -> dict[str, Program]:
 class Recorder:
     """Records steps of a program in a shell, as a cell with the magic."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, flags: str) -> None:
+        self.flags = flags
         self.shell = InteractiveShell()
         self.shell.run_line_magic("load_ext", "torchprof_magic")
         self.shell.run_cell(SETUP)
@@ -81,7 +85,7 @@ class Recorder:
     def record(self, calls: int) -> Report:
         """Return the report of some steps with so many calls of the added op."""
         self.shell.push({"planted": Planted(calls)})
-        self.shell.run_cell(CELL.format(steps=STEPS, whole=STEPS + 2), store_history=True)
+        self.shell.run_cell(CELL.format(flags=self.flags, steps=STEPS[self.flags]), store_history=True)
         report: Report = self.shell.user_ns["run"]
         return report
 
@@ -107,12 +111,12 @@ def fast_s(work: object, times: int) -> float:
     return sorted(found)[times // 5]
 
 
-def main(pairs: int) -> None:
+def main(pairs: int, flags: str) -> None:
     torch.set_num_threads(1)
     unit_s = fast_s(lambda: Planted(10)(torch.ones(1)), 300) / 10
-    print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}, {STEPS} steps a run, {pairs} pairs each")
+    print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}, {STEPS[flags]} steps a run, {pairs} pairs each")
     for name, program in programs().items():
-        recorder = Recorder(program)
+        recorder = Recorder(program, flags)
         base_s = recorder.step_s()
         calls = {0.05: max(1, round(0.05 * base_s / unit_s)), 0.2: max(1, round(0.2 * base_s / unit_s))}
         kinds: collections.Counter[tuple[str, str]] = collections.Counter()
@@ -131,4 +135,5 @@ def main(pairs: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 50)
+    numbers = [int(text) for text in sys.argv[1:] if text.isdecimal()]
+    main(*(numbers or [50]), "" if "--default" in sys.argv else RECORDED)

@@ -25,8 +25,8 @@ from torchprof_magic.analysis.compare.changes import (
     changed_phases,
     changed_waits,
 )
-from torchprof_magic.analysis.compare.per_step import sample_of, step_durations
-from torchprof_magic.analysis.compare.run_change import find_change
+from torchprof_magic.analysis.compare.per_step import sample_of
+from torchprof_magic.analysis.compare.run_change import compared_steps, find_change
 from torchprof_magic.analysis.compare.setting_changes import changed_settings, warnings_of
 from torchprof_magic.compared_views import COMPARED_VIEWS
 from torchprof_magic.render.change_text import change_html, change_text
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from torchprof_magic.analysis.compare.run_change import RunChange
+    from torchprof_magic.analysis.compare.per_step import RunSample
+    from torchprof_magic.analysis.compare.run_change import ComparedSteps, RunChange
     from torchprof_magic.analysis.compare.step_change import Certainty, ChangeKind
     from torchprof_magic.render.widget import ReportWidget
     from torchprof_magic.report import Report
@@ -69,18 +70,21 @@ class Comparison:
 
     @property
     def step_ratio(self) -> float:
-        """Typical step after over before: 1.05 is 5 % slower; nan without steps."""
+        """Typical step after over before: 1.05 is 5 % slower; nan without steps.
+
+        If only work that one run does tells a change (``change.basis`` is ``work``), that work counts as well.
+        """
         return self.change.ratio
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The confidence interval of 95 % of ``step_ratio``; from 0 to infinity with too few steps."""
+        """The confidence interval of 98 % of ``step_ratio``; from 0 to infinity with too few steps."""
         return self.change.interval
 
     @cached_property
     def change(self) -> RunChange:
         """The change of the step time with all that it is decided by; see docs/comparing.md."""
-        return find_change(sample_of(self.before.trace), sample_of(self.after.trace))
+        return find_change(*self._samples)
 
     @cached_property
     def ops(self) -> pl.DataFrame:
@@ -180,6 +184,14 @@ class Comparison:
         return change_evidence(self.change)
 
     @property
+    def _samples(self) -> tuple[RunSample, RunSample]:
+        return sample_of(self.before.trace), sample_of(self.after.trace)
+
+    @property
+    def _compared_steps(self) -> ComparedSteps:
+        return compared_steps(*self._samples)
+
+    @property
     def _words(self) -> list[str]:
         """What is said of the change, line by line."""
         return [f"{self.title}: {self.numbers}", self.evidence, *self.warnings]
@@ -208,9 +220,9 @@ class Comparison:
             "evidence": self.evidence,
             "warnings": self.warnings,
             "runs": [
-                {"title": title, "steps": list(step_durations(trace)), "typical": None if isnan(ns) else ns}
-                for title, trace, ns in zip(
-                    self._titles, self.runs[:2], (change.before_ns, change.after_ns), strict=True
+                {"title": title, "steps": list(steps), "typical": None if isnan(ns) else ns}
+                for title, steps, ns in zip(
+                    self._titles, self._compared_steps[:2], (change.before_ns, change.after_ns), strict=True
                 )
             ],
             "settings": self.settings.rows(),

@@ -86,6 +86,96 @@ def test_three_steps_are_too_few() -> None:
     assert comparison.interval == (0.0, math.inf)
 
 
+def with_meta(trace: Trace, **facts: object) -> Trace:
+    return replace(trace, meta=replace(trace.meta, **facts))  # type: ignore[arg-type]
+
+
+def plain_steps(typical_ms: float) -> tuple[int, ...]:
+    """Eight steps without the profiler that differ by up to 0.2 %."""
+    return tuple(round(typical_ms * 1e6 * (1 + 0.001 * (number % 3))) for number in range(8))
+
+
+# Steps of about 1 s that differ by up to 20 %, so that they tell no change of some percent.
+UNEVEN_NS = tuple(round(seconds * 1e9) for seconds in (1.0, 1.2, 1.05, 1.15, 1.02, 1.1, 1.18, 1.0))
+
+
+def test_steps_without_the_profiler_are_compared_if_too_few_were_recorded() -> None:
+    comparison = compared(
+        with_meta(program(steps=3), plain_step_ns=plain_steps(1_000)),
+        with_meta(program(steps=3, mm_us=500), plain_step_ns=plain_steps(1_100)),
+    )
+    assert (comparison.kind, comparison.certainty) == ("slower", "sure")
+    assert comparison.step_ratio == pytest.approx(1.1, abs=0.002)
+    assert comparison.line == "unprofiled step 1 s → 1.10 s, +10 %, sure"
+    assert "Too few steps were recorded" in comparison.evidence
+    header = json.loads(comparison.widget._header)
+    assert [len(run["steps"]) for run in header["change"]["runs"]] == [8, 8]
+
+
+def test_a_few_recorded_steps_tell_of_work_that_the_others_confirm() -> None:
+    # 3 calls of 20 us in a step of 1,060 us: the others take 94.3 % of it, so steps are 6 % longer.
+    before = with_meta(program(steps=3), plain_step_ns=UNEVEN_NS)
+    after = with_meta(program(steps=3, extra=3), plain_step_ns=tuple(round(ns * 1.05) for ns in UNEVEN_NS))
+    change = compared(before, after).change
+    assert (change.kind, change.basis) == ("slower", "work")
+    assert change.ratio == pytest.approx(1.06, abs=0.01)
+
+
+def test_a_few_recorded_steps_with_other_work_are_chance_if_the_others_did_not_change() -> None:
+    before = with_meta(program(steps=3), plain_step_ns=UNEVEN_NS)
+    after = with_meta(program(steps=3, extra=3), plain_step_ns=tuple(round(ns * 1.02) for ns in UNEVEN_NS))
+    change = compared(before, after).change
+    assert (change.kind, change.basis) == ("unclear", "")
+    assert change.work is not None
+
+
+def test_other_programs_that_left_are_no_change_of_the_code() -> None:
+    facts = {"cpu_cores": 4, "cpu_threads": 4}
+    busy = with_meta(program(mm_us=500), others_share=0.5, **facts)
+    quiet = with_meta(program(), others_share=0.1, **facts)
+    # Only the mm changed, which alone would be sure.
+    assert compared(program(mm_us=500), program()).certainty == "sure"
+    comparison = compared(busy, quiet)
+    assert comparison.kind == "unclear"
+    assert "Other programs used 50 % and 10 % of the machine's cores" in comparison.evidence
+    # What is faster although others came is faster all the more.
+    assert compared(with_meta(busy, others_share=0.1), with_meta(quiet, others_share=0.5)).kind == "faster"
+    # One thread finds a free core beside them.
+    alone = [with_meta(run, cpu_threads=1) for run in (busy, quiet)]
+    assert compared(*alone).kind == "faster"
+
+
+def test_three_steps_without_the_profiler_are_too_few_as_well() -> None:
+    runs = [with_meta(program(steps=3), plain_step_ns=plain_steps(1_000)[:3]) for _ in range(2)]
+    comparison = compared(*runs)
+    assert comparison.certainty == "too few steps"
+    assert not comparison.change.is_plain
+
+
+def test_what_recording_more_costs_in_one_run_is_no_change_of_the_program() -> None:
+    before = with_meta(program(), plain_step_ns=plain_steps(1_000))
+    after = with_meta(program(busy=1.3), plain_step_ns=plain_steps(1_000), has_memory=True)
+    comparison = compared(before, after)
+    assert comparison.kind == "unclear"
+    assert comparison.step_ratio == pytest.approx(1)
+    assert "Recording more takes time" in comparison.evidence
+    assert "busier" not in comparison.evidence
+
+
+def test_the_ratio_is_that_of_the_times_that_stand_beside_it() -> None:
+    # Steps are 40 % longer for the mm, and 2 % of them are calls that only the later run has.
+    change = compared(program(), program(mm_us=780, extra=1)).change
+    assert change.basis == "steps"
+    assert change.ratio == pytest.approx(change.after_ns / change.before_ns)
+    assert change.interval[0] < change.ratio < change.interval[1]
+
+
+def test_an_interval_excludes_no_change_only_where_one_is_told() -> None:
+    for mm_us in range(400, 500, 5):
+        change = compared(program(), program(mm_us=mm_us)).change
+        assert (change.kind == "unclear") == (change.interval[0] <= 1 <= change.interval[1])
+
+
 def test_runs_without_steps_can_be_compared() -> None:
     comparison = compared(make_trace(span("aten::mm", 0, 10)), make_trace(span("aten::mm", 0, 30)))
     assert comparison.kind == "unclear"

@@ -10,6 +10,7 @@ from support import annotation, make_trace, span
 
 import torchprof_magic as tp
 from torchprof_magic.analysis.advice.trial_plan import Call, TrialPlan
+from torchprof_magic.process.other_programs import OtherPrograms
 from torchprof_magic.report import Report
 from torchprof_magic.trials import run_trial
 
@@ -120,7 +121,8 @@ def test_an_interrupt_ends_a_trial_and_restores_the_threads() -> None:
     assert torch.get_num_threads() == 1
 
 
-def test_the_cores_and_threads_of_a_run_are_recorded_and_saved(tmp_path: Path) -> None:
+def test_the_cores_and_threads_of_a_run_are_recorded_and_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OtherPrograms, "share", lambda _: 0.25)
     report = recorded()
     loaded = tp.load(report.save(tmp_path / "run.torchprof")).trace.meta
     meta = report.trace.meta
@@ -128,3 +130,4 @@ def test_the_cores_and_threads_of_a_run_are_recorded_and_saved(tmp_path: Path) -
     assert meta.cpu_threads == 1
     assert (loaded.cpu_cores, loaded.cpu_threads, loaded.cpu_features) == (meta.cpu_cores, 1, meta.cpu_features)
     assert loaded.cpu_model == meta.cpu_model != ""
+    assert loaded.others_share == meta.others_share == 0.25

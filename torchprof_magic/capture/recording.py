@@ -128,7 +128,8 @@ class Recording:
     of the device's allocator history, if one was requested and saved. ``metadata`` holds the keys and JSON
     texts that were added during the run. ``two_pass`` says which cycle holds times and which details, when they were
     recorded one after the other. ``program`` is what lines and modules did in each cycle; ``modules``,
-    ``function_lines`` and ``tagged`` are those that its numbers name. ``cpu`` is what ops on the CPU could use.
+    ``function_lines`` and ``tagged`` are those that its numbers name. ``cpu`` is what ops on the CPU could use, and
+    ``others_share`` the part of the machine's cores that other programs took during the run.
     """
 
     cycles: tuple[Cycle, ...]
@@ -149,6 +150,7 @@ class Recording:
     metadata: tuple[tuple[str, str], ...] = ()
     two_pass: TwoPass | None = None
     cpu: CpuFacts | None = None
+    others_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

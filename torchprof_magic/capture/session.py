@@ -37,6 +37,7 @@ from torchprof_magic.capture.watch.program import ProgramWatch
 from torchprof_magic.capture.watch.tasks import OtherTasks
 from torchprof_magic.errors import CaptureError
 from torchprof_magic.model.meta import Stepping
+from torchprof_magic.process.other_programs import OtherPrograms
 from torchprof_magic.process.python_warnings import warnings_to
 from torchprof_magic.units import counted
 
@@ -110,6 +111,7 @@ class CaptureSession:
         self._added: dict[str, str] = {}
         self._first_loop: str | None = None
         self._snapshot: Path | None = None
+        self._others: OtherPrograms | None = None
 
     @property
     def is_active(self) -> bool:
@@ -365,6 +367,7 @@ class CaptureSession:
         for pause in self._early_pauses:
             self._recorder.pause(pause)
         self._undo.append(self._recorder.watch())
+        self._others = OtherPrograms()
         self._state = State.RUNNING
         self._begin(self._recorder, is_early=is_early)
 
@@ -498,13 +501,14 @@ class CaptureSession:
         is_here, where = self._is_here(), self._place()
         if self._recorder is not None and is_here:
             self._end(self._recorder, has_exception=is_cut)
+        others_share = self._others.share() if self._others else None
         if is_here:
             self._end_history(failure, where)
         self._state = State.STOPPED
         if is_here:
             self._let_go()
         note_ending(self._problems, self._recorder, self._stepping, is_cut=is_cut)
-        return self._make_recording()
+        return self._make_recording(others_share)
 
     def _let_go(self) -> None:
         """Remove hooks and the buffer file, and stop being the live session. The signal handler is still used."""
@@ -537,7 +541,7 @@ class CaptureSession:
         self._transit(lambda _guard: recorder.finish(is_between=is_between))
         recorder.save_finished(self.guard)
 
-    def _make_recording(self) -> Recording:
+    def _make_recording(self, others_share: float | None) -> Recording:
         recorder = self._recorder
         program = self.program.finish()
         return Recording(
@@ -559,6 +563,7 @@ class CaptureSession:
             metadata=tuple(self._added.items()),
             two_pass=recorder.two_pass if recorder else None,
             cpu=compat.cpu_facts(),
+            others_share=others_share,
         )
 
     def _report_progress(self, phase: str, step: int) -> None:

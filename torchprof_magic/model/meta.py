@@ -177,7 +177,7 @@ class Meta(_Bounded):
     another. ``cpu_cores`` is how many cores the process of a live run may use, ``cpu_threads`` how many threads ops on
     the CPU use, ``cpu_features`` are units of the CPU that torch can use, such as ``amx_bf16``, ``cpu_model`` is its
     name. ``knows_storages`` is set if ``Trace.storages`` has all that the program held on the host before and after
-    each cycle.
+    each cycle. ``others_share`` is the part of the time of all cores that other programs took during a live run.
     """
 
     title: str = ""
@@ -206,6 +206,7 @@ class Meta(_Bounded):
     cpu_features: tuple[str, ...] = ()
     cpu_model: str = ""
     knows_storages: bool = False
+    others_share: float | None = None
     extra: tuple[tuple[str, str], ...] = field(default=())
 
     def __post_init__(self) -> None:

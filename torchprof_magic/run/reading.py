@@ -67,6 +67,7 @@ def read_recording(
         cpu_threads=recording.cpu.threads if recording.cpu else None,
         cpu_features=recording.cpu.features if recording.cpu else (),
         cpu_model=recording.cpu.model if recording.cpu else "",
+        others_share=recording.others_share,
     )
     trace, problems = _read_cycles(recording, meta)
     sites, scopes, lanes = with_scopes(trace, recording, cell)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from torchprof_magic.analysis.compare.step_change import CONFIDENCE
 from torchprof_magic.units import format_ns, format_ratio, printable
 
 if TYPE_CHECKING:
@@ -25,25 +26,27 @@ def change_title(change: RunChange) -> str:
 
 
 def change_numbers(change: RunChange) -> str:
-    """Return the step times and the interval of the difference, such as ``175 → 140 ms a step, 95 %: −36 to −5 %``."""
+    """Return the step times and the interval of the difference, such as ``175 → 140 ms a step, 98 %: −36 to −5 %``."""
     if math.isnan(change.before_ns) or math.isnan(change.after_ns):
         return "no complete step in one of the runs"
-    steps = f"{format_ns(change.before_ns)} → {format_ns(change.after_ns)} a step"
+    steps = f"{format_ns(change.before_ns)} → {format_ns(change.after_ns)} a step{_plainly(change)}"
     low, high = change.interval
     if not math.isfinite(high):
         return steps
-    interval = f"95 %: {_signed(low)} to {_signed(high)}"
+    interval = f"{format_ratio(CONFIDENCE)}: {_signed(low)} to {_signed(high)}"
     return f"{interval} by other work; recorded {steps}" if change.basis == "work" else f"{steps}, {interval}"
 
 
 def change_line(change: RunChange) -> str:
     """Return the change as one line, such as ``step 222 ms → 180 ms, −19 %, sure``.
 
-    If the work tells it and not the times, it is ``+1.2 % by other work, sure``.
+    If the work tells it and not the times, it is ``+1.2 % by other work, sure``; if steps without the profiler are
+    compared, it begins with ``unprofiled step``.
     """
     if math.isnan(change.before_ns) or math.isnan(change.after_ns):
         return ""
-    steps = f"step {format_ns(change.before_ns)} → {format_ns(change.after_ns)}"
+    step = "unprofiled step" if change.is_plain else "step"
+    steps = f"{step} {format_ns(change.before_ns)} → {format_ns(change.after_ns)}"
     # What the machine did meanwhile can change steps the other way.
     if change.basis == "work":
         return f"{_signed(change.ratio)} by other work, {change.certainty}"
@@ -59,7 +62,18 @@ def change_evidence(change: RunChange) -> str:
             "At least 4 complete steps of each run are needed to tell a change from noise. Record more with --active."
         )
     said = [_decided(change)]
-    if abs(change.drift - 1) >= _NOTED_DRIFT:
+    if change.is_plain:
+        said.append(f"{_why_plain(change)} those that ran without the profiler are compared.")
+    if change.others_shares is not None:
+        shares = " and ".join(format_ratio(share) for share in change.others_shares)
+        said.append(
+            f"Other programs used {shares} of the machine's cores during the two runs, which alone makes steps "
+            f"{'longer' if change.others_shares[1] > change.others_shares[0] else 'shorter'}."
+        )
+    if not change.same_inputs:
+        said.append("The inputs have other shapes, which changes how long the same ops take.")
+    # Recording more in one run makes its ops longer, too.
+    elif change.same_details and abs(change.drift - 1) >= _NOTED_DRIFT:
         word = "longer" if change.drift > 1 else "shorter"
         said.append(
             f"Ops that both runs call equally often took {format_ratio(abs(change.drift - 1))} {word}, as on a busier "
@@ -69,6 +83,14 @@ def change_evidence(change: RunChange) -> str:
         )
     said.append("This is about these steps only: the same code can differ by 10 % from one session to another.")
     return " ".join(said)
+
+
+def _plainly(change: RunChange) -> str:
+    return " without the profiler" if change.is_plain else ""
+
+
+def _why_plain(change: RunChange) -> str:
+    return "Too few steps were recorded, so" if change.same_details else "Recording more takes time in the steps, so"
 
 
 def _decided(change: RunChange) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from torchprof_magic.analysis.compare.setting_changes import DETAILS, input_shapes
 from torchprof_magic.analysis.ops.calls import op_rows
 from torchprof_magic.analysis.shared import once_per_trace
 from torchprof_magic.analysis.source.attribution import Runs, sites_of_events
@@ -20,6 +21,7 @@ from torchprof_magic.model.intervals import NO_PARENT, IntArray, nest, own_time
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
 
 if TYPE_CHECKING:
+    from torchprof_magic.model.meta import Meta
     from torchprof_magic.model.trace import Trace
 
 FloatArray = npt.NDArray[np.float64]
@@ -116,13 +118,24 @@ def module_cells(trace: Trace) -> Cells:
 
 
 class RunSample(NamedTuple):
-    """What is needed of a run to compare its steps with those of another, far smaller than its trace."""
+    """What is needed of a run to compare its steps with those of another, far smaller than its trace.
+
+    ``plain_durations`` are those of the steps that ran without the profiler, in ns, and ``details`` what was recorded
+    beyond times, which makes recorded steps longer. ``inputs`` are the shapes that each outermost module got, if known.
+    ``others_share`` is what other programs took of the machine, and ``crowding`` the part of the threads of this one
+    that had no core for themselves by that; None if not known.
+    """
 
     durations: tuple[int, ...]
     ops: Cells
     kernels: Cells
     idle_ns: tuple[int, ...]
     has_device: bool
+    plain_durations: tuple[int, ...] = ()
+    details: frozenset[str] = frozenset()
+    inputs: frozenset[tuple[str, str]] = frozenset()
+    others_share: float | None = None
+    crowding: float | None = None
 
 
 @once_per_trace
@@ -130,8 +143,26 @@ def sample_of(trace: Trace) -> RunSample:
     """Return the sample of a run; ``idle_ns`` is how long the thread of each complete step slept or waited."""
     idle = steps_table(trace).frame.filter("complete").sort("start_ns")["idle_ns"]
     return RunSample(
-        step_durations(trace), op_cells(trace), kernel_cells(trace), tuple(idle.to_list()), trace.has_device
+        durations=step_durations(trace),
+        ops=op_cells(trace),
+        kernels=kernel_cells(trace),
+        idle_ns=tuple(idle.to_list()),
+        has_device=trace.has_device,
+        plain_durations=trace.meta.plain_step_ns,
+        details=frozenset(name for name, _, _ in DETAILS if getattr(trace.meta, name)),
+        inputs=frozenset(input_shapes(trace).items()),
+        others_share=trace.meta.others_share,
+        crowding=_crowding(trace.meta),
     )
+
+
+def _crowding(meta: Meta) -> float | None:
+    if meta.others_share is None or not meta.cpu_cores or not meta.cpu_threads:
+        return None
+    # Ops on the CPU use no more threads than there are cores without running into each other.
+    threads = min(meta.cpu_threads, meta.cpu_cores)
+    without = threads + meta.others_share * meta.cpu_cores - meta.cpu_cores
+    return min(1.0, max(0.0, without / threads))
 
 
 def typical(values: IntArray) -> FloatArray:

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from torchprof_magic.model.meta import Meta
     from torchprof_magic.model.trace import Trace
 
-# What a run records beyond times, with the flag that asks for it; each adds time to the steps.
-_FLAGS = (("has_shapes", "input shapes", "--shapes"), ("has_memory", "memory", "--memory"),
-          ("has_stacks", "Python stacks", "--stack"))  # fmt: skip
+# What a run records beyond times, as an attribute of its metadata, and its flag; each makes steps longer.
+DETAILS = (("has_shapes", "input shapes", "--shapes"), ("has_memory", "memory", "--memory"),
+           ("has_stacks", "Python stacks", "--stack"))  # fmt: skip
 _MOST_ROWS = 40
 # Numbers of one recording, not of the program: they differ between any two.
 _OF_ONE_RECORDING = {TRACE_ID, "traceName", "torchprofStoreId", "baseTimeNanoseconds", "profileStartTime"}
@@ -33,7 +33,7 @@ def changed_settings(before: Trace, after: Trace) -> pl.DataFrame:
 def warnings_of(before: Trace, after: Trace) -> list[str]:
     """Return what makes the comparison of two runs less than fair, as sentences."""
     metas = before.meta, after.meta
-    found = [text for name, what, flag in _FLAGS if (text := _flag_warning(metas, name, what, flag))]
+    found = [text for name, what, flag in DETAILS if (text := _flag_warning(metas, name, what, flag))]
     if before.has_device != after.has_device:
         found.append("Only one run recorded an accelerator, so device times are not compared.")
     if _machine(metas[0]) != _machine(metas[1]) or _has_other_cpu(*metas):
@@ -72,7 +72,7 @@ def _settings(trace: Trace) -> dict[str, str]:
         "threads": str(meta.cpu_threads or ""),
         "ranks": str(meta.world_size or ""),
         "backend": meta.backend,
-        **{what: "recorded" if getattr(meta, name) else "not recorded" for name, what, _ in _FLAGS},
+        **{what: "recorded" if getattr(meta, name) else "not recorded" for name, what, _ in DETAILS},
         "steps": str(trace.steps.filter("complete").height),
         "stepped by": " ".join(str(part) for part in (meta.stepping.how, meta.stepping.code) if part)
         if meta.stepping
@@ -80,14 +80,14 @@ def _settings(trace: Trace) -> dict[str, str]:
         "two passes": "yes" if meta.two_pass else "no",
     }
     extra = {key: shortened(value, 120) for key, value in meta.extra if not _is_of_one_recording(key)}
-    return known | _input_shapes(trace) | extra
+    return known | input_shapes(trace) | extra
 
 
 def _is_of_one_recording(key: str) -> bool:
     return key in _OF_ONE_RECORDING or key.startswith(TRACE_ID_OF_CYCLE.format(""))
 
 
-def _input_shapes(trace: Trace) -> dict[str, str]:
+def input_shapes(trace: Trace) -> dict[str, str]:
     """Return the shapes that each outermost module got."""
     modules = modules_table(trace).frame.filter(pl.col("parent").is_null() & pl.col("inputs").is_not_null())
     return {

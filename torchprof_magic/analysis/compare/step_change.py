@@ -25,7 +25,8 @@ FloatArray = npt.NDArray[np.float64]
 LEAST_STEPS = 4
 SURE_P = 0.01
 LIKELY_P = 0.02
-CONFIDENCE = 0.95
+# So that the interval excludes 1 exactly where the steps tell a change.
+CONFIDENCE = 1 - LIKELY_P
 TYPICAL_QUANTILE = 0.25
 _BLOCKS = 4
 # Two runs of the same code differ even where all steps of each are equal: other addresses, clocks and neighbours, which
@@ -37,7 +38,7 @@ _SHORT_NS = 0.5e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepChange:
-    """A change of the step time: ``ratio`` is after over before, ``interval`` its confidence interval of 95 %.
+    """A change of the step time: ``ratio`` is after over before, ``interval`` its confidence interval of 98 %.
 
     ``p`` is the probability of such a difference, or a larger one, between two runs of the same code, and ``error`` the
     standard error of the logarithm of the ratio.
@@ -114,10 +115,11 @@ def _typical(logs: FloatArray) -> float:
 
 def jackknife_variance(values: FloatArray, statistic: Callable[[FloatArray], np.floating | float]) -> float:
     """Return the squared error of a statistic, by leaving out one block of consecutive values after the other."""
-    parts = np.array_split(values, _BLOCKS)
-    left_out = [float(statistic(np.concatenate(parts[:at] + parts[at + 1 :]))) for at in range(_BLOCKS)]
-    pseudo = _BLOCKS * float(statistic(values)) - (_BLOCKS - 1) * np.asarray(left_out)
-    return float(pseudo.var(ddof=1)) / _BLOCKS
+    blocks = min(_BLOCKS, len(values))
+    parts = np.array_split(values, blocks)
+    left_out = [float(statistic(np.concatenate(parts[:at] + parts[at + 1 :]))) for at in range(blocks)]
+    pseudo = blocks * float(statistic(values)) - (blocks - 1) * np.asarray(left_out)
+    return float(pseudo.var(ddof=1)) / blocks
 
 
 def _drift(logs: FloatArray) -> float:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from torchprof_magic.analysis.compare.step_change import LEAST_STEPS, jackknife_variance
+from torchprof_magic.analysis.compare.step_change import LEAST_STEPS, jackknife_variance, tail_of_t
 
 if TYPE_CHECKING:
     from torchprof_magic.analysis.compare.per_step import Cells, FloatArray, RunSample
@@ -25,6 +25,11 @@ LEAST_RATIO = 0.005
 MODEL_ERROR = 0.3
 _MOST_SHARE = 0.99
 _PERMUTATIONS = 2_000
+# Three steps cannot be dealt to two runs in enough ways, so Student's t tells the chance. Only the run with the work
+# adds to its degrees of freedom.
+_LEAST_WORK_STEPS = 3
+_FREEDOM_OF_FEW = 2
+_LEAST_ERROR = 1e-9
 # A wait that one run has and the other has not: below the first share of a step, and above the second.
 _NO_WAIT, _A_WAIT = 0.002, 0.01
 WAITING = "sleeping or waiting"
@@ -47,10 +52,11 @@ class WorkChange(NamedTuple):
 def find_work_change(before: RunSample, after: RunSample) -> WorkChange | None:
     """Return the change by work that differs, or ``None`` if it is below 0.5 % of a step, or cannot be known.
 
-    Only for programs whose time is that of the host: where a device works, calls on the host may cost nothing.
+    Only for programs whose time is that of the host: where a device works, calls on the host may cost nothing. Needs
+    three recorded steps of each run.
     """
     durations = tuple(np.asarray(run.durations, np.float64) for run in (before, after))
-    if before.has_device or after.has_device or min(map(len, durations)) < LEAST_STEPS:
+    if before.has_device or after.has_device or min(map(len, durations)) < _LEAST_WORK_STEPS:
         return None
     cells = before.ops, after.ops
     regular = tuple(regular_calls(each) for each in cells)
@@ -70,7 +76,8 @@ def find_work_change(before: RunSample, after: RunSample) -> WorkChange | None:
     error = math.sqrt(sum(jackknife_variance(run, np.median) for run in logs))
     if abs(math.expm1(difference)) < LEAST_RATIO:
         return None
-    p = _chance(*logs)
+    is_few = min(map(len, logs)) < LEAST_STEPS
+    p = tail_of_t(difference / max(error, _LEAST_ERROR), _FREEDOM_OF_FEW) if is_few else _chance(*logs)
     name = _largest(extra[1] if difference > 0 else extra[0])
     calls = [round(each.get(name, 0)) for each in regular]
     return WorkChange(difference, max(error, MODEL_ERROR * abs(difference)), p, name, *calls)
