@@ -44,6 +44,7 @@ const SCENE: FlameScene = {
   calls: null,
   phases: words("forward", "backward"),
   kinds: words("op", "annotation"),
+  runs: null,
   scrollTop: px(0),
   selectedKey: -1,
   selectedRow: -1,
@@ -114,6 +115,27 @@ describe("paintFlame", () => {
   it("outlines the selected box in the accent", () => {
     paint({ selectedRow: 1 });
     expect(pixel(20, ROW_PX)).toEqual([255, 0, 0, 255]);
+  });
+
+  it("paints added time solid, and saved time hatched, at the end of what both runs have", () => {
+    const runs = (after: number) => ({
+      before: Float64Array.of(100, 10),
+      after: Float64Array.of(100, after),
+      whole: Float64Array.of(100, 20),
+    });
+    const phases = (word: string) => ({
+      ...words("same", word),
+      keys: Int32Array.of(0, 1),
+    });
+    paint({ runs: runs(20), phases: phases("slower") });
+    // The box of 50 px is 20 wide in the unit of its width: 25 px in both, 25 px added. Its palette is #dfe3e8, #c4532d.
+    expect(pixel(22, ROW_PX + 3)).toEqual([0xdf, 0xe3, 0xe8, 255]);
+    expect(pixel(40, ROW_PX + 3)).toEqual([0xc4, 0x53, 0x2d, 255]);
+    paint({ runs: runs(5), phases: phases("faster") });
+    // 12.5 px in both, 12.5 px saved. Of the saved part some pixels are ground and some are lines.
+    const saved = Array.from({ length: 10 }, (_, x) => pixel(14 + x, ROW_PX + 3).join());
+    expect(new Set(saved).size).toBeGreaterThan(2);
+    expect(pixel(40, ROW_PX + 3)).toEqual([0xdf, 0xe3, 0xe8, 255]);
   });
 
   it("moves up when it is scrolled", () => {

@@ -3,8 +3,9 @@
 import { type Boxes, MERGED_ROW } from "../base/boxes";
 import { cssColor, type Rgb } from "../base/color";
 import type { Px } from "../base/units";
-import type { TextColumn } from "../wire/frame";
+import type { Numbers, TextColumn } from "../wire/frame";
 import type { CanvasSize } from "./canvas-view";
+import { ChangeBrush, type TwoRuns } from "./change-painter";
 import type { Colors } from "./colors";
 import { type Fill, type FillTable, fillOf } from "./fills";
 import type { TextCache } from "./text-cache";
@@ -27,6 +28,8 @@ export interface FlameScene {
   readonly calls: ArrayLike<number> | null;
   readonly phases: TextColumn;
   readonly kinds: TextColumn;
+  /** What each row has of two runs, and the width of its box in the same unit; null for the tree of one run. */
+  readonly runs: (TwoRuns & { readonly whole: Numbers }) | null;
   readonly scrollTop: Px;
   /** Dictionary key of the selected name, -1 for none. */
   readonly selectedKey: number;
@@ -46,6 +49,8 @@ interface Brush {
   readonly texts: TextCache;
   readonly fills: FillTable;
   readonly merged: Fill;
+  /** Paints what changed; null for the tree of one run. */
+  readonly change: ChangeBrush | null;
 }
 
 /** Paints the rows that the canvas shows. */
@@ -59,7 +64,8 @@ export function paintFlame(
   texts.use(context, `${TEXT_PX}px ${scene.colors.codeFont}`);
   context.textBaseline = "middle";
   const merged = fillOf(scene.colors.merged);
-  const brush: Brush = { context, scene, size, texts, fills, merged };
+  const change = scene.runs === null ? null : new ChangeBrush(context, scene.colors);
+  const brush: Brush = { context, scene, size, texts, fills, merged, change };
   const first = Math.max(0, Math.floor(scene.scrollTop / ROW_PX));
   const last = Math.ceil((scene.scrollTop + size.height) / ROW_PX);
   for (let depth = first; depth < last; depth += 1) paintDepth(brush, depth);
@@ -83,14 +89,36 @@ function paintBox(brush: Brush, box: number, top: number): void {
   const left = Math.max(0, scene.boxes.left[box] ?? 0);
   const right = Math.min(size.width, (scene.boxes.left[box] ?? 0) + (scene.boxes.width[box] ?? 0));
   const key = row === MERGED_ROW ? -1 : (scene.names.keys[row] ?? -1);
-  const fill = row === MERGED_ROW ? brush.merged : brush.fills.at(row);
+  const fill = row === MERGED_ROW ? brush.merged : (brush.change?.same ?? brush.fills.at(row));
   context.fillStyle = fill.box;
   const width = visibleWidth(right - left);
   context.fillRect(left, top, width, ROW_PX - GAP_PX);
+  if (row !== MERGED_ROW) paintChange(brush, box, row, left, left + width, top);
   if (key >= 0 && key === scene.selectedKey) markBox(brush, left, width, top);
   if (key >= 0 && width >= TEXT_MIN_BOX_PX) writeName(brush, row, key, fill, left, width, top);
   // Nothing is dimmed: in a dark theme what is dimmed cannot be read.
   if (scene.matches?.[key] === 1) outlineMatch(brush, left, width, top);
+}
+
+/** Paints the part of a box that only one run has, where the window shows it. */
+function paintChange(
+  { scene, change }: Brush,
+  box: number,
+  row: number,
+  from: number,
+  to: number,
+  top: number,
+): void {
+  if (scene.runs === null || change === null) return;
+  const phase = scene.phases.words[scene.phases.keys[row] ?? -1];
+  if (phase === "same") return;
+  const { before, after, whole } = scene.runs;
+  const [first = 0, second = 0] = [before[row], after[row]];
+  const pxPerUnit = (scene.boxes.width[box] ?? 0) / Math.max(whole[row] ?? 0, Number.MIN_VALUE);
+  const origin = scene.boxes.left[box] ?? 0;
+  const left = Math.max(from, origin + Math.min(first, second) * pxPerUnit);
+  const right = Math.min(to, origin + Math.max(first, second) * pxPerUnit);
+  if (right > left) change.paint(second > first, left, top, right - left, ROW_PX - GAP_PX);
 }
 
 function outlineMatch({ context, scene }: Brush, left: number, width: number, top: number): void {
@@ -128,7 +156,9 @@ function writeName(
   context.fillStyle = fill.text;
   const isBold = BOLD_KINDS.includes(kind);
   if (isBold) context.font = `600 ${TEXT_PX}px ${scene.colors.codeFont}`;
-  context.fillText(text, left + TEXT_PAD_PX, top + (ROW_PX - GAP_PX) / 2 + 0.5);
+  const [x, y] = [left + TEXT_PAD_PX, top + (ROW_PX - GAP_PX) / 2 + 0.5];
+  brush.change?.halo(text, x, y);
+  context.fillText(text, x, y);
   if (isBold) context.font = `${TEXT_PX}px ${scene.colors.codeFont}`;
 }
 

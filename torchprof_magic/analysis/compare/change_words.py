@@ -72,8 +72,8 @@ def change_evidence(change: RunChange) -> str:
         )
     if not change.same_inputs:
         said.append("The inputs have other shapes, which changes how long the same ops take.")
-    # Recording more in one run makes its ops longer, too.
-    elif change.same_details and abs(change.drift - 1) >= _NOTED_DRIFT:
+    # Recording more in one run makes its ops longer, too; and what is compared may be other steps.
+    elif not change.is_plain and change.same_details and abs(change.drift - 1) >= _NOTED_DRIFT:
         word = "longer" if change.drift > 1 else "shorter"
         said.append(
             f"Ops that both runs call equally often took {format_ratio(abs(change.drift - 1))} {word}, as on a busier "

@@ -126,6 +126,7 @@ export class FlameCanvas {
       calls: model.calls,
       phases: model.phases,
       kinds: model.kinds,
+      runs: model.runs === null ? null : { ...model.runs, whole: extent.total },
       scrollTop: px(this.#parts.scroller.scrollTop),
       selectedKey: selected === undefined ? -1 : keyOf(model.names, selected),
       selectedRow: state.row.value,

@@ -311,6 +311,24 @@ interface FlameLegendProps {
 }
 
 function FlameLegend({ model, theme }: FlameLegendProps) {
+  return model.runs === null ? (
+    <PhaseLegend model={model} theme={theme} />
+  ) : (
+    <ul class="tp-legend" aria-label="Legend">
+      <li>
+        <span class="tp-dot" style={{ background: phaseColor("same", theme) }} /> in both
+      </li>
+      <li>
+        <span class="tp-dot tp-saved" /> ▼ saved
+      </li>
+      <li>
+        <span class="tp-dot tp-slower" /> ▲ added
+      </li>
+    </ul>
+  );
+}
+
+function PhaseLegend({ model, theme }: FlameLegendProps) {
   const seen = useMemo(() => new Set(model.phases.keys), [model]);
   const shown = phases.filter(({ name }) => seen.has(model.phases.words.indexOf(name)));
   const entries = shown.map(({ name, title }) => ({ title, color: phaseColor(name, theme) }));

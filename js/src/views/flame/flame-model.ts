@@ -4,6 +4,7 @@ import { assert } from "../../base/assert";
 import { formatRatio, formatValue, plural } from "../../base/format";
 import { keptPer } from "../../base/kept";
 import { displayName } from "../../base/names";
+import type { TwoRuns } from "../../draw/change-painter";
 import { buildExtent, buildTree, type FlameExtent, type FlameTree } from "../../layout/flame-tree";
 import type { FooterItem } from "../../state/store";
 import {
@@ -27,6 +28,8 @@ export interface FlameModel {
   readonly phases: TextColumn;
   readonly kinds: TextColumn;
   readonly weights: readonly WeightHeader[];
+  /** What each box has of the runs that are compared; null for the tree of one run. */
+  readonly runs: TwoRuns | null;
   /** Where boxes begin under a weight; prefix sums, computed on the first call. */
   extent(weight: string): FlameExtent;
 }
@@ -43,6 +46,7 @@ function createFlameModel(
   const tree = buildTree(numbersOf(frame, "parent"));
   const names = textOf(frame, "name");
   const calls = frame.columns.get("self_calls");
+  const isChange = frame.columns.has("total_before_ns");
   const extents = new Map<string, FlameExtent>();
   return {
     frame,
@@ -53,6 +57,9 @@ function createFlameModel(
     phases: textOf(frame, "phase"),
     kinds: textOf(frame, "kind"),
     weights,
+    runs: isChange
+      ? { before: numbersOf(frame, "total_before_ns"), after: numbersOf(frame, "total_after_ns") }
+      : null,
     extent: (weight) => {
       const known = extents.get(weight) ?? buildExtent(tree, numbersOf(frame, `total_${weight}`));
       extents.set(weight, known);
