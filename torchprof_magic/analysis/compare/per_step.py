@@ -9,6 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from torchprof_magic.analysis.compare.setting_changes import DETAILS, input_shapes
+from torchprof_magic.analysis.host.crowding import crowding
 from torchprof_magic.analysis.ops.calls import op_rows
 from torchprof_magic.analysis.shared import once_per_trace
 from torchprof_magic.analysis.source.attribution import Runs, sites_of_events
@@ -21,7 +22,6 @@ from torchprof_magic.model.intervals import NO_PARENT, IntArray, nest, own_time
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
 
 if TYPE_CHECKING:
-    from torchprof_magic.model.meta import Meta
     from torchprof_magic.model.trace import Trace
 
 FloatArray = npt.NDArray[np.float64]
@@ -152,17 +152,8 @@ def sample_of(trace: Trace) -> RunSample:
         details=frozenset(name for name, _, _ in DETAILS if getattr(trace.meta, name)),
         inputs=frozenset(input_shapes(trace).items()),
         others_share=trace.meta.others_share,
-        crowding=_crowding(trace.meta),
+        crowding=crowding(trace.meta),
     )
-
-
-def _crowding(meta: Meta) -> float | None:
-    if meta.others_share is None or not meta.cpu_cores or not meta.cpu_threads:
-        return None
-    # Ops on the CPU use no more threads than there are cores without running into each other.
-    threads = min(meta.cpu_threads, meta.cpu_cores)
-    without = threads + meta.others_share * meta.cpu_cores - meta.cpu_cores
-    return min(1.0, max(0.0, without / threads))
 
 
 def typical(values: IntArray) -> FloatArray:

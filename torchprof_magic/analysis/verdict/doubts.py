@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from torchprof_magic.analysis.host.crowding import crowding
 from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.analysis.steps import steps_table
 from torchprof_magic.analysis.verdict.accounts import chosen_steps
@@ -22,11 +23,13 @@ LOUD_SPREAD = 0.2
 LOUD_TREND = 0.2
 LEAST_STEPS_WITH_TREND = 5
 LOUD_COMPILE = 0.05
+LOUD_CROWDING = 0.25
 
 
 def find_doubts(trace: Trace) -> tuple[str, ...]:
     """Return sentences about what makes the verdict doubtful, the gravest first; empty if nothing does."""
-    found = (_distorted(trace), _compiled(trace), _warming_up(trace), _outliers(trace), _uneven(trace), _few(trace))
+    doubts = (_distorted, _compiled, _crowded, _warming_up, _outliers, _uneven, _few)
+    found = [doubt(trace) for doubt in doubts]
     return tuple(sentence for sentence in found if sentence)
 
 
@@ -43,6 +46,13 @@ def _compiled(trace: Trace) -> str:
     if share < LOUD_COMPILE:
         return ""
     return f"{format_ratio(share)} of the recorded time is compilation or graph capture; record later steps too."
+
+
+def _crowded(trace: Trace) -> str:
+    share = trace.meta.others_share
+    if share is None or (crowding(trace.meta) or 0) < LOUD_CROWDING:
+        return ""
+    return f"Other programs used {format_ratio(share)} of the machine's cores meanwhile, which makes steps longer."
 
 
 def _durations(trace: Trace) -> IntArray:

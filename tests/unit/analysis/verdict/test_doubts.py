@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import accumulate
 
 from support import annotation, make_trace, span
@@ -30,6 +31,26 @@ def test_of_several_outliers_the_longest_is_named_and_all_are_counted() -> None:
     (doubt,) = doubts(100, 250, 100, 100, 300, 100, 100)
     assert doubt.startswith("Step 5 took 3.0 times as long as the median")
     assert doubt.endswith(" (2 steps of this kind left out).")
+
+
+def test_other_programs_that_take_the_cores_of_the_run_are_told() -> None:
+    steps = [
+        event
+        for n in range(4)
+        for event in (annotation(f"ProfilerStep#{n}", n * 100, 100), span("aten::mm", n * 100, 100))
+    ]
+    trace = make_trace(*steps)
+
+    def doubts_with(**facts: object) -> tuple[str, ...]:
+        return find_doubts(replace(trace, meta=replace(trace.meta, **facts)))  # type: ignore[arg-type]
+
+    # Four threads on four cores, two of which are taken: half of the threads share a core.
+    (doubt,) = doubts_with(others_share=0.5, cpu_cores=4, cpu_threads=4)
+    assert doubt == "Other programs used 50 % of the machine's cores meanwhile, which makes steps longer."
+    # Two threads find the other two cores free.
+    assert doubts_with(others_share=0.5, cpu_cores=4, cpu_threads=2) == ()
+    assert doubts_with(others_share=0.1, cpu_cores=4, cpu_threads=4) == ()
+    assert doubts_with(cpu_cores=4, cpu_threads=4) == ()
 
 
 def test_few_steps_are_called_few() -> None:
