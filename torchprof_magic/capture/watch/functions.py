@@ -70,7 +70,7 @@ class FunctionLines:
         frames: list[FrameType] = []
         frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to the callers
         while frame is not None and frame.f_code is not self._own_code:
-            if self._lines_of(frame.f_code) is not None and frame.f_trace is None:
+            if self._lines_of(frame.f_code) is not None and _is_free(frame):
                 frames.append(frame)
             frame = frame.f_back
         for running in reversed(frames):
@@ -129,6 +129,11 @@ class FunctionLines:
         if name.startswith("<"):
             return name.startswith("<ipython-input")
         return not name.startswith(self._libraries)
+
+
+def _is_free(frame: FrameType) -> bool:
+    """Return whether nobody traces a frame, or only an earlier recording in which it was called."""
+    return frame.f_trace is None or getattr(frame.f_trace, "__func__", None) is FunctionLines._on_line  # noqa: SLF001
 
 
 def _library_folders() -> tuple[str, ...]:

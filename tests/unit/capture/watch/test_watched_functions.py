@@ -2,8 +2,12 @@ from __future__ import annotations
 
 import linecache
 import sys
+from collections.abc import Callable
 from typing import Any
 
+import torch
+
+import torchprof_magic as tp
 from torchprof_magic.capture.watch.functions import CALLED, RETURNED, FunctionLines
 
 SOURCE = """\
@@ -74,3 +78,66 @@ def test_a_debugger_that_traces_already_is_left_alone() -> None:
     finally:
         sys.settrace(before)
     assert (is_kept, is_kept_after, watch.is_refused, watch.is_on) == (True, True, True, False)
+
+
+STEPS = """\
+def steps(act):
+    act(0)
+    act(1)
+    act(2)
+"""
+
+
+def walk(act: Callable[[int], None]) -> None:
+    """Call ``act`` in three lines of a function, so that recordings can begin and end while it runs."""
+    names: dict[str, Any] = {}
+    exec(compile(STEPS, "<ipython-input-8-abc>", "exec"), names)  # noqa: S102 - as a cell defines them
+    names["steps"](act)
+
+
+def of_steps(watch: FunctionLines) -> list[int]:
+    """Return the noted lines of ``steps``."""
+    marks = watch.take().tolist()[1::2]
+    sites = [watch.sites[mark - 1] for mark in marks if mark > 0]
+    return [site.line for site in sites if site.file == "<ipython-input-8-abc>"]
+
+
+def test_a_function_that_was_called_in_an_earlier_recording_is_noted_in_the_next() -> None:
+    first, second = FunctionLines(), FunctionLines()
+
+    def act(number: int) -> None:
+        if number == 1:
+            first.switch(is_on=False)
+            second.switch(is_on=True)
+
+    first.switch(is_on=True)
+    walk(act)
+    second.switch(is_on=False)
+    # Where it is when the second one begins, and the line after.
+    assert (of_steps(first), of_steps(second)) == ([1, 2, 3], [3, 4])
+
+
+def test_a_function_that_was_called_in_an_earlier_cycle_is_noted_in_the_next() -> None:
+    watch = FunctionLines()
+
+    def act(number: int) -> None:
+        if number < 2:
+            watch.switch(is_on=number == 1)
+
+    watch.switch(is_on=True)
+    walk(act)
+    watch.switch(is_on=False)
+    assert of_steps(watch) == [1, 2, 3, 4]
+
+
+def test_the_lines_around_the_steps_of_a_block_that_calls_a_function_are_known() -> None:
+    def train() -> None:
+        for _ in tp.steps(range(8)):
+            x = torch.randn(4, 4)
+            x.sum()
+
+    with tp.profile(lines=True) as p:
+        train()
+    first = train.__code__.co_firstlineno
+    hits = {row["line"] - first: row["hits"] for row in p.report.lines.rows(named=True) if row["hits"]}
+    assert {line: hits.get(line) for line in (2, 3)} == {2: 3, 3: 3}
