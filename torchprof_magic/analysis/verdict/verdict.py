@@ -55,6 +55,8 @@ LOUD_PYTHON = 0.4
 LOUD_OPTIMIZER = 0.35
 # If most of the ops' time is in calls of less than 20 us, it goes to calling them.
 MOSTLY = 0.5
+# Where a line of Python is known, short ops are not worth a word below this share of both.
+FEW_SHORT = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +223,8 @@ def _driven(driven: Cause, account: Account) -> tuple[Cause, Kind]:
     python = account.causes["python"]
     if account.tiny_ns >= python.ns:
         return driven, "dispatch"
+    if python.file and account.tiny_ns < FEW_SHORT * driven.ns:
+        return python, "python"
     return replace(driven, name=python.name, name_ns=python.name_ns, between=python.between), "python"
 
 

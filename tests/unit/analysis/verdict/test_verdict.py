@@ -3,8 +3,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 from support import Event, annotation, frame, kernel, launch, make_trace, span
 
+import torchprof_magic as tp
 from torchprof_magic.analysis.kernels.kernel_names import kernel_title
 from torchprof_magic.analysis.verdict.verdict import Verdict, find_verdict
 from torchprof_magic.analysis.verdict.verdict_words import Span, code
@@ -233,6 +235,19 @@ def test_python_between_short_ops_is_not_called_by_the_name_of_an_op() -> None:
     verdict = find_verdict(make_trace(annotation("ProfilerStep#0", 0, 1000), *ops))
     assert verdict.kind == "python"
     assert "aten::detach" not in str(verdict)
+
+
+def test_a_line_of_python_beside_some_short_ops_is_not_called_short_ops() -> None:
+    def train() -> None:
+        for _ in tp.steps(range(6)):
+            words = [int(word) for word in " ".join(map(str, range(30_000))).split()]
+            torch.tensor(words[:64]).add(1).mul(2).sum()
+
+    with tp.profile(lines=True, wait=1, warmup=1, active=3) as p:
+        train()
+    verdict = p.report.verdict
+    assert (verdict.kind, verdict.line) == ("python", train.__code__.co_firstlineno + 2)
+    assert "No op runs for" in str(verdict)
 
 
 def test_a_pause_that_nothing_names_is_told_by_what_stands_around_it() -> None:
