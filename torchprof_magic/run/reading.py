@@ -68,6 +68,7 @@ def read_recording(
         cpu_features=recording.cpu.features if recording.cpu else (),
         cpu_model=recording.cpu.model if recording.cpu else "",
         others_share=recording.others_share,
+        has_function_lines=bool(recording.function_lines),
     )
     trace, problems = _read_cycles(recording, meta)
     sites, scopes, lanes = with_scopes(trace, recording, cell)

@@ -9,7 +9,7 @@ import numpy as np
 
 from torchprof_magic.analysis.advice.kinds import Advice, Spans
 from torchprof_magic.analysis.advice.rules import RULES
-from torchprof_magic.analysis.advice.times import joined, overlap, step_ns
+from torchprof_magic.analysis.advice.times import joined, overlap, step_ns, unexplained_ratio
 from torchprof_magic.analysis.shared import once_per_trace
 from torchprof_magic.model.problems import problem
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 Subject = TypeVar("Subject")
 # Of a step. What would save less is not worth a change of the program.
 LEAST_SHARE = 0.01
+# From here on, what recorded steps show is not what steps without the profiler can save.
+LOUD_RATIO = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +69,7 @@ def find_advice(
     parts = [part for name, part in _built_in(trace) if name not in settings.mute]
     parts += [_asked(trace, name_of(rule), rule) for rule in settings.own if name_of(rule) not in settings.mute]
     found = [advice for part in parts for advice in part.advice if advice.rule not in settings.mute]
-    kept = _without_repeats(trace, found, settings)
+    kept = [_without_profiler(trace, each) for each in _without_repeats(trace, found, settings)]
     known = tried or {}
     least = {each.rule: settings.least_share(each.rule) * step_ns(trace) for each in kept}
     kept = [now for each in kept if (now := known.get(each, each)) is each or (now.saving_ns or 0) >= least[each.rule]]
@@ -134,6 +136,20 @@ def _without_repeats(trace: Trace, found: Iterable[Advice], settings: Settings) 
         if advice.spans is not None:
             counted = joined(counted, advice.spans)
     return kept
+
+
+def _without_profiler(trace: Trace, advice: Advice) -> Advice:
+    """Return the advice with its saving in steps without the profiler, if recording made steps far longer."""
+    ratio = unexplained_ratio(trace)
+    if advice.saving_ns is None or ratio < LOUD_RATIO:
+        return advice
+    return replace(
+        advice,
+        saving_ns=round(advice.saving_ns / ratio),
+        certainty="estimated" if advice.certainty == "measured" else advice.certainty,
+        evidence=f"{advice.evidence} Recorded steps are {ratio:.1f} times as long as others, even without the time "
+        "that their events take to record, so the saving is that part of it.",
+    )
 
 
 def _precedence(advice: Advice) -> tuple[bool, tuple[bool, int, bool, int, str]]:

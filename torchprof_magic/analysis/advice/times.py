@@ -12,7 +12,7 @@ from torchprof_magic.analysis.devices import device_intervals
 from torchprof_magic.analysis.shared import ask_names, once_per_trace
 from torchprof_magic.analysis.source.places import places_of
 from torchprof_magic.analysis.verdict.accounts import chosen_steps, device_account
-from torchprof_magic.analysis.verdict.distortion import LEAST_PLAIN_STEPS
+from torchprof_magic.analysis.verdict.distortion import LEAST_PLAIN_STEPS, find_distortion
 from torchprof_magic.analysis.verdict.verdict import MOSTLY_WORK
 from torchprof_magic.model.intervals import IntArray, merge
 from torchprof_magic.model.trace import HOST_CATEGORIES
@@ -124,6 +124,19 @@ def recording_ns(trace: Trace) -> float:
     details = trace.meta.has_shapes or trace.meta.has_memory
     most = RECORDING_NS + DETAILS_NS * (details + trace.meta.has_stacks)
     return min(max(added_ns * len(chosen.row) / events, 0.0), most)
+
+
+@once_per_trace
+def unexplained_ratio(trace: Trace) -> float:
+    """Return how many times longer recorded steps are than others, less what recording their events takes; 1 at least.
+
+    Lines of functions that are timed by Python's trace function make loops many times longer, and no event tells.
+    """
+    found, chosen = find_distortion(trace), chosen_steps(trace)
+    if found is None or len(chosen.row) == 0:
+        return 1.0
+    events = _events_in(trace, Spans(chosen.start_ns, chosen.end_ns)) / len(chosen.row)
+    return max(1.0, (found.recorded_ns - events * recording_ns(trace)) / found.plain_ns)
 
 
 @once_per_trace

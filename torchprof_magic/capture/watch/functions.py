@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # What stands in the place of a line: a function was called, or returned.
 CALLED, RETURNED = -1, -2
 MAX_MARKS = 2_000_000
+# Functions, and generators with each value, that are called more often in a step are left to the lines that call them.
+MOST_CALLS_OF_STEP = 5_000
 _MACHINERY = ("torch", "torchprof_magic", "IPython", "ipykernel", "triton", "traitlets")
 
 
@@ -34,6 +36,7 @@ class FunctionLines:
         self.sites: list[LineSite] = []
         self._kept = array("q")
         self._known: dict[CodeType, dict[int, int] | None] = {}
+        self._calls: dict[CodeType, int] = {}
         self._marked: list[FrameType] = []
         self._own_code: CodeType | None = None
         self._libraries = _library_folders()
@@ -58,6 +61,7 @@ class FunctionLines:
 
     def end_step(self, *, is_kept: bool) -> None:
         """Drop what was noted in a step that is not recorded."""
+        self._calls.clear()
         if not is_kept and not self.is_on:
             del self._kept[:]
 
@@ -89,7 +93,13 @@ class FunctionLines:
         self._marked.clear()
 
     def _on_call(self, frame: FrameType, event: str, _: object) -> Any:
-        if event != "call" or self._lines_of(frame.f_code) is None:
+        code = frame.f_code
+        if event != "call" or self._lines_of(code) is None:
+            return None
+        calls = self._calls[code] = self._calls.get(code, 0) + 1
+        if calls > MOST_CALLS_OF_STEP:
+            self._known[code] = None
+            frame.f_trace = None  # a generator has it from its earlier values
             return None
         self._note(CALLED)
         return self._on_line

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -46,6 +47,18 @@ def test_advice_is_sorted_by_time_then_by_memory_and_guesses_come_last() -> None
 
 def test_what_saves_less_than_a_hundredth_of_a_step_is_left_out() -> None:
     assert [advice.rule for advice in found(saving(0.0999, "less"), saving(0.1, "enough"))] == ["enough"]
+
+
+def test_savings_of_steps_that_were_recorded_far_slower_are_those_of_steps_without_the_profiler() -> None:
+    slow = trace()
+    # Steps of 10 ms are of 2.5 ms without the profiler, and their one op took 1.2 us of recording at most.
+    slow = replace(slow, meta=replace(slow.meta, plain_step_ns=(2_500_000,) * 5))
+    own = Settings(own=(lambda _: (saving(4), Advice(rule="g", title="t")),))
+    scaled, guess = find_advice(slow, own).advice
+    assert scaled.saving_ns == pytest.approx(1_000_000, rel=0.001)
+    assert scaled.certainty == "estimated"
+    assert "Recorded steps are 4.0 times as long as others" in scaled.evidence
+    assert guess.saving_ns is None
 
 
 def test_time_that_two_would_save_counts_for_the_larger_one_alone() -> None:

@@ -221,6 +221,8 @@ def test_a_recording_that_distorts_asks_for_less() -> None:
     found = only(work, plain_step_ns=(2_000_000, 2_000_000), has_stacks=True)
     assert (found.rule, found.fix) == ("profiling_distorts", "without `--stack`, or with `--two-pass`")
     assert "5.0 times as long" in found.evidence
+    lines = only(work, plain_step_ns=(2_000_000, 2_000_000), has_function_lines=True)
+    assert lines.fix == "without `--lines`, or with `--two-pass`"
     assert advice(work, plain_step_ns=(2_000_000, 2_000_000)) == []  # there is nothing to leave out
 
 

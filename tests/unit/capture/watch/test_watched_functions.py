@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 import torchprof_magic as tp
-from torchprof_magic.capture.watch.functions import CALLED, RETURNED, FunctionLines
+from torchprof_magic.capture.watch.functions import CALLED, MOST_CALLS_OF_STEP, RETURNED, FunctionLines
 
 SOURCE = """\
 def inner(x):
@@ -78,6 +78,34 @@ def test_a_debugger_that_traces_already_is_left_alone() -> None:
     finally:
         sys.settrace(before)
     assert (is_kept, is_kept_after, watch.is_refused, watch.is_on) == (True, True, True, False)
+
+
+OFTEN = """\
+def add(x):
+    return x + 1
+
+def total(count):
+    a = sum(x for x in range(count))
+    for x in range(count):
+        add(x)
+    return a
+"""
+
+
+def test_functions_that_are_called_too_often_are_left_to_the_lines_that_call_them() -> None:
+    names: dict[str, Any] = {}
+    exec(compile(OFTEN, "<ipython-input-9-abc>", "exec"), names)  # noqa: S102 - as a cell defines them
+    watch = FunctionLines()
+    watch.switch(is_on=True)
+    names["total"](MOST_CALLS_OF_STEP + 100)
+    watch.end_step(is_kept=False)
+    watch.take()
+    names["total"](10)
+    watch.switch(is_on=False)
+    found = noted(watch)
+    # The generator of line 5 and the function of line 2 are watched no more, also in the next step.
+    assert [mark for mark in found if mark in range(1, 9)] == [5, *[6, 7] * 10, 6, 8]
+    assert found.count(CALLED) <= found.count(RETURNED) + 1
 
 
 STEPS = """\

@@ -17,7 +17,12 @@ LOUD_RATIO = 1.5
 def profiling_distorts(trace: Trace) -> Advice | None:
     """Advise to record with less, if recorded steps take much longer than others and something can be left out."""
     found, meta = find_distortion(trace), trace.meta
-    switches = {"--stack": meta.has_stacks, "--shapes": meta.has_shapes, "--memory": meta.has_memory}
+    switches = {
+        "--stack": meta.has_stacks,
+        "--shapes": meta.has_shapes,
+        "--memory": meta.has_memory,
+        "--lines": meta.has_function_lines,
+    }
     on = [f"`{name}`" for name, is_on in switches.items() if is_on]
     if found is None or found.ratio < LOUD_RATIO or not on or meta.two_pass is not None:
         return None
