@@ -139,7 +139,7 @@ def _without_repeats(trace: Trace, found: Iterable[Advice], settings: Settings) 
 
 
 def _without_profiler(trace: Trace, advice: Advice) -> Advice:
-    """Return the advice with its saving in steps without the profiler, if recording made steps far longer."""
+    """Return the advice with its saving in steps without the profiler, if timing lines made them far longer."""
     ratio = unexplained_ratio(trace)
     if advice.saving_ns is None or ratio < LOUD_RATIO:
         return advice
@@ -147,8 +147,8 @@ def _without_profiler(trace: Trace, advice: Advice) -> Advice:
         advice,
         saving_ns=round(advice.saving_ns / ratio),
         certainty="estimated" if advice.certainty == "measured" else advice.certainty,
-        evidence=f"{advice.evidence} Recorded steps are {ratio:.1f} times as long as others, even without the time "
-        "that their events take to record, so the saving is that part of it.",
+        evidence=f"{advice.evidence} Timing the lines of functions made steps {ratio:.1f} times as long, so the "
+        "saving is that part of it.",
     )
 
 

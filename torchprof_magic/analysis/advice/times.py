@@ -11,6 +11,7 @@ from torchprof_magic.analysis.advice.kinds import Spans
 from torchprof_magic.analysis.devices import device_intervals
 from torchprof_magic.analysis.shared import ask_names, once_per_trace
 from torchprof_magic.analysis.source.places import places_of
+from torchprof_magic.analysis.steps import steps_table
 from torchprof_magic.analysis.verdict.accounts import chosen_steps, device_account
 from torchprof_magic.analysis.verdict.distortion import LEAST_PLAIN_STEPS, find_distortion
 from torchprof_magic.analysis.verdict.verdict import MOSTLY_WORK
@@ -128,12 +129,13 @@ def recording_ns(trace: Trace) -> float:
 
 @once_per_trace
 def unexplained_ratio(trace: Trace) -> float:
-    """Return how many times longer recorded steps are than others, less what recording their events takes; 1 at least.
+    """Return how many times longer timing the lines of functions made the recorded steps; 1 if it was not that.
 
-    Lines of functions that are timed by Python's trace function make loops many times longer, and no event tells.
+    Python's trace function makes loops many times longer, and no event tells. What the events take is left out.
     """
     found, chosen = find_distortion(trace), chosen_steps(trace)
-    if found is None or len(chosen.row) == 0:
+    has_compiled = steps_table(trace).frame["compile_ns"].sum() > 0  # others may not have
+    if found is None or len(chosen.row) == 0 or has_compiled or not trace.meta.has_function_lines:
         return 1.0
     events = _events_in(trace, Spans(chosen.start_ns, chosen.end_ns)) / len(chosen.row)
     return max(1.0, (found.recorded_ns - events * recording_ns(trace)) / found.plain_ns)
