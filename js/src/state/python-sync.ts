@@ -16,10 +16,11 @@ import {
 } from "../wire/header";
 import { type Host, isSaved } from "../wire/host";
 import { handOver, type OpeningPage } from "../wire/perfetto";
-import { pull } from "../wire/pull";
+import { type Part, pull } from "../wire/pull";
 import { ask as askKernel, type Question } from "../wire/questions";
 import { canAnswer, request } from "../wire/request";
 import { bytesOfView } from "../wire/view-bytes";
+import { Latest } from "./latest";
 import { createSliceSource, type SliceSource } from "./slice-source";
 
 interface Failed {
@@ -61,6 +62,8 @@ export interface ReportSource {
   retry(view: FramedHeader): void;
   /** Where to ask for parts of a timeline; null when the page has all of it, or all that it can get. */
   slices(view: SlicesHeader): SliceSource | null;
+  /** Where to ask for a view in a range of time; null for a view that nothing can compute for one. */
+  ranged(view: ViewHeader): Latest<Part, LateView> | null;
   /** Shows the report of a rank in this place, or all ranks again for `ALL_RANKS`. */
   openRank(rank: number): Promise<Result<null>>;
   pullExport(name: string): Promise<Result<Uint8Array>>;
@@ -73,6 +76,8 @@ const NOTHING = "Nothing was recorded for this view.";
 const NOT_OFFERED = "This report does not offer this export.";
 // The kernel analyses the whole trace for a file, and may have a running cell to finish first.
 const EXPORT_WITHIN_MS = 120_000;
+// The same for a view in a range of time.
+const RANGE_WITHIN_MS = 120_000;
 
 /** Opens the current data of the host; `abort` ends all pending requests. */
 export function openReport(
@@ -103,6 +108,19 @@ export function openReport(
     sources.set(view.name, made);
     return made;
   };
+  const inRange = new Map<string, Latest<Part, LateView>>();
+  const ranged = (view: ViewHeader) => {
+    if (!canAnswer(host) || !parsed.value.ranged.includes(view.name)) return null;
+    const known = inRange.get(view.name);
+    if (known !== undefined) return known;
+    const options = { signal: abort, connection, timeoutMs: RANGE_WITHIN_MS };
+    const made = new Latest(async (part: Part) => {
+      const bytes = await pull(host, view.name, options, part);
+      return bytes.ok ? decodeLate(view, bytes.value) : bytes;
+    }, abort);
+    inRange.set(view.name, made);
+    return made;
+  };
   const exports = isSaved(host) || canAnswer(host) ? parsed.value.exports : [];
   const pullExport = async (name: string) =>
     exports.some((entry) => entry.name === name)
@@ -118,6 +136,7 @@ export function openReport(
     slices,
     late: (view) => lates.of(view),
     retryLate: (view) => lates.retry(view),
+    ranged,
     openRank: (rank) =>
       request(
         host,

@@ -1,0 +1,49 @@
+/** A view as the kernel computes it for the chosen range of time. */
+
+import type { ComponentChild } from "preact";
+import { useEffect, useMemo, useRef } from "preact/hooks";
+import type { LateView } from "../../state/python-sync";
+import type { Frame } from "../../wire/frame";
+import type { FramedHeader } from "../../wire/header";
+import type { Part } from "../../wire/pull";
+import type { ReportContext } from "../common/context";
+import { Sentence } from "../common/parts";
+
+interface InRangeProps {
+  readonly report: ReportContext;
+  readonly view: FramedHeader;
+  readonly frame: Frame;
+  readonly children: (shown: LateView) => ComponentChild;
+}
+
+/** Shows the view in the chosen range, if the kernel can compute that; until it is there, what was shown before. */
+export function InRange({ report, view, frame, children }: InRangeProps) {
+  const latest = report.source.ranged(view);
+  const range = report.store.range.value;
+  const part = useMemo<Part | null>(
+    () => range && { start_ns: range.start, end_ns: range.end },
+    [range?.start, range?.end],
+  );
+  useEffect(() => latest?.want(part), [latest, part]);
+  const whole = useMemo(() => ({ view, frame }), [view, frame]);
+  const before = useRef<LateView>(null);
+  const isWhole = latest === null || part === null;
+  const found = isWhole ? whole : latest.answerTo(part);
+  if (found !== null) before.current = found;
+  const state = isWhole ? null : latest.state.value;
+  if (found === null && state?.kind === "failed") {
+    return (
+      <Sentence>
+        <p role="alert">{state.message}</p>
+      </Sentence>
+    );
+  }
+  const shown = found ?? before.current ?? whole;
+  if (latest === null) return <>{children(shown)}</>;
+  if (shown.view.empty !== null) return <Sentence>{shown.view.empty}</Sentence>;
+  return (
+    <div class="tp-in-range" aria-busy={found === null}>
+      {children(shown)}
+    </div>
+  );
+}
