@@ -14,6 +14,14 @@ from support import annotation, chrome, frame, span
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 STEPS_MS = (10, 20, 40)
+KERNEL = "jupyterapp.shell.currentWidget.context.sessionContext.session.kernel"
+
+SLOW = """
+import time
+from torchprof_magic.render.range_views import RangeViews
+encoded = RangeViews.encoded
+RangeViews.encoded = lambda *question: (time.sleep(3), encoded(*question))[1]
+"""
 
 
 def write_uneven_steps(path: Path) -> Path:
@@ -115,3 +123,27 @@ def test_a_view_that_cannot_follow_says_so(report: Any) -> None:
     open_tab(report, "flame")
     expect(report.locator(".tp-range-note")).to_have_count(0)
     expect(report.locator(".tp-crumb-total")).to_have_text("total 40.0 ms")
+
+
+def test_the_old_picture_stays_dimmed_until_the_answer_is_there(lab: Lab, report: Any) -> None:
+    open_tab(report, "flame")
+    lab.page.evaluate(f"(code) => {KERNEL}.requestExecute({{ code }}).done", SLOW)
+    report.locator('[data-tp-step="0"]').first.click()
+    expect(report.locator(".tp-in-range")).to_have_attribute("aria-busy", "true")
+    expect(report.locator(".tp-range-note")).to_have_text("Computing…")
+    expect(report.locator(".tp-crumb-total")).to_have_text("total 70.0 ms")
+    expect(report.locator(".tp-in-range")).to_have_css("opacity", "0.5")
+    screenshot(report, "range-waiting")
+    expect(report.locator(".tp-crumb-total")).to_have_text("total 10.0 ms", timeout=15_000)
+    expect(report.locator(".tp-in-range")).to_have_css("opacity", "1")
+
+
+def test_a_kernel_that_was_restarted_is_said_in_place_and_all_steps_stay(lab: Lab, report: Any) -> None:
+    open_tab(report, "flame")
+    lab.page.evaluate(f"() => {{ void {KERNEL}.restart() }}")
+    lab.wait_until_idle()
+    report.locator('[data-tp-step="1"]').first.click()
+    expect(report.get_by_role("alert")).to_contain_text("restarted or has stopped")
+    screenshot(report, "range-failed")
+    show_all(report)
+    expect(report.locator(".tp-crumb-total")).to_have_text("total 70.0 ms")

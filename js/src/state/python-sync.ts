@@ -76,8 +76,6 @@ const NOTHING = "Nothing was recorded for this view.";
 const NOT_OFFERED = "This report does not offer this export.";
 // The kernel analyses the whole trace for a file, and may have a running cell to finish first.
 const EXPORT_WITHIN_MS = 120_000;
-// The same for a view in a range of time.
-const RANGE_WITHIN_MS = 120_000;
 
 /** Opens the current data of the host; `abort` ends all pending requests. */
 export function openReport(
@@ -110,12 +108,12 @@ export function openReport(
   };
   const inRange = new Map<string, Latest<Part, LateView>>();
   const ranged = (view: ViewHeader) => {
-    if (!canAnswer(host) || !parsed.value.ranged.includes(view.name)) return null;
+    const canCompute = canAnswer(host) && !connection.isLost();
+    if (!canCompute || !parsed.value.ranged.includes(view.name)) return null;
     const known = inRange.get(view.name);
     if (known !== undefined) return known;
-    const options = { signal: abort, connection, timeoutMs: RANGE_WITHIN_MS };
-    const made = new Latest(async (part: Part) => {
-      const bytes = await pull(host, view.name, options, part);
+    const made = new Latest<Part, LateView>(async (part, onSlow) => {
+      const bytes = await pull(host, view.name, { signal: abort, connection, onSlow }, part);
       return bytes.ok ? decodeLate(view, bytes.value) : bytes;
     }, abort);
     inRange.set(view.name, made);

@@ -8,6 +8,7 @@ import type { FramedHeader } from "../../wire/header";
 import type { Part } from "../../wire/pull";
 import type { ReportContext } from "../common/context";
 import { Sentence } from "../common/parts";
+import { Waiting } from "./with-frame";
 
 interface InRangeProps {
   readonly report: ReportContext;
@@ -32,11 +33,8 @@ export function InRange({ report, view, frame, children }: InRangeProps) {
   if (found !== null) before.current = found;
   const state = isWhole ? null : latest.state.value;
   if (found === null && state?.kind === "failed") {
-    return (
-      <Sentence>
-        <p role="alert">{state.message}</p>
-      </Sentence>
-    );
+    const retry = () => latest?.retry();
+    return <Waiting report={report} view={view} message={state.message} onRetry={retry} />;
   }
   const shown = found ?? before.current ?? whole;
   if (latest === null) return <>{children(shown)}</>;

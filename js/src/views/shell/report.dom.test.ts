@@ -386,6 +386,10 @@ describe("a view that the kernel computes for a range", () => {
     failed.host.emit("msg:custom", { kind: "error", id: asked(failed).id, message: "Too bad." });
     await settle();
     expect(find(failed.root, ".tp-panel [role=alert]").textContent).toBe("Too bad.");
+    find(failed.root, ".tp-panel .tp-sentence button").click();
+    await settle();
+    await answer(failed, {});
+    expect(boxes(failed)).toContain("2 boxes");
     const empty = await inRange({ ranged: ["flame"] });
     await answer(empty, { empty: "Nothing ran in this range." });
     expect(find(empty.root, ".tp-panel").textContent).toBe("Nothing ran in this range.");
