@@ -25,7 +25,7 @@ RangeViews.encoded = lambda *question: (time.sleep(3), encoded(*question))[1]
 
 
 def write_uneven_steps(path: Path) -> Path:
-    """Write steps of 10, 20 and 40 ms: 0.9 of each in a module, half in its op, and in the second another op of 1 ms."""
+    """Write steps of 10, 20 and 40 ms: 0.9 of each in a module, half in its op; the second has another op of 1 ms."""
     events = [frame("loop.py(1): main", 0, 1000 * sum(STEPS_MS))]
     at = 0
     for number, length_ms in enumerate(STEPS_MS):

@@ -4,11 +4,20 @@ import type { ComponentChild } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import type { LateView } from "../../state/python-sync";
 import type { Frame } from "../../wire/frame";
-import type { FramedHeader } from "../../wire/header";
+import type { FramedHeader, ViewHeader } from "../../wire/header";
 import type { Part } from "../../wire/pull";
 import type { ReportContext } from "../common/context";
 import { Sentence } from "../common/parts";
+import { IN_TIME } from "../flame/flame";
+import { canFollowRange } from "../table/range-table";
 import { Waiting } from "./with-frame";
+
+/** Whether the page itself shows only the chosen range in a view. */
+export function followsRange(report: ReportContext, view: ViewHeader): boolean {
+  if (view.shape === "table") return canFollowRange(report, view);
+  const isInTime = view.shape === "tree" && report.store.choice(view).value === IN_TIME;
+  return isInTime || view.shape === "slices" || view.shape === "series";
+}
 
 interface InRangeProps {
   readonly report: ReportContext;
@@ -20,7 +29,7 @@ interface InRangeProps {
 /** Shows the view in the chosen range, if the kernel can compute that; until it is there, what was shown before. */
 export function InRange({ report, view, frame, children }: InRangeProps) {
   const latest = report.source.ranged(view);
-  const range = report.store.range.value;
+  const range = followsRange(report, view) ? null : report.store.range.value;
   const part = useMemo<Part | null>(
     () => range && { start_ns: range.start, end_ns: range.end },
     [range?.start, range?.end],

@@ -2,11 +2,10 @@
 
 import { formatNs } from "../../base/format";
 import type { StepBar } from "../../layout/step-bars";
-import type { ViewHeader } from "../../wire/header";
 import { type ReportContext, shownView } from "../common/context";
 import { focusable } from "../common/focusable";
-import { canFollowRange } from "../table/range-table";
 import { isChosen, stepsOf, toggleStep } from "../verdict/steps";
+import { followsRange } from "./in-range";
 
 export function RangeBar({ report }: { readonly report: ReportContext }) {
   const { range } = report.store;
@@ -73,15 +72,8 @@ function StepWalk({ report, bars, at }: WalkProps) {
 /** Says that the shown view shows more than the range, or is still computed for it. */
 function noteOn(report: ReportContext): string {
   const view = shownView(report);
-  if (view === undefined || follows(report, view)) return "";
+  if (view === undefined || followsRange(report, view)) return "";
   const asked = report.source.ranged(view);
   if (asked === null) return "This view shows all steps.";
   return asked.state.value.kind === "loading" ? "Computing…" : "";
-}
-
-/** Whether the page itself shows only the range in a view. */
-function follows(report: ReportContext, view: ViewHeader): boolean {
-  if (view.shape === "table") return canFollowRange(report, view);
-  const isInTime = view.shape === "tree" && report.store.choice(view).value === "time";
-  return isInTime || view.shape === "slices" || view.shape === "series";
 }

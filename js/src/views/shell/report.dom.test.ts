@@ -395,6 +395,25 @@ describe("a view that the kernel computes for a range", () => {
     expect(find(empty.root, ".tp-panel").textContent).toBe("Nothing ran in this range.");
   });
 
+  it("does not ask for the threads in time order, which the page cuts itself", async () => {
+    const report = mount(goldenHost());
+    mounted.push(report);
+    await settle();
+    await openTab(report.root, "flame");
+    const shapes = find(report.root, '.tp-segmented[aria-label="Shape"]').querySelectorAll(
+      "button",
+    );
+    shapes[1]?.click();
+    await settle();
+    expect(shapes[1]?.textContent).toBe("In time order");
+    find(report.root, '[data-tp-step="3"]').click();
+    await settle();
+    expect(find(report.root, ".tp-range-bar").textContent).toContain("Step 3");
+    expect([report.host.sent, note(report)]).toEqual([[], ""]);
+    find(report.root, ".tp-range-bar button").click();
+    await settle();
+  });
+
   it("shows all steps and says so where nothing can compute it", async () => {
     const report = await inRange({ ranged: [] });
     expect(report.host.sent).toEqual([]);
