@@ -7,21 +7,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from torchprof_magic.analysis import graph, notes, overview, steps
-from torchprof_magic.analysis.flame.flame_view import flame_view, has_calls
+from torchprof_magic.analysis.flame.flame_view import flame_view, flame_view_in, has_calls
 from torchprof_magic.analysis.kernels import kernels
 from torchprof_magic.analysis.memory import block_table, holders, leaks, memory, savings
 from torchprof_magic.analysis.ops import op_groups, ops
 from torchprof_magic.analysis.ranks import job as jobs
 from torchprof_magic.analysis.ranks import shown, stragglers
 from torchprof_magic.analysis.source import lines, modules
-from torchprof_magic.analysis.source.module_outline import modules_view
+from torchprof_magic.analysis.source.module_outline import modules_view, modules_view_in
 from torchprof_magic.analysis.timeline.timeline import timeline_slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torchprof_magic.analysis.ranks.job import Job
-    from torchprof_magic.model.shapes import Column, Shape
+    from torchprof_magic.analysis.time_range import TimeRange
+    from torchprof_magic.model.shapes import Column, FramedShape, Shape
     from torchprof_magic.model.trace import Trace
 
 Source = TypeVar("Source")
@@ -47,6 +48,8 @@ class View(Generic[Source]):
         is_there: Whether a recording has it. Such a view is built when it is first shown, unless it has a tab.
         is_live: Whether it asks the objects of the process, which only the one that recorded has. Files have no such
             view.
+        in_range: Returns the same of what lies in a range of time. The page asks the kernel for it when a step or a
+            range is chosen; without it, the page counts what it can itself, or shows all steps.
     """
 
     name: str
@@ -62,6 +65,7 @@ class View(Generic[Source]):
     flag: str = ""
     is_there: Callable[[Source], bool] | None = None
     is_live: bool = False
+    in_range: Callable[[Source, TimeRange], FramedShape] | None = None
 
 
 def has_memory(trace: Trace) -> bool:
@@ -148,6 +152,7 @@ VIEWS: tuple[View[Trace], ...] = (
         build=flame_view,
         empty="No torch op ran during the recording, so there is no call tree.",
         is_there=has_calls,
+        in_range=flame_view_in,
     ),
     View(
         name="source",
@@ -159,6 +164,7 @@ VIEWS: tuple[View[Trace], ...] = (
         "(--stack).",
         columns=lines.COLUMNS,
         flag="--stack",
+        in_range=lines.source_view_in,
     ),
     View(
         name="modules",
@@ -170,6 +176,7 @@ VIEWS: tuple[View[Trace], ...] = (
         "record Python frames with --stack.",
         columns=modules.COLUMNS,
         flag="--modules",
+        in_range=modules_view_in,
     ),
     View(
         name="memory",

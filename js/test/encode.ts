@@ -50,3 +50,18 @@ export function packViews(
   });
   return { views: placed, data: new DataView(whole.buffer) };
 }
+
+/** A view that comes with its header, as the kernel sends one that it has just computed. */
+export function lateView(
+  header: object,
+  columns: readonly (readonly [string, Values])[],
+): Uint8Array<ArrayBuffer> {
+  const text = new TextEncoder().encode(JSON.stringify(header));
+  const length = Math.ceil((4 + text.length) / ALIGNMENT) * ALIGNMENT - 4;
+  const stream = encodeFrame(columns);
+  const whole = new Uint8Array(4 + length + stream.length).fill(0x20);
+  new DataView(whole.buffer).setUint32(0, length, true);
+  whole.set(text, 4);
+  whole.set(stream, 4 + length);
+  return whole;
+}

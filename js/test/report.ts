@@ -84,7 +84,7 @@ export function hostOf(more: Partial<ReportHeader> = {}): FakeHost {
   const ops = encodeFrame(OPS);
   const packed = packViews(VIEWS, [ops, encodeFrame(FLAME), null, null, null, ops]);
   const header: ReportHeader = {
-    version: 7,
+    version: 8,
     runId: "run-1",
     parent: "",
     title: "In [4]",
@@ -102,6 +102,7 @@ export function hostOf(more: Partial<ReportHeader> = {}): FakeHost {
     missing: [],
     changeLine: "",
     change: null,
+    ranged: [],
     first: "",
     steps: 1,
     titles: [],

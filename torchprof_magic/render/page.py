@@ -20,6 +20,7 @@ from torchprof_magic.render.arrow import encode, pack, with_header
 from torchprof_magic.render.exports import EXPORTS, Export, export_header
 from torchprof_magic.render.header import describe
 from torchprof_magic.render.questions import Answers
+from torchprof_magic.render.range_views import RangeViews
 from torchprof_magic.render.text import machine_of, steps_sentence
 from torchprof_magic.views import VIEWS, View
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from torchprof_magic.model.shapes import FramedShape, Shape
     from torchprof_magic.model.trace import Trace
 
-HEADER_VERSION = 7
+HEADER_VERSION = 8
 
 
 class TabView(Protocol):
@@ -83,13 +84,15 @@ class ComparedPage:
 class Page:
     """A header as JSON text, the embedded bytes, and the views that the page reads on request, encoded then.
 
-    ``answers`` has the timelines that are too long for a page, which asks for parts of them.
+    ``answers`` has the timelines that are too long for a page, which asks for parts of them, and ``ranges`` the views
+    that it asks for when a range of time is chosen.
     """
 
     header: str
     data: bytes
     pulled: Mapping[str, Callable[[], bytes]]
     answers: Mapping[str, Answers]
+    ranges: RangeViews | None = None
 
 
 def build_page(
@@ -122,6 +125,7 @@ def build_page(
         name: Answers(shape) for name, shape in framed.items() if isinstance(shape, Slices) and is_windowed(shape)
     }
     sent = framed | {name: _excerpt(each.windows, is_standalone=is_standalone) for name, each in answers.items()}
+    ranges = RangeViews(trace, [] if is_standalone else ready)
     pairs = compared.views if compared is not None else ()
     changed = [(view, shape) for view, shape in pairs if count_rows(shape)]
     packed = pack(sent | {view.name: shape for view, shape in changed})
@@ -148,12 +152,13 @@ def build_page(
         + [view_header(view, shape, packed.places) for view, shape in changed],
         "changeLine": change_line,
         "change": dict(compared.head) if compared is not None else None,
+        "ranged": ranges.names,
         "first": changed[0][0].name if compared is not None and compared.is_first and changed else _first(trace),
         "missing": [] if has_graph(trace) else _missing(shapes),
         "exports": [export_header(export, run_id) for export in exports],
     }
     pulled = dict(packed.pulled) | {view.name: partial(_encoded, view, shapes, live) for view in waiting}
-    return Page(header=json.dumps(header), data=packed.data, pulled=pulled, answers=answers)
+    return Page(header=json.dumps(header), data=packed.data, pulled=pulled, answers=answers, ranges=ranges)
 
 
 def _first(trace: Trace) -> str:

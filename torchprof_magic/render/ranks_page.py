@@ -58,6 +58,7 @@ def build_ranks_page(job: Job, shapes: Mapping[str, Shape], verdict: RanksVerdic
         "views": [view_header(view, shapes[view.name], packed.places) for view in ready],
         "changeLine": "",
         "change": None,
+        "ranged": [],
         "first": "",
         "missing": [],
         "exports": [export_header(HTML, run_id)],

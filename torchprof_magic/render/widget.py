@@ -29,11 +29,13 @@ CHUNK_BYTES = EMBEDDED_BYTES
 
 
 class _Get(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="get"):
-    """A request for one chunk of a view or an export."""
+    """A request for one chunk of a view or an export, or of a view from ``start_ns`` until ``end_ns``."""
 
     id: int | str
     name: str
     chunk: int = 0
+    start_ns: float | None = None
+    end_ns: float | None = None
 
 
 class _Open(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="open"):
@@ -155,7 +157,7 @@ class ReportWidget(anywidget.AnyWidget):
             self._data, self._header = shown.page.data, shown.page.header
 
     def _chunk(self, request: _Get) -> tuple[dict[str, object], list[bytes]]:
-        data = self._resource(request.name)
+        data = self._ranged(request) if request.start_ns is not None else self._resource(request.name)
         chunks = max(1, -(-len(data) // CHUNK_BYTES))
         if not 0 <= request.chunk < chunks:
             raise TorchProfError("The report has no such chunk.")
@@ -169,6 +171,12 @@ class ReportWidget(anywidget.AnyWidget):
         if shown is None:
             raise TorchProfError("The kernel no longer has the data of this run. Run the cell again.")
         return shown
+
+    def _ranged(self, request: _Get) -> bytes:
+        ranges = self._alive().page.ranges
+        if ranges is None or request.start_ns is None or request.end_ns is None:
+            raise TorchProfError("The report has no such range.")
+        return ranges.encoded(request.name, request.start_ns, request.end_ns)
 
     def _resource(self, name: str) -> bytes:
         shown = self._alive()

@@ -122,4 +122,41 @@ describe("Latest", () => {
     expect(latest.answered.value).toBeNull();
     expect(kernel.asked).toHaveLength(1);
   });
+
+  /** A kernel that is slow to answer its first question. */
+  function setUpSlow() {
+    const answers: ((result: Result<string>) => void)[] = [];
+    const says: ((message: string) => void)[] = [];
+    const ask = (_wish: Wish, onSlow: (message: string) => void) => {
+      says.push(onSlow);
+      return new Promise<Result<string>>((resolve) => answers.push(resolve));
+    };
+    const latest = new Latest(ask, new AbortController().signal);
+    latest.want({ at: 1 });
+    says[0]?.("busy");
+    const answer = async (at: number, text: string) => {
+      answers[at]?.(success(text));
+      await vi.advanceTimersByTimeAsync(0);
+    };
+    return { latest, says, answer };
+  }
+
+  it("says why an answer is slow, and takes it when it comes after all", async () => {
+    const { latest, answer } = setUpSlow();
+    expect(latest.state.value).toEqual({ kind: "failed", message: "busy" });
+    await answer(0, "one");
+    expect(latest.state.value).toEqual({ kind: "ready" });
+    expect(latest.answerTo({ at: 1 })).toBe("one");
+  });
+
+  it("asks again on request, and drops what comes for the question before", async () => {
+    const { latest, says, answer } = setUpSlow();
+    latest.retry();
+    expect(says).toHaveLength(2);
+    expect(latest.state.value).toEqual({ kind: "loading" });
+    await answer(0, "old");
+    expect(latest.answerTo({ at: 1 })).toBeNull();
+    await answer(1, "new");
+    expect(latest.answerTo({ at: 1 })).toBe("new");
+  });
 });

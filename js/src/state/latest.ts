@@ -19,19 +19,23 @@ export const WORD_AFTER_MS = 300;
 const RETRY_AFTER_MS = [1_000, 4_000, 16_000];
 const READY: AskState = { kind: "ready" };
 
+/** Asks for a wish; `onSlow` says why there is no answer yet, though one may still come. */
+export type Ask<W, A> = (wish: W, onSlow: (message: string) => void) => Promise<Result<A>>;
+
 /** `W` has only numbers and texts as fields. */
 export class Latest<W extends object, A> {
-  readonly #ask: (wish: W) => Promise<Result<A>>;
+  readonly #ask: Ask<W, A>;
   readonly #abort: AbortSignal;
   readonly #answered: Signal<Answered<W, A> | null> = signal(null);
   readonly #state: Signal<AskState> = signal(READY);
   #wish: W | null = null;
   #isAsking = false;
+  #turn = 0;
   #failures = 0;
   #word: ReturnType<typeof setTimeout> | undefined;
   #retry: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(ask: (wish: W) => Promise<Result<A>>, abort: AbortSignal) {
+  constructor(ask: Ask<W, A>, abort: AbortSignal) {
     this.#ask = ask;
     this.#abort = abort;
     abort.addEventListener("abort", () => this.#rest(), { once: true });
@@ -62,6 +66,15 @@ export class Latest<W extends object, A> {
     if (!this.#isAsking) void this.#next();
   }
 
+  /** Asks again after a failure, or when an answer is slow. */
+  retry(): void {
+    if (this.#state.peek().kind !== "failed") return;
+    this.#failures = 0;
+    this.#rest();
+    this.#state.value = { kind: "loading" };
+    void this.#next();
+  }
+
   async #next(): Promise<void> {
     const wish = this.#wish;
     if (wish === null || this.#isAnswered(wish)) {
@@ -73,7 +86,10 @@ export class Latest<W extends object, A> {
     this.#word ??= setTimeout(() => {
       this.#state.value = { kind: "loading" };
     }, WORD_AFTER_MS);
-    const result = await this.#ask(wish);
+    this.#turn += 1;
+    const turn = this.#turn;
+    const result = await this.#ask(wish, (message) => this.#say(message, turn));
+    if (turn !== this.#turn) return;
     this.#isAsking = false;
     if (this.#abort.aborted) return;
     if (result.ok) this.#answered.value = { wish, answer: result.value };
@@ -89,9 +105,15 @@ export class Latest<W extends object, A> {
     return found !== null && isSame(found.wish, wish);
   }
 
-  #fail(message: string): void {
+  /** Says what is wrong with the newest question; an older one has been asked again. */
+  #say(message: string, turn: number): void {
+    if (turn !== this.#turn || this.#abort.aborted) return;
     this.#rest();
     this.#state.value = { kind: "failed", message };
+  }
+
+  #fail(message: string): void {
+    this.#say(message, this.#turn);
     const after = RETRY_AFTER_MS[this.#failures];
     this.#failures += 1;
     if (after !== undefined) this.#retry = setTimeout(() => void this.#next(), after);

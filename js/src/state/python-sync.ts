@@ -16,10 +16,11 @@ import {
 } from "../wire/header";
 import { type Host, isSaved } from "../wire/host";
 import { handOver, type OpeningPage } from "../wire/perfetto";
-import { pull } from "../wire/pull";
+import { type Part, pull } from "../wire/pull";
 import { ask as askKernel, type Question } from "../wire/questions";
 import { canAnswer, request } from "../wire/request";
 import { bytesOfView } from "../wire/view-bytes";
+import { Latest } from "./latest";
 import { createSliceSource, type SliceSource } from "./slice-source";
 
 interface Failed {
@@ -61,6 +62,8 @@ export interface ReportSource {
   retry(view: FramedHeader): void;
   /** Where to ask for parts of a timeline; null when the page has all of it, or all that it can get. */
   slices(view: SlicesHeader): SliceSource | null;
+  /** Where to ask for a view in a range of time; null for a view that nothing can compute for one. */
+  ranged(view: ViewHeader): Latest<Part, LateView> | null;
   /** Shows the report of a rank in this place, or all ranks again for `ALL_RANKS`. */
   openRank(rank: number): Promise<Result<null>>;
   pullExport(name: string): Promise<Result<Uint8Array>>;
@@ -103,6 +106,19 @@ export function openReport(
     sources.set(view.name, made);
     return made;
   };
+  const inRange = new Map<string, Latest<Part, LateView>>();
+  const ranged = (view: ViewHeader) => {
+    const canCompute = canAnswer(host) && !connection.isLost();
+    if (!canCompute || !parsed.value.ranged.includes(view.name)) return null;
+    const known = inRange.get(view.name);
+    if (known !== undefined) return known;
+    const made = new Latest<Part, LateView>(async (part, onSlow) => {
+      const bytes = await pull(host, view.name, { signal: abort, connection, onSlow }, part);
+      return bytes.ok ? decodeLate(view, bytes.value) : bytes;
+    }, abort);
+    inRange.set(view.name, made);
+    return made;
+  };
   const exports = isSaved(host) || canAnswer(host) ? parsed.value.exports : [];
   const pullExport = async (name: string) =>
     exports.some((entry) => entry.name === name)
@@ -118,6 +134,7 @@ export function openReport(
     slices,
     late: (view) => lates.of(view),
     retryLate: (view) => lates.retry(view),
+    ranged,
     openRank: (rank) =>
       request(
         host,

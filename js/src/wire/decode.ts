@@ -3,7 +3,7 @@
 import { type Column as ArrowColumn, tableFromIPC } from "@uwdata/flechette";
 import { failure, messageOf, type Result, success } from "../base/result";
 import type { Column, Frame, Numbers, TextColumn } from "./frame";
-import { type FramedHeader, parseLateHeader, type WaitingHeader } from "./header";
+import { type FramedHeader, parseLateHeader, type ViewHeader } from "./header";
 
 /** A dictionary batch of flechette: its values are keys into the words of its dictionary. */
 interface DictionaryBatch {
@@ -37,7 +37,7 @@ const LENGTH_BYTES = 4;
 
 /** A view that comes with its header: its length, the header as JSON, and the columns. */
 export function decodeLate(
-  known: WaitingHeader,
+  known: ViewHeader,
   bytes: Uint8Array,
 ): Result<{ readonly view: FramedHeader; readonly frame: Frame }> {
   try {

@@ -17,7 +17,7 @@ import {
   text,
 } from "./check";
 
-const VERSION = 7;
+const VERSION = 8;
 
 const unit = oneOf<Unit>(
   "text",
@@ -274,6 +274,8 @@ const report = record({
   /** How the steps changed since the last run of the cell, "" if that is not known. */
   changeLine: text,
   change: orNull(change),
+  /** The views that the kernel computes for a range of time. */
+  ranged: listOf(text),
   /** The view to open first, "" for the first tab. */
   first: text,
   /** How many complete steps there are, 1 without any: numbers a step are sums by this. */
@@ -335,7 +337,7 @@ export function parseHeader(json: unknown): Result<ReportHeader> {
 }
 
 /** The header of a view that came with its columns; `known` are the fields that the page had already. */
-export function parseLateHeader(known: WaitingHeader, json: string): FramedHeader {
+export function parseLateHeader(known: ViewHeader, json: string): FramedHeader {
   const value = { ...known, ...(JSON.parse(json) as object), offset: 0, length: 0 };
   const made = view(value, "");
   if (!("offset" in made)) throw new TypeError("the view has no columns");

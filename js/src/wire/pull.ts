@@ -10,17 +10,24 @@ interface Answer {
   readonly bytes: Uint8Array;
 }
 
-/** All bytes of a view or an export, pulled chunk by chunk. */
+/** A part of the time. */
+export interface Part {
+  readonly start_ns: number;
+  readonly end_ns: number;
+}
+
+/** All bytes of a view, or a part of it, or of an export, pulled chunk by chunk. */
 export async function pull(
   host: Host,
   name: string,
   options: RequestOptions = {},
+  part?: Part,
 ): Promise<Result<Uint8Array>> {
   const parts: Uint8Array[] = [];
   for (let chunk = 0, chunks = 1; chunk < chunks; chunk += 1) {
     const answer = await request(
       host,
-      { kind: "get", name, chunk },
+      { kind: "get", name, chunk, ...part },
       (message, buffers) => readChunk(message, buffers, chunk),
       options,
     );

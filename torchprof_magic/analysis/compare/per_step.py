@@ -177,7 +177,9 @@ def _of_runs(trace: Trace, keys: pl.DataFrame, runs: Runs, *, with_backward: boo
     start = trace.events["start_ns"].to_numpy().astype(np.int64)
     dur = trace.events["dur_ns"].to_numpy().astype(np.int64)
     work = np.flatnonzero(trace.events["category"].is_in(DEVICE_CATEGORIES).to_numpy())
-    nodes, node_ns = backward_nodes(trace) if with_backward else (np.empty(0, np.int64), np.empty(0, np.int64))
+    nodes = node_ns = np.empty(0, np.int64)
+    if with_backward:
+        nodes, node_ns = backward_nodes(trace).row, backward_nodes(trace).own_ns(dur)
     for rows, cpu_ns, device_ns in ((work, np.zeros(len(work), np.int64), dur[work]), (nodes, node_ns, None)):
         site.append(of_event[rows])
         at.append(steps.at(start[rows]))

@@ -15,6 +15,7 @@ from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.analysis.shared import ask_names, launch_sources, once_per_trace
 from torchprof_magic.analysis.source.places import MODULE_FRAME, is_users_file
 from torchprof_magic.analysis.sums import sum_by
+from torchprof_magic.analysis.time_range import WHOLE, TimeRange
 from torchprof_magic.analysis.waiting.idle import idle_pieces
 from torchprof_magic.model.intervals import (
     NO_PARENT,
@@ -57,19 +58,19 @@ ROOT_NAME = "all"
 BACKWARD_NAME = "backward"
 
 
-class _Calls(NamedTuple):
-    """Every event that gets a box, with the box around it; rows stand after their parents."""
+class _Paths(NamedTuple):
+    """Every event that gets a box, and the boxes that equal paths are merged into.
 
+    The events are the boxes on the host, then device work, the rows ``device``, and then boxes called backward.
+    ``path`` is the merged box of each, and ``phase`` its phase. ``name``, ``kind`` and ``parent`` are of merged boxes.
+    """
+
+    path: npt.NDArray[np.int32]
+    phase: npt.NDArray[np.int8]
+    device: IntArray
     name: pl.Series
-    kind: npt.NDArray[np.int64]
-    phase: npt.NDArray[np.int64]
+    kind: IntArray
     parent: IntArray
-    self_cpu_ns: IntArray
-    self_device_ns: IntArray
-    idle_ns: IntArray
-    bytes: IntArray
-    flops: IntArray
-    is_call: IntArray
 
 
 @once_per_trace
@@ -83,68 +84,97 @@ def flame_tree(trace: Trace) -> Tree:
     that were allocated, and ``flops`` are those of ops with a formula. Boxes of lines, modules and frames have the
     phase of most of what ran in them.
     """
-    calls = _calls(trace)
-    name = calls.name.cast(pl.Categorical).to_physical().to_numpy().astype(np.int64)
-    path, first = merge_paths(calls.parent, np.unique(name * len(KINDS) + calls.kind, return_inverse=True)[1])
-    frame = _summed(calls, path, first)
+    return flame_tree_in(trace, WHOLE)
+
+
+def flame_tree_in(trace: Trace, part: TimeRange) -> Tree:
+    """Return the call tree of what lies in a range, without the boxes that have nothing there.
+
+    An event counts as a call if any of it lies inside; the FLOPs of an op count where it begins.
+    """
+    paths = _paths(trace)
     is_known = {"cpu_ns": True, "device_ns": trace.has_device, "idle_ns": trace.has_device, "calls": True}
     is_known |= {"bytes": trace.memory.height > 0, "flops": has_flops(trace)}
     weights = tuple(weight for weight in _WEIGHTS if is_known[weight.name])
-    return Tree(frame=_in_preorder(frame, weights), weights=weights)
+    return Tree(frame=_in_preorder(_summed(trace, paths, part), weights), weights=weights)
 
 
-def _calls(trace: Trace) -> _Calls:
+@once_per_trace
+def _paths(trace: Trace) -> _Paths:
     boxes, device = host_boxes(trace), _device_rows(trace)
     launched_in = boxes.around(trace, launch_sources(trace)[device])
     backward = backward_under_forward(trace, boxes)
     names, kinds = _names_of(trace, boxes, device)
     ahead = len(boxes.row)
-    joined = np.concatenate((boxes.own_ns, np.zeros(len(device) + len(backward.around), np.int64)))
     # The boxes called backward come last.
     parent = np.concatenate((boxes.parent, launched_in, backward.around))
     parent[backward.node] = ahead + len(device) + backward.box
-    in_python = np.full(ahead, PHASES.index("python"), np.int64)
-    phase = phase_of_events(trace).astype(np.int64)
+    in_python = np.full(ahead, PHASES.index("python"), np.int8)
+    phase = phase_of_events(trace)
     is_event = boxes.row >= 0
     in_python[is_event] = phase[boxes.row[is_event]]
-    device_ns = np.zeros(len(joined), np.int64)
-    device_ns[ahead : ahead + len(device)] = trace.events["dur_ns"].to_numpy()[device]
     made = len(backward.around)
-    whole = len(joined)
-    return _Calls(
-        name=pl.concat([names, pl.Series([BACKWARD_NAME] * made, dtype=pl.String)]),
-        kind=np.concatenate((kinds, np.full(made, KINDS.index("annotation")))),
-        phase=np.concatenate((in_python, phase[device], np.full(made, PHASES.index("backward")))),
-        parent=parent,
-        self_cpu_ns=joined,
-        self_device_ns=device_ns,
-        idle_ns=_idle_in(trace, boxes, whole),
-        bytes=_allocated_in(trace, boxes, whole),
-        flops=_flops_in(trace, boxes, whole),
-        is_call=np.concatenate((np.ones(ahead + len(device), np.int64), np.zeros(made, np.int64))),
+    name = pl.concat([names, pl.Series([BACKWARD_NAME] * made, dtype=pl.String)])
+    kind = np.concatenate((kinds, np.full(made, KINDS.index("annotation"))))
+    code = name.cast(pl.Categorical).to_physical().to_numpy().astype(np.int64)
+    path, first = merge_paths(parent, np.unique(code * len(KINDS) + kind, return_inverse=True)[1])
+    above = parent[first]
+    return _Paths(
+        path=path.astype(np.int32),
+        phase=np.concatenate((in_python, phase[device], np.full(made, PHASES.index("backward"), np.int8))),
+        device=device,
+        name=name[first],
+        kind=kind[first],
+        parent=np.where(above >= 0, path[above], NO_PARENT),
     )
 
 
-def _idle_in(trace: Trace, boxes: HostBoxes, count: int) -> IntArray:
+def _host_ns(boxes: HostBoxes, part: TimeRange, count: int) -> IntArray:
+    """Return for each of ``count`` events the time that is its own on the host."""
+    found = np.zeros(count, np.int64)
+    found[: len(boxes.row)] = boxes.own_ns_in(part)
+    return found
+
+
+def _device_ns(trace: Trace, device: IntArray, part: TimeRange, ahead: int, count: int) -> IntArray:
+    """Return for each of ``count`` events its time on a device; the device work comes after the first ``ahead``."""
+    start, dur = (trace.events[name].to_numpy()[device] for name in ("start_ns", "dur_ns"))
+    found = np.zeros(count, np.int64)
+    found[ahead : ahead + len(device)] = part.cut(start, dur)[1]
+    return found
+
+
+def _calls(trace: Trace, boxes: HostBoxes, device: IntArray, part: TimeRange, count: int) -> IntArray:
+    """Return for each of ``count`` events 1 if any of it lies in the range, and 0 for boxes called backward."""
+    start, dur = (trace.events[name].to_numpy()[device] for name in ("start_ns", "dur_ns"))
+    touched = np.concatenate((part.touches(boxes.start_ns, boxes.dur_ns), part.touches(start, dur)))
+    found = np.zeros(count, np.int64)
+    found[: len(touched)] = touched
+    return found
+
+
+def _idle_in(trace: Trace, boxes: HostBoxes, part: TimeRange, count: int) -> IntArray:
     """Return for each of ``count`` boxes how long devices waited while the host was directly in it."""
     if not trace.has_device:
         return np.zeros(count, np.int64)
     pieces = idle_pieces(trace)
     row = np.append(host_nest(trace).row, NO_PARENT)[pieces.cause]
-    return sum_by(boxes.around(trace, row), pieces.end_ns - pieces.start_ns, count)
+    _, idle_ns = part.cut(pieces.start_ns, pieces.end_ns - pieces.start_ns)
+    return sum_by(boxes.around(trace, row), idle_ns, count)
 
 
-def _allocated_in(trace: Trace, boxes: HostBoxes, count: int) -> IntArray:
+def _allocated_in(trace: Trace, boxes: HostBoxes, part: TimeRange, count: int) -> IntArray:
     """Return for each of ``count`` boxes how many bytes were allocated directly in it."""
-    new = trace.memory.filter(pl.col("delta_bytes") > 0)
+    new = trace.memory.filter((pl.col("delta_bytes") > 0) & pl.Series(part.holds(trace.memory["time_ns"].to_numpy())))
     return sum_by(boxes.around(trace, new["event"].to_numpy()), new["delta_bytes"].to_numpy(), count)
 
 
-def _flops_in(trace: Trace, boxes: HostBoxes, count: int) -> IntArray:
+def _flops_in(trace: Trace, boxes: HostBoxes, part: TimeRange, count: int) -> IntArray:
     """Return for each of ``count`` boxes the FLOPs of the op that it is."""
     flops = flops_of_events(trace)
-    rows = np.flatnonzero(flops.is_not_null().to_numpy())
-    return sum_by(boxes.around(trace, rows), flops.drop_nulls().to_numpy(), count)
+    is_counted = flops.is_not_null().to_numpy() & part.holds(trace.events["start_ns"].to_numpy())
+    rows = np.flatnonzero(is_counted)
+    return sum_by(boxes.around(trace, rows), flops.fill_null(0).to_numpy()[rows], count)
 
 
 def _names_of(trace: Trace, boxes: HostBoxes, device: IntArray) -> tuple[pl.Series, IntArray]:
@@ -207,36 +237,49 @@ def _device_rows(trace: Trace) -> IntArray:
     return np.flatnonzero(trace.events["category"].is_in(DEVICE_CATEGORIES).to_numpy())
 
 
-def _summed(calls: _Calls, path: IntArray, first: IntArray) -> pl.DataFrame:
+def _summed(trace: Trace, paths: _Paths, part: TimeRange) -> pl.DataFrame:
     """Return one row per path: its kind, the path above it, and its own weights; row 0 is the root."""
-    count = len(first)
-    parent_call = calls.parent[first]
-    parent = np.where(parent_call >= 0, path[parent_call] + 1, 0)
+    boxes, events, count = host_boxes(trace), len(paths.path), len(paths.kind)
+    cpu_ns = _host_ns(boxes, part, events)
+    device_ns = _device_ns(trace, paths.device, part, len(boxes.row), events)
+    weights = {
+        "cpu_ns": cpu_ns,
+        "device_ns": device_ns,
+        "idle_ns": _idle_in(trace, boxes, part, events),
+        "bytes": _allocated_in(trace, boxes, part, events),
+        "flops": _flops_in(trace, boxes, part, events),
+        "calls": _calls(trace, boxes, paths.device, part, events),
+    }
 
     def total(values: IntArray) -> IntArray:
-        return np.bincount(path, weights=values, minlength=count).astype(np.int64)
+        return np.bincount(paths.path, weights=values, minlength=count).astype(np.int64)
 
-    name = calls.name[first]
-    return pl.DataFrame(
+    frame = pl.DataFrame(
         {
-            "name": pl.concat([pl.Series([ROOT_NAME]), name]),
-            "parent": np.concatenate(([NO_PARENT], parent)),
-            "kind": np.concatenate(([KINDS.index("root")], calls.kind[first])),
-            "phase": np.concatenate(([PHASES.index("python")], _main_phase(calls, path, count))),
-            "self_cpu_ns": np.concatenate(([0], total(calls.self_cpu_ns))),
-            "self_device_ns": np.concatenate(([0], total(calls.self_device_ns))),
-            "self_idle_ns": np.concatenate(([0], total(calls.idle_ns))),
-            "self_bytes": np.concatenate(([0], total(calls.bytes))),
-            "self_flops": np.concatenate(([0], total(calls.flops))),
-            "self_calls": np.concatenate(([0], total(calls.is_call))),
+            "name": pl.concat([pl.Series([ROOT_NAME]), paths.name]),
+            "parent": np.concatenate(([NO_PARENT], paths.parent + 1)),
+            "kind": np.concatenate(([KINDS.index("root")], paths.kind)),
+            "phase": np.concatenate(([PHASES.index("python")], _main_phase(paths, cpu_ns + device_ns, count))),
+            **{f"self_{name}": np.concatenate(([0], total(values))) for name, values in weights.items()},
         }
     )
+    return frame if part == WHOLE else _without_absent(frame)
 
 
-def _main_phase(calls: _Calls, path: IntArray, count: int) -> IntArray:
+def _without_absent(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the paths that have any weight at or below them, and the root."""
+    parent = frame["parent"].to_numpy()
+    own = frame.select(pl.any_horizontal(pl.col("^self_.*$") != 0)).to_series().to_numpy()
+    is_there = rolled_up(own.astype(np.int64), parent) > 0
+    is_there[0] = True
+    number = np.append(np.cumsum(is_there) - 1, NO_PARENT)
+    return frame.with_columns(pl.Series("parent", number[parent])).filter(pl.Series(is_there))
+
+
+def _main_phase(paths: _Paths, time_ns: IntArray, count: int) -> IntArray:
     """Return the phase in which each path spent most of its own time."""
-    weight = calls.self_cpu_ns + calls.self_device_ns + 1
-    table = np.bincount(path * len(PHASES) + calls.phase, weights=weight, minlength=count * len(PHASES))
+    cell = paths.path.astype(np.int64) * len(PHASES) + paths.phase
+    table = np.bincount(cell, weights=time_ns + 1, minlength=count * len(PHASES))
     return table.reshape(count, len(PHASES)).argmax(axis=1)
 
 

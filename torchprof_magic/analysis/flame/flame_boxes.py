@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from torchprof_magic.analysis.ops.calls import Nest
+    from torchprof_magic.analysis.time_range import TimeRange
     from torchprof_magic.model.trace import Trace
 
 # Frames of the notebook and of the profiler itself, which are around every cell and not part of the program.
@@ -45,7 +46,8 @@ MAX_DERIVATIVES = 8
 class HostBoxes(NamedTuple):
     """Boxes in nesting order: their rows in ``trace.events`` or -1, their rows in ``trace.sites`` or -1, and parents.
 
-    ``own_ns`` is the time that no box inside covers. ``ops`` is the nest of the events if there are no other boxes.
+    ``own_ns`` is the time that no box inside covers. ``overlaps`` marks boxes that began inside another one and ended
+    after it. ``ops`` is the nest of the events if there are no other boxes.
     """
 
     row: IntArray
@@ -55,7 +57,12 @@ class HostBoxes(NamedTuple):
     dur_ns: IntArray
     parent: IntArray
     own_ns: IntArray
+    overlaps: BoolArray
     ops: Nest | None
+
+    def own_ns_in(self, part: TimeRange) -> IntArray:
+        """Return the part of ``own_ns`` that lies in a range."""
+        return own_time(self.parent, *part.cut(self.start_ns, self.dur_ns), self.overlaps)
 
     def around(self, trace: Trace, rows: npt.NDArray[np.integer]) -> IntArray:
         """Return the innermost box at or around each event row, -1 for none and for row -1."""
@@ -78,7 +85,8 @@ def host_boxes(trace: Trace) -> HostBoxes:
         ops = nest_among(trace, is_visible)
         lane, start, dur = _intervals(trace, ops.row)
         own = own_time(ops.parent, start, dur, ops.overlaps)
-        return HostBoxes(ops.row, np.full(len(ops.row), NO_PARENT), lane, start, dur, ops.parent, own, ops)
+        no_site = np.full(len(ops.row), NO_PARENT)
+        return HostBoxes(ops.row, no_site, lane, start, dur, ops.parent, own, ops.overlaps, ops)
     row = np.flatnonzero(is_visible)
     site, *of_scopes = (
         trace.scopes[name].to_numpy().astype(np.int64) for name in ("site", "lane", "start_ns", "dur_ns")
@@ -93,7 +101,7 @@ def host_boxes(trace: Trace) -> HostBoxes:
     parent, _, overlaps = nest(lane, start, dur)
     row = np.concatenate((row, np.full(len(site), NO_PARENT)))[order]
     site = np.concatenate((np.full(len(row) - len(site), NO_PARENT), site))[order]
-    return HostBoxes(row, site, lane, start, dur, parent, own_time(parent, start, dur, overlaps), None)
+    return HostBoxes(row, site, lane, start, dur, parent, own_time(parent, start, dur, overlaps), overlaps, None)
 
 
 def _intervals(trace: Trace, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
@@ -122,7 +130,7 @@ def backward_under_forward(trace: Trace, boxes: HostBoxes) -> Joined:
     is_event = boxes.row >= 0
     is_holder = ~is_event
     is_holder[is_event] = is_frame[boxes.row[is_event]]
-    nodes, _ = backward_nodes(trace)
+    nodes = backward_nodes(trace).row
     if not is_holder.any() or len(nodes) == 0:
         return Joined(nowhere, nowhere, nowhere)
     box_of = np.full(trace.events.height, NO_PARENT, np.int64)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torchprof_magic.analysis.flame.flame import flame_tree
+from torchprof_magic.analysis.flame.flame import flame_tree, flame_tree_in
 from torchprof_magic.analysis.graph import has_graph
 from torchprof_magic.analysis.snapshot.snapshot_alive import is_snapshot
 from torchprof_magic.analysis.snapshot.snapshot_flame import bytes_flame
 
 if TYPE_CHECKING:
+    from torchprof_magic.analysis.time_range import TimeRange
     from torchprof_magic.model.shapes import Tree
     from torchprof_magic.model.trace import Trace
 
@@ -22,3 +23,8 @@ def has_calls(trace: Trace) -> bool:
 def flame_view(trace: Trace) -> Tree:
     """Return the merged call tree; of a snapshot without any event that of the bytes at the peak of each device."""
     return bytes_flame(trace) if is_snapshot(trace) else flame_tree(trace)
+
+
+def flame_view_in(trace: Trace, part: TimeRange) -> Tree:
+    """Return the merged call tree of what lies in a range. A snapshot has no timeline to choose one in."""
+    return bytes_flame(trace) if is_snapshot(trace) else flame_tree_in(trace, part)

@@ -118,7 +118,7 @@ def _calls(trace: Trace) -> ForwardCalls:
 def _backward_of(trace: Trace, lane: IntArray, start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
     """Return when the first node of autograd of each call begins, and when the last one ends; -1 without any."""
     events = trace.events
-    nodes, _ = backward_nodes(trace)
+    nodes = backward_nodes(trace).row
     forward = forward_of_events(trace)[nodes]
     at = events["start_ns"].to_numpy()
     node_lane, made = events["lane"].to_numpy()[forward].astype(np.int64), at[forward]

@@ -220,7 +220,7 @@ def _outputs_of_chain(kept: _Kept, calls: IntArray, pairs: IntArray) -> tuple[In
 def _offload(trace: Trace, curve: Curve, kept: _Kept, unit: _Unit | None, pairs: IntArray) -> Saving:
     """Return what moving activations to the host until the node of backward that needs them would save."""
     ended = memory_blocks(trace).ended[kept.block[pairs]]
-    nodes, _ = backward_nodes(trace)
+    nodes = backward_nodes(trace).row
     starts = np.sort(trace.events["start_ns"].to_numpy()[nodes])
     time = np.append(trace.memory["time_ns"].to_numpy(), 0)[ended]
     needed = starts[np.maximum(np.searchsorted(starts, time, side="right") - 1, 0)]

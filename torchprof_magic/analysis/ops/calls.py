@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.analysis.sums import sum_by
+from torchprof_magic.analysis.time_range import WHOLE
 from torchprof_magic.model.intervals import (
     NO_PARENT,
     BoolArray,
@@ -25,6 +26,7 @@ from torchprof_magic.model.intervals import (
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from torchprof_magic.analysis.time_range import TimeRange
     from torchprof_magic.model.trace import Trace
 
 OP_CATEGORIES = ("cpu_op", "user_annotation")
@@ -67,7 +69,7 @@ def op_rows(trace: Trace, categories: tuple[str, ...] = OP_CATEGORIES) -> OpRows
     events = trace.events
     found = nest_among(trace, events["category"].is_in(categories).to_numpy())
     start, dur = (events[name].to_numpy()[found.row] for name in ("start_ns", "dur_ns"))
-    self_device = _device_ns(trace, found)
+    self_device = _device_ns(trace, found, WHOLE)
     turns = levels(depth_of(found.parent)) if self_device.any() or trace.memory.height else []
     return OpRows(
         nest=found,
@@ -80,6 +82,12 @@ def op_rows(trace: Trace, categories: tuple[str, ...] = OP_CATEGORIES) -> OpRows
         self_device_ns=self_device,
         total_device_ns=rolled_up(self_device, found.parent, turns) if self_device.any() else self_device,
     )
+
+
+def times_in(trace: Trace, ops: OpRows, part: TimeRange) -> tuple[IntArray, IntArray]:
+    """Return the self times of every op that lie in a range: on the host, and of the device work that it launched."""
+    own_ns = own_time(ops.parent, *part.cut(ops.start_ns, ops.dur_ns), ops.nest.overlaps)
+    return own_ns, _device_ns(trace, ops.nest, part)
 
 
 def nest_among(trace: Trace, is_chosen: BoolArray) -> Nest:
@@ -121,8 +129,9 @@ def _intervals(trace: Trace, rows: npt.NDArray[np.integer]) -> tuple[IntArray, I
     return lane.astype(np.int64), start, dur
 
 
-def _device_ns(trace: Trace, ops: Nest) -> IntArray:
+def _device_ns(trace: Trace, ops: Nest, part: TimeRange) -> IntArray:
     """Return the device time that each op launched itself, through launch call and innermost op around it."""
     launches = trace.flows.filter(pl.col("kind") == "launch")
-    dur = trace.events["dur_ns"].to_numpy()[launches["target"].to_numpy()]
+    work = launches["target"].to_numpy()
+    _, dur = part.cut(*(trace.events[name].to_numpy()[work] for name in ("start_ns", "dur_ns")))
     return sum_by(ops_around(trace, ops, launches["source"].to_numpy()), dur, len(ops.row))

@@ -11,11 +11,13 @@ from torchprof_magic.analysis.host.host_states import Timeline, timelines_of
 from torchprof_magic.analysis.ops.flops import flops_of_events
 from torchprof_magic.analysis.source.forward_of import backward_nodes, forward_of_events
 from torchprof_magic.analysis.sums import sum_by
+from torchprof_magic.analysis.time_range import WHOLE
 from torchprof_magic.analysis.waiting.blocking import blocking_calls
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, inside_earlier, nest, own_time
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
 
 if TYPE_CHECKING:
+    from torchprof_magic.analysis.time_range import TimeRange
     from torchprof_magic.model.trace import Trace
 
 
@@ -95,37 +97,44 @@ def sites_of_events(trace: Trace, runs: Runs) -> IntArray:
     return sites
 
 
-def shares_of(trace: Trace, runs: Runs) -> Shares:
-    """Return what belongs to each part of the program."""
+def shares_of(trace: Trace, runs: Runs, part: TimeRange = WHOLE) -> Shares:
+    """Return what belongs to each part of the program, and lies in a range of time.
+
+    The FLOPs of an op count where it begins.
+    """
     events, count = trace.events, runs.sites
     sites, forward = sites_of_events(trace, runs), forward_of_events(trace)
     parent, _, overlaps = nest(runs.lane, runs.start_ns, runs.dur_ns)
-    dur = events["dur_ns"].to_numpy()
+    run_start, run_ns = part.cut(runs.start_ns, runs.dur_ns)
+    start = events["start_ns"].to_numpy()
+    _, dur = part.cut(start, events["dur_ns"].to_numpy())
     work = np.flatnonzero(events["category"].is_in(DEVICE_CATEGORIES).to_numpy())
     is_backward = forward[work] >= 0
     calls = blocking_calls(trace).filter(pl.col("rule") != "profiler")
-    nodes, node_ns = backward_nodes(trace)
+    _, wait_ns = part.cut(calls["start_ns"].to_numpy(), calls["dur_ns"].to_numpy())
+    nodes = backward_nodes(trace)
     flops = flops_of_events(trace)
-    counted = np.flatnonzero(flops.is_not_null().to_numpy())
-    of_counted, is_of_backward = flops.drop_nulls().to_numpy(), forward[counted] >= 0
+    counted = np.flatnonzero(flops.is_not_null().to_numpy() & part.holds(start))
+    of_counted, is_of_backward = flops.fill_null(0).to_numpy()[counted], forward[counted] >= 0
     return Shares(
-        runs=_runs(runs),
-        self_ns=sum_by(runs.site, own_time(parent, runs.start_ns, runs.dur_ns, overlaps), count),
-        total_ns=sum_by(runs.site, runs.dur_ns * ~is_repeated(runs), count),
-        wait_ns=sum_by(sites[calls["row"].to_numpy()], calls["dur_ns"].to_numpy(), count),
+        runs=_runs(runs, part),
+        self_ns=sum_by(runs.site, own_time(parent, run_start, run_ns, overlaps), count),
+        total_ns=sum_by(runs.site, run_ns * ~is_repeated(runs), count),
+        wait_ns=sum_by(sites[calls["row"].to_numpy()], wait_ns, count),
         device_ns=sum_by(sites[work], dur[work] * ~is_backward, count),
-        backward_ns=sum_by(sites[nodes], node_ns, count),
+        backward_ns=sum_by(sites[nodes.row], nodes.own_ns(dur), count),
         backward_device_ns=sum_by(sites[work], dur[work] * is_backward, count),
-        bytes=_bytes(trace, runs),
+        bytes=_bytes(trace, runs, part),
         flops=sum_by(sites[counted], of_counted * ~is_of_backward, count),
         backward_flops=sum_by(sites[counted], of_counted * is_of_backward, count),
         outside_device_ns=int(dur[work][sites[work] < 0].sum()),
     )
 
 
-def _runs(runs: Runs) -> IntArray:
+def _runs(runs: Runs, part: TimeRange) -> IntArray:
     """Return how often each part ran. Runs that follow one another directly are one, as of a line that steps."""
-    order = np.argsort(runs.lane, kind="stable")
+    chosen = np.flatnonzero(part.touches(runs.start_ns, runs.dur_ns))
+    order = chosen[np.argsort(runs.lane[chosen], kind="stable")]
     site, lane = runs.site[order], runs.lane[order]
     goes_on = np.zeros(len(site), np.bool_)
     goes_on[1:] = (site[1:] == site[:-1]) & (lane[1:] == lane[:-1])
@@ -141,9 +150,9 @@ def is_repeated(runs: Runs) -> np.ndarray:
     return inside
 
 
-def _bytes(trace: Trace, runs: Runs) -> IntArray:
+def _bytes(trace: Trace, runs: Runs, part: TimeRange) -> IntArray:
     """Return the bytes that were allocated minus those that were freed in each part."""
-    memory = trace.memory
+    memory = trace.memory.filter(pl.Series(part.holds(trace.memory["time_ns"].to_numpy())))
     event = memory["event"].to_numpy()
     lanes = np.append(trace.events["lane"].to_numpy(), NO_PARENT)[event].astype(np.int64)
     main = int(runs.lane[0]) if len(runs.lane) else NO_PARENT

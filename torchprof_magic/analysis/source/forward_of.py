@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -42,24 +42,33 @@ def forward_of_events(trace: Trace) -> IntArray:
     return found
 
 
-@once_per_trace
-def backward_nodes(trace: Trace) -> tuple[IntArray, IntArray]:
-    """Return the outermost event of each node of the backward pass, and its time without that of nodes inside, in ns.
+class BackwardNodes(NamedTuple):
+    """The nodes of the backward pass: the outermost event of each, and the index of the node around it, or -1.
 
     Nodes lie inside others where a checkpoint computes again.
     """
+
+    row: IntArray
+    around: IntArray
+
+    def own_ns(self, dur_ns: IntArray) -> IntArray:
+        """Return the time of each node without that of nodes inside, from the durations of all events."""
+        own = dur_ns[self.row]
+        nested = np.flatnonzero(self.around >= 0)
+        np.subtract.at(own, self.around[nested], dur_ns[self.row[nested]])
+        return own
+
+
+@once_per_trace
+def backward_nodes(trace: Trace) -> BackwardNodes:
+    """Return the nodes of the backward pass."""
     events = trace.events
     forward = forward_of_events(trace)
     parent = events["parent"].to_numpy().astype(np.int64)
     is_host = ~events["category"].is_in(("kernel", "memcpy", "memset")).to_numpy()
     begins = (forward >= 0) & is_host & (np.append(forward, NO_PARENT)[parent] != forward)
     rows = np.flatnonzero(begins)
-    dur = events["dur_ns"].to_numpy()
-    own = dur[rows].copy()
     number = np.full(len(forward) + 1, NO_PARENT, np.int64)
     number[rows] = np.arange(len(rows))
     around = nearest_marked(parent, events["depth"].to_numpy(), begins)
-    inside = around[parent[rows]]
-    nested = np.flatnonzero(inside >= 0)
-    np.subtract.at(own, number[inside[nested]], dur[rows[nested]])
-    return rows, own
+    return BackwardNodes(rows, number[around[parent[rows]]])

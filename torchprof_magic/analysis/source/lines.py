@@ -10,14 +10,16 @@ import polars as pl
 
 from torchprof_magic.analysis.host.host_nest import host_nest
 from torchprof_magic.analysis.host.host_states import does_more_than_python, thread_timelines
-from torchprof_magic.analysis.ops.calls import op_rows
+from torchprof_magic.analysis.ops.calls import op_rows, times_in
 from torchprof_magic.analysis.shared import once_per_trace
 from torchprof_magic.analysis.shown_files import files_as_shown
 from torchprof_magic.analysis.source.attribution import Runs, Shares, shares_of, watched_runs
 from torchprof_magic.analysis.source.places import is_users_file, places_of
+from torchprof_magic.analysis.time_range import WHOLE
 from torchprof_magic.model.shapes import Column, Outline, Table
 
 if TYPE_CHECKING:
+    from torchprof_magic.analysis.time_range import TimeRange
     from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.trace import DType, Trace
 
@@ -108,10 +110,15 @@ SCHEMA: dict[str, DType] = {
 @once_per_trace
 def lines_table(trace: Trace) -> Table:
     """Return one row per line, in the order of files and lines; the watched lines, or else the user's functions."""
+    return lines_table_in(trace, WHOLE)
+
+
+def lines_table_in(trace: Trace, part: TimeRange) -> Table:
+    """Return the rows of ``lines_table`` with what lies in a range of time. A run counts if any of it lies inside."""
     sites, runs = line_runs(trace)
     if len(runs.site) == 0:
-        return _table(trace, _by_op(trace))
-    frame = _frame(trace, sites, shares_of(trace, runs))
+        return _table(trace, _by_op(trace, part))
+    frame = _frame(trace, sites, shares_of(trace, runs, part))
     if sites is not trace.sites:
         return _table(trace, frame.sort("file", "line"))
     return _table(trace, frame.filter(pl.Series((trace.sites["kind"] == "line").to_numpy())))
@@ -142,7 +149,16 @@ def source_view(trace: Trace) -> Table:
     A report of a single file has no column for it. Many lines without numbers in a row are folded into one that opens.
     Functions that are known from recorded stacks alone are sorted by their time.
     """
-    table = _with_short_files(trace, lines_table(trace))
+    return _as_shown(trace, lines_table(trace))
+
+
+def source_view_in(trace: Trace, part: TimeRange) -> Table:
+    """Return the lines as they are shown, with what lies in a range of time."""
+    return _as_shown(trace, lines_table_in(trace, part))
+
+
+def _as_shown(trace: Trace, table: Table) -> Table:
+    table = _with_short_files(trace, table)
     if not (trace.sites["kind"] == "line").any():
         return replace(table, sort_by="self_cpu_ns")
     return _folded(table)
@@ -233,16 +249,17 @@ def _functions(trace: Trace) -> tuple[pl.DataFrame, Runs]:
     return sites, Runs(numbers, nest.lane[frames], start, end - start, sites.height, is_of_lines=True)
 
 
-def _by_op(trace: Trace) -> pl.DataFrame:
+def _by_op(trace: Trace, part: TimeRange) -> pl.DataFrame:
     """Return the lines of the stacks that were recorded with each op, with the ops' own times."""
     if trace.stacks.height == 0:
         return pl.DataFrame(schema=SCHEMA)
     ops = op_rows(trace)
+    own_ns, device_ns = times_in(trace, ops, part)
     places = places_of(trace, ops.row)
     file, line = places.columns()
-    frame = pl.DataFrame(
-        {"file": file, "line": line, "self_cpu_ns": ops.self_cpu_ns, "device_ns": ops.self_device_ns}
-    ).drop_nulls("file")
+    frame = pl.DataFrame({"file": file, "line": line, "self_cpu_ns": own_ns, "device_ns": device_ns})
+    is_there = part.touches(ops.start_ns, ops.dur_ns) | (device_ns > 0)
+    frame = frame.filter(pl.Series(is_there)).drop_nulls("file")
     sums = frame.group_by("file", "line").agg(
         pl.len().alias("hits"), pl.col("self_cpu_ns").sum(), pl.col("device_ns").sum()
     )

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import polars as pl
 
 from torchprof_magic.analysis.shared import once_per_trace
-from torchprof_magic.analysis.source.modules import OUTSIDE, SCHEMA, modules_table
+from torchprof_magic.analysis.source.modules import OUTSIDE, SCHEMA, modules_table, modules_table_in
 from torchprof_magic.model.shapes import Outline, Table
 
 if TYPE_CHECKING:
+    from torchprof_magic.analysis.time_range import TimeRange
     from torchprof_magic.model.trace import Trace
 
 Row: TypeAlias = dict[str, object]
@@ -33,7 +34,15 @@ class _Entry(NamedTuple):
 @once_per_trace
 def modules_view(trace: Trace) -> Table:
     """Return the modules as a tree; ``report.modules`` has the same rows without those that merge siblings."""
-    table = modules_table(trace)
+    return _as_shown(modules_table(trace))
+
+
+def modules_view_in(trace: Trace, part: TimeRange) -> Table:
+    """Return the modules as a tree, with what lies in a range of time."""
+    return _as_shown(modules_table_in(trace, part))
+
+
+def _as_shown(table: Table) -> Table:
     names = [column.name for column in table.columns if column.name != "parent"]
     schema = {"id": pl.String, "above": pl.String, "is_merged": pl.Boolean, **SCHEMA}
     shown = _shown(table.frame.to_dicts())

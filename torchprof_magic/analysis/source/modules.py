@@ -13,10 +13,13 @@ from torchprof_magic.analysis.shared import once_per_trace
 from torchprof_magic.analysis.source.attribution import Runs, Shares, shares_of, watched_runs
 from torchprof_magic.analysis.source.places import MODULE_FRAME, call_tree, module_frames
 from torchprof_magic.analysis.source.script_runs import script_runs
+from torchprof_magic.analysis.time_range import WHOLE
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, depth_of, levels, nearest_marked, rolled_up
 from torchprof_magic.model.shapes import Column, Table
 
 if TYPE_CHECKING:
+    from torchprof_magic.analysis.time_range import TimeRange
+    from torchprof_magic.model.intervals import BoolArray
     from torchprof_magic.model.trace import DType, Trace
 
 COLUMNS = (
@@ -158,10 +161,18 @@ OUTSIDE = "outside of modules"
 @once_per_trace
 def modules_table(trace: Trace) -> Table:
     """Return one row per module that ran, each after its parent, in the order in which they first ran."""
+    return modules_table_in(trace, WHOLE)
+
+
+def modules_table_in(trace: Trace, part: TimeRange) -> Table:
+    """Return the rows of ``modules_table`` with what lies in a range of time, without modules that have nothing there.
+
+    A call counts if any of it lies inside.
+    """
     sites, runs = module_runs(trace)
     if len(runs.site) == 0:
         return Table(frame=pl.DataFrame(schema=SCHEMA), columns=_columns(trace))
-    frame = _frame(sites, shares_of(trace, runs), runs)
+    frame = _frame(sites, shares_of(trace, runs, part), runs, part)
     return Table(frame=frame, columns=_columns(trace))
 
 
@@ -217,12 +228,13 @@ def _from_frames(trace: Trace) -> tuple[pl.DataFrame, Runs]:
     return described, Runs(numbers, nest.lane[frames], start, end - start, sites.height)
 
 
-def _frame(sites: pl.DataFrame, shares: Shares, runs: Runs) -> pl.DataFrame:
+def _frame(sites: pl.DataFrame, shares: Shares, runs: Runs, part: TimeRange) -> pl.DataFrame:
     parent = sites["parent"].to_numpy().astype(np.int64)
     depth = depth_of(parent)
-    turns, calls = levels(depth), _calls(runs)
+    turns, calls = levels(depth), _calls(runs, part)
     names = sites["name"].cast(pl.String)
-    above = pl.Series(nearest_marked(parent, depth, calls > 0)[parent])
+    has_run = _calls(runs, WHOLE) > 0
+    above = pl.Series(nearest_marked(parent, depth, has_run)[parent])
     frame = pl.DataFrame(
         {
             "path": names,
@@ -246,7 +258,9 @@ def _frame(sites: pl.DataFrame, shares: Shares, runs: Runs) -> pl.DataFrame:
         },
         schema=SCHEMA,
     )
-    frame = frame[_in_order(parent, calls > 0)]
+    has_any = (calls > 0) | _has_any(shares)
+    is_there = has_run & (rolled_up(has_any.astype(np.int64), parent, turns) > 0)
+    frame = frame[_in_order(parent, is_there)]
     if shares.outside_device_ns:
         rest = {name: 0 for name in SCHEMA if name not in (*_TEXT, *_FLOPS, "parameters", "bytes")}
         rest |= {"self_device_ns": shares.outside_device_ns, "device_ns": shares.outside_device_ns}
@@ -254,8 +268,15 @@ def _frame(sites: pl.DataFrame, shares: Shares, runs: Runs) -> pl.DataFrame:
     return frame
 
 
-def _calls(runs: Runs) -> IntArray:
-    return np.bincount(runs.site, minlength=runs.sites).astype(np.int64)
+def _calls(runs: Runs, part: TimeRange) -> IntArray:
+    site = runs.site[part.touches(runs.start_ns, runs.dur_ns)]
+    return np.bincount(site, minlength=runs.sites).astype(np.int64)
+
+
+def _has_any(shares: Shares) -> BoolArray:
+    """Return which modules have work outside of their own calls: on a device, or in the backward pass."""
+    outside = (shares.device_ns, shares.backward_ns, shares.backward_device_ns, shares.backward_flops)
+    return np.any([values != 0 for values in outside], axis=0)
 
 
 def _in_order(parent: IntArray, is_there: np.ndarray) -> list[int]:

@@ -15,11 +15,14 @@ import { Segmented, Sentence } from "../common/parts";
 import { TimelineView } from "../timeline/timeline";
 import { FlameGraph } from "./flame-graph";
 
-type Shown = "merged" | "time" | "inverted" | "sandwich";
+/** What the shape is called that shows the timeline instead of a tree. */
+export const IN_TIME = "time";
+
+type Shown = "merged" | typeof IN_TIME | "inverted" | "sandwich";
 
 const SHAPES: readonly { readonly name: Shown; readonly title: string }[] = [
   { name: "merged", title: "Merged" },
-  { name: "time", title: "In time order" },
+  { name: IN_TIME, title: "In time order" },
   { name: "inverted", title: "Inverted" },
   { name: "sandwich", title: "Sandwich" },
 ];
@@ -39,14 +42,14 @@ export function FlameView({ report, view, frame }: TreeProps) {
   );
   // Two runs have no common time.
   const hasTime = slices !== undefined && view.tab === view.name;
-  const shapes = SHAPES.filter((each) => each.name !== "time" || hasTime);
+  const shapes = SHAPES.filter((each) => each.name !== IN_TIME || hasTime);
   const shape = (
     <>
       <Groupings report={report} view={view} />
       <Segmented label="Shape" options={shapes} chosen={shown} onChoose={choose} />
     </>
   );
-  if (shown === "time" && slices?.shape === "slices") {
+  if (shown === IN_TIME && slices?.shape === "slices") {
     return <InTimeOrder report={report} view={view} slices={slices} tools={shape} />;
   }
   const tools = (

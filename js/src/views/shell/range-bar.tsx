@@ -4,8 +4,8 @@ import { formatNs } from "../../base/format";
 import type { StepBar } from "../../layout/step-bars";
 import { type ReportContext, shownView } from "../common/context";
 import { focusable } from "../common/focusable";
-import { canFollowRange } from "../table/range-table";
 import { isChosen, stepsOf, toggleStep } from "../verdict/steps";
+import { followsRange } from "./in-range";
 
 export function RangeBar({ report }: { readonly report: ReportContext }) {
   const { range } = report.store;
@@ -15,6 +15,7 @@ export function RangeBar({ report }: { readonly report: ReportContext }) {
   const { start, end } = range.value;
   const around = bars.find((bar) => bar.start_ns <= start && start < bar.start_ns + bar.dur_ns);
   const from = formatNs(start - (around?.start_ns ?? 0));
+  const note = noteOn(report);
   const place = around === undefined ? `from ${from}` : `from ${from} into step ${around.number}`;
   return (
     <p class="tp-range-bar" role="status">
@@ -23,7 +24,7 @@ export function RangeBar({ report }: { readonly report: ReportContext }) {
           ? `Range of ${formatNs(end - start)}, ${place}`
           : `Step ${step.number}, ${formatNs(end - start)}`}
       </span>
-      {!follows(report) && <span class="tp-range-note">This view shows all steps.</span>}
+      {note !== "" && <span class="tp-range-note">{note}</span>}
       <button
         type="button"
         class="tp-button"
@@ -68,10 +69,11 @@ function StepWalk({ report, bars, at }: WalkProps) {
   );
 }
 
-/** Whether the shown view shows only the range. */
-function follows(report: ReportContext): boolean {
+/** Says that the shown view shows more than the range, or is still computed for it. */
+function noteOn(report: ReportContext): string {
   const view = shownView(report);
-  if (view === undefined) return false;
-  if (view.shape === "table") return canFollowRange(report, view);
-  return view.shape === "slices" || view.shape === "series";
+  if (view === undefined || followsRange(report, view)) return "";
+  const asked = report.source.ranged(view);
+  if (asked === null) return "This view shows all steps.";
+  return asked.state.value.kind === "loading" ? "Computing…" : "";
 }

@@ -12,6 +12,7 @@ import { SeriesView } from "../series/series";
 import { TableView } from "../table/grid";
 import { canFollowRange, RangeTable } from "../table/range-table";
 import { TimelineView } from "../timeline/timeline";
+import { InRange } from "./in-range";
 import { WithFrame, WithLate } from "./with-frame";
 
 interface ViewProps {
@@ -35,7 +36,11 @@ export function View({ report, view }: ViewProps) {
     default:
       return (
         <WithFrame report={report} view={view}>
-          {(frame) => framedView(view, { report, frame })}
+          {(frame) => (
+            <InRange report={report} view={view} frame={frame}>
+              {(shown) => framedView(shown.view, { report, frame: shown.frame })}
+            </InRange>
+          )}
         </WithFrame>
       );
   }

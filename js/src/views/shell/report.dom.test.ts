@@ -1,6 +1,6 @@
 import axe from "axe-core";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { encodeFrame } from "../../../test/encode";
+import { encodeFrame, lateView, type Values } from "../../../test/encode";
 import { goldenHost } from "../../../test/golden";
 import {
   find,
@@ -13,8 +13,11 @@ import {
   press,
   settle,
 } from "../../../test/report";
+import { ns } from "../../base/units";
+import { sharedOf } from "../../state/shared";
 
 const mounted: Mounted[] = [];
+let mounts = 0;
 
 async function show(...hosts: Parameters<typeof mount>): Promise<Mounted> {
   const report = mount(...hosts);
@@ -313,6 +316,109 @@ describe("a pulled view", () => {
     await settle();
     expect(report.host.sent).toHaveLength(2);
     expect(find(report.root, ".tp-panel").textContent).toBe("Loading…");
+  });
+});
+
+describe("a view that the kernel computes for a range", () => {
+  const TREE: readonly (readonly [string, Values])[] = [
+    ["parent", Int32Array.of(-1, 0)],
+    ["name", ["all", "aten::relu"]],
+    ["kind", ["root", "op"]],
+    ["phase", ["other", "forward"]],
+    ["self_cpu", Float64Array.of(0, 7)],
+    ["total_cpu", Float64Array.of(7, 7)],
+  ];
+  const HEADER = { shape: "tree", weights: [{ name: "cpu", title: "CPU", unit: "ns" }] };
+  const note = ({ root }: Mounted) => root.querySelector(".tp-range-note")?.textContent ?? "";
+  const boxes = ({ root }: Mounted) =>
+    find(root, "canvas.tp-flame-canvas").getAttribute("aria-label");
+  const asked = ({ host }: Mounted) => host.sent.at(-1) as Readonly<Record<string, unknown>>;
+
+  const answer = (report: Mounted, header: object, columns = TREE) => {
+    const view = new DataView(lateView({ empty: null, ...HEADER, ...header }, columns).buffer);
+    const message = { kind: "chunk", id: asked(report).id, chunk: 0, chunks: 1 };
+    report.host.emit("msg:custom", message, [view]);
+    return settle();
+  };
+
+  const choose = ({ root }: Mounted) => {
+    const { range } = sharedOf(String(root.dataset.tpRun), new AbortController().signal);
+    range.value = { start: ns(10), end: ns(30) };
+    return settle();
+  };
+
+  /** A report whose flame graph is open, in a range of 20 ns. */
+  async function inRange(more: Parameters<typeof hostOf>[0]): Promise<Mounted> {
+    const host = hostOf({ runId: `range-${mounts++}`, ...more });
+    const report = await show(host);
+    await openTab(report.root, "flame");
+    await choose(report);
+    return report;
+  }
+
+  it("keeps the old picture, marked as busy, until the answer is there", async () => {
+    const report = await inRange({ ranged: ["flame"] });
+    const { id, ...question } = asked(report);
+    expect(id).toBeDefined();
+    expect(question).toEqual({ kind: "get", name: "flame", chunk: 0, start_ns: 10, end_ns: 30 });
+    expect(find(report.root, ".tp-in-range").getAttribute("aria-busy")).toBe("true");
+    expect(boxes(report)).toContain("4 boxes");
+    await answer(report, {});
+    expect(boxes(report)).toContain("2 boxes");
+    expect(find(report.root, ".tp-in-range").getAttribute("aria-busy")).toBe("false");
+    expect(note(report)).toBe("");
+  });
+
+  it("shows all steps again without asking, and a known range at once", async () => {
+    const report = await inRange({ ranged: ["flame"] });
+    await answer(report, {});
+    const count = report.host.sent.length;
+    find(report.root, ".tp-range-bar button").click();
+    await settle();
+    expect(boxes(report)).toContain("4 boxes");
+    await choose(report);
+    expect(boxes(report)).toContain("2 boxes");
+    expect(report.host.sent).toHaveLength(count);
+  });
+
+  it("says what the kernel says when it fails, and that nothing ran in a range", async () => {
+    const failed = await inRange({ ranged: ["flame"] });
+    failed.host.emit("msg:custom", { kind: "error", id: asked(failed).id, message: "Too bad." });
+    await settle();
+    expect(find(failed.root, ".tp-panel [role=alert]").textContent).toBe("Too bad.");
+    find(failed.root, ".tp-panel .tp-sentence button").click();
+    await settle();
+    await answer(failed, {});
+    expect(boxes(failed)).toContain("2 boxes");
+    const empty = await inRange({ ranged: ["flame"] });
+    await answer(empty, { empty: "Nothing ran in this range." });
+    expect(find(empty.root, ".tp-panel").textContent).toBe("Nothing ran in this range.");
+  });
+
+  it("does not ask for the threads in time order, which the page cuts itself", async () => {
+    const report = mount(goldenHost());
+    mounted.push(report);
+    await settle();
+    await openTab(report.root, "flame");
+    const shapes = find(report.root, '.tp-segmented[aria-label="Shape"]').querySelectorAll(
+      "button",
+    );
+    shapes[1]?.click();
+    await settle();
+    expect(shapes[1]?.textContent).toBe("In time order");
+    find(report.root, '[data-tp-step="3"]').click();
+    await settle();
+    expect(find(report.root, ".tp-range-bar").textContent).toContain("Step 3");
+    expect([report.host.sent, note(report)]).toEqual([[], ""]);
+    find(report.root, ".tp-range-bar button").click();
+    await settle();
+  });
+
+  it("shows all steps and says so where nothing can compute it", async () => {
+    const report = await inRange({ ranged: [] });
+    expect(report.host.sent).toEqual([]);
+    expect(boxes(report)).toContain("4 boxes");
+    expect(note(report)).toBe("This view shows all steps.");
   });
 });
 

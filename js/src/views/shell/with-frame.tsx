@@ -70,7 +70,7 @@ interface WaitingProps {
 }
 
 /** In place of a view: that it is loading, or why it cannot be loaded, and the way back to another grouping. */
-function Waiting({ report, view, message, onRetry = null }: WaitingProps) {
+export function Waiting({ report, view, message, onRetry = null }: WaitingProps) {
   return (
     <div class="tp-view">
       {groupingsOf(report, view.tab).length > 1 && (
