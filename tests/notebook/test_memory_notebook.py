@@ -25,7 +25,7 @@ def test_the_hunt_for_memory_finds_the_leak_its_holder_and_a_saving_that_comes_t
         if cell.cell_type == "code"
     }
     assert "history" in texts["first.holders()"]
-    whole = "".join(texts.values())
+    whole = "\n".join(texts.values())
     before, after = map(float, re.findall(r"([\d.]+) MB a step were left behind, and ([\d.]+) MB", whole)[0])
     assert before > 5 * max(after, 0.01)
     measured, predicted = map(float, re.findall(r"so ([\d.]+) MB less \(([\d.]+) MB predicted\)", whole)[0])

@@ -112,6 +112,7 @@ class CaptureSession:
         self._first_loop: str | None = None
         self._snapshot: Path | None = None
         self._others: OtherPrograms | None = None
+        self._others_share: float | None = None
 
     @property
     def is_active(self) -> bool:
@@ -501,14 +502,14 @@ class CaptureSession:
         is_here, where = self._is_here(), self._place()
         if self._recorder is not None and is_here:
             self._end(self._recorder, has_exception=is_cut)
-        others_share = self._others.share() if self._others else None
+        self._others_share = self._others.share() if self._others else None
         if is_here:
             self._end_history(failure, where)
         self._state = State.STOPPED
         if is_here:
             self._let_go()
         note_ending(self._problems, self._recorder, self._stepping, is_cut=is_cut)
-        return self._make_recording(others_share)
+        return self._make_recording()
 
     def _let_go(self) -> None:
         """Remove hooks and the buffer file, and stop being the live session. The signal handler is still used."""
@@ -541,7 +542,7 @@ class CaptureSession:
         self._transit(lambda _guard: recorder.finish(is_between=is_between))
         recorder.save_finished(self.guard)
 
-    def _make_recording(self, others_share: float | None) -> Recording:
+    def _make_recording(self) -> Recording:
         recorder = self._recorder
         program = self.program.finish()
         return Recording(
@@ -563,7 +564,7 @@ class CaptureSession:
             metadata=tuple(self._added.items()),
             two_pass=recorder.two_pass if recorder else None,
             cpu=compat.cpu_facts(),
-            others_share=others_share,
+            others_share=self._others_share,
         )
 
     def _report_progress(self, phase: str, step: int) -> None:
