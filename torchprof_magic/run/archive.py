@@ -6,6 +6,7 @@ import os
 import socket
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,8 @@ from torchprof_magic.store.transfer import destination
 from torchprof_magic.store.upload import Uploads
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torchprof_magic.capture import Cycle, Recording
     from torchprof_magic.model.meta import Problem, StepMark
     from torchprof_magic.options import KeepOptions
@@ -112,16 +115,15 @@ class Archive:
                 batch=last.number + last.is_complete,
                 batch_in_epoch=last.batch + last.is_complete,
             )
+        queue = partial(self._upload, problems=problems) if self._remote else None
         try:
-            stored = self._put(cycle.path, self._name(values), values)
+            stored = self._put(cycle.path, self._name(values), values, queue)
         except Exception as exc:  # noqa: BLE001 - the report does not depend on the copy
             problems.append(problem("store.not_stored", reason=_text_of(exc, cycle.path)))
             return cycle
         problems += [problem("store.note", file=stored.path.name, note=note) for note in stored.notes]
         problems += _deleted_of(stored)
         self._kept_names.append(stored.path.name)
-        if self._remote:
-            self._upload(stored.path, problems)
         return replace(cycle, stored=stored.path)
 
     def _name(self, values: TraceValues) -> str:
@@ -131,16 +133,18 @@ class Archive:
             name = f"{worker}.{time.time_ns()}.pt.trace.json"
         return f"{name}.gz" if self._options.gzip and not name.lower().endswith(".gz") else name
 
-    def _put(self, source: Path, name: str, values: TraceValues | None) -> StoredFile:
+    def _put(
+        self, source: Path, name: str, values: TraceValues | None, queue: Callable[[Path], object] | None = None
+    ) -> StoredFile:
         """Store under this name, or with a number in it when it is taken, or was given to a trace before."""
         used = () if self._options.overwrite else self._store.used_names()
         first = 1 + max((number_in(each, name) for each in used), default=0)
         for number in range(first, first + MAX_TRIES):
             try:
-                return self._store.put(source, numbered(name, number), values)
+                return self._store.put(source, numbered(name, number), values, queue)
             except NameTakenError:
                 continue
-        return self._store.put(source, numbered(name, first + MAX_TRIES), values)
+        return self._store.put(source, numbered(name, first + MAX_TRIES), values, queue)
 
     def _with_snapshot(self, recording: Recording, problems: list[Problem]) -> Recording:
         """Store the snapshot beside the traces, unless the user named another file; the notes then name the copy.

@@ -24,7 +24,7 @@ from torchprof_magic.store.template import check_name
 from torchprof_magic.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from torchprof_magic.files.atomic import Part
@@ -94,16 +94,24 @@ class TraceStore:
             reason = exc.strerror or exc
             raise StoreError(f"cannot store traces in {self.folder} ({reason}); choose another folder") from exc
 
-    def put(self, source: Path, name: str, values: TraceValues | None = None) -> StoredFile:
+    def put(
+        self,
+        source: Path,
+        name: str,
+        values: TraceValues | None = None,
+        queue: Callable[[Path], object] | None = None,
+    ) -> StoredFile:
         """Store a copy of a finished file, gzipped when the name ends in ``.gz``; the source stays where it is.
 
         With ``values`` it is a trace, which is listed and counted: the oldest ones beyond ``keep_last`` are deleted
-        once the new one is safely on the disk. Raises ``StoreError`` when the copy fails; the folder is then as it was.
+        once the new one is safely on the disk. ``queue`` is called with the new trace before any process may delete
+        it, to say that it still has to be uploaded. Raises ``StoreError`` when the copy fails; the folder is then as it
+        was.
         """
         target = self.folder / check_name(name)
         failed = f"{target} was not stored (the original is still in {source})"
         try:
-            return self._put(source, target, values)
+            return self._put(source, target, values, queue)
         except StoreError as exc:
             raise type(exc)(f"{failed}: {exc}") from exc.__cause__
         except OSError as exc:
@@ -124,7 +132,9 @@ class TraceStore:
                 return ()  # the next trace makes up for it
             return self._prune(read_index(self.folder), rank, self.keep_last, lock, [])
 
-    def _put(self, source: Path, target: Path, values: TraceValues | None) -> StoredFile:
+    def _put(
+        self, source: Path, target: Path, values: TraceValues | None, queue: Callable[[Path], object] | None
+    ) -> StoredFile:
         os.makedirs(self.folder, exist_ok=True)  # noqa: PTH103
         delete_left_parts(self.folder)
         self._check_free(target)
@@ -139,7 +149,13 @@ class TraceStore:
             else:
                 entry = _entry(target.name, values, part.handle, store_id)
                 with locks.folder_lock(_records(self.folder)) as lock:
-                    deleted = self._publish(part, target, entry, lock, notes)
+                    before = read_index(self.folder)
+                    entries = (*(old for old in before if old.name != entry.name), entry)
+                    is_listed = self._publish(part, target, before, entries, lock, notes)
+                    if queue is not None:
+                        queue(target)
+                    if self._is_synced(notes) and is_listed and self.keep_last is not None:
+                        deleted = self._delete_older(entries, self.keep_last, lock, notes)
         return StoredFile(path=target, notes=tuple(notes), deleted=deleted)
 
     def _check_free(self, target: Path) -> None:
@@ -157,14 +173,20 @@ class TraceStore:
         except FileExistsError as exc:
             raise NameTakenError(_TAKEN) from exc
 
-    def _publish(self, part: Part, target: Path, entry: Entry, lock: locks.Lock, notes: list[str]) -> tuple[str, ...]:
-        """Add the new file to the index and give it its name; return the names of the older ones that were deleted.
+    def _publish(
+        self,
+        part: Part,
+        target: Path,
+        before: Sequence[Entry],
+        entries: Sequence[Entry],
+        lock: locks.Lock,
+        notes: list[str],
+    ) -> bool:
+        """Add the new file to the index, give it its name, and return whether it is listed.
 
         The index comes first. If the process is killed in between, the index names a file that does not exist, which
         does no harm. In the other order the file would never be deleted.
         """
-        before = read_index(self.folder)
-        entries = (*(old for old in before if old.name != entry.name), entry)
         is_listed = self._write_index(entries, lock, notes)
         try:
             self._place(part, target)
@@ -172,12 +194,17 @@ class TraceStore:
             if is_listed:
                 self._write_index(before, lock, notes)
             raise
-        if not self._is_synced(notes) or not is_listed or self.keep_last is None:
-            return ()
-        if not is_as_written(self.folder, entry):
+        return is_listed
+
+    def _delete_older(
+        self, entries: Sequence[Entry], keep_last: int, lock: locks.Lock, notes: list[str]
+    ) -> tuple[str, ...]:
+        """Delete the oldest traces once the new one, the last of the entries, is safe; return their names."""
+        new = entries[-1]
+        if not is_as_written(self.folder, new):
             notes.append("another process changed the new file, so no older one was deleted")
             return ()
-        return self._prune(entries, entry.rank, max(self.keep_last, 1), lock, notes)
+        return self._prune(entries, new.rank, max(keep_last, 1), lock, notes)
 
     def _write_index(self, entries: Sequence[Entry], lock: locks.Lock, notes: list[str]) -> bool:
         """Write the index and return whether that was possible."""

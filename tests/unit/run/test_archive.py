@@ -9,6 +9,7 @@ import json
 import pickle
 import re
 import tempfile
+import threading
 import time
 from datetime import datetime, timezone
 from pathlib import Path
@@ -25,6 +26,8 @@ from torchprof_magic.options import KeepOptions
 from torchprof_magic.run import archive, history
 from torchprof_magic.run.cleanup import sweep
 from torchprof_magic.store import trace_store
+from torchprof_magic.store.trace_store import TraceStore
+from torchprof_magic.store.upload import Uploads
 
 
 def run(folder: Path, cycles: int = 1, **options: Any) -> tp.Report:
@@ -280,6 +283,29 @@ def test_with_none_to_keep_each_trace_is_deleted_when_it_is_uploaded(
     assert saved["remote_state"].to_list() == ["done", "done"]
     assert saved["remote"].to_list() == [f"{(tmp_path / 'there').as_uri()}/net/{name}.json" for name in (1, 2)]
     assert all(path.exists() for path in report.trace_paths)  # the raw ones, for as long as the report lives
+
+
+def test_a_trace_is_not_deleted_between_being_stored_and_waiting_for_its_upload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread of the uploads deletes whatever need not stay whenever one of them has ended."""
+    monkeypatch.setattr(archive, "_uploads", {})
+    submit, pruning = Uploads.submit, []
+
+    def submit_late(uploads: Uploads, path: Path, then: Any = None) -> None:
+        thread = threading.Thread(target=TraceStore(folder=path.parent, keep_last=0).prune, args=[0])
+        thread.start()
+        thread.join(0.2)
+        pruning.append(thread)
+        submit(uploads, path, then)
+
+    monkeypatch.setattr(Uploads, "submit", submit_late)
+    (tmp_path / "there").mkdir()
+    run(tmp_path / "here", 2, filename="{batch}.json", keep_last=0, remote=(tmp_path / "there").as_uri())
+    wait_until_sent()
+    for thread in pruning:
+        thread.join()
+    assert names(tmp_path / "there") == ["1.json", "2.json"]
 
 
 def test_minus_one_keeps_every_trace(tmp_path: Path) -> None:
