@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from torchprof_magic.analysis.compare.per_step import RunSample
     from torchprof_magic.analysis.compare.run_change import ComparedSteps, RunChange
     from torchprof_magic.analysis.compare.step_change import Certainty, ChangeKind
+    from torchprof_magic.model.trace import Trace
     from torchprof_magic.render.widget import ReportWidget
     from torchprof_magic.report import Report
 
@@ -210,8 +211,12 @@ class Comparison:
             "Memory": self.memory,
         }
 
-    def page(self, *, is_first: bool) -> ComparedPage:
-        """Return what the page of a report shows of this comparison."""
+    def other_than(self, trace: Trace) -> Trace:
+        """Return the recording that this one is compared with."""
+        return self.after.trace if self.before.trace is trace else self.before.trace
+
+    def page(self, *, shown: Trace, is_first: bool) -> ComparedPage:
+        """Return what the page of a report of the recording ``shown`` says of this comparison."""
         change = self.change
         head = {
             "kind": self.kind,
@@ -220,9 +225,18 @@ class Comparison:
             "evidence": self.evidence,
             "warnings": self.warnings,
             "runs": [
-                {"title": title, "steps": list(steps), "typical": None if isnan(ns) else ns}
-                for title, steps, ns in zip(
-                    self._titles, self._compared_steps[:2], (change.before_ns, change.after_ns), strict=True
+                {
+                    "title": title,
+                    "isShown": report.trace is shown,
+                    "steps": list(steps),
+                    "typical": None if isnan(ns) else ns,
+                }
+                for title, report, steps, ns in zip(
+                    self._titles,
+                    (self.before, self.after),
+                    self._compared_steps[:2],
+                    (change.before_ns, change.after_ns),
+                    strict=True,
                 )
             ],
             "settings": self.settings.rows(),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import uuid
+import weakref
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
@@ -37,7 +38,7 @@ from torchprof_magic.analysis.compare.per_step import RunSample, sample_of, step
 from torchprof_magic.analysis.compare.run_change import find_change
 from torchprof_magic.analysis.compare.step_change import typical_ns
 from torchprof_magic.analysis.devices import devices_table
-from torchprof_magic.analysis.graph import graph_ops_table, graph_tensors_table
+from torchprof_magic.analysis.graph import graph_ops_table, graph_tensors_table, has_graph
 from torchprof_magic.analysis.host.host_times import host_table
 from torchprof_magic.analysis.memory.block_table import allocations_table
 from torchprof_magic.analysis.memory.holders import LeakHolders, holders_table
@@ -64,7 +65,7 @@ from torchprof_magic.analysis.waiting.loaders import loaders_table
 from torchprof_magic.analysis.waiting.queue import launches_table, queue_series
 from torchprof_magic.analysis.waiting.waits import waits_table
 from torchprof_magic.comparison import Comparison
-from torchprof_magic.errors import ProfileAssertionError
+from torchprof_magic.errors import ProfileAssertionError, StoreError
 from torchprof_magic.exporters import Source, choose_exporter
 from torchprof_magic.exporters.chrome import write_chrome
 from torchprof_magic.exporters.collapsed import METRICS, write_collapsed
@@ -78,6 +79,7 @@ from torchprof_magic.model.cycle_filter import of_cycle
 from torchprof_magic.model.meta import Meta
 from torchprof_magic.model.shapes import Facts, Problems, Series, Shape, Table, count_rows
 from torchprof_magic.model.trace import SAVED_TRACES_SCHEMA
+from torchprof_magic.other_runs import open_other_run, other_runs
 from torchprof_magic.render.exports import TRACE_EXPORTS
 from torchprof_magic.render.figures import FIGURES, summary_png
 from torchprof_magic.render.memory_page import write_memory_page
@@ -161,9 +163,10 @@ class Report:
         self._finder = _AdviceFinder(trace, self._held)
         self._shapes = _Shapes(trace, self._finder, self._held)
         self._widget: ReportWidget | None = None
-        self._shown: Shown | None = None
+        self._view = _View()
         self._comparison: Comparison | None = None
         self._opens_comparison = False
+        self._origin_id = self.run_id
         self.change_line = ""
 
     @property
@@ -657,11 +660,49 @@ class Report:
 
     def with_comparison(self, comparison: Comparison, *, is_first: bool = False) -> Report:
         """Return a report of the same recording with the tab Compare, which is opened first if ``is_first``."""
-        report = Report(self.trace, trace_paths=self._trace_paths, find_holders=self._find_holders)
-        report._shapes = self._shapes
-        report.change_line = comparison.line
+        report = Report(self.trace, **self._sources)
+        report._shapes, report.change_line = self._shapes, comparison.line
         report._comparison, report._opens_comparison = comparison, is_first
+        report._origin_id = self._origin_id
         return report
+
+    @classmethod
+    def _compared_in_page(cls, parts: _Parts, key: str, is_swapped: bool) -> Shown:
+        """Return what the page shows with the run ``key``, or the run that it has for no key; see ``Comparing``."""
+        other = open_other_run(key) if key else parts.other
+        if other is None:
+            raise StoreError("This report is not compared with a run yet.")
+        if not (other.events.height and parts.trace.events.height):
+            raise StoreError("One of the two runs has no events, so there is nothing to compare.")
+        report = cls(parts.trace, run_id=parts.run_id, **parts.sources)
+        before, after = (report, cls(other)) if is_swapped else (cls(other), report)
+        report._shapes, report._origin_id, report.change_line = parts.shapes, parts.origin_id, parts.change_line
+        report._comparison, report._opens_comparison = Comparison(before, after), True
+        report._view = parts.view() or report._view
+        report._view.shown = report.shown_below("")
+        return report._view.shown
+
+    @property
+    def _parts(self) -> _Parts:
+        return _Parts(
+            trace=self.trace,
+            shapes=self._shapes,
+            run_id=self.run_id,
+            origin_id=self._origin_id,
+            other=self._comparison.other_than(self.trace) if self._comparison is not None else None,
+            change_line=self.change_line,
+            view=weakref.ref(self._view),
+            sources=self._sources,
+        )
+
+    @property
+    def _sources(self) -> dict[str, Any]:
+        """The arguments of this report besides its recording."""
+        return {
+            "trace_paths": self._trace_paths,
+            "find_holders": self._find_holders,
+            "find_saved": self._find_saved,
+        }
 
     def to_html(self, path: str | os.PathLike[str], *, perfetto: bool = False) -> Path:
         """Write a self-contained interactive HTML file, which opens without a network, and return its path.
@@ -799,13 +840,13 @@ class Report:
         from torchprof_magic.render.widget import ReportWidget  # noqa: PLC0415
 
         if self._widget is None or self._widget.is_closed:
-            self._shown = self.shown_below("")
-            self._widget = ReportWidget(self._shown)
+            self._view.shown = self.shown_below("")
+            self._widget = ReportWidget(self._view.shown)
         return self._widget
 
     def shown_below(self, parent: str) -> Shown:
         """Return the data of a live view that leads back to the page called ``parent``; for reports of many ranks."""
-        from torchprof_magic.render.widget import Shown  # noqa: PLC0415 - as above
+        from torchprof_magic.render.widget import Comparing, Shown  # noqa: PLC0415 - as above
 
         frame_bytes = self.trace.events.estimated_size() + self.trace.memory.estimated_size()
         chrome = partial(write_chrome, self.trace)
@@ -823,7 +864,11 @@ class Report:
             "perfetto": chrome,
         }
         page = build_page(self.trace, self._shapes, self._verdict, self.run_id, parent=parent) if parent else self._page
-        return Shown(page, title=self.trace.meta.title, frame_bytes=int(frame_bytes), writers=writers)
+        # Nothing that is shown holds this report, so that its memory is free as soon as the user drops it.
+        compare = partial(Report._compared_in_page, self._parts)
+        comparing = Comparing(partial(_runs_beside, self._origin_id), compare) if not parent else None
+        title = self.trace.meta.title
+        return Shown(page, title=title, frame_bytes=int(frame_bytes), writers=writers, comparing=comparing)
 
     def _shape(self, name: str) -> Shape:
         """Return the shape of one view, computed once; raises ``KeyError`` for an unknown view."""
@@ -839,6 +884,7 @@ class Report:
             self._verdict,
             self.run_id,
             live=live,
+            can_compare=not has_graph(self.trace),
             change_line=self.change_line,
             compared=self._compared,
         )
@@ -846,7 +892,9 @@ class Report:
     @cached_property
     def _compared(self) -> ComparedPage | None:
         """What the page says of the run that this one is compared with, if any."""
-        return self._comparison.page(is_first=self._opens_comparison) if self._comparison is not None else None
+        if self._comparison is None:
+            return None
+        return self._comparison.page(shown=self.trace, is_first=self._opens_comparison)
 
     @cached_property
     def _verdict(self) -> Verdict:
@@ -1038,6 +1086,30 @@ class _Shapes(Mapping[str, "Shape"]):
 
     def __len__(self) -> int:
         return len(VIEWS)
+
+
+class _View:
+    """What the live view of a report shows, for as long as the report is there."""
+
+    shown: Shown | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """What a report is made of: ``other`` is the run that it is compared with, ``origin_id`` that of its recording."""
+
+    trace: Trace
+    shapes: _Shapes
+    run_id: str
+    origin_id: str
+    other: Trace | None
+    change_line: str
+    view: weakref.ref[_View]
+    sources: dict[str, Any]
+
+
+def _runs_beside(run_id: str) -> list[dict[str, str]]:
+    return [run._asdict() for run in other_runs(run_id)]
 
 
 def _torch_device(trace: Trace) -> str:

@@ -84,7 +84,7 @@ export function hostOf(more: Partial<ReportHeader> = {}): FakeHost {
   const ops = encodeFrame(OPS);
   const packed = packViews(VIEWS, [ops, encodeFrame(FLAME), null, null, null, ops]);
   const header: ReportHeader = {
-    version: 8,
+    version: 9,
     runId: "run-1",
     parent: "",
     title: "In [4]",
@@ -100,6 +100,7 @@ export function hostOf(more: Partial<ReportHeader> = {}): FakeHost {
     },
     views: packed.views,
     missing: [],
+    canCompare: false,
     changeLine: "",
     change: null,
     ranged: [],

@@ -17,9 +17,9 @@ import torch
 from IPython.core.interactiveshell import InteractiveShell
 
 import torchprof_magic
+from torchprof_magic import history
 from torchprof_magic.capture import busy_profiler, live_session, switch_off
 from torchprof_magic.ipython import extension
-from torchprof_magic.run import history
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

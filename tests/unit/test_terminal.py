@@ -12,7 +12,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from support import allocation, annotation, chrome, frame, kernel, launch, span
 
 import torchprof_magic as tp
-from torchprof_magic import errors
+from torchprof_magic import errors, history
 from torchprof_magic.__main__ import main
 from torchprof_magic.capture import doctor
 from torchprof_magic.files.redaction import told
@@ -23,7 +23,7 @@ from torchprof_magic.model.meta import CellSource, Problem, Stepping
 from torchprof_magic.render import widget
 from torchprof_magic.render.display import show
 from torchprof_magic.report import Report
-from torchprof_magic.run import history, messages
+from torchprof_magic.run import messages
 from torchprof_magic.store.upload import UploadStatus
 from torchprof_magic.units import printable, printable_lines
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
+from torchprof_magic import history
 from torchprof_magic.capture import examine, prime, switch_off
 from torchprof_magic.files.listing import is_many
 from torchprof_magic.ipython.flags import FlagDefaults, check_variable
@@ -21,7 +22,6 @@ from torchprof_magic.ipython.progress import ReadingBar
 from torchprof_magic.job.load import load_ranks
 from torchprof_magic.loading import load
 from torchprof_magic.render.display import show
-from torchprof_magic.run import history
 from torchprof_magic.run.archive import kept_traces, retry_uploads, upload_statuses
 from torchprof_magic.run.kept_runs import delete_run, kept_runs, rename_run
 from torchprof_magic.units import counted, format_bytes, format_ns, printable, printable_lines

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchprof_magic import history
 from torchprof_magic.errors import OptionsError
 from torchprof_magic.loading import load
-from torchprof_magic.run import history
 from torchprof_magic.run.kept_runs import kept_runs, open_run
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from torchprof_magic.analysis.ranks.frames import rank_frames
 from torchprof_magic.errors import IngestError
+from torchprof_magic.history import last
 from torchprof_magic.job.load import joined, report_of_saved
 from torchprof_magic.job.wire import Sent, failed, packed
 from torchprof_magic.model.problems import problem
 from torchprof_magic.report import Report
-from torchprof_magic.run.history import last
 from torchprof_magic.units import printable
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from torchprof_magic.model.shapes import FramedShape, Shape
     from torchprof_magic.model.trace import Trace
 
-HEADER_VERSION = 8
+HEADER_VERSION = 9
 
 
 class TabView(Protocol):
@@ -105,13 +105,14 @@ def build_page(
     exports: Sequence[Export] = EXPORTS,
     live: Mapping[str, Callable[[], Shape]] = MappingProxyType({}),
     parent: str = "",
+    can_compare: bool = False,
     change_line: str = "",
     compared: ComparedPage | None = None,
 ) -> Page:
     """Return the data for the front end, which offers the ``exports``, and a way back to the page called ``parent``.
 
-    ``change_line`` says in the header how the steps changed since the last run of the cell. ``compared`` is a
-    comparison with another run, which has a tab of its own.
+    ``can_compare``: the page can ask for a comparison. ``change_line`` says in the header how the steps changed since
+    the last run of the cell. ``compared`` is a comparison with another run, which has a tab of its own.
 
     A standalone page has no kernel, so none of its views is built on request, and it must contain what it exports.
     ``live`` builds the views that ask this process, each time that they are asked for.
@@ -150,6 +151,7 @@ def build_page(
             if view in ready or view in waiting
         ]
         + [view_header(view, shape, packed.places) for view, shape in changed],
+        "canCompare": can_compare,
         "changeLine": change_line,
         "change": dict(compared.head) if compared is not None else None,
         "ranged": ranges.names,

@@ -56,6 +56,7 @@ def build_ranks_page(job: Job, shapes: Mapping[str, Shape], verdict: RanksVerdic
         "steps": 1,
         "titles": [],
         "views": [view_header(view, shapes[view.name], packed.places) for view in ready],
+        "canCompare": False,
         "changeLine": "",
         "change": None,
         "ranged": [],

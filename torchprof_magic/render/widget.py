@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anywidget
 import msgspec
@@ -20,7 +20,7 @@ from torchprof_magic.render.standalone_html import front_end
 from torchprof_magic.units import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from torchprof_magic.render.page import Page
@@ -45,6 +45,24 @@ class _Open(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="o
     rank: int
 
 
+class _Runs(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="runs"):
+    """A request for the runs that this one can be compared with."""
+
+    id: int | str
+
+
+class _Compare(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="compare"):
+    """A request to show, in this place, what changed since a run, or with ``is_swapped`` from this one to it.
+
+    An empty ``run`` is the one that this is compared with already.
+    """
+
+    id: int | str
+    run: str = ""
+    is_swapped: bool = False
+
+
+_Request = _Get | Question | _Open | _Runs | _Compare
 ALL_RANKS = -1
 # Number of live views that stay open; the static copy replaces older ones. A kernel keeps every widget that it has
 # shown, and is not notified when the output that shows it is cleared.
@@ -55,6 +73,16 @@ _open: deque[ReportWidget] = deque()
 _kept: deque[Shown] = deque()
 
 
+class Comparing(NamedTuple):
+    """How a page is compared: the runs that it offers, each with a ``key``, and the page with one of them.
+
+    ``compare(key, is_swapped)`` raises ``TorchProfError``.
+    """
+
+    runs: Callable[[], Sequence[Mapping[str, str]]]
+    compare: Callable[[str, bool], Shown]
+
+
 class Shown:
     """The data of a live view: a page, and the report as files for export.
 
@@ -63,9 +91,16 @@ class Shown:
     """
 
     def __init__(
-        self, page: Page, *, title: str, frame_bytes: int, writers: Mapping[str, Callable[[Path], Path]]
+        self,
+        page: Page,
+        *,
+        title: str,
+        frame_bytes: int,
+        writers: Mapping[str, Callable[[Path], Path]],
+        comparing: Comparing | None = None,
     ) -> None:
         self.page = page
+        self.comparing = comparing
         self.title = title
         self.frame_bytes = frame_bytes
         self._exports = {
@@ -115,7 +150,7 @@ class ReportWidget(anywidget.AnyWidget):
     def _answer(self, _widget: object, content: object, _buffers: object) -> None:
         """Reply to a request of the page, or with an error to any other message."""
         try:
-            request = msgspec.convert(content, _Get | Question | _Open)
+            request = msgspec.convert(content, _Request)
         except msgspec.ValidationError as exc:
             self.send({"kind": "error", "id": _id_of(content), "message": f"invalid request: {exc}"})
             return
@@ -130,10 +165,15 @@ class ReportWidget(anywidget.AnyWidget):
             raise
         self.send({**head, "id": request.id}, frames)
 
-    def _reply(self, request: _Get | Question | _Open) -> tuple[dict[str, object], list[bytes]]:
+    def _reply(self, request: _Request) -> tuple[dict[str, object], list[bytes]]:
         """Return the head and the buffers of the reply."""
         if isinstance(request, _Open):
-            self._replace(request.rank)
+            self._replace(self._rank(request.rank))
+            return {"kind": "opened"}, []
+        if isinstance(request, _Runs):
+            return {"kind": "runs", "runs": list(self._comparing().runs())}, []
+        if isinstance(request, _Compare):
+            self._replace(self._comparing().compare(request.run, request.is_swapped))
             return {"kind": "opened"}, []
         if isinstance(request, _Get):
             return self._chunk(request)
@@ -143,11 +183,19 @@ class ReportWidget(anywidget.AnyWidget):
         facts, frames = answers.answer(request)
         return {"kind": "answer", "facts": facts}, list(frames)
 
-    def _replace(self, rank: int) -> None:
-        """Show another report in this place; header and data change together."""
+    def _rank(self, rank: int) -> Shown:
         if self._open_rank is None:
             raise TorchProfError("The report has no ranks.")
-        shown = self._open_rank(rank)
+        return self._open_rank(rank)
+
+    def _comparing(self) -> Comparing:
+        comparing = self._alive().comparing
+        if comparing is None:
+            raise TorchProfError("This report cannot be compared here.")
+        return comparing
+
+    def _replace(self, shown: Shown) -> None:
+        """Show another report in this place; header and data change together."""
         self._shown, self._title = weakref.ref(shown), shown.title
         self._exported, self._pulled = {}, {}
         if shown not in _kept:

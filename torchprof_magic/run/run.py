@@ -10,11 +10,11 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from torchprof_magic import history
 from torchprof_magic.capture import CaptureSession, protected
 from torchprof_magic.errors import CaptureError, TorchProfError
 from torchprof_magic.ingest.fork_check import NO_REPORTS, can_report
 from torchprof_magic.process.memory import lack_for_reading
-from torchprof_magic.run import history
 from torchprof_magic.run.archive import Archive
 from torchprof_magic.run.cleanup import keep_raw, sweep
 from torchprof_magic.run.interrupts import interrupts_raise

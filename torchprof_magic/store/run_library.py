@@ -151,4 +151,13 @@ class RunLibrary:
 
 def automatic_name(run_id: str) -> str:
     """Return a name for a run that has none: when it was made, and a part of its id."""
-    return f"run-{time.strftime('%Y%m%d-%H%M%S')}-{re.sub(r'[^A-Za-z0-9]', '', run_id)[:6]}"
+    return f"run-{time.strftime('%Y%m%d-%H%M%S')}-{_short(run_id)}"
+
+
+def has_id(name: str, run_id: str) -> bool:
+    """Return whether a run that was kept without a name is the run of this id."""
+    return name.startswith("run-") and name.endswith(f"-{_short(run_id)}")
+
+
+def _short(run_id: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]", "", run_id)[:6]

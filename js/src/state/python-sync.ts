@@ -15,6 +15,7 @@ import {
   type WaitingHeader,
 } from "../wire/header";
 import { type Host, isSaved } from "../wire/host";
+import { askOtherRuns, type OtherRun } from "../wire/other-runs";
 import { handOver, type OpeningPage } from "../wire/perfetto";
 import { type Part, pull } from "../wire/pull";
 import { ask as askKernel, type Question } from "../wire/questions";
@@ -66,6 +67,13 @@ export interface ReportSource {
   ranged(view: ViewHeader): Latest<Part, LateView> | null;
   /** Shows the report of a rank in this place, or all ranks again for `ALL_RANKS`. */
   openRank(rank: number): Promise<Result<null>>;
+  /** The runs that this one can be compared with, now. */
+  otherRuns(): Promise<Result<readonly OtherRun[]>>;
+  /**
+   * Shows what changed since a run in this place, or with `isSwapped` from this one to it; "" is the run that
+   * is compared already.
+   */
+  compareWith(run: string, isSwapped: boolean): Promise<Result<null>>;
   pullExport(name: string): Promise<Result<Uint8Array>>;
   /** Opens Perfetto with an export; must be called while a click is handled. */
   openInPerfetto(page: OpeningPage, name: string): Promise<Result<null>>;
@@ -119,6 +127,13 @@ export function openReport(
     inRange.set(view.name, made);
     return made;
   };
+  /** Shows another page in this place. */
+  const open = (content: object) =>
+    request(host, content, ({ kind }) => (kind === "opened" ? success(null) : null), {
+      signal: abort,
+      connection,
+      timeoutMs: EXPORT_WITHIN_MS,
+    });
   const exports = isSaved(host) || canAnswer(host) ? parsed.value.exports : [];
   const pullExport = async (name: string) =>
     exports.some((entry) => entry.name === name)
@@ -135,13 +150,9 @@ export function openReport(
     late: (view) => lates.of(view),
     retryLate: (view) => lates.retry(view),
     ranged,
-    openRank: (rank) =>
-      request(
-        host,
-        { kind: "open", rank },
-        ({ kind }) => (kind === "opened" ? success(null) : null),
-        { signal: abort, connection, timeoutMs: EXPORT_WITHIN_MS },
-      ),
+    openRank: (rank) => open({ kind: "open", rank }),
+    otherRuns: () => askOtherRuns(host, { signal: abort, connection }),
+    compareWith: (run, isSwapped) => open({ kind: "compare", run, is_swapped: isSwapped }),
     pullExport,
     openInPerfetto: async (page, name) => {
       const entry = exports.find((each) => each.name === name && each.kind === "perfetto");

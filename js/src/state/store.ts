@@ -108,6 +108,8 @@ export interface Store extends Shared {
   readonly isPerStep: Signal<boolean>;
   /** Whether the list of keys is shown. */
   readonly isHelpOpen: Signal<boolean>;
+  /** How a comparison that was asked for goes. */
+  readonly comparing: Signal<{ readonly text: string; readonly isFailure: boolean }>;
   readonly trail: Trail;
   /** Whether the report fills the window. */
   readonly isMaximized: Signal<boolean>;
@@ -128,6 +130,7 @@ export function createStore(view: string, shared: Shared, abort: AbortSignal): S
     note: signal<FooterItem | null>(null),
     reveal: signal<Reveal | null>(null),
     isHelpOpen: signal(false),
+    comparing: signal({ text: "", isFailure: false }),
     isPerStep: signal(true),
     search: perView(() => signal("")),
     grouping: perTab(() => signal<string | null>(null)),

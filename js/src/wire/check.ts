@@ -1,5 +1,7 @@
 /** Validates parsed JSON. A check returns the typed value, or throws an error with the path of the value. */
 
+import { failure, messageOf, type Result, success } from "../base/result";
+
 /** `at` is the path of the value, such as `.views.0.title`. */
 export type Check<T> = (value: unknown, at: string) => T;
 export type Checked<C> = C extends Check<infer T> ? T : never;
@@ -43,4 +45,13 @@ export function record<F extends Readonly<Record<string, Check<unknown>>>>(
     ]);
     return Object.fromEntries(checked);
   };
+}
+
+/** The value if it passes a check, or why it does not. */
+export function checked<T>(check: Check<T>, value: unknown): Result<T> {
+  try {
+    return success(check(value, ""));
+  } catch (error) {
+    return failure(messageOf(error));
+  }
 }

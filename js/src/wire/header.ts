@@ -17,7 +17,7 @@ import {
   text,
 } from "./check";
 
-const VERSION = 8;
+const VERSION = 9;
 
 const unit = oneOf<Unit>(
   "text",
@@ -238,7 +238,13 @@ const pair: Check<readonly [string, string]> = (value, at) => {
   return [name, title];
 };
 
-const run = record({ title: text, steps: listOf(number), typical: orNull(number) });
+const run = record({
+  title: text,
+  /** Whether the other tabs show this run. */
+  isShown: flag,
+  steps: listOf(number),
+  typical: orNull(number),
+});
 
 /** The change from an earlier run to this one, which the tab Compare shows above its views. */
 const change = record({
@@ -271,6 +277,8 @@ const report = record({
     code: orNull(record({ line: number, source: text })),
     doubts: listOf(text),
   }),
+  /** Whether the page can ask for a comparison with another run. */
+  canCompare: flag,
   /** How the steps changed since the last run of the cell, "" if that is not known. */
   changeLine: text,
   change: orNull(change),

@@ -9,8 +9,8 @@ import torch
 from IPython.core.interactiveshell import InteractiveShell
 
 import torchprof_magic as tp
+from torchprof_magic import history
 from torchprof_magic.ipython import extension
-from torchprof_magic.run import history
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,10 +13,11 @@ from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
 import torchprof_magic as tp
+from torchprof_magic import history
 from torchprof_magic.capture import busy_profiler, live_session, switch_off
 from torchprof_magic.errors import IngestError, TorchProfError
 from torchprof_magic.ipython import extension
-from torchprof_magic.run import history, reading
+from torchprof_magic.run import reading
 from torchprof_magic.run import run as conductor
 from torchprof_magic.run.archive import Archive
 from torchprof_magic.run.cleanup import sweep

@@ -20,6 +20,11 @@ export function Menu({ label, children, ...rest }: MenuProps) {
     isOpen.value = false;
   };
   useCloseOutside(root, isOpen.value, close);
+  const choose = () => {
+    // Otherwise the focus goes with the entry, and the next key to the notebook.
+    button.current?.focus();
+    close();
+  };
   const onKey = (event: KeyboardEvent) => {
     if (event.key === "Escape" && isOpen.value) {
       event.preventDefault();
@@ -44,7 +49,7 @@ export function Menu({ label, children, ...rest }: MenuProps) {
       >
         {label} <span aria-hidden="true">▾</span>
       </button>
-      {isOpen.value && <ul class="tp-menu">{children(close)}</ul>}
+      {isOpen.value && <ul class="tp-menu">{children(choose)}</ul>}
     </div>
   );
 }

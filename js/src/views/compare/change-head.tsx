@@ -5,6 +5,8 @@ import { dotScale } from "../../layout/change-dots";
 import { tickLabel } from "../../layout/time-ticks";
 import type { ChangeHeader } from "../../wire/header";
 import type { ReportContext } from "../common/context";
+import { focusable } from "../common/focusable";
+import { swapRuns } from "./compare-menu";
 
 const SIGNS = { faster: "▼", slower: "▲", unclear: "≈" };
 const ROW_PX = 30;
@@ -34,9 +36,28 @@ export function ChangeHead({ report }: { readonly report: ReportContext }) {
       </div>
       <div class="tp-change-steps">
         <Dots change={change} />
-        <Settings settings={change.settings} />
+        <div class="tp-change-foot">
+          <Settings settings={change.settings} />
+          <Swap report={report} />
+        </div>
       </div>
     </section>
+  );
+}
+
+/** Exchanges before and after. */
+function Swap({ report }: { readonly report: ReportContext }) {
+  if (!report.source.header.canCompare || !report.source.canAnswer) return null;
+  return (
+    <button
+      type="button"
+      class="tp-button tp-swap"
+      title="Exchange before and after (X)"
+      onClick={() => swapRuns(report)}
+      {...focusable()}
+    >
+      ⇅ Swap
+    </button>
   );
 }
 
@@ -51,10 +72,11 @@ function Dots({ change }: { readonly change: ChangeHeader }) {
   return (
     <div class="tp-dots">
       <div class="tp-dots-names">
-        {change.runs.map(({ title, steps, typical }, index) => (
+        {change.runs.map(({ title, steps, typical, isShown }, index) => (
           <span key={`${index}`} style={{ height: `${ROW_PX}px` }} title={title}>
             <b>{title}</b>
             <small>
+              {isShown && "this run · "}
               {plural(steps.length, "step")}
               {typical !== null && ` · ${formatNs(typical)}`}
             </small>

@@ -6,15 +6,8 @@ import type { ReportSource } from "../../state/python-sync";
 import type { ExportHeader } from "../../wire/header";
 import type { ReportContext } from "../common/context";
 import { downloadBytes } from "../common/download";
-import { focusable } from "../common/focusable";
 import { Menu, MenuItem } from "../common/menu";
-
-interface Status {
-  readonly text: string;
-  readonly isFailure: boolean;
-}
-
-const QUIET: Status = { text: "", isFailure: false };
+import { QUIET, StatusText } from "../common/status";
 
 export function ExportMenu({ report }: { readonly report: ReportContext }) {
   const status = useSignal(QUIET);
@@ -24,7 +17,7 @@ export function ExportMenu({ report }: { readonly report: ReportContext }) {
     status.value = done.ok ? QUIET : { text: done.message, isFailure: true };
   };
   return (
-    <span class="tp-export">
+    <span class="tp-with-status tp-export">
       <StatusText
         status={status.value}
         onClose={() => {
@@ -61,30 +54,4 @@ async function exported(source: ReportSource, entry: ExportHeader): Promise<Resu
   if (!bytes.ok) return bytes;
   downloadBytes(bytes.value, entry);
   return success(null);
-}
-
-interface StatusProps {
-  readonly status: Status;
-  readonly onClose: () => void;
-}
-
-/** What is being exported, beside the button; why it failed, in full below it, until it is closed. */
-function StatusText({ status, onClose }: StatusProps) {
-  const { text, isFailure } = status;
-  return (
-    <span class={isFailure ? "tp-export-failure" : "tp-export-status"}>
-      <span role="status">{text}</span>
-      {isFailure && (
-        <button
-          type="button"
-          class="tp-button"
-          aria-label="Close"
-          onClick={onClose}
-          {...focusable()}
-        >
-          ×
-        </button>
-      )}
-    </span>
-  );
 }

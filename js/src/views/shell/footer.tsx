@@ -42,6 +42,8 @@ const RANK_HINTS: readonly Hint[] = [
   [["Enter"], "its report"],
 ];
 
+const SWAP: Hint = [["X"], "swap runs"];
+
 export function Footer({ report }: { readonly report: ReportContext }) {
   return (
     <footer class="tp-footer">
@@ -75,9 +77,11 @@ function KeysButton({ report }: { readonly report: ReportContext }) {
 function Hints({ report }: { readonly report: ReportContext }) {
   const view = shownView(report);
   const hints = view === undefined || view.empty !== null ? [] : hintsOf(view);
+  const { canCompare } = report.source.header;
+  const swap = view?.tab === "compare" && canCompare && report.source.canAnswer ? [SWAP] : [];
   return (
     <div class="tp-hints" aria-hidden="true">
-      {hints.map(([keys, what]) => (
+      {[...swap, ...hints].map(([keys, what]) => (
         <span key={what} class="tp-hint">
           {keys.map((key) => (
             <kbd key={key}>{key}</kbd>

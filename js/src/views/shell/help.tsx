@@ -20,6 +20,7 @@ const KEYS: readonly (readonly [keys: readonly string[], what: string])[] = [
   [["double click", "Enter"], "focus: zoom to it, open it"],
   [["Esc"], "one step back: match, range, focus, selection"],
   [["F", "T", "O", "L"], "show the selection in Flame, Timeline, Ops, Source"],
+  [["X"], "in Compare: exchange before and after"],
   [["M"], "fill the window, and back"],
   [["?"], "this list"],
 ];

@@ -1,8 +1,9 @@
 /** The keys that work in every view. */
 
 import { type Store, showView } from "../../state/store";
-import { type ReportContext, tabsOf } from "../common/context";
+import { type ReportContext, shownView, tabsOf } from "../common/context";
 import { focusable, isPlain, isTyping } from "../common/focusable";
+import { swapRuns } from "../compare/compare-menu";
 
 /** Handles the report's own keys, and keeps all keys from the notebook. */
 export function listenToKeys(
@@ -50,6 +51,9 @@ function actOnKey(event: KeyboardEvent, root: HTMLElement, report: ReportContext
   if (event.key.toLowerCase() === "m" && report.canMaximize) {
     store.isMaximized.value = !store.isMaximized.value;
     return true;
+  }
+  if (event.key.toLowerCase() === "x" && shownView(report)?.tab === "compare") {
+    return swapRuns(report);
   }
   if (/^[1-9]$/.test(event.key)) return openTab(report, Number(event.key) - 1);
   return showSelection(report, event.key.toLowerCase());

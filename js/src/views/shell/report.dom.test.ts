@@ -482,7 +482,7 @@ describe("exports", () => {
     expect(host.sent).toEqual([]);
     const status = find(root, ".tp-export [role=status]");
     expect(status.textContent).toContain("blocked the window");
-    find(root, ".tp-export-failure button").click();
+    find(root, ".tp-status-failure button").click();
     await settle();
     expect(status.isConnected).toBe(true);
     expect(status.textContent).toBe("");
@@ -527,11 +527,11 @@ describe("exports", () => {
   it("say why a file could not be made", async () => {
     const { root, host } = await show(hostOf({ exports: [html] }));
     await choose(root, 0);
-    expect(find(root, ".tp-export-status").textContent).toBe("Exporting…");
+    expect(find(root, ".tp-export .tp-status").textContent).toBe("Exporting…");
     const [{ id }] = host.sent as [{ id: string }];
     host.emit("msg:custom", { kind: "error", id, message: "No space left." }, []);
     await settle();
-    expect(find(root, ".tp-export-failure [role=status]").textContent).toBe("No space left.");
+    expect(find(root, ".tp-status-failure [role=status]").textContent).toBe("No space left.");
   });
 });
 

@@ -63,6 +63,7 @@ class ShownReport {
   #isDue = false;
   #store: Store | null = null;
   #report: ReportContext | null = null;
+  #change = "";
 
   constructor(host: Host, root: HTMLElement, prefix: string, abort: AbortSignal) {
     this.#host = host;
@@ -92,6 +93,8 @@ class ShownReport {
     const { signal } = this.#current;
     const look = watchLook(this.#root, signal);
     const source = openReport(this.#host, connectionOf(this.#host, this.#root), signal);
+    const page = this.#root.getRootNode() as Document | ShadowRoot;
+    const hadFocus = this.#root.contains(page.activeElement);
     render(null, this.#root);
     if (!source.ok) {
       render(
@@ -116,20 +119,39 @@ class ShownReport {
       titleOf: (name) => titles.get(name) ?? name,
       targets: (name) => targetsOf(source.value, store, name),
     };
-    this.#report = report;
+    if (hadFocus) this.#root.focus({ preventScroll: true });
     followMaximized(this.#root, store, signal);
+    if (this.#store !== null && this.#report?.source.header.runId === runId) {
+      keepGroupings(source.value, this.#store, store);
+    }
+    this.#report = report;
     this.#store = report.store;
+    this.#change = changeOf(source.value);
     render(<Shell report={report} root={this.#root} />, this.#root);
   }
 
-  /** A new report opens at the tab that was open before. */
+  /** A new report opens at the tab that was open before, and a new comparison at its own. */
   #firstView(source: ReportSource): string {
     const tabs = source.header.views.filter(
       ({ place, empty }) => place === "tab" && empty === null,
     );
-    const wanted = this.#store?.view.peek() ?? source.header.first;
+    const { first } = source.header;
+    const isNews = first !== "" && changeOf(source) !== this.#change;
+    const wanted = isNews ? first : (this.#store?.view.peek() ?? first);
     const open = tabs.find((view) => view.name === wanted);
     return (open ?? tabs[0] ?? source.header.views[0])?.name ?? "";
+  }
+}
+
+/** What a report says of the change from another run, to tell a new comparison from the same. */
+function changeOf({ header }: ReportSource): string {
+  return header.change === null ? "" : JSON.stringify(header.change);
+}
+
+/** Another page of the same run shows its tabs as they were grouped before. */
+function keepGroupings(source: ReportSource, before: Store, after: Store): void {
+  for (const view of source.header.views) {
+    after.grouping(view).value = before.grouping(view).peek();
   }
 }
 

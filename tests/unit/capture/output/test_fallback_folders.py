@@ -21,12 +21,12 @@ from capturing import codes, names_in, record, work
 from torch.profiler.profiler import _KinetoProfile
 
 import torchprof_magic as tp
+from torchprof_magic import history
 from torchprof_magic.capture import CaptureSession
 from torchprof_magic.capture.output import export
 from torchprof_magic.capture.output.crash_marker import Mark, take_unfinished
 from torchprof_magic.capture.torch_api import compat
 from torchprof_magic.model.meta import STORE_KEY
-from torchprof_magic.run import history
 from torchprof_magic.run.cleanup import sweep
 
 if TYPE_CHECKING:

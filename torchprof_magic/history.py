@@ -1,4 +1,4 @@
-"""The reports that were made in this process, the last one, and what the earlier ones of a cell are compared by."""
+"""The runs that this process has recorded: the last one, those still in memory, and what all others are compared by."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import time
 from collections import deque
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakValueDictionary
 
 if TYPE_CHECKING:
     from torchprof_magic.model.meta import CellSource
+    from torchprof_magic.model.trace import Trace
     from torchprof_magic.report import Report
 
 # Memory must not grow with the number of runs.
@@ -45,6 +47,8 @@ class _Cell(NamedTuple):
 
 
 _reports: list[Report] = []
+# The recordings that the user or an open live view still holds, by run.
+_held: WeakValueDictionary[str, Trace] = WeakValueDictionary()
 _entries: deque[Entry] = deque(maxlen=MAX_ENTRIES)
 _cells: deque[_Cell] = deque(maxlen=MAX_CELLS)
 
@@ -55,6 +59,7 @@ def remember(report: Report, name: str = "", cell_id: str = "") -> None:
     The report of a cell that ran before is told how its steps changed; ``cell_id`` is that of the notebook, if known.
     """
     _reports[:] = [report]
+    _held[report.run_id] = report.trace
     trace = report.trace
     number = _compare_with_last(report, cell_id)
     whole = trace.steps.filter("complete")
@@ -116,3 +121,8 @@ def last() -> Report | None:
 def entries() -> list[Entry]:
     """Return the summaries of the runs of this process, the oldest first."""
     return list(_entries)
+
+
+def held(run_id: str) -> Trace | None:
+    """Return the recording of a run of this process, or ``None`` if nothing holds it any more."""
+    return _held.get(run_id)

@@ -1,0 +1,36 @@
+/** How something that takes a while goes, beside the button that began it. */
+
+import { focusable } from "./focusable";
+
+export interface Status {
+  readonly text: string;
+  readonly isFailure: boolean;
+}
+
+export const QUIET: Status = { text: "", isFailure: false };
+
+interface StatusProps {
+  readonly status: Status;
+  readonly onClose: () => void;
+}
+
+/** What is being done, beside the button; why it failed, in full below it, until it is closed. */
+export function StatusText({ status, onClose }: StatusProps) {
+  const { text, isFailure } = status;
+  return (
+    <span class={isFailure ? "tp-status-failure" : "tp-status"}>
+      <span role="status">{text}</span>
+      {isFailure && (
+        <button
+          type="button"
+          class="tp-button"
+          aria-label="Close"
+          onClick={onClose}
+          {...focusable()}
+        >
+          ×
+        </button>
+      )}
+    </span>
+  );
+}
