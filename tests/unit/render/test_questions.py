@@ -229,6 +229,6 @@ def test_extreme_but_possible_questions_are_answered(report: Report, content: di
 def test_questions_about_released_data_are_answered_with_an_error(report: Report) -> None:
     asked = Asked(report)
     widget._kept.clear()
-    report._shown = None
+    report._view.shown = None
     reply, _ = asked(WINDOW)
     assert "no longer has the data" in reply["message"]
