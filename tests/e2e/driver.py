@@ -188,10 +188,13 @@ class Lab:
             self.command("application:toggle-left-area")
 
     def _note_error(self, error: Any) -> None:
-        # Notebook 7 itself throws at its start, with any notebook: its shortcuts come before their settings; and on a
-        # busy machine its manager of widgets asks for those of a notebook that is not there yet.
-        is_of_notebook = "/static/notebook/notebook_core" in (error.stack or "")
-        if not is_of_notebook or not any(name in error.message for name in ("'schema'", "'widgets'")):
+        # Notebook 7 itself throws at its start, with any notebook: its shortcuts come before their settings. And on a
+        # busy machine the manager of widgets of both asks for those of a notebook that is not there yet.
+        stack = error.stack or ""
+        is_of_notebook = "/static/notebook/notebook_core" in stack and "'schema'" in error.message
+        places = ("/static/notebook/notebook_core", "/jupyterlab-manager/static/")
+        is_of_manager = any(place in stack for place in places) and "'widgets'" in error.message
+        if not is_of_notebook and not is_of_manager:
             self.errors.append(f"{error.message}\n{error.stack}")
 
     def command(self, name: str) -> None:

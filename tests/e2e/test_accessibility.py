@@ -63,7 +63,9 @@ def keys(shown: Hosted) -> Keys:
     for _ in range(8):
         shown.page.keyboard.press("Escape")
     shown.page.evaluate("document.activeElement.blur()")
-    return Keys(shown)
+    found = Keys(shown)
+    found.settle()
+    return found
 
 
 class Keys:
@@ -76,6 +78,12 @@ class Keys:
     def press(self, *names: str) -> None:
         for name in names:
             self.page.keyboard.press(name)
+
+    def settle(self) -> None:
+        """Wait for what the keys began: Esc acts a moment later, and views draw in the next frame."""
+        self.page.evaluate(
+            "() => new Promise((done) => setTimeout(() => requestAnimationFrame(() => setTimeout(done)), 20))"
+        )
 
     def view(self, name: str) -> None:
         """Show a view with its digit."""
@@ -189,6 +197,7 @@ def test_tab_reaches_everything_and_shows_where_it_is(keys: Keys, view: str) -> 
         # With a selection, so that its links and buttons are there.
         keys.report.locator("canvas[tabindex]").focus()
         keys.press("ArrowRight", "ArrowDown")
+        keys.settle()
     count = keys.report.evaluate(MARK_TABBABLE, BY_ARROWS)
     keys.page.evaluate("document.activeElement.blur()")
     seen = []
