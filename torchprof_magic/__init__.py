@@ -84,7 +84,7 @@ def __getattr__(name: str) -> Any:
     from torchprof_magic.process.imports import import_whole  # noqa: PLC0415 - only for those who use a name
 
     if name == "last":
-        return import_whole("torchprof_magic.history").last()
+        return import_whole("torchprof_magic.history.this_process").last()
     if name == "rules":
         return import_whole("torchprof_magic.rules")
     if name in _HOMES:

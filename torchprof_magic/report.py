@@ -74,12 +74,12 @@ from torchprof_magic.exporters.pandas_frames import to_pandas
 from torchprof_magic.exporters.saved import write_saved
 from torchprof_magic.files.atomic import target_of, write_text
 from torchprof_magic.files.temporary import written_bytes
+from torchprof_magic.history.other_runs import open_other_run, other_runs
 from torchprof_magic.ingest import read_file
 from torchprof_magic.model.cycle_filter import of_cycle
 from torchprof_magic.model.meta import Meta
 from torchprof_magic.model.shapes import Facts, Problems, Series, Shape, Table, count_rows
 from torchprof_magic.model.trace import SAVED_TRACES_SCHEMA
-from torchprof_magic.other_runs import open_other_run, other_runs
 from torchprof_magic.render.exports import TRACE_EXPORTS
 from torchprof_magic.render.figures import FIGURES, summary_png
 from torchprof_magic.render.memory_page import write_memory_page

@@ -240,8 +240,8 @@ def test_a_trace_that_is_too_large_to_analyse_is_kept_and_the_kernel_lives(kerne
     assert "The trace is kept at " in said
     path = said.partition("The trace is kept at ")[2].partition(". Open it")[0]
     dropped = kernel.run(
-        "from torchprof_magic import history\nfrom torchprof_magic.run import cleanup\nimport gc\n"
-        "del run, p; history._reports.clear(); gc.collect(); cleanup.sweep(); print(tp.last)"
+        "from torchprof_magic.history import this_process\nfrom torchprof_magic.run import cleanup\nimport gc\n"
+        "del run, p; this_process._reports.clear(); gc.collect(); cleanup.sweep(); print(tp.last)"
     )
     assert dropped.text == "None\n"
     opened = kernel.run(f"found = tp.load({path!r})\nprint({{n: c for n, c in found.ops[['name', 'calls']].rows()}})")

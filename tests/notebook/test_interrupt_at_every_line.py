@@ -17,8 +17,8 @@ import torch
 from IPython.core.interactiveshell import InteractiveShell
 
 import torchprof_magic
-from torchprof_magic import history
 from torchprof_magic.capture import busy_profiler, live_session, switch_off
+from torchprof_magic.history import this_process
 from torchprof_magic.ipython import extension
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def test_an_interrupt_at_any_line_ends_the_cell_and_loses_no_step(
 ) -> None:
     for number in range(1, MOST_LINES, EVERY):
         shell.user_ns |= {"begun": [], "over": False}
-        before, interrupter = history.last(), Interrupter(number)
+        before, interrupter = this_process.last(), Interrupter(number)
         error = interrupted(shell, CELLS[kind], interrupter)
         said = capsys.readouterr().out
         if not interrupter.place:
@@ -103,7 +103,7 @@ def test_an_interrupt_at_any_line_ends_the_cell_and_loses_no_step(
         assert "_torchprof_steps_" not in shell.user_ns, where
         begun: list[int] = shell.user_ns["begun"]
         ended = set(begun if shell.user_ns["over"] else begun[:-1])
-        report = history.last()
+        report = this_process.last()
         kept = set() if report is before or report is None else set(report.steps.filter("complete")["number"])
         assert (ended & RECORDED[kind]) <= kept or "The trace is kept in" in said, where
     assert number > 60

@@ -55,14 +55,14 @@ def work():
     for _ in range(WORK):
         y = (a @ a).relu()
 %load_ext torchprof_magic
-from torchprof_magic import history
+from torchprof_magic.history import this_process
 from torchprof_magic.capture import busy_profiler, registry
 times = []
 get_ipython().events.register("pre_run_cell", lambda info: times.append([time.monotonic(), None]))
 get_ipython().events.register("post_run_cell", lambda result: times[-1].__setitem__(1, time.monotonic()))
 
 def _facts():
-    last = history.last()
+    last = this_process.last()
     steps = [] if last is None else last.trace.steps.filter("complete")["number"].to_list()
     handler = signal.getsignal(signal.SIGINT)
     return {

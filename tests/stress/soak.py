@@ -124,7 +124,7 @@ RELEASES = {
     "as it is": "pass",
     "malloc_trim": "_trim()",
     "widgets closed": "ipywidgets.Widget.close_all(); _trim()",
-    "last report dropped": "from torchprof_magic import history; history._reports.clear(); _trim()",
+    "last report dropped": "from torchprof_magic.history import this_process; this_process._reports.clear(); _trim()",
     "sources of cells forgotten": "_forget_cells(); _trim()",
     "In and Out emptied": "Out.clear(); get_ipython().history_manager.reset(new_session=False); _trim()",
 }

@@ -59,7 +59,7 @@ MAY_IMPORT = {
     "report": {
         *(
             "comparison",
-            "other_runs",
+            "history",
             "rules",
             "trials",
             "views",
@@ -74,8 +74,7 @@ MAY_IMPORT = {
     },
     "comparison": {"compared_views", "render", "analysis"},
     "compared_views": {"analysis", "model"},
-    "other_runs": {"history", "store", "ingest", "model", "units", "errors"},
-    "history": set(),
+    "history": {"store", "ingest", "model", "units", "errors"},
     "rules": {"analysis", "model", "errors"},
     "trials": {"analysis"},
     "sql": {"units"},

@@ -12,10 +12,11 @@ from IPython.core.interactiveshell import InteractiveShell
 from support import allocation, annotation, chrome, frame, kernel, launch, span
 
 import torchprof_magic as tp
-from torchprof_magic import errors, history
+from torchprof_magic import errors
 from torchprof_magic.__main__ import main
 from torchprof_magic.capture import doctor
 from torchprof_magic.files.redaction import told
+from torchprof_magic.history import this_process
 from torchprof_magic.ingest import read_chrome
 from torchprof_magic.ipython import commands
 from torchprof_magic.ipython.extension import load, unload
@@ -81,8 +82,8 @@ def report(name: str = HOSTILE) -> Report:
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(history, "_reports", [])
-    monkeypatch.setattr(history, "_entries", type(history._entries)(maxlen=3))
+    monkeypatch.setattr(this_process, "_reports", [])
+    monkeypatch.setattr(this_process, "_entries", type(this_process._entries)(maxlen=3))
     yield
     while widget._open:
         widget._open[0].close()
@@ -137,7 +138,7 @@ def test_every_command_prints_only_printable_lines(
     monkeypatch.setattr(commands, "examine", lambda: checks)
     folder = tmp_path / HOSTILE_NAME
     folder.mkdir()
-    history.remember(report())
+    this_process.remember(report())
     shell.user_ns |= {"folder": folder, "file": folder / "a.torchprof", "text": HOSTILE}
     shell.run_line_magic("config", "TorchProfMagics.run_name = text")
     capsys.readouterr()

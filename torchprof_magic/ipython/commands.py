@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
-from torchprof_magic import history
 from torchprof_magic.capture import examine, prime, switch_off
 from torchprof_magic.files.listing import is_many
+from torchprof_magic.history import this_process
 from torchprof_magic.ipython.flags import FlagDefaults, check_variable
 from torchprof_magic.ipython.named_reports import LAST, named_report
 from torchprof_magic.ipython.progress import ReadingBar
@@ -109,7 +109,7 @@ class Commands:
             return
         with closing(ReadingBar()) as bar:
             report = load(path, progress=bar)
-        history.remember(report, name=Path(path).name)
+        this_process.remember(report, name=Path(path).name)
         if name:
             self._shell.user_ns[name] = report
         show(report, self._shell)
@@ -169,7 +169,7 @@ class Commands:
         _take(words, "doctor")
         for check in examine():
             _say(f"{'✓' if check.is_good else '▲'} {check.what}{f' {check.fix}' if check.fix else ''}")
-        report = history.last()
+        report = this_process.last()
         if report is None:
             _say(NO_RUN)
             return
@@ -257,7 +257,7 @@ def _take(words: list[str], name: str, what: str = "no arguments", count: int = 
 
 
 def _last_report() -> Report:
-    report = history.last()
+    report = this_process.last()
     if report is None:
         raise UsageError(NO_RUN)
     return report
@@ -265,7 +265,7 @@ def _last_report() -> Report:
 
 def _list_runs() -> None:
     """Print the runs of this kernel with the step of each as a bar, on one scale for the runs of a cell."""
-    runs = history.entries()
+    runs = this_process.entries()
     if not runs:
         _say(NO_RUN)
     for number, run in enumerate(runs, 1):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchprof_magic import history
 from torchprof_magic.errors import OptionsError
+from torchprof_magic.history import this_process
 from torchprof_magic.loading import load
 from torchprof_magic.run.kept_runs import kept_runs, open_run
 
@@ -25,7 +25,7 @@ def named_report(word: str, variables: Mapping[str, object]) -> Report:
     Raises ``OptionsError`` if there is none, and other ``TorchProfError`` for a file that cannot be read.
     """
     if word == LAST:
-        report = history.last()
+        report = this_process.last()
         if report is None:
             raise OptionsError("no run has been recorded in this kernel yet, so there is no last one to compare with")
         return report

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from torchprof_magic.analysis.ranks.frames import rank_frames
 from torchprof_magic.errors import IngestError
-from torchprof_magic.history import last
+from torchprof_magic.history.this_process import last
 from torchprof_magic.job.load import joined, report_of_saved
 from torchprof_magic.job.wire import Sent, failed, packed
 from torchprof_magic.model.problems import problem

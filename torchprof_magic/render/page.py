@@ -130,19 +130,11 @@ def build_page(
     pairs = compared.views if compared is not None else ()
     changed = [(view, shape) for view, shape in pairs if count_rows(shape)]
     packed = pack(sent | {view.name: shape for view, shape in changed})
-    meta = trace.meta
     header = {
         "version": HEADER_VERSION,
         "runId": run_id,
         "parent": parent,
-        "title": meta.title,
-        "subtitle": "" if has_graph(trace) else steps_sentence(meta, trace.steps),
-        "code": meta.stepping.code if meta.stepping else "",
-        "machine": machine_of(trace),
-        "notice": _notice(trace),
-        "verdict": _verdict(trace, verdict),
-        "steps": steps_worth(trace),
-        "titles": list(titles_of(trace).items()),
+        **_recording_header(trace, verdict),
         "views": [
             _waiting_header(view)
             if view in waiting
@@ -161,6 +153,21 @@ def build_page(
     }
     pulled = dict(packed.pulled) | {view.name: partial(_encoded, view, shapes, live) for view in waiting}
     return Page(header=json.dumps(header), data=packed.data, pulled=pulled, answers=answers, ranges=ranges)
+
+
+def _recording_header(trace: Trace, verdict: Verdict) -> dict[str, object]:
+    """Return what the page says of the recording, whatever views it has."""
+    meta = trace.meta
+    return {
+        "title": meta.title,
+        "subtitle": "" if has_graph(trace) else steps_sentence(meta, trace.steps),
+        "code": meta.stepping.code if meta.stepping else "",
+        "machine": machine_of(trace),
+        "notice": _notice(trace),
+        "verdict": _verdict(trace, verdict),
+        "steps": steps_worth(trace),
+        "titles": list(titles_of(trace).items()),
+    }
 
 
 def _first(trace: Trace) -> str:

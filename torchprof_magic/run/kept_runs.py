@@ -6,8 +6,7 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from torchprof_magic.ingest import read_file
-from torchprof_magic.model.meta import Meta
+from torchprof_magic.history.other_runs import read_kept
 from torchprof_magic.report import Report
 from torchprof_magic.store.run_library import KeptRun, RunLibrary, automatic_name, check_name
 
@@ -38,8 +37,8 @@ def keep_run(report: Report, *, name: str = "", keep_runs: int = 0) -> Path | No
 
 def open_run(name: str) -> Report:
     """Return the report of a kept run; raises ``StoreError`` if there is none, and ``IngestError`` for a bad file."""
-    path = RunLibrary().path_of(name)
-    return Report(read_file(path, Meta(title=name), None), trace_paths=(path,))
+    trace, path = read_kept(name)
+    return Report(trace, trace_paths=(path,))
 
 
 def kept_runs() -> list[KeptRun]:

@@ -10,9 +10,9 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from torchprof_magic import history
 from torchprof_magic.capture import CaptureSession, protected
 from torchprof_magic.errors import CaptureError, TorchProfError
+from torchprof_magic.history import this_process
 from torchprof_magic.ingest.fork_check import NO_REPORTS, can_report
 from torchprof_magic.process.memory import lack_for_reading
 from torchprof_magic.run.archive import Archive
@@ -190,7 +190,7 @@ class Run:
             say(str(exc))
 
     def _remember(self, report: Report, assign: Callable[[Report], None] | None) -> None:
-        history.remember(report, "", self._cell_id)
+        this_process.remember(report, "", self._cell_id)
         self.report = report  # set last: from here on, messages say that it is in the history
         if assign is not None:
             assign(report)

@@ -67,6 +67,8 @@ export interface ReportSource {
   ranged(view: ViewHeader): Latest<Part, LateView> | null;
   /** Shows the report of a rank in this place, or all ranks again for `ALL_RANKS`. */
   openRank(rank: number): Promise<Result<null>>;
+  /** Whether the kernel can be asked to compare this run with others. */
+  readonly canCompare: boolean;
   /** The runs that this one can be compared with, now. */
   otherRuns(): Promise<Result<readonly OtherRun[]>>;
   /**
@@ -151,6 +153,7 @@ export function openReport(
     retryLate: (view) => lates.retry(view),
     ranged,
     openRank: (rank) => open({ kind: "open", rank }),
+    canCompare: parsed.value.canCompare && canAnswer(host),
     otherRuns: () => askOtherRuns(host, { signal: abort, connection }),
     compareWith: (run, isSwapped) => open({ kind: "compare", run, is_swapped: isSwapped }),
     pullExport,

@@ -13,6 +13,7 @@ import type {
   ViewHeader,
 } from "../wire/header";
 import type { Shared } from "./shared";
+import { QUIET, type Status } from "./status";
 import { createTrail, type Trail } from "./trail";
 
 /** The text of the footer for the item under the pointer or the selection. */
@@ -109,7 +110,7 @@ export interface Store extends Shared {
   /** Whether the list of keys is shown. */
   readonly isHelpOpen: Signal<boolean>;
   /** How a comparison that was asked for goes. */
-  readonly comparing: Signal<{ readonly text: string; readonly isFailure: boolean }>;
+  readonly comparing: Signal<Status>;
   readonly trail: Trail;
   /** Whether the report fills the window. */
   readonly isMaximized: Signal<boolean>;
@@ -130,7 +131,7 @@ export function createStore(view: string, shared: Shared, abort: AbortSignal): S
     note: signal<FooterItem | null>(null),
     reveal: signal<Reveal | null>(null),
     isHelpOpen: signal(false),
-    comparing: signal({ text: "", isFailure: false }),
+    comparing: signal(QUIET),
     isPerStep: signal(true),
     search: perView(() => signal("")),
     grouping: perTab(() => signal<string | null>(null)),

@@ -13,8 +13,8 @@ from IPython.core.interactiveshell import InteractiveShell
 from made_ranks import write_job
 from support import chrome, span
 
-from torchprof_magic import history
 from torchprof_magic.capture import doctor
+from torchprof_magic.history import this_process
 from torchprof_magic.ipython import commands
 from torchprof_magic.ipython.extension import load, unload
 from torchprof_magic.ipython.flags import split_flags
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 @pytest.fixture
 def shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[InteractiveShell]:
     monkeypatch.setenv("TORCHPROF_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr(history, "_reports", [])
-    monkeypatch.setattr(history, "_cells", type(history._cells)(maxlen=3))
-    monkeypatch.setattr(history, "_entries", type(history._entries)(maxlen=3))
+    monkeypatch.setattr(this_process, "_reports", [])
+    monkeypatch.setattr(this_process, "_cells", type(this_process._cells)(maxlen=3))
+    monkeypatch.setattr(this_process, "_entries", type(this_process._entries)(maxlen=3))
     found: Any = InteractiveShell()
     load(found)
     found.run_cell("import torch\nx = torch.ones(8, 8)", store_history=True)

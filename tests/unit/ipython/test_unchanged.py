@@ -9,7 +9,7 @@ import torch
 from IPython.core.interactiveshell import InteractiveShell
 
 import torchprof_magic as tp
-from torchprof_magic import history
+from torchprof_magic.history import this_process
 from torchprof_magic.ipython import extension
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def test_a_cell_may_empty_its_namespace(shell: InteractiveShell, line: str) -> N
         f"%%torchprof -q\nfor i in range(8):\n    {line}\n    import torch; torch.ones(3).sum()"
     ).error_in_exec
     assert error is None
-    report = history.last()
+    report = this_process.last()
     assert report is not None
     assert report.steps["complete"].to_list() == [True] * 3
 
@@ -75,7 +75,7 @@ def test_a_cell_may_empty_its_namespace(shell: InteractiveShell, line: str) -> N
 @pytest.mark.parametrize("cell", ["y = torch.ones(3).sum()", "y = 1"])
 def test_a_cell_that_is_one_step_is_recorded_with_any_schedule(shell: InteractiveShell, flags: str, cell: str) -> None:
     shell.run_cell(f"%%torchprof -q {flags}\n{cell}")
-    report = history.last()
+    report = this_process.last()
     assert report is not None
     assert report.steps.height == 1
     assert "capture.nothing_recorded" not in [problem.code for problem in report.problems]
@@ -87,7 +87,7 @@ def test_an_optimizer_on_another_thread_is_no_step_and_no_problem(shell: Interac
         "def train():\n    w = torch.ones(2, requires_grad=True)\n    w.sum().backward(); torch.optim.SGD([w]).step()\n"
         "t = threading.Thread(target=train); t.start(); t.join(); torch.ones(3).sum()"
     )
-    report = history.last()
+    report = this_process.last()
     assert report is not None
     assert "capture.other_thread" not in [problem.code for problem in report.problems]
 

@@ -19,10 +19,10 @@ import pytest
 import torch
 
 import torchprof_magic as tp
-from torchprof_magic import history
 from torchprof_magic.capture import recorder
 from torchprof_magic.capture.torch_api import compat
 from torchprof_magic.errors import OptionsError, TorchProfError
+from torchprof_magic.history import this_process
 from torchprof_magic.options import KeepOptions
 from torchprof_magic.run import archive
 from torchprof_magic.run.cleanup import sweep
@@ -371,7 +371,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def end_reports() -> None:
     """Let go of the last report, and of the raw files of its run."""
-    history._reports.clear()
+    this_process._reports.clear()
     gc.collect()
     sweep()
 

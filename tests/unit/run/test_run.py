@@ -13,9 +13,9 @@ from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
 import torchprof_magic as tp
-from torchprof_magic import history
 from torchprof_magic.capture import busy_profiler, live_session, switch_off
 from torchprof_magic.errors import IngestError, TorchProfError
+from torchprof_magic.history import this_process
 from torchprof_magic.ipython import extension
 from torchprof_magic.run import reading
 from torchprof_magic.run import run as conductor
@@ -58,13 +58,13 @@ class Door:
 
     def record(self, code: str = WORK, **options: Any) -> Outcome:
         """Record code that has ``torch``, ``done``, ``interrupt`` and the options that are objects as variables."""
-        history._reports.clear()
+        this_process._reports.clear()
         self._capsys.readouterr()
         done: list[int] = []
         variables: dict[str, Any] = {"torch": torch, "tp": tp, "done": done, "interrupt": interrupt}
         run = self._run_cell if self.is_magic else self._run_block
         error = run(code, variables, options)
-        return Outcome(error, self._capsys.readouterr().out, history.last(), done)
+        return Outcome(error, self._capsys.readouterr().out, this_process.last(), done)
 
     def _run_cell(self, code: str, variables: dict[str, Any], options: dict[str, Any]) -> BaseException | None:
         assert self._shell is not None
@@ -309,14 +309,14 @@ def test_a_copy_that_cannot_be_stored_is_a_problem_and_the_original_stays(
     assert "disk on fire" in run.report.problems[0].message
     (path,) = run.report.trace_paths
     del run
-    history._reports.clear()
+    this_process._reports.clear()
     sweep()
     assert path.exists()
 
 
 def test_a_report_that_cannot_be_remembered_keeps_the_trace(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(history, "remember", lambda *_: 1 / 0)
+        patch.setattr(this_process, "remember", lambda *_: 1 / 0)
         run = door.record()
     assert run.error is None
     assert "ZeroDivisionError" in run.said

@@ -1,13 +1,7 @@
 /** How something that takes a while goes, beside the button that began it. */
 
+import type { Status } from "../../state/status";
 import { focusable } from "./focusable";
-
-export interface Status {
-  readonly text: string;
-  readonly isFailure: boolean;
-}
-
-export const QUIET: Status = { text: "", isFailure: false };
 
 interface StatusProps {
   readonly status: Status;

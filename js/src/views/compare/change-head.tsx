@@ -47,7 +47,7 @@ export function ChangeHead({ report }: { readonly report: ReportContext }) {
 
 /** Exchanges before and after. */
 function Swap({ report }: { readonly report: ReportContext }) {
-  if (!report.source.header.canCompare || !report.source.canAnswer) return null;
+  if (!report.source.canCompare) return null;
   return (
     <button
       type="button"

@@ -1,20 +1,7 @@
-import { afterEach, describe, expect, it } from "vitest";
-import { find, hostOf, type Mounted, mount, press, settle } from "../../../test/report";
+import { describe, expect, it } from "vitest";
+import { find, hostOf, type Mounted, press, settle } from "../../../test/report";
+import { show } from "../../../test/shown";
 import type { ChangeHeader } from "../../wire/header";
-
-const mounted: Mounted[] = [];
-
-async function show(...hosts: Parameters<typeof mount>): Promise<Mounted> {
-  const report = mount(...hosts);
-  mounted.push(report);
-  await settle();
-  return report;
-}
-
-afterEach(() => {
-  for (const report of mounted.splice(0)) report.unmount();
-  document.body.replaceChildren();
-});
 
 const RUNS = [
   { key: "recorded:a", title: "In [4]", aside: "14:05:12 · 222 ms a step", group: "This cell" },

@@ -2,10 +2,11 @@
 
 import { useSignal } from "@preact/signals";
 import { Fragment } from "preact";
+import { QUIET } from "../../state/status";
 import type { OtherRun } from "../../wire/other-runs";
 import type { ReportContext } from "../common/context";
 import { Menu, MenuItem } from "../common/menu";
-import { QUIET, StatusText } from "../common/status";
+import { StatusText } from "../common/status";
 
 export function CompareMenu({ report }: { readonly report: ReportContext }) {
   const { comparing } = report.store;
@@ -23,7 +24,7 @@ export function CompareMenu({ report }: { readonly report: ReportContext }) {
 }
 
 /** Shows what changed since a run, or with `isSwapped` from this one to it. */
-export async function compareWith(
+async function compareWith(
   { source, store }: ReportContext,
   run: string,
   isSwapped: boolean,
@@ -37,8 +38,8 @@ export async function compareWith(
 
 /** Exchanges before and after; false where nothing is compared. */
 export function swapRuns(report: ReportContext): boolean {
-  const { change, canCompare } = report.source.header;
-  if (change === null || !canCompare || !report.source.canAnswer) return false;
+  const { change } = report.source.header;
+  if (change === null || !report.source.canCompare) return false;
   void compareWith(report, "", change.runs[0]?.isShown !== true);
   return true;
 }

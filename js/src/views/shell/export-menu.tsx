@@ -3,11 +3,12 @@
 import { useSignal } from "@preact/signals";
 import { type Result, success } from "../../base/result";
 import type { ReportSource } from "../../state/python-sync";
+import { QUIET } from "../../state/status";
 import type { ExportHeader } from "../../wire/header";
 import type { ReportContext } from "../common/context";
 import { downloadBytes } from "../common/download";
 import { Menu, MenuItem } from "../common/menu";
-import { QUIET, StatusText } from "../common/status";
+import { StatusText } from "../common/status";
 
 export function ExportMenu({ report }: { readonly report: ReportContext }) {
   const status = useSignal(QUIET);

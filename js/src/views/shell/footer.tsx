@@ -77,8 +77,7 @@ function KeysButton({ report }: { readonly report: ReportContext }) {
 function Hints({ report }: { readonly report: ReportContext }) {
   const view = shownView(report);
   const hints = view === undefined || view.empty !== null ? [] : hintsOf(view);
-  const { canCompare } = report.source.header;
-  const swap = view?.tab === "compare" && canCompare && report.source.canAnswer ? [SWAP] : [];
+  const swap = view?.tab === "compare" && report.source.canCompare ? [SWAP] : [];
   return (
     <div class="tp-hints" aria-hidden="true">
       {[...swap, ...hints].map(([keys, what]) => (

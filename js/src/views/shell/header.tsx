@@ -8,7 +8,7 @@ import { CompareMenu } from "../compare/compare-menu";
 import { ExportMenu } from "./export-menu";
 
 export function Header({ report }: { readonly report: ReportContext }) {
-  const { title, subtitle, code, machine, changeLine, canCompare } = report.source.header;
+  const { title, subtitle, code, machine, changeLine } = report.source.header;
   return (
     <header class="tp-header">
       <Parent report={report} />
@@ -28,7 +28,7 @@ export function Header({ report }: { readonly report: ReportContext }) {
         {machine}
       </span>
       <BackAndForward report={report} />
-      {canCompare && report.source.canAnswer && <CompareMenu report={report} />}
+      {report.source.canCompare && <CompareMenu report={report} />}
       {report.source.exports.length > 0 && <ExportMenu report={report} />}
       <MaximizeButton report={report} />
     </header>

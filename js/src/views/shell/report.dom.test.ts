@@ -7,28 +7,18 @@ import {
   HOSTILE,
   hostOf,
   type Mounted,
-  mount,
   OPS,
   openTab,
   press,
   settle,
 } from "../../../test/report";
+import { show } from "../../../test/shown";
 import { ns } from "../../base/units";
 import { sharedOf } from "../../state/shared";
 
-const mounted: Mounted[] = [];
 let mounts = 0;
 
-async function show(...hosts: Parameters<typeof mount>): Promise<Mounted> {
-  const report = mount(...hosts);
-  mounted.push(report);
-  await settle();
-  return report;
-}
-
 afterEach(() => {
-  for (const report of mounted.splice(0)) report.unmount();
-  document.body.replaceChildren();
   document.body.removeAttribute("data-jp-theme-light");
   vi.restoreAllMocks();
 });
@@ -396,9 +386,7 @@ describe("a view that the kernel computes for a range", () => {
   });
 
   it("does not ask for the threads in time order, which the page cuts itself", async () => {
-    const report = mount(goldenHost());
-    mounted.push(report);
-    await settle();
+    const report = await show(goldenHost());
     await openTab(report.root, "flame");
     const shapes = find(report.root, '.tp-segmented[aria-label="Shape"]').querySelectorAll(
       "button",

@@ -21,11 +21,11 @@ from capturing import codes, names_in, record, work
 from torch.profiler.profiler import _KinetoProfile
 
 import torchprof_magic as tp
-from torchprof_magic import history
 from torchprof_magic.capture import CaptureSession
 from torchprof_magic.capture.output import export
 from torchprof_magic.capture.output.crash_marker import Mark, take_unfinished
 from torchprof_magic.capture.torch_api import compat
+from torchprof_magic.history import this_process
 from torchprof_magic.model.meta import STORE_KEY
 from torchprof_magic.run.cleanup import sweep
 
@@ -412,7 +412,7 @@ def test_the_report_is_made_from_the_fallback_file_which_outlives_it(full_tempor
     assert p.report.ops.filter(name="aten::ones")["calls"].to_list() == [20]
     assert handed[0].read_bytes() == path.read_bytes()
     assert len(list(full_temporary_folder.iterdir())) == 1
-    history._reports.clear()
+    this_process._reports.clear()
     del p
     gc.collect()
     sweep()

@@ -5,15 +5,17 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from torchprof_magic import history
 from torchprof_magic.errors import StoreError
+from torchprof_magic.history import this_process
 from torchprof_magic.ingest import read_file
 from torchprof_magic.model.meta import Meta
 from torchprof_magic.store.run_library import RunLibrary, has_id
 from torchprof_magic.units import format_ns
 
 if TYPE_CHECKING:
-    from torchprof_magic.history import Entry
+    from pathlib import Path
+
+    from torchprof_magic.history.this_process import Entry
     from torchprof_magic.model.trace import Trace
 
 MOST_RECORDED = 12
@@ -22,7 +24,10 @@ _RECORDED, _KEPT = "recorded:", "kept:"
 
 
 class OtherRun(NamedTuple):
-    """A run to choose: ``key`` opens it, ``group`` says where it comes from, ``aside`` when it was and its step."""
+    """A run to choose: ``key`` opens it, ``group`` says where it comes from.
+
+    ``aside`` is when it was, as local time, and its typical step with its unit.
+    """
 
     key: str
     title: str
@@ -32,7 +37,7 @@ class OtherRun(NamedTuple):
 
 def other_runs(run_id: str) -> list[OtherRun]:
     """Return the runs besides this one, the newest first: of its cell, of this process, and kept ones."""
-    entries = [entry for entry in reversed(history.entries()) if history.held(entry.run_id) is not None]
+    entries = [entry for entry in reversed(this_process.entries()) if this_process.held(entry.run_id) is not None]
     cell = next((entry.cell for entry in entries if entry.run_id == run_id and entry.cell is not None), 0)
     others = [entry for entry in entries if entry.run_id != run_id][:MOST_RECORDED]
     own = [_recorded(entry, "This cell") for entry in others if entry.cell == cell]
@@ -43,12 +48,17 @@ def other_runs(run_id: str) -> list[OtherRun]:
 def open_other_run(key: str) -> Trace:
     """Return the recording of a run of ``other_runs``; raises ``StoreError`` or ``IngestError`` if it is gone."""
     if key.startswith(_KEPT):
-        name = key.removeprefix(_KEPT)
-        return read_file(RunLibrary().path_of(name), Meta(title=name), None)
-    trace = history.held(key.removeprefix(_RECORDED))
+        return read_kept(key.removeprefix(_KEPT))[0]
+    trace = this_process.held(key.removeprefix(_RECORDED))
     if trace is None:
         raise StoreError("This run is no longer in memory. To compare with a run later, keep it with --save NAME.")
     return trace
+
+
+def read_kept(name: str) -> tuple[Trace, Path]:
+    """Return the recording of a kept run and its file; raises ``StoreError`` or ``IngestError``."""
+    path = RunLibrary().path_of(name)
+    return read_file(path, Meta(title=name), None), path
 
 
 def _recorded(entry: Entry, group: str) -> OtherRun:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from support import annotation, make_trace, span
 
-from torchprof_magic import history
 from torchprof_magic.errors import StoreError
+from torchprof_magic.history import this_process
+from torchprof_magic.history.other_runs import open_other_run, other_runs
 from torchprof_magic.model.meta import CellSource
-from torchprof_magic.other_runs import open_other_run, other_runs
 from torchprof_magic.render import widget
 from torchprof_magic.report import Report
 from torchprof_magic.run.kept_runs import keep_run
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("TORCHPROF_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr(history, "_reports", [])
-    monkeypatch.setattr(history, "_cells", type(history._cells)(maxlen=9))
-    monkeypatch.setattr(history, "_entries", type(history._entries)(maxlen=9))
+    monkeypatch.setattr(this_process, "_reports", [])
+    monkeypatch.setattr(this_process, "_cells", type(this_process._cells)(maxlen=9))
+    monkeypatch.setattr(this_process, "_entries", type(this_process._entries)(maxlen=9))
     close_all()
     yield
     close_all()
@@ -56,7 +56,7 @@ def recorded(number: int, mm_ms: float = 40, source: str = "a = 1\nb = 2", *, is
     trace = make_trace(*events)
     cell = CellSource(label=f"In [{number}]", filename=f"<{number}>", source=source)
     report = Report(replace(trace, meta=replace(trace.meta, title=cell.label, cell=cell)))
-    history.remember(report)
+    this_process.remember(report)
     if is_shown:
         report.widget.layout  # noqa: B018 - as showing does
     return report
@@ -114,7 +114,7 @@ def test_a_run_that_was_kept_by_itself_is_listed_once() -> None:
     assert len(other_runs("a later kernel")) == 2
     del first, second, report
     close_all()
-    history._reports.clear()
+    this_process._reports.clear()
     gc.collect()
     # In memory they are gone, and on the disk they are there.
     assert [run.group for run in other_runs("a later kernel")] == ["Kept", "Kept"]
@@ -155,7 +155,7 @@ def test_a_comparison_in_the_page_needs_neither_report(monkeypatch: pytest.Monke
     reports = [recorded(1), recorded(2)]
     page = Page(reports[1], monkeypatch)
     refs = [weakref.ref(report) for report in reports]
-    history._reports.clear()
+    this_process._reports.clear()
     gc.disable()
     try:
         reports.clear()  # nothing that is shown holds a report, and no cycle does
