@@ -12,6 +12,7 @@ interface Block {
   readonly size: number;
   readonly from?: number;
   readonly to?: number;
+  readonly cycle?: number;
 }
 
 function frameOf(blocks: readonly Block[]): Frame {
@@ -37,6 +38,7 @@ function frameOf(blocks: readonly Block[]): Frame {
     size_bytes: number(({ size }) => size),
     allocated_at_ns: number(({ from = Number.NaN }) => from),
     freed_at_ns: number(({ to = Number.NaN }) => to),
+    cycle: number(({ cycle = 0 }) => cycle),
     module: text(({ module = "" }) => module),
     ...Object.fromEntries(["name", "dtype"].map((name) => [name, text(() => "")])),
   };
@@ -57,6 +59,20 @@ describe("aliveAt", () => {
     ]);
     const found = (time: number) => aliveAt(frame, "cpu", time).map(({ bytes }) => bytes);
     expect([0, 15, 99].map(found)).toEqual([[8], [8, 4], [4]]);
+  });
+
+  it("has the blocks of the cycle at that time alone, in which older ones are listed again", () => {
+    const frame = frameOf([
+      { size: 8, category: "parameter" },
+      { size: 2, from: 10 },
+      { size: 8, category: "parameter", cycle: 1 },
+      { size: 2, cycle: 1 },
+      { size: 4, from: 100, to: 110, cycle: 1, op: "aten::add" },
+    ]);
+    const found = (time: number) => aliveAt(frame, "cpu", time).map(({ bytes }) => bytes);
+    expect([0, 50, 105, 120].map(found)).toEqual([[8], [8, 2], [8, 4, 2], [8, 2]]);
+    // Gradients that end with a cycle may be gone before the next one begins.
+    expect(grownSince(frame, "cpu", 0)).toEqual([]);
   });
 
   it("adds up blocks of one kind from one place, the largest groups first", () => {

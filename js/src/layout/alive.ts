@@ -33,11 +33,13 @@ const PLACE_CHARS = 36;
 export function aliveAt(blocks: Frame, device: string, time: number): readonly BlockGroup[] {
   const begin = numbersOf(blocks, "allocated_at_ns");
   const end = numbersOf(blocks, "freed_at_ns");
+  const cycle = numbersOf(blocks, "cycle");
+  const now = cycleAt(blocks, device, time);
   // Those from before the recording, and those that stay, have no time.
   return groupsOf(blocks, device, (row) => {
     const from = begin[row] ?? 0;
     const to = end[row] ?? 0;
-    return !(from > time) && !(to <= time);
+    return cycle[row] === now && !(from > time) && !(to <= time);
   });
 }
 
@@ -45,7 +47,37 @@ export function aliveAt(blocks: Frame, device: string, time: number): readonly B
 export function grownSince(blocks: Frame, device: string, time: number): readonly BlockGroup[] {
   const begin = numbersOf(blocks, "allocated_at_ns");
   const end = numbersOf(blocks, "freed_at_ns");
-  return groupsOf(blocks, device, (row) => (begin[row] ?? 0) >= time && Number.isNaN(end[row]));
+  const cycle = numbersOf(blocks, "cycle");
+  // What became of the blocks of earlier cycles is not known.
+  const last = cycleAt(blocks, device, Number.POSITIVE_INFINITY);
+  return groupsOf(
+    blocks,
+    device,
+    (row) => cycle[row] === last && (begin[row] ?? 0) >= time && Number.isNaN(end[row]),
+  );
+}
+
+/** The cycle whose blocks are known at a time: each counts what is in use anew, from its first change on. */
+function cycleAt(blocks: Frame, device: string, time: number): number {
+  const devices = textOf(blocks, "device");
+  const wanted = keyOf(devices, device);
+  const begin = numbersOf(blocks, "allocated_at_ns");
+  const end = numbersOf(blocks, "freed_at_ns");
+  const cycle = numbersOf(blocks, "cycle");
+  const starts = new Map<number, number>();
+  for (let row = 0; row < blocks.rows; row += 1) {
+    if (devices.keys[row] !== wanted) continue;
+    const of = cycle[row] ?? Number.NaN;
+    const at = Math.min(orLast(begin[row]), orLast(end[row]));
+    starts.set(of, Math.min(starts.get(of) ?? Number.POSITIVE_INFINITY, at));
+  }
+  const sorted = Array.from(starts).toSorted(([, a], [, b]) => a - b);
+  return (sorted.findLast(([, start]) => start <= time) ?? sorted[0])?.[0] ?? Number.NaN;
+}
+
+/** A time, or the end of time for none. */
+function orLast(time: number | undefined): number {
+  return time === undefined || Number.isNaN(time) ? Number.POSITIVE_INFINITY : time;
 }
 
 const PARTS = ["category", "name", "op", "file", "shape", "dtype"] as const;

@@ -32,7 +32,8 @@ COLUMNS = (
         name="bytes_per_step",
         title="Bytes a step",
         unit="bytes",
-        definition="Bytes that are still in use at the end of the recording, on average over its complete steps. "
+        definition="Bytes that are still in use at the end of the recording, or of their cycle, on average over the "
+        "complete steps. "
         "Blocks that take the place of one from before the recording, of the same size and in the same step, do not "
         "count.",
         has_bar=True,
@@ -65,8 +66,8 @@ def leaks_table(trace: Trace) -> Table:
     """Return one row per place whose blocks pile up, by bytes a step.
 
     Such blocks are allocated in at least four of five complete steps, and are alive at the end of the recording. Those
-    that take the place of an older block do not count. Each cycle is judged by itself. Empty with fewer than three
-    complete steps.
+    that take the place of an older block do not count. Each cycle is judged by itself, and a place that grows in
+    several is one row. Empty with fewer than three complete steps.
     """
     steps = trace.steps.filter("complete").select(pl.col("number").alias("step"), "cycle")
     count = steps.group_by("cycle").len("of_steps").with_columns(pl.col("of_steps").cast(pl.Int64))
@@ -86,12 +87,23 @@ def leaks_table(trace: Trace) -> Table:
     )
     needed = (pl.col("of_steps") * LEAST_SHARE).ceil()
     found = found.filter((pl.col("of_steps") >= LEAST_STEPS) & (pl.col("steps") >= needed))
-    found = found.with_columns(
-        (pl.col("size_bytes") / pl.col("of_steps")).round().cast(pl.Int64).alias("bytes_per_step"),
-        _certainty(found, others.join(steps, on=["step", "cycle"], how="semi")),
-    )
+    found = found.with_columns(_certainty(found, others.join(steps, on=["step", "cycle"], how="semi")))
+    found = _over_cycles(found, int(count.filter(pl.col("of_steps") >= LEAST_STEPS)["of_steps"].sum()))
     frame = found.select(column.name for column in COLUMNS).sort("bytes_per_step", descending=True, maintain_order=True)
     return Table(frame=frame, columns=COLUMNS, sort_by="bytes_per_step")
+
+
+def _over_cycles(found: pl.DataFrame, of_steps: int) -> pl.DataFrame:
+    """Return one row per place for those of its cycles, which have so many steps in all; certain if one of them is."""
+    is_certain = (pl.col("certainty") == MEASURED).any()
+    return found.group_by(*_KEYS, maintain_order=True).agg(
+        pl.col("size_bytes").sum(),
+        (pl.col("size_bytes").sum() / of_steps).round().cast(pl.Int64).alias("bytes_per_step"),
+        pl.col("blocks").sum(),
+        pl.col("steps").sum(),
+        pl.when(is_certain).then(pl.lit(MEASURED)).otherwise(pl.lit(POSSIBLE)).alias("certainty"),
+        pl.col("addresses").explode(),
+    )
 
 
 def _growing(trace: Trace, kept: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -78,6 +78,27 @@ def test_a_ring_beside_a_list_of_the_same_size_is_told_from_it() -> None:
     assert growing(live(trace, *replaced(9000, 64, at_us=55))) == [("aten::clone", 64, STEPS, "measured")]
 
 
+def test_a_place_that_grows_in_two_cycles_is_one_row_and_a_step_leaves_as_much_as_in_one() -> None:
+    one = run(*kept_in_each(1000, 64))
+    end_ns, events = 1000 * STEP_US * STEPS, one.events.height
+    later = {
+        "steps": [pl.col("number") + STEPS, pl.col("start_ns") + end_ns, pl.col("end_ns") + end_ns],
+        "memory": [pl.col("time_ns") + end_ns, pl.col("address") + 500, pl.col("event") + events],
+        "events": [pl.col("start_ns") + end_ns],
+    }
+    cycle = pl.lit(1).cast(pl.Int32).alias("cycle")
+    frames = {}
+    for name, changes in later.items():
+        frame = getattr(one, name)
+        own = [change for change in changes if change.meta.output_name() in frame.columns]
+        again = frame.with_columns(*own, *([cycle] if "cycle" in frame.columns else []))
+        frames[name] = pl.concat([frame, again.select(frame.columns).cast(dict(frame.schema))])
+    two = replace(one, **frames)
+    (row,) = leaks_table(two).frame.to_dicts()
+    assert (row["bytes_per_step"], row["size_bytes"], row["blocks"], row["steps"]) == (64, 640, 10, 10)
+    assert row["addresses"] == [*range(1000, 1005), *range(1500, 1505)]
+
+
 def test_a_ring_that_releases_before_it_allocates_is_no_growth() -> None:
     assert growing(live(run(*kept_in_each(1000, 64)), *replaced(9000, 64, at_us=5))) == []
 
