@@ -68,6 +68,7 @@ def test_calls_that_only_one_run_has_are_found_on_a_machine_that_is_half_as_fast
     assert comparison.change.basis == "work"
     assert comparison.change.work is not None
     assert (comparison.change.work.name, comparison.change.work.calls_after) == ("aten::mul", 3)
+    assert "The step times went the other way, but vary too much to say." in comparison.evidence
     # 3 calls of 20 us in a step of 1,060 us: the others take 94.3 % of it.
     assert comparison.step_ratio == pytest.approx(1.06, abs=0.01)
     assert comparison.ops.row(0, named=True)["name"] == "aten::mul"

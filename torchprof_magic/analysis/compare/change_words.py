@@ -104,12 +104,16 @@ def _decided(change: RunChange) -> str:
         )
         name = f"{printable(work.name)} ({calls})" if calls else printable(work.name)
         return (
-            f"Work that only one run does, most of it {name}, makes {share} of a step. The step times alone vary too "
-            "much to say."
+            f"Work that only one run does, most of it {name}, makes {share} of a step. {_vary(change)} too much to say."
         )
     if change.kind == "unclear":
         return f"A difference as this arises by chance in {format_ratio(change.p)} of pairs of runs with such steps."
     return "The difference is larger than the steps of each run vary and drift."
+
+
+def _vary(change: RunChange) -> str:
+    is_opposite = (change.after_ns > change.before_ns) != (change.ratio > 1)
+    return "The step times went the other way, but vary" if is_opposite else "The step times alone vary"
 
 
 def _signed(ratio: float) -> str:
