@@ -115,6 +115,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Run the cell again. If this happens again, record fewer steps with --active.",
         "torch raised an error when a recording was started or stopped. The cell itself went on.",
     ),
+    "capture.failed": Kind(
+        "data_loss",
+        "The recording ended early because of an error in torchprof: {error} (torch {torch}).",
+        "Your code was not affected. Please report this with the output of %torchprof doctor.",
+        "torchprof itself failed. The code ran on without the profiler, and what was recorded until then is kept.",
+    ),
     "capture.rescue_failed": Kind(
         "data_loss",
         "torch's profiler could not be stopped cleanly: {error}",
@@ -183,11 +189,11 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Note them nevertheless with --modules, or with_modules=True.",
         "A step before the recording had many calls of modules for its length.",
     ),
-    "capture.memory_untagged": Kind(
+    "capture.part_failed": Kind(
         "warning",
-        "Memory is not fully divided by category, because tensors of the program could not be examined: {error}.",
-        "",
-        "A module, an optimizer or a tensor class raised an error when its tensors were looked up for `--memory`.",
+        "{part} failed and was left out: {error} (torch {torch}).",
+        "Your code was not affected; the rest was recorded. Please report this with the output of %torchprof doctor.",
+        "Something that torchprof sets up around the code raised an error: a hook, a watch, a check or a display.",
     ),
     "capture.step_outside": Kind(
         "info",
@@ -285,12 +291,6 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "torch.compile makes CUDA graphs, and CUDA is older than 12.6.",
     ),
     "capture.torch_warning": Kind("warning", "{text}", "", "torch's profiler issued a warning. The text is torch's."),
-    "capture.progress_failed": Kind(
-        "info",
-        "The progress bar failed and was switched off: {error}",
-        "",
-        "The front end could not show the progress bar. The recording is complete.",
-    ),
     "capture.handler_failed": Kind(
         "warning",
         "on_trace_ready raised {error}",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import weakref
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from torchprof_magic.capture.parts import TAGS
 from torchprof_magic.capture.recording import TagBatch, TaggedTensor
 from torchprof_magic.capture.torch_api.patching import seen_by_compiler
 from torchprof_magic.capture.torch_api.storages import storage_address, tensors_in
@@ -26,7 +28,7 @@ from torchprof_magic.capture.torch_api.storages import storage_address, tensors_
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torchprof_magic.capture.problems import ProblemLog
+    from torchprof_magic.capture.parts import Parts
 
 # More addresses than this are not kept: 16 bytes each.
 MAX_TAGS = 4_000_000
@@ -43,11 +45,10 @@ class MemoryTags:
     is noted, and the error becomes a problem.
     """
 
-    def __init__(self, problems: ProblemLog) -> None:
+    def __init__(self, parts: Parts) -> None:
         self.is_on = False
         self.outermost = _NOTHING
-        self._problems = problems
-        self._is_broken = False
+        self._parts = parts
         self._batches: list[TagBatch] = []
         self._count = 0
         self._kinds: dict[tuple[str, object, torch.dtype, object, int], int] = {}
@@ -59,21 +60,15 @@ class MemoryTags:
 
     def watch(self) -> Callable[[], None]:
         """Register the hooks of all optimizers, and return a function that removes them."""
-        handles = (
-            register_optimizer_step_pre_hook(self._before_step),
-            register_optimizer_step_post_hook(self._after_step),
-        )
-
-        def end() -> None:
-            for handle in handles:
-                handle.remove()
-            self.is_on = False
-
-        return end
+        with ExitStack() as undo:
+            undo.callback(self.switch, is_on=False)
+            undo.callback(register_optimizer_step_pre_hook(self._before_step).remove)
+            undo.callback(register_optimizer_step_post_hook(self._after_step).remove)
+            return undo.pop_all().close
 
     def switch(self, *, is_on: bool) -> None:
         """Begin or end to note addresses."""
-        self.is_on = is_on and not self._is_broken
+        self.is_on = is_on and not self._parts.is_off(TAGS)
         self.outermost = _NOTHING
 
     def begin_cycle(self) -> None:
@@ -121,8 +116,8 @@ class MemoryTags:
             with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001 - in use since torch 2.0 under this name
                 note(*arguments)
         except Exception as exc:  # noqa: BLE001 - classes of the user's own may raise anything
-            self._is_broken, self.is_on = True, False
-            self._problems.note("capture.memory_untagged", error=f"{type(exc).__name__}: {exc}")
+            self.is_on = False
+            self._parts.fail(TAGS, exc)
 
     def _forward(self, module: torch.nn.Module, arguments: object) -> None:
         key = id(module)
@@ -214,7 +209,7 @@ class MemoryTags:
     def _note_all(self) -> None:
         """Note all tensors of the known modules and optimizers that still exist."""
         self._scanned.clear()
-        if not self._is_broken:
+        if not self._parts.is_off(TAGS):
             self._guarded(self._scan)
 
     def _scan(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from array import array
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import groupby, islice
 from threading import get_native_id
@@ -14,12 +15,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.modules import module as torch_module
 
+from torchprof_magic.capture.parts import MODULES
 from torchprof_magic.capture.recording import ModuleSite
 from torchprof_magic.capture.torch_api.patching import seen_by_compiler, stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from torch.utils.hooks import RemovableHandle
+
+    from torchprof_magic.capture.parts import Parts
     from torchprof_magic.capture.watch.memory_tags import MemoryTags
 
 # What the two hooks of a call cost, measured by benchmarks/marks.py; and the share of a step from which on modules are
@@ -49,11 +54,12 @@ class ModuleMarks:
     watched or not.
     """
 
-    def __init__(self, asked: bool | None, tags: MemoryTags | None = None) -> None:
+    def __init__(self, asked: bool | None, tags: MemoryTags | None = None, *, parts: Parts) -> None:
         self.is_on = False
         self.is_too_dear = False
         self._asked = asked
         self._tags = tags
+        self._parts = parts
         self._kept = array("q")
         self._kept_of_steps = 0  # how much of it is of steps that have ended
         self._calls_of_step = 0
@@ -69,28 +75,21 @@ class ModuleMarks:
         """Register the hooks, and return a function that removes them."""
         if self._asked is False and self._tags is None:
             return lambda: None
-        handles = (
-            torch_module.register_module_forward_pre_hook(self._before),
-            torch_module.register_module_forward_hook(self._after, with_kwargs=True, always_call=True),
-        )
-
-        undo = _without_warning({handle.id for handle in handles})
-
-        def end() -> None:
-            undo()
-            for handle in handles:
-                handle.remove()
-                # torch leaves this entry, and would warn of it whenever a model is compiled later.
-                getattr(torch_module, "_global_forward_hooks_with_kwargs", {}).pop(handle.id, None)
-
-        return end
+        with ExitStack() as undo:
+            before = torch_module.register_module_forward_pre_hook(self._before)
+            undo.callback(before.remove)
+            after = torch_module.register_module_forward_hook(self._after, with_kwargs=True, always_call=True)
+            undo.callback(_remove, after)
+            undo.callback(_without_warning({before.id, after.id}))
+            undo.callback(self.switch, is_on=False)
+            return undo.pop_all().close
 
     def switch(self, *, is_on: bool) -> None:
         """Begin or end to note calls."""
-        self.is_on = is_on and not self.is_too_dear and self._asked is not False
+        self.is_on = is_on and not self.is_too_dear and self._asked is not False and not self._parts.is_off(MODULES)
         self._depth.clear()
 
-    def end_step(self, dur_ns: int, *, is_recorded: bool) -> None:
+    def end_step(self, dur_ns: int, is_recorded: bool) -> None:
         """Drop what was noted in a step that is not recorded, and decide from it whether modules are watched at all."""
         calls, self._calls_of_step = self._calls_of_step, 0
         if not is_recorded:
@@ -119,14 +118,17 @@ class ModuleMarks:
             tags.outermost = id(module)
         if not self.is_on:
             return
-        known = self._numbers.get(id(module))
-        number = known[1] if known is not None and known[0]() is module else self._number(module)
-        thread = get_native_id()
-        above = self._depth.setdefault(thread, [])
-        if not above:
-            self._roots.setdefault(number)
-        above.append(number)
-        self._note(thread, number)
+        try:
+            known = self._numbers.get(id(module))
+            number = known[1] if known is not None and known[0]() is module else self._number(module)
+            thread = get_native_id()
+            above = self._depth.setdefault(thread, [])
+            if not above:
+                self._roots.setdefault(number)
+            above.append(number)
+            self._note(thread, number)
+        except Exception as exc:  # noqa: BLE001 - the user's forward must not fail because of us
+            self._fail(exc)
 
     @seen_by_compiler
     def _after(self, module: torch.nn.Module, arguments: object, *rest: object) -> None:
@@ -139,6 +141,12 @@ class ModuleMarks:
             tags.note_inputs(module, arguments, rest[:-1])
         if not self.is_on:
             return
+        try:
+            self._end_call(module, (arguments, rest[:-1]), rest[-1])
+        except Exception as exc:  # noqa: BLE001 - the same
+            self._fail(exc)
+
+    def _end_call(self, module: torch.nn.Module, given: object, result: object) -> None:
         thread = get_native_id()
         above = self._depth.get(thread)
         if not above:
@@ -151,8 +159,12 @@ class ModuleMarks:
             self._note(thread, -number - 1)
             if number == known[1]:
                 if number not in self._shapes:
-                    self._shapes[number] = shapes_of((arguments, rest[:-1])), shapes_of(rest[-1])
+                    self._shapes[number] = shapes_of(given), shapes_of(result)
                 return
+
+    def _fail(self, error: Exception) -> None:
+        self.is_on = False
+        self._parts.fail(MODULES, error)
 
     def _note(self, thread: int, number: int) -> None:
         self._calls_of_step += number >= 0
@@ -214,6 +226,12 @@ class ModuleMarks:
                 above = above.rpartition(".")[0]
             known[path] = entry[1]
             places[entry[1]] = (path, known[above])
+
+
+def _remove(after: RemovableHandle) -> None:
+    after.remove()
+    # torch leaves this entry, and would warn of it whenever a model is compiled later.
+    getattr(torch_module, "_global_forward_hooks_with_kwargs", {}).pop(after.id, None)
 
 
 def _without_warning(own: set[int]) -> Callable[[], None]:
