@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from torchprof_magic.capture import LiveProfile, Pause, live_session, protected
-from torchprof_magic.errors import CaptureError, OptionsError
+from torchprof_magic.errors import CaptureError, OptionsError, TorchProfError
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.model.problems import problem
 from torchprof_magic.options import (
@@ -27,6 +27,7 @@ from torchprof_magic.options import (
     profile_options,
     resolved,
 )
+from torchprof_magic.run.messages import say
 from torchprof_magic.run.run import Run
 from torchprof_magic.run.stepping import Stepper
 
@@ -107,6 +108,7 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
         self._run: Run | None = None
         self._has_stepped = False
         self._is_everything = False
+        self._failure = ""
 
     @protected
     def __enter__(self) -> profile:  # noqa: PYI034 - Self needs Python 3.11
@@ -136,6 +138,8 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
         """End the recording and make the report; does nothing when the recording has already ended."""
         __tracebackhide__ = True
         if self._run is None:
+            if self._failure:
+                return
             raise CaptureError("stop() was called before start()")
         if self in _recording():
             self.__exit__(*sys.exc_info())
@@ -199,8 +203,8 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
         run = self._run
         if run is not None and run.report is not None:
             return run.report
-        if run is not None and run.failure:
-            raise CaptureError(run.failure)
+        if failure := self._failure if run is None else run.failure:
+            raise CaptureError(failure)
         raise CaptureError("the report is not available before the end of the `with` block")
 
     def _live(self) -> CaptureSession | None:
@@ -215,7 +219,14 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
         if options.is_adaptive:
             options = replace(options, schedule=_EVERYTHING, two_pass=False)
         how = "cell" if self._is_everything else "manual"
-        self._run = Run(self._prepared(options), self._kept, stepping=Stepping(how=how), title=title)
+        try:
+            self._run = Run(self._prepared(options), self._kept, stepping=Stepping(how=how), title=title)
+        except TorchProfError:
+            raise
+        except Exception as exc:  # noqa: BLE001 - the block must not fail because of us
+            self._failure = f"nothing was recorded, because torchprof failed: {type(exc).__name__}: {exc}"
+            say(self._failure)
+            return
         _open.append(self)
         try:
             self._run.prepare()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from enum import Enum
 from functools import partial
@@ -29,6 +29,7 @@ from torchprof_magic.capture.parts import (
     COMPILED_STEPS,
     CRASH_MARKER,
     CUDA_GRAPHS,
+    DESCRIPTORS,
     FACTS,
     HISTORY,
     INTERRUPTS,
@@ -59,6 +60,7 @@ from torchprof_magic.errors import CaptureError, TorchProfError
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.process.other_programs import OtherPrograms
 from torchprof_magic.process.python_warnings import warnings_to
+from torchprof_magic.process.spare_descriptors import SpareDescriptors
 from torchprof_magic.units import counted
 
 if TYPE_CHECKING:
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
     from torchprof_magic.capture.recording import ProgramMarks
     from torchprof_magic.capture.torch_api.cycle_profile import CycleProfile, TorchState
     from torchprof_magic.capture.watch.pauses import Pause
+    from torchprof_magic.model.meta import Problem
     from torchprof_magic.options import ProfileOptions, ScheduleOptions
 
 
@@ -118,6 +121,7 @@ class CaptureSession:
         self.parts = Parts(self._problems)
         self._quiet = StderrFilter(self.parts)
         self._watches = ExitStack()
+        self._spare = SpareDescriptors()
         self._optimizer: weakref.ref[object] | None = None
         self._tasks: OtherTasks | None = None
         self._callers = Callers(self._problems)
@@ -143,6 +147,11 @@ class CaptureSession:
         return self._state in (State.OPEN, State.RUNNING, State.OVER)
 
     @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is known by now to be missing or doubtful."""
+        return self._problems.as_tuple()
+
+    @property
     def is_forked(self) -> bool:
         """True in a child process that was forked while the session was active; it must not write or show anything."""
         return self.owner is not None and self.owner.is_child()
@@ -162,6 +171,7 @@ class CaptureSession:
         except BaseException:
             self._drop_history()
             self._unwatch()
+            self._spare.release()
             registry.release(self)
             self._unmark()
             if self._folder is not None and not is_named:
@@ -185,6 +195,7 @@ class CaptureSession:
         watch_others = partial(compat.on_takeover, self._yield_to_other, is_ours=lambda: Engine.preparing)
         parts.set_up(OTHER_PROFILERS, watch_others, self._watches)
         parts.set_up(CUDA_GRAPHS, partial(watch_cupti, self._problems), self._watches)
+        parts.run(DESCRIPTORS, self._spare.hold)
         self._state = State.OPEN
 
     @protected
@@ -287,7 +298,7 @@ class CaptureSession:
     def _finish(self, is_between: bool) -> None:
         recorder = self._recorder
         if self._state is State.RUNNING and recorder is not None and self._is_here():
-            with self._shield(), self.guard.slow_work():
+            with self._undisturbed(is_slow=True):
                 self._transit(lambda _guard: recorder.finish(is_between=is_between))
                 recorder.save_finished(self.guard)
             self._state = State.OVER
@@ -307,7 +318,7 @@ class CaptureSession:
             self._refuse_other_thread()
             failure = sys.exc_info()[1]
             try:
-                with self._shield(), self.guard.slow_work(is_interrupted=isinstance(failure, KeyboardInterrupt)):
+                with self._undisturbed(is_slow=True, is_interrupted=isinstance(failure, KeyboardInterrupt)):
                     self.recording = self._stop(failure, is_cut=failure is not None)
             except BaseException:  # of the user's own signal handler, which had to wait
                 if not is_held:
@@ -355,7 +366,7 @@ class CaptureSession:
         """Stop a session that was never stopped, and discard its recording."""
         self._problems.note("capture.reclaimed")
         try:
-            with self._shield():
+            with self._undisturbed():
                 self.guard.drop_pending()
                 self._drop_history()
                 if self._is_here():
@@ -441,7 +452,7 @@ class CaptureSession:
         # Drawing the progress bar takes milliseconds. It is done before the step begins, so that it is not recorded.
         self._report_progress(recorder.schedule.action(0).phase, 0)
         self._tasks = self.parts.ask(OTHER_TASKS, OtherTasks, default=None)
-        with self._shield():
+        with self._undisturbed():
             failure = self._transit(recorder.begin)
         if failure is not None and is_early:
             raise CaptureError(f"cannot start torch's profiler: {failure}") from failure
@@ -470,7 +481,7 @@ class CaptureSession:
         advance = partial(recorder.advance, is_complete=is_complete)
         if recorder.will_transit():
             # Reading the signal handlers takes 30 us in Python 3.11, so it is done only if torch will be called.
-            with self._shield(), self.guard.slow_work() if was_recording else nullcontext():
+            with self._undisturbed(is_slow=was_recording):
                 self._transit(advance)
         else:
             self._transit(advance)
@@ -481,14 +492,24 @@ class CaptureSession:
         """Call ``act`` with the recorder, with interrupts held back, if it is recording on this thread."""
         recorder = self._recorder
         if self._state is State.RUNNING and recorder is not None and self._is_here():
-            with self._shield():
+            with self._undisturbed():
                 self._transit(lambda _guard: act(recorder))
 
-    def _shield(self) -> ExitStack:
-        """Return the context in which interrupts wait; an empty one where that fails."""
-        held = ExitStack()
-        self.parts.run(INTERRUPTS, held.enter_context, self.guard.shield())
-        return held
+    def _undisturbed(self, *, is_slow: bool = False, is_interrupted: bool = False) -> ExitStack:
+        """Return the context in which torch starts and stops: interrupts wait, and file descriptors are free.
+
+        ``is_slow`` and ``is_interrupted`` are as for ``InterruptGuard.slow_work``.
+        """
+        around = ExitStack()
+
+        def hold_back() -> None:
+            around.enter_context(self.guard.shield())
+            if is_slow:
+                around.enter_context(self.guard.slow_work(is_interrupted=is_interrupted))
+
+        self.parts.run(DESCRIPTORS, lambda: around.enter_context(self._spare.lent()))
+        self.parts.run(INTERRUPTS, hold_back)
+        return around
 
     def _contained(
         self,
@@ -581,6 +602,7 @@ class CaptureSession:
     def _let_go(self) -> None:
         """Remove hooks and the buffer file, and stop being the live session. The signal handler is still used."""
         self._unwatch()
+        self.parts.undo(DESCRIPTORS, self._spare.release)
         self.parts.undo(OBSERVER, self._end_observer)
         self.parts.undo(STDERR, self._quiet.close)
         registry.release(self)

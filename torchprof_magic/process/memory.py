@@ -38,6 +38,9 @@ _READ_ADDRESSES = 4
 # Addresses that reading takes beyond that, however small the file; 8 MB were enough.
 _READ_LEAST_BYTES = 16_000_000
 
+# Linux only: the pages of this process, in memory the second of them.
+_PAGES = "/proc/self/statm"
+_PAGE_BYTES = resource.getpagesize() if resource is not None else 4096
 _TASKS = Path("/proc/self/task")  # Linux only
 # polars starts three pools, each of as many threads as it may use: two on first use, together with two threads of
 # jemalloc, and the third for frames of thousands of rows, for CSV and for SQL. Linux cuts names after 15 characters.
@@ -90,21 +93,31 @@ class Growth:
     def __init__(self) -> None:
         self._process = psutil.Process()
         self._began_bytes: int | None = None
+        self._file: int | None = None
 
     def begin(self) -> None:
         """Start counting."""
+        if self._file is None:
+            with suppress(OSError, AttributeError):  # not Linux
+                self._file = os.open(_PAGES, os.O_RDONLY | os.O_CLOEXEC)
         self._began_bytes = self._resident_bytes()
 
     def end(self) -> None:
         """Stop counting."""
         self._began_bytes = None
+        file, self._file = self._file, None
+        if file is not None:
+            os.close(file)
 
     def grown_bytes(self) -> int:
         """Return the growth since ``begin``; 0 outside of a recording."""
         return 0 if self._began_bytes is None else self._resident_bytes() - self._began_bytes
 
     def _resident_bytes(self) -> int:
-        return int(self._process.memory_info().rss)
+        """Return the memory of this process; from an open file, because the user's code may use up all descriptors."""
+        if self._file is None:
+            return int(self._process.memory_info().rss)
+        return int(os.pread(self._file, 128, 0).split()[1]) * _PAGE_BYTES
 
 
 def lack_for_reading(file_bytes: int) -> Lack | None:

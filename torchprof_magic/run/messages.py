@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -89,4 +90,5 @@ def _opening(path: Path, *, is_magic: bool) -> str:
 
 def say(text: str) -> None:
     """Print one line, prefixed with the name of the extension."""
-    print(f"torchprof: {printable(text)}")  # noqa: T201 - this is the output
+    with suppress(Exception):  # the stdout of the user may be closed, or anything
+        print(f"torchprof: {printable(text)}")  # noqa: T201 - this is the output
