@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from array import array
 from collections.abc import Mapping
@@ -15,10 +16,12 @@ import torch
 from torch.nn.modules import module as torch_module
 
 from torchprof_magic.capture.recording import ModuleSite
+from torchprof_magic.capture.torch_api import features
 from torchprof_magic.capture.torch_api.patching import seen_by_compiler, stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
     from torchprof_magic.capture.watch.memory_tags import MemoryTags
 
@@ -71,7 +74,7 @@ class ModuleMarks:
             return lambda: None
         handles = (
             torch_module.register_module_forward_pre_hook(self._before),
-            torch_module.register_module_forward_hook(self._after, with_kwargs=True, always_call=True),
+            torch_module.register_module_forward_hook(self._after, always_call=True, **_with_keywords()),
         )
 
         undo = _without_warning({handle.id for handle in handles})
@@ -136,7 +139,7 @@ class ModuleMarks:
         tags = self._tags
         if tags is not None and tags.outermost == id(module):
             tags.outermost = 0
-            tags.note_inputs(module, arguments, rest[:-1])
+            tags.note_inputs(module, arguments, rest[:-1] or _keywords_of(sys._getframe(1)))  # noqa: SLF001
         if not self.is_on:
             return
         thread = get_native_id()
@@ -151,7 +154,8 @@ class ModuleMarks:
             self._note(thread, -number - 1)
             if number == known[1]:
                 if number not in self._shapes:
-                    self._shapes[number] = shapes_of((arguments, rest[:-1])), shapes_of(rest[-1])
+                    keywords = rest[:-1] or _keywords_of(sys._getframe(1))  # noqa: SLF001 - the documented way
+                    self._shapes[number] = shapes_of((arguments, keywords)), shapes_of(rest[-1])
                 return
 
     def _note(self, thread: int, number: int) -> None:
@@ -214,6 +218,16 @@ class ModuleMarks:
                 above = above.rpartition(".")[0]
             known[path] = entry[1]
             places[entry[1]] = (path, known[above])
+
+
+def _with_keywords() -> dict[str, bool]:
+    """Return the argument with which torch tells a hook the keyword arguments of a call, if this torch has it."""
+    return {"with_kwargs": True} if features.is_known(features.KEYWORDS_OF_CALLS) else {}
+
+
+def _keywords_of(caller: FrameType) -> object:
+    """Return the keyword arguments of a call of which torch did not tell them, from the frame that calls the hooks."""
+    return caller.f_locals.get("kwargs", ())
 
 
 def _without_warning(own: set[int]) -> Callable[[], None]:
