@@ -230,7 +230,7 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "warning",
         "torch {version} has no {what}: {instead}.",
         "Update torch.",
-        "The recorded code used something that this version of torch lacks, such as `paused()` before torch 2.6.",
+        "The recorded code used something that this version of torch lacks, such as `paused()` before torch 2.5.",
     ),
     # Recording: budgets.
     "capture.budget": Kind(
