@@ -23,7 +23,7 @@ from aftermath import (
 )
 from kernels import Kernel, started
 
-from torchprof_magic.capture.torch_api import compat
+from torchprof_magic.capture.torch_api import features
 
 # While one function runs, the kernel cannot write files beyond a size, as on a full disk.
 FULL_DISK = """
@@ -119,7 +119,7 @@ def take_elsewhere(said: str) -> Path:
 
 
 @needs_limits
-@pytest.mark.skipif(not compat.HAS_PYTHON_EXPORT, reason="this torch has no export that can be repeated")
+@pytest.mark.skipif(not features.HAS_PYTHON_EXPORT, reason="this torch has no export that can be repeated")
 def test_a_full_disk_under_the_recording_alone_leaves_the_report_and_a_trace_elsewhere(
     kernel: Kernel, tmp_path: Path
 ) -> None:

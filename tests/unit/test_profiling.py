@@ -23,7 +23,7 @@ from torch.profiler import ProfilerAction
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchprof_magic as tp
-from torchprof_magic.capture.torch_api import compat
+from torchprof_magic.capture.torch_api import features
 from torchprof_magic.errors import CaptureError, OptionsError, ProfilerBusyError
 from torchprof_magic.run import reading
 from torchprof_magic.run import run as conductor
@@ -51,7 +51,7 @@ def test_a_block_without_schedule_is_recorded_as_one_step() -> None:
     assert "recorded as one step" in p.report.summary()
 
 
-@pytest.mark.skipif(not compat.HAS_PYTHON_EXPORT, reason="this torch has no export that escapes names")
+@pytest.mark.skipif(not features.HAS_PYTHON_EXPORT, reason="this torch has no export that escapes names")
 @pytest.mark.parametrize("name", ['q"uote', "back\\slash", "\u00e9", "tab\there", "\x01", "path/like", "unknown"])
 @pytest.mark.parametrize("repeat", [1, 2])
 def test_names_that_torch_cannot_write_are_in_the_report_and_in_its_files(name: str, repeat: int) -> None:
@@ -67,7 +67,7 @@ def test_names_that_torch_cannot_write_are_in_the_report_and_in_its_files(name: 
         assert name in [event["name"] for event in json.loads(path.read_bytes())["traceEvents"]]
 
 
-@pytest.mark.skipif(not compat.HAS_PYTHON_EXPORT, reason="this torch has no export that escapes names")
+@pytest.mark.skipif(not features.HAS_PYTHON_EXPORT, reason="this torch has no export that escapes names")
 def test_a_copy_that_is_kept_has_the_right_names(tmp_path: Path) -> None:
     with tp.profile(trace_dir=tmp_path) as p, torch.profiler.record_function("\u00e9"):
         work()
@@ -76,7 +76,7 @@ def test_a_copy_that_is_kept_has_the_right_names(tmp_path: Path) -> None:
     assert "\u00e9" in [event["name"] for event in json.loads(copy.read_bytes())["traceEvents"]]
 
 
-@pytest.mark.skipif(not compat.HAS_PYTHON_EXPORT, reason="this torch has no export that escapes names")
+@pytest.mark.skipif(not features.HAS_PYTHON_EXPORT, reason="this torch has no export that escapes names")
 def test_the_file_that_the_message_of_an_unread_recording_names_has_the_right_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from torchprof_magic.capture.budget import ENDING_FACTORS
-from torchprof_magic.capture.torch_api import compat
+from torchprof_magic.capture.torch_api import compat, features
 from torchprof_magic.capture.torch_api.cuda_graphs import needs_priming
 from torchprof_magic.files.free_space import free_bytes
 from torchprof_magic.process.memory import FREE_PART
@@ -37,12 +37,17 @@ class Check(NamedTuple):
 
 def examine() -> list[Check]:
     """Run all checks. They change nothing."""
-    return [_versions(), _busy(), *_device(), *_graphs(), _names(), _memory(), _room()]
+    return [_versions(), *_missing(), _busy(), *_device(), *_graphs(), _names(), _memory(), _room()]
 
 
 def _versions() -> Check:
     recorded = ", ".join(compat.available_activities())
-    return Check(f"torch {compat.VERSION} can record these activities: {recorded}.")
+    return Check(f"torch {features.VERSION} can record these activities: {recorded}.")
+
+
+def _missing() -> list[Check]:
+    """Say what this torch lacks. That prevents only what is named, so nothing needs to be done."""
+    return [Check(f"torch has no {', '.join(names)}: {instead}.") for instead, names in features.missing().items()]
 
 
 def _busy() -> Check:
@@ -84,7 +89,7 @@ def _graphs() -> list[Check]:
 
 
 def _names() -> Check:
-    if compat.HAS_PYTHON_EXPORT:
+    if features.HAS_PYTHON_EXPORT:
         return Check("Names in any alphabet are recorded correctly.")
     return Check(
         "This version of torch changes quotes, backslashes and non-ASCII letters in names.",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.profiler import profile
 
-from torchprof_magic.capture.torch_api import compat
+from torchprof_magic.capture.torch_api import compat, features
 from torchprof_magic.capture.watch.pauses import Pause
 from torchprof_magic.errors import CaptureError, OptionsError
 from torchprof_magic.options import activities_of, metadata_of
@@ -107,8 +107,8 @@ class LiveProfile(profile):
     def set_custom_trace_id_callback(self, callback: Callable[[], str]) -> None:
         """Set the function that names the trace of every later cycle."""
         options = replace(self._options, custom_trace_id_callback=callback)
-        if missing := compat.lacking(options):
-            raise CaptureError(f"torch {compat.VERSION} lacks {', '.join(missing)}")
+        if missing := features.lacking(options):
+            raise CaptureError(f"torch {features.VERSION} lacks {', '.join(missing)}")
         self._options = options
         if (session := self._live()) is not None:
             session.set_trace_ids(callback)

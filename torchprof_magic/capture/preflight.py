@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchprof_magic.capture.output.crash_marker import FOLDER_PREFIX
-from torchprof_magic.capture.torch_api import compat
+from torchprof_magic.capture.torch_api import compat, features
 from torchprof_magic.capture.torch_api.performance_events import flaw_of_performance_events
 from torchprof_magic.errors import CaptureError, ProfilerBusyError
 
@@ -52,10 +52,10 @@ def _check_activities(options: ProfileOptions) -> None:
 
 
 def _check_version(options: ProfileOptions) -> None:
-    missing = compat.lacking(options)
+    missing = features.lacking(options)
     if missing:
         raise CaptureError(
-            f"torch {compat.VERSION} does not support {', '.join(missing)}. Leave it out, or update torch."
+            f"torch {features.VERSION} does not support {', '.join(missing)}. Leave it out, or update torch."
         )
 
 

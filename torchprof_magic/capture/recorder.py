@@ -17,7 +17,7 @@ from torchprof_magic.capture.output.export import discard_execution_trace
 from torchprof_magic.capture.output.finished_cycles import Finished, FinishedCycles, options_of_cycle
 from torchprof_magic.capture.parts import CUDA_GRAPHS, DEVICE_STATE, LIMITS, OTHER_PROFILERS, OTHER_THREADS, RANGES
 from torchprof_magic.capture.schedule import Action, Schedule
-from torchprof_magic.capture.torch_api import compat
+from torchprof_magic.capture.torch_api import compat, features
 from torchprof_magic.capture.torch_api.cuda_graphs import note_capture
 from torchprof_magic.capture.torch_api.cycle_profile import torch_state
 from torchprof_magic.capture.torch_api.engine import Engine, Stage
@@ -245,8 +245,11 @@ class Recorder:
     def pause(self, pause: Pause) -> None:
         """Stop recording some activities until ``resume``, now or in the cycles that begin before that.
 
-        torch cannot pause a recording of all threads: the recording would be lost.
+        torch cannot pause a recording of all threads: the recording would be lost. Old versions cannot pause any.
         """
+        if (lack := features.lack_of("toggle_collection_dynamic")) is not None:
+            self._problems.note("capture.torch_lacks", version=features.VERSION, what=lack.name, instead=lack.instead)
+            return
         engine = self._engine
         if engine is not None and engine.is_of_all_threads:
             self._problems.note("capture.not_paused")

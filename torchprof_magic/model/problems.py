@@ -232,6 +232,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Record without --all-threads, or move that work out of the recorded steps.",
         "The recorded code used `paused()` together with `--all-threads`.",
     ),
+    "capture.torch_lacks": Kind(
+        "warning",
+        "torch {version} has no {what}: {instead}.",
+        "Update torch.",
+        "The recorded code used something that this version of torch lacks, such as `paused()` before torch 2.5.",
+    ),
     # Recording: budgets.
     "capture.budget": Kind(
         "warning",

@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from torchprof_magic.capture.output.fallback_folders import free_space
 from torchprof_magic.capture.output.validate import NO_FILE, find_flaw
-from torchprof_magic.capture.torch_api import compat
+from torchprof_magic.capture.torch_api import compat, features
 from torchprof_magic.files.atomic import delete, publish, replacing
 from torchprof_magic.files.free_space import free_bytes
 from torchprof_magic.units import format_bytes
@@ -210,7 +210,7 @@ class _Writer:
         flaw = flaw_of(part, self._engine)
         if flaw != NO_FILE:
             self._draft = _Draft(part=part, target=path, flaw=flaw)
-        if flaw is not None and compat.HAS_PYTHON_EXPORT:
+        if flaw is not None and features.HAS_PYTHON_EXPORT:
             flaw = self._export_over(part, flaw)
         if flaw == NO_FILE:
             raise OSError(NO_FILE)
@@ -243,11 +243,11 @@ class _Writer:
     def _fill(self, part: Path) -> str | None:
         """Write the trace again, and return its flaw: as a copy of the draft, unless torch can do better."""
         draft = self._draft
-        if draft is not None and (draft.flaw is None or not compat.HAS_PYTHON_EXPORT):
-            with suppress(OSError) if compat.HAS_PYTHON_EXPORT else nullcontext():
+        if draft is not None and (draft.flaw is None or not features.HAS_PYTHON_EXPORT):
+            with suppress(OSError) if features.HAS_PYTHON_EXPORT else nullcontext():
                 shutil.copyfile(draft.part, part)
                 return draft.flaw
-        if not compat.HAS_PYTHON_EXPORT:
+        if not features.HAS_PYTHON_EXPORT:
             raise OSError(NO_FILE)
         return self._export_again(part)
 
@@ -265,17 +265,19 @@ def _second(part: Path) -> Path:
     return part.with_name(f"{part.name}2")
 
 
-def save_execution_trace(written: Path, target: Path, problems: ProblemLog) -> None:
+def save_execution_trace(written: Path, target: Path, problems: ProblemLog, *, has_resources: bool = False) -> None:
     """Move torch's execution trace to the file that the user chose, if it is valid; note if it was lost.
 
-    It is gzipped if the name ends in ``.gz``. Its resources, if there are any, are moved to a folder beside it.
+    It is gzipped if the name ends in ``.gz``. Its resources, if they were asked for, are moved to a folder beside it;
+    torch before 2.6 always writes them.
     """
     try:
         flaw = find_flaw(written, None)
         if flaw is None:
             with written.open("rb") as source, replacing(target) as copy, _packed(copy, target) as file:
                 shutil.copyfileobj(source, file)
-            _move_resources(compat.resources_of(written), compat.resources_of(target))
+            if has_resources:
+                _move_resources(compat.resources_of(written), compat.resources_of(target))
     except OSError as exc:
         flaw = _reason(exc)
     finally:

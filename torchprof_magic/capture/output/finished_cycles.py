@@ -89,7 +89,11 @@ class FinishedCycles:
                     note_fallback(saved, path, self._problems)
                 self._hand_over(finished, saved.path, guard)
             if finished.engine.execution_path is not None:
-                save_execution_trace(finished.engine.execution_path, self._execution_target(finished), self._problems)
+                self._save_execution_trace(finished, finished.engine.execution_path)
+
+    def _save_execution_trace(self, finished: Finished, written: Path) -> None:
+        has_resources = options_of_cycle(self._passes, finished.number).execution_trace_resources
+        save_execution_trace(written, self._execution_target(finished), self._problems, has_resources=has_resources)
 
     def _list(self, finished: Finished, path: Path) -> bool:
         """Add the cycle to the list, unless it is empty, and return whether it was added."""

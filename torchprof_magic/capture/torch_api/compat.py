@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
+import importlib
 import inspect
 import os
 import platform
@@ -19,10 +19,10 @@ from torch._C._profiler import _ExperimentalConfig  # documented by torch, thoug
 from torch.autograd import profiler as autograd_profiler
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.profiler import ExecutionTraceObserver, ProfilerAction, ProfilerActivity, profile, supported_activities
-from torch.profiler.profiler import _KinetoProfile  # the same
 from torch.utils._python_dispatch import _disable_current_modes
 
 from torchprof_magic.capture.recording import CpuFacts
+from torchprof_magic.capture.torch_api import features
 from torchprof_magic.capture.torch_api.cycle_profile import CycleProfile
 from torchprof_magic.capture.torch_api.patching import stand_in
 from torchprof_magic.process.python_warnings import warnings_to
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import CodeType
 
+    from torch.profiler.profiler import _KinetoProfile  # documented by torch, though its name begins with _
     from torch.utils.hooks import RemovableHandle
 
     from torchprof_magic.options import ProfileOptions
 
+# Passed to torch only if asked for: not all versions have them, and torch 2.15 deprecates the last one.
+RARE_ARGUMENTS = ("acc_events", "custom_trace_id_callback", "post_processing_timeout_s", "with_modules")
 # Units of a CPU that make ops in lower precision fast.
 CPU_FEATURES = ("amx_bf16", "amx_fp16", "avx512_bf16")
-VERSION = str(torch.__version__)
-# Added after 2.9; writes valid JSON whatever the names are, about 8 times slower than the C++ export.
-HAS_PYTHON_EXPORT = importlib.util.find_spec("torch.profiler._chrome_trace_export") is not None
 # torch imports these in the first recording. With stacks it then sometimes loses the name of the module's own frame.
 for _name in ("torch.profiler._cupti_monitor", "torch.profiler.python_tracer"):
     with suppress(ImportError):  # older ones have none
@@ -71,8 +71,8 @@ def cpu_facts() -> CpuFacts:
         found = known() if known is not None else {}
     except RuntimeError:  # raised where the build cannot ask the CPU
         found = {}
-    features = tuple(name for name in CPU_FEATURES if found.get(name))
-    return CpuFacts(cores=cores, threads=torch.get_num_threads(), features=features, model=_cpu_model())
+    fast = tuple(name for name in CPU_FEATURES if found.get(name))
+    return CpuFacts(cores=cores, threads=torch.get_num_threads(), features=fast, model=_cpu_model())
 
 
 @cache
@@ -97,10 +97,8 @@ def make_profiler(options: ProfileOptions, observer: ExecutionTraceObserver | No
         profile_memory=options.profile_memory,
         with_stack=options.with_stack,
         with_flops=options.with_flops,
-        with_modules=options.with_modules,
         experimental_config=_experimental_config(options),
         execution_trace_observer=observer or options.execution_trace_observer,
-        acc_events=options.acc_events,
         **_rare_arguments(options),
     )
 
@@ -108,7 +106,7 @@ def make_profiler(options: ProfileOptions, observer: ExecutionTraceObserver | No
 def observe_execution(path: str, *, has_resources: bool = False) -> ExecutionTraceObserver:
     """Return an observer that writes torch's execution trace to ``path``, and its resources to a folder beside it."""
     observer = ExecutionTraceObserver().register_callback(path)
-    if has_resources and hasattr(observer, "set_extra_resource_collection"):
+    if has_resources and features.is_known(features.EXTRA_RESOURCES):
         observer.set_extra_resource_collection(True)
     return observer
 
@@ -144,28 +142,9 @@ def _experimental_config(options: ProfileOptions) -> Any:
 
 
 def _rare_arguments(options: ProfileOptions) -> dict[str, Any]:
-    """Return the requested arguments that only newer versions of torch have."""
-    rare = {name: getattr(options, name) for name in ("custom_trace_id_callback", "post_processing_timeout_s")}
-    return {name: value for name, value in rare.items() if value is not None}
-
-
-def lacking(options: ProfileOptions) -> list[str]:
-    """Return the requested features that this version of torch lacks, by torch's names."""
-    known = inspect.signature(_KinetoProfile).parameters
-    missing = [name for name in _rare_arguments(options) if name not in known]
-    missing += [name for name in options.experimental_flags if not _has_experimental(name)]
-    if options.activity_types and "dict" not in str(known["activities"].annotation):
-        missing.append("types of activities")
-    return missing
-
-
-def _has_experimental(name: str) -> bool:
-    wanted: dict[str, Any] = {name: True}
-    try:
-        _ExperimentalConfig(**wanted)
-    except TypeError:
-        return False
-    return True
+    """Return the requested arguments that not all versions of torch have."""
+    rare = {name: getattr(options, name) for name in RARE_ARGUMENTS if features.is_known(name)}
+    return {name: value for name, value in rare.items() if value is not None and value is not False}
 
 
 def is_set_in(config: Any, name: str) -> bool:

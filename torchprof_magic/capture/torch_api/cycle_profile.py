@@ -40,6 +40,7 @@ class CycleProfile(profile):
     """
 
     trace_bytes = 0
+    acc_events = False  # torch sets it if it knows it
 
     def __init__(self, **arguments: Any) -> None:
         _KinetoProfile.__init__(self, **arguments)

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from typing import IO
 
 STDERR_FD = 2
-# Log lines of Kineto and the profiler. What matters in them is checked and reported by this package.
+# Log lines of Kineto and the profiler. What matters in them is checked and reported by this package. DeviceProperties
+# says of every build for CUDA on a machine without a driver that it counts no device.
 NOISE = re.compile(
     rb"(?<![^\r\n])[^\r\n]*"
-    rb"(?:SyncActivityProfilerHandler|profiler_kineto|output_json|CPUAllocator|collection|execution_trace_observer)\.cpp"
+    rb"(?:SyncActivityProfilerHandler|profiler_kineto|output_json|CPUAllocator|collection|execution_trace_observer"
+    rb"|DeviceProperties)\.cpp"
     rb"[^\r\n]*(?:\r\n?|\n)?"
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from array import array
 from collections.abc import Mapping
@@ -17,10 +18,12 @@ from torch.nn.modules import module as torch_module
 
 from torchprof_magic.capture.parts import MODULES
 from torchprof_magic.capture.recording import ModuleSite
+from torchprof_magic.capture.torch_api import features
 from torchprof_magic.capture.torch_api.patching import seen_by_compiler, stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
     from torch.utils.hooks import RemovableHandle
 
@@ -78,7 +81,7 @@ class ModuleMarks:
         with ExitStack() as undo:
             before = torch_module.register_module_forward_pre_hook(self._before)
             undo.callback(before.remove)
-            after = torch_module.register_module_forward_hook(self._after, with_kwargs=True, always_call=True)
+            after = torch_module.register_module_forward_hook(self._after, always_call=True, **_with_keywords())
             undo.callback(_remove, after)
             undo.callback(_without_warning({before.id, after.id}))
             undo.callback(self.switch, is_on=False)
@@ -138,15 +141,17 @@ class ModuleMarks:
         tags = self._tags
         if tags is not None and tags.outermost == id(module):
             tags.outermost = 0
-            tags.note_inputs(module, arguments, rest[:-1])
+            tags.note_inputs(module, arguments, rest[:-1] or _keywords_of(sys._getframe(1)))  # noqa: SLF001
         if not self.is_on:
             return
         try:
-            self._end_call(module, (arguments, rest[:-1]), rest[-1])
+            self._end_call(module, arguments, rest, sys._getframe(1))  # noqa: SLF001 - the documented way
         except Exception as exc:  # noqa: BLE001 - the same
             self._fail(exc)
 
-    def _end_call(self, module: torch.nn.Module, given: object, result: object) -> None:
+    def _end_call(
+        self, module: torch.nn.Module, arguments: object, rest: tuple[object, ...], caller: FrameType
+    ) -> None:
         thread = get_native_id()
         above = self._depth.get(thread)
         if not above:
@@ -159,7 +164,8 @@ class ModuleMarks:
             self._note(thread, -number - 1)
             if number == known[1]:
                 if number not in self._shapes:
-                    self._shapes[number] = shapes_of(given), shapes_of(result)
+                    keywords = rest[:-1] or _keywords_of(caller)
+                    self._shapes[number] = shapes_of((arguments, keywords)), shapes_of(rest[-1])
                 return
 
     def _fail(self, error: Exception) -> None:
@@ -232,6 +238,16 @@ def _remove(after: RemovableHandle) -> None:
     after.remove()
     # torch leaves this entry, and would warn of it whenever a model is compiled later.
     getattr(torch_module, "_global_forward_hooks_with_kwargs", {}).pop(after.id, None)
+
+
+def _with_keywords() -> dict[str, bool]:
+    """Return the argument with which torch tells a hook the keyword arguments of a call, if this torch has it."""
+    return {"with_kwargs": True} if features.is_known(features.KEYWORDS_OF_CALLS) else {}
+
+
+def _keywords_of(caller: FrameType) -> object:
+    """Return the keyword arguments of a call of which torch did not tell them, from the frame that calls the hooks."""
+    return caller.f_locals.get("kwargs", ())
 
 
 def _without_warning(own: set[int]) -> Callable[[], None]:

@@ -20,7 +20,7 @@ from torch.profiler.profiler import _KinetoProfile
 from torchprof_magic.capture import CaptureSession
 from torchprof_magic.capture.output import validate
 from torchprof_magic.capture.recorder import Recorder
-from torchprof_magic.capture.torch_api import compat
+from torchprof_magic.capture.torch_api import compat, features
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import ProfileOptions
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # The second name makes torch's fast export lose names, so that the slow one has to run as well.
 NAMES = {"fast": "plain", "again": "é"}
-KINDS = ["fast", "again"] if compat.HAS_PYTHON_EXPORT else ["fast"]
+KINDS = ["fast", "again"] if features.HAS_PYTHON_EXPORT else ["fast"]
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES)
 FILE = "cycle-0.pt.trace.json"
 CALLS: list[tuple[Any, str]] = [

@@ -24,7 +24,7 @@ import torchprof_magic as tp
 from torchprof_magic.capture import CaptureSession
 from torchprof_magic.capture.output import export
 from torchprof_magic.capture.output.crash_marker import Mark, take_unfinished
-from torchprof_magic.capture.torch_api import compat
+from torchprof_magic.capture.torch_api import features
 from torchprof_magic.history import this_process
 from torchprof_magic.model.meta import STORE_KEY
 from torchprof_magic.run.cleanup import sweep
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 FILE = "cycle-0.pt.trace.json"
 needs_python_export = pytest.mark.skipif(
-    not compat.HAS_PYTHON_EXPORT, reason="this torch has no export that can be repeated"
+    not features.HAS_PYTHON_EXPORT, reason="this torch has no export that can be repeated"
 )
 
 
@@ -161,7 +161,7 @@ def test_when_a_disk_turns_out_to_be_full_another_gets_the_slow_export(
 def test_a_torch_that_exports_once_writes_to_the_other_disk_at_once(
     make_session: Make, small_disk: Path, place: Path, exports: Exports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compat, "HAS_PYTHON_EXPORT", False)
+    monkeypatch.setattr(features, "HAS_PYTHON_EXPORT", False)
     recording = record(make_session, *names(400))
     assert [cycle.path for cycle in recording.cycles] == [only_file(place)]
     assert exports.kinds == ["fast"]
@@ -171,7 +171,7 @@ def test_a_torch_that_exports_once_writes_to_the_other_disk_at_once(
 def test_a_torch_that_exports_once_cannot_write_to_another_disk(
     make_session: Make, tmp_path: Path, place: Path, exports: Exports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compat, "HAS_PYTHON_EXPORT", False)
+    monkeypatch.setattr(features, "HAS_PYTHON_EXPORT", False)
     exports.full.append(tmp_path / "run")
     recording = record(make_session, *names(20))
     assert (recording.cycles, codes(recording)) == ((), ["capture.not_saved"])
@@ -225,7 +225,7 @@ def test_a_file_that_cannot_be_synced_is_copied_and_not_exported_again(
     *,
     has_python_export: bool,
 ) -> None:
-    monkeypatch.setattr(compat, "HAS_PYTHON_EXPORT", has_python_export)
+    monkeypatch.setattr(features, "HAS_PYTHON_EXPORT", has_python_export)
     real = os.fsync
 
     def fsync(handle: int) -> None:

@@ -13,7 +13,7 @@ from torch.profiler.profiler import _KinetoProfile
 
 from torchprof_magic.capture import CaptureSession
 from torchprof_magic.capture.output import export
-from torchprof_magic.capture.torch_api import compat
+from torchprof_magic.capture.torch_api import features
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import ProfileOptions, ScheduleOptions
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 needs_python_export = pytest.mark.skipif(
-    not compat.HAS_PYTHON_EXPORT, reason="this torch has no export that can be repeated"
+    not features.HAS_PYTHON_EXPORT, reason="this torch has no export that can be repeated"
 )
 
 

@@ -15,10 +15,11 @@ from capturing import codes, work
 from torch._C._profiler import _ExperimentalConfig
 from torch._inductor.codecache import PyCodeCache
 from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile, schedule, tensorboard_trace_handler
+from versions import needs
 
 import torchprof_magic as tp
 from torchprof_magic.capture import CaptureSession
-from torchprof_magic.capture.torch_api import compat
+from torchprof_magic.capture.torch_api import compat, features
 from torchprof_magic.errors import CaptureError, OptionsError
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import ProfileOptions, ScheduleOptions, metadata_of
@@ -58,6 +59,7 @@ def names(recording: Recording, cycle: int = 0) -> set[str]:
     return {event["name"] for event in spans(recording, cycle)}
 
 
+@needs("profile_all_threads")
 def test_ops_of_another_thread_are_recorded_only_with_all_threads(tmp_path: Path) -> None:
     alone = recorded(tmp_path / "a", has_thread=True)
     together = recorded(tmp_path / "b", has_thread=True, all_threads=True)
@@ -67,6 +69,7 @@ def test_ops_of_another_thread_are_recorded_only_with_all_threads(tmp_path: Path
     assert codes(together) == []
 
 
+@needs("profile_all_threads")
 def test_a_config_with_all_threads_records_completely_too(tmp_path: Path) -> None:
     config = _ExperimentalConfig(profile_all_threads=True)
     recording = recorded(tmp_path, cycles=2, has_thread=True, experimental_config=config)
@@ -75,6 +78,7 @@ def test_a_config_with_all_threads_records_completely_too(tmp_path: Path) -> Non
     assert "aten::cumsum" in names(recording, 1)
 
 
+@needs("trace_only")
 def test_the_trace_is_the_same_without_torchs_event_tree(tmp_path: Path) -> None:
     with_tree, without = recorded(tmp_path / "a"), recorded(tmp_path / "b", trace_only=True)
     assert [event["name"] for event in spans(with_tree)] == [event["name"] for event in spans(without)]
@@ -89,6 +93,7 @@ def test_the_flops_of_torch_are_in_the_trace(tmp_path: Path) -> None:
     assert document(recording)["with_flops"] == 1
 
 
+@needs("use_python_export")
 def test_metadata_is_in_the_trace_of_every_cycle_whatever_it_contains(tmp_path: Path) -> None:
     values = {"run": 'he said "x" \\ 模型', "learning rate": 1e-3, "sizes": [1, {"a": None}]}
     recording = recorded(tmp_path, cycles=2, metadata=metadata_of(values))
@@ -101,7 +106,7 @@ def test_metadata_is_in_the_trace_of_every_cycle_whatever_it_contains(tmp_path: 
 )
 def test_metadata_is_in_the_trace_as_it_was_given(tmp_path: Path, value: object) -> None:
     recording = recorded(tmp_path, metadata=metadata_of({"value": value}))
-    if compat.HAS_PYTHON_EXPORT or "\\" not in json.dumps(value, ensure_ascii=False):
+    if features.HAS_PYTHON_EXPORT or "\\" not in json.dumps(value, ensure_ascii=False):
         assert codes(recording) == []
         assert document(recording)["value"] == value
     else:
@@ -125,11 +130,13 @@ def test_invalid_combinations_with_a_config_are_refused_as_with_flags(
     assert codes(recorded(tmp_path, experimental_config=_ExperimentalConfig(), **{flag: True})) == []
 
 
+@needs("custom_trace_id_callback")
 def test_the_trace_id_callback_of_the_user_is_used(tmp_path: Path) -> None:
     recording = recorded(tmp_path, custom_trace_id_callback=lambda: "my-run-7")
     assert document(recording)["trace_id"] == "my-run-7"
 
 
+@needs("types of activities")
 def test_activities_can_be_limited_to_types_of_events(tmp_path: Path) -> None:
     recording = recorded(tmp_path, activities=("cpu",), activity_types={"cpu": ("CPU_OP",)})
     assert {event["cat"] for event in spans(recording)} == {"cpu_op", "Trace"}
@@ -142,8 +149,8 @@ def test_unsupported_options_are_refused_before_anything_runs(tmp_path: Path, mo
     class OldConfig:
         def __init__(self, *, verbose: bool = False) -> None: ...
 
-    monkeypatch.setattr(compat, "_KinetoProfile", Old)
-    monkeypatch.setattr(compat, "_ExperimentalConfig", OldConfig)
+    monkeypatch.setattr(features, "_KinetoProfile", Old)
+    monkeypatch.setattr(features, "_ExperimentalConfig", OldConfig)
     options = ProfileOptions(
         trace_only=True, post_processing_timeout_s=5, activities=("cpu",), activity_types={"cpu": ("CPU_OP",)}
     )
@@ -212,6 +219,7 @@ def test_an_execution_trace_is_packed_if_its_name_ends_in_gz(tmp_path: Path) -> 
     assert [f"body{step}" in found for step, found in zip((3, 1), names, strict=True)] == [True, True]
 
 
+@needs("set_extra_resource_collection")
 def test_the_resources_of_an_execution_trace_are_beside_it_as_torch_puts_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,12 +261,12 @@ def test_an_observer_of_the_users_own_is_started_and_stopped_as_torch_does() -> 
 
 
 def test_an_observer_of_the_users_own_outlives_a_restart_for_a_loop(tmp_path: Path) -> None:
-    observer = ExecutionTraceObserver().register_callback(str(tmp_path / "own.json.gz"))
+    observer = ExecutionTraceObserver().register_callback(str(tmp_path / "own.json"))
     with tp.profile(execution_trace_observer=observer) as p:
         for _ in p.steps(range(5)):
             torch.ones(3).tan()
     assert not observer.is_registered
-    found = json.loads(gzip.decompress((tmp_path / "own.json.gz").read_bytes()))["nodes"]
+    found = json.loads((tmp_path / "own.json").read_bytes())["nodes"]
     assert "aten::tan" in {node["name"] for node in found}
 
 
@@ -277,6 +285,7 @@ def test_an_observer_that_fails_at_its_end_is_reported(tmp_path: Path) -> None:
         ProfileOptions(execution_trace_resources=True)
 
 
+@needs("build_execution_trace_obs_from_env")
 def test_the_environment_variable_of_torch_asks_for_an_execution_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

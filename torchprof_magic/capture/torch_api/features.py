@@ -1,0 +1,147 @@
+"""What some versions of torch lack: one table, in which each feature is asked of the installed torch itself.
+
+To add a feature, add one entry to ``FEATURES``. An option that needs a feature which is not there is refused before
+anything runs; where nobody asked for it, the recording does what ``instead`` says.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import torch
+from torch._C._profiler import _ExperimentalConfig  # documented by torch, though its name begins with _
+from torch.nn.modules import module as torch_module
+from torch.profiler import ExecutionTraceObserver
+from torch.profiler.profiler import _KinetoProfile  # the same
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torchprof_magic.options import ProfileOptions
+
+VERSION = str(torch.__version__)
+# Writes valid JSON whatever the names are, about 8 times slower than the C++ export.
+HAS_PYTHON_EXPORT = importlib.util.find_spec("torch.profiler._chrome_trace_export") is not None
+
+
+# Names that torch has no word for.
+KEYWORDS_OF_CALLS: Final = "with_kwargs for hooks of all modules"
+EXTRA_RESOURCES: Final = "set_extra_resource_collection"
+REFUSED: Final = "an option that needs it is refused before anything runs"
+
+
+class Feature(NamedTuple):
+    """One feature, by torch's name for it.
+
+    ``is_known`` asks the installed torch. ``is_asked`` is whether options ask for it, None if none can. ``instead`` is
+    a clause that says what happens without it.
+    """
+
+    name: str
+    is_known: Callable[[], bool]
+    is_asked: Callable[[ProfileOptions], object] | None = None
+    instead: str = REFUSED
+
+
+def takes(function: Callable[..., Any], name: str) -> bool:
+    """Return whether a function of torch has a parameter of this name."""
+    return name in inspect.signature(function).parameters
+
+
+def takes_setting(name: str) -> bool:
+    """Return whether torch's ``_ExperimentalConfig``, whose signature cannot be read, has this switch."""
+    wanted: dict[str, Any] = {name: True}
+    try:
+        _ExperimentalConfig(**wanted)
+    except TypeError:
+        return False
+    return True
+
+
+def _argument(name: str) -> Feature:
+    """Return an argument of torch's profiler that is an option of the same name; None and False do not ask for it."""
+
+    def is_asked(options: ProfileOptions) -> bool:
+        value = getattr(options, name)
+        return value is not None and value is not False
+
+    return Feature(name, lambda: takes(_KinetoProfile, name), is_asked)
+
+
+def _setting(name: str) -> Feature:
+    return Feature(name, lambda: takes_setting(name), lambda options: name in options.experimental_flags)
+
+
+def _takes_types() -> bool:
+    return "dict" in str(inspect.signature(_KinetoProfile).parameters["activities"].annotation)
+
+
+FEATURES: Final = (
+    _argument("acc_events"),
+    _argument("custom_trace_id_callback"),
+    _argument("post_processing_timeout_s"),
+    _setting("profile_all_threads"),
+    _setting("enable_cuda_sync_events"),
+    _setting("capture_overload_names"),
+    _setting("trace_only"),
+    Feature("types of activities", _takes_types, lambda options: options.activity_types),
+    Feature(
+        EXTRA_RESOURCES,
+        lambda: hasattr(ExecutionTraceObserver, "set_extra_resource_collection"),
+        instead="torch always writes them, and they are kept if they are asked for",
+    ),
+    Feature(
+        "build_execution_trace_obs_from_env",
+        lambda: hasattr(ExecutionTraceObserver, "build_execution_trace_obs_from_env"),
+        instead="the variable ENABLE_PYTORCH_EXECUTION_TRACE has no effect",
+    ),
+    Feature(
+        "with_modules",
+        lambda: takes(_KinetoProfile, "with_modules"),
+        instead="modules are timed, and those of TorchScript are not in the trace",
+    ),
+    Feature(
+        "toggle_collection_dynamic",
+        lambda: hasattr(_KinetoProfile, "toggle_collection_dynamic"),
+        instead="paused() has no effect",
+    ),
+    Feature(
+        KEYWORDS_OF_CALLS,
+        lambda: takes(torch_module.register_module_forward_hook, "with_kwargs"),
+        instead="keyword arguments are read from the call itself",
+    ),
+    Feature(
+        "use_python_export",
+        lambda: HAS_PYTHON_EXPORT,
+        instead="quotes, backslashes and letters outside ASCII in names are changed",
+    ),
+)
+_BY_NAME: Final = {feature.name: feature for feature in FEATURES}
+
+
+def is_known(name: str) -> bool:
+    """Return whether the installed torch has the feature of this name. Raises ``KeyError`` for one not in the table."""
+    return _BY_NAME[name].is_known()
+
+
+def lack_of(name: str) -> Feature | None:
+    """Return the feature of this name if the installed torch lacks it. Raises ``KeyError`` as ``is_known`` does."""
+    feature = _BY_NAME[name]
+    return None if feature.is_known() else feature
+
+
+def lacking(options: ProfileOptions) -> list[str]:
+    """Return the requested features that this version of torch lacks, by torch's names."""
+    asked = (feature for feature in FEATURES if feature.is_asked is not None and feature.is_asked(options))
+    return [feature.name for feature in asked if not feature.is_known()]
+
+
+def missing() -> dict[str, list[str]]:
+    """Return what the installed torch lacks: the names of features, by what happens without them."""
+    found: dict[str, list[str]] = {}
+    for feature in FEATURES:
+        if not feature.is_known():
+            found.setdefault(feature.instead, []).append(feature.name)
+    return found
