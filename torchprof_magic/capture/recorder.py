@@ -21,6 +21,7 @@ from torchprof_magic.capture.torch_api.cycle_profile import torch_state
 from torchprof_magic.capture.torch_api.engine import Engine, Stage
 from torchprof_magic.capture.watch.open_ranges import OpenRanges
 from torchprof_magic.capture.watch.pauses import Pauses
+from torchprof_magic.capture.watch.python_profiler import PythonProfiler
 from torchprof_magic.capture.watch.threads import OtherThreads
 from torchprof_magic.model.meta import StepMark, TwoPass
 from torchprof_magic.process.python_warnings import warnings_to
@@ -86,6 +87,7 @@ class Recorder:
         self._run_start_ns = self._epoch_start_ns = 0
         self._ranges = OpenRanges()
         self._others = OtherThreads()
+        self._python_profiler = PythonProfiler(problems)
         self._program = program
         self._budget = Budget(passes[-1], problems)
         self._is_full = False
@@ -226,6 +228,7 @@ class Recorder:
         self._ranges.end()
         with self._torch_call():
             engine.abandon()
+        self._python_profiler.restore()
         if was_recording and engine.has_data:
             marks = self._marks or [self._mark(perf_counter_ns(), is_complete=False)]
             self._finished.put(Finished(self.schedule.cycle(self.step), engine, tuple(marks), self.torch_state()))
@@ -381,7 +384,8 @@ class Recorder:
         self._budget.begin()
         self._program.begin_cycle()
         self._ranges.begin()
-        engine.start()
+        with self._python_profiler.watched():
+            engine.start()
         self._begin_pauses(engine)
 
     def _end_cycle(self, state: TorchState) -> None:
@@ -393,6 +397,7 @@ class Recorder:
         self._ranges.end()
         with self._quiet.held():
             engine.stop()
+        self._python_profiler.restore()
         self.pauses.end_cycle()
         self._others.note_processes(self._problems)
         self._program.end_cycle(self.schedule.cycle(marks[-1].number if marks else self.step))
