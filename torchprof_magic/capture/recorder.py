@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 from torchprof_magic.capture.budget import Budget
 from torchprof_magic.capture.output.export import discard_execution_trace
 from torchprof_magic.capture.output.finished_cycles import Finished, FinishedCycles, options_of_cycle
-from torchprof_magic.capture.parts import CUDA_GRAPHS, DEVICE_STATE, LIMITS, OTHER_PROFILERS, OTHER_THREADS, RANGES
+from torchprof_magic.capture.parts import (
+    CUDA_GRAPHS,
+    DEVICE_STATE,
+    LIMITS,
+    OTHER_PROFILERS,
+    OTHER_THREADS,
+    PYTHON_PROFILER,
+    RANGES,
+)
 from torchprof_magic.capture.schedule import Action, Schedule
 from torchprof_magic.capture.torch_api import compat, features
 from torchprof_magic.capture.torch_api.cuda_graphs import note_capture
@@ -23,6 +31,7 @@ from torchprof_magic.capture.torch_api.cycle_profile import torch_state
 from torchprof_magic.capture.torch_api.engine import Engine, Stage
 from torchprof_magic.capture.watch.open_ranges import OpenRanges
 from torchprof_magic.capture.watch.pauses import Pauses
+from torchprof_magic.capture.watch.python_profiler import PythonProfiler
 from torchprof_magic.capture.watch.threads import OtherThreads
 from torchprof_magic.model.meta import StepMark, TwoPass
 from torchprof_magic.process.python_warnings import warnings_to
@@ -90,6 +99,7 @@ class Recorder:
         self._run_start_ns = self._epoch_start_ns = 0
         self._ranges = OpenRanges()
         self._others = OtherThreads(parts)
+        self._python_profiler = PythonProfiler(problems)
         self._parts = parts
         self._program = program
         self._budget = Budget(passes[-1], problems)
@@ -231,6 +241,7 @@ class Recorder:
         self._parts.run(RANGES, self._ranges.end)
         with self._torch_call():
             engine.abandon()
+        self._parts.undo(PYTHON_PROFILER, self._python_profiler.restore)
         if was_recording and engine.has_data:
             marks = self._marks or [self._mark(perf_counter_ns(), is_complete=False)]
             self._finished.put(Finished(self.schedule.cycle(self.step), engine, tuple(marks), self.torch_state()))
@@ -389,7 +400,9 @@ class Recorder:
         self._parts.run(LIMITS, self._budget.begin)
         self._program.begin_cycle()
         self._parts.run(RANGES, self._ranges.begin)
+        self._parts.run(PYTHON_PROFILER, self._python_profiler.look)
         engine.start()
+        self._parts.run(PYTHON_PROFILER, self._python_profiler.note)
         self._begin_pauses(engine)
 
     def _end_cycle(self, state: TorchState) -> None:
@@ -401,6 +414,7 @@ class Recorder:
         self._parts.run(RANGES, self._ranges.end)
         with self._quiet.held():
             engine.stop()
+        self._parts.undo(PYTHON_PROFILER, self._python_profiler.restore)
         self.pauses.end_cycle()
         self._parts.run(OTHER_THREADS, self._others.note_processes, self._problems)
         self._program.end_cycle(self.schedule.cycle(marks[-1].number if marks else self.step))

@@ -597,7 +597,7 @@ class CaptureSession:
         if is_here:
             self._let_go()
         parts.run(SUMMARY, partial(note_ending, self._problems, recorder, self._stepping, is_cut=is_cut))
-        return self._make_recording()
+        return parts.ask(SUMMARY, self._make_recording, default=None) or self._least_recording()
 
     def _let_go(self) -> None:
         """Remove hooks and the buffer file, and stop being the live session. The signal handler is still used."""
@@ -655,6 +655,21 @@ class CaptureSession:
             two_pass=recorder.two_pass if recorder else None,
             cpu=self.parts.ask(FACTS, compat.cpu_facts, default=None),
             others_share=self._others_share,
+        )
+
+    def _least_recording(self) -> Recording:
+        """Return the recording without what may be missing: the files and what went wrong."""
+        return Recording(
+            cycles=tuple(self._recorder.cycles) if self._recorder else (),
+            folder=self._folder or Path(),
+            problems=self._problems.as_tuple(),
+            ended_in="done",
+            steps_seen=0,
+            torch_version=torch.__version__,
+            device_names=(),
+            stepping=self._stepping,
+            schedule=None,
+            plain_step_ns=(),
         )
 
     def _report_progress(self, phase: str, step: int) -> None:

@@ -35,7 +35,7 @@ from torchprof_magic.ipython.cell import (
     run_plain,
 )
 from torchprof_magic.ipython.commands import Commands
-from torchprof_magic.ipython.flags import FlagDefaults, check_variable, flagged, split_flags, values_of
+from torchprof_magic.ipython.flags import FlagDefaults, checked_variable, flagged, split_flags, values_of
 from torchprof_magic.ipython.named_reports import named_report
 from torchprof_magic.ipython.progress import ProgressBar
 from torchprof_magic.options import keep_options, profile_options
@@ -166,7 +166,7 @@ class TorchProfMagics(Magics, FlagDefaults):
         try:
             args = parse_argstring(self.torchprof, line)
             flags = values_of(args, self, self.shell.user_ns | (local_ns or {}))
-            check_variable(flags["out"])
+            flags["out"] = checked_variable(flags["out"])
             options = profile_options(flags)
             known = self.shell.user_ns | (local_ns or {})
             baseline = named_report(flags["compare"], known) if flags["compare"] else None

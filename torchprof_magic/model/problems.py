@@ -183,6 +183,14 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "End it, or record without --lines.",
         "`--lines` was used while `sys.settrace` was set. Python allows one such function at a time.",
     ),
+    "capture.python_profiler": Kind(
+        "warning",
+        "Recording Python stacks ended another profiler of Python functions: {name}. {what}, and lacks what ran "
+        "meanwhile.",
+        "Record without stacks, or end the other profiler first.",
+        "Stacks were recorded while cProfile (up to Python 3.11) or a function of `sys.setprofile` was running. Python "
+        "calls one such profiler per thread.",
+    ),
     "capture.modules_not_watched": Kind(
         "info",
         "Calls of modules were not noted, because there are so many that it would cost more than 3 % of a step.",

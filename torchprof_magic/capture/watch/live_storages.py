@@ -17,7 +17,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from torchprof_magic.capture.recording import LiveStorage
 from torchprof_magic.capture.torch_api.graphs import graph_nodes, kept_by_node
-from torchprof_magic.capture.torch_api.storages import gradient_of, live_tensors, storage_address
+from torchprof_magic.capture.torch_api.patching import unseen
+from torchprof_magic.capture.torch_api.storages import gradient_of, is_wrapper, live_tensors, storage_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +44,8 @@ class LiveStorages:
         self._older, self._gone_ns = [], {}
         try:
             found = _Reached()
-            self._older = [self._watched(address, reached) for address, reached in found.storages.items()]
+            with unseen():
+                self._older = [self._watched(address, reached) for address, reached in found.storages.items()]
             self._knows_all = found.is_whole
         except Exception:  # noqa: BLE001 - classes of the user's own may raise anything; then less is known
             self._knows_all = False
@@ -121,8 +123,10 @@ class _Reached:
         tensors = live_tensors()
         self.is_whole = len(tensors) <= MOST_TENSORS
         seen: set[object] = set()
-        with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001 - in use since torch 2.0 under this name
+        with unseen():
             for tensor in tensors[:MOST_TENSORS]:
+                if is_wrapper(tensor):
+                    continue
                 self._add(tensor, tensor)
                 for behind in _behind(tensor, seen):
                     self._add(behind, tensor)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 import weakref
 from array import array
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from itertools import groupby, islice
+from itertools import groupby
 from threading import get_native_id
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
@@ -19,10 +18,13 @@ from torch.nn.modules import module as torch_module
 from torchprof_magic.capture.parts import MODULES
 from torchprof_magic.capture.recording import ModuleSite
 from torchprof_magic.capture.torch_api import features
-from torchprof_magic.capture.torch_api.patching import seen_by_compiler, stand_in
+from torchprof_magic.capture.torch_api.module_tree import named_buffers, named_modules, named_parameters
+from torchprof_magic.capture.torch_api.patching import seen_by_compiler, stand_in, unseen
+from torchprof_magic.capture.torch_api.storages import values_in
+from torchprof_magic.process.lookups import is_a
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from types import FrameType
 
     from torch.utils.hooks import RemovableHandle
@@ -165,7 +167,8 @@ class ModuleMarks:
             if number == known[1]:
                 if number not in self._shapes:
                     keywords = rest[:-1] or _keywords_of(caller)
-                    self._shapes[number] = shapes_of((arguments, keywords)), shapes_of(rest[-1])
+                    with unseen():
+                        self._shapes[number] = shapes_of((arguments, keywords)), shapes_of(rest[-1])
                 return
 
     def _fail(self, error: Exception) -> None:
@@ -210,9 +213,9 @@ class ModuleMarks:
         roots = {id(module) for number in self._roots if (module := self._modules[number][0]()) is not None}
         found: dict[int, str] = {}
         for name, value in list(self.namespace.items()):
-            if name.startswith("_") or not isinstance(value, torch.nn.Module):
+            if name.startswith("_") or not is_a(value, torch.nn.Module):
                 continue
-            for path, module in value.named_modules():
+            for path, module in named_modules(value):
                 if id(module) in roots and (not path or id(module) not in found):
                     found[id(module)] = f"{name}.{path}" if path else name
         return found
@@ -223,7 +226,7 @@ class ModuleMarks:
             return
         places[number] = ("", -1)
         known = {"": number}
-        for path, module in root.named_modules():
+        for path, module in named_modules(root):
             entry = self._numbers.get(id(module))
             if not path or entry is None or entry[0]() is not module or entry[1] in places:
                 continue
@@ -280,13 +283,11 @@ def shapes_of(value: object) -> str:
         looked_at += 1
         one = open_values.pop()
         try:
-            if isinstance(one, torch.Tensor):
+            if is_a(one, torch.Tensor):
                 shapes.append(str(list(one.shape)))
-            elif isinstance(one, (tuple, list)):
-                open_values.extend(reversed(one[:MAX_VALUES]))
-            elif isinstance(one, Mapping):
-                open_values.extend(reversed(list(islice(one.values(), MAX_VALUES))))
-        except Exception:  # noqa: BLE001, S112 - tensors and mappings of the user's own classes may raise anything
+            else:
+                open_values.extend(reversed(values_in(one, MAX_VALUES)))
+        except Exception:  # noqa: BLE001, S112 - tensors of the user's own classes may raise anything
             continue
     runs = [(shape, len(list(run))) for shape, run in groupby(shapes)]
     texts = [shape if count == 1 else f"{shape} ×{count}" for shape, count in runs]
@@ -296,10 +297,11 @@ def shapes_of(value: object) -> str:
 def _size(module: torch.nn.Module) -> tuple[int, int]:
     """Return the number of elements of a module's parameters, and the bytes of these and of its buffers."""
     try:
-        parameters = {id(p): p for p in module.parameters()}.values()
-        buffers = {id(b): b for b in module.buffers()}.values()
-        count = sum(p.numel() for p in parameters)
-        size = sum(t.numel() * t.element_size() for t in (*parameters, *buffers))
+        parameters = [parameter for _, parameter in named_parameters(module)]
+        buffers = [buffer for _, buffer in named_buffers(module)]
+        with unseen():
+            count = sum(p.numel() for p in parameters)
+            size = sum(t.numel() * t.element_size() for t in (*parameters, *buffers))
     except Exception:  # noqa: BLE001 - lazy parameters and the user's own classes may raise anything
         return 0, 0
     return count, size

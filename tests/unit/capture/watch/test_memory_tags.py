@@ -163,14 +163,17 @@ def test_hooks_are_gone_afterwards() -> None:
 
 def test_an_error_of_a_class_of_the_user_is_a_problem_and_not_raised(watched: Watched) -> None:
     class Odd(nn.Module):
-        def named_buffers(self, *_: Any, **__: Any) -> Any:
-            raise RuntimeError("no buffers here")
-
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x
 
-    Odd()(torch.ones(1))
-    Odd()(torch.ones(1))
+    class Entries(dict[str, Any]):
+        def items(self) -> Any:
+            raise RuntimeError("no buffers here")
+
+    odd = Odd()
+    odd.__dict__["_buffers"] = Entries()
+    odd(torch.ones(1))
+    odd(torch.ones(1))
     assert [problem.code for problem in watched.problems.as_tuple()] == ["capture.part_failed"]
     assert "no buffers here" in watched.problems.as_tuple()[0].message
 
