@@ -34,6 +34,7 @@ from torchprof_magic.capture.parts import (
     HISTORY,
     INTERRUPTS,
     LINES,
+    MODULES,
     OBSERVER,
     OPTIMIZER,
     OTHER_PROFILERS,
@@ -42,6 +43,7 @@ from torchprof_magic.capture.parts import (
     PROGRESS,
     STDERR,
     SUMMARY,
+    TAGS,
     Parts,
 )
 from torchprof_magic.capture.problems import ProblemLog
@@ -66,7 +68,7 @@ from torchprof_magic.units import counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from torchprof_magic.capture.recording import ProgramMarks
+    from torchprof_magic.capture.recording import ModuleSite, ProgramMarks
     from torchprof_magic.capture.torch_api.cycle_profile import CycleProfile, TorchState
     from torchprof_magic.capture.watch.pauses import Pause
     from torchprof_magic.model.meta import Problem
@@ -318,8 +320,7 @@ class CaptureSession:
             self._refuse_other_thread()
             failure = sys.exc_info()[1]
             try:
-                with self._undisturbed(is_slow=True, is_interrupted=isinstance(failure, KeyboardInterrupt)):
-                    self.recording = self._stop(failure, is_cut=failure is not None)
+                self.recording = self._ended(failure)
             except BaseException:  # of the user's own signal handler, which had to wait
                 if not is_held:
                     self.release()
@@ -585,6 +586,19 @@ class CaptureSession:
             self._problems.note("capture.rescue_failed", error=f"{type(exc).__name__}: {exc}")
             compat.switch_off()
 
+    def _ended(self, failure: BaseException | None) -> Recording:
+        """End the run with interrupts held back; whatever fails, nothing of ours stays in torch or Python."""
+        try:
+            with self._undisturbed(is_slow=True, is_interrupted=isinstance(failure, KeyboardInterrupt)):
+                return self._stop(failure, is_cut=failure is not None)
+        except Exception as exc:
+            if raised_by_handler(exc):
+                raise
+            self._give_up("capture.failed", error=f"{type(exc).__name__}: {exc}", torch=torch.__version__)
+            self._state = State.STOPPED
+            self._let_go()
+            return self._least_recording()
+
     def _stop(self, failure: BaseException | None, *, is_cut: bool) -> Recording:
         is_here, where, parts, recorder = self._is_here(), self._place(), self.parts, self._recorder
         if recorder is not None and is_here:
@@ -632,8 +646,9 @@ class CaptureSession:
         self._transit(lambda _guard: recorder.finish(is_between=is_between))
 
     def _make_recording(self) -> Recording:
-        recorder = self._recorder
+        recorder, tags = self._recorder, self.program.tags
         nothing: tuple[ProgramMarks, ...] = ()
+        no_modules: tuple[ModuleSite, ...] = ()
         program = self.parts.ask(LINES, self.program.finish, default=nothing)
         return Recording(
             cycles=tuple(recorder.cycles) if recorder else (),
@@ -647,9 +662,9 @@ class CaptureSession:
             schedule=recorder.schedule if recorder else None,
             plain_step_ns=tuple(recorder.plain_step_ns) if recorder else (),
             program=program,
-            modules=self.program.modules.sites,
+            modules=self.parts.ask(MODULES, lambda: self.program.modules.sites, default=no_modules),
             function_lines=tuple(self.program.functions.sites) if self.program.functions else (),
-            tagged=self.program.tags.tagged if self.program.tags else (),
+            tagged=self.parts.ask(TAGS, lambda: tags.tagged if tags is not None else (), default=()),
             snapshot=self._snapshot,
             metadata=tuple(self._added.items()),
             two_pass=recorder.two_pass if recorder else None,

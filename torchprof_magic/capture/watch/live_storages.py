@@ -41,14 +41,11 @@ class LiveStorages:
 
     def begin_cycle(self) -> None:
         """Note what exists now: a recording is about to begin."""
-        self._older, self._gone_ns = [], {}
-        try:
-            found = _Reached()
-            with unseen():
-                self._older = [self._watched(address, reached) for address, reached in found.storages.items()]
-            self._knows_all = found.is_whole
-        except Exception:  # noqa: BLE001 - classes of the user's own may raise anything; then less is known
-            self._knows_all = False
+        self._older, self._gone_ns, self._knows_all = [], {}, False
+        found = _Reached()
+        with unseen():
+            self._older = [self._watched(address, reached) for address, reached in found.storages.items()]
+        self._knows_all = found.is_whole
 
     def take(self) -> tuple[LiveStorage, ...] | None:
         """Return what was noted at the begin, and what is new at the end of a recording; None if not all is known."""
@@ -56,11 +53,8 @@ class LiveStorages:
         gone_ns, self._gone_ns = self._gone_ns, {}
         if not self._knows_all:
             return None
-        try:
-            rows = [each.as_row(gone_ns) for each in older]
-            found = _Reached()
-        except Exception:  # noqa: BLE001 - as above
-            return None
+        rows = [each.as_row(gone_ns) for each in older]
+        found = _Reached()
         kept = {row.address for row in rows if row.is_in_use}
         rows += [
             LiveStorage(address=address, size_bytes=reached.size_bytes, is_older=False, is_in_use=True)

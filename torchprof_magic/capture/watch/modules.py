@@ -140,14 +140,14 @@ class ModuleMarks:
         """Note an end; ``rest`` is the keyword arguments and the result, or the result alone if forward raised."""
         if torch.compiler.is_compiling():
             return
-        tags = self._tags
-        if tags is not None and tags.outermost == id(module):
-            tags.outermost = 0
-            tags.note_inputs(module, arguments, rest[:-1] or _keywords_of(sys._getframe(1)))  # noqa: SLF001
-        if not self.is_on:
-            return
         try:
-            self._end_call(module, arguments, rest, sys._getframe(1))  # noqa: SLF001 - the documented way
+            caller = sys._getframe(1)  # noqa: SLF001 - the documented way
+            tags = self._tags
+            if tags is not None and tags.outermost == id(module):
+                tags.outermost = 0
+                tags.note_inputs(module, arguments, rest[:-1] or _keywords_of(caller))
+            if self.is_on:
+                self._end_call(module, arguments, rest, caller)
         except Exception as exc:  # noqa: BLE001 - the same
             self._fail(exc)
 
