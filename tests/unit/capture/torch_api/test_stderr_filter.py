@@ -53,6 +53,7 @@ def test_log_lines_of_the_profiler_are_dropped_and_all_others_passed_on(
         "CPUAllocator",
         "collection",
         "execution_trace_observer",
+        "DeviceProperties",
     ],
 )
 def test_every_source_of_log_lines_of_the_profiler_is_known(
