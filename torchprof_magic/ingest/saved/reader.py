@@ -118,8 +118,9 @@ def _read_frames(archive: zipfile.ZipFile, head: _Head) -> dict[str, pl.DataFram
         if written_by <= read_by:
             raise
         written, read = (".".join(map(str, release)) for release in (written_by, read_by))
+        flaw, _, _ = str(exc).partition(";")
         raise IngestError(
-            f"the run was saved with polars {written}, which polars {read} here cannot read ({exc}); "
+            f"the run was saved with polars {written}, which polars {read} here cannot read ({flaw}); "
             "update with `pip install -U polars`"
         ) from exc
 
