@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from torchprof_magic.capture import LiveProfile, Pause, live_session, protected
+from torchprof_magic.capture.torch_api import features
 from torchprof_magic.errors import CaptureError, OptionsError
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.model.problems import problem
@@ -85,7 +86,8 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
     such as ``key_averages`` and ``export_chrome_trace`` are torch's, for the last cycle.
 
     Args:
-        use_cuda: Deprecated by torch: gives its warning, and changes nothing. Use ``activities``.
+        use_cuda: Deprecated by torch: gives its warning, and changes nothing. Use ``activities``. Not taken if the
+            installed torch does not take it any more.
         **options: See docs/options.md, or ``help(profile)``.
 
     Raises:
@@ -253,7 +255,12 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
 
 
 def _warn_of_use_cuda(values: dict[str, Any], *, use_cuda: bool) -> None:
-    """Do what torch does with this deprecated argument: warn, and refuse False if CUDA was the only activity."""
+    """Do what torch does with this deprecated argument: warn, and refuse False if CUDA was the only activity.
+
+    Raises ``TypeError`` if the installed torch does not have it any more.
+    """
+    if not features.is_known("use_cuda"):
+        raise TypeError("profile.__init__() got an unexpected keyword argument 'use_cuda'")
     warnings.warn("`use_cuda` is deprecated, use `activities` argument instead", FutureWarning, stacklevel=3)
     names, _ = activities_of(values["activities"])
     if not use_cuda and set(names) == {"cuda"}:

@@ -490,11 +490,12 @@ class Report:
         group_by_input_shape: bool = False,
         group_by_stack_n: int = 0,
         group_by_overload_name: bool = False,
+        include_python_functions: bool | None = None,
     ) -> pl.DataFrame:
         """Return calls, self and total CPU and device time and memory by torch's definitions, as torch's method does.
 
-        Unlike in ``ops``, recursive calls count at every level, Python frames, device work and ranges on a device have
-        rows, and all steps are the row ``ProfilerStep*``. Times are ns, sizes are bytes.
+        Unlike in ``ops``, recursive calls count at every level, device work and ranges on a device have rows, and all
+        steps are the row ``ProfilerStep*``. Times are ns, sizes are bytes.
 
         Args:
             group_by_input_shape: A row for each combination of input shapes.
@@ -503,8 +504,10 @@ class Report:
                 in all that have stacks.
             group_by_overload_name: A row for each overload, such as ``Tensor`` of ``aten::add``. As in torch, this has
                 an effect only in recordings with ``--overloads``.
+            include_python_functions: Rows for Python functions, in recordings with stacks. By default they are there if
+                the installed torch counts them, which versions before 2.15 do.
         """
-        by = Grouping(group_by_input_shape, group_by_stack_n, group_by_overload_name)
+        by = Grouping(group_by_input_shape, group_by_stack_n, group_by_overload_name, include_python_functions)
         return averages_table(self.trace, by).frame
 
     def key_averages_table(
@@ -521,6 +524,7 @@ class Report:
         group_by_input_shape: bool = False,
         group_by_stack_n: int = 0,
         group_by_overload_name: bool = False,
+        include_python_functions: bool | None = None,
     ) -> str:
         """Return ``key_averages()`` as the text of torch's ``prof.key_averages().table()``.
 
@@ -537,11 +541,12 @@ class Report:
             group_by_input_shape: As in ``key_averages``.
             group_by_stack_n: As in ``key_averages``.
             group_by_overload_name: As in ``key_averages``.
+            include_python_functions: As in ``key_averages``.
 
         FLOPs are shown for recordings with ``with_flops``; docs/definitions.md says which of them torch counts
         otherwise. Raises ``ValueError`` for an unknown ``sort_by``.
         """
-        by = Grouping(group_by_input_shape, group_by_stack_n, group_by_overload_name)
+        by = Grouping(group_by_input_shape, group_by_stack_n, group_by_overload_name, include_python_functions)
         averages = averages_in_torchs_order(self.trace, by)
         if not self.trace.meta.has_flops:
             averages = averages.drop("flops", strict=False)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -60,6 +61,13 @@ def test_activities_are_names_or_torch_objects_with_or_without_record_types() ->
         ("cuda", "cpu"),
         {"cuda": ("GPU_MEMCPY",)},
     )
+
+
+def test_an_activity_may_be_configured_as_by_torch_and_none_limits_nothing() -> None:
+    config = SimpleNamespace(activity_types=None, profiler_configs=[])  # as torch's ProfilerActivityConfig
+    assert activities_of([ProfilerActivity.CPU, {ProfilerActivity.CUDA: config}]) == (("cpu", "cuda"), {"cuda": config})
+    assert activities_of({ProfilerActivity.CUDA: None}) == (("cuda",), {})
+    assert activities_of([{"cpu": []}]) == (("cpu",), {"cpu": ()})
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,11 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, record_function, schedule
 from torch.profiler import profile as torchs
+from torch.profiler.profiler import _KinetoProfile
+from versions import needs
 
 import torchprof_magic as tp
+from torchprof_magic.capture.torch_api import features
 from torchprof_magic.errors import OptionsError
 
 if TYPE_CHECKING:
@@ -59,6 +63,7 @@ def test_accumulating_events_needs_no_handler_and_is_an_attribute_as_in_torch() 
     assert next(row.count for row in p.key_averages() if row.key == "aten::ones") == 2
 
 
+@needs("use_cuda")
 @pytest.mark.parametrize("use_cuda", [True, False])
 @pytest.mark.parametrize("kind", [torchs, tp.profile])
 def test_use_cuda_warns_and_records_the_same(kind: Callable[..., Any], *, use_cuda: bool) -> None:
@@ -68,6 +73,50 @@ def test_use_cuda_warns_and_records_the_same(kind: Callable[..., Any], *, use_cu
     assert "aten::ones" in {row.key for row in p.key_averages()}
 
 
+def test_use_cuda_is_refused_if_this_torch_has_removed_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(features, "profile", _KinetoProfile)  # which never had it
+    with pytest.raises(TypeError, match="unexpected keyword argument 'use_cuda'"):
+        tp.profile(activities=CPU, use_cuda=True)
+    assert tp.profile(activities=CPU, use_cuda=None)
+
+
+@pytest.mark.filterwarnings("ignore:with_modules is deprecated:FutureWarning")
+@pytest.mark.parametrize("with_modules", [True, False])
+def test_with_modules_is_torchs_and_its_deprecation_is_no_note(*, with_modules: bool) -> None:
+    with tp.profile(activities=CPU, with_modules=with_modules) as p:
+        torch.ones(3)
+    assert p.with_modules is with_modules
+    assert p.report.problems == []
+
+
+def test_a_deprecated_argument_is_not_passed_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[set[str]] = []
+    make = _KinetoProfile.__init__
+
+    def note(self: Any, **arguments: Any) -> None:
+        given.append(set(arguments))
+        make(self, **arguments)
+
+    note.__signature__ = inspect.signature(make)  # type: ignore[attr-defined]
+    monkeypatch.setattr(_KinetoProfile, "__init__", note)
+    with tp.profile(activities=CPU):
+        torch.ones(3)
+    assert given
+    assert not set().union(*given) & {"with_modules", "acc_events", "custom_trace_id_callback", "use_cuda"}
+
+
+@needs("ProfilerActivityConfig")
+def test_an_activity_may_be_configured_by_torchs_own_object() -> None:
+    config = torch.profiler.ProfilerActivityConfig(activity_types=["CPU_OP"])
+    answers = []
+    for kind in (torchs, tp.profile):
+        with kind(activities=[{ProfilerActivity.CPU: config}]) as p, record_function("range"):
+            torch.ones(3)
+        answers.append(({event.name for event in p.events()}, p.activities, p.activity_configs))
+    assert answers[0] == answers[1]
+
+
+@needs("use_cuda")
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_use_cuda_that_leaves_no_activity_is_refused_as_in_torch() -> None:
     with pytest.raises(AssertionError, match="No valid profiler activities"):

@@ -112,6 +112,7 @@ def check_same(ours: Sequence[tuple[Any, ...]], theirs: Sequence[tuple[Any, ...]
         assert row[8:] == other[8:], row
 
 
+@pytest.mark.filterwarnings("ignore:with_modules is deprecated:FutureWarning")
 @pytest.mark.parametrize(("config", "with_stack"), [("plain", False), ("plain", True), ("verbose", True)])
 def test_averages_equal_torchs_for_every_combination_of_flags_and_groupings(
     tmp_path: Path, config: str, *, with_stack: bool

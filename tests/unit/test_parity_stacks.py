@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections import Counter
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -12,9 +14,12 @@ from support import frame, kernel, launch, make_trace, span
 from test_parity import PROGRAMS, recurse
 from torch._C._profiler import _ExperimentalConfig
 from torch.autograd import DeviceType
+from torch.autograd.profiler_util import EventList
 from torch.profiler import ProfilerActivity, profile
 from torch_oracle import events_of_file
 
+from torchprof_magic.analysis.as_torch import installed
+from torchprof_magic.analysis.as_torch.installed import counts_python_functions
 from torchprof_magic.analysis.ops.groups import FRAME_BREAK
 from torchprof_magic.loading import load
 from torchprof_magic.report import Report
@@ -51,7 +56,8 @@ def test_averages_by_stack_are_those_of_torch(tmp_path: Path, program: str) -> N
     ours = report.key_averages(**how)  # type: ignore[arg-type]
     theirs = theirs_by_stack(profiler, 5, group_by_input_shape=True)
     assert Counter(ours.select("key", "count", "stack").rows()) == theirs
-    assert ours.height > report.key_averages(group_by_input_shape=True).height
+    by_shape = report.key_averages(group_by_input_shape=True, include_python_functions=True)
+    assert report.key_averages(include_python_functions=True, **how).height > by_shape.height  # type: ignore[arg-type]
     saved = load(report.save(tmp_path / "copy.torchprof"))
     assert sorted(saved.key_averages(**how).rows()) == sorted(ours.rows())  # type: ignore[arg-type]
     exported = load(report.export(tmp_path / "copy.json"))
@@ -82,6 +88,36 @@ def test_exported_stacks_are_those_of_torch_line_by_line(tmp_path: Path, program
         different = [(line, other) for line, other in zip(ours, theirs, strict=True) if line != other]
         assert len(different) <= exact
         assert all(line.rsplit(" ", 1)[0] == other.rsplit(" ", 1)[0] for line, other in different)
+
+
+def test_python_functions_have_rows_by_default_if_the_installed_torch_gives_them_rows(tmp_path: Path) -> None:
+    report, profiler = recorded(tmp_path, recurse)
+    takes_it = "include_python_functions" in inspect.signature(EventList.key_averages).parameters
+    assert counts_python_functions() == (not takes_it)
+    usual, everything, ops = (
+        Counter(report.key_averages(include_python_functions=asked).select("key", "count").rows())
+        for asked in (None, True, False)
+    )
+    assert everything - ops == Counter(
+        report.key_averages(include_python_functions=True)
+        .filter(pl.col("kind") == "python_function")
+        .select("key", "count")
+        .rows()
+    )
+    assert len(everything - ops) > 3
+    assert usual == Counter((row.key, row.count) for row in profiler.key_averages())
+    if takes_it:
+        more = profiler.key_averages(include_python_functions=True)
+        assert everything == Counter((row.key, row.count) for row in more)
+        table = report.key_averages_table(row_limit=-1, time_unit="s", include_python_functions=True)
+        assert table.splitlines() == more.table(row_limit=-1, time_unit="s").splitlines()
+
+
+def test_without_a_readable_torch_python_functions_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installed.importlib.util, "find_spec", lambda _name: None)
+    assert counts_python_functions.__wrapped__() is False
+    monkeypatch.setattr(installed.importlib.util, "find_spec", lambda _name: SimpleNamespace(origin="/nowhere/a.py"))
+    assert counts_python_functions.__wrapped__() is False
 
 
 def test_stacks_with_ops_are_written_only_when_asked_for(tmp_path: Path) -> None:
@@ -138,7 +174,8 @@ GPU_TRACE = make_trace(
 
 
 def test_device_work_counts_for_the_op_around_its_launch_and_as_a_row_of_its_own() -> None:
-    rows = Report(GPU_TRACE).key_averages().select("key", "count", "self_device_ns", "total_device_ns").rows()
+    averages = Report(GPU_TRACE).key_averages(include_python_functions=True)
+    rows = averages.select("key", "count", "self_device_ns", "total_device_ns").rows()
     found = {key: (count, own, total) for key, count, own, total in rows}
     assert found["aten::mm"] == (1, 50_000, 50_000)
     assert found["aten::linear"] == (1, 0, 50_000)

@@ -52,7 +52,7 @@ def _function_event(event: dict[str, Any], category: str) -> FunctionEvent:
     # ns as torch has them, which a sum of us in float64 would round
     start_ns = round(event["ts"] * 1000)
     dims = [[] if any(isinstance(each, list) for each in dim) else dim for dim in arguments.get("Input Dims", [])]
-    return FunctionEvent(
+    made = FunctionEvent(
         id=0,
         name=_rewrite_name(event["name"], with_wildcard=True),
         trace_name=event["name"],
@@ -66,3 +66,5 @@ def _function_event(event: dict[str, Any], category: str) -> FunctionEvent:
         device_type=DeviceType.CUDA if category in _DEVICE else DeviceType.CPU,
         is_user_annotation=category in ("user_annotation", "gpu_user_annotation"),
     )
+    made.is_python_function = category == "python_function"  # not all versions of torch have an argument for it
+    return made

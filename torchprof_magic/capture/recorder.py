@@ -475,5 +475,5 @@ class Recorder:
         caught: list[str] = []
         with self._quiet.held(), warnings_to(caught.append):
             yield
-        for text in caught:
+        for text in filter(compat.is_news, caught):
             self._problems.note("capture.torch_warning", text=text)

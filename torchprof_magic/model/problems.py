@@ -230,7 +230,7 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "warning",
         "torch {version} has no {what}: {instead}.",
         "Update torch.",
-        "The recorded code used something that this version of torch lacks, such as `paused()` before torch 2.6.",
+        "The recorded code used something that this version of torch lacks, such as `paused()` before torch 2.5.",
     ),
     # Recording: budgets.
     "capture.budget": Kind(
@@ -309,6 +309,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "{file} was saved as torch wrote it, but {flaw}.",
         "Avoid quotes, backslashes and non-ASCII letters in record_function names and metadata, or use a newer torch.",
         "torch wrote a trace that is not valid JSON, or with changed names.",
+    ),
+    "capture.host_only": Kind(
+        "data_loss",
+        "{file} has only what the host did, because torch's export of the device's work did not come.",
+        "Run the cell again. If this happens again, record without CuspyConfig.",
+        "torch 2.15 or newer was asked to record the device by its own backend, which wrote no file.",
     ),
     "capture.not_saved": Kind(
         "data_loss",

@@ -64,24 +64,25 @@ class ProfileOptions:
 
     ``schedule_function`` replaces ``schedule``: it maps a step number to a ``ProfilerAction``. Empty ``activities``
     mean all that this machine supports. ``activity_types`` limits an activity to torch's record types of these names
-    (``{"cuda": ("GPU_MEMCPY",)}``). ``budget_bytes`` limits the memory growth of the process in each cycle; ``None``
-    means half of the free memory. ``budget_file_bytes`` limits the total size of the trace files, and ``budget_s`` the
-    total duration of the recorded steps. torch does not report the number of events while it records, so they are
-    limited by the memory that they take. ``execution_trace`` is the file for torch's execution trace of the same steps,
-    with ``execution_trace_resources`` a folder beside it; ``execution_trace_observer`` is an observer of the user's;
-    ``watch_modules`` says whether calls of modules are timed, None that they are if they are few; ``lines`` whether the
-    lines of functions are. ``snapshot`` is the file for the allocator's history, or True for one next to the traces;
-    ``snapshot_entries`` is its length, and ``snapshot_stacks`` one of ``python``, ``all`` and ``none``. ``metadata``
-    holds keys and JSON strings to add to the trace. With ``two_pass`` the first cycle records only times, and the
-    second one what the switches ask for; see ``passes``. ``experimental_config``, ``custom_trace_id_callback`` and
-    ``post_processing_timeout_s`` are passed to torch unchanged. ``on_trace_ready`` is called with the profiler of every
-    finished cycle, whose events include those of earlier cycles with ``acc_events``.
+    (``{"cuda": ("GPU_MEMCPY",)}``), or has torch's ``ProfilerActivityConfig`` for it. ``budget_bytes`` limits the
+    memory growth of the process in each cycle; ``None`` means half of the free memory. ``budget_file_bytes`` limits the
+    total size of the trace files, and ``budget_s`` the total duration of the recorded steps. torch does not report the
+    number of events while it records, so they are limited by the memory that they take. ``execution_trace`` is the file
+    for torch's execution trace of the same steps, with ``execution_trace_resources`` a folder beside it;
+    ``execution_trace_observer`` is an observer of the user's; ``watch_modules`` says whether calls of modules are
+    timed, None that they are if they are few; ``lines`` whether the lines of functions are. ``snapshot`` is the file
+    for the allocator's history, or True for one next to the traces; ``snapshot_entries`` is its length, and
+    ``snapshot_stacks`` one of ``python``, ``all`` and ``none``. ``metadata`` holds keys and JSON strings to add to the
+    trace. With ``two_pass`` the first cycle records only times, and the second one what the switches ask for; see
+    ``passes``. ``experimental_config``, ``custom_trace_id_callback`` and ``post_processing_timeout_s`` are passed to
+    torch unchanged. ``on_trace_ready`` is called with the profiler of every finished cycle, whose events include those
+    of earlier cycles with ``acc_events``.
     """
 
     schedule: ScheduleOptions = ScheduleOptions()
     schedule_function: Callable[[int], Any] | None = None
     activities: tuple[str, ...] = ()
-    activity_types: Mapping[str, tuple[str, ...]] | None = None
+    activity_types: Mapping[str, Any] | None = None
     record_shapes: bool = False
     profile_memory: bool = False
     with_stack: bool = False

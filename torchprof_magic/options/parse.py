@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from types import NoneType
+from typing import Any
 
 from torchprof_magic.errors import OptionsError
 from torchprof_magic.model.meta import KINETO_KEYS
@@ -15,6 +16,8 @@ from torchprof_magic.options.checked import ACTIVITIES
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) *([kmgt]?b?)", re.ASCII | re.IGNORECASE)
 _UNITS = {f"{prefix}{b}": 1000**power for power, prefix in enumerate(("", "k", "m", "g", "t")) for b in ("", "b")}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?) *(s|min|h)", re.ASCII)
+# What torch's ProfilerActivityConfig has.
+CONFIGURED = ("activity_types", "profiler_configs")
 _UNITS_S = {"s": 1, "min": 60, "h": 3600}
 
 
@@ -102,19 +105,20 @@ def metadata_of(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
-def activities_of(values: object) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
+def activities_of(values: object) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Return the names of activities and the record types of each, from names, torch's objects, or dicts of both.
 
-    A dict limits an activity to some record types, as in torch: ``{ProfilerActivity.CUDA: ["GPU_MEMCPY"]}``. Raises
-    ``OptionsError`` for anything else, or an activity that is given twice.
+    A dict limits an activity to some record types, as in torch: ``{ProfilerActivity.CUDA: ["GPU_MEMCPY"]}``, or
+    configures it by a ``ProfilerActivityConfig``, which is returned in place of record types. None limits nothing.
+    Raises ``OptionsError`` for anything else, or an activity that is given twice.
     """
     names: list[str] = []
-    types: dict[str, tuple[str, ...]] = {}
+    types: dict[str, Any] = {}
     many = values if isinstance(values, Iterable) and not isinstance(values, (str, dict)) else (values,)
     for value in many:
         if isinstance(value, dict):
             narrowed = {_activity_name(key): _record_types(kinds) for key, kinds in value.items()}
-            types |= narrowed
+            types |= {name: kinds for name, kinds in narrowed.items() if kinds is not None}
             names += narrowed
         else:
             names.append(_activity_name(value))
@@ -123,7 +127,10 @@ def activities_of(values: object) -> tuple[tuple[str, ...], dict[str, tuple[str,
     return tuple(names), types
 
 
-def _record_types(kinds: object) -> tuple[str, ...]:
+def _record_types(kinds: object) -> Any:
+    """Return the names of record types, None for all, or torch's configuration of an activity as it is."""
+    if kinds is None or all(hasattr(kinds, name) for name in CONFIGURED):
+        return kinds
     if isinstance(kinds, str):
         return (kinds,)
     if not isinstance(kinds, Iterable) or not all(isinstance(kind, str) for kind in kinds):

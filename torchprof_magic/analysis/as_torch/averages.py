@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
+from torchprof_magic.analysis.as_torch.installed import counts_python_functions
 from torchprof_magic.analysis.as_torch.torch_calls import VALUES, torch_calls
 from torchprof_magic.analysis.as_torch.torch_stacks import frames_of
 from torchprof_magic.analysis.ops.flops import has_flops
@@ -111,11 +112,15 @@ ALL_COLUMNS = (*COLUMNS[:2], _OVERLOAD, _SHAPES, _STACK, *COLUMNS[2:])
 
 
 class Grouping(NamedTuple):
-    """What rows are kept apart by, besides the name: input shapes, so many frames of the stack, overloads."""
+    """What rows are kept apart by, besides the name: input shapes, so many frames of the stack, overloads.
+
+    ``has_python`` is whether Python functions are rows; None if they are as in the installed torch.
+    """
 
     has_shapes: bool = False
     stack_n: int = 0
     has_overloads: bool = False
+    has_python: bool | None = None
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -130,9 +135,9 @@ NO_GROUPING = Grouping()
 def averages_table(trace: Trace, by: Grouping = NO_GROUPING) -> Table:
     """Return one row per op with torch's own definitions of calls, self and total CPU and device time and memory.
 
-    Unlike ``ops``, recursion counts at every level and steps and Python frames are rows, so the numbers can be checked
-    against ``prof.key_averages()``. torch gives its events stacks only in verbose recordings, so in others grouping by
-    stacks has no effect; ``ops_by("stack")`` groups by stacks in all.
+    Unlike ``ops``, recursion counts at every level and steps are rows, and so are Python functions if the installed
+    torch counts them, so the numbers can be checked against ``prof.key_averages()``. torch gives its events stacks only
+    in verbose recordings, so in others grouping by stacks has no effect; ``ops_by("stack")`` groups by stacks in all.
     """
     columns = tuple(column for column in COLUMNS if column.name not in _absent(trace))
     columns = (*columns[:2], *by.columns, *columns[2:])
@@ -151,6 +156,8 @@ def averages_in_torchs_order(trace: Trace, by: Grouping) -> pl.DataFrame:
 
 def _grouped(trace: Trace, by: Grouping) -> pl.DataFrame:
     calls = _with_stacks(trace, torch_calls(trace), by.stack_n).with_row_index("place")
+    if not (counts_python_functions() if by.has_python is None else by.has_python):
+        calls = calls.filter(pl.col("kind") != "python_function")
     return calls.group_by(["key", "is_annotation", "is_on_device", *(column.name for column in by.columns)]).agg(
         pl.col("place", "is_top", "kind").first(),
         pl.len().alias("count"),

@@ -108,6 +108,8 @@ def _save(writer: _Writer, path: Path, problems: ProblemLog, fallbacks: Fallback
         return None
     if writer.flaw is not None:
         problems.note("capture.invalid_trace", file=path.name, flaw=writer.flaw)
+    if writer.is_host_only:
+        problems.note("capture.host_only", file=path.name)
     if writer.doubt:  # a second attempt that succeeds does not prove that the file is safe
         problems.note("capture.not_confirmed", path=target, error=writer.doubt)
     return Saved(path=target, why=_why_not(path.parent, failures, target) if target != path else "")
@@ -151,11 +153,13 @@ class _Writer:
 
     torch's fast export works once. Its file is the draft for all later attempts, until the cycle is saved. ``flaw`` is
     what is wrong with the file that was written; ``doubt`` is the disk error that was reported before it succeeded.
+    ``is_host_only`` is set if torch did not export what the device did.
     """
 
     def __init__(self, engine: Engine, guard: InterruptGuard) -> None:
         self.flaw: str | None = None
         self.doubt = ""
+        self.is_host_only = False
         self._engine = engine
         self._guard = guard
         self._is_exported = False
@@ -206,11 +210,12 @@ class _Writer:
         Raises the error of the disk, so that another folder can be tried.
         """
         self._is_exported = True
-        self._engine.profiler.export_chrome_trace(str(part))
+        self._engine.export(part)
         flaw = flaw_of(part, self._engine)
         if flaw != NO_FILE:
             self._draft = _Draft(part=part, target=path, flaw=flaw)
         if flaw is not None and features.HAS_PYTHON_EXPORT:
+            self.is_host_only = self._engine.has_own_device_export and flaw == NO_FILE
             flaw = self._export_over(part, flaw)
         if flaw == NO_FILE:
             raise OSError(NO_FILE)
@@ -234,7 +239,7 @@ class _Writer:
 
     def _export_again(self, part: Path) -> str | None:
         """Use torch's Python export, which is slower, escapes names and can be repeated; return its flaw."""
-        self._engine.profiler.export_chrome_trace(str(part), use_python_export=True)
+        self._engine.export_again(part)
         left = find_flaw(part, None)
         if left == NO_FILE:
             raise OSError(NO_FILE)

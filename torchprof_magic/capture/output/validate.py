@@ -21,6 +21,8 @@ LOST_NAME = b'"name": "unknown"'
 # It turns a backslash into a slash, so an annotation with a slash is compared with the name that was recorded.
 ANNOTATION = b'"cat": "user_annotation"'
 SLASHED_NAME = re.compile(rb'"cat": "user_annotation",\s*"name": "([^"\n]*/[^"\n]*)"')
+# That of torch 2.15 turns a double quote into a single one, so a name with a single one is compared as well.
+QUOTED_NAME = re.compile(rb'"name": "([^"\n]*\'[^"\n]*)"')
 OWN_NAME = b'"traceName"'
 # As either exporter writes it. The search ends at the first op, so it is fast unless there is none.
 FIRST_OP = re.compile(rb'"cat": ?"(?:cpu_op|kernel|gpu_memcpy|gpu_memset)"')
@@ -47,6 +49,9 @@ def _loss(data: mmap.mmap, engine: Engine) -> str | None:
     slashed = _slashed_annotations(data)
     if slashed and not slashed <= engine.recorded_names():
         return "torch changed backslashes in names"
+    quoted = _quoted_names(data)
+    if quoted and not quoted <= engine.recorded_names():
+        return "torch changed quotes in names"
     return None
 
 
@@ -65,6 +70,22 @@ def _slashed_annotations(data: mmap.mmap) -> set[str]:
         if match:
             names.add(match[1].decode("ascii", "replace"))
         at = data.rfind(ANNOTATION, 0, at)
+    return names
+
+
+def _quoted_names(data: mmap.mmap) -> set[str]:
+    """Return the names with a single quote, of which most files have none."""
+    names: set[str] = set()
+    end = data.rfind(OWN_NAME)  # the name of the file itself may have one
+    end = end if end >= 0 else len(data)
+    at = data.find(b"'", 0, end)
+    while at >= 0:
+        line_end = data.find(b"\n", at)
+        line_end = line_end if line_end >= 0 else len(data)
+        match = QUOTED_NAME.search(data, data.rfind(b"\n", 0, at) + 1, line_end)
+        if match:
+            names.add(match[1].decode("ascii", "replace"))
+        at = data.find(b"'", line_end, end) if line_end < end else -1
     return names
 
 

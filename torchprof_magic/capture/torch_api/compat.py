@@ -130,10 +130,17 @@ def toggle(profiler: _KinetoProfile, names: Iterable[str], *, is_on: bool) -> No
 
 
 def _activity(name: str, options: ProfileOptions) -> Any:
-    """Return torch's activity of that name, limited to some types of events if requested."""
+    """Return torch's activity of that name, limited to some types of events or configured if requested."""
     activity = next(member for key, member in ProfilerActivity.__members__.items() if key.lower() == name)
     types = (options.activity_types or {}).get(name)
-    return activity if types is None else {activity: list(types)}
+    if types is None:
+        return activity
+    return {activity: list(types) if isinstance(types, tuple) else types}
+
+
+def is_news(warning: str) -> bool:
+    """Return whether a warning of torch tells the user something about this recording."""
+    return not warning.startswith("with_modules is deprecated")  # modules are timed without torch, too
 
 
 def _experimental_config(options: ProfileOptions) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import shutil
+from contextlib import suppress
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from torch.profiler import record_function
 
 from torchprof_magic.capture.torch_api import compat
+from torchprof_magic.capture.torch_api.exact_names import exact_names
+from torchprof_magic.process.python_warnings import warnings_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -42,6 +45,14 @@ def _copy_trace(source: Path, path: str, use_python_export: bool = False) -> Non
     del use_python_export  # the file was verified, and holds all names
     with source.open("rb") as saved, (gzip.open if str(path).endswith(".gz") else open)(path, "wb") as copy:
         shutil.copyfileobj(saved, copy)
+
+
+def _unpack(packed: Path, path: Path) -> None:
+    """Unpack a file that torch gave another name, and delete it, unless it wrote the one that was asked for."""
+    if packed.exists() and not path.exists():
+        with gzip.open(packed) as source, path.open("wb") as target:
+            shutil.copyfileobj(source, target)
+    packed.unlink(missing_ok=True)
 
 
 class Engine:
@@ -146,6 +157,33 @@ class Engine:
         observer, self._observer = self._observer, None
         if observer is not None:
             observer.unregister_callback()
+
+    @property
+    def has_own_device_export(self) -> bool:
+        """True if torch merges the device's work into the trace when it exports it, and perhaps does so later."""
+        return bool(getattr(self.profiler, "_use_cuspy", False))
+
+    def export(self, path: Path) -> None:
+        """Write the trace by torch's fast export, which works once, and wait for one that torch writes later."""
+        profiler: Any = self.profiler
+        with warnings_to():  # a file that did not come is noticed
+            profiler.export_chrome_trace(str(path))
+            if self.has_own_device_export:
+                with suppress(Exception):
+                    profiler.wait_for_exports()
+                _unpack(path.with_name(f"{path.name}.gz"), path)
+
+    def export_again(self, path: Path) -> None:
+        """Write the trace by torch's Python export, which is slower, escapes names and can be repeated.
+
+        It has only the host's work if torch merges the device's work into the trace later.
+        """
+        profiler: Any = self.profiler
+        with exact_names(profiler.profiler):
+            if self.has_own_device_export:
+                profiler.profiler.export_chrome_trace(str(path), profiler._trace_metadata, use_python_export=True)  # noqa: SLF001 - as its own method does
+            else:
+                profiler.export_chrome_trace(str(path), use_python_export=True)
 
     def finished_profiler(self, path: Path, size_bytes: int) -> CycleProfile:
         """Return torch's profiler for the user's handler; its export copies the file that was saved to ``path``.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import torch
 from torch._C._profiler import _ExperimentalConfig  # documented by torch, though its name begins with _
 from torch.nn.modules import module as torch_module
-from torch.profiler import ExecutionTraceObserver
+from torch.profiler import ExecutionTraceObserver, profile
 from torch.profiler.profiler import _KinetoProfile  # the same
 
 if TYPE_CHECKING:
@@ -88,6 +88,11 @@ FEATURES: Final = (
     _setting("trace_only"),
     Feature("types of activities", _takes_types, lambda options: options.activity_types),
     Feature(
+        "ProfilerActivityConfig",
+        lambda: hasattr(torch.profiler, "ProfilerActivityConfig"),
+        lambda options: any(not isinstance(types, tuple) for types in (options.activity_types or {}).values()),
+    ),
+    Feature(
         EXTRA_RESOURCES,
         lambda: hasattr(ExecutionTraceObserver, "set_extra_resource_collection"),
         instead="torch always writes them, and they are kept if they are asked for",
@@ -97,6 +102,7 @@ FEATURES: Final = (
         lambda: hasattr(ExecutionTraceObserver, "build_execution_trace_obs_from_env"),
         instead="the variable ENABLE_PYTORCH_EXECUTION_TRACE has no effect",
     ),
+    Feature("use_cuda", lambda: takes(profile, "use_cuda"), instead="profile() does not take it either"),
     Feature(
         "with_modules",
         lambda: takes(_KinetoProfile, "with_modules"),

@@ -1,8 +1,8 @@
 """Keeping Kineto's log lines out of the output of the cell.
 
 torch 2.13 writes ``USDT:... profiler_start`` and ``profiler_stop`` to file descriptor 2 for every session, which
-ipykernel shows in the cell; a build with CUDA also says once that there is no driver. Descriptor 2 is redirected only
-while torch itself runs, never around the user's code, and all other lines are passed on.
+ipykernel shows in the cell. Descriptor 2 is redirected only while torch itself runs, never around the user's code, and
+all other lines are passed on.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from typing import IO
 
 STDERR_FD = 2
-# Log lines of Kineto and the profiler. What matters in them is checked and reported by this package.
+# Log lines of Kineto and the profiler. What matters in them is checked and reported by this package. DeviceProperties
+# says of every build for CUDA on a machine without a driver that it counts no device.
 NOISE = re.compile(
     rb"(?<![^\r\n])[^\r\n]*"
-    rb"(?:SyncActivityProfilerHandler|DeviceProperties|profiler_kineto|output_json|CPUAllocator|collection"
-    rb"|execution_trace_observer)\.cpp"
+    rb"(?:SyncActivityProfilerHandler|profiler_kineto|output_json|CPUAllocator|collection|execution_trace_observer"
+    rb"|DeviceProperties)\.cpp"
     rb"[^\r\n]*(?:\r\n?|\n)?"
 )
 
