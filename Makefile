@@ -15,7 +15,7 @@ NODE   := $(if $(shell command -v npm 2>/dev/null),,$(VENV)/.node)
 # Recipes find ruff, mypy and a Node.js from PyPI in the virtual environment.
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: demo test lab check bench fuzz programs advice stress thorough clean chromium
+.PHONY: demo test lab check bench fuzz programs advice stress compat thorough clean chromium
 
 demo: $(VENV)/.installed $(BUNDLE)
 	mkdir -p build
@@ -61,6 +61,10 @@ thorough: $(VENV)/.tested $(BUNDLE) chromium
 	export CHROMIUM="$$(cat $(VENV)/.chromium)" TORCHPROF_TESTS=whole; \
 	$(BIN)/python -m pytest -n auto --timeout 1200 tests/unit/test_hostile_texts.py tests/e2e/test_hostile_pages.py \
 	  tests/unit/ingest tests/unit/process tests/unit/capture/watch tests/unit/test_savings_live.py tests/packaging
+
+# The wheel in a new environment per line of tests/compat/lines.py, or on one line: make compat ONLY=py310-torch241.
+compat: $(VENV)/.tested $(BUNDLE)
+	$(BIN)/python tests/compat/run.py $(if $(ONLY),--only $(ONLY))
 
 stress: $(VENV)/.tested
 	$(BIN)/python tests/stress/interrupts.py --runs 200

@@ -6,8 +6,13 @@ Each page is one function that returns Markdown, and one entry of ``PAGES``.
 from __future__ import annotations
 
 import string
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "compat"))
+from lines import LINES
+from results import OK, REFUSED, read_results
 
 from torchprof_magic.analysis import devices, process_groups
 from torchprof_magic.analysis.advice import CERTAINTY_TEXT, RULES
@@ -28,7 +33,10 @@ from torchprof_magic.options import OPTIONS, PRESET_COSTS_US, PRESETS
 from torchprof_magic.views import RANK_VIEWS, VIEWS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from lines import Line
+    from results import Result
 
     from torchprof_magic.model.shapes import Column
     from torchprof_magic.model.trace import FrameColumn
@@ -287,6 +295,34 @@ Beside those of the libraries above, whose kernels begin with the name of the li
 """
 
 
+COMPATIBILITY_HEAD = """# Where it runs
+
+torchprof-magic needs Python 3.10 or newer and torch 2.4 or newer.
+
+| system | what holds |
+| --- | --- |
+| Linux on x86-64 | All that this page lists was run there. |
+| Linux on arm64, macOS on Apple silicon | There are wheels of torch and of everything else. Not run by us. |
+| Windows | There are wheels of torch. What differs there was considered by reading. Not run by us. |
+| macOS on Intel, Linux with musl (Alpine) | No torch that is new enough has wheels there. |
+
+## What was run
+
+`make compat` builds the wheel, installs it into a new environment for each line of `tests/compat/lines.py`, and runs
+cells in ipykernel. Each cell has an expected value, output, exception and report; nothing else may be written to
+stderr, and torch's hooks and state must be as before. The lines with *lowest* in their names have the lowest version of
+every package that `pyproject.toml` allows and that has a wheel for that Python; the others have the newest.
+"""
+LACKS_HEAD = """## What some versions of torch lack
+
+Each was asked of the torch itself on these lines. `%torchprof doctor` lists what the installed torch lacks.
+"""
+CELLS_HEAD = """## Every cell
+
+*refused*: this torch lacks what the cell asks for, and an error before the cell says so.
+"""
+
+
 def advice() -> str:
     """Return docs/advice.md: every rule, and what the words of certainty mean."""
     words = ((f"`{name}`", text) for name, text in CERTAINTY_TEXT.items())
@@ -403,8 +439,58 @@ def problems() -> str:
     return "\n".join(parts)
 
 
+def compatibility() -> str:
+    """Return docs/compatibility.md: what ``make compat`` ran, with the result of each cell."""
+    results = read_results(ROOT / "tests" / "compat" / "results.json")
+    ran = {line: results[line.name] for line in LINES if line.name in results and results[line.name].cells}
+    parts = (COMPATIBILITY_HEAD, _lines_that_ran(ran), LACKS_HEAD, _lacks(ran.values()), CELLS_HEAD, _every_cell(ran))
+    return "\n".join(parts)
+
+
+def _lines_that_ran(ran: Mapping[Line, Result]) -> str:
+    packages = ("python", "torch", "polars", "numpy", "ipython", "ipykernel", "ipywidgets", "anywidget", "matplotlib")
+    rows = (
+        (
+            f"`{line.name}`",
+            *(result.versions[package] for package in packages),
+            f"{len(result.cells) - len(result.failed)} of {len(result.cells)}",
+        )
+        for line, result in ran.items()
+    )
+    return table(("line", *packages, "cells as expected"), rows)
+
+
+def _lacks(results: Iterable[Result]) -> str:
+    found: dict[tuple[str, str], set[str]] = {}
+    for result in results:
+        for instead, names in result.lacks.items():
+            for name in names:
+                found.setdefault((name, instead), set()).add(result.versions["torch"].partition("+")[0])
+    rows = (
+        (f"`{name}`", ", ".join(sorted(torches, key=_release)), instead) for (name, instead), torches in found.items()
+    )
+    return table(("feature, by torch's name", "missing in torch", "what happens there"), rows)
+
+
+def _every_cell(ran: Mapping[Line, Result]) -> str:
+    cells = dict.fromkeys(name for result in ran.values() for name in result.cells)
+    rows = ((name, *(_outcome(result.cells.get(name, "")) for result in ran.values())) for name in cells)
+    return table(("cell", *(f"{line.python}, {line.torch}{', lowest' * line.is_lowest}" for line in ran)), rows)
+
+
+def _release(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
+
+
+def _outcome(outcome: str) -> str:
+    if outcome.startswith(REFUSED):
+        return REFUSED
+    return outcome if outcome in {OK, ""} else "**failed**"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/advice.md": advice,
+    "docs/compatibility.md": compatibility,
     "docs/definitions.md": definitions,
     "docs/formats.md": formats,
     "docs/options.md": options,

@@ -44,7 +44,8 @@ class Kernel:
 
     def ask(self, code: str) -> str:
         """Start to run a cell, and return its message ID for ``answer``."""
-        return str(self.client.execute(code, allow_stdin=False))
+        # After an error, older kernels would skip the next cell if it came at once.
+        return str(self.client.execute(code, allow_stdin=False, stop_on_error=False))
 
     def answer(self, message: str, *, interrupt_at: str = "") -> Cell:
         """Wait for the end of a cell."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -27,6 +28,9 @@ assert len(p.report.widget._esm) > 50_000, "the bundle is not in the package"
 assert p.report.to_html("report.html").stat().st_size > 50_000
 print(tp.__file__)
 """
+
+# What tools leave in a checkout, and git ignores.
+LEFT_BEHIND = {"__pycache__", ".ipynb_checkpoints", ".hypothesis", ".pytest_cache"}
 
 pytestmark = pytest.mark.slow
 
@@ -80,6 +84,37 @@ def test_wheel_and_sdist_hold_the_front_end_without_its_development_files(built:
         sources = [name.partition("/")[2] for name in archive.getnames()]
     assert {"torchprof_magic/static/report.js", "js/package-lock.json", "widgets/report/index.ts"} <= set(sources)
     assert not any("node_modules" in name for name in sources)
+
+
+def test_the_sdist_holds_all_tests_and_documents(built: tuple[Path, Path]) -> None:
+    with tarfile.open(built[0]) as archive:
+        packed = {name.partition("/")[2] for name in archive.getnames()}
+    for folder in ("tests", "docs", "scripts", "notebooks", "benchmarks"):
+        files = [path for path in (ROOT / folder).rglob("*") if path.is_file() and not set(path.parts) & LEFT_BEHIND]
+        assert files
+        assert {path.relative_to(ROOT).as_posix() for path in files} - packed == set()
+    assert {"Makefile", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "pyproject.toml"} <= packed
+
+
+@pytest.mark.skipif(not IS_WHOLE, reason="takes half a minute; `make thorough` runs it")
+def test_the_tests_of_the_sdist_can_be_collected(built: tuple[Path, Path], tmp_path: Path) -> None:
+    with tarfile.open(built[0]) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (unpacked,) = tmp_path.iterdir()
+    command = (sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider")
+    done = run(*command, cwd=unpacked, PYTHONPATH=str(unpacked))
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert len(re.findall(r"^tests/\S+::", done.stdout, re.MULTILINE)) > 1_000
+
+
+def test_the_page_of_the_package_has_no_link_that_needs_the_checkout(built: tuple[Path, Path]) -> None:
+    with zipfile.ZipFile(built[1]) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        page = archive.read(name).decode().partition("\n\n")[2]
+    assert page.startswith("# torchprof-magic\n")
+    assert re.findall(r"\]\((?!https?:|#)[^)]*\)", page) == []
+    for path in re.findall(r"\]\((docs/[^)]*\.md)\)", (ROOT / "README.md").read_text(encoding="utf-8")):
+        assert f"`{path}`" in page
 
 
 def test_the_installed_wheel_gives_a_working_widget(built: tuple[Path, Path], fresh: Path, tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def _names() -> Check:
         return Check("Names in any alphabet are recorded correctly.")
     return Check(
         "This version of torch changes quotes, backslashes and non-ASCII letters in names.",
-        "Use ASCII names, or torch 2.10 or newer.",
+        "Use ASCII names, or torch 2.13 or newer.",
     )
 
 

@@ -12,6 +12,8 @@ import zipfile
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from torchprof_magic.files.atomic import exporting
 from torchprof_magic.model.trace import FRAME_SCHEMAS, SAVED_HEAD, SAVED_VERSION
 
@@ -29,6 +31,7 @@ def write_saved(trace: Trace, path: Path) -> Path:
     head = {
         "format": "torchprof",
         "version": SAVED_VERSION,
+        "polars": pl.__version__,
         "meta": asdict(trace.meta),
         "problems": [asdict(problem) for problem in trace.problems],
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import struct
 import zipfile
 import zlib
@@ -52,6 +53,8 @@ _DAMAGE = (
     AttributeError,  # of an entry without a name, or of a compression that this Python was built without
     TypeError,
 )
+# What a version of polars begins with; any text may stand in the file.
+_RELEASE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6}){0,5}")
 # The only ones in use. Others unpack to thousands of times their size, and raise errors of their own.
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
@@ -62,6 +65,7 @@ class _Head(msgspec.Struct, kw_only=True):
     version: int
     meta: Meta
     problems: tuple[Problem, ...]
+    polars: str = ""  # the version that wrote the frames; empty in files of the first versions
 
 
 def is_saved(path: str | os.PathLike[str]) -> bool:
@@ -91,18 +95,40 @@ def read_saved(path: str | os.PathLike[str]) -> Trace:
         with zipfile.ZipFile(path) as archive:
             _check_sizes(archive, Path(path).stat().st_size)
             head = _read_head(archive)
-            frames = {
-                name: read_frame(name, archive.read(f"{name}.arrow"), head.version)
-                if head.version >= ADDED_FRAMES.get(name, 1)
-                else pl.DataFrame(schema=schema)
-                for name, schema in FRAME_SCHEMAS.items()
-            }
+            frames = _read_frames(archive, head)
     except _DAMAGE as exc:
         raise IngestError(f"the saved run is damaged or cut off ({exc}); copy it or save it again") from exc
     flaw = first_flaw(frames)
     if flaw:
         raise IngestError(f"the saved run is damaged ({flaw}); save it again")
     return Trace(**frames, meta=head.meta, problems=head.problems)
+
+
+def _read_frames(archive: zipfile.ZipFile, head: _Head) -> dict[str, pl.DataFrame]:
+    """Return all frames; those that the version of the file lacks are empty."""
+    try:
+        return {
+            name: read_frame(name, archive.read(f"{name}.arrow"), head.version)
+            if head.version >= ADDED_FRAMES.get(name, 1)
+            else pl.DataFrame(schema=schema)
+            for name, schema in FRAME_SCHEMAS.items()
+        }
+    except IngestError as exc:
+        written_by, read_by = _release(head.polars), _release(pl.__version__)
+        if written_by <= read_by:
+            raise
+        written, read = (".".join(map(str, release)) for release in (written_by, read_by))
+        flaw, _, _ = str(exc).partition(";")
+        raise IngestError(
+            f"the run was saved with polars {written}, which polars {read} here cannot read ({flaw}); "
+            "update with `pip install -U polars`"
+        ) from exc
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """Return the numbers that a version begins with: (2, 1, 0) for ``2.1.0rc1``; none if it is no version."""
+    found = _RELEASE.match(version)
+    return tuple(map(int, found[0].split("."))) if found else ()
 
 
 def _check_sizes(archive: zipfile.ZipFile, packed_bytes: int) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import tempfile
 import zipfile
 from pathlib import Path
@@ -330,6 +331,28 @@ def test_other_columns_are_refused(saved: Path, tmp_path: Path) -> None:
     wrong = full_trace().flows.with_columns(pl.col("source").cast(pl.Int64))
     with pytest.raises(IngestError, match=r"flows of the saved run have unexpected columns.*source"):
         load(rewritten(saved, flows_arrow=arrow(wrong, tmp_path, compression="uncompressed")))
+
+
+def test_columns_that_a_newer_polars_wrote_are_refused_with_both_versions(saved: Path, tmp_path: Path) -> None:
+    wrong = full_trace().flows.with_columns(pl.col("source").cast(pl.Int64))
+    odd = rewritten(saved, flows_arrow=arrow(wrong, tmp_path, compression="uncompressed"))
+    here = re.escape(pl.__version__)
+    with pytest.raises(IngestError, match=rf"polars 999\.1\.0, which polars {here} .*flows.*-U polars"):
+        load(head_with(odd, polars="999.1.0rc2\x1b[31m"))
+
+
+@pytest.mark.parametrize("version", ["", "1.0.0", pl.__version__, "new", "٣.0"])
+def test_columns_that_no_newer_polars_wrote_are_not_said_to_be_of_one(
+    saved: Path, tmp_path: Path, version: str
+) -> None:
+    wrong = full_trace().flows.with_columns(pl.col("source").cast(pl.Int64))
+    odd = rewritten(saved, flows_arrow=arrow(wrong, tmp_path, compression="uncompressed"))
+    with pytest.raises(IngestError, match="the flows of the saved run have unexpected columns"):
+        load(head_with(odd, polars=version))
+
+
+def test_a_run_that_a_newer_polars_saved_is_read_if_its_columns_are_as_expected(saved: Path) -> None:
+    assert_same(full_trace(), load(head_with(saved, polars="999.0")).trace)
 
 
 def test_columns_that_are_compressed_twice_are_refused_before_they_are_unpacked(saved: Path, tmp_path: Path) -> None:
