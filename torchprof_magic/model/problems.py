@@ -608,6 +608,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         _EXPORT_AGAIN,
         "Part of the file is missing or overwritten.",
     ),
+    "json.given_up": Kind(
+        "data_loss",
+        "More than 100,000 entries in a row are not events. What follows them was not read.",
+        _EXPORT_AGAIN,
+        "A file of brackets or other fragments, as of a program that failed or an attempt to exhaust memory.",
+    ),
     "json.head": Kind(
         "warning",
         "The part of the file around the events is damaged. Some metadata may be missing.",

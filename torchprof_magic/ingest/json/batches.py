@@ -182,7 +182,7 @@ class EventText:
     # The events.
 
     def _next_batch(self) -> list[Event] | None:
-        while True:
+        while not self._salvager.is_over:
             if not self._is_end:
                 self._fill()
             if not self._salvager.is_lost:
@@ -195,6 +195,7 @@ class EventText:
                 return batch
             if self._is_end and len(self._buffer) == size:  # the rest is cut off by the end of the text
                 return None
+        return None
 
     def _batch_of_list(self) -> list[Event]:
         if self._salvager.is_lost:
@@ -288,6 +289,8 @@ class EventText:
 
     def _leave_list(self, *, is_bare: bool) -> None:
         """Read the metadata after the events."""
+        if self._salvager.is_over:  # where the list ends is not known
+            return
         while not self._is_end and len(self._buffer) <= MAX_AROUND_BYTES:
             self._fill()
         has_end = self._buffer.startswith(b"]")

@@ -51,9 +51,11 @@ class Repairer:
         self._out: list[bytes] = []
         self._open: list[bytes] = []
         self._muted_from: int | None = None
-        self._expect = self._value
+        # Functions and not methods: a method would refer to this object, and stay until garbage is collected.
+        self._expect = Repairer._value
         self._is_done = False
         self._comma_at = at
+        self._other_event = (-1, -1)  # where the next one was found, and ends
 
     def value(self) -> bytes:
         """Return the value as strict JSON."""
@@ -62,7 +64,7 @@ class Repairer:
             if self.at >= self._limit:
                 self.is_cut = True
                 break
-            self._expect(self._text[self.at : self.at + 1])
+            self._expect(self, self._text[self.at : self.at + 1])
         return b"".join(self._out)
 
     # One method per state of the grammar; each handles the next character.
@@ -94,7 +96,7 @@ class Repairer:
     def _key(self, char: bytes) -> None:
         if char == b'"':
             self._write(self._string(_AFTER_KEY))
-            self._expect = self._colon
+            self._expect = Repairer._colon
         elif char == b"}":
             self._drop_comma()
             self._pop()
@@ -110,7 +112,7 @@ class Repairer:
 
     def _colon(self, char: bytes) -> None:
         self._write(b":")
-        self._expect = self._value
+        self._expect = Repairer._value
         if char == b":":
             self.at += 1
         else:
@@ -148,7 +150,7 @@ class Repairer:
         self._write(b",")
         self._comma_at = self.at
         self.at += len(consumed)
-        self._expect = self._key if self._inner() == b"{" else self._value
+        self._expect = Repairer._key if self._inner() == b"{" else Repairer._value
 
     def _push(self, char: bytes) -> None:
         if len(self._open) == MAX_DEPTH and self._muted_from is None:
@@ -157,7 +159,7 @@ class Repairer:
         self._open.append(char)
         self._write(char)
         self.at += 1
-        self._expect = self._key if char == b"{" else self._value
+        self._expect = Repairer._key if char == b"{" else Repairer._value
 
     def _pop(self, *, consume: bool = True) -> None:
         self._write(b"}" if self._open.pop() == b"{" else b"]")
@@ -170,7 +172,7 @@ class Repairer:
         self._after_value()
 
     def _after_value(self) -> None:
-        self._expect = self._comma
+        self._expect = Repairer._comma
         self._is_done = not self._open
 
     def _drop_comma(self) -> bool:
@@ -233,7 +235,7 @@ class Repairer:
         if end < 0:
             self.is_cut, self.at = True, self._limit
             return b'""'
-        if _IN_OTHER_EVENT.search(self._text, start, end):
+        if self._is_in_other_event(start, end):
             self.is_broken = True
             return b'""'
         self.at = end + 1
@@ -249,6 +251,8 @@ class Repairer:
         while (end := self._text.find(b'"', at, self._limit)) >= 0:
             at = end + 1
             if after.match(self._text, end + 1, self._limit) is None:
+                if self._is_in_other_event(start, end):  # and so would be whatever ends it
+                    return end
                 continue
             if _backslashes_at_end(self._text[max(start, end - 64) : end]) % 2 == 0:
                 return end
@@ -258,6 +262,13 @@ class Repairer:
             if has_bad_escape or _NEXT_KEY.match(self._text, end + 1, self._limit) is not None:
                 return end
         return -1
+
+    def _is_in_other_event(self, start: int, end: int) -> bool:
+        """Return whether another event begins between two places. The text is searched once, however often it asks."""
+        if self._other_event[0] < start:
+            found = _IN_OTHER_EVENT.search(self._text, start, self._limit)
+            self._other_event = found.span() if found else (self._limit, self._limit + 1)
+        return self._other_event[1] <= end
 
     def _escaped(self, raw: bytes) -> bytes:
         if b'"' in raw:
