@@ -28,6 +28,7 @@ _AFTER_ITEM = re.compile(rb"\s*(?:[,\]]|$)")
 _NEXT_KEY = re.compile(rb'\s*,\s*"[^"\\]{0,200}"\s*:')
 _EVENT = re.compile(rb'\{\s*"ph"\s*:')
 _IN_OTHER_EVENT = re.compile(rb'\{\s*"ph"\s*:|\}\s*,\s*\{\s*"(?:cat|name|pid|tid|ts|dur|id|args)"\s*:')
+_EVENT_BEGINS_BYTES = 64  # of which the expression above sees enough
 # A bracket followed by another object cannot be the end of the list of events.
 MORE_EVENTS = re.compile(rb"\][\s\]}]{0,64},\s{0,64}\{")
 PERHAPS_MORE_EVENTS = re.compile(rb"\][\s\]}]{0,64}(?:,\s{0,64})?$")
@@ -55,7 +56,6 @@ class Repairer:
         self._expect = Repairer._value
         self._is_done = False
         self._comma_at = at
-        self._other_event = (-1, -1)  # where the next one was found, and ends
 
     def value(self) -> bytes:
         """Return the value as strict JSON."""
@@ -235,7 +235,7 @@ class Repairer:
         if end < 0:
             self.is_cut, self.at = True, self._limit
             return b'""'
-        if self._is_in_other_event(start, end):
+        if _IN_OTHER_EVENT.search(self._text, start, end):
             self.is_broken = True
             return b'""'
         self.at = end + 1
@@ -246,13 +246,14 @@ class Repairer:
 
         A quote with a backslash before it ends one whose backslashes were not escaped, as in a Windows folder.
         """
-        at = checked_to = start
+        at = checked_to = seen_to = start
         has_bad_escape = False
         while (end := self._text.find(b'"', at, self._limit)) >= 0:
             at = end + 1
             if after.match(self._text, end + 1, self._limit) is None:
-                if self._is_in_other_event(start, end):  # and so would be whatever ends it
-                    return end
+                if _IN_OTHER_EVENT.search(self._text, max(seen_to - _EVENT_BEGINS_BYTES, start), end):
+                    return end  # whatever ends it lies behind the beginning of another event, too
+                seen_to = end
                 continue
             if _backslashes_at_end(self._text[max(start, end - 64) : end]) % 2 == 0:
                 return end
@@ -262,13 +263,6 @@ class Repairer:
             if has_bad_escape or _NEXT_KEY.match(self._text, end + 1, self._limit) is not None:
                 return end
         return -1
-
-    def _is_in_other_event(self, start: int, end: int) -> bool:
-        """Return whether another event begins between two places. The text is searched once, however often it asks."""
-        if self._other_event[0] < start:
-            found = _IN_OTHER_EVENT.search(self._text, start, self._limit)
-            self._other_event = found.span() if found else (self._limit, self._limit + 1)
-        return self._other_event[1] <= end
 
     def _escaped(self, raw: bytes) -> bytes:
         if b'"' in raw:
