@@ -141,7 +141,7 @@ def _with_labels(places: pl.DataFrame, processes: pl.DataFrame) -> pl.DataFrame:
 
     Of several names of a process the last one with a number is taken, else the last one.
     """
-    number = pl.col("label").str.extract(r"(\d+)$").cast(pl.Int32, strict=False)
+    number = pl.col("label").str.extract(r"([0-9]+)$").cast(pl.Int32, strict=False)
     named = _accelerators(processes, "label").with_columns(number.alias("number"))
     best = named.sort(pl.col("number").is_not_null(), maintain_order=True).unique("pid", keep="last")
     joined = places.join(best, on="pid", how="left", maintain_order="left")

@@ -24,7 +24,7 @@ LOOKAHEAD_BYTES = 512
 MOST_USELESS = 100_000
 _NEXT_EVENT = re.compile(rb'(?:[},]\s*)(?=\{\s*"(?:ph|cat|name|pid|tid|ts|dur|id|args)"\s*:)|(?=\{\s*"ph"\s*:)')
 _BETWEEN = re.compile(rb"[\s,]*")
-_TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
+_TRAILING = re.compile(r"trailing characters \(byte ([0-9]+)\)")
 
 _ANYTHING = msgspec.json.Decoder(Raw)
 _FIELDS = msgspec.json.Decoder(dict[str, Raw])

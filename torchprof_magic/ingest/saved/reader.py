@@ -14,6 +14,7 @@ import msgspec
 import polars as pl
 
 from torchprof_magic.errors import IngestError
+from torchprof_magic.files.regular import open_regular
 from torchprof_magic.ingest.saved.arrow import check_layout
 from torchprof_magic.ingest.saved.bounds import first_flaw
 from torchprof_magic.model.meta import Meta, Problem  # noqa: TC001 - msgspec reads the types of _Head
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 _ZIP_MAGIC = b"PK\x03\x04"
 _NAME_AT = 30  # offset of the name of the first entry of a zip file
-# Saved runs compress to a tenth or a twentieth, and to a fortieth if their events repeat exactly. A file that declares a
+# Saved runs compress to a tenth or a twentieth, and to a fortieth if events repeat exactly. A file that declares a
 # higher ratio is an attempt to exhaust memory.
 MAX_RATIO = 60
 RATIO_FREE_BYTES = 64 << 20
@@ -77,17 +78,15 @@ def is_saved(path: str | os.PathLike[str]) -> bool:
     """Return whether a file is a saved run, complete or damaged, by its content."""
     file = Path(path)
     try:
-        if not file.is_file():
-            return False
-        with file.open("rb") as opened:
-            beginning = opened.read(_NAME_AT + len(SAVED_HEAD))
+        with open_regular(file) as opened_file:
+            beginning = opened_file.read(_NAME_AT + len(SAVED_HEAD)) or b""
         if not beginning.startswith(_ZIP_MAGIC):
             return False
         if beginning[_NAME_AT:] == SAVED_HEAD.encode():
             return True
         with _InPieces(file) as opened, zipfile.ZipFile(opened) as archive:
             return SAVED_HEAD in archive.namelist()
-    except _DAMAGE:
+    except (*_DAMAGE, IngestError):
         return False
 
 
