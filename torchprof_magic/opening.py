@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.errors import IngestError
 from torchprof_magic.files.download import fetched
-from torchprof_magic.files.regular import GZIP_MAGIC, open_regular
 from torchprof_magic.files.urls import is_url, local_path, name_of, public_path, public_url
 from torchprof_magic.ingest import read_file
 from torchprof_magic.ingest.fork_check import NO_REPORTS, can_report
+from torchprof_magic.ingest.regular import GZIP_MAGIC, open_regular
 from torchprof_magic.model.meta import Meta
 from torchprof_magic.process.memory import lack_for_reading
 from torchprof_magic.report import Report

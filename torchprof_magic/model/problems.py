@@ -632,9 +632,15 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "",
         "The list of events contains numbers, strings, or objects without a phase.",
     ),
+    "chrome.autograd_export": Kind(
+        "info",
+        "This is an export of torch's autograd profiler. It has the time of each op on the device, and no kernels.",
+        "Record with torch.profiler, or with this package, to see kernels and calls of the runtime.",
+        "torch.autograd.profiler wrote the file, which was the only profiler before torch 1.8.",
+    ),
     "chrome.other_kind": Kind(
         "info",
-        "Events that no view uses, such as counters and async ranges, were left out.",
+        "Events that no view uses, such as counters and instants, were left out.",
         "",
         "The trace contains events with other phases than those that torch needs.",
     ),

@@ -14,10 +14,10 @@ import msgspec
 import polars as pl
 
 from torchprof_magic.errors import IngestError, NotATraceError
-from torchprof_magic.files.regular import beginning_of
 from torchprof_magic.ingest.findings import Findings
 from torchprof_magic.ingest.graph.tensors import GraphTensor, tensors_of, text_of
 from torchprof_magic.ingest.json.blocks import read_blocks
+from torchprof_magic.ingest.regular import beginning_of
 from torchprof_magic.model.meta import Meta, encodable, shortened
 from torchprof_magic.model.problems import problem
 from torchprof_magic.model.trace import FRAME_SCHEMAS, MAX_NAME_CHARS, MAX_SUM, Trace

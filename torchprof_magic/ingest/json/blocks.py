@@ -12,8 +12,8 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 from isal import igzip_lib, isal_zlib
 
 from torchprof_magic.errors import IngestError, NotATraceError
-from torchprof_magic.files.regular import GZIP_MAGIC, GZIP_WINDOW, open_regular, read_pieces
 from torchprof_magic.ingest.json.other_programs import kind_of_bytes
+from torchprof_magic.ingest.regular import GZIP_MAGIC, GZIP_WINDOW, open_regular, read_pieces
 from torchprof_magic.model.problems import PROBLEMS
 
 if TYPE_CHECKING:

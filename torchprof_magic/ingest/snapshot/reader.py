@@ -16,8 +16,8 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.errors import IngestError, NotATraceError
-from torchprof_magic.files.regular import beginning_of, open_regular, read_pieces
 from torchprof_magic.ingest.json.other_programs import FLIGHT_RECORDER
+from torchprof_magic.ingest.regular import open_regular, read_pieces
 from torchprof_magic.ingest.snapshot.frames import annotations_frame, blocks_frame, history_frame, segments_frame
 from torchprof_magic.ingest.snapshot.pickle_reader import read_plain
 from torchprof_magic.ingest.snapshot.stacks import StackTree, is_python, path_of
@@ -67,7 +67,11 @@ _NO_PYTHON = "code without Python frames, such as a backward pass"
 
 def is_snapshot(path: str | os.PathLike[str]) -> bool:
     """Return whether a file is a pickle, as memory snapshots are, by its content."""
-    return beginning_of(Path(path), len(_MAGIC[0])) in _MAGIC
+    try:
+        with open_regular(Path(path)) as file:
+            return file.read(len(_MAGIC[0])) in _MAGIC
+    except (OSError, ValueError, IngestError):
+        return False
 
 
 def read_snapshot(path: str | os.PathLike[str], meta: Meta | None = None) -> Trace:

@@ -16,9 +16,9 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.errors import IngestError, NotATraceError
-from torchprof_magic.files.regular import beginning_of, open_regular, read_pieces
 from torchprof_magic.ingest.findings import Findings
 from torchprof_magic.ingest.json.blocks import BLOCK_BYTES, read_blocks
+from torchprof_magic.ingest.regular import beginning_of, open_regular, read_pieces
 from torchprof_magic.ingest.timeline.pieces import pieces_of
 from torchprof_magic.model.memory_categories import BEFORE, TORCH_ACTIONS, TORCH_ORDER
 from torchprof_magic.model.meta import Meta, shortened
