@@ -295,7 +295,7 @@ def _by_length(text: str) -> tuple[int, str]:
 
 _DICT = "\0dict"
 _CLOSURE = "\0closure"
-_CELL = re.compile(rf"{_CLOSURE}(.*?){_CLOSURE}\[(\d+)\]")
+_CELL = re.compile(rf"{_CLOSURE}(.*?){_CLOSURE}\[([0-9]+)\]")
 _THROUGH_TRACEBACK = "\0traceback"
 _OF_MODULE = re.compile(r"\._(?:modules|parameters|buffers)\['([^']*)'\]")
 

@@ -307,12 +307,12 @@ def _ends_at(flows: pl.DataFrame, places: pl.DataFrame, phase: str, binding: str
 def _memory_lines(memory: pl.DataFrame, events: pl.DataFrame, outside_pid: int) -> list[str]:
     """Return one instant event per allocation or release, on the thread of the event that it belongs to."""
     places = events.select("pid", "tid", pl.col("row").cast(pl.Int32).alias("event"))
-    kind, index = pl.col("device").str.extract(r"^([^:]*)"), pl.col("device").str.extract(r":(-?\d+)$")
+    kind, index = pl.col("device").str.extract(r"^([^:]*)"), pl.col("device").str.extract(r":(-?[0-9]+)$")
     frame = memory.join(places, on="event", how="left", maintain_order="left").with_columns(
         pl.col("pid").fill_null(outside_pid),
         pl.col("tid").fill_null(OUTSIDE_TID),
         kind.replace_strict(_TYPE_OF_DEVICE, default=_UNKNOWN_DEVICE_TYPE, return_dtype=pl.Int64).alias("device_type"),
-        index.fill_null("-1").alias("device_id"),
+        index.cast(pl.Int64, strict=False).fill_null(-1).cast(pl.String).alias("device_id"),
     )
     line = pl.concat_str(
         pl.lit('{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]"'),

@@ -628,6 +628,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         _EXPORT_AGAIN,
         "Part of the file is missing or overwritten.",
     ),
+    "json.given_up": Kind(
+        "data_loss",
+        "More than 100,000 entries in a row are not events. What follows them was not read.",
+        _EXPORT_AGAIN,
+        "A file of brackets or other fragments, as of a program that failed or an attempt to exhaust memory.",
+    ),
     "json.head": Kind(
         "warning",
         "The part of the file around the events is damaged. Some metadata may be missing.",
@@ -646,9 +652,15 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "",
         "The list of events contains numbers, strings, or objects without a phase.",
     ),
+    "chrome.autograd_export": Kind(
+        "info",
+        "This is an export of torch's autograd profiler. It has the time of each op on the device, and no kernels.",
+        "Record with torch.profiler, or with this package, to see kernels and calls of the runtime.",
+        "torch.autograd.profiler wrote the file, which was the only profiler before torch 1.8.",
+    ),
     "chrome.other_kind": Kind(
         "info",
-        "Events that no view uses, such as counters and async ranges, were left out.",
+        "Events that no view uses, such as counters and instants, were left out.",
         "",
         "The trace contains events with other phases than those that torch needs.",
     ),

@@ -67,7 +67,7 @@ ACTION = pl.Enum(ACTIONS)
 BLOCK_STATE = pl.Enum(("active_allocated", "active_pending_free", "inactive"))
 TEXT = pl.Categorical()
 # The range around a step. Longer numbers would not fit into their column.
-STEP_PATTERN = r"^ProfilerStep#(\d{1,9})$"
+STEP_PATTERN = r"^ProfilerStep#([0-9]{1,9})$"
 
 # Times and levels stay below this, so that the sum of two fits into int64; so do the sums of whole columns.
 MAX_SUM = 2**62

@@ -44,7 +44,7 @@ _PAGE_BYTES = resource.getpagesize() if resource is not None else 4096
 _TASKS = Path("/proc/self/task")  # Linux only
 # polars starts three pools, each of as many threads as it may use: two on first use, together with two threads of
 # jemalloc, and the third for frames of thousands of rows, for CSV and for SQL. Linux cuts names after 15 characters.
-_POOLS = (re.compile(r"polars-\d+"), re.compile(r"tokio-rt-worker"), re.compile(r"async-executor-.*"))
+_POOLS = (re.compile(r"polars-[0-9]+"), re.compile(r"tokio-rt-worker"), re.compile(r"async-executor-.*"))
 _FIRST_POOLS = _POOLS[:2]
 _ALLOCATOR_THREADS = 2
 # Measured with polars 2.1 and glibc 2.36: the first two pools take 238, 456 and 742 MB for 1, 2 and 4 threads each, and

@@ -216,7 +216,7 @@ def _on_lanes(part: _Part, is_shown: BoolArray) -> _Part:
 def _short_titles(trace: Trace, used: IntArray) -> list[str]:
     """Return the name of each lane without its numbers, where it stays the only one of this name in use."""
     names = trace.lanes["name"]
-    short = names.str.replace(r"^thread -?\d+ \((.+)\)$", "$1").str.replace(r"^device \d+ (stream )", "$1")
+    short = names.str.replace(r"^thread -?[0-9]+ \((.+)\)$", "$1").str.replace(r"^device [0-9]+ (stream )", "$1")
     pairs = pl.DataFrame({"name": names, "short": short, "device": trace.lanes["device"]}).with_row_index("lane")
     is_used = pl.col("lane").is_in(used.tolist())
     is_only = pairs.select((is_used.sum().over("short", "device") == 1).alias("only"))["only"]

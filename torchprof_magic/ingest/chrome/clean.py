@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from torchprof_magic.ingest.chrome.async_ranges import with_async_ranges
 from torchprof_magic.ingest.json.schema import MAX_TIME_NS
 from torchprof_magic.model.meta import MAX_TEXT
 from torchprof_magic.model.trace import MAX_JSON_CHARS, MAX_NAME_CHARS, MAX_SUM
@@ -42,6 +43,9 @@ def cleaned(columns: Columns, findings: Findings) -> Columns:
     memory = _believable(columns.memory, "time_ns", middle_ns, findings)
     if bounds.height:
         spans = pl.concat([spans, _closed(bounds, columns.places, _last_ns(spans), findings).select(spans.columns)])
+    ranges = _believable(columns.async_bounds, "start_ns", middle_ns, findings)
+    columns = with_async_ranges(columns._replace(spans=spans, async_bounds=ranges), _last_ns(spans), findings)
+    spans = columns.spans
     spans = _with_sizes(_with_durations(spans, findings), ("bytes",), findings)
     memory = _with_sizes(memory, ("delta_bytes", "allocated_bytes", "reserved_bytes"), findings)
     memory = _kept(memory, pl.col("delta_bytes").is_not_null(), "memory.no_size", findings)
@@ -57,7 +61,7 @@ def cleaned(columns: Columns, findings: Findings) -> Columns:
 
 def _middle_ns(columns: Columns) -> int | None:
     """Return a time that is typical for the file: of the events if there are any, else of the allocations."""
-    starts = pl.concat([columns.spans["start_ns"], columns.bounds["start_ns"]])
+    starts = pl.concat([frame["start_ns"] for frame in (columns.spans, columns.bounds, columns.async_bounds)])
     times = columns.memory["time_ns"] if starts.null_count() == len(starts) else starts
     # Take a time that occurs, not the mean of two: if the times form two distant groups, one of them must stay.
     middle = times.filter(times.is_between(-MAX_TIME_NS, MAX_TIME_NS)).quantile(0.5, interpolation="lower")

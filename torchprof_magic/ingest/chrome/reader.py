@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 
 from torchprof_magic.ingest.chrome import device_work, links
+from torchprof_magic.ingest.chrome.autograd import with_autograd_rows
 from torchprof_magic.ingest.chrome.clean import cleaned
 from torchprof_magic.ingest.chrome.columns import InexactError
 from torchprof_magic.ingest.chrome.lanes import assign_lanes
@@ -79,7 +80,8 @@ def _read_part(source: Source, findings: Findings, report: Callable[[int], None]
             builder.add(events)
         except InexactError:
             builder.add(text.exactly())
-    columns = device_work.with_device_work(with_overloads(cleaned(builder.finish(), findings)))
+    columns = with_autograd_rows(cleaned(builder.finish(), findings), findings)
+    columns = device_work.with_device_work(with_overloads(columns))
     return _Part(columns, text.head, text.facts)
 
 

@@ -21,14 +21,14 @@ from torchprof_magic.ingest.chrome.columns import (
 from torchprof_magic.ingest.findings import Findings
 from torchprof_magic.ingest.json.schema import NO_ARGS, NO_RAW, Args, Event
 from torchprof_magic.model.trace import CATEGORY, CONVOLUTIONS, MEMORY_SCHEMA, TEXT
-from torchprof_magic.model.vendors import DEVICE_TYPES, LAUNCH_ARROWS
+from torchprof_magic.model.vendors import AUTOGRAD_ARROWS, DEVICE_TYPES, LAUNCH_ARROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 # The arrows that are used. Launches are found by correlation instead, which is more reliable, if the vendor has it.
 BACKWARD_ARROW = "fwdbwd"
-FOLLOWED_ARROWS = (BACKWARD_ARROW, *LAUNCH_ARROWS)
+FOLLOWED_ARROWS = (BACKWARD_ARROW, *LAUNCH_ARROWS, *AUTOGRAD_ARROWS)
 _SPAN_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "name": TEXT,
     "place": pl.Int32,
@@ -46,6 +46,9 @@ _SPAN_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "collective": TEXT,
     "script_modules": TEXT,
 }
+# How ranges of no thread begin and end: in the format of today, and in the older one.
+ASYNC_PHASES = {"b": True, "e": False, "S": True, "F": False}
+_ASYNC_SCHEMA = _SPAN_SCHEMA | {"ph": pl.String, "position": pl.Int64, "id": pl.Int64, "cat": TEXT}
 _ARROW_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "cat": TEXT,
     "is_start": pl.Boolean,
@@ -120,13 +123,14 @@ class Columns(NamedTuple):
     """The columns of one file; times are ns relative to the base time of the file.
 
     ``spans.place`` is a row of ``places``: category, process, thread, device and stream as the file spells them, and
-    its ``cat`` where that matters. ``bounds`` are the B and E events, not yet paired. ``arrows`` are those from forward
-    to backward ops, and from calls to the work they launch; ``other_arrows`` are only counted. ``process_names`` are
-    the names and labels of processes.
+    its ``cat`` where that matters. ``bounds`` are the B and E events, not yet paired, and ``async_bounds`` those of
+    ranges that are no thread's. ``arrows`` are those from forward to backward ops, and from calls to the work they
+    launch; ``other_arrows`` are only counted. ``process_names`` are the names and labels of processes.
     """
 
     spans: pl.DataFrame
     bounds: pl.DataFrame
+    async_bounds: pl.DataFrame
     memory: pl.DataFrame
     arrows: pl.DataFrame
     other_arrows: pl.DataFrame
@@ -173,6 +177,11 @@ class ColumnBuilder:
         elif phase in ("B", "E"):
             columns = self._span_columns(group, category)
             yield "bounds", columns.with_columns(pl.lit(phase).alias("ph"), self._positions(group))
+        elif phase in ASYNC_PHASES:
+            columns = self._span_columns(group, "other")
+            ids = identities([event.id for event in group]).alias("id")
+            cats = labels([event.cat for event in group]).alias("cat")
+            yield "async_bounds", columns.with_columns(pl.lit(phase).alias("ph"), self._positions(group), ids, cats)
         elif phase in ("s", "f"):
             is_start = phase == "s"
             followed = [event for event in group if event.cat in FOLLOWED_ARROWS]
@@ -199,6 +208,7 @@ class ColumnBuilder:
         return Columns(
             spans=_joined(frames.pop("spans", []), _SPAN_SCHEMA),
             bounds=_joined(frames.pop("bounds", []), _SPAN_SCHEMA | {"ph": pl.String, "position": pl.Int64}),
+            async_bounds=_joined(frames.pop("async_bounds", []), _ASYNC_SCHEMA),
             memory=pl.concat(frames.pop("memory", []) or [_memory_columns([], self._findings)]),
             arrows=_joined(frames.pop("arrows", []), _ARROW_SCHEMA | _END_SCHEMA),
             other_arrows=_joined(frames.pop("other_arrows", []), _ARROW_SCHEMA),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, TypeVar
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -19,9 +20,11 @@ T = TypeVar("T", bound=msgspec.Struct)
 MAX_EVENT_BYTES = 8 << 20
 # The end of a damaged string depends on what follows it, so an event is repaired only if this much text follows.
 LOOKAHEAD_BYTES = 512
+# A file with so many entries in a row that are no events was made to take forever.
+MOST_USELESS = 100_000
 _NEXT_EVENT = re.compile(rb'(?:[},]\s*)(?=\{\s*"(?:ph|cat|name|pid|tid|ts|dur|id|args)"\s*:)|(?=\{\s*"ph"\s*:)')
 _BETWEEN = re.compile(rb"[\s,]*")
-_TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
+_TRAILING = re.compile(r"trailing characters \(byte ([0-9]+)\)")
 
 _ANYTHING = msgspec.json.Decoder(Raw)
 _FIELDS = msgspec.json.Decoder(dict[str, Raw])
@@ -59,10 +62,15 @@ class Commas:
 
 
 class Salvager:
-    """Reads the entries of a damaged list one by one, over several calls with more and more text."""
+    """Reads the entries of a damaged list one by one, over several calls with more and more text.
+
+    ``is_lost`` is set while an entry could not be read and the beginning of the next one is looked for, and
+    ``is_over`` once so much in a row was no event that the rest is not read.
+    """
 
     def __init__(self, findings: Findings, commas: Commas) -> None:
-        self.is_lost = False  # an entry could not be read; skip to the beginning of the next one
+        self.is_lost = self.is_over = False
+        self._useless = 0
         self._findings = findings
         self._commas = commas
 
@@ -84,9 +92,20 @@ class Salvager:
             event, end = self._entry(text, at, offset, is_last=is_last)
             if end is None:
                 return found, at
-            if event is not None:
+            if event is not None and event.ph:
                 found.append(event)
+                self._useless = 0
+            elif self._gives_up(event, offset + at):
+                return found, end
             at = end
+
+    def _gives_up(self, event: Event | None, at: int) -> bool:
+        """Count an entry that is no event; return whether there have been too many in a row."""
+        self._findings.add("chrome.not_an_event", int(event is not None), at=at)
+        self._useless += 1
+        self.is_over = self._useless > MOST_USELESS
+        self._findings.add("json.given_up", int(self.is_over), at=at)
+        return self.is_over
 
     def _entry(self, text: bytes, at: int, offset: int, *, is_last: bool) -> tuple[Event | None, int | None]:
         """Return the event at ``at`` (``None`` if it is none) and where it ends (``None`` if not in this text)."""
@@ -191,7 +210,7 @@ def _typed(piece: bytes, decoder: msgspec.json.Decoder[T]) -> tuple[T, int] | No
 def _valid_fields(fields: dict[str, Raw], kind: type[msgspec.Struct]) -> tuple[dict[str, object], int]:
     kept: dict[str, object] = {}
     odd = 0
-    types = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+    types = _types(kind)
     for name, value in fields.items():
         if name not in types:
             continue
@@ -208,3 +227,9 @@ def _valid_fields(fields: dict[str, Raw], kind: type[msgspec.Struct]) -> tuple[d
         else:
             kept[name] = value
     return kept, odd
+
+
+@lru_cache
+def _types(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the types of the fields by the name in the file; finding them out takes msgspec milliseconds."""
+    return {field.encode_name: field.type for field in msgspec.structs.fields(kind)}

@@ -120,6 +120,8 @@ class Head(Struct, gc=False):
 
     def _base_time(self) -> int | None:
         text = bytes(self.base_time).strip(b'"')
+        if b"_" in text:  # as Python writes numbers, and no program
+            return None
         try:
             base = int(text) if text.lstrip(b"-").isdigit() else int(float(text))
         except (ValueError, OverflowError):
