@@ -82,7 +82,7 @@ class Recorder:
         self._marks: list[StepMark] = []
         self._absorbed_cycle = -1
         self._step_start_ns = 0
-        self._cpu_ns = 0
+        self._cpu_ns: int | None = 0
         self._epoch = self._epoch_start = 0
         self._run_start_ns = self._epoch_start_ns = 0
         self._ranges = OpenRanges()

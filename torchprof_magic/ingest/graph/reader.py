@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import polars as pl
-from isal import igzip
 
 from torchprof_magic.errors import IngestError, NotATraceError
+from torchprof_magic.files import gzip_streams
 from torchprof_magic.ingest.findings import Findings
 from torchprof_magic.ingest.graph.tensors import GraphTensor, tensors_of, text_of
 from torchprof_magic.ingest.json.blocks import read_blocks
@@ -101,9 +101,9 @@ def _head(path: Path) -> bytes:
             head = file.read(_HEAD_BYTES)
         if not head.startswith(_GZIP):
             return head
-        with igzip.open(path, "rb") as unpacked:  # type: ignore[no-untyped-call]
+        with gzip_streams.opened(path) as unpacked:
             return bytes(unpacked.read(_HEAD_BYTES))
-    except (OSError, ValueError, EOFError, igzip.BadGzipFile):
+    except gzip_streams.DAMAGED:
         return b""
 
 

@@ -10,9 +10,8 @@ import zlib
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from isal import igzip_lib, isal_zlib
-
 from torchprof_magic.errors import IngestError, NotATraceError
+from torchprof_magic.files import gzip_streams
 from torchprof_magic.model.problems import PROBLEMS
 
 if TYPE_CHECKING:
@@ -255,7 +254,7 @@ class _Member:
     def __init__(self) -> None:
         self.is_whole = self.is_damaged = False
         self.rest = b""
-        self._engine = isal_zlib.decompressobj(wbits=_GZIP_WINDOW)
+        self._engine = gzip_streams.unpacker(_GZIP_WINDOW)
         self._kept: bytearray | None = bytearray()
         self._unpacked_bytes = 0
 
@@ -265,7 +264,7 @@ class _Member:
         while not self.is_whole:
             try:
                 text = self._engine.decompress(packed, _STEP_BYTES)
-            except (igzip_lib.IsalError, ValueError, OSError):  # type: ignore[misc]
+            except gzip_streams.DAMAGED:
                 self.is_damaged = True
                 yield from self._unpacked_before_damage()
                 return
