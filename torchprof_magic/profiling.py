@@ -188,8 +188,8 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
         return self._steps(iterable, sys._getframe(1))  # noqa: SLF001 - the documented way
 
     def _steps(self, iterable: Iterable[T], caller: FrameType) -> Iterator[T]:
-        if self._run is not None and self._run.session.is_forked:
-            return iter(iterable)  # the recording does not include a forked child's steps
+        if self._failure or (self._run is not None and self._run.session.is_forked):
+            return iter(iterable)  # nothing is recorded, or not the steps of a forked child
         if self._run is None or self not in _recording():
             raise CaptureError("steps() needs an active recording: use it inside `with tp.profile() as p:`")
         if self._options.is_adaptive and not self._has_stepped:

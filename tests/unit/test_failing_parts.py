@@ -46,6 +46,7 @@ ROOMS = (
 NETS = (
     "capture.doctor.",
     "capture.interrupts.guard.InterruptGuard._is_current",
+    "capture.interrupts.guard.InterruptGuard.drop_pending",
     "capture.interrupts.guard.InterruptGuard.raise_pending",
     "capture.interrupts.guard.InterruptGuard.uninstall",
     "capture.interrupts.guard.protected",

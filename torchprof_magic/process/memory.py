@@ -203,5 +203,5 @@ def _thread_names() -> list[str]:
     names = []
     for task in _TASKS.iterdir() if _TASKS.is_dir() else ():
         with suppress(OSError):  # it has ended
-            names.append((task / "comm").read_text(errors="replace").strip())
+            names.append((task / "comm").read_text("utf-8", errors="replace").strip())
     return names

@@ -6,7 +6,7 @@ from array import array
 from contextlib import ExitStack
 from functools import partial
 from time import perf_counter_ns, time_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from torchprof_magic.capture.parts import FUNCTIONS, LINES, MODULES, STORAGES, TAGS, THREAD_TIME
 from torchprof_magic.capture.recording import ProgramMarks
@@ -26,13 +26,45 @@ if TYPE_CHECKING:
 
 # So often both clocks are read; the quickest reading counts.
 _READINGS = 9
+# A tick of a coarse clock is waited for at most so long; and it is known well enough within so much.
+_MOST_WAIT_NS = 60_000_000
+_GOOD_NS = 20_000
+
+
+class _Reading(NamedTuple):
+    """One reading of the time since 1970, between two of our own clock, all in ns."""
+
+    before: int
+    unix: int
+    after: int
 
 
 def unix_offset_ns() -> int:
-    """Return what to add to ``perf_counter_ns`` to get the time since 1970 in ns."""
-    readings = [(perf_counter_ns(), time_ns(), perf_counter_ns()) for _ in range(_READINGS)]
-    before, unix, after = min(readings, key=lambda reading: reading[2] - reading[0])
-    return unix - (before + after) // 2
+    """Return what to add to ``perf_counter_ns`` to get the time since 1970 in ns.
+
+    On Windows, up to Python 3.12, the time since 1970 goes on every 15.6 ms. There it is right only as it does.
+    """
+    readings = [_read_clocks() for _ in range(_READINGS)]
+    at_tick = _offset_at_tick() if readings[0].unix == readings[-1].unix else None
+    best = min(readings, key=lambda reading: reading.after - reading.before)
+    return best.unix - (best.before + best.after) // 2 if at_tick is None else at_tick
+
+
+def _read_clocks() -> _Reading:
+    return _Reading(perf_counter_ns(), time_ns(), perf_counter_ns())
+
+
+def _offset_at_tick() -> int | None:
+    """Return the offset at the next tick of the time since 1970 that is seen at once; None if there is none."""
+    found: list[tuple[int, int]] = []
+    reading = _read_clocks()
+    until_ns = reading.after + _MOST_WAIT_NS
+    while reading.after < until_ns and (not found or found[-1][0] > _GOOD_NS):
+        earlier, reading = reading, _read_clocks()
+        if reading.unix != earlier.unix:
+            within_ns = reading.after - earlier.before
+            found.append((within_ns, reading.unix - (earlier.before + reading.after) // 2))
+    return min(found)[1] if found else None
 
 
 class ProgramWatch:
@@ -94,16 +126,15 @@ class ProgramWatch:
 
     def end_step(self, *, is_recorded: bool) -> int | None:
         """Keep or drop what was noted, and return how long this thread ran or was ready to run, in ns, if known."""
-        run = self._parts.run
-        cpu_ns = self._parts.ask(THREAD_TIME, self._cpu.read_ns, default=0) - self._cpu_began_ns
+        run, dur_ns = self._parts.run, perf_counter_ns() - self._began_ns
+        cpu_ns = self._parts.ask(THREAD_TIME, self._cpu.since_ns, self._cpu_began_ns, dur_ns, default=None)
         if self._is_watched:
             run(LINES, self.lines.mark, NO_LINE)
-            dur_ns = perf_counter_ns() - self._began_ns
             run(LINES, self.lines.end_step, dur_ns, is_recorded)
             run(MODULES, self.modules.end_step, dur_ns, is_recorded)
             if self.functions is not None:
                 run(FUNCTIONS, self.functions.end_step, is_recorded)
-        return None if self._parts.is_off(THREAD_TIME) else cpu_ns
+        return cpu_ns
 
     def _switch(self, *, is_on: bool) -> None:
         """Begin or end to note, part by part; what has failed is switched off all the same."""

@@ -9,9 +9,8 @@ import zlib
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from isal import igzip_lib, isal_zlib
-
 from torchprof_magic.errors import IngestError, NotATraceError
+from torchprof_magic.files import gzip_streams
 from torchprof_magic.ingest.json.other_programs import kind_of_bytes
 from torchprof_magic.ingest.regular import GZIP_MAGIC, GZIP_WINDOW, open_regular, read_pieces
 from torchprof_magic.model.problems import PROBLEMS
@@ -221,7 +220,7 @@ class _Member:
     def __init__(self) -> None:
         self.is_whole = self.is_damaged = False
         self.rest = b""
-        self._engine = isal_zlib.decompressobj(wbits=GZIP_WINDOW)
+        self._engine = gzip_streams.unpacker(GZIP_WINDOW)
         self._kept: bytearray | None = bytearray()
         self._unpacked_bytes = 0
 
@@ -231,7 +230,7 @@ class _Member:
         while not self.is_whole:
             try:
                 text = self._engine.decompress(packed, _STEP_BYTES)
-            except (igzip_lib.IsalError, ValueError, OSError):  # type: ignore[misc]
+            except gzip_streams.DAMAGED:
                 self.is_damaged = True
                 yield from self._unpacked_before_damage()
                 return
