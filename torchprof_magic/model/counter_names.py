@@ -55,7 +55,7 @@ def counter_name(event: str, series: str = "", identifier: str = "", *, is_only:
 
 def event_name(name: str, unit: str | None) -> str:
     """Return what the event of a counter is called in a file, so that ``counter_name`` returns the same again."""
-    return name if unit is None or counter_name(name).unit == unit else f"{name} ({unit})"
+    return name if unit is None or counter_name(name) == (name, unit) else f"{name} ({unit})"
 
 
 def _without_unit(text: str) -> CounterName:
