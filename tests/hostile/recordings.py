@@ -104,8 +104,8 @@ def _events(number: int, text: str, *, with_frames: bool) -> Iterator[Event]:
     yield span(text, at + 88, 1, cat="overhead")
     yield span(text, at + 90, 1, cat=text)
     yield allocation(at + 20, 512, 512 * number)
-    yield counter(text, at + 20, **{text: number, f"{text} (W)": -number}) | {"id": text}
-    yield counter("Power (W)", at + 20, pid=f"GPU {text} Counters", **{text: number})
+    yield counter(text, at + 20) | {"id": text, "args": {text: number, f"{text} (W)": -number}}
+    yield counter("Power (W)", at + 20, pid=f"GPU {text} Counters") | {"args": {text: number}}
 
 
 def _named(number: int, text: str) -> Iterator[Event]:
