@@ -125,6 +125,7 @@ EXPORTED_TABLES = (
     "allocations",
     "memory",
     "memory_records",
+    "counters",
     "leaks",
     "savings",
     "lanes",
@@ -341,6 +342,15 @@ class Report:
     def flows(self) -> pl.DataFrame:
         """Links between rows of ``events``: launch call to device event, forward op to backward op."""
         return self.trace.flows
+
+    @property
+    def counters(self) -> pl.DataFrame:
+        """One row per recorded value of a counter, such as the power of a device, in order of time.
+
+        Times are ns from the first recorded event, values are in ``unit`` as the file writes it. ``device`` is null
+        for counters that are about no device. Empty if the file has no counters. See docs/definitions.md.
+        """
+        return self.trace.counters.drop("cycle")
 
     @property
     def lanes(self) -> pl.DataFrame:
@@ -829,9 +839,9 @@ class Report:
         """Return the result of a SQL query over the frames of the report.
 
         The tables are events, ops, kernels, devices, lines, modules, waits, idle, loaders, host, queue, launches,
-        ranking, steps, flows, allocations, memory, memory_records (``report.trace.memory``), leaks, savings, lanes,
-        stacks, process_groups, metadata (key and value), of an execution trace graph_ops and graph_tensors, and of a
-        memory snapshot segments, blocks and history.
+        ranking, steps, flows, allocations, memory, memory_records (``report.trace.memory``), counters, leaks, savings,
+        lanes, stacks, process_groups, metadata (key and value), of an execution trace graph_ops and graph_tensors, and
+        of a memory snapshot segments, blocks and history.
         Events, lanes, stacks and segments have a column ``row`` with their row number, to which ``parent``, ``lane``,
         ``stack``, ``source``, ``target``, ``event`` and ``segment`` refer. Raises ``ValueError`` with the tables and
         columns when the query is invalid.
@@ -936,6 +946,7 @@ class Report:
             "allocations": lambda: self.allocations,
             "memory": lambda: self.memory,
             "memory_records": lambda: self.trace.memory,
+            "counters": lambda: self.counters,
             "leaks": lambda: self.leaks.drop("addresses"),
             "savings": lambda: self.savings,
             "lanes": lambda: self.lanes,

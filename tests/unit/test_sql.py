@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
-from support import allocation, annotation, frame, kernel, launch, make_trace, span
+from support import allocation, annotation, counter, frame, kernel, launch, make_trace, span
 
 from torchprof_magic import sql
 from torchprof_magic.report import Report
@@ -26,6 +26,8 @@ def report() -> Report:
             launch(4, 2, correlation=1),
             kernel("gemm", 20, 70, correlation=1),
             allocation(12, 512, 512),
+            counter("Power (W)", 12, pid="GPU 0 Counters", **{"": 300}),
+            counter("Power (W)", 14, pid="GPU 0 Counters", **{"": 310}),
         )
     )
 
@@ -35,6 +37,14 @@ def test_names_and_categories_are_text_so_that_like_finds_them(report: Report) -
         "SELECT name, dur_ns FROM events WHERE name LIKE 'aten::%' AND category = 'cpu_op' ORDER BY dur_ns"
     )
     assert found.rows() == [("aten::add", 5_000), ("aten::mm", 30_000)]
+
+
+def test_counters_can_be_queried_with_their_units(report: Report) -> None:
+    assert report.sql("SELECT * FROM counters WHERE unit = 'W' AND value > 305").rows() == [
+        (14_000, 0, "Power", 310.0, "W")
+    ]
+    mean = report.sql("SELECT device, name, AVG(value) AS mean FROM counters GROUP BY device, name")
+    assert mean.rows() == [(0, "Power", 305.0)]
 
 
 def test_rows_can_be_joined_by_row_numbers(report: Report) -> None:

@@ -660,9 +660,15 @@ PROBLEMS: Final[dict[str, Kind]] = {
     ),
     "chrome.other_kind": Kind(
         "info",
-        "Events that no view uses, such as counters and instants, were left out.",
+        "Events that no view uses, such as instants, were left out.",
         "",
         "The trace contains events with other phases than those that torch needs.",
+    ),
+    "chrome.counter_value": Kind(
+        "warning",
+        "Values of counters are missing or are not finite numbers. They were left out.",
+        "",
+        "A counter event (`C`) has no arguments, or one that is text, a list, null, infinite or beyond 1e300.",
     ),
     "chrome.odd_value": Kind(
         "warning",

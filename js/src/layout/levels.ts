@@ -38,9 +38,13 @@ export class Levels {
     }
   }
 
+  get length(): number {
+    return this.#levels[0]?.length ?? 0;
+  }
+
   /** The largest of all numbers. */
   get largest(): number {
-    return this.largestIn(0, this.#levels[0]?.length ?? 0);
+    return this.largestIn(0, this.length);
   }
 
   /** The largest number from `from` to before `to`. */

@@ -28,6 +28,7 @@ _LABELS = {
     "process_names": ("pid", "tid", "name"),
     "memory": ("pid", "tid"),
     "arrows": ("pid", "tid", "cat"),
+    "counters": ("pid",),
     "other_arrows": ("cat",),
 }
 _CAN_LAST = pl.col("dur_ns").is_between(0, LONGEST_NS)
@@ -41,6 +42,8 @@ def cleaned(columns: Columns, findings: Findings) -> Columns:
     spans = _believable(columns.spans, "start_ns", middle_ns, findings)
     bounds = _believable(columns.bounds, "start_ns", middle_ns, findings)
     memory = _believable(columns.memory, "time_ns", middle_ns, findings)
+    counters = _believable(columns.counters, "time_ns", middle_ns, findings)
+    counters = _with_short_texts(counters, {"name": MAX_NAME_CHARS}, findings)
     if bounds.height:
         spans = pl.concat([spans, _closed(bounds, columns.places, _last_ns(spans), findings).select(spans.columns)])
     ranges = _believable(columns.async_bounds, "start_ns", middle_ns, findings)
@@ -51,7 +54,7 @@ def cleaned(columns: Columns, findings: Findings) -> Columns:
     memory = _kept(memory, pl.col("delta_bytes").is_not_null(), "memory.no_size", findings)
     spans = _with_short_texts(_with_backslashes(spans, findings), {"name": MAX_NAME_CHARS}, findings)
     spans = _without_long_json(spans, _JSON_COLUMNS, findings)
-    columns = columns._replace(spans=spans, bounds=bounds.clear(), memory=memory)
+    columns = columns._replace(spans=spans, bounds=bounds.clear(), memory=memory, counters=counters)
     labelled = {
         name: _with_short_texts(getattr(columns, name), dict.fromkeys(labels, MAX_LABEL_CHARS), findings)
         for name, labels in _LABELS.items()
@@ -60,9 +63,10 @@ def cleaned(columns: Columns, findings: Findings) -> Columns:
 
 
 def _middle_ns(columns: Columns) -> int | None:
-    """Return a time that is typical for the file: of the events if there are any, else of the allocations."""
+    """Return a time that is typical for the file: of the events, or else of the allocations, or of the counters."""
     starts = pl.concat([frame["start_ns"] for frame in (columns.spans, columns.bounds, columns.async_bounds)])
-    times = columns.memory["time_ns"] if starts.null_count() == len(starts) else starts
+    found = (starts, columns.memory["time_ns"], columns.counters["time_ns"])
+    times = next((each for each in found if each.null_count() < len(each)), starts)
     # Take a time that occurs, not the mean of two: if the times form two distant groups, one of them must stay.
     middle = times.filter(times.is_between(-MAX_TIME_NS, MAX_TIME_NS)).quantile(0.5, interpolation="lower")
     return int(middle) if isinstance(middle, float) else None

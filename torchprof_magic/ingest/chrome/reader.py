@@ -11,6 +11,7 @@ from torchprof_magic.ingest.chrome import device_work, links
 from torchprof_magic.ingest.chrome.autograd import with_autograd_rows
 from torchprof_magic.ingest.chrome.clean import cleaned
 from torchprof_magic.ingest.chrome.columns import InexactError
+from torchprof_magic.ingest.chrome.counters import in_order, with_devices
 from torchprof_magic.ingest.chrome.lanes import assign_lanes
 from torchprof_magic.ingest.chrome.metadata import joined_facts
 from torchprof_magic.ingest.chrome.nesting import nested_events, with_step_annotations
@@ -77,18 +78,20 @@ def _read_part(source: Source, findings: Findings, report: Callable[[int], None]
     builder = ColumnBuilder(findings)
     for events in text:
         try:
-            builder.add(events)
+            builder.add(events, text.counters)
         except InexactError:
-            builder.add(text.exactly())
+            builder.add(text.exactly(), text.counters)
     columns = with_autograd_rows(cleaned(builder.finish(), findings), findings)
     columns = device_work.with_device_work(with_overloads(columns))
-    return _Part(columns, text.head, text.facts)
+    counters = with_devices(columns.counters, columns.places, columns.process_names)
+    return _Part(columns._replace(counters=counters), text.head, text.facts)
 
 
 def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Findings) -> Trace:
     spans, places = _joined_spans(parts, cycles)
-    memory = _joined("memory", parts, cycles)
-    start_ns = _earliest(spans, memory)
+    memory, counters = _joined("memory", parts, cycles), _joined("counters", parts, cycles)
+    start_ns = _earliest(spans, memory, counters)
+    counters = in_order(counters.with_columns(pl.col("time_ns") - start_ns))
     memory = memory.with_columns(pl.col("time_ns") - start_ns)
     unknown, in_file = device_work.unknown_work(spans, places), places
     places, lanes = assign_lanes(spans, places, pl.concat([part.columns.thread_names for part in parts]))
@@ -117,6 +120,7 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
         sites=pl.DataFrame(schema=SITES_SCHEMA),
         scopes=pl.DataFrame(schema=SCOPES_SCHEMA),
         tags=pl.DataFrame(schema=TAGS_SCHEMA),
+        counters=counters,
         meta=_described(meta, heads, facts, start_ns, events, places, has_memory=memory.height > 0),
         problems=(*findings.problems(), *unknown),
     )
@@ -147,9 +151,11 @@ def _joined(name: str, parts: list[_Part], cycles: list[int]) -> pl.DataFrame:
     return pl.concat(frames)
 
 
-def _earliest(spans: pl.DataFrame, memory: pl.DataFrame) -> int:
+def _earliest(spans: pl.DataFrame, memory: pl.DataFrame, counters: pl.DataFrame) -> int:
+    """Return the time of the first event, or of the first value of a counter if there is nothing else."""
     times = [time for time in (spans["start_ns"].min(), memory["time_ns"].min()) if isinstance(time, int)]
-    return min(times, default=0)
+    first = counters["time_ns"].min()
+    return min(times, default=first if isinstance(first, int) else 0)
 
 
 def _described(

@@ -18,13 +18,16 @@ from torchprof_magic.ingest.chrome.columns import (
     plain_text,
     raw_text,
 )
+from torchprof_magic.ingest.chrome.counters import COUNTER_COLUMNS, counter_columns
 from torchprof_magic.ingest.findings import Findings
-from torchprof_magic.ingest.json.schema import NO_ARGS, NO_RAW, Args, Event
+from torchprof_magic.ingest.json.schema import COUNTER, NO_ARGS, NO_RAW, Args, Event
 from torchprof_magic.model.trace import CATEGORY, CONVOLUTIONS, MEMORY_SCHEMA, TEXT
 from torchprof_magic.model.vendors import AUTOGRAD_ARROWS, DEVICE_TYPES, LAUNCH_ARROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from torchprof_magic.ingest.json.schema import CounterEvent
 
 # The arrows that are used. Launches are found by correlation instead, which is more reliable, if the vendor has it.
 BACKWARD_ARROW = "fwdbwd"
@@ -125,7 +128,8 @@ class Columns(NamedTuple):
     ``spans.place`` is a row of ``places``: category, process, thread, device and stream as the file spells them, and
     its ``cat`` where that matters. ``bounds`` are the B and E events, not yet paired, and ``async_bounds`` those of
     ranges that are no thread's. ``arrows`` are those from forward to backward ops, and from calls to the work they
-    launch; ``other_arrows`` are only counted. ``process_names`` are the names and labels of processes.
+    launch; ``other_arrows`` are only counted. ``process_names`` are the names and labels of processes. ``counters`` has
+    a row for each value.
     """
 
     spans: pl.DataFrame
@@ -137,6 +141,7 @@ class Columns(NamedTuple):
     thread_names: pl.DataFrame
     process_names: pl.DataFrame
     places: pl.DataFrame
+    counters: pl.DataFrame
 
 
 class ColumnBuilder:
@@ -150,15 +155,21 @@ class ColumnBuilder:
         self._batch: list[Event] = []
         self._event_count = 0  # in all earlier batches
 
-    def add(self, events: list[Event]) -> None:
-        """Add the columns of one batch, or none of them when it raises ``InexactError``."""
+    def add(self, events: list[Event], read_counters: Callable[[], list[CounterEvent]]) -> None:
+        """Add the columns of one batch, or none of them when it raises ``InexactError``.
+
+        ``read_counters`` returns the counter events of the batch; it is called if there are any.
+        """
         self._batch = events
         self._found = Findings()
+        groups = _grouped(events)
         added = [
             columns
-            for (category, phase), group in _grouped(events).items()
+            for (category, phase), group in groups.items()
             for columns in self._columns_of(phase, category, group)
         ]
+        if any(phase == COUNTER for _, phase in groups):
+            added.append(("counters", counter_columns(read_counters(), self._found)))
         for name, frame in added:
             self._frames[name].append(frame)
         self._event_count += len(events)
@@ -193,7 +204,7 @@ class ColumnBuilder:
         elif phase == "M":
             yield "thread_names", _name_columns([event for event in group if event.name == "thread_name"])
             yield "process_names", _name_columns([event for event in group if event.name in _PROCESS_NAMES])
-        elif phase not in ("X", "t"):  # the middle of an arrow adds nothing to its ends
+        elif phase not in ("X", "t", COUNTER):  # the middle of an arrow adds nothing to its ends
             self._found.add("chrome.other_kind" if phase else "chrome.not_an_event", len(group))
 
     def _positions(self, group: list[Event]) -> pl.Series:
@@ -214,6 +225,7 @@ class ColumnBuilder:
             other_arrows=_joined(frames.pop("other_arrows", []), _ARROW_SCHEMA),
             thread_names=pl.concat(frames.pop("thread_names", []) or [_name_columns([])]),
             process_names=pl.concat(frames.pop("process_names", []) or [_name_columns([])]),
+            counters=_joined(frames.pop("counters", []), COUNTER_COLUMNS),
             places=pl.DataFrame(
                 {
                     "category": pl.Series(category, dtype=CATEGORY),

@@ -18,7 +18,7 @@ from torchprof_magic.ingest.chrome.metadata import facts_of
 from torchprof_magic.ingest.json.other_programs import kind_of_list, known_object, unknown_object
 from torchprof_magic.ingest.json.repair import MORE_EVENTS, PERHAPS_MORE_EVENTS
 from torchprof_magic.ingest.json.salvage import Commas, Salvager, salvaged
-from torchprof_magic.ingest.json.schema import NO_RAW, Event, ExactEvent, Head
+from torchprof_magic.ingest.json.schema import COUNTER, NO_RAW, CounterEvent, Event, ExactEvent, Head
 from torchprof_magic.model.problems import PROBLEMS
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ _BEGINNING_BYTES = 4096
 
 _EVENTS = msgspec.json.Decoder(list[Event])
 _EXACT_EVENTS = msgspec.json.Decoder(list[ExactEvent])
+_COUNTERS = msgspec.json.Decoder(list[CounterEvent])
 _HEAD = msgspec.json.Decoder(Head)
 
 
@@ -93,6 +94,11 @@ class EventText:
         """Return the last batch again, and all that follow, with times as text."""
         self._kind = ExactEvent
         return self._decoded(self._batch)
+
+    def counters(self) -> list[CounterEvent]:
+        """Return the counter events of the last batch, with their values."""
+        whole = [event for event in _COUNTERS.decode(self._batch) if event.ph == COUNTER]
+        return whole or self._salvager.counters
 
     def _decoded(self, text: bytes) -> list[Event]:
         self._batch = text

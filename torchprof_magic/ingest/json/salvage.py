@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from torchprof_magic.ingest.json.repair import Repairer
-from torchprof_magic.ingest.json.schema import Args, Event, ExactEvent
+from torchprof_magic.ingest.json.schema import COUNTER, Args, CounterEvent, Event, ExactEvent
 
 if TYPE_CHECKING:
     from torchprof_magic.ingest.findings import Findings
@@ -29,6 +29,7 @@ _TRAILING = re.compile(r"trailing characters \(byte ([0-9]+)\)")
 _ANYTHING = msgspec.json.Decoder(Raw)
 _FIELDS = msgspec.json.Decoder(dict[str, Raw])
 _EVENT = msgspec.json.Decoder(ExactEvent)
+_COUNTER = msgspec.json.Decoder(CounterEvent)
 _LIST_END = rb"]"
 
 
@@ -70,6 +71,7 @@ class Salvager:
 
     def __init__(self, findings: Findings, commas: Commas) -> None:
         self.is_lost = self.is_over = False
+        self.counters: list[CounterEvent] = []  # those among the last events, with their values
         self._useless = 0
         self._findings = findings
         self._commas = commas
@@ -82,6 +84,7 @@ class Salvager:
         position of the text in the file, for messages.
         """
         found: list[Event] = []
+        self.counters = []
         at = 0
         while True:
             if self.is_lost:
@@ -120,6 +123,7 @@ class Salvager:
             return self._repaired(text, at, offset, is_last=is_last)
         self._commas.begin_entry()
         self._findings.add("chrome.odd_value", read[1], at=offset + at)
+        self._keep_counter(read[0], text[at:end])
         return read[0], end
 
     def _repaired(self, text: bytes, at: int, offset: int, *, is_last: bool) -> tuple[Event | None, int | None]:
@@ -134,7 +138,17 @@ class Salvager:
             self._pass_other(offset + at)
             return None, max(end, at + 1)
         self._commas.begin_entry()
-        return _counted(clean, _EVENT, repairer, self._findings, offset + at), end
+        event = _counted(clean, _EVENT, repairer, self._findings, offset + at)
+        self._keep_counter(event, clean)
+        return event, end
+
+    def _keep_counter(self, event: Event | None, piece: bytes) -> None:
+        """Read an event again if it is a counter: only that reads all of its arguments."""
+        if event is None or event.ph != COUNTER:
+            return
+        read = _typed(piece, _COUNTER)
+        if read is not None:
+            self.counters.append(read[0])
 
     def _pass_other(self, at: int) -> None:
         """Count an entry that is not an event. Which commas belong to it is unknown."""

@@ -14,6 +14,7 @@ T = TypeVar("T")
 MAX_TIME_NS = 2**61
 Number = int | float | str | None  # vendors write numbers as strings, and ids as floats
 NO_RAW = Raw()
+COUNTER = "C"  # the phase of counter events
 
 
 class Args(Struct, gc=False):
@@ -77,6 +78,17 @@ class ExactEvent(Event, gc=False):
 
     ts: Raw = NO_RAW  # type: ignore[assignment]
     dur: Raw = NO_RAW  # type: ignore[assignment]
+
+
+class CounterEvent(Struct, gc=False):
+    """A counter event: its arguments are the values, under names that its program chose."""
+
+    ph: str = ""
+    name: Number = ""
+    pid: Number = None
+    id: Number = None
+    ts: Raw = NO_RAW
+    args: Raw = NO_RAW
 
 
 class DeviceProperties(Struct, gc=False):

@@ -69,8 +69,8 @@ def _checks_of_rows(frames: Mapping[str, pl.DataFrame]) -> Iterator[tuple[str, b
     yield "events in a wrong order", _is_in_order(lane, start)
     lane, start = (frames["scopes"][name].to_numpy() for name in ("lane", "start_ns"))
     yield "scopes in a wrong order", _is_in_order(lane, start)
-    yield "allocations in a wrong order", frames["memory"]["time_ns"].is_sorted()
-    yield "tags in a wrong order", frames["tags"]["time_ns"].is_sorted()
+    for name, shown in (("memory", "allocations"), ("tags", "tags"), ("counters", "counters")):
+        yield f"{shown} in a wrong order", frames[name]["time_ns"].is_sorted()
 
 
 def _is_in_order(lane: IntArray, start: IntArray) -> bool:
