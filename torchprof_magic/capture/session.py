@@ -19,6 +19,7 @@ import torch
 
 from torchprof_magic.capture import preflight, registry
 from torchprof_magic.capture.interrupts.guard import InterruptGuard, protected, raised_by_handler
+from torchprof_magic.capture.lengths import count_ahead
 from torchprof_magic.capture.missing_steps import note_ending
 from torchprof_magic.capture.output.crash_marker import Mark
 from torchprof_magic.capture.output.export import discard
@@ -26,6 +27,7 @@ from torchprof_magic.capture.output.fallback_folders import FallbackFolders
 from torchprof_magic.capture.parts import (
     BACKWARD,
     CHECKS,
+    CLEANUP,
     COMPILED_STEPS,
     CRASH_MARKER,
     CUDA_GRAPHS,
@@ -33,6 +35,7 @@ from torchprof_magic.capture.parts import (
     FACTS,
     HISTORY,
     INTERRUPTS,
+    LENGTHS,
     LINES,
     MODULES,
     OBSERVER,
@@ -219,6 +222,10 @@ class CaptureSession:
                 self.stop()  # __exit__ is not called if __enter__ raises
             raise
 
+    def count(self, iterable: object) -> int | None:
+        """Return how many items a loop over ``iterable`` will get, if that is known without asking the user's code."""
+        return self.parts.ask(LENGTHS, count_ahead, iterable, default=None)
+
     def enter_loop(self, place: str) -> None:
         """Note that the loop at ``place`` is not recorded, if it is another one than the first, and comes too late."""
         self._contained(self._note_loop, place)
@@ -355,6 +362,9 @@ class CaptureSession:
             self._options = replace(self._options, execution_trace_observer=None)
         recording = self.stop(is_held=True)
         self.release()
+        self.parts.undo(CLEANUP, partial(self._delete, recording))
+
+    def _delete(self, recording: Recording) -> None:
         for cycle in recording.cycles:
             discard(cycle.path)
         self._fallbacks.remove_empty()
@@ -425,7 +435,7 @@ class CaptureSession:
         self._watches.callback(self._recorder.watch())
         self._others = self.parts.ask(OTHER_PROGRAMS, OtherPrograms, default=None)
         self._state = State.RUNNING
-        self._begin(self._recorder, is_early=is_early)
+        self._begin(self._recorder)
 
     def _planned(self, length: int | None) -> tuple[AnySchedule, tuple[ProfileOptions, ...]]:
         """Return the schedule, and the options of its cycles; a loop that is too short for two passes gets one."""
@@ -449,14 +459,12 @@ class CaptureSession:
     def _note_schedule(self, step: int, reason: str) -> None:
         self._problems.note("capture.schedule_failed", step=step, reason=reason)
 
-    def _begin(self, recorder: Recorder, *, is_early: bool) -> None:
+    def _begin(self, recorder: Recorder) -> None:
         # Drawing the progress bar takes milliseconds. It is done before the step begins, so that it is not recorded.
         self._report_progress(recorder.schedule.action(0).phase, 0)
         self._tasks = self.parts.ask(OTHER_TASKS, OtherTasks, default=None)
         with self._undisturbed():
-            failure = self._transit(recorder.begin)
-        if failure is not None and is_early:
-            raise CaptureError(f"cannot start torch's profiler: {failure}") from failure
+            self._transit(recorder.begin)
         if self._stepping.how == "optimizer":
             self.parts.set_up(OPTIMIZER, partial(compat.on_optimizer_step, self._optimizer_step), self._watches)
 
@@ -528,7 +536,7 @@ class CaptureSession:
                 raise
             self._give_up("capture.failed", error=f"{type(exc).__name__}: {exc}", torch=torch.__version__)
 
-    def _transit(self, transition: Callable[[InterruptGuard], None]) -> Exception | None:
+    def _transit(self, transition: Callable[[InterruptGuard], None]) -> None:
         """Run one transition; if torch fails, switch the profiler off and let the user's code continue."""
         recorder = self._recorder
         try:
@@ -537,12 +545,11 @@ class CaptureSession:
             self._give_up("capture.gave_up", error=f"{type(exc).__name__}: {exc}")
             if not isinstance(exc, Exception) or raised_by_handler(exc):
                 raise  # it came from the user's own handler, for example of a timeout
-            return exc
+            return
         if recorder is not None and recorder.is_over:
             self._state = State.OVER
             self._keep_history()
             self._note_tasks()
-        return None
 
     def _keep_history(self) -> None:
         if self._history is not None:

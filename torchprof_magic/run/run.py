@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from torchprof_magic.report import Report
 
 
+# Failures of ours in a recording that was begun anew.
+OWN_FAILURES = ("capture.part_failed", "capture.failed", "capture.gave_up")
+
+
 class Run:
     """One run of the profiler. Raises ``OptionsError`` if its traces cannot be stored as requested.
 
@@ -88,6 +92,7 @@ class Run:
     def restart(self, options: ProfileOptions, stepping: Stepping) -> None:
         """Discard the recording so far, and open a new session with other options."""
         self.session.discard()
+        self._notes += [known for known in self.session.problems if known.code in OWN_FAILURES]
         fresh = self._new_session(options, stepping)
         fresh.open()
         self.session = fresh

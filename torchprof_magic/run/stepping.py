@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from torchprof_magic.capture import count_ahead
 from torchprof_magic.errors import OptionsError
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.process.lookups import attributes_of, is_a, module_of, special
@@ -29,6 +28,9 @@ if TYPE_CHECKING:
 
         def start(self, length: int | None = None) -> None:
             """Begin step 0; does nothing if it has begun already."""
+
+        def count(self, iterable: object) -> int | None:
+            """Return how many items a loop will get, if that is known."""
 
         def step(self) -> None:
             """End a step."""
@@ -150,13 +152,13 @@ class Stepper:
     def parts(self, iterable: Iterable[Item]) -> tuple[Callable[[None, Item], Item], Iterable[None], Iterable[Item]]:
         """Enter the loop, and return the arguments of ``map`` that make an iterator which steps."""
         __tracebackhide__ = True
-        self.enter(count_ahead(iterable))
+        self.enter(self._session.count(iterable))
         return self._fetched, _Ends(self), iterable
 
     def opening(self, iterable: object) -> Callable[[], object]:
         """Enter an ``async for`` loop, and return what the cell calls to get the iterator for ``async_steps``."""
         __tracebackhide__ = True
-        self.enter(count_ahead(iterable))
+        self.enter(self._session.count(iterable))
         found: Callable[[], object] | None = special(iterable, "__aiter__")
         return (lambda: _Unusable(iterable)) if found is None else found
 

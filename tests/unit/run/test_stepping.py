@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import torchprof_magic
+from torchprof_magic.capture import count_ahead
 from torchprof_magic.errors import OptionsError
 from torchprof_magic.run.stepping import Stepper, StepPlan, instrument, plan_steps, with_stepper
 
@@ -28,6 +29,9 @@ class FakeSession:
     def start(self, length: int | None = None) -> None:
         if not self.calls:
             self.calls.append(f"start {length}")
+
+    def count(self, iterable: object) -> int | None:
+        return count_ahead(iterable)
 
     def step(self) -> None:
         self.calls.append("step")
