@@ -420,8 +420,9 @@ class Recorder:
         self._program.end_cycle(self.schedule.cycle(marks[-1].number if marks else self.step))
         self._engine = None
         self._marks = []
-        if engine.has_data and marks:
-            self._finished.put(Finished(marks[0].cycle, engine, marks, state))
+        cycle = marks[0].cycle if marks else self.schedule.cycle(self.step)
+        if engine.has_data and (marks or self._options(cycle).on_trace_ready is not None):
+            self._finished.put(Finished(cycle, engine, marks, state))
         else:
             self._throw_away(engine)
 

@@ -16,6 +16,7 @@ from torchprof_magic.ingest.chrome.lanes import assign_lanes
 from torchprof_magic.ingest.chrome.metadata import joined_facts
 from torchprof_magic.ingest.chrome.nesting import nested_events, with_step_annotations
 from torchprof_magic.ingest.chrome.overloads import with_overloads
+from torchprof_magic.ingest.chrome.own_frames import without_own_frames
 from torchprof_magic.ingest.chrome.spans import BACKWARD_ARROW, ColumnBuilder, Columns
 from torchprof_magic.ingest.chrome.stacks import find_stacks
 from torchprof_magic.ingest.findings import Findings
@@ -99,7 +100,7 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
     counted = links.count_arrows(arrows, _joined("other_arrows", parts, cycles))
     heads, facts = [part.head for part in parts], joined_facts([part.facts for part in parts], cycles)
     parts.clear()  # keeping these columns would double the memory in use below
-    spans = spans.with_columns(pl.col("start_ns") - start_ns)
+    spans = without_own_frames(spans.with_columns(pl.col("start_ns") - start_ns), places)
     events = with_step_annotations(nested_events(spans, places))
     events = device_work.with_arrows_as_correlations(events, in_file, places["lane"], arrows)
     launch = links.launch_flows(events, findings)
