@@ -197,11 +197,16 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """What the levels of a curve mean: 0 is ``low`` and ``MOST_LEVEL`` is ``high``, in ``unit``, which may be empty."""
+    """What the levels of a curve mean: 0 is ``low`` and ``MOST_LEVEL`` is ``high``, in ``unit``, which may be empty.
+
+    ``least`` and ``most`` are the smallest and the largest value that there are.
+    """
 
     low: float
     high: float
     unit: str
+    least: float
+    most: float
 
 
 MOST_LEVEL = 2**31 - 1

@@ -135,9 +135,9 @@ export function formatMeasure(value: number, unit: string): string {
   const size = SIZE.exec(unit);
   if (size !== null) return formatBytes(value) + (size[1] ?? "");
   const large = Math.abs(value);
-  if (large >= LARGEST_SI) return `${value.toExponential(2)} ${unit}`;
-  const text = large < LEAST_SI ? plain.format(value) : inProse(value, SI_LADDER);
-  return `${text.replace("-", MINUS)} ${unit === "C" ? "°C" : unit}`.trim();
+  let text = large < LEAST_SI ? plain.format(value) : inProse(value, SI_LADDER);
+  if (large >= LARGEST_SI) text = value.toExponential(2);
+  return `${text.replace(/^-/, MINUS)} ${unit === "C" ? "°C" : unit}`.trim();
 }
 
 const BEFORE_UNIT = /(\d) (?=(?:%|ns|µs|us|ms|s|B|kB|MB|GB|TB)(?![\w]))/g;

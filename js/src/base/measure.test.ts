@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { MOST_LEVEL, measureRangeText, measureText } from "./measure";
 
-const POWER = { low: 0, high: 400, unit: "W" };
+const POWER = { low: 0, high: 400, unit: "W", least: 0, most: 400 };
 
 describe("measureText", () => {
   it("writes the value of a level in its unit", () => {
@@ -11,7 +11,7 @@ describe("measureText", () => {
   });
 
   it("keeps whole numbers whole, however coarse a level is", () => {
-    const queue = { low: 0, high: 7, unit: "" };
+    const queue = { ...POWER, high: 7, unit: "" };
     const texts = [1, 3, 6].map((value) =>
       measureText(queue, Math.round((value / 7) * MOST_LEVEL)),
     );
@@ -19,24 +19,22 @@ describe("measureText", () => {
   });
 
   it("writes values below zero", () => {
-    expect(measureText({ low: -8, high: 8, unit: "" }, 0)).toBe("−8");
+    expect(measureText({ ...POWER, low: -8, unit: "" }, 0)).toBe("−8");
   });
 });
 
 describe("measureRangeText", () => {
   it("writes a unit that both have once", () => {
-    expect(measureRangeText(POWER, 0, MOST_LEVEL)).toBe("0 – 400 W");
-    expect(measureRangeText({ ...POWER, unit: "" }, 0, MOST_LEVEL)).toBe("0 – 400");
+    expect(measureRangeText({ ...POWER, least: 88.1, most: 376 })).toBe("88.1 – 376 W");
+    expect(measureRangeText({ ...POWER, unit: "" })).toBe("0 – 400");
   });
 
   it("writes both units where they differ", () => {
-    const size = { low: 0, high: 2e9, unit: "bytes" };
-    expect(measureRangeText(size, Math.round(MOST_LEVEL / 4000), MOST_LEVEL)).toBe(
-      "500 kB – 2.00 GB",
-    );
+    const size = { ...POWER, unit: "bytes", least: 500_000, most: 2e9 };
+    expect(measureRangeText(size)).toBe("500 kB – 2.00 GB");
   });
 
   it("writes one value where there is no other", () => {
-    expect(measureRangeText(POWER, MOST_LEVEL, MOST_LEVEL)).toBe("400 W");
+    expect(measureRangeText({ ...POWER, least: 400 })).toBe("400 W");
   });
 });

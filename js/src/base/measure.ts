@@ -10,6 +10,8 @@ export interface MeasureScale {
   readonly high: number;
   /** As the file writes it; "" where it names none. */
   readonly unit: string;
+  readonly least: number;
+  readonly most: number;
 }
 
 /** "312.5 W" */
@@ -17,10 +19,9 @@ export function measureText({ low, high, unit }: MeasureScale, level: number): s
   return formatMeasure(low + (level / MOST_LEVEL) * (high - low), unit);
 }
 
-/** "88.1 – 376 W": the unit once where both values have the same. */
-export function measureRangeText(scale: MeasureScale, least: number, most: number): string {
-  const [low, high] = [measureText(scale, least), measureText(scale, most)];
-  const unit = high.slice(`${high} `.indexOf(" "));
-  if (low === high) return high;
-  return `${low.endsWith(unit) ? low.slice(0, low.length - unit.length) : low} – ${high}`;
+/** "88.1 – 376 W": the least and the most, with the unit once where both have the same. */
+export function measureRangeText({ least, most, unit }: MeasureScale): string {
+  const [low, high] = [formatMeasure(least, unit), formatMeasure(most, unit)];
+  const shared = high.slice(`${high} `.indexOf(" "));
+  return low === high ? high : `${low.replace(shared, "")} – ${high}`;
 }

@@ -22,7 +22,7 @@ const COLORS: Colors = {
 const GUTTER = 20;
 const TOP = 10;
 const HEIGHT = 40;
-const PERCENT = { low: 0, high: 100, unit: "%" };
+const PERCENT = { low: 0, high: 100, unit: "%", least: 0, most: 100 };
 // 40 % of the line on white, 34 % of muted, and 80 % of it.
 const GROUND = [241, 241, 241, 255];
 const AREA = [199, 199, 199, 255];
@@ -88,7 +88,7 @@ describe("paintCounter", () => {
 
   it("fills down to values below zero from the line of zero", () => {
     const { brush, row, curve } = made([0, MOST_LEVEL]);
-    paintCounter(brush, row, curve, { low: -50, high: 50, unit: "" }, TOP, HEIGHT);
+    paintCounter(brush, row, curve, { ...PERCENT, low: -50, high: 50 }, TOP, HEIGHT);
     // Zero is in the middle: the first value is below it, the second above.
     expect([pixel(GUTTER + 5, 40), pixel(GUTTER + 5, 20)]).toEqual([AREA, GROUND]);
     expect([pixel(GUTTER + 15, 40), pixel(GUTTER + 15, 20)]).toEqual([GROUND, AREA]);

@@ -20,7 +20,6 @@ export interface CurveBrush {
 
 const LABEL_PX = 11;
 const PAD_PX = 8;
-const GROUND_ALPHA = 0.88;
 // Above and below the highest and the lowest level, so that a line there is whole.
 const EDGE_PX = 1.5;
 
@@ -58,7 +57,7 @@ export function paintCounter(
 ): void {
   const { context, index, scale, gutter, colors } = brush;
   const y = (level: number) => yOfLevel(level, top, height);
-  const zero = y((-low / (high - low)) * MOST_LEVEL);
+  const zero = y((low / (low - high)) * MOST_LEVEL);
   const pieces = layoutCurve(index, row, scale, curve);
   // A curve that goes on outside of what is to be seen has no edge there.
   const start = gutter + Math.max(-EDGE_PX, pieces[0]?.left ?? 0);
@@ -99,10 +98,8 @@ function labelAt(brush: CurveBrush, text: string, top: number, x: number, ground
   context.textAlign = "left";
   const width = context.measureText(text).width + PAD_PX;
   const left = x + PAD_PX + width > whole ? x - PAD_PX - width : x + PAD_PX;
-  context.globalAlpha = GROUND_ALPHA;
   context.fillStyle = cssColor(ground);
   context.fillRect(left, top, width, LABEL_PX + 4);
-  context.globalAlpha = 1;
   context.fillStyle = cssColor(ground === colors.text ? colors.background : colors.muted);
   context.fillText(text, left + PAD_PX / 2, top + LABEL_PX / 2 + 2);
 }

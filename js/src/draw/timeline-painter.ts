@@ -6,7 +6,7 @@ import { formatCount, formatNs, formatRatio } from "../base/format";
 import { measureRangeText, measureText } from "../base/measure";
 import type { Scale, Span } from "../base/scale";
 import { type Ns, ns, px } from "../base/units";
-import { type Curve, rangeOf } from "../layout/curve";
+import type { Curve } from "../layout/curve";
 import type { LaneBand } from "../layout/lane-bands";
 import { coveredIn, firstStarting, type SliceIndex, type SliceRow } from "../layout/slice-index";
 import { layoutSlices, SliceBoxes } from "../layout/slice-layout";
@@ -66,8 +66,8 @@ export interface TimelineScene {
   waitsOf(lane: number): Waits | null;
   busyOf(lane: number): SliceRow | null;
   causeTitle(cause: number): string;
-  /** The values of a queue or counter in the picture, and of the whole recording. */
-  curveOf(lane: number): { readonly shown: Curve; readonly whole: Curve } | null;
+  /** The values of a queue or counter in the picture, and the highest of the whole recording. */
+  curveOf(lane: number): { readonly curve: Curve; readonly highest: number } | null;
   /** The level of a slice of a counter. */
   levelOf(slice: number): number;
   /** Where a slice is: its lane, and its depth in this layer, -1 when it is hidden. */
@@ -195,11 +195,11 @@ function paintLabel(brush: Brush, band: LaneBand, top: number): void {
   if (middle < AXIS_PX + 4) return;
   context.font = `${isMain ? "600 " : ""}${LABEL_PX}px ${scene.colors.uiFont}`;
   context.textAlign = "left";
-  context.fillStyle = cssColor(isMain ? scene.colors.text : scene.colors.muted);
+  const isDim = !isMain && kind !== "counter";
+  context.fillStyle = cssColor(isDim ? scene.colors.muted : scene.colors.text);
   const mark = isMain || kind === "counters" ? (band.isFolded ? "▸ " : "▾ ") : "";
   const second = band.isFolded ? "" : secondLine(brush, band.lane, kind);
   const y = second === "" ? middle : middle - 7;
-  if (kind === "counter") context.fillStyle = cssColor(scene.colors.text);
   context.fillText(fitted(context, mark + title, scene.gutter - 10), 2, y);
   if (second !== "") {
     context.font = `${LABEL_PX - 1}px ${scene.colors.uiFont}`;
@@ -213,10 +213,7 @@ function paintLabel(brush: Brush, band: LaneBand, top: number): void {
 function secondLine(brush: Brush, lane: number, kind: SliceLane["kind"]): string {
   if (kind === "waits") return busyText(brush, lane);
   const scale = brush.scene.lanes[lane]?.scale;
-  const curve = kind === "counter" ? brush.scene.curveOf(lane) : null;
-  if (scale == null || curve === null) return "";
-  const { least, most } = rangeOf(curve.whole);
-  return measureRangeText(scale, least, most);
+  return scale == null ? "" : measureRangeText(scale);
 }
 
 /** Restores the font of the boxes. */
@@ -453,17 +450,13 @@ export function waitTitle(
 
 function paintCurve(brush: Brush, band: LaneBand, top: number): void {
   const { scene } = brush;
-  const curve = scene.curveOf(band.lane);
+  const found = scene.curveOf(band.lane);
   const row = scene.index.ofLane[band.lane]?.[0];
-  if (curve === null || row === undefined) return;
-  const { shown, whole } = curve;
+  if (found === null || row === undefined) return;
+  const { curve, highest } = found;
   const scale = scene.lanes[band.lane]?.scale;
-  if (scale == null) {
-    const highest = Math.max(1, rangeOf(whole).most);
-    paintQueue(curveBrush(brush), row, shown, highest, top, band.height);
-  } else {
-    paintCounter(curveBrush(brush), row, shown, scale, top, band.height);
-  }
+  if (scale == null) paintQueue(curveBrush(brush), row, curve, highest, top, band.height);
+  else paintCounter(curveBrush(brush), row, curve, scale, top, band.height);
   texts(brush);
 }
 

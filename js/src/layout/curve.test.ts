@@ -63,9 +63,9 @@ describe("layoutCurve", () => {
   });
 });
 
-it("finds the range of a curve, whole and in a window", () => {
+it("finds the range of a curve between two places, and in a window", () => {
   const { index, row, made } = curve([3, -1, 2], 100);
-  expect(rangeOf(made)).toEqual({ least: -1, most: 3 });
+  expect(rangeOf(made, 0, 3)).toEqual({ least: -1, most: 3 });
   expect(rangeIn(index, row, { start: 210, end: 290 }, made)).toEqual({ least: 2, most: 2 });
   expect(rangeIn(index, row, { start: 150, end: 290 }, made)).toEqual({ least: -1, most: 2 });
   expect(rangeIn(index, row, { start: 400, end: 500 }, made)).toBeNull();

@@ -33,11 +33,11 @@ export function curveOf(index: SliceIndex, { first, last }: SliceRow, values: Nu
   return { most: new Levels(own), negated: new Levels(own.map((value) => -value)) };
 }
 
-/** The least and the most of a curve, of all of it or between two places. */
+/** The least and the most of a curve between two places. */
 export function rangeOf(
   { most, negated }: Curve,
-  from = 0,
-  to = most.length,
+  from: number,
+  to: number,
 ): { readonly least: number; readonly most: number } {
   return { least: -negated.largestIn(from, to), most: most.largestIn(from, to) };
 }

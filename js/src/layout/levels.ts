@@ -38,13 +38,9 @@ export class Levels {
     }
   }
 
-  get length(): number {
-    return this.#levels[0]?.length ?? 0;
-  }
-
   /** The largest of all numbers. */
   get largest(): number {
-    return this.largestIn(0, this.length);
+    return this.largestIn(0, this.#levels[0]?.length ?? 0);
   }
 
   /** The largest number from `from` to before `to`. */

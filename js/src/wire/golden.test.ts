@@ -145,7 +145,7 @@ describe("the golden page", () => {
     const at = lanes.findIndex(({ kind }) => kind === "counter");
     const scale = lanes[at]?.scale;
     expect(lanes[at]).toMatchObject({ title: "Power", group: "Device 0" });
-    expect(scale).toEqual({ low: 0, high: 320, unit: "W" });
+    expect(scale).toEqual({ low: 0, high: 320, unit: "W", least: 80, most: 320 });
     expect(lanes[at - 1]).toMatchObject({ title: "1 counter: Power", is_folded: false });
     const count = numbers(slices, "count");
     const levels = count.filter((_, row) => numbers(slices, "lane")[row] === at);

@@ -135,8 +135,8 @@ const lane = record({
     "counter",
   ),
   group: text,
-  /** The values of a counter at its lowest and highest level, and their unit. */
-  scale: orNull(record({ low: number, high: number, unit: text })),
+  /** The values of a counter at the lowest and highest level, their unit, and the least and the most that it has. */
+  scale: orNull(record({ low: number, high: number, unit: text, least: number, most: number })),
   /** Whether the counters that it heads are folded until they are unfolded by hand. */
   is_folded: flag,
 });

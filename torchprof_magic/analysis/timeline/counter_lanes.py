@@ -126,7 +126,8 @@ def _curve(series: pl.DataFrame, name: str, unit: str, extent: Extent) -> Curve:
 
 def _scale(value: npt.NDArray[np.float64], unit: str) -> Scale:
     """Return the scale from 0 to the largest value, down to the least if it is negative; of percentages up to 100."""
-    low, high = min(float(value.min()), 0.0), max(float(value.max()), 0.0)
+    least, most = float(value.min()), float(value.max())
+    low, high = min(least, 0.0), max(most, 0.0)
     if unit == "%" and low == 0.0:
         high = max(high, FULL_PERCENT)
-    return Scale(low=low, high=high if high > low else 1.0, unit=unit)
+    return Scale(low=low, high=high if high > low else 1.0, unit=unit, least=least, most=most)

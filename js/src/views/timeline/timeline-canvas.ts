@@ -217,12 +217,12 @@ export class TimelineCanvas {
     };
   }
 
-  /** The values of a queue or counter in the picture, and of the whole recording. */
+  /** The values of a queue or counter in the picture, and the highest of the whole recording. */
   #curveOf(lane: number) {
     const { moves } = this.#inputs;
-    const shown = this.#curveIn(moves.model, lane);
-    const whole = this.#curveIn(moves.overview, lane);
-    return shown === null ? null : { shown, whole: whole ?? shown };
+    const curve = this.#curveIn(moves.model, lane);
+    const whole = this.#curveIn(moves.overview, lane) ?? curve;
+    return curve === null || whole === null ? null : { curve, highest: whole.most.largest };
   }
 
   #curveIn(model: TimelineModel, lane: number): Curve | null {

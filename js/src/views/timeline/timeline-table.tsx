@@ -5,7 +5,7 @@ import { largestOf } from "../../base/largest";
 import { measureText } from "../../base/measure";
 import { phaseTitle } from "../../base/palette";
 import { curveOf, rangeIn } from "../../layout/curve";
-import { firstEnding, firstStarting } from "../../layout/slice-index";
+import { countIn, firstEnding, firstStarting } from "../../layout/slice-index";
 import { wordAt } from "../../wire/frame";
 import { MOST_SPOKEN, type SpokenRows, SpokenTable } from "../common/spoken-table";
 import type { TimelineMoves } from "./timeline-moves";
@@ -32,7 +32,7 @@ export function TimelineTable({ id, moves }: TimelineTableProps) {
         <SpokenTable
           id={`${id}-counters`}
           caption="Counters in the window"
-          head={["Counter", "Of", "Lowest", "Highest"]}
+          head={["Name", "Lane", "Least", "Most"]}
           make={() => spokenCounters(moves)}
           when={[moves.model, start, end]}
         />
@@ -47,7 +47,10 @@ function spokenCounters({ model, span }: TimelineMoves): SpokenRows {
     if (row === undefined || scale === null) return [];
     const found = rangeIn(model.ops, row, span, curveOf(model.ops, row, model.count));
     if (found === null) return [];
-    return [[title, group, measureText(scale, found.least), measureText(scale, found.most)]];
+    // Of merged values, only the highest is known.
+    const isExact = countIn(model.ops, row.first, row.last) === row.last - row.first;
+    const least = isExact ? measureText(scale, found.least) : "";
+    return [[title, group, least, measureText(scale, found.most)]];
   });
   return { count: rows.length, rows };
 }

@@ -80,7 +80,7 @@ describe("what is said of a slice", () => {
 });
 
 describe("what is said of a counter", () => {
-  const scale = { low: 0, high: 400, unit: "W" };
+  const scale = { low: 0, high: 400, unit: "W", least: 0, most: 400 };
   const power = sliceLane("Power", "counter", "Device 0", { scale });
   const view = { ...SLICES_VIEW, lanes: [...SLICES_VIEW.lanes.slice(0, 1), power] };
   const level = Math.round(((2 ** 31 - 1) * 312.5) / 400);

@@ -102,6 +102,7 @@ def test_a_scale_goes_from_zero_to_the_largest_value(
     scale = slices.lanes[-1].scale
     assert scale is not None
     assert (scale.low, scale.high) == (low, high)
+    assert (scale.least, scale.most) == (min(values), max(values))
     levels = slices.frame.filter(pl.col("kind") == "counter")["count"].to_list()
     assert levels == [round((value - low) / (high - low) * MOST_LEVEL) for value in values]
 
