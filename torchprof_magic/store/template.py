@@ -256,14 +256,20 @@ def _flaw_of_name(name: str) -> str:
         return f"names beginning with {OWN_PREFIX} are reserved"
     if flaw := _flaw_of_characters(name, reserved=_RESERVED):
         return flaw
-    if len(name.encode()) > MOST_NAME_BYTES:
-        return f"a file name can have {MOST_NAME_BYTES} bytes at most (got {len(name.encode())})"
+    size_bytes = len(name.encode(errors="surrogateescape"))
+    if size_bytes > MOST_NAME_BYTES:
+        return f"a file name can have {MOST_NAME_BYTES} bytes at most (got {size_bytes})"
     if name != name.rstrip(". "):
         return "a file name cannot end in a dot or a space"
     return f"{name} is the name of a device on Windows" if _DEVICE.fullmatch(name) else ""
 
 
+def _is_byte(char: str) -> bool:
+    """Return whether a character stands for a byte of a path that the system's encoding does not know."""
+    return "\udc80" <= char <= "\udcff" and os.fsencode(char) == bytes((ord(char) - 0xDC00,))
+
+
 def _flaw_of_characters(text: str, reserved: frozenset[str]) -> str:
-    bad = next((ascii(char) for char in text if char in reserved or not char.isprintable()), "")
+    bad = next((ascii(char) for char in text if char in reserved or not (char.isprintable() or _is_byte(char))), "")
     hint = "; --trace-dir sets the folder" if bad == "'/'" else ""
     return f"a file name cannot contain {bad}{hint}" if bad else ""
