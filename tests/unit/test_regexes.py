@@ -103,6 +103,9 @@ def texts_in(path: Path) -> Iterator[str]:
 def test_no_expression_takes_digits_outside_ascii_for_a_number() -> None:
     # For texts the sign for a digit includes those of all scripts, of which polars makes no number. Bytes have only ten.
     found = [
-        (path.name, text) for path in PACKAGE.rglob("*.py") for text in texts_in(path) if r"\d" in text.partition('"')[2]
+        (path.name, text)
+        for path in PACKAGE.rglob("*.py")
+        for text in texts_in(path)
+        if r"\d" in text.partition('"')[2]
     ]
     assert [(name, text) for name, text in found if not re.match("(?i)r?br?[\"']", text)] == []

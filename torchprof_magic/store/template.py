@@ -245,7 +245,7 @@ def _flaw_of_folder(text: str) -> str:
         return "the folder is empty"
     if ".." in PurePosixPath(text).parts:
         return "'..' leads to another folder"
-    return _flaw_of_characters(text, reserved=frozenset())
+    return _flaw_of_characters("".join(char for char in text if not _is_byte(char)), reserved=frozenset())
 
 
 def _flaw_of_name(name: str) -> str:
@@ -256,9 +256,8 @@ def _flaw_of_name(name: str) -> str:
         return f"names beginning with {OWN_PREFIX} are reserved"
     if flaw := _flaw_of_characters(name, reserved=_RESERVED):
         return flaw
-    size_bytes = len(name.encode(errors="surrogateescape"))
-    if size_bytes > MOST_NAME_BYTES:
-        return f"a file name can have {MOST_NAME_BYTES} bytes at most (got {size_bytes})"
+    if len(name.encode()) > MOST_NAME_BYTES:
+        return f"a file name can have {MOST_NAME_BYTES} bytes at most (got {len(name.encode())})"
     if name != name.rstrip(". "):
         return "a file name cannot end in a dot or a space"
     return f"{name} is the name of a device on Windows" if _DEVICE.fullmatch(name) else ""
@@ -270,6 +269,6 @@ def _is_byte(char: str) -> bool:
 
 
 def _flaw_of_characters(text: str, reserved: frozenset[str]) -> str:
-    bad = next((ascii(char) for char in text if char in reserved or not (char.isprintable() or _is_byte(char))), "")
+    bad = next((ascii(char) for char in text if char in reserved or not char.isprintable()), "")
     hint = "; --trace-dir sets the folder" if bad == "'/'" else ""
     return f"a file name cannot contain {bad}{hint}" if bad else ""
