@@ -85,7 +85,7 @@ def test_a_file_name_that_no_list_of_traces_can_hold_is_refused_before_anything_
     done = run(
         "-c",
         "import os, torchprof_magic as tp\n"
-        "try:\n    tp.profile(trace_dir='.', filename=os.fsdecode('é.json'.encode())).__enter__()\n"
+        "try:\n    tp.profile(trace_dir='.', filename=os.fsdecode(bytes((195, 169)) + b'.json')).__enter__()\n"
         "except tp.TorchProfError as error:\n    print(error)",
         folder,
     )
