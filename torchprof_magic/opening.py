@@ -13,7 +13,7 @@ from torchprof_magic.ingest import read_file
 from torchprof_magic.ingest.fork_check import NO_REPORTS, can_report
 from torchprof_magic.ingest.regular import GZIP_MAGIC, open_regular
 from torchprof_magic.model.meta import Meta
-from torchprof_magic.process.memory import lack_for_reading
+from torchprof_magic.process.memory import NO_MEMORY, lack_for_reading
 from torchprof_magic.report import Report
 
 if TYPE_CHECKING:
@@ -71,6 +71,9 @@ def _read(file: Path, shown: str, title: str, progress: Progress | None) -> Trac
         return read_file(file, Meta(title=title), progress)
     except IngestError as exc:
         raise type(exc)(f"{shown}: {exc}") from None
+    except MemoryError:
+        pass  # its traceback holds what was read, so it must not become the cause of another error
+    raise IngestError(f"{shown}: memory ran out while it was read. {NO_MEMORY}")
 
 
 def _check_memory(file_bytes: int) -> None:

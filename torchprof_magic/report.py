@@ -72,7 +72,7 @@ from torchprof_magic.exporters.collapsed import METRICS, write_collapsed
 from torchprof_magic.exporters.memory_timeline import CURVE_ENDINGS, RAW_ENDING, write_curve, write_raw
 from torchprof_magic.exporters.pandas_frames import to_pandas
 from torchprof_magic.exporters.saved import write_saved
-from torchprof_magic.files.atomic import target_of, write_text
+from torchprof_magic.files.atomic import target_of, with_memory_for, write_text
 from torchprof_magic.files.temporary import written_bytes
 from torchprof_magic.history.other_runs import open_other_run, other_runs
 from torchprof_magic.ingest import read_file
@@ -735,8 +735,9 @@ class Report:
 
         Raises ``ExportError`` when the file cannot be written; an existing file is then unchanged.
         """
-        write = partial(_write_html, self.trace, self._shapes, self._verdict, self.run_id, target_of(path))
-        return write(has_trace=perfetto, change_line=self.change_line, compared=self._compared)
+        with with_memory_for(target := target_of(path)):
+            write = partial(_write_html, self.trace, self._shapes, self._verdict, self.run_id, target)
+            return write(has_trace=perfetto, change_line=self.change_line, compared=self._compared)
 
     def export(
         self,
@@ -766,7 +767,8 @@ class Report:
         if metric not in METRICS:
             raise ValueError(f"unknown metric {metric!r}; choose from {', '.join(METRICS)}")
         source = Source(trace=self.trace, table=frame, write_html=self.to_html, metric=metric, is_safe=safe)
-        return exporter.write(source, target)
+        with with_memory_for(target):
+            return exporter.write(source, target)
 
     def export_stacks(
         self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total", *, with_ops: bool = False
@@ -791,7 +793,8 @@ class Report:
         if with_ops:
             is_host = TORCH_METRICS[metric] == "self_cpu_ns"
             return write_collapsed(self.trace, target_of(path), "self_cpu_time" if is_host else "self_device_time")
-        return write_text(target_of(path), (f"{line}\n" for line in torch_stack_lines(self.trace, metric)))
+        with with_memory_for(target := target_of(path)):
+            return write_text(target, (f"{line}\n" for line in torch_stack_lines(self.trace, metric)))
 
     def export_memory_timeline(self, path: str | os.PathLike[str], device: str | None = None) -> Path:
         """Write the memory of a device over time in the formats of torch's method of this name, and return the path.
@@ -820,7 +823,8 @@ class Report:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write all data of the recording to one compact file, which ``load`` opens, and return its path."""
-        return write_saved(self.trace, target_of(path))
+        with with_memory_for(target := target_of(path)):
+            return write_saved(self.trace, target)
 
     def to_pandas(self, table: str | pl.DataFrame = "ops") -> pd.DataFrame:
         """Return a table as a data frame of pandas, which must be installed; pyarrow is not needed.

@@ -65,8 +65,8 @@ def run_sql(query: str, tables: Mapping[str, Callable[[], pl.DataFrame]]) -> pl.
     plain = _without_texts(query).lower()
     _check_parts(plain)
     _check_nesting(plain)
-    if found := _ENDLESS.search(plain):
-        raise ValueError(f"queries cannot use {found[0].upper()}, which makes rows or texts of any number and length")
+    if endless := _ENDLESS.search(plain):
+        raise ValueError(f"queries cannot use {endless[0].upper()}, which makes rows or texts of any number and length")
     words = {word.lower() for word in re.findall(r"\w+", query)}
     named = {name: _queried(name, build()) for name, build in tables.items() if name in words or "show" in words}
     most_rows = max(MAX_ROWS, 2 * max((frame.height for frame in named.values()), default=0))

@@ -12,6 +12,15 @@ NO_DURATION = {"chrome.no_duration": 1}
 STRAY = {"chrome.stray_time": 1}
 NO_LAUNCH = {"chrome.no_launch": 1}
 NO_EVENT = {"chrome.not_an_event": 1}
+UNCLOSED = {"chrome.unclosed_event": 1}
+STRAY_END = {"chrome.end_without_begin": 1}
+# Each brace begins an object that the next one ends.
+GIVEN_UP = {
+    "json.structure": 100_001,
+    "json.comma": 100_000,
+    "chrome.not_an_event": 100_001,
+    "json.given_up": 1,
+}
 MANY_DIGITS = "9" * 5000
 DEEP = 100_000
 LARGE_TEXT = 1 << 20
@@ -140,7 +149,15 @@ NAMES: tuple[BadFile, ...] = (
     kept("a phase that nothing knows", with_b(ph='"Q"'), "a c", {"chrome.other_kind": 1}),
     *(
         kept(f"an event of phase {phase}", with_b(ph=f'"{phase}"', id="1"), "a c", {"chrome.other_kind": 1})
-        for phase in "bneNODSTpFPRcvVa("
+        for phase in "nNODTpPRcvVa("
+    ),
+    *(
+        kept(f"a range that begins with {phase} and never ends", with_b(ph=f'"{phase}"', id="1"), "a c b", UNCLOSED)
+        for phase in "bS"
+    ),
+    *(
+        kept(f"a range that ends with {phase} and never began", with_b(ph=f'"{phase}"', id="1"), "a c", STRAY_END)
+        for phase in "eF"
     ),
     kept("a phase that says nothing of its own", with_b(ph='"t"', id="1"), "a c"),
     kept("a key twice, of which the last counts", trace(A, B[:-1] + ', "name": "b2"}', C), "a b2 c"),
@@ -284,11 +301,29 @@ ENTRIES: tuple[BadFile, ...] = (
         NO_EVENT,
         smallest_block=LARGE_TEXT,
     ),
-    kept(
+    refused(
         "a bare list of nothing but lists, 100,000 deep",
         b"[" * DEEP + b"]" * DEEP,
-        "",
-        NO_EVENT,
+        "a JSON list without any event",
+        smallest_block=LARGE_TEXT,
+    ),
+    refused("a bare list of numbers", b"[1, 2, 3]", "a JSON list without any event"),
+    refused(
+        "a bare list of objects",
+        b'[{"a": 1, "b": [{"c": 2}]}, {"a": 3}]',
+        'a JSON list of objects with the keys "a", "b" and without events',
+    ),
+    refused(
+        "a list of events of which none is one",
+        trace('{"time": 1, "what": "x"}', '{"time": 2}'),
+        'a JSON list of objects with the keys "time", "what" and without events',
+    ),
+    refused("objects with names that no list shows", rb'[{"\u001b[31m": 1}]', "a JSON list of objects"),
+    kept(
+        "an event, and brackets and nothing else",
+        trace(A)[:-2] + b"," + b"{" * 200_000,
+        "a",
+        GIVEN_UP,
         smallest_block=LARGE_TEXT,
     ),
 )

@@ -101,7 +101,7 @@ def texts_in(path: Path) -> Iterator[str]:
 
 
 def test_no_expression_takes_digits_outside_ascii_for_a_number() -> None:
-    # For texts the sign for a digit includes those of all scripts, of which polars makes no number. Bytes have only ten.
+    # For texts that sign includes the digits of all scripts, of which polars makes no number; for bytes it does not.
     found = [
         (path.name, text)
         for path in PACKAGE.rglob("*.py")

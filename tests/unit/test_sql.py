@@ -163,7 +163,7 @@ def test_comments_before_and_after_the_name_of_a_function_take_no_time_and_hide_
 
 
 def nested(opening: str, inner: str, closing: str, count: int) -> str:
-    return f"SELECT {opening * count}{inner}{closing * count} AS a FROM ops"
+    return f"SELECT {opening * count}{inner}{closing * count} AS a FROM ops"  # noqa: S608
 
 
 NESTED = {
@@ -184,7 +184,7 @@ NESTED = {
     "NOT": "SELECT * FROM ops WHERE " + "NOT " * 200 + "calls=1",
     "minus": "SELECT " + "- " * 200 + "calls AS a FROM ops",
     "brackets behind a text with brackets": "SELECT ')))))))))))))' || " + nested("cast(", "1", " AS int)", 50)[7:],
-    "brackets behind a comment with brackets": "SELECT /* ))))))))))))))) */ " + nested("cast(", "1", " AS int)", 50)[7:],
+    "brackets behind a comment": "SELECT /* ))))))))))))))) */ " + nested("cast(", "1", " AS int)", 50)[7:],
     "brackets in a text of another kind": "SELECT E'((((((((((((((((' FROM ops",
 }  # fmt: skip
 
@@ -204,7 +204,7 @@ SOUND = (
     "SELECT e.name, l.name AS thread FROM events AS e JOIN lanes AS l ON e.lane = l.row",
     "SELECT e.name FROM events e LEFT JOIN flows f ON f.source = e.row WHERE f.target IS NULL",
     "SELECT c.name, p.name AS caller FROM events c JOIN events p ON c.parent = p.row WHERE NOT (c.name LIKE 'cuda%')",
-    "SELECT CASE WHEN dur_ns < 10000 THEN 'short' WHEN dur_ns < 50000 THEN 'medium' ELSE 'long' END AS size FROM events",
+    "SELECT CASE WHEN dur_ns < 10000 THEN 'short' WHEN dur_ns < 50000 THEN 'mid' ELSE 'long' END AS size FROM events",
     "SELECT name, row_number() OVER (PARTITION BY category ORDER BY dur_ns DESC) AS place FROM events",
     "SELECT round(cast(sum(coalesce(dur_ns, 0)) AS double) / (1 + count(*)), 2) AS mean_ns FROM events",
     "SELECT name FROM events WHERE (category = 'cpu_op' AND (dur_ns > 5 OR (dur_ns < 2 AND (lane = 0 OR lane = 1))))",
@@ -230,8 +230,8 @@ def test_queries_as_people_write_them_are_answered(report: Report, query: str) -
         "SELECT * FROM events a CROSS JOIN events b CROSS JOIN events c",
         "SELECT a.name FROM events a, events b, events c",
         "SELECT a.name FROM events a JOIN events b ON a.pid = b.pid JOIN events c ON b.pid = c.pid",
-        "WITH a AS (SELECT name FROM events UNION ALL SELECT name FROM events), "
-        "b AS (SELECT name FROM a UNION ALL SELECT name FROM a) SELECT x.name FROM b AS x CROSS JOIN b AS y",
+        """WITH a AS (SELECT name FROM events UNION ALL SELECT name FROM events),
+        b AS (SELECT name FROM a UNION ALL SELECT name FROM a) SELECT x.name FROM b AS x CROSS JOIN b AS y""",
     ],
 )
 def test_a_result_of_far_more_rows_than_the_tables_have_is_refused_and_not_made(

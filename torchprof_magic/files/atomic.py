@@ -211,6 +211,15 @@ def exporting(path: Path) -> Iterator[IO[bytes]]:
         raise ExportError(f"{path} could not be written ({exc.strerror or exc}); choose another path") from exc
 
 
+@contextlib.contextmanager
+def with_memory_for(path: Path) -> Iterator[None]:
+    """Raise ``ExportError`` when memory runs out while a file is made; nothing has taken its name then."""
+    try:
+        yield
+    except MemoryError:
+        raise ExportError(f"{path} was not written, because memory ran out; free memory, and write it again") from None
+
+
 def write_text(path: Path, pieces: Iterable[str]) -> Path:
     """Write the pieces as UTF-8, gzipped when the name ends in ``.gz``, and return the path; see ``exporting``."""
     with exporting(path) as file, _packing(file, path) as packed:

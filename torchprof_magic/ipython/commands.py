@@ -24,7 +24,7 @@ from torchprof_magic.loading import load
 from torchprof_magic.render.display import show
 from torchprof_magic.run.archive import kept_traces, retry_uploads, upload_statuses
 from torchprof_magic.run.kept_runs import delete_run, kept_runs, rename_run
-from torchprof_magic.units import counted, format_bytes, format_ns, printable, printable_lines
+from torchprof_magic.units import counted, format_bytes, format_ns, print_text, printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -301,4 +301,4 @@ def _bar(value: float, longest: float) -> str:
 
 
 def _say(text: str) -> None:
-    print(printable_lines(text))  # noqa: T201 - this is the output
+    print_text(printable_lines(text))

@@ -43,6 +43,7 @@ from torchprof_magic.render.display import can_be_asked, has_front_end, show
 from torchprof_magic.run.kept_runs import check_name
 from torchprof_magic.run.messages import say
 from torchprof_magic.run.run import Run
+from torchprof_magic.units import print_text
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -100,7 +101,7 @@ class TorchProfMagics(Magics, FlagDefaults):
         __tracebackhide__ = True
         if line.strip() in ASKS_FOR_HELP:
             help_text: str = self.torchprof.parser.format_help()
-            print(help_text.removeprefix("::").strip())  # noqa: T201 - this is the output; the colons are markup
+            print_text(help_text.removeprefix("::").strip())  # the colons are markup
             return None
         return self._record(line, cell)
 

@@ -62,6 +62,9 @@ _NUMPY_BYTES = 50_000_000
 _NUMPY_CORE_BYTES = 45_000_000
 
 
+NO_MEMORY = "Free memory, or use a machine with more"
+
+
 class Lack(NamedTuple):
     """Memory that is needed and memory that is free, or addresses if it is a limit that restricts them."""
 
@@ -78,7 +81,7 @@ class Lack(NamedTuple):
     def advice(self) -> str:
         """What to do about it."""
         if not self.is_limit:
-            return "Free memory, or use a machine with more"
+            return NO_MEMORY
         return "Raise the limit (ulimit -v), or set MALLOC_ARENA_MAX=1 and POLARS_MAX_THREADS=1 before Python starts"
 
 

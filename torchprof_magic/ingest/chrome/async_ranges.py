@@ -50,7 +50,7 @@ def with_async_ranges(columns: Columns, last_ns: int, findings: Findings) -> Col
     bounds = columns.async_bounds.sort("start_ns", "position")
     if bounds.height == 0:
         return columns
-    last_ns = max(last_ns, bounds["start_ns"].max() or 0)  # type: ignore[type-var]
+    last_ns = max(last_ns, bounds["start_ns"].max() or 0)  # type: ignore[assignment]
     rows = bounds.with_row_index("row").select("row", "ph", "name", "place", "cat", "id", "start_ns").iter_rows()
     trees, ends = _paired(map(_Bound._make, rows), last_ns, findings)
     lanes = _lanes(trees, columns.places["pid"].to_list())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from torchprof_magic.ingest.chrome.async_ranges import with_async_ranges
+from torchprof_magic.ingest.findings import example_of, value_text
 from torchprof_magic.ingest.json.schema import MAX_TIME_NS
 from torchprof_magic.model.meta import MAX_TEXT
 from torchprof_magic.model.trace import MAX_JSON_CHARS, MAX_NAME_CHARS, MAX_SUM
@@ -143,7 +144,10 @@ def _without_long_json(frame: pl.DataFrame, columns: tuple[str, ...], findings: 
         long = _long_texts(frame[name], MAX_JSON_CHARS)
         if len(long):
             is_long = frame[name].is_in(long.implode()).fill_null(value=False)
-            findings.add("chrome.odd_value", int(is_long.sum()))
+            event = frame["name"].cast(pl.String)[int(is_long.arg_true()[0])]
+            findings.add(
+                "chrome.odd_value", int(is_long.sum()), example=example_of(name, long.cast(pl.String)[0], event)
+            )
             frame = frame.with_columns(frame[name].set(is_long, None))
     return frame
 
@@ -193,7 +197,9 @@ def _with_sizes(frame: pl.DataFrame, columns: tuple[str, ...], findings: Finding
         largest = _largest(size, LARGEST_BYTES)
         is_absurd = (size > largest) | (size < -largest)  # the least int64 has no absolute value
         if is_absurd.any():
-            findings.add("chrome.odd_value", int(is_absurd.sum()))
+            row = int(is_absurd.arg_true()[0])
+            event = str(frame["name"][row]) if "name" in frame.columns else ""
+            findings.add("chrome.odd_value", int(is_absurd.sum()), example=example_of(name, size[row], event))
             frame = frame.with_columns(size.set(is_absurd, None))
     return frame
 
@@ -209,5 +215,6 @@ def _kept(frame: pl.DataFrame, is_good: pl.Expr, code: str, findings: Findings) 
     good = frame.select(is_good.alias("good"))["good"]
     if good.all():
         return frame
-    findings.add(code, int((~good).sum()))
+    event = str(frame["name"][int((~good).arg_true()[0])]) if "name" in frame.columns else ""
+    findings.add(code, int((~good).sum()), example=f"the event {value_text(event)}" if event else "")
     return frame.filter(good)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from torchprof_magic.ingest.json.schema import CounterEvent
+
+    _Numbers = Callable[..., pl.Series]
 
 # The arrows that are used. Launches are found by correlation instead, which is more reliable, if the vendor has it.
 BACKWARD_ARROW = "fwdbwd"
@@ -60,13 +63,13 @@ _ARROW_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
 _END_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {"pid": pl.String, "tid": pl.String, "time_ns": pl.Int64}
 _PROCESS_NAMES = ("process_name", "process_labels")
 # The arguments to read, by category: looking for all of them in every event would take half of the reading time.
-_READERS: dict[str, Callable[[list[Args], Findings], pl.Series]] = {
-    "correlation": lambda args, findings: integers([arg.correlation for arg in args], findings),
-    "sequence": lambda args, findings: integers([arg.sequence for arg in args], findings),
-    "fwd_thread": lambda args, findings: integers([arg.fwd_thread for arg in args], findings),
+_READERS: dict[str, Callable[[list[Args], _Numbers], pl.Series]] = {
+    "correlation": lambda args, numbers: numbers([arg.correlation for arg in args], what="correlation"),
+    "sequence": lambda args, numbers: numbers([arg.sequence for arg in args], what="Sequence number"),
+    "fwd_thread": lambda args, numbers: numbers([arg.fwd_thread for arg in args], what="Fwd thread id"),
     "shapes": lambda args, _: raw_text([arg.input_dims for arg in args]),
     "dtypes": lambda args, _: raw_text([arg.input_types for arg in args]),
-    "bytes": lambda args, findings: integers([arg.copy_bytes for arg in args], findings),
+    "bytes": lambda args, numbers: numbers([arg.copy_bytes for arg in args], what="bytes"),
     "call_stack": lambda args, _: optional_text([arg.call_stack for arg in args]),
     "launch_config": lambda args, _: json_arrays(
         [arg.grid for arg in args],
@@ -118,8 +121,8 @@ def _collectives(args: list[Args]) -> pl.Series:
     )
 
 
-def _external_ids(args: list[Args], findings: Findings) -> pl.Series:
-    return integers([arg.external_id for arg in args], findings)
+def _external_ids(args: list[Args], numbers: _Numbers) -> pl.Series:
+    return numbers([arg.external_id for arg in args], what="External id")
 
 
 class Columns(NamedTuple):
@@ -232,8 +235,8 @@ class ColumnBuilder:
                     "cat": plain_text(cat),
                     "pid": plain_text(pid),
                     "tid": plain_text(tid),
-                    "device": integers(device, self._findings, pl.Int32),
-                    "stream": integers(stream, self._findings, pl.Int32),
+                    "device": integers(device, self._findings, pl.Int32, what="device"),
+                    "stream": integers(stream, self._findings, pl.Int32, what="stream"),
                 }
             ),
         )
@@ -245,13 +248,15 @@ class ColumnBuilder:
             readers["correlation"] = _external_ids
         if category in _RECORDED_BY_TORCH:
             readers["script_modules"] = lambda args, _: optional_text([arg.script_modules for arg in args])
-        columns = {name: read(args, self._found) for name, read in readers.items()}
+        names = [event.name for event in events]
+        numbers = partial(integers, findings=self._found, names=names)
+        columns = {name: read(args, numbers) for name, read in readers.items()}
         if category == "cpu_op":
             columns["concrete_inputs"] = _concrete_inputs(events, args)
             columns["collective"] = _collectives(args)
         return pl.DataFrame(
             {
-                "name": labels([event.name for event in events]),
+                "name": labels(names),
                 "place": self._places_of(events, args, category),
                 "start_ns": exact_ns([event.ts for event in events]),
                 "dur_ns": exact_ns([event.dur for event in events]),
@@ -314,19 +319,19 @@ def _followed_columns(events: list[Event], *, is_start: bool) -> pl.DataFrame:
 
 def _memory_columns(events: Sequence[Event], findings: Findings) -> pl.DataFrame:
     args = [event.args or NO_ARGS for event in events]
-    kinds = integers([arg.device_type for arg in args], findings).replace_strict(
+    kinds = integers([arg.device_type for arg in args], findings, what="Device Type").replace_strict(
         DEVICE_TYPES, default="device", return_dtype=pl.String
     )
-    ids = integers([arg.device_id for arg in args], findings).cast(pl.String).fill_null("0")
+    ids = integers([arg.device_id for arg in args], findings, what="Device Id").cast(pl.String).fill_null("0")
     frame = pl.DataFrame(
         {
             "time_ns": exact_ns([event.ts for event in events]),
             "kind": kinds,
             "id": ids,
-            "delta_bytes": integers([arg.delta_bytes for arg in args], findings),
-            "allocated_bytes": integers([arg.allocated_bytes for arg in args], findings),
-            "reserved_bytes": integers([arg.reserved_bytes for arg in args], findings),
-            "address": integers([arg.address for arg in args], findings, pl.UInt64),
+            "delta_bytes": integers([arg.delta_bytes for arg in args], findings, what="Bytes"),
+            "allocated_bytes": integers([arg.allocated_bytes for arg in args], findings, what="Total Allocated"),
+            "reserved_bytes": integers([arg.reserved_bytes for arg in args], findings, what="Total Reserved"),
+            "address": integers([arg.address for arg in args], findings, pl.UInt64, what="Addr"),
             "pid": labels([event.pid for event in events]),
             "tid": labels([event.tid for event in events]),
         }

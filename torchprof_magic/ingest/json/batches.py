@@ -15,6 +15,7 @@ import msgspec
 
 from torchprof_magic.errors import IngestError, NotATraceError
 from torchprof_magic.ingest.chrome.metadata import facts_of
+from torchprof_magic.ingest.findings import example_of
 from torchprof_magic.ingest.json.other_programs import kind_of_list, known_object, unknown_object
 from torchprof_magic.ingest.json.repair import MORE_EVENTS, PERHAPS_MORE_EVENTS
 from torchprof_magic.ingest.json.salvage import Commas, Salvager, salvaged
@@ -88,7 +89,8 @@ class EventText:
         if has_entries and not has_events and (is_bare or self._beginning.lstrip().startswith(b"{")):
             raise NotATraceError(kind_of_list(self._beginning))
         self._leave_list(is_bare=is_bare)
-        self._findings.add("chrome.odd_value", int(self.head.is_base_time_odd))
+        if self.head.is_base_time_odd:
+            self._findings.add("chrome.odd_value", example=example_of("baseTimeNanoseconds", self.head.base_time, ""))
 
     def exactly(self) -> list[Event]:
         """Return the last batch again, and all that follow, with times as text."""

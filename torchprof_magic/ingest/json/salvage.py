@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from msgspec import Raw
 
+from torchprof_magic.ingest.findings import example_of
 from torchprof_magic.ingest.json.repair import Repairer
 from torchprof_magic.ingest.json.schema import COUNTER, Args, CounterEvent, Event, ExactEvent
 
@@ -122,7 +123,7 @@ class Salvager:
         if read is None:
             return self._repaired(text, at, offset, is_last=is_last)
         self._commas.begin_entry()
-        self._findings.add("chrome.odd_value", read[1], at=offset + at)
+        self._findings.add("chrome.odd_value", len(read[1]), at=offset + at, example=next(iter(read[1]), ""))
         self._keep_counter(read[0], text[at:end])
         return read[0], end
 
@@ -189,8 +190,11 @@ def _counted(
     for code, count in repairer.counts.items():
         findings.add(code, count, at=at)
     read = _typed(clean, decoder)
-    findings.add("json.lost" if read is None else "chrome.odd_value", 1 if read is None else read[1], at=at)
-    return None if read is None else read[0]
+    if read is None:
+        findings.add("json.lost", at=at)
+        return None
+    findings.add("chrome.odd_value", len(read[1]), at=at, example=next(iter(read[1]), ""))
+    return read[0]
 
 
 def _end_of_json(text: bytes, at: int, *, is_last: bool) -> int | None:
@@ -203,27 +207,31 @@ def _end_of_json(text: bytes, at: int, *, is_last: bool) -> int | None:
     return len(text) if is_last or text.startswith(b"{", at) else None
 
 
-def _typed(piece: bytes, decoder: msgspec.json.Decoder[T]) -> tuple[T, int] | None:
-    """Return an object without the values of a wrong type, and the number of those.
+def _typed(piece: bytes, decoder: msgspec.json.Decoder[T]) -> tuple[T, list[str]] | None:
+    """Return an object without the values of a wrong type, and what those are.
 
     ``None`` if it is not JSON, or not UTF-8.
     """
     try:
-        return decoder.decode(piece), 0
+        return decoder.decode(piece), []
     except UnicodeDecodeError:
         return None
     except (msgspec.DecodeError, RecursionError):
         pass
     try:
-        kept, odd = _valid_fields(_FIELDS.decode(piece), decoder.type)
+        fields = _FIELDS.decode(piece)
+        kept, odd = _valid_fields(fields, decoder.type, fields.get("name", b""))
         return decoder.decode(msgspec.json.encode(kept)), odd
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
-def _valid_fields(fields: dict[str, Raw], kind: type[msgspec.Struct]) -> tuple[dict[str, object], int]:
+def _valid_fields(
+    fields: dict[str, Raw], kind: type[msgspec.Struct], event_name: Raw | bytes
+) -> tuple[dict[str, object], list[str]]:
+    """Return the fields of the right type, and a text about each other one."""
     kept: dict[str, object] = {}
-    odd = 0
+    odd: list[str] = []
     types = _types(kind)
     for name, value in fields.items():
         if name not in types:
@@ -232,12 +240,12 @@ def _valid_fields(fields: dict[str, Raw], kind: type[msgspec.Struct]) -> tuple[d
             msgspec.json.decode(value, type=types[name])
         except msgspec.ValidationError:
             if issubclass(kind, Event) and name == "args" and bytes(value).startswith(b"{"):
-                kept[name], odd_args = _valid_fields(_FIELDS.decode(value), Args)
+                kept[name], odd_args = _valid_fields(_FIELDS.decode(value), Args, event_name)
                 odd += odd_args
             else:
-                odd += 1
+                odd.append(example_of(name, value, event_name))
         except (msgspec.DecodeError, RecursionError):
-            odd += 1
+            odd.append(example_of(name, value, event_name))
         else:
             kept[name] = value
     return kept, odd
