@@ -140,7 +140,7 @@ def measure(kind: str, events: int, *, is_first: bool) -> tuple[Ending, Ending, 
     """Return our ending and torch's in a new kernel, and the number of events; ``is_first``: ours runs first."""
     magic_flags, torch_flags = FLAGS[kind]
     arguments = f", {torch_flags}" if torch_flags else ""
-    manager, client = start_new_kernel(kernel_name="python3")
+    manager, client = start_new_kernel(startup_timeout=TIMEOUT_S, kernel_name="python3")
     try:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "trace.json"
