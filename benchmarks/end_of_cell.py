@@ -8,8 +8,9 @@ about as many events as asked for. The time begins with the last line of the loo
 that the cell is over, and contains the live view and its static copy; torch's ends when its trace is exported. Each
 kernel is new, so ours contains the first imports as well. The CPU time is that of the whole kernel, user and system.
 
-``view`` is when the front end has the live view, as a multiple of the same time of torch. The budget is 2.5 for the
-end of the cell.
+``median`` is that of the ratios of the rounds, and ``least`` the ratio of the shortest times of either: what else runs on
+a machine only ever adds. ``view`` is when the front end has the live view, as a multiple of the same time of torch. The
+budget of the end of the cell is 2.5.
 """
 
 from __future__ import annotations
@@ -162,8 +163,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--flags", nargs="+", choices=FLAGS, default=list(FLAGS))
     arguments = parser.parse_args()
-    heads = ("events", "torch", "ours", "ratio", "(each)", "CPU", "view", f"<= {BUDGET_RATIO}")
-    print("{:8} {:>9} {:>8} {:>8} {:>6} {:>18} {:>6} {:>6} {:>7}".format("", *heads))
+    heads = ("events", "torch", "ours", "median", "least", "(each)", "CPU", "view", f"<= {BUDGET_RATIO}")
+    print("{:8} {:>9} {:>8} {:>8} {:>6} {:>6} {:>18} {:>6} {:>6} {:>7}".format("", *heads), flush=True)
     for kind in arguments.flags:
         for events in arguments.events:
             pairs = [measure(kind, events, is_first=bool(number % 2)) for number in range(arguments.rounds)]
@@ -171,16 +172,16 @@ def main() -> None:
 
 
 def _print_line(kind: str, pairs: list[tuple[Ending, Ending, int]]) -> None:
-    """Print the medians of the rounds, and the ratio of every round."""
+    """Print the shortest times, the ratio of every round, and the medians of the ratios."""
     ratios = [ours.wall_s / bare.wall_s for ours, bare, _ in pairs]
     ratio = median(ratios)
-    bare_s, ours_s = median([bare.wall_s for _, bare, _ in pairs]), median([ours.wall_s for ours, _, _ in pairs])
+    bare_s, ours_s = min(bare.wall_s for _, bare, _ in pairs), min(ours.wall_s for ours, _, _ in pairs)
     each = " ".join(f"{one:.2f}" for one in ratios)
     cpu_ratio = median([ours.cpu_s / bare.cpu_s for ours, bare, _ in pairs])
     view_ratio = median([ours.view_s / bare.wall_s for ours, bare, _ in pairs])
     print(
-        f"{kind:8} {pairs[0][2]:9,} {bare_s:6.1f} s {ours_s:6.1f} s {ratio:6.2f} {each:>18} {cpu_ratio:6.2f} "
-        f"{view_ratio:6.2f} {'yes' if ratio <= BUDGET_RATIO else 'no':>7}",
+        f"{kind:8} {pairs[0][2]:9,} {bare_s:6.1f} s {ours_s:6.1f} s {ratio:6.2f} {ours_s / bare_s:6.2f} "
+        f"{each:>18} {cpu_ratio:6.2f} {view_ratio:6.2f} {'yes' if ratio <= BUDGET_RATIO else 'no':>7}",
         flush=True,
     )
 
