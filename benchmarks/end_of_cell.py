@@ -8,9 +8,9 @@ about as many events as asked for. The time begins with the last line of the loo
 that the cell is over, and contains the live view and its static copy; torch's ends when its trace is exported. Each
 kernel is new, so ours contains the first imports as well. The CPU time is that of the whole kernel, user and system.
 
-``median`` is that of the ratios of the rounds, and ``least`` the ratio of the shortest times of either: what else runs on
-a machine only ever adds. ``view`` is when the front end has the live view, as a multiple of the same time of torch. The
-budget of the end of the cell is 2.5.
+``median`` is that of the ratios of the rounds, and ``least`` the ratio of the shortest times of either: what else runs
+on a machine only ever adds. ``view`` is when the front end has the live view, as a multiple of the same time of torch.
+The budget of the end of the cell is 2.5.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import io
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 
 from torchprof_magic.analysis.memory.memory import memory_peaks
 from torchprof_magic.analysis.phases import PHASES
@@ -20,7 +21,6 @@ from torchprof_magic.render.thinning import band_values, rows_to_draw
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    import polars as pl
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -217,18 +217,17 @@ def ink_on(colour: str) -> str:
 
 def flame_boxes(shape: Tree) -> list[tuple[float, float, int, str, str]]:
     """Return ``(left, width, level, name, colour)`` of every box wide enough to print; rows are in preorder."""
-    frame = shape.frame
-    total = frame[f"total_{shape.weights[0].name}"]
-    whole = max(float(total[0]), 1.0)
-    names, parents = frame["name"].cast(str).to_list(), frame["parent"].to_list()
-    totals, phases = total.to_list(), frame["phase"].cast(str).to_list()
+    total = shape.frame[f"total_{shape.weights[0].name}"].to_numpy()
+    share = total / max(float(total[0]), 1.0)
+    rows = np.flatnonzero(share >= MIN_BOX_RATIO)
+    frame = shape.frame[rows].select("parent", pl.col("name", "phase").cast(pl.String))
     filled, level, boxes = {0: 0.0}, {0: -1}, []
-    for row in range(1, len(names)):  # bounded: the children of a skipped box are skipped as well
-        above, width = parents[row], totals[row] / whole
-        if above not in filled or width < MIN_BOX_RATIO or level[above] + 1 >= MAX_DEPTH:
+    for row, width, (above, name, phase) in zip(rows.tolist(), share[rows].tolist(), frame.iter_rows(), strict=True):
+        # Bounded: at most one row per level and MIN_BOX_RATIO. The children of a skipped box are skipped as well.
+        if row == 0 or above not in filled or level[above] + 1 >= MAX_DEPTH:
             continue
         left = filled[above]
         filled[above] += width
         filled[row], level[row] = left, level[above] + 1
-        boxes.append((left, width, level[row], names[row], phase_colour(phases[row])))
+        boxes.append((left, width, level[row], name, phase_colour(phase)))
     return boxes
