@@ -87,6 +87,7 @@ def test_an_interrupt_while_the_static_copy_is_made_leaves_the_live_view_and_say
         assert [WIDGET in data for data in views] == [True]
         assert cell.static == []
         assert "%torchprof last" in cell.text
+        assert cell.reply["ename"] == "KeyboardInterrupt"
         assert own.run("print(run.steps.height)").text == "3\n"
 
 
