@@ -37,6 +37,7 @@ FLAGS = {
 }
 WIDGET = "application/vnd.jupyter.widget-view+json"
 TIMEOUT_S = 1_200
+SAID = "measured:"  # torch writes lines of its own to the same stream
 
 SETUP = f"""\
 import itertools, json, time
@@ -58,7 +59,7 @@ for _ in range(3):
 with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]{{flags}}) as small:
     work()
 small.export_chrome_trace({{path!r}})
-print(json.dumps(sum(event["ph"] in "Xi" for event in json.load(open({{path!r}}))["traceEvents"])))
+print("{SAID}", json.dumps(sum(event["ph"] in "Xi" for event in json.load(open({{path!r}}))["traceEvents"])))
 del small
 %load_ext torchprof_magic
 """
@@ -75,7 +76,7 @@ with torch.profiler.profile(
 ended = time.time(), time.process_time()
 del bare
 """
-CLOCK = "print(json.dumps([wall_s, cpu_s, *{ended}]))"
+CLOCK = f"print('{SAID}', json.dumps([wall_s, cpu_s, *{{ended}}]))"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,13 +100,9 @@ class Notebook:
         return list(self._messages(asked))
 
     def numbers(self, code: str) -> Any:
-        """Return what a cell prints last, as JSON."""
-        texts = [
-            message["content"]["text"]
-            for _, message in self.run(code)
-            if message["msg_type"] == "stream" and message["content"]["name"] == "stdout"
-        ]
-        return json.loads("".join(texts).splitlines()[-1])
+        """Return what a cell prints after ``SAID``, as JSON."""
+        said = "".join(message["content"]["text"] for _, message in self.run(code) if message["msg_type"] == "stream")
+        return json.loads(said.split(SAID)[-1].splitlines()[0])
 
     def _messages(self, asked: str) -> Iterator[tuple[float, dict[str, Any]]]:
         while True:
