@@ -81,9 +81,10 @@ from torchprof_magic.model.meta import Meta
 from torchprof_magic.model.shapes import Facts, Problems, Series, Shape, Table, count_rows
 from torchprof_magic.model.trace import SAVED_TRACES_SCHEMA
 from torchprof_magic.render.exports import TRACE_EXPORTS
-from torchprof_magic.render.figures import FIGURES, summary_png
+from torchprof_magic.render.figures import FIGURES
 from torchprof_magic.render.memory_page import write_memory_page
 from torchprof_magic.render.page import ComparedPage, Page, build_page
+from torchprof_magic.render.pictures import steps_picture
 from torchprof_magic.render.standalone_html import write_html
 from torchprof_magic.render.static_html import static_html
 from torchprof_magic.render.text import machine_of, steps_sentence, text_summary
@@ -1008,7 +1009,7 @@ class Report:
         steps = self._table("steps")
         if steps.frame.height == 0:
             return None
-        return summary_png(steps, f"{self.verdict.title}: {steps_sentence(self.trace.meta, self.trace.steps)}")
+        return steps_picture(steps, f"{self.verdict.title}: {steps_sentence(self.trace.meta, self.trace.steps)}")
 
     def _repr_mimebundle_(
         self, include: Collection[str] | None = None, exclude: Collection[str] | None = None

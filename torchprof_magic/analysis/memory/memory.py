@@ -100,6 +100,8 @@ def memory_series(trace: Trace) -> Series:
     Accelerators come first, because it is their memory that runs out.
     """
     frame = _level_frame(trace)
+    if frame.height == 0:
+        return Series(frame=frame, bands=BANDS[:1])
     bands = BANDS if frame["reserved_bytes"].is_not_null().any() else BANDS[:1]
     stacked = tuple(band for band in CATEGORY_BANDS if band.name in frame.columns)
     marks = (*_peaks(frame), *_step_marks(trace))
