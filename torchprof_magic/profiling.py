@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from torchprof_magic.capture import LiveProfile, Pause, live_session, protected
 from torchprof_magic.capture.torch_api import features
+from torchprof_magic.capture.torch_api.cycle_profile import unscheduled_state
 from torchprof_magic.errors import CaptureError, OptionsError
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.model.problems import problem
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from torchprof_magic.capture import CaptureSession
+    from torchprof_magic.capture.torch_api.cycle_profile import TorchState
     from torchprof_magic.options import Keywords
     from torchprof_magic.report import Report
 
@@ -109,6 +111,15 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
         self._run: Run | None = None
         self._has_stepped = False
         self._is_everything = False
+        self._steps_ended = 0
+
+    def __new__(cls, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Return a profile; or, as ``@tp.profile`` without parentheses, the function as a default one records it."""
+        if function is None:
+            return super().__new__(cls)
+        if options or not callable(function):
+            raise TypeError("profile() takes keyword arguments only; as a decorator with options, write @profile(...)")
+        return cls()(function)
 
     @protected
     def __enter__(self) -> profile:  # noqa: PYI034 - Self needs Python 3.11
@@ -174,6 +185,7 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
         """End the current step. Call it at the end of each iteration."""
         if self._run is not None:
             self._has_stepped = True
+            self._steps_ended += 1
             self._run.session.step()
 
     def steps(self, iterable: Iterable[T]) -> Iterator[T]:
@@ -208,14 +220,20 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
     def _live(self) -> CaptureSession | None:
         return None if self._run is None else self._run.session
 
+    def _unscheduled(self) -> TorchState | None:
+        has_schedule = not self._options.is_adaptive or (self._run is not None and not self._is_everything)
+        return None if has_schedule else unscheduled_state(self._steps_ended)
+
     def _begin(self, title: str) -> None:
-        if self._run is not None:
-            raise CaptureError("this profile() was already used; create a new one for each block")
+        if self in _recording():
+            raise CaptureError("this profile() is already recording; stop it before it is started again")
+        self._run = None  # with its report, which stays where the user has kept it
+        self._has_stepped, self._steps_ended = False, 0
         # Without a schedule, the whole block is recorded as one step unless step() is called.
         options = self._options
         self._is_everything = options.is_adaptive
         if options.is_adaptive:
-            options = replace(options, schedule=_EVERYTHING, two_pass=False)
+            options = replace(options, schedule=_EVERYTHING, two_pass=False, has_step_rows=False)
         how = "cell" if self._is_everything else "manual"
         self._run = Run(self._prepared(options), self._kept, stepping=Stepping(how=how), title=title)
         _open.append(self)
@@ -245,8 +263,6 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
         if self in _recording():
             yield
             return
-        self._run = None
-        self._has_stepped = False
         self._begin(function.__qualname__)
         try:
             yield

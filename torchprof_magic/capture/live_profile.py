@@ -3,41 +3,53 @@
 from __future__ import annotations
 
 import json
+import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from torch.profiler import profile
 
 from torchprof_magic.capture.torch_api import compat, features
+from torchprof_magic.capture.torch_api.settled import settled
 from torchprof_magic.capture.watch.pauses import Pause
 from torchprof_magic.errors import CaptureError, OptionsError
 from torchprof_magic.options import activities_of, metadata_of
+from torchprof_magic.process.memory import lack_for_reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from torchprof_magic.capture.session import CaptureSession
-    from torchprof_magic.capture.torch_api.cycle_profile import CycleProfile
+    from torchprof_magic.capture.torch_api.cycle_profile import CycleProfile, TorchState
     from torchprof_magic.options import ProfileOptions
-
-# torch holds the events of the last cycle in memory for as long as its profiler lives: six to eight times as many bytes
-# as the trace has (measured with 1,000,000 events). Those of a larger trace are released, because reading it needs the
-# memory.
-KEPT_TRACE_BYTES = 32_000_000
 
 
 class LastCycle:
-    """The handler of every cycle of a run: keeps torch's profiler of the last one, then calls the user's handler."""
+    """The handler of every cycle of a run: keeps torch's profiler of the last one, then calls the user's handler.
 
-    def __init__(self, handler: Callable[[Any], object] | None) -> None:
+    torch holds the events of the last cycle in memory for as long as its profiler lives, six to eight times as many
+    bytes as the trace has (measured with 1,000,000 events). So do we, until the profile is used again or gone, unless
+    reading the trace needs that memory: then they are ``released``, and only the file is left. ``state`` returns where
+    the run is if it has no schedule, by which each profiler is marked.
+    """
+
+    def __init__(
+        self, handler: Callable[[Any], object] | None, state: weakref.WeakMethod[Callable[[], TorchState | None]]
+    ) -> None:
         self.handler = handler
         self.profiler: CycleProfile | None = None
-        self.is_released = False
+        self.released: CycleProfile | None = None
+        self._state = state
 
     def __call__(self, profiler: CycleProfile) -> None:
         """Keep the profiler of a cycle that has been saved, and hand it over."""
-        self.is_released = profiler.trace_bytes > KEPT_TRACE_BYTES
-        self.profiler = None if self.is_released else profiler
+        ask = self._state()  # not of a profile that is gone, which this must not keep alive
+        state = None if ask is None else ask()
+        if state is not None:
+            profiler.mark(state)
+        is_short = lack_for_reading(profiler.trace_bytes) is not None
+        self.profiler = None if is_short else profiler
+        self.released = profiler.without_results() if is_short else None
         if self.handler is not None:
             self.handler(profiler)
 
@@ -51,8 +63,8 @@ class LiveProfile(profile):
     """
 
     def __init__(self, options: ProfileOptions) -> None:
-        self._options = options
-        self._last = LastCycle(options.on_trace_ready)
+        self._options = settled(options)
+        self._last = LastCycle(options.on_trace_ready, weakref.WeakMethod(self._unscheduled))
         self._metadata: dict[str, str] = {}
         self._toggled: list[Pause] = []
         self._blank: CycleProfile | None = None
@@ -61,9 +73,14 @@ class LiveProfile(profile):
         """Return the session of the run, or ``None`` before it; overridden by the class that has runs."""
         return None
 
+    def _unscheduled(self) -> TorchState | None:
+        """Return where a run without a schedule is, ``None`` if it has one; overridden by the class that has runs."""
+        return None
+
     def _prepared(self, options: ProfileOptions) -> ProfileOptions:
         """Return the options for a new run, with the metadata so far; what the last run left behind is released."""
-        self._last = LastCycle(self._options.on_trace_ready)
+        self._last = LastCycle(self._options.on_trace_ready, weakref.WeakMethod(self._unscheduled))
+        self._blank = None
         self._toggled = []
         metadata = {**dict(options.metadata), **self._metadata}
         return replace(options, on_trace_ready=self._last, metadata=tuple(metadata.items()))
@@ -76,9 +93,13 @@ class LiveProfile(profile):
         """Return torch's averages of the last finished cycle, with its ``table()``."""
         return self._finished().key_averages(*args, **kwargs)
 
-    def export_chrome_trace(self, path: str, use_python_export: bool = False) -> None:
-        """Write the trace of the last finished cycle; the same file that the run has saved."""
-        self._finished().export_chrome_trace(path, use_python_export)
+    def export_chrome_trace(self, path: str, use_python_export: bool = False, **more: Any) -> None:
+        """Write the trace of the last finished cycle; the same file that the run has saved.
+
+        ``more`` are arguments of newer versions of torch, with which torch writes the file.
+        """
+        finished = self._finished() if more else self._last.released or self._finished()
+        finished.export_chrome_trace(path, use_python_export, **more)
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> Any:
         """Write the stacks of the last finished cycle as torch does."""
@@ -154,7 +175,7 @@ class LiveProfile(profile):
         if name == "schedule" and self._options.schedule_function is not None:
             return self._options.schedule_function
         session = self._live()
-        state = None if session is None else session.torch_state
+        state = self._unscheduled() or (None if session is None else session.torch_state)
         return getattr(state if state is not None and name in state._fields else self._current(), name)
 
     def __dir__(self) -> list[str]:
@@ -169,14 +190,14 @@ class LiveProfile(profile):
         """Return torch's profiler of the current cycle, or else of the last one."""
         session = self._live()
         live = None if session is None else session.torch_profiler
-        return live or self._last.profiler or self._unused()
+        return live or self._last.profiler or self._last.released or self._unused()
 
     def _finished(self) -> CycleProfile:
         """Return torch's profiler of the last finished cycle; before that, one that raises as torch's does."""
-        if self._last.is_released:
+        if self._last.released is not None:
             raise CaptureError(
-                "torch's events of the last cycle were released, because they take up too much memory; "
-                "use p.report, or on_trace_ready"
+                "torch's events of the last cycle were released, because reading its trace needed the memory that they "
+                "take; use p.report, or on_trace_ready, or record fewer steps"
             )
         return self._last.profiler or self._unused()
 

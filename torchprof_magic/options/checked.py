@@ -110,6 +110,7 @@ class ProfileOptions:
     post_processing_timeout_s: float | None = None
     acc_events: bool = False
     on_trace_ready: Callable[[Any], object] | None = None
+    has_step_rows: bool = True
 
     def __post_init__(self) -> None:
         self._check_values()

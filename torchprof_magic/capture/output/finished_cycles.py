@@ -85,9 +85,13 @@ class FinishedCycles:
                 saved = save_cycle(finished.engine, path, guard, self._problems, self._fallbacks)
             if saved is not None:
                 self.file_bytes += _size_bytes(saved.path)
-                if self._list(finished, saved.path):
+                is_kept = self._list(finished, saved.path)
+                if is_kept:
                     note_fallback(saved, path, self._problems)
-                self._hand_over(finished, saved.path, guard)
+                self._hand_over(finished, saved.path, guard, is_kept=is_kept)
+                if not is_kept:
+                    discard(saved.path)
+                    self._fallbacks.remove_empty()
             if finished.engine.execution_path is not None:
                 self._save_execution_trace(finished, finished.engine.execution_path)
 
@@ -96,26 +100,28 @@ class FinishedCycles:
         save_execution_trace(written, self._execution_target(finished), self._problems, has_resources=has_resources)
 
     def _list(self, finished: Finished, path: Path) -> bool:
-        """Add the cycle to the list, unless it is empty, and return whether it was added."""
+        """Add the cycle to the list, unless it is empty, and return whether it was added.
+
+        An endless schedule always ends in a step that has only just begun, which torch's handlers get nevertheless.
+        """
         start_unix_ns = finished.engine.start_unix_ns
         is_idle = not has_ops(path)
         if is_idle and self.cycles and not any(mark.is_complete for mark in finished.steps):
-            discard(path)  # an endless schedule always ends in a step that has only just begun
-            self._fallbacks.remove_empty()
             return False
         self.cycles.append(Cycle(number=finished.number, path=path, steps=finished.steps, start_unix_ns=start_unix_ns))
         if is_idle:
             self._problems.note("capture.no_ops")
         return True
 
-    def _hand_over(self, finished: Finished, path: Path, guard: InterruptGuard) -> None:
+    def _hand_over(self, finished: Finished, path: Path, guard: InterruptGuard, *, is_kept: bool) -> None:
         """Call the user's handler; its exceptions must reach neither torch nor the user's code."""
         handler = options_of_cycle(self._passes, finished.number).on_trace_ready
         if handler is None or not path.exists():
             return
         try:
             with guard.patience(HANDLER_PATIENCE):
-                profiler = finished.engine.finished_profiler(path, _size_bytes(path))
+                saved = path if is_kept else path.read_bytes()
+                profiler = finished.engine.finished_profiler(saved, _size_bytes(path))
                 profiler.mark(finished.state)
                 if profiler.acc_events:
                     self._accumulate(profiler)

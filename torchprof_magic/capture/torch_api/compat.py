@@ -92,6 +92,7 @@ def make_profiler(options: ProfileOptions, observer: ExecutionTraceObserver | No
     cycles.
     """
     return CycleProfile(
+        has_step_rows=options.has_step_rows,
         activities=[_activity(name, options) for name in recorded_activities(options)],
         record_shapes=options.record_shapes,
         profile_memory=options.profile_memory,

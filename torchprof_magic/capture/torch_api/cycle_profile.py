@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import copy
+import gzip
+import io
+import shutil
 from collections.abc import Callable  # noqa: TC003 - of a field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch.profiler import ProfilerAction, profile
 from torch.profiler.profiler import _KinetoProfile  # documented by torch, though its name begins with _
 
+from torchprof_magic.capture.torch_api.user_results import UserProfile
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from torchprof_magic.capture.schedule import Action, AnySchedule
 
 
@@ -18,6 +26,11 @@ class TorchState(NamedTuple):
     step_num: int
     current_action: ProfilerAction
     schedule: Callable[[int], ProfilerAction]
+
+
+def unscheduled_state(steps: int) -> TorchState:
+    """Return the state of torch's profiler without a schedule, after so many calls of ``step``."""
+    return TorchState(steps, ProfilerAction.RECORD, _every_step)
 
 
 def torch_state(step: int, action: Action, schedule: AnySchedule) -> TorchState:
@@ -36,16 +49,18 @@ class CycleProfile(profile):
 
     torch's ``__init__`` is not called: it counts steps for the whole process, and adds an observer that an environment
     variable asks for. So the attributes that it sets are set here; with an empty ``action_map`` nothing is started.
-    ``trace_bytes`` is the size of the file that the cycle was saved to.
+    ``saved`` is the file of a finished cycle, or what was in it, and ``trace_bytes`` its size. Without
+    ``has_step_rows`` torch's events have no ranges of steps, as without a schedule.
     """
 
     trace_bytes = 0
+    saved: Path | bytes | None = None
     acc_events = False  # torch sets it if it knows it
 
-    def __init__(self, **arguments: Any) -> None:
+    def __init__(self, *, has_step_rows: bool = True, **arguments: Any) -> None:
         _KinetoProfile.__init__(self, **arguments)
         self.on_trace_ready: Callable[..., Any] | None = None
-        self.record_steps = True
+        self.record_steps = has_step_rows
         self.step_rec_fn = None
         self.action_map = {}
         self.mark(TorchState(0, ProfilerAction.RECORD, _every_step))
@@ -61,6 +76,25 @@ class CycleProfile(profile):
         accumulates, self.acc_events = self.acc_events, False
         super().prepare_trace()
         self.acc_events = accumulates
+        made: Any = self.profiler
+        made.__class__, made.has_step_rows = UserProfile, self.record_steps
+
+    def export_chrome_trace(self, path: str, use_python_export: bool = False, **more: Any) -> None:
+        """Write the trace; of a finished cycle, which torch can export only once, the file that was saved.
+
+        ``more`` is what newer versions of torch can add to a trace, by their Python export.
+        """
+        if self.saved is None or more:
+            named = {"use_python_export": True, **more} if use_python_export or more else {}
+            super().export_chrome_trace(path, **named)
+        else:
+            _copy(self.saved, str(path))
+
+    def without_results(self) -> CycleProfile:
+        """Return a copy without torch's events, which still writes the trace."""
+        made = copy.copy(self)
+        made.profiler = None
+        return made
 
     def add_events_of(self, earlier: CycleProfile) -> None:
         """Put the events of an earlier cycle, and what was added to them, after those of this one, as torch does."""
@@ -76,6 +110,12 @@ class CycleProfile(profile):
 
     def step(self) -> None:
         """Do nothing: steps are ended by the run, not by the profiler of one cycle."""
+
+
+def _copy(saved: Path | bytes, path: str) -> None:
+    source = io.BytesIO(saved) if isinstance(saved, bytes) else saved.open("rb")
+    with source, (gzip.open if path.endswith(".gz") else open)(path, "wb") as target:
+        shutil.copyfileobj(source, target)
 
 
 def _every_step(_step: int) -> ProfilerAction:

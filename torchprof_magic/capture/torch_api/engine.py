@@ -6,7 +6,6 @@ import gzip
 import shutil
 from contextlib import suppress
 from enum import Enum
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch.profiler import record_function
@@ -39,12 +38,6 @@ class Stage(Enum):
     RUNNING = "running"
     STOPPING = "stopping"
     OFF = "off"
-
-
-def _copy_trace(source: Path, path: str, use_python_export: bool = False) -> None:
-    del use_python_export  # the file was verified, and holds all names
-    with source.open("rb") as saved, (gzip.open if str(path).endswith(".gz") else open)(path, "wb") as copy:
-        shutil.copyfileobj(saved, copy)
 
 
 def _unpack(packed: Path, path: Path) -> None:
@@ -185,14 +178,12 @@ class Engine:
             else:
                 profiler.export_chrome_trace(str(path), use_python_export=True)
 
-    def finished_profiler(self, path: Path, size_bytes: int) -> CycleProfile:
-        """Return torch's profiler for the user's handler; its export copies the file that was saved to ``path``.
+    def finished_profiler(self, saved: Path | bytes, size_bytes: int) -> CycleProfile:
+        """Return torch's profiler for the user's handler; its export copies the file that was saved.
 
-        torch can export only once, which has been done.
+        torch can export only once, which has been done. ``saved`` is the file, or what was in one that is not kept.
         """
-        profiler: Any = self.profiler
-        profiler.export_chrome_trace = partial(_copy_trace, path)
-        self.profiler.trace_bytes = size_bytes
+        self.profiler.saved, self.profiler.trace_bytes = saved, size_bytes
         return self.profiler
 
     @property

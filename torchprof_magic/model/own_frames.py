@@ -1,0 +1,20 @@
+"""Which Python frames of a recording are this package's own: they are neither the user's nor of use to them.
+
+A frame is hidden if it is ours. What is called by the code that records is hidden with it, down to the builtins. What
+is called by the rest of ours is kept, because it is the user's: the cell, a decorated function, an iterator.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_FOLDER: Final = r"(?:^|[/\\])torchprof_magic[/\\]"
+_HOOK: Final = r"^<frozen torchprof_magic hook>"
+_ROOMS: Final = r"(?:capture|files|ipython|model|options|process|run)[/\\]"
+_FILES: Final = r"(?:__init__|profiling|units|errors|distributed)\.py\("
+# Regular expressions for the names that torch gives Python frames: path(line): function.
+OWN_FRAME: Final = rf"{_FOLDER}(?:{_ROOMS}|{_FILES})|{_HOOK}"
+RECORDING_FRAME: Final = rf"{_FOLDER}capture[/\\]|{_HOOK}"
+# Of those, the ones that stand in for functions of torch and Python, which they call.
+STAND_IN_FRAME: Final = r"[/\\]capture[/\\](?:watch[/\\](?:open_ranges|threads)|torch_api[/\\]cuda_graphs)\.py\("
+BUILTIN: Final = "<built-in "
