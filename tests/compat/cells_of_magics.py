@@ -169,8 +169,8 @@ RUNNING = (
     ),
     Case(
         name="a user's own warning",
-        code="%%torchprof -q\nimport warnings\nfor batch in loader:\n    train(batch)\nprint('fine')",
-        prints="fine\n",
+        code="%%torchprof -q\nimport warnings\nfor batch in loader:\n    train(batch)\nwarnings.warn('mine')",
+        stderr=r".*UserWarning: mine\n.*\n",
         then=RECORDED,
     ),
     Case(
