@@ -43,11 +43,13 @@ REPRODUCERS = Path("build/fuzz")
 HOSTILE: tuple[Any, ...] = (
     None, True, -1, 0, 2**31, 2**53 + 1, 2**63, -(2**64), 10**400, 1.5, 1e300, -0.0, "", "0", "N/A", "stream 7", "\0",
     "\ud800", "a" * 5_000, "../..", "</script>", [], [None], [[[]]], {}, {"a": {"b": 1}}, "1e999", "-1", " 5 ",
-    "__proto__",
+    "__proto__", "ProfilerStep#\u0663", "\u0663", "\u00b3", "1_000", "CPU functions", "CUDA functions",
+    "b", "e", "S", "F",
 )  # fmt: skip
 SNIPPETS = (
     b'"', b"\\", b"\\u12", b"\\ud800", b"{", b"}", b"[", b"]", b",", b":", b"\n", b"\0", b"\xff", b"\xc3(", b"NaN",
     b"-Infinity", b"nan", b"N/A", b"1e999", b"9" * 400, b"null", b"true", b"},{", b'{"ph":', b'"args":{', b"]}", b"//",
+    b"{" * 2_000, b"}" * 2_000, b'{"ph":' * 300, b'{"ph":"X",' * 300, b'{"args":{' * 300, b'"' * 2_000, b"-," * 1_000,
     b"\xef\xbb\xbf", b"\x1f\x8b", b'"traceEvents":[', b"'", b"[" * 300, b'"dur":-1,',
 )  # fmt: skip
 
@@ -145,6 +147,7 @@ def check(trace: Trace) -> None:
 def seed_pieces() -> list[dict[str, Any]]:
     """Return small valid traces to damage: slices of real ones if there are any."""
     pieces: list[dict[str, Any]] = [{"schemaVersion": 1, "baseTimeNanoseconds": 10**18, "traceEvents": _made()}]
+    pieces += [{"traceEvents": _of_autograd()}] * 20
     folder = Path(os.environ.get("TORCHPROF_TRACES", ""))
     for path in sorted(folder.rglob("*.json.gz")) if folder.name else []:
         if "bad" in path.parent.name:
@@ -173,6 +176,25 @@ def _made() -> list[dict[str, Any]]:
         {"ph": "M", "name": "thread_name", "pid": 7, "tid": 1, "args": {"name": "main"}},
         {"ph": "s", "cat": "fwdbwd", "id": 1, "pid": 7, "tid": 1, "ts": 4},
         {"ph": "f", "cat": "fwdbwd", "id": 1, "pid": 7, "tid": 2, "ts": 60, "bp": "e"},
+        {"ph": "b", "cat": "request", "id": "0x1", "name": "GET", "pid": 7, "tid": 1, "ts": 3},
+        {"ph": "b", "cat": "request", "id": 2, "name": "PUT", "pid": 7, "tid": 1, "ts": 5},
+        {"ph": "e", "cat": "request", "id": "0x1", "name": "GET", "pid": 7, "tid": 2, "ts": 8.5},
+        {"ph": "e", "cat": "request", "id": 2, "name": "PUT", "pid": 8, "tid": 1, "ts": 70},
+    ]
+
+
+def _of_autograd() -> list[dict[str, Any]]:
+    """Events as torch's autograd profiler wrote them: without categories, and with a flow to the device."""
+    host, device = {"pid": "CPU functions", "tid": 1}, {"pid": "CUDA functions", "tid": 0}
+    return [
+        {"name": "aten::linear", "ph": "X", "ts": 100.5, "dur": 40.25, "args": {}} | host,
+        {"name": "aten::linear", "ph": "s", "ts": 100.5, "id": 0, "cat": "cpu_to_cuda", "args": {}} | host,
+        {"name": "aten::linear", "ph": "f", "ts": 200.0, "id": 0, "cat": "cpu_to_cuda", "args": {}} | device,
+        {"name": "aten::linear", "ph": "X", "ts": 200.0, "dur": 30.0, "args": {}} | device,
+        {"name": "aten::addmm", "ph": "X", "ts": 110.125, "dur": 20.0, "args": {}} | host,
+        {"name": "aten::addmm", "ph": "s", "ts": 110.125, "id": 1, "cat": "cpu_to_cuda", "args": {}} | host,
+        {"name": "aten::addmm", "ph": "f", "ts": 202.0, "id": 1, "cat": "cpu_to_cuda", "args": {}} | device,
+        {"name": "aten::addmm", "ph": "X", "ts": 202.0, "dur": 25.0, "args": {}} | device,
     ]
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import pytest
 
 from torchprof_magic.errors import IngestError, NotATraceError
 from torchprof_magic.ingest import regular
 from torchprof_magic.loading import load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 EVENT = b'{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1},\n'
 
@@ -46,34 +50,32 @@ class Endless(io.RawIOBase):
         return len(buffer)
 
 
-def endless(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
-    told, real = file.open("rb"), Path.open
-    monkeypatch.setattr(
-        Path,
-        "open",
-        lambda path, *args, **more: io.BufferedReader(Endless(told)) if path == file else real(path, *args, **more),
-    )
-
-
-def test_a_file_without_an_end_is_given_up_by_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "trace.json"
+@pytest.fixture
+def endless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    file, real = tmp_path / "trace.json", Path.open
     file.write_bytes(b"")
-    endless(monkeypatch, file)
+    with file.open("rb") as told:
+        monkeypatch.setattr(
+            Path,
+            "open",
+            lambda path, *args, **more: io.BufferedReader(Endless(told)) if path == file else real(path, *args, **more),
+        )
+        yield file
+
+
+def test_a_file_without_an_end_is_given_up_by_its_size(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regular, "MOST_UNTOLD_BYTES", 1 << 20)
     with pytest.raises(IngestError, match=r"trace\.json: the file goes on beyond the size that its system tells"):
-        load(file)
+        load(endless)
 
 
 def test_a_file_without_an_end_is_given_up_when_it_takes_too_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    endless: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = tmp_path / "trace.json"
-    file.write_bytes(b"")
-    endless(monkeypatch, file)
-    moments = iter(range(0, 1000, 25))
+    moments = itertools.count(0, 25)
     monkeypatch.setattr(regular.time, "monotonic", lambda: next(moments))
     with pytest.raises(IngestError, match="so it is a stream and not a recording"):
-        load(file)
+        load(endless)
 
 
 def test_a_file_that_waits_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

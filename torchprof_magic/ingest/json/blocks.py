@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import itertools
 import re
 import zlib
 from pathlib import Path
@@ -73,10 +74,10 @@ def size_of(source: str | os.PathLike[str] | bytes) -> int:
 
 
 def _text_blocks(file: IO[bytes], findings: Findings) -> Iterator[Block]:
-    packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
-    file.seek(0)
-    size = _PACKED_BYTES if packed else BLOCK_BYTES
-    raw = (Block(data, file.tell()) for data in read_pieces(file, size))
+    beginning = next(read_pieces(file, len(GZIP_MAGIC)), b"")  # and not looked for again: not every file can be rewound
+    size = _PACKED_BYTES if beginning == GZIP_MAGIC else BLOCK_BYTES
+    pieces = itertools.chain((beginning,), read_pieces(file, size))
+    raw = (Block(data, file.tell()) for data in pieces)
     yield from _without_padding(_in_utf8(_identified(_unpacked(raw, findings), findings), findings))
 
 
