@@ -38,6 +38,8 @@ FIRST_TORCH: dict[str, tuple[int, int]] = {
     "capture_overload_names": (2, 7),
     "trace_only": (2, 13),
 }
+# Problems that are found with one release of torch only, as it writes its traces so.
+ONLY_IN_TORCH: dict[str, tuple[int, int]] = {"chrome.moved_step": (2, 5)}
 # What torch's own profiler writes to stderr: lines of Kineto, and a warning.
 OF_TORCH = r"(?:.*(?:\.cpp:\d+\] |UserWarning|_warn_once).*\n)*"
 # How long the profiler made the steps is a matter of the machine and its load, not of a version.

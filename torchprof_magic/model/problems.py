@@ -731,6 +731,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "",
         "Ranges of asyncio tasks or generators take turns on one thread, or calls recorded with --stack do not nest.",
     ),
+    "chrome.moved_step": Kind(
+        "info",
+        "Steps began after most of their ops. They are shown from the end of the step before.",
+        "",
+        "torch 2.5 moves the beginning of steps when it records Python calls (--stack).",
+    ),
     "chrome.repeated_step": Kind(
         "warning",
         "Step numbers occur more than once, as in files of several processes. Of each number, the first step is shown.",

@@ -14,6 +14,7 @@ from torchprof_magic.ingest.chrome.columns import InexactError
 from torchprof_magic.ingest.chrome.counters import in_order, with_devices
 from torchprof_magic.ingest.chrome.lanes import assign_lanes
 from torchprof_magic.ingest.chrome.metadata import joined_facts
+from torchprof_magic.ingest.chrome.moved_steps import with_steps_moved_back
 from torchprof_magic.ingest.chrome.nesting import nested_events, with_step_annotations
 from torchprof_magic.ingest.chrome.overloads import with_overloads
 from torchprof_magic.ingest.chrome.own_frames import without_own_frames
@@ -100,7 +101,8 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
     counted = links.count_arrows(arrows, _joined("other_arrows", parts, cycles))
     heads, facts = [part.head for part in parts], joined_facts([part.facts for part in parts], cycles)
     parts.clear()  # keeping these columns would double the memory in use below
-    spans = without_own_frames(spans.with_columns(pl.col("start_ns") - start_ns), places)
+    spans = with_steps_moved_back(spans.with_columns(pl.col("start_ns") - start_ns), places, findings)
+    spans = without_own_frames(spans, places)
     events = with_step_annotations(nested_events(spans, places))
     events = device_work.with_arrows_as_correlations(events, in_file, places["lane"], arrows)
     launch = links.launch_flows(events, findings)

@@ -1,0 +1,73 @@
+"""Puts steps back where they began: torch 2.5 moves them behind their ops when it records Python calls.
+
+There a ``ProfilerStep#N`` keeps its end, but begins with its last Python call. ``step()`` ends a step and begins the
+next one, so that a step begins where the one before it ended.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.model.trace import STEP_PATTERN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torchprof_magic.ingest.findings import Findings
+    from torchprof_magic.model.intervals import IntArray
+
+_LEAST_STEPS = 2  # around a single step, it cannot be told whether other ops belong to it
+
+
+def with_steps_moved_back(spans: pl.DataFrame, places: pl.DataFrame, findings: Findings) -> pl.DataFrame:
+    """Return the spans, in which steps begin where those before them ended if most of their ops lie between them.
+
+    Only files with Python calls are looked at. ``places`` has the lanes.
+    """
+    names = spans["name"].unique()
+    steps = names.filter(names.cast(pl.String).str.contains(STEP_PATTERN))
+    if len(steps) < _LEAST_STEPS or not (places["category"].cast(pl.String) == "python_function").any():
+        return spans
+    rows, begins = [], []
+    for found, start_ns, end_ns, ops_ns in _steps_and_ops(spans, places, steps):
+        began = _begins(start_ns, end_ns, ops_ns)
+        if began is not None:
+            rows.append(found)
+            begins.append(began)
+    if not rows:
+        return spans
+    row, began = np.concatenate(rows), np.concatenate(begins)
+    start_ns = spans["start_ns"].to_numpy().copy()
+    end_ns = start_ns + spans["dur_ns"].to_numpy()
+    findings.add("chrome.moved_step", int((began != start_ns[row]).sum()))
+    start_ns[row] = began
+    return spans.with_columns(pl.Series("start_ns", start_ns), pl.Series("dur_ns", end_ns - start_ns))
+
+
+def _steps_and_ops(
+    spans: pl.DataFrame, places: pl.DataFrame, steps: pl.Series
+) -> Iterator[tuple[IntArray, IntArray, IntArray, IntArray]]:
+    """Yield the steps of each thread and cycle: rows, begins and ends in order; and when its ops began, sorted."""
+    is_step = spans["name"].is_in(steps.implode())
+    is_op = (places["category"].cast(pl.String) == "cpu_op").gather(spans["place"]) & ~is_step
+    lane = places["lane"].gather(spans["place"]).alias("lane")
+    found = spans.select("cycle", "start_ns", "dur_ns").with_columns(lane).with_row_index("row")
+    for (cycle, of_lane), group in found.filter(is_step).group_by("cycle", "lane"):
+        ordered = group.sort("start_ns")
+        row, start_ns, dur_ns = (ordered[name].cast(pl.Int64).to_numpy() for name in ("row", "start_ns", "dur_ns"))
+        ops = found.filter(is_op & (found["cycle"] == cycle) & (found["lane"] == of_lane))
+        yield row, start_ns, start_ns + dur_ns, ops["start_ns"].sort().to_numpy()
+
+
+def _begins(start_ns: IntArray, end_ns: IntArray, ops_ns: IntArray) -> IntArray | None:
+    """Return when steps really began; None if their ops are in them, or if it cannot be told."""
+    if len(start_ns) < _LEAST_STEPS or (start_ns[1:] < end_ns[:-1]).any():
+        return None
+    counted = [np.searchsorted(ops_ns, times) for times in (start_ns, end_ns)]
+    inside = int((counted[1] - counted[0]).sum())
+    if 2 * inside >= counted[1][-1]:  # ops after the last step belong to none
+        return None
+    return np.append(min(ops_ns[0], start_ns[0]), end_ns[:-1])
