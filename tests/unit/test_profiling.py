@@ -589,3 +589,22 @@ def test_metadata_that_cannot_be_written_is_refused_and_none_is_added_without_a_
     with tp.profile() as p, pytest.raises(OptionsError, match="the value of 'a' cannot be written as JSON"):
         tp.add_metadata("a", object())
     assert p.report.metadata.keys() == {"trace_id"}
+
+
+@pytest.mark.parametrize("method", ["prepare_trace", "start_trace"])
+def test_a_block_goes_on_where_torch_cannot_start_its_profiler(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("CUPTI is not there")
+
+    done = []
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.profiler.profile, method, fail)
+        with tp.profile() as p:
+            for number in p.steps(range(3)):
+                work()
+                done.append(number)
+    assert done == [0, 1, 2]
+    assert any("CUPTI is not there" in problem.message for problem in p.report.problems)
+    with tp.profile() as p:
+        work()
+    assert p.report.ops.height > 0

@@ -173,3 +173,36 @@ def test_a_report_does_not_replace_what_python_or_ipython_need(
 def test_the_name_of_a_report_is_what_python_makes_of_it(shell: InteractiveShell) -> None:
     shell.run_cell("%%torchprof -q -o ﬁrst\ny = torch.ones(3).sum()")  # with a ligature, which Python takes apart
     assert shell.run_cell("first.steps").error_in_exec is None
+
+
+@pytest.mark.parametrize("terms", [100, 800])
+def test_a_cell_that_is_nested_too_deeply_to_be_rewritten_runs(shell: InteractiveShell, terms: int) -> None:
+    total = "+".join(["1"] * terms)
+    result = shell.run_cell(f"%%torchprof -q\nx = {total}\n{LOOP}x")
+    assert (result.result, result.error_in_exec, result.error_before_exec) == (terms, None, None)
+    report = this_process.last()
+    assert report is not None
+    assert report.ops.height > 0
+
+
+def test_a_cell_runs_and_says_so_where_torchprof_fails_before_it(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ArithmeticError("no such option")
+
+    monkeypatch.setattr("torchprof_magic.ipython.magics.profile_options", fail)
+    result = shell.run_cell(f"%%torchprof -q\n{LOOP}int(y)")
+    assert (result.result, result.error_in_exec) == (3, None)
+    assert "runs without a recording, because torchprof failed (ArithmeticError: no such option)" in (
+        capsys.readouterr().out
+    )
+
+
+def test_an_error_of_a_cell_that_is_not_recorded_is_that_of_the_cell(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torchprof_magic.ipython.magics.profile_options", lambda _: 1 / 0)
+    result = shell.run_cell("%%torchprof -q\nx = 1\n{}['mine']")
+    assert isinstance(result.error_in_exec, KeyError)
+    assert "torchprof_magic" not in capsys.readouterr().out.partition("KeyError")[2]
