@@ -1,4 +1,4 @@
-"""How many items a loop will get, where this is known without running any code of the user's."""
+"""How many items a loop will get, where this is known without running code that the loop does not run, too."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from torchprof_magic.capture.torch_api.patching import unseen
 from torchprof_magic.process.lookups import attributes_of, definer, derives, module_of
+from torchprof_magic.process.python_warnings import warnings_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,8 +57,9 @@ _SHARED_SAMPLES = (RandomSampler, WeightedRandomSampler, DistributedSampler)
 def count_ahead(iterable: object, depth: int = 0) -> int | None:
     """Return the number of items, also inside ``enumerate``, ``zip``, ``map``, ``reversed`` and ``tqdm``.
 
-    Only what Python and torch themselves define is asked: a ``__len__`` of the user's may be slow, warn, or raise. The
-    number is an upper bound where one of several iterables is not known.
+    Only what Python and torch themselves define is asked: a ``__len__`` of the user's may be slow, warn, or raise. But
+    for a map-style dataset in a DataLoader, which torch asks as well. The number is an upper bound where one of several
+    iterables is not known.
     """
     if depth > _MOST_WRAPPERS:
         return None
@@ -150,7 +152,10 @@ def _samples(sampler: object) -> int | None:
 
 
 def _size(data: object) -> int | None:
-    """Return the number of samples in a dataset of torch, or in a container."""
+    """Return the number of samples in a dataset, or in what else a sampler of torch draws from.
+
+    The samplers ask for this length themselves when a loop begins, so it is asked of the user's classes, too.
+    """
     of, own = definer(type(data), "__len__"), attributes_of(data)
     if of is TensorDataset:
         return _rows(next(iter(own.get("tensors", ())), None))
@@ -160,7 +165,17 @@ def _size(data: object) -> int | None:
         return _number(next(reversed(own.get("cumulative_sizes", [0])), 0))
     if of is StackDataset:
         return _number(own.get("_length"))
-    return count_ahead(data, _MOST_WRAPPERS)
+    known = count_ahead(data, _MOST_WRAPPERS)
+    return _asked(data) if known is None else known
+
+
+def _asked(data: Any) -> int | None:
+    """Return the length that a class of the user's tells; what it warns of or raises is for the loop to show."""
+    try:
+        with warnings_to():
+            return len(data)
+    except Exception:  # noqa: BLE001 - it may raise anything
+        return None
 
 
 def _rows(array_: Any) -> int | None:

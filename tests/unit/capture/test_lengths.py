@@ -212,9 +212,8 @@ def test_no_code_of_the_users_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
     unasked: list[object] = [
         *(Own(), enumerate(Own()), zip(Own(), Own(), strict=False), map(str, Own()), iter(indexed)),
         *(OwnList([1, 2]), OwnIterator([1]), [Own()], tqdm.tqdm(Own(), disable=True, total=2)),
-        *(DataLoader(dataset), DataLoader(dataset, batch_size=2), DataLoader(dataset, shuffle=True)),
         *(DataLoader(TEN, sampler=OwnSampler()), DataLoader(TEN, batch_sampler=OwnSampler())),  # type: ignore[arg-type]
-        *(DataLoader(Subset(dataset, OwnList([1]))), DataLoader(Stream(), batch_size=2), reversed(indexed)),
+        *(DataLoader(Stream(), batch_size=2), reversed(indexed), enumerate(DataLoader(dataset))),
     ]
     monkeypatch.setattr(Indexed, "is_ready", False)
     monkeypatch.setattr(OwnDataset, "is_ready", False)
@@ -222,6 +221,28 @@ def test_no_code_of_the_users_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
     for iterable in unasked:
         count_ahead(iterable)
     assert Own.asked == 0
+
+
+@pytest.mark.parametrize("options", [{}, {"batch_size": 3}, {"shuffle": True}, {"batch_size": 3, "drop_last": True}])
+def test_a_map_style_dataset_of_the_users_is_asked_as_torch_asks_it(options: dict[str, Any]) -> None:
+    loader: DataLoader[int] = DataLoader(OwnDataset(), **options)
+    assert count_ahead(loader) == len(loader) == len(list(loader))
+
+
+@pytest.mark.parametrize("kind", [UserWarning, RuntimeError])
+def test_a_dataset_whose_length_warns_or_raises_changes_nothing(kind: type[Exception]) -> None:
+    class Bad(OwnDataset):
+        def __len__(self) -> int:
+            if issubclass(kind, Warning):
+                warnings.warn("slow", kind, stacklevel=2)
+                return 4
+            raise kind("not yet")
+
+    loader: DataLoader[int] = DataLoader(Bad(), batch_size=2)
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        assert count_ahead(loader) == (2 if issubclass(kind, Warning) else None)
+    assert shown == []
 
 
 def test_a_function_mode_does_not_see_that_a_tensor_is_asked() -> None:
