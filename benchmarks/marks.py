@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchprof_magic.capture import LineMarks
+from torchprof_magic.capture.parts import Parts
 from torchprof_magic.capture.watch.functions import FunctionLines
 from torchprof_magic.capture.watch.modules import ModuleMarks
 from torchprof_magic.run.line_marks import mark_lines, with_marks
@@ -76,7 +77,7 @@ def measure(milliseconds: int, rounds: int) -> None:
     plain = compiled(None)
     marks = LineMarks()
     marked = compiled(marks)
-    modules, functions = ModuleMarks(asked=True), FunctionLines()
+    modules, functions = ModuleMarks(asked=True, parts=Parts()), FunctionLines(Parts())
 
     def with_lines() -> float:
         marks.switch(is_on=True)

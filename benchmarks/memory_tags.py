@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from torchprof_magic.capture.problems import ProblemLog
+from torchprof_magic.capture.parts import Parts
 from torchprof_magic.capture.watch.memory_tags import MemoryTags
 from torchprof_magic.capture.watch.modules import ModuleMarks
 
@@ -31,7 +31,7 @@ class TimedTags(MemoryTags):
     """Tags that note how long they take."""
 
     def __init__(self) -> None:
-        super().__init__(ProblemLog())
+        super().__init__(Parts())
         self.spent_ns = 0
 
     def _guarded(self, note: Callable[..., None], *arguments: object) -> None:
@@ -48,7 +48,7 @@ def run(
     with ExitStack() as stack:
         if tags is not None:
             stack.callback(tags.watch())
-            stack.callback(ModuleMarks(asked=False, tags=tags).watch())
+            stack.callback(ModuleMarks(asked=False, tags=tags, parts=Parts()).watch())
             tags.begin_cycle()
             tags.switch(is_on=True)
         activities = [torch.profiler.ProfilerActivity.CPU]

@@ -22,6 +22,7 @@ from torchprof_magic.analysis.memory import block_table, holders, leaks, memory,
 from torchprof_magic.analysis.ops import groups
 from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.analysis.snapshot import snapshot_alive, snapshot_tables
+from torchprof_magic.analysis.timeline.counter_lanes import MOST_CURVES
 from torchprof_magic.analysis.verdict.verdict import LEAST_CAUSE, LOUD_OPTIMIZER, LOUD_PYTHON, MOSTLY_WORK
 from torchprof_magic.analysis.waiting import idle, loaders, queue, waits
 from torchprof_magic.exporters import EXPORTERS
@@ -110,6 +111,11 @@ FRAMES: tuple[tuple[str, str, tuple[FrameColumn, ...]], ...] = (
     ("`report.lanes`", "One row per thread or stream.", trace.LANES_COLUMNS),
     ("`report.flows`", "One row per link between two events.", trace.FLOWS_COLUMNS),
     ("`report.trace.memory`", "One row per allocation or release, as torch recorded it.", trace.MEMORY_COLUMNS),
+    (
+        "`report.counters`",
+        "One row per value of a counter in the file. `report.trace.counters` also has the recording cycle of each.",
+        tuple(column for column in trace.COUNTERS_COLUMNS if column.name != "cycle"),
+    ),
     ("`report.stacks`", "One row per Python frame and call path to it, after its caller.", trace.STACKS_COLUMNS),
     ("`report.trace.graph_ops`", "One row per call in an execution trace.", trace.GRAPH_OPS_COLUMNS),
     (
@@ -191,6 +197,15 @@ multiplication and an addition are two. A causal mask saves nothing, and what wa
 graph or another library is not known. The overview says which share of the time is in ops with known FLOPs: of the time
 of all kernels, copies and fills if a device was recorded, otherwise of the self CPU time of all ops. Convolutions also
 need the values of their other inputs, which older versions of torch did not record.
+
+**Counters.** A trace file can hold values over time: the power, clocks and activity of a device that torch 2.15
+samples, or whatever another program counts. They are kept as the file has them, in its unit. The unit is what stands in
+brackets behind a name, as in `Power (W)`, or the name of the only series of an event, as in `{{"MHz": 1650}}`; names
+that end in `_bytes`, `_ms`, `_percent` or a percentage of NVIDIA's metrics have that unit too. An event with several
+series makes several counters, `name: series`; an id is added as `name[id]`. The device is the number in the id, name
+or label of the counter's process, such as `GPU 0 Counters`. The timeline draws each counter as steps from 0, or from
+its least value if that is negative, to its largest; percentages up to 100. At most {MOST_CURVES} per device are drawn,
+those with the most values. Counters are never added to allocations, also if they count memory.
 
 **Busy and sum.** Busy time is the union over all streams of a device: time during which at least one kernel, copy or
 fill ran. Summed time adds streams up, and can exceed busy time. Work that was queued before the recording began has no

@@ -6,6 +6,7 @@ Rules: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKc
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, defaultdict
 from decimal import Decimal
 from typing import Any
@@ -14,6 +15,7 @@ REQUIRED = {
     "X": ("name", "cat", "pid", "tid", "ts", "dur"),
     "i": ("name", "pid", "tid", "ts", "s"),
     "M": ("name", "pid", "args"),
+    "C": ("name", "pid", "tid", "ts", "args"),
     "s": ("name", "cat", "id", "pid", "tid", "ts"),
     "f": ("name", "cat", "id", "pid", "tid", "ts", "bp"),
 }
@@ -24,6 +26,7 @@ METADATA = {
     "thread_name": ("name", str),
     "thread_sort_index": ("sort_index", int),
 }
+COUNTER_PROCESS = re.compile(r"(GPU -?\d+ )?Counters")
 MAX_NUMBER = 2**31 - 1  # viewers keep process and thread numbers in 32 bits
 Lane = tuple[int, int]
 
@@ -76,6 +79,8 @@ def check_fields(event: dict[str, Any]) -> None:
     assert isinstance(event["name"], str), event
     for field in ("pid", "tid"):
         number = event.get(field, 0)
+        if field == "pid" and number in counter_processes(event):
+            continue
         assert type(number) is int, event
         assert 0 <= number <= MAX_NUMBER, event
     for field in ("ts", "dur"):
@@ -85,8 +90,18 @@ def check_fields(event: dict[str, Any]) -> None:
     if event["ph"] == "M":
         key, kind = METADATA[event["name"]]
         assert isinstance(event["args"][key], kind), event
+    if event["ph"] == "C":
+        assert all(is_number(value) for value in event["args"].values()), event
+        assert event["pid"] in counter_processes(event), event
     if event["ph"] == "f":
         assert event["bp"] == "e", event
+
+
+def counter_processes(event: dict[str, Any]) -> tuple[object, ...]:
+    """Counters are in processes that are named by their id, as torch writes them; only those may be texts."""
+    is_theirs = event["ph"] == "C" or event["name"] == "process_sort_index"
+    is_named = is_theirs and isinstance(event["pid"], str) and bool(COUNTER_PROCESS.fullmatch(event["pid"]))
+    return (event["pid"],) if is_named else ()
 
 
 def check_nesting(lane: Lane, spans: list[tuple[Decimal, Decimal, str]]) -> None:

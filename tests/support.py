@@ -49,6 +49,10 @@ def allocation(at_us: float, delta: int, total: int | None = None, tid: int = 1,
     return {"ph": "i", "s": "t", "name": "[memory]", "pid": PID, "tid": tid, "ts": at_us, "args": args}
 
 
+def counter(name: str, at_us: float, pid: int | str = PID, **values: Any) -> Event:
+    return {"ph": "C", "name": name, "pid": pid, "ts": at_us, "args": values}
+
+
 def chrome(*events: Event, **head: Any) -> bytes:
     return json.dumps({"schemaVersion": 1, **head, "traceEvents": list(events)}).encode()
 

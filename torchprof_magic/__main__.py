@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import torchprof_magic
 from torchprof_magic.errors import TorchProfError
-from torchprof_magic.units import printable, printable_lines
+from torchprof_magic.units import print_text, printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _run(parsed)
         sys.stdout.flush()
     except (TorchProfError, ValueError, ImportError) as exc:  # polars may not fit into a limit of memory
-        print(printable_lines(f"{parser.prog}: error: {exc}"), file=sys.stderr)
+        print_text(printable_lines(f"{parser.prog}: error: {exc}"), file=sys.stderr)
         return 1
     except BrokenPipeError:  # `| head` closed the pipe; Python must not write to it at exit either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -70,11 +70,11 @@ def _run(parsed: argparse.Namespace) -> None:
     report = torchprof_magic.load(parsed.trace)
     if parsed.output:
         path = report.export(parsed.output)
-        print(printable(f"Wrote {path}"), file=sys.stderr)
+        print_text(printable(f"Wrote {path}"), file=sys.stderr)
     if parsed.sql:
-        print(_answer(report, parsed.sql, is_json=parsed.json))
+        print_text(_answer(report, parsed.sql, is_json=parsed.json))
     if parsed.summary or (not parsed.sql and (parsed.json or not parsed.output)):
-        print(report.summary("json" if parsed.json else "text"))
+        print_text(report.summary("json" if parsed.json else "text"))
 
 
 def _answer(report: Report, query: str, *, is_json: bool) -> str:

@@ -11,8 +11,9 @@ from torchprof_magic.files.download import fetched
 from torchprof_magic.files.urls import is_url, local_path, name_of, public_path, public_url
 from torchprof_magic.ingest import read_file
 from torchprof_magic.ingest.fork_check import NO_REPORTS, can_report
+from torchprof_magic.ingest.regular import GZIP_MAGIC, open_regular
 from torchprof_magic.model.meta import Meta
-from torchprof_magic.process.memory import lack_for_reading
+from torchprof_magic.process.memory import NO_MEMORY, lack_for_reading
 from torchprof_magic.report import Report
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     Progress = Callable[[int, int], None]
 
 _LEAST_FILE_BYTES = 1
-_GZIP = b"\x1f\x8b"
 # A packed file ends with its unpacked size, unless its end is missing. Traces are packed 10 to 20 times.
 _MOST_PACKED = 30
 
@@ -71,6 +71,9 @@ def _read(file: Path, shown: str, title: str, progress: Progress | None) -> Trac
         return read_file(file, Meta(title=title), progress)
     except IngestError as exc:
         raise type(exc)(f"{shown}: {exc}") from None
+    except MemoryError:
+        pass  # its traceback holds what was read, so it must not become the cause of another error
+    raise IngestError(f"{shown}: memory ran out while it was read. {NO_MEMORY}")
 
 
 def _check_memory(file_bytes: int) -> None:
@@ -82,14 +85,12 @@ def _check_memory(file_bytes: int) -> None:
 def _text_bytes(file: Path) -> int:
     """Return the size of a file, unpacked if it is packed; 0 if that cannot be known."""
     try:
-        if not file.is_file():  # opening a pipe would wait, and take from it
-            return 0
         size_bytes = file.stat().st_size
-        with file.open("rb") as content:
-            if content.read(2) != _GZIP:
+        with open_regular(file) as content:  # opening a pipe would wait, and take from it
+            if content.read(len(GZIP_MAGIC)) != GZIP_MAGIC:
                 return size_bytes
             content.seek(-4, os.SEEK_END)
             told_bytes = int.from_bytes(content.read(4), "little")
-    except (OSError, ValueError):
+    except (OSError, ValueError, IngestError):
         return 0  # the error shows when it is read
     return max(size_bytes, min(told_bytes, _MOST_PACKED * size_bytes))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from torchprof_magic.capture import LiveProfile, Pause, live_session, protected
 from torchprof_magic.capture.torch_api import features
 from torchprof_magic.capture.torch_api.cycle_profile import unscheduled_state
-from torchprof_magic.errors import CaptureError, OptionsError
+from torchprof_magic.errors import CaptureError, OptionsError, TorchProfError
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.model.problems import problem
 from torchprof_magic.options import (
@@ -29,6 +29,7 @@ from torchprof_magic.options import (
     profile_options,
     resolved,
 )
+from torchprof_magic.run.messages import say
 from torchprof_magic.run.run import Run
 from torchprof_magic.run.stepping import Stepper
 
@@ -94,7 +95,7 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
 
     Raises:
         ProfilerBusyError: Another profiler is running; nothing was started.
-        CaptureError: The recording could not be started or its folder cannot be written.
+        CaptureError: The folder of the recording cannot be written, or this machine or torch lacks what is asked.
         OptionsError: A value is out of range.
 
     """
@@ -111,6 +112,7 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
         self._run: Run | None = None
         self._has_stepped = False
         self._is_everything = False
+        self._failure = ""
         self._steps_ended = 0
 
     def __new__(cls, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
@@ -123,7 +125,7 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
 
     @protected
     def __enter__(self) -> profile:  # noqa: PYI034 - Self needs Python 3.11
-        """Start the recording. Raises ``CaptureError`` before any code runs if it cannot start."""
+        """Start the recording. Raises ``CaptureError`` before any code runs if it cannot be made as asked."""
         self._begin(_place(sys._getframe(1)))  # noqa: SLF001 - the documented way to the caller
         return self
 
@@ -149,6 +151,8 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
         """End the recording and make the report; does nothing when the recording has already ended."""
         __tracebackhide__ = True
         if self._run is None:
+            if self._failure:
+                return
             raise CaptureError("stop() was called before start()")
         if self in _recording():
             self.__exit__(*sys.exc_info())
@@ -196,8 +200,8 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
         return self._steps(iterable, sys._getframe(1))  # noqa: SLF001 - the documented way
 
     def _steps(self, iterable: Iterable[T], caller: FrameType) -> Iterator[T]:
-        if self._run is not None and self._run.session.is_forked:
-            return iter(iterable)  # the recording does not include a forked child's steps
+        if self._failure or (self._run is not None and self._run.session.is_forked):
+            return iter(iterable)  # nothing is recorded, or not the steps of a forked child
         if self._run is None or self not in _recording():
             raise CaptureError("steps() needs an active recording: use it inside `with tp.profile() as p:`")
         if self._options.is_adaptive and not self._has_stepped:
@@ -213,8 +217,8 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
         run = self._run
         if run is not None and run.report is not None:
             return run.report
-        if run is not None and run.failure:
-            raise CaptureError(run.failure)
+        if failure := self._failure if run is None else run.failure:
+            raise CaptureError(failure)
         raise CaptureError("the report is not available before the end of the `with` block")
 
     def _live(self) -> CaptureSession | None:
@@ -228,14 +232,21 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
         if self in _recording():
             raise CaptureError("this profile() is already recording; stop it before it is started again")
         self._run = None  # with its report, which stays where the user has kept it
-        self._has_stepped, self._steps_ended = False, 0
+        self._has_stepped, self._steps_ended, self._failure = False, 0, ""
         # Without a schedule, the whole block is recorded as one step unless step() is called.
         options = self._options
         self._is_everything = options.is_adaptive
         if options.is_adaptive:
             options = replace(options, schedule=_EVERYTHING, two_pass=False, has_step_rows=False)
         how = "cell" if self._is_everything else "manual"
-        self._run = Run(self._prepared(options), self._kept, stepping=Stepping(how=how), title=title)
+        try:
+            self._run = Run(self._prepared(options), self._kept, stepping=Stepping(how=how), title=title)
+        except TorchProfError:
+            raise
+        except Exception as exc:  # noqa: BLE001 - the block must not fail because of us
+            self._failure = f"nothing was recorded, because torchprof failed: {type(exc).__name__}: {exc}"
+            say(self._failure)
+            return
         _open.append(self)
         try:
             self._run.prepare()

@@ -72,7 +72,7 @@ from torchprof_magic.exporters.collapsed import METRICS, write_collapsed
 from torchprof_magic.exporters.memory_timeline import CURVE_ENDINGS, RAW_ENDING, write_curve, write_raw
 from torchprof_magic.exporters.pandas_frames import to_pandas
 from torchprof_magic.exporters.saved import write_saved
-from torchprof_magic.files.atomic import target_of, write_text
+from torchprof_magic.files.atomic import target_of, with_memory_for, write_text
 from torchprof_magic.files.temporary import written_bytes
 from torchprof_magic.history.other_runs import open_other_run, other_runs
 from torchprof_magic.ingest import read_file
@@ -81,9 +81,10 @@ from torchprof_magic.model.meta import Meta
 from torchprof_magic.model.shapes import Facts, Problems, Series, Shape, Table, count_rows
 from torchprof_magic.model.trace import SAVED_TRACES_SCHEMA
 from torchprof_magic.render.exports import TRACE_EXPORTS
-from torchprof_magic.render.figures import FIGURES, summary_png
+from torchprof_magic.render.figures import FIGURES
 from torchprof_magic.render.memory_page import write_memory_page
 from torchprof_magic.render.page import ComparedPage, Page, build_page
+from torchprof_magic.render.pictures import steps_picture
 from torchprof_magic.render.standalone_html import write_html
 from torchprof_magic.render.static_html import static_html
 from torchprof_magic.render.text import machine_of, steps_sentence, text_summary
@@ -125,6 +126,7 @@ EXPORTED_TABLES = (
     "allocations",
     "memory",
     "memory_records",
+    "counters",
     "leaks",
     "savings",
     "lanes",
@@ -341,6 +343,15 @@ class Report:
     def flows(self) -> pl.DataFrame:
         """Links between rows of ``events``: launch call to device event, forward op to backward op."""
         return self.trace.flows
+
+    @property
+    def counters(self) -> pl.DataFrame:
+        """One row per recorded value of a counter, such as the power of a device, in order of time.
+
+        Times are ns from the first recorded event, values are in ``unit`` as the file writes it. ``device`` is null
+        for counters that are about no device. Empty if the file has no counters. See docs/definitions.md.
+        """
+        return self.trace.counters.drop("cycle")
 
     @property
     def lanes(self) -> pl.DataFrame:
@@ -725,8 +736,9 @@ class Report:
 
         Raises ``ExportError`` when the file cannot be written; an existing file is then unchanged.
         """
-        write = partial(_write_html, self.trace, self._shapes, self._verdict, self.run_id, target_of(path))
-        return write(has_trace=perfetto, change_line=self.change_line, compared=self._compared)
+        with with_memory_for(target := target_of(path)):
+            write = partial(_write_html, self.trace, self._shapes, self._verdict, self.run_id, target)
+            return write(has_trace=perfetto, change_line=self.change_line, compared=self._compared)
 
     def export(
         self,
@@ -756,7 +768,8 @@ class Report:
         if metric not in METRICS:
             raise ValueError(f"unknown metric {metric!r}; choose from {', '.join(METRICS)}")
         source = Source(trace=self.trace, table=frame, write_html=self.to_html, metric=metric, is_safe=safe)
-        return exporter.write(source, target)
+        with with_memory_for(target):
+            return exporter.write(source, target)
 
     def export_stacks(
         self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total", *, with_ops: bool = False
@@ -781,7 +794,8 @@ class Report:
         if with_ops:
             is_host = TORCH_METRICS[metric] == "self_cpu_ns"
             return write_collapsed(self.trace, target_of(path), "self_cpu_time" if is_host else "self_device_time")
-        return write_text(target_of(path), (f"{line}\n" for line in torch_stack_lines(self.trace, metric)))
+        with with_memory_for(target := target_of(path)):
+            return write_text(target, (f"{line}\n" for line in torch_stack_lines(self.trace, metric)))
 
     def export_memory_timeline(self, path: str | os.PathLike[str], device: str | None = None) -> Path:
         """Write the memory of a device over time in the formats of torch's method of this name, and return the path.
@@ -810,7 +824,8 @@ class Report:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write all data of the recording to one compact file, which ``load`` opens, and return its path."""
-        return write_saved(self.trace, target_of(path))
+        with with_memory_for(target := target_of(path)):
+            return write_saved(self.trace, target)
 
     def to_pandas(self, table: str | pl.DataFrame = "ops") -> pd.DataFrame:
         """Return a table as a data frame of pandas, which must be installed; pyarrow is not needed.
@@ -829,9 +844,9 @@ class Report:
         """Return the result of a SQL query over the frames of the report.
 
         The tables are events, ops, kernels, devices, lines, modules, waits, idle, loaders, host, queue, launches,
-        ranking, steps, flows, allocations, memory, memory_records (``report.trace.memory``), leaks, savings, lanes,
-        stacks, process_groups, metadata (key and value), of an execution trace graph_ops and graph_tensors, and of a
-        memory snapshot segments, blocks and history.
+        ranking, steps, flows, allocations, memory, memory_records (``report.trace.memory``), counters, leaks, savings,
+        lanes, stacks, process_groups, metadata (key and value), of an execution trace graph_ops and graph_tensors, and
+        of a memory snapshot segments, blocks and history.
         Events, lanes, stacks and segments have a column ``row`` with their row number, to which ``parent``, ``lane``,
         ``stack``, ``source``, ``target``, ``event`` and ``segment`` refer. Raises ``ValueError`` with the tables and
         columns when the query is invalid.
@@ -936,6 +951,7 @@ class Report:
             "allocations": lambda: self.allocations,
             "memory": lambda: self.memory,
             "memory_records": lambda: self.trace.memory,
+            "counters": lambda: self.counters,
             "leaks": lambda: self.leaks.drop("addresses"),
             "savings": lambda: self.savings,
             "lanes": lambda: self.lanes,
@@ -993,7 +1009,7 @@ class Report:
         steps = self._table("steps")
         if steps.frame.height == 0:
             return None
-        return summary_png(steps, f"{self.verdict.title}: {steps_sentence(self.trace.meta, self.trace.steps)}")
+        return steps_picture(steps, f"{self.verdict.title}: {steps_sentence(self.trace.meta, self.trace.steps)}")
 
     def _repr_mimebundle_(
         self, include: Collection[str] | None = None, exclude: Collection[str] | None = None

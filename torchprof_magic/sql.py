@@ -17,9 +17,16 @@ _READING = re.compile(r"(select|with|show|explain|values|from)\b", re.IGNORECASE
 # Functions of polars that read files and URLs. Queries over a report do not need them. What follows a comment is not
 # looked at: comments can be nested.
 _FILE_FUNCTION = re.compile(r"""\bread_\w+["`\]]?\s*(\(|--|/\*)""", re.IGNORECASE)
-_QUOTED = re.compile(r"""(\w?)'[^']*'|"[^"]*"|`[^`]*`""")
-# Texts can be written in ways that only the engine's own parser knows. They are counted like the rest of the query.
-_UNCLEAR = ("\\", "$", "--", "/*")
+_QUOTED = re.compile(r"""(\w?)'[^']*'|"[^"]*"|`[^`]*`|--[^\n]*|/\*.*?(?:\*/|\Z)""", re.DOTALL)
+# Functions and queries that make rows and texts out of nothing, as many as a number says or without end.
+_ENDLESS = re.compile(r"""\bwith\s+recursive\b|\b(?:generate_series|range|lpad|rpad)["`\]]?\s*(?=\()""")
+# The engine reads what is in brackets twice where it could mean two things, so each bracket in another doubles the time
+# once its own limit of nesting is reached: about 50, of which a bracket takes two and a sign in a row of signs takes
+# one. What is done over a window doubles it, too.
+MAX_NESTING = 12
+_MAX_SIGNS = 2
+_NESTS = re.compile(r"(?P<open>[(\[{]|\bcase\b)|[)\]}]|\bend\b")
+_SIGNS = re.compile(r"(?:(?:[-+~!@]|\b(?:not|prior|interval)\b)\s*){3}")
 # The engine calls itself for every operator in a chain, and dies when its stack is full: after about a thousand
 # operators, or 500 queries joined by UNION. BETWEEN, NULLIF and CASE repeat the value that they compare, so each one in
 # a chain doubles it.
@@ -34,9 +41,11 @@ _PARTS = (
     ("BETWEEN, NULLIF and CASE with a value", re.compile(r"\b(?:between|nullif|ifnull|case(?!\s+when\b))\b"), 12),
     ("CASE with a value", re.compile(r"\bcase\b(?!\s+when\b)"), 4),
     ("WHEN", re.compile(r"\bwhen\b"), 100),
-    ("names", re.compile(r"\b[^\W\d]\w*"), 1_000),
+    ("names", re.compile(r"\b[^\W0-9]\w*"), 1_000),
 )
 MAX_QUERY_CHARS = 100_000
+# A result may have as many rows, or twice those of the largest table in the query.
+MAX_ROWS = 2_000_000
 # Frames whose rows other frames refer to by number. SQL has no other way to get the number of a row.
 NUMBERED = ("events", "lanes", "stacks", "segments")
 
@@ -53,14 +62,24 @@ def run_sql(query: str, tables: Mapping[str, Callable[[], pl.DataFrame]]) -> pl.
         raise ValueError("queries can only read; begin with SELECT or WITH")
     if _FILE_FUNCTION.search(query):
         raise ValueError("queries can use only the tables of the report, and cannot read files")
-    _check_parts(query)
+    plain = _without_texts(query).lower()
+    _check_parts(plain)
+    _check_nesting(plain)
+    if endless := _ENDLESS.search(plain):
+        raise ValueError(f"queries cannot use {endless[0].upper()}, which makes rows or texts of any number and length")
     words = {word.lower() for word in re.findall(r"\w+", query)}
     named = {name: _queried(name, build()) for name, build in tables.items() if name in words or "show" in words}
+    most_rows = max(MAX_ROWS, 2 * max((frame.height for frame in named.values()), default=0))
     try:
         with pl.SQLContext(frames=named) as context:
-            return context.execute(query, eager=True)
-    except Exception as exc:  # polars raises many kinds of exceptions
+            # One row more than is allowed is asked for, so that a join of everything with everything is not computed.
+            asked = context.execute(query, eager=False).head(most_rows + 1)
+            found = asked.collect(engine="streaming" if _is_joined(plain, named) else "auto")
+    except (Exception, pl.exceptions.PanicException) as exc:  # polars raises many kinds of exceptions
         raise ValueError(printable_lines(f"{exc}\n{_known(named, tables)}")) from exc
+    if found.height > most_rows:
+        raise ValueError(f"the result has more than {most_rows:,} rows; add a condition to the join, or a LIMIT")
+    return found
 
 
 def _beginning(query: str) -> int:
@@ -77,20 +96,43 @@ def _beginning(query: str) -> int:
         at = found + len(end)
 
 
-def _check_parts(query: str) -> None:
+def _check_parts(counted: str) -> None:
     """Refuse a query of so many parts that the engine would use up its stack, or not come to an end."""
-    counted = _without_texts(query).lower()
     for name, pattern, most in _PARTS:
         count = sum(1 for _ in pattern.finditer(counted))
         if count > most:
             raise ValueError(f"the query is too complex ({count:,} {name}; at most {most:,}); split it into several")
 
 
+def _check_nesting(query: str) -> None:
+    """Refuse brackets in brackets, and signs before signs, that would keep the engine's parser busy for years."""
+    depth = deepest = 0
+    for found in _NESTS.finditer(query):
+        depth = depth + 1 if found["open"] else max(depth - 1, 0)
+        deepest = max(deepest, depth)
+    if deepest > MAX_NESTING:
+        raise ValueError(
+            f"the query is too complex ({deepest:,} brackets or CASE in one another; at most {MAX_NESTING}); "
+            "split it into several"
+        )
+    if _SIGNS.search(query):
+        raise ValueError(f"the query is too complex ({_MAX_SIGNS + 1} signs or NOT in a row; at most {_MAX_SIGNS})")
+
+
 def _without_texts(query: str) -> str:
-    """Return the query without its texts and quoted names, or all of it where they are not plain."""
-    if any(sign in query for sign in _UNCLEAR) or any(found[1] for found in _QUOTED.finditer(query)):
-        return query
-    return _QUOTED.sub(lambda found: " 0 " if found[0][0] == "'" else " x ", query)
+    """Return the query without its texts, quoted names and comments, or all of it where they are not plain.
+
+    Texts can be written in ways that only the engine's own parser knows, such as ``E'...'`` and ``$$...$$``, and
+    comments can be nested. All of such a query is counted, with its texts.
+    """
+    plain = _QUOTED.sub(lambda found: {"'": " 0 ", "-": " ", "/": " "}.get(found[0][0], " x "), query)
+    is_clear = "$" not in plain and not any(found[1] or "/*" in found[0][2:] for found in _QUOTED.finditer(query))
+    return plain if is_clear else query
+
+
+def _is_joined(query: str, named: Mapping[str, pl.DataFrame]) -> bool:
+    """Return whether a query names tables more than once, as a join does; then its result can be of any size."""
+    return sum(word in named for word in re.findall(r"\w+", query)) > 1
 
 
 def _queried(name: str, frame: pl.DataFrame) -> pl.DataFrame:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from typing import TextIO
 
 _TIME_STEPS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 _FLOP_STEPS = ((1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1e3, "kFLOP"), (1.0, "FLOP"))
@@ -44,6 +46,12 @@ def printable(text: str) -> str:
 def printable_lines(text: str) -> str:
     """Return a text of several lines, each of them ``printable``."""
     return "\n".join(printable(line) for line in text.split("\n"))
+
+
+def print_text(text: str, file: TextIO | None = None) -> None:
+    """Print a text; characters that the output cannot hold, as under the locale ``C``, are escaped."""
+    encoding = getattr(file or sys.stdout, "encoding", None) or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding), file=file)
 
 
 def counted(value: int, noun: str) -> str:

@@ -124,8 +124,8 @@ VIEWS: tuple[View[Trace], ...] = (
     View(
         name="timeline",
         title="Timeline",
-        description="Every thread and stream over time, with the steps and their phases above, and for each device "
-        "why it waited, as in `report.idle`.",
+        description="Every thread and stream over time, with the steps and their phases above, for each device why it "
+        "waited, as in `report.idle`, and the counters of the file, as in `report.counters`.",
         build=timeline_slices,
         empty="No op and no work on a device was recorded.",
     ),

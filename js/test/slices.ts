@@ -20,12 +20,22 @@ export interface TestSlice {
 
 const KINDS = ["step", "op", "runtime", "idle", "kernel"];
 
+/** A lane; only counters have a scale, and only their heads are folded at first. */
+export function sliceLane(
+  title: string,
+  kind: SliceLane["kind"],
+  group: string,
+  more: Partial<SliceLane> = {},
+): SliceLane {
+  return { title, kind, group, scale: null, is_folded: false, ...more };
+}
+
 export const LANES: readonly SliceLane[] = [
-  { title: "Steps", kind: "steps", group: "" },
-  { title: "main", kind: "thread", group: "main" },
-  { title: "calls", kind: "calls", group: "main" },
-  { title: "Device 0", kind: "waits", group: "Device 0" },
-  { title: "stream 7", kind: "stream", group: "Device 0" },
+  sliceLane("Steps", "steps", ""),
+  sliceLane("main", "thread", "main"),
+  sliceLane("calls", "calls", "main"),
+  sliceLane("Device 0", "waits", "Device 0"),
+  sliceLane("stream 7", "stream", "Device 0"),
 ];
 
 export function slicesHeader(more: Partial<SlicesHeader> = {}): SlicesHeader {

@@ -98,6 +98,11 @@ def with_b(**changes: str | None) -> bytes:
     return trace(A, event("b", 3, **changes), C)
 
 
+def counter(**changes: str | None) -> bytes:
+    """Return the three ops with a counter in place of the middle one; ``changes`` are those of its values."""
+    return with_b(**{"ph": '"C"', "cat": None, "dur": None, **changes})
+
+
 def upto(text: bytes, needle: str, *, behind: bool = True) -> bytes:
     """Return the text up to the last place where the needle stands, with it or without."""
     at = text.rindex(needle.encode())

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import json
+import marshal
 import pickle
+import sqlite3
 import tarfile
+import tempfile
 import zipfile
+from pathlib import Path
 
 from bad_files.making import ABC, BadFile, refused
 
@@ -31,7 +37,71 @@ PERFETTO = (
     b"\x0a\x1a\x32\x14\x08\x01\x10\xe8\x07\x18\x02\x22\x05\x08\x06\x10\xff\x01\x2a\x03\x08\x07\x10\x50\x03\x58\x01" * 9
 )
 
+
+def _text(value: object) -> bytes:
+    return json.dumps(value).encode()
+
+
+def _profile() -> bytes:
+    """Return what cProfile writes for one function."""
+    return marshal.dumps({("a.py", 1, "f"): (1, 1, 0.5, 0.5, {})})
+
+
+def _database(*tables: str) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.sqlite"
+        with contextlib.closing(sqlite3.connect(path)) as database:
+            for table in tables:
+                database.execute(f"create table {table} (a int)")
+            database.commit()
+        return path.read_bytes()
+
+
+def _archive(entry: str) -> bytes:
+    memory = io.BytesIO()
+    with zipfile.ZipFile(memory, "w") as archive:
+        archive.writestr(entry, b"\x80\x02}q\x00.")
+    return memory.getvalue()
+
+
+# A space of XLA: planes in field 1, each with an id and a name. A profile of pprof: types of samples in field 1.
+XPLANE = b"\x0a\x80\x02\x08\x01\x12\x09/host:CPU\x1a\x10\x08\x01\x12\x0cpython-tracer"
+PPROF = b"\x0a\x04\x08\x01\x10\x02\x0a\x04\x08\x03\x10\x04\x12\x07\x0a\x02\x01\x02"
+REQUEST = {"id": 0, "timestamps": [{"name": "HTTP_RECV_START", "ns": 5}]}
+SPEEDSCOPE = "https://www.speedscope.app/file-format-schema.json"
+CHROME_PROFILE = {"nodes": [{"id": 1, "callFrame": {}}], "startTime": 0, "samples": [], "timeDeltas": []}
+NSIGHT = ("CUPTI_ACTIVITY_KIND_KERNEL", "StringIds")
+# What tells the files of each program from others, as it documents them, and a phrase of what to do with them.
+OF_OTHER_PROGRAMS: tuple[tuple[str, bytes, str], ...] = (
+    (
+        "a speedscope profile",
+        _text({"$schema": SPEEDSCOPE, "profiles": [], "shared": {}}),
+        "https://www.speedscope.app",
+    ),
+    ("a recording of rocprofv3", _text({"rocprofiler-sdk-tool": [{"metadata": {"pid": 1}}]}), "pftrace"),
+    ("a table of rocprofv3", b'"Kind","Agent_Id","Queue_Id"\n"KERNEL_DISPATCH",1,2\n', "pftrace"),
+    ("a database of rocprofv3", _database("rocpd_kernel_dispatch"), "pftrace"),
+    ("an XPlane profile of XLA", XPLANE, "XProf"),
+    ("an SQLite database of Nsight Systems", _database(*NSIGHT), "open it in Nsight Systems"),
+    ("a dump of torch's flight recorder", _text({"version": "2.5", "pg_config": {}, "entries": []}), "torchfrtrace"),
+    ("a trace of requests of Triton Inference Server", _text([REQUEST, REQUEST]), "trace_summary.py"),
+    ("a CPU profile of Chrome or Node.js", _text(CHROME_PROFILE), "developer tools"),
+    ("a profile of Firefox", _text({"meta": {}, "libs": [], "threads": []}), "profiler.firefox.com"),
+    ("a profile of pprof", PPROF, "go tool pprof"),
+    ("a profile of cProfile", _profile(), "pstats"),
+    ("a recording of memray", b"memray\x00\x0c\x00", "memray flamegraph"),
+    ("a HAR file of network requests", _text({"log": {"version": "1.2", "creator": {}, "entries": []}}), "browser"),
+    ("a file of torch.save", _archive("archive/data.pkl"), "torch.load"),
+    ("an archive of NumPy arrays", _archive("arr_0.npy"), "numpy.load"),
+    ("a file of stacks for flame graphs", b"main (a.py:1);f (a.py:2) 12\n", "speedscope"),
+    ("a Jupyter notebook", _text({"cells": [], "nbformat": 4}), "Jupyter"),
+)
+
 FILES: tuple[BadFile, ...] = (
+    *(
+        refused(f"{name}, with what opens it", content, f"this is {name}", smallest_block=1000)
+        for name, content, _ in OF_OTHER_PROGRAMS
+    ),
     refused("a PNG image", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "a PNG image"),
     refused("a JPEG image", b"\xff\xd8\xff\xe0\0\x10JFIF", "a JPEG image"),
     refused("a GIF image", b"GIF89a\x01\0", "a GIF image"),

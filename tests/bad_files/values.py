@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from bad_files.making import A, B, BadFile, C, event, kept, refused, trace, with_b
+import json
+
+from bad_files.making import A, B, BadFile, C, counter, event, kept, refused, trace, with_b
 
 ODD = {"chrome.odd_value": 1}
 NO_TIME = {"chrome.no_time": 1}
@@ -10,6 +12,15 @@ NO_DURATION = {"chrome.no_duration": 1}
 STRAY = {"chrome.stray_time": 1}
 NO_LAUNCH = {"chrome.no_launch": 1}
 NO_EVENT = {"chrome.not_an_event": 1}
+UNCLOSED = {"chrome.unclosed_event": 1}
+STRAY_END = {"chrome.end_without_begin": 1}
+# Each brace begins an object that the next one ends.
+GIVEN_UP = {
+    "json.structure": 100_001,
+    "json.comma": 100_000,
+    "chrome.not_an_event": 100_001,
+    "json.given_up": 1,
+}
 MANY_DIGITS = "9" * 5000
 DEEP = 100_000
 LARGE_TEXT = 1 << 20
@@ -138,10 +149,52 @@ NAMES: tuple[BadFile, ...] = (
     kept("a phase that nothing knows", with_b(ph='"Q"'), "a c", {"chrome.other_kind": 1}),
     *(
         kept(f"an event of phase {phase}", with_b(ph=f'"{phase}"', id="1"), "a c", {"chrome.other_kind": 1})
-        for phase in "bneCNODSTpFPRcvVa("
+        for phase in "nNODTpPRcvVa("
+    ),
+    *(
+        kept(f"a range that begins with {phase} and never ends", with_b(ph=f'"{phase}"', id="1"), "a c b", UNCLOSED)
+        for phase in "bS"
+    ),
+    *(
+        kept(f"a range that ends with {phase} and never began", with_b(ph=f'"{phase}"', id="1"), "a c", STRAY_END)
+        for phase in "eF"
     ),
     kept("a phase that says nothing of its own", with_b(ph='"t"', id="1"), "a c"),
     kept("a key twice, of which the last counts", trace(A, B[:-1] + ', "name": "b2"}', C), "a b2 c"),
+)
+
+NO_VALUE = {"chrome.counter_value": 1}
+# The second event of each is a counter.
+COUNTERS: tuple[BadFile, ...] = (
+    kept("a counter", counter(args='{"v": 1}'), "a c"),
+    kept("a counter without arguments", counter(args=None), "a c", NO_VALUE),
+    kept("a counter with null as its arguments", counter(args="null"), "a c", NO_VALUE),
+    kept("a counter with a list of values", counter(args="[1, 2]"), "a c", ODD | NO_VALUE),
+    kept("a counter with no values", counter(args="{}"), "a c", NO_VALUE),
+    kept("a counter with one value of two", counter(args='{"v": 1, "w": null}'), "a c", NO_VALUE),
+    *(
+        kept(f"{value} as the value of a counter", counter(args=f'{{"v": {value}}}'), "a c", NO_VALUE)
+        for value in ("null", "true", '"N/A"', '""', '"1 2"', "[3]", '{"x": 3}', "1e999", "-1e301", '"inf"', '"nan"')
+    ),
+    *(
+        kept(f"{value} as the value of a counter", counter(args=f'{{"v": {value}}}'), "a c")
+        for value in ('"1.5"', '" -3 "', "1e300", "-0.0", "99999999999999999999999")
+    ),
+    kept("NaN as the value of a counter", counter(args='{"v": NaN}'), "a c", {"json.not_a_number": 1} | NO_VALUE),
+    kept("a counter without a time", counter(ts=None, args='{"v": 1}'), "a c", NO_TIME),
+    kept("a counter 3 years after all events", counter(ts="1e14", args='{"v": 1}'), "a c", STRAY),
+    kept("a counter with a list as its name", counter(name="[]", args='{"v": 1}'), "a c", ODD),
+    kept("a counter with an object as its id", counter(id='{"x": 1}', args='{"v": 1}'), "a c", ODD),
+    kept("a name of a counter of half a surrogate", counter(args='{"\\ud800": 1}'), "a c", {"json.bad_utf8": 1}),
+    kept("a value of a counter nested too deeply", counter(args=f'{{"v": {"[" * 100 + "]" * 100}}}'), "a c", NO_VALUE),
+    kept("a counter with 10,000 values", counter(args=json.dumps({f"{n}": n for n in range(10_000)})), "a c"),
+    kept(
+        "a counter with a name of a megabyte",
+        counter(name='"' + "b" * 1_000_000 + '"', args='{"v": 1}'),
+        "a c",
+        {"chrome.long_text": 1},
+        smallest_block=LARGE_TEXT >> 6,
+    ),
 )
 
 ARGUMENTS: tuple[BadFile, ...] = (
@@ -248,11 +301,29 @@ ENTRIES: tuple[BadFile, ...] = (
         NO_EVENT,
         smallest_block=LARGE_TEXT,
     ),
-    kept(
+    refused(
         "a bare list of nothing but lists, 100,000 deep",
         b"[" * DEEP + b"]" * DEEP,
-        "",
-        NO_EVENT,
+        "a JSON list without any event",
+        smallest_block=LARGE_TEXT,
+    ),
+    refused("a bare list of numbers", b"[1, 2, 3]", "a JSON list without any event"),
+    refused(
+        "a bare list of objects",
+        b'[{"a": 1, "b": [{"c": 2}]}, {"a": 3}]',
+        'a JSON list of objects with the keys "a", "b" and without events',
+    ),
+    refused(
+        "a list of events of which none is one",
+        trace('{"time": 1, "what": "x"}', '{"time": 2}'),
+        'a JSON list of objects with the keys "time", "what" and without events',
+    ),
+    refused("objects with names that no list shows", rb'[{"\u001b[31m": 1}]', "a JSON list of objects"),
+    kept(
+        "an event, and brackets and nothing else",
+        trace(A)[:-2] + b"," + b"{" * 200_000,
+        "a",
+        GIVEN_UP,
         smallest_block=LARGE_TEXT,
     ),
 )
@@ -289,4 +360,4 @@ AROUND: tuple[BadFile, ...] = (
     kept("devices of another kind", trace(A, B, before='"deviceProperties": {"x": 1}, "distributedInfo": 7, '), "a b"),
 )
 
-FILES = TIMES + PLACES + NAMES + ARGUMENTS + ENTRIES + AROUND
+FILES = TIMES + PLACES + NAMES + COUNTERS + ARGUMENTS + ENTRIES + AROUND

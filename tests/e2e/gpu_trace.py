@@ -23,6 +23,12 @@ ADD = (
 
 def write_gpu_trace(path: Path) -> Path:
     """Write 4 steps of 10 ms; in each the device waits 3 ms for data, then runs 5 ms of gemm and 1 ms of add."""
+    path.write_bytes(chrome(*gpu_events(), deviceProperties=[{"id": 0, "name": "NVIDIA A100-SXM4-40GB"}]))
+    return path
+
+
+def gpu_events() -> list[Event]:
+    """Return the events of that trace."""
     events: list[Event] = [annotation(f"ProfilerStep#{step}", step * STEP_US, STEP_US) for step in range(STEPS)]
     for step in range(STEPS):
         at = step * STEP_US
@@ -40,8 +46,7 @@ def write_gpu_trace(path: Path) -> Path:
             allocation(at + 2_960, 4_000_000, 5_000_000, device=1),
             allocation(at + 9_500, -4_000_000, 1_000_000, device=1),
         ]
-    path.write_bytes(chrome(*events, deviceProperties=[{"id": 0, "name": "NVIDIA A100-SXM4-40GB"}]))
-    return path
+    return events
 
 
 def _op(name: str, start_us: float, dur_us: float, call: int) -> Event:

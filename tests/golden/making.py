@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import polars as pl
-from support import allocation, annotation, kernel, launch, make_trace, span
+from support import allocation, annotation, counter, kernel, launch, make_trace, span
 
 from torchprof_magic.model.trace import SCOPES_SCHEMA, SITES_SCHEMA
 from torchprof_magic.report import Report
@@ -25,7 +25,7 @@ HOSTILE = "</script><img src=x onerror=alert(1)>"
 
 
 def golden_report() -> Report:
-    """Return a report that has rows in every view: two steps of 100 and 120 us, a device, memory, a problem."""
+    """Return a report that has rows in every view: two steps of 100 and 120 us, a device with a counter, a problem."""
     trace = make_trace(
         annotation("ProfilerStep#2", 0, 100),
         span("aten::mm", 5, 60),
@@ -39,6 +39,8 @@ def golden_report() -> Report:
         kernel("gemm", 120, 70, correlation=2),
         allocation(112, 256, 768),
         span("aten::add", 200, -1),
+        counter("Power (W)", 0, pid="GPU 0 Counters", **{"": 80}),
+        counter("Power (W)", 20, pid="GPU 0 Counters", **{"": 320}),
         model="resnet",
         distributedInfo={"rank": 1, "world_size": 2, "backend": "nccl"},
     )

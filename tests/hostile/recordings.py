@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import polars as pl
-from support import Event, allocation, annotation, frame, kernel, launch, make_trace, span
+from support import Event, allocation, annotation, counter, frame, kernel, launch, make_trace, span
 
 from torchprof_magic.model.meta import CellSource, Problem, Stepping, shortened
 from torchprof_magic.model.trace import MAX_NAME_CHARS, SCOPES_SCHEMA, SITES_SCHEMA
@@ -104,6 +104,8 @@ def _events(number: int, text: str, *, with_frames: bool) -> Iterator[Event]:
     yield span(text, at + 88, 1, cat="overhead")
     yield span(text, at + 90, 1, cat=text)
     yield allocation(at + 20, 512, 512 * number)
+    yield counter(text, at + 20) | {"id": text, "args": {text: number, f"{text} (W)": -number}}
+    yield counter("Power (W)", at + 20, pid=f"GPU {text} Counters") | {"args": {text: number}}
 
 
 def _named(number: int, text: str) -> Iterator[Event]:

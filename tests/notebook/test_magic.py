@@ -54,6 +54,43 @@ def test_a_live_view_and_a_static_copy_of_the_same_run_are_shown(kernel: Kernel)
         assert part in static
 
 
+def test_the_live_view_stands_before_the_static_copy_is_made_and_the_cell_does_without_matplotlib() -> None:
+    with started("%load_ext torchprof_magic\nimport sys, torch") as own:
+        own.run(
+            "from torchprof_magic.report import Report\n"
+            "made = Report._repr_mimebundle_\n"
+            "def noted(self, *args, **more):\n"
+            "    print('static copy begins')\n"
+            "    return made(self, *args, **more)\n"
+            "Report._repr_mimebundle_ = noted"
+        )
+        cell = own.run(f"%%torchprof --memory --shapes\n{LOOP}")
+        kinds = [
+            "begins" if "static copy begins" in content.get("text", "") else "view" if WIDGET in data else "static"
+            for content in (message["content"] for message in cell.messages)
+            if (data := content.get("data", {})) or "static copy begins" in content.get("text", "")
+        ]
+        assert kinds[-3:] == ["view", "begins", "static"]
+        assert own.run("print('matplotlib' in sys.modules)").text == "False\n"
+
+
+def test_an_interrupt_while_the_static_copy_is_made_leaves_the_live_view_and_says_where_the_report_is() -> None:
+    with started("%load_ext torchprof_magic\nimport torch") as own:
+        own.run(
+            "from torchprof_magic.report import Report\n"
+            "def interrupted(self, *args, **more):\n"
+            "    raise KeyboardInterrupt\n"
+            "Report._repr_mimebundle_ = interrupted"
+        )
+        cell = own.run(f"%%torchprof -o run\n{LOOP}")
+        views = [data for data in cell.shown if "torchprof report" in data.get("text/plain", "")]
+        assert [WIDGET in data for data in views] == [True]
+        assert cell.static == []
+        assert "%torchprof last" in cell.text
+        assert cell.reply["ename"] == "KeyboardInterrupt"
+        assert own.run("print(run.steps.height)").text == "3\n"
+
+
 def test_a_report_that_is_the_last_line_of_a_cell_is_shown_and_one_in_a_list_is_named(kernel: Kernel) -> None:
     shown = kernel.run(f"%%torchprof -o run\n{LOOP}")
     again = kernel.run("run")

@@ -82,7 +82,7 @@ MAY_IMPORT = {
     "views": {"analysis", "model"},
     "exporters": {"files", "model"},
     "analysis": {"model", "units"},
-    "ingest": {"model", "units", "errors"},
+    "ingest": {"files", "model", "units", "errors"},
     "store": {"files", "model", "units", "errors"},
     "capture": {"distributed", "files", "options", "model", "process", "units", "errors"},
     "files": {"units", "errors"},

@@ -233,7 +233,7 @@ def test_a_report_asked_for_too_early_says_when_it_is_ready() -> None:
         p.steps([1])
     with p:
         pass
-    with pytest.raises(CaptureError, match="already used"):
+    with p, pytest.raises(CaptureError, match="already recording"):
         p.__enter__()
 
 
@@ -517,8 +517,13 @@ def test_start_and_stop_record_what_is_between_them() -> None:
     work()
     p.stop()  # a second time does nothing
     assert calls(p.report) == 1
-    with pytest.raises(CaptureError, match="already used"):
+    p.start()
+    with pytest.raises(CaptureError, match="already recording"):
         p.start()
+    work()
+    work()
+    p.stop()
+    assert calls(p.report) == 2
 
 
 def test_a_block_inside_an_except_clause_is_complete() -> None:

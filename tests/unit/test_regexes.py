@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import re
 import time
+import tokenize
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,3 +91,21 @@ def test_a_long_text_of_one_piece_takes_no_time(name: str) -> None:
         began = time.process_time()
         pattern.match(text.encode() if isinstance(pattern.pattern, bytes) else text)
         assert time.process_time() - began < 0.5, (begin, piece)
+
+
+def texts_in(path: Path) -> Iterator[str]:
+    """Yield the texts of a module, of which polars and re make expressions, as they are written."""
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline):
+        if token.type == tokenize.STRING:
+            yield token.string
+
+
+def test_no_expression_takes_digits_outside_ascii_for_a_number() -> None:
+    # For texts that sign includes the digits of all scripts, of which polars makes no number; for bytes it does not.
+    found = [
+        (path.name, text)
+        for path in PACKAGE.rglob("*.py")
+        for text in texts_in(path)
+        if r"\d" in text.partition('"')[2]
+    ]
+    assert [(name, text) for name, text in found if not re.match("(?i)r?br?[\"']", text)] == []

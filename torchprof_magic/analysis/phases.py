@@ -25,7 +25,7 @@ PHASE = pl.Enum(PHASES)
 _COMMUNICATION = rf"{COLLECTIVE_RANGE}|^(c10d|_c10d_functional)::|^record_param_comms$"
 _OPTIMIZER = r"^Optimizer\.(step|zero_grad)#"
 # Before 2022, traces lack the ranges of the autograd engine; there the nodes (MulBackward0) and *_backward ops tell.
-_BACKWARD = r"^autograd::engine::|^torch::autograd::|Backward\d*$|^aten::\w+_backward(_\w+)?$"
+_BACKWARD = r"^autograd::engine::|^torch::autograd::|Backward[0-9]*$|^aten::\w+_backward(_\w+)?$"
 # The names of the user's own annotations count for ops that no structure marks.
 _USER_BACKWARD = r"(?i)\bbackward\b"
 _USER_OPTIMIZER = r"(?i)\bopt(imizer)?\b"

@@ -3,8 +3,10 @@
 from torchprof_magic.capture.doctor import Check, examine
 from torchprof_magic.capture.holders import find_holders
 from torchprof_magic.capture.interrupts.guard import open_to_interrupts, protected
+from torchprof_magic.capture.lengths import count_ahead
 from torchprof_magic.capture.live_profile import LiveProfile
 from torchprof_magic.capture.output.crash_marker import FOLDER_PREFIX, Unfinished, take_unfinished
+from torchprof_magic.capture.parts import CLEANUP, FREE_MEMORY, KEPT_TRACES, MARKED_LOOP, PROGRESS
 from torchprof_magic.capture.recording import (
     Cycle,
     LineSite,
@@ -25,7 +27,12 @@ from torchprof_magic.capture.watch.pauses import Pause
 from torchprof_magic.capture.watch.program import ProgramWatch
 
 __all__ = [
+    "CLEANUP",
     "FOLDER_PREFIX",
+    "FREE_MEMORY",
+    "KEPT_TRACES",
+    "MARKED_LOOP",
+    "PROGRESS",
     "Action",
     "CaptureSession",
     "Check",
@@ -45,6 +52,7 @@ __all__ = [
     "Unfinished",
     "available_activities",
     "busy_profiler",
+    "count_ahead",
     "examine",
     "find_holders",
     "live_session",

@@ -49,11 +49,11 @@ class Budget:
 
     def __init__(self, options: ProfileOptions, problems: ProblemLog) -> None:
         self.file_bytes = 0
-        self._growth = Growth()
+        self._growth: Growth | None = None
         self._factor = ending_factor(options)
         self._problems = problems
         self._file_limit_bytes = options.budget_file_bytes
-        self._limit_bytes = free_bytes() // FREE_PART if options.budget_bytes is None else options.budget_bytes
+        self._limit_bytes = options.budget_bytes  # None: from the free memory, when recording begins
         self._limit_ns = math.inf if options.budget_s is None else options.budget_s * _NS_PER_S
         self._ended_ns = 0
         self._begin_ns = 0
@@ -65,6 +65,10 @@ class Budget:
 
     def begin(self) -> None:
         """Start counting memory and time, just before the first recorded step of a cycle."""
+        if self._growth is None:
+            self._growth = Growth()
+        if self._limit_bytes is None:
+            self._limit_bytes = free_bytes() // FREE_PART
         self._growth.begin()
         self._begin_ns = perf_counter_ns()
         self._deadline_ns = self._begin_ns + self._limit_ns - self._ended_ns
@@ -79,7 +83,8 @@ class Budget:
         self._deadline_ns = math.inf
         if not self._is_reached and not self._is_noted:
             self._note_part(step)
-        self._growth.end()
+        if self._growth is not None:
+            self._growth.end()
 
     def is_reached(self) -> bool:
         """Return whether the limit of memory or time is reached; called at the end of each recorded step."""
@@ -89,7 +94,7 @@ class Budget:
         if now_ns - self._asked_ns < MEMORY_INTERVAL_NS:
             return False
         self._asked_ns = now_ns
-        return self._peak_bytes() > self._limit_bytes
+        return self._limit_bytes is not None and self._peak_bytes() > self._limit_bytes
 
     def is_disk_full(self) -> bool:
         """Return whether the files of all cycles together are larger than the limit."""
@@ -119,18 +124,21 @@ class Budget:
             lasted = format_ns(self._ended_ns + now_ns - self._begin_ns)
             self._note_stop(step, f"recording took {lasted}", format_ns(self._limit_ns))
         else:
-            self._note_stop(step, self._growth_text(), format_bytes(self._limit_bytes))
+            self._note_stop(step, self._growth_text(), format_bytes(self._limit_bytes or 0))
 
     def note_files(self, step: int) -> None:
         """Note that recording stops after this step, because of the size of the files so far."""
         size, limit = format_bytes(self.file_bytes), format_bytes(self._file_limit_bytes or 0)
         self._problems.note("capture.budget_files", step=step, size=size, limit=limit)
 
+    def _grown_bytes(self) -> int:
+        return 0 if self._growth is None else self._growth.grown_bytes()
+
     def _peak_bytes(self) -> int:
-        return int(self._growth.grown_bytes() * self._factor)
+        return int(self._grown_bytes() * self._factor)
 
     def _growth_text(self) -> str:
-        grown, peak = format_bytes(self._growth.grown_bytes()), format_bytes(self._peak_bytes())
+        grown, peak = format_bytes(self._grown_bytes()), format_bytes(self._peak_bytes())
         return f"memory use grew by {grown}, and ending the recording takes about {peak}"
 
     def _note_stop(self, step: int, reason: str, limit: str) -> None:
@@ -143,19 +151,20 @@ class Budget:
             cycle=cycle,
             step=step,
             reason=self._growth_text(),
-            limit=format_bytes(self._limit_bytes),
+            limit=format_bytes(self._limit_bytes or 0),
             left_out=" and ".join(self._left_out),
         )
 
     def _note_part(self, step: int) -> None:
         peak_bytes = self._peak_bytes()
-        if peak_bytes <= self._limit_bytes * _NOTED_RATIO:
+        limit_bytes = self._limit_bytes
+        if limit_bytes is None or peak_bytes <= limit_bytes * _NOTED_RATIO:
             return
         self._is_noted = True
         self._problems.note(
             "capture.budget_half",
             step=step,
-            share=format_ratio(peak_bytes / self._limit_bytes),
+            share=format_ratio(peak_bytes / limit_bytes),
             reason=self._growth_text(),
-            limit=format_bytes(self._limit_bytes),
+            limit=format_bytes(limit_bytes),
         )

@@ -13,13 +13,15 @@ from itertools import islice
 from types import CellType, FrameType, FunctionType, MethodType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
-
 from torchprof_magic.capture.torch_api.graphs import graph_nodes, kept_by_node
-from torchprof_magic.capture.torch_api.storages import gradient_of, live_tensors, storage_address
+from torchprof_magic.capture.torch_api.patching import unseen
+from torchprof_magic.capture.torch_api.storages import gradient_of, live_tensors, storage_address, values_in
+from torchprof_magic.process.lookups import is_a
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    import torch
 
 # Objects between a tensor and the variable that holds it.
 MAX_DEPTH = 14
@@ -61,7 +63,7 @@ def find_holders(addresses: Iterable[int]) -> list[Holder]:
     held: list[torch.Tensor] = []
     ways: list[dict[str, set[int]]] = []
     hidden: list[_Hidden] = []
-    with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001 - in use since torch 2.0 under this name
+    with unseen():
         for tensor, owner in _tensors_with_gradients():
             own = {_address(tensor)} & wanted
             # A loss that is kept is wanted itself, and so may be what its graph keeps.
@@ -185,7 +187,7 @@ class _Search:
         modules = sorted(
             sys.modules.items(), key=lambda item: item[0] == "__main__"
         )  # multiprocessing has another name
-        self._globals = {id(vars(module)): name for name, module in modules if isinstance(module, ModuleType)}
+        self._globals = {id(vars(module)): name for name, module in modules if is_a(module, ModuleType)}
         del modules
         # What the search itself refers to tensors with. It is kept, or another object could get its id.
         self._own: dict[int, object] = {}
@@ -241,7 +243,7 @@ class _Search:
 
     def _is_ours(self, value: object) -> bool:
         """Return whether it is a frame of this package, or not an object of the program at all."""
-        if isinstance(value, FrameType):
+        if is_a(value, FrameType):
             return str(value.f_globals.get("__name__", "")).startswith(_PACKAGE)
         return value is self
 
@@ -249,10 +251,10 @@ class _Search:
         if id(value) in self._globals:
             name = self._globals[id(value)]
             self._roots[place] = ("" if name == "__main__" else f"{name}.", "variable")
-        elif isinstance(value, FrameType) and id(value) in self._running_ids:
+        elif is_a(value, FrameType) and id(value) in self._running_ids:
             is_module = value.f_code.co_name == "<module>"
             self._roots[place] = ("" if is_module else f"{value.f_code.co_name}(): ", "local")
-        elif isinstance(value, type):
+        elif is_a(value, type):
             self._roots[place] = (value.__qualname__, "class")
         return place in self._roots
 
@@ -293,29 +295,31 @@ def _by_length(text: str) -> tuple[int, str]:
 
 _DICT = "\0dict"
 _CLOSURE = "\0closure"
-_CELL = re.compile(rf"{_CLOSURE}(.*?){_CLOSURE}\[(\d+)\]")
+_CELL = re.compile(rf"{_CLOSURE}(.*?){_CLOSURE}\[([0-9]+)\]")
 _THROUGH_TRACEBACK = "\0traceback"
 _OF_MODULE = re.compile(r"\._(?:modules|parameters|buffers)\['([^']*)'\]")
 
 
 def _parts(value: Any) -> Iterator[tuple[str, object]]:
     """Yield what an object holds, and how that is written behind the object."""
-    if isinstance(value, dict):
-        for key, one in list(value.items()):
+    if is_a(value, dict):
+        for key, one in list(dict.items(value)):
             yield f"[{_key(key)}]", one
             yield ".keys()", key
-    elif isinstance(value, (list, tuple, deque)):
-        yield from ((f"[{place}]", one) for place, one in enumerate(list(value)))
-    elif isinstance(value, FrameType):
+    elif is_a(value, (list, tuple)):
+        yield from ((f"[{place}]", one) for place, one in enumerate(values_in(value, None)))
+    elif is_a(value, deque):
+        yield from ((f"[{place}]", one) for place, one in enumerate(list(deque.__iter__(value))))
+    elif is_a(value, FrameType):
         yield from ((f"{_THROUGH_TRACEBACK}{_DICT}[{name!r}]", one) for name, one in _locals_of(value).items())
-    elif isinstance(value, FunctionType):
+    elif is_a(value, FunctionType):
         yield from _parts_of_function(value)
-    elif isinstance(value, MethodType):
+    elif is_a(value, MethodType):
         yield "", value.__self__
         yield "", value.__func__
-    elif isinstance(value, CellType):
+    elif is_a(value, CellType):
         yield "", value.cell_contents
-    elif isinstance(value, (TracebackType, BaseException)):
+    elif is_a(value, (TracebackType, BaseException)):
         yield from (("", one) for one in gc.get_referents(value))
     else:
         yield from _attributes(value)
@@ -344,7 +348,7 @@ def _attributes(value: object) -> Iterator[tuple[str, object]]:
 
 
 def _key(key: object) -> str:
-    text = repr(key) if isinstance(key, (str, int, float, bool, type(None))) else f"<{type(key).__name__}>"
+    text = repr(key) if type(key) in (str, int, float, bool, type(None)) else f"<{type(key).__name__}>"
     return text if len(text) <= MAX_KEY_CHARS else f"{text[:MAX_KEY_CHARS]}…"
 
 

@@ -53,6 +53,10 @@ class LastCycle:
         if self.handler is not None:
             self.handler(profiler)
 
+    def drop(self) -> None:
+        """Release what is kept: the session that has this as its handler may live on for a while."""
+        self.profiler = self.released = None
+
 
 class LiveProfile(profile):
     """A ``torch.profiler.profile`` that starts and stops nothing itself; its methods act on the session of a run.
@@ -69,6 +73,10 @@ class LiveProfile(profile):
         self._toggled: list[Pause] = []
         self._blank: CycleProfile | None = None
 
+    def __del__(self) -> None:
+        if "_last" in vars(self):  # it may have been refused
+            self._last.drop()
+
     def _live(self) -> CaptureSession | None:
         """Return the session of the run, or ``None`` before it; overridden by the class that has runs."""
         return None
@@ -79,6 +87,7 @@ class LiveProfile(profile):
 
     def _prepared(self, options: ProfileOptions) -> ProfileOptions:
         """Return the options for a new run, with the metadata so far; what the last run left behind is released."""
+        self._last.drop()
         self._last = LastCycle(self._options.on_trace_ready, weakref.WeakMethod(self._unscheduled))
         self._blank = None
         self._toggled = []

@@ -20,6 +20,7 @@ _REASONS = (
     "capture.taken_over",
     "capture.device_stopped",
     "capture.gave_up",
+    "capture.failed",
     "capture.reclaimed",
 )
 _PLACES = {"wait": "during the wait", "warmup": "during the warm-up", "active": "while recording"}
@@ -28,7 +29,8 @@ _PLACES = {"wait": "during the wait", "warmup": "during the warm-up", "active": 
 def note_ending(problems: ProblemLog, recorder: Recorder | None, stepping: Stepping, *, is_cut: bool) -> None:
     """Note pauses, and which steps are missing because the run ended early. ``is_cut``: an exception ended it."""
     if recorder is None:
-        problems.note("capture.never_started")
+        if not problems.has(*_REASONS):  # otherwise a better reason is known
+            problems.note("capture.never_started")
         return
     recorder.pauses.note(problems)
     schedule, steps = recorder.schedule, [mark for cycle in recorder.cycles for mark in cycle.steps]

@@ -16,12 +16,8 @@ if TYPE_CHECKING:
     from torchprof_magic.options import ProfileOptions
 
 
-def check(options: ProfileOptions, folder: Path | None) -> Path:
-    """Return the folder to record into, a new temporary one if ``folder`` is ``None``.
-
-    Raises ``ProfilerBusyError`` if another profiler runs, and ``CaptureError`` if this machine lacks an activity or the
-    folder is not writable.
-    """
+def check(options: ProfileOptions) -> None:
+    """Raise ``ProfilerBusyError`` if another profiler runs, ``CaptureError`` if this machine lacks what is asked."""
     _check_activities(options)
     _check_version(options)
     _check_config(options)
@@ -29,9 +25,16 @@ def check(options: ProfileOptions, folder: Path | None) -> Path:
     _check_snapshot(options)
     if options.execution_trace:
         _check_target(Path(options.execution_trace).expanduser())
+    _check_performance_events(options)
+
+
+def usable_folder(folder: Path | None) -> Path:
+    """Return the folder to record into, a new temporary one if ``folder`` is ``None``.
+
+    Raises ``CaptureError`` if it is not writable.
+    """
     folder = folder or _new_folder()
     check_folder(folder)
-    _check_performance_events(options)
     return folder
 
 

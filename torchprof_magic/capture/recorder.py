@@ -8,12 +8,22 @@ from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.capture.budget import Budget
 from torchprof_magic.capture.output.export import discard_execution_trace
 from torchprof_magic.capture.output.finished_cycles import Finished, FinishedCycles, options_of_cycle
+from torchprof_magic.capture.parts import (
+    CUDA_GRAPHS,
+    DEVICE_STATE,
+    LIMITS,
+    OTHER_PROFILERS,
+    OTHER_THREADS,
+    PYTHON_PROFILER,
+    RANGES,
+)
 from torchprof_magic.capture.schedule import Action, Schedule
 from torchprof_magic.capture.torch_api import compat, features
 from torchprof_magic.capture.torch_api.cuda_graphs import note_capture
@@ -21,6 +31,7 @@ from torchprof_magic.capture.torch_api.cycle_profile import torch_state
 from torchprof_magic.capture.torch_api.engine import Engine, Stage
 from torchprof_magic.capture.watch.open_ranges import OpenRanges
 from torchprof_magic.capture.watch.pauses import Pauses
+from torchprof_magic.capture.watch.python_profiler import PythonProfiler
 from torchprof_magic.capture.watch.threads import OtherThreads
 from torchprof_magic.model.meta import StepMark, TwoPass
 from torchprof_magic.process.python_warnings import warnings_to
@@ -31,6 +42,7 @@ if TYPE_CHECKING:
 
     from torchprof_magic.capture.interrupts.guard import InterruptGuard
     from torchprof_magic.capture.output.fallback_folders import FallbackFolders
+    from torchprof_magic.capture.parts import Parts
     from torchprof_magic.capture.problems import ProblemLog
     from torchprof_magic.capture.recording import Cycle
     from torchprof_magic.capture.schedule import AnySchedule
@@ -63,6 +75,7 @@ class Recorder:
         quiet: StderrFilter,
         fallbacks: FallbackFolders,
         program: ProgramWatch,
+        parts: Parts,
     ) -> None:
         self.schedule = schedule
         self.plain_step_ns: list[int] = []
@@ -81,11 +94,13 @@ class Recorder:
         self._marks: list[StepMark] = []
         self._absorbed_cycle = -1
         self._step_start_ns = 0
-        self._cpu_ns = 0
+        self._cpu_ns: int | None = None
         self._epoch = self._epoch_start = 0
         self._run_start_ns = self._epoch_start_ns = 0
         self._ranges = OpenRanges()
-        self._others = OtherThreads()
+        self._others = OtherThreads(parts)
+        self._python_profiler = PythonProfiler(problems)
+        self._parts = parts
         self._program = program
         self._budget = Budget(passes[-1], problems)
         self._is_full = False
@@ -149,8 +164,8 @@ class Recorder:
     def watch(self) -> Callable[[], None]:
         """Watch for threads and ranges that begin in a recorded step; return a function that ends this."""
         with ExitStack() as watches:
-            watches.callback(self._others.watch(lambda: self.is_recording))
-            watches.callback(self._ranges.watch())
+            self._parts.set_up(OTHER_THREADS, partial(self._others.watch, lambda: self.is_recording), watches)
+            self._parts.set_up(RANGES, self._ranges.watch, watches)
             watches.callback(self._program.watch())
             return watches.pop_all().close
 
@@ -159,9 +174,9 @@ class Recorder:
         if self._action.is_recording:
             if self._engine is not None and self._engine.is_torn:
                 return True  # another profiler ended it: finished cycles are saved, and the run is over
-            if self._budget.is_reached():
-                self._end_early()
-            self._end_with_device()
+            if self._parts.ask(LIMITS, self._budget.is_reached, default=False):
+                self._parts.run(LIMITS, self._end_early)
+            self._parts.run(DEVICE_STATE, self._end_with_device)
         following = self._next_action
         goes_on = following.is_recording if self._action is Action.RECORD else following is self._action
         return self._is_full or self._action is Action.RECORD_AND_SAVE or not goes_on
@@ -183,7 +198,7 @@ class Recorder:
     def complete_whole(self, guard: InterruptGuard) -> None:
         """End a run of one step as complete; only while step 0 is being recorded."""
         if self._is_in_first():
-            self._end_with_device()
+            self._parts.run(DEVICE_STATE, self._end_with_device)
             self._action, self._next_action = Action.RECORD_AND_SAVE, Action.NONE
             self.advance(guard)
 
@@ -223,9 +238,10 @@ class Recorder:
         if engine is None:
             return
         was_recording = engine.stage in (Stage.RUNNING, Stage.STOPPING) or bool(self._marks)
-        self._ranges.end()
+        self._parts.run(RANGES, self._ranges.end)
         with self._torch_call():
             engine.abandon()
+        self._parts.undo(PYTHON_PROFILER, self._python_profiler.restore)
         if was_recording and engine.has_data:
             marks = self._marks or [self._mark(perf_counter_ns(), is_complete=False)]
             self._finished.put(Finished(self.schedule.cycle(self.step), engine, tuple(marks), self.torch_state()))
@@ -291,7 +307,7 @@ class Recorder:
         mark = self._mark(now_ns, is_complete=is_complete)
         self._marks.append(mark)
         self._engine.close_step()
-        if self._others.may_have_begun():
+        if self._parts.ask(OTHER_THREADS, self._others.may_have_begun, default=False):
             self._note_others()
         if self._action is Action.RECORD_AND_SAVE or self._absorbed_cycle == mark.cycle or self._is_full:
             self._end_cycle(torch_state(self.step + 1, self._next_action, self.schedule))
@@ -331,7 +347,7 @@ class Recorder:
 
     def _note_others(self) -> None:
         if self._engine is not None and not self._engine.is_of_all_threads:
-            self._others.note_threads(self._problems)
+            self._parts.run(OTHER_THREADS, self._others.note_threads, self._problems)
 
     def _enter(self, action: Action, guard: InterruptGuard) -> None:
         if self._is_full or self.is_over:
@@ -350,9 +366,9 @@ class Recorder:
             self.save_finished(guard)
         if self.schedule.is_over(self.step):
             self.is_over = True
-        elif self._budget.is_disk_full():
+        elif self._parts.ask(LIMITS, self._budget.is_disk_full, default=False):
             self._is_full = True
-            self._budget.note_files(self.step - 1)
+            self._parts.run(LIMITS, self._budget.note_files, self.step - 1)
             self._close()
         elif action is not Action.NONE:
             self._bring_up(action)
@@ -363,7 +379,7 @@ class Recorder:
         if engine is None or (action.is_recording and engine.stage is not Stage.RUNNING):
             if self._is_taken_over():
                 return
-            note_capture(self._problems, self.step)
+            self._parts.run(CUDA_GRAPHS, note_capture, self._problems, self.step)
             with self._torch_call():
                 engine = self._engine = engine or self._new_engine()
                 if action is Action.WARMUP:
@@ -381,28 +397,32 @@ class Recorder:
         if engine.stage is Stage.NEW:
             engine.prepare()  # the time and memory for setting up a device do not belong to the first step
         # With stacks, every call after the start is in the trace.
-        self._budget.begin()
+        self._parts.run(LIMITS, self._budget.begin)
         self._program.begin_cycle()
-        self._ranges.begin()
+        self._parts.run(RANGES, self._ranges.begin)
+        self._parts.run(PYTHON_PROFILER, self._python_profiler.look)
         engine.start()
+        self._parts.run(PYTHON_PROFILER, self._python_profiler.note)
         self._begin_pauses(engine)
 
     def _end_cycle(self, state: TorchState) -> None:
         engine, marks = self._engine, tuple(self._marks)
         if engine is None:
             return
-        self._budget.end(marks[-1].number if marks else self.step)
+        self._parts.run(LIMITS, self._budget.end, marks[-1].number if marks else self.step)
         self._note_others()  # now, because torch may take seconds to stop, and other threads may end meanwhile
-        self._ranges.end()
+        self._parts.run(RANGES, self._ranges.end)
         with self._quiet.held():
             engine.stop()
+        self._parts.undo(PYTHON_PROFILER, self._python_profiler.restore)
         self.pauses.end_cycle()
-        self._others.note_processes(self._problems)
+        self._parts.run(OTHER_THREADS, self._others.note_processes, self._problems)
         self._program.end_cycle(self.schedule.cycle(marks[-1].number if marks else self.step))
         self._engine = None
         self._marks = []
-        if engine.has_data and marks:
-            self._finished.put(Finished(marks[0].cycle, engine, marks, state))
+        cycle = marks[0].cycle if marks else self.schedule.cycle(self.step)
+        if engine.has_data and (marks or self._options(cycle).on_trace_ready is not None):
+            self._finished.put(Finished(cycle, engine, marks, state))
         else:
             self._throw_away(engine)
 
@@ -426,7 +446,7 @@ class Recorder:
         self._note_takeover("the current cycle is lost")
 
     def _is_taken_over(self) -> bool:
-        busy = compat.busy_profiler()
+        busy = self._parts.ask(OTHER_PROFILERS, compat.busy_profiler, default=None)
         if busy is None:
             return False
         self._drop_engine()

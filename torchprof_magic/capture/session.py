@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from enum import Enum
 from functools import partial
@@ -19,10 +19,36 @@ import torch
 
 from torchprof_magic.capture import preflight, registry
 from torchprof_magic.capture.interrupts.guard import InterruptGuard, protected, raised_by_handler
+from torchprof_magic.capture.lengths import count_ahead
 from torchprof_magic.capture.missing_steps import note_ending
 from torchprof_magic.capture.output.crash_marker import Mark
 from torchprof_magic.capture.output.export import discard
 from torchprof_magic.capture.output.fallback_folders import FallbackFolders
+from torchprof_magic.capture.parts import (
+    BACKWARD,
+    CHECKS,
+    CLEANUP,
+    COMPILED_STEPS,
+    CRASH_MARKER,
+    CUDA_GRAPHS,
+    DESCRIPTORS,
+    FACTS,
+    HISTORY,
+    INTERRUPTS,
+    LENGTHS,
+    LINES,
+    MODULES,
+    OBSERVER,
+    OPTIMIZER,
+    OTHER_PROFILERS,
+    OTHER_PROGRAMS,
+    OTHER_TASKS,
+    PROGRESS,
+    STDERR,
+    SUMMARY,
+    TAGS,
+    Parts,
+)
 from torchprof_magic.capture.problems import ProblemLog
 from torchprof_magic.capture.recorder import Recorder
 from torchprof_magic.capture.recording import Progress, Recording
@@ -35,17 +61,20 @@ from torchprof_magic.capture.torch_api.stderr_filter import StderrFilter
 from torchprof_magic.capture.watch.compiled_steps import Callers
 from torchprof_magic.capture.watch.program import ProgramWatch
 from torchprof_magic.capture.watch.tasks import OtherTasks
-from torchprof_magic.errors import CaptureError
+from torchprof_magic.errors import CaptureError, TorchProfError
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.process.other_programs import OtherPrograms
 from torchprof_magic.process.python_warnings import warnings_to
+from torchprof_magic.process.spare_descriptors import SpareDescriptors
 from torchprof_magic.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from torchprof_magic.capture.recording import ModuleSite, ProgramMarks
     from torchprof_magic.capture.torch_api.cycle_profile import CycleProfile, TorchState
     from torchprof_magic.capture.watch.pauses import Pause
+    from torchprof_magic.model.meta import Problem
     from torchprof_magic.options import ProfileOptions, ScheduleOptions
 
 
@@ -94,14 +123,17 @@ class CaptureSession:
         self._state = State.NEW
         self._recorder: Recorder | None = None
         self._problems = ProblemLog()
-        self._quiet = StderrFilter()
-        self._undo: list[Callable[[], None]] = []
+        self.parts = Parts(self._problems)
+        self._quiet = StderrFilter(self.parts)
+        self._watches = ExitStack()
+        self._spare = SpareDescriptors()
         self._optimizer: weakref.ref[object] | None = None
         self._tasks: OtherTasks | None = None
         self._callers = Callers(self._problems)
         self._history: AllocatorHistory | None = None
         self.program = ProgramWatch(
             self._problems,
+            self.parts,
             modules=options.watch_modules,
             functions=options.lines,
             memory=any(passed.profile_memory for passed in options.passes),
@@ -120,6 +152,11 @@ class CaptureSession:
         return self._state in (State.OPEN, State.RUNNING, State.OVER)
 
     @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is known by now to be missing or doubtful."""
+        return self._problems.as_tuple()
+
+    @property
     def is_forked(self) -> bool:
         """True in a child process that was forked while the session was active; it must not write or show anything."""
         return self.owner is not None and self.owner.is_child()
@@ -128,26 +165,18 @@ class CaptureSession:
     def open(self) -> None:
         """Check that this run can be recorded, and become the one live session of this process.
 
-        Raises ``ProfilerBusyError`` or ``CaptureError``; nothing has been started then.
+        Raises ``ProfilerBusyError`` or ``CaptureError``; nothing has been started then. After any other failure, the
+        user's code runs without a recording.
         """
         if self._state is not State.NEW:
             raise CaptureError("a session can be started only once. Create a new one.")
         is_named = self._folder is not None
         try:
-            self.owner = registry.Owner()
-            registry.claim(self)
-            self._folder = preflight.check(self._options, self._folder)
-            self._mark = Mark(self._folder, self._title)
-            self.guard.install()  # after another session's is gone; an interrupt until here ends in the lines below
-            compat.keep_out_of_graphs()
-            self._history = begin_history(self._options, self._folder, self._problems)
-            self._observe()
-            self._undo = [
-                compat.on_takeover(self._yield_to_other, is_ours=lambda: Engine.preparing),
-                watch_cupti(self._problems),
-            ]
+            self._contained(self._open, raises=TorchProfError)
         except BaseException:
             self._drop_history()
+            self._unwatch()
+            self._spare.release()
             registry.release(self)
             self._unmark()
             if self._folder is not None and not is_named:
@@ -155,6 +184,23 @@ class CaptureSession:
                     self._folder.rmdir()  # nothing is in it yet
             self.guard.uninstall()
             raise
+
+    def _open(self) -> None:
+        parts, options = self.parts, self._options
+        self.owner = registry.Owner()
+        registry.claim(self)
+        parts.check(CHECKS, preflight.check, options)
+        folder = self._folder = preflight.usable_folder(self._folder)
+        self._mark = parts.ask(CRASH_MARKER, Mark, folder, self._title, default=None)
+        # After another session's is gone; an interrupt until here ends the session in ``open``.
+        parts.run(INTERRUPTS, self.guard.install)
+        parts.run(COMPILED_STEPS, compat.keep_out_of_graphs)
+        self._history = begin_history(options, folder, self._problems)
+        parts.run(OBSERVER, self._observe)
+        watch_others = partial(compat.on_takeover, self._yield_to_other, is_ours=lambda: Engine.preparing)
+        parts.set_up(OTHER_PROFILERS, watch_others, self._watches)
+        parts.set_up(CUDA_GRAPHS, partial(watch_cupti, self._problems), self._watches)
+        parts.run(DESCRIPTORS, self._spare.hold)
         self._state = State.OPEN
 
     @protected
@@ -169,15 +215,22 @@ class CaptureSession:
         if is_early:
             self.open()
         try:
-            self._start(length, is_early=is_early)
+            self._contained(self._start, length, is_early, raises=TorchProfError if is_early else ())
             self.let_interrupts_in()
         except BaseException:
             if is_early:
                 self.stop()  # __exit__ is not called if __enter__ raises
             raise
 
+    def count(self, iterable: object) -> int | None:
+        """Return how many items a loop over ``iterable`` will get, if that is known without asking the user's code."""
+        return self.parts.ask(LENGTHS, count_ahead, iterable, default=None)
+
     def enter_loop(self, place: str) -> None:
         """Note that the loop at ``place`` is not recorded, if it is another one than the first, and comes too late."""
+        self._contained(self._note_loop, place)
+
+    def _note_loop(self, place: str) -> None:
         if self._first_loop is None:
             self._first_loop = place
         recorder = self._recorder
@@ -188,14 +241,14 @@ class CaptureSession:
     @protected
     def step(self) -> None:
         """End the current step. Does nothing before ``start``, after ``stop``, on another thread or in a child."""
-        self._callers.look(sys._getframe(1))  # noqa: SLF001 - the documented way to the caller
-        self._advance(is_complete=True)
+        self.parts.run(COMPILED_STEPS, self._callers.look, sys._getframe(1))  # noqa: SLF001 - the documented way
+        self._contained(self._advance, True)  # noqa: FBT003 - it is complete
         self.let_interrupts_in()
 
     @protected
     def cut(self) -> None:
         """End the current step early; it is listed as incomplete."""
-        self._advance(is_complete=False)
+        self._contained(self._advance, False)  # noqa: FBT003 - it is not complete
         self.let_interrupts_in()
 
     @protected
@@ -203,7 +256,7 @@ class CaptureSession:
         """Stop recording some activities until ``resume``, also in cycles that have not begun."""
         if self._state is State.OPEN and not pause.is_of_cycle and self._is_here():
             self._early_pauses.append(pause)
-        self._while_running(lambda recorder: recorder.pause(pause))
+        self._contained(self._while_running, lambda recorder: recorder.pause(pause))
         self.let_interrupts_in()
 
     @protected
@@ -211,7 +264,7 @@ class CaptureSession:
         """End a pause; does nothing if it never began, or is over."""
         if pause in self._early_pauses:
             self._early_pauses.remove(pause)
-        self._while_running(lambda recorder: recorder.resume(pause))
+        self._contained(self._while_running, lambda recorder: recorder.resume(pause))
         self.let_interrupts_in()
 
     @property
@@ -231,7 +284,7 @@ class CaptureSession:
         if self._recorder is None:
             merged = {**dict(self._options.metadata), **metadata}
             self._options = replace(self._options, metadata=tuple(merged.items()))
-        self._while_running(lambda recorder: recorder.add_metadata(metadata))
+        self._contained(self._while_running, lambda recorder: recorder.add_metadata(metadata))
         self.let_interrupts_in()
 
     @protected
@@ -239,7 +292,7 @@ class CaptureSession:
         """Set the function that names the trace of every later cycle."""
         if self._recorder is None:
             self._options = replace(self._options, custom_trace_id_callback=callback)
-        self._while_running(lambda recorder: recorder.change(custom_trace_id_callback=callback))
+        self._contained(self._while_running, lambda recorder: recorder.change(custom_trace_id_callback=callback))
         self.let_interrupts_in()
 
     @protected
@@ -248,15 +301,18 @@ class CaptureSession:
 
         ``is_between`` says that the last step has ended and no next one has begun.
         """
+        self._contained(self._finish, is_between)
+        self.let_interrupts_in()
+
+    def _finish(self, is_between: bool) -> None:
         recorder = self._recorder
         if self._state is State.RUNNING and recorder is not None and self._is_here():
-            with self.guard.shield(), self.guard.slow_work():
+            with self._undisturbed(is_slow=True):
                 self._transit(lambda _guard: recorder.finish(is_between=is_between))
                 recorder.save_finished(self.guard)
             self._state = State.OVER
             self._keep_history()
             self._report_progress(recorder.phase, recorder.step)
-        self.let_interrupts_in()
 
     @protected
     def stop(self, *, is_held: bool = False) -> Recording:
@@ -271,8 +327,7 @@ class CaptureSession:
             self._refuse_other_thread()
             failure = sys.exc_info()[1]
             try:
-                with self.guard.shield(), self.guard.slow_work(is_interrupted=isinstance(failure, KeyboardInterrupt)):
-                    self.recording = self._stop(failure, is_cut=failure is not None)
+                self.recording = self._ended(failure)
             except BaseException:  # of the user's own signal handler, which had to wait
                 if not is_held:
                     self.release()
@@ -288,7 +343,7 @@ class CaptureSession:
         """Let interrupts through again, raise one that waited, and remove the crash marker: the run is over."""
         __tracebackhide__ = True
         self._unmark()
-        self.guard.uninstall()  # last: until here an interrupt would lose the recording
+        self.parts.undo(INTERRUPTS, self.guard.uninstall)  # last: until here an interrupt would lose the recording
         self.guard.raise_pending()
 
     def let_interrupts_in(self) -> None:
@@ -307,6 +362,9 @@ class CaptureSession:
             self._options = replace(self._options, execution_trace_observer=None)
         recording = self.stop(is_held=True)
         self.release()
+        self.parts.undo(CLEANUP, partial(self._delete, recording))
+
+    def _delete(self, recording: Recording) -> None:
         for cycle in recording.cycles:
             discard(cycle.path)
         self._fallbacks.remove_empty()
@@ -319,7 +377,7 @@ class CaptureSession:
         """Stop a session that was never stopped, and discard its recording."""
         self._problems.note("capture.reclaimed")
         try:
-            with self.guard.shield():
+            with self._undisturbed():
                 self.guard.drop_pending()
                 self._drop_history()
                 if self._is_here():
@@ -330,7 +388,7 @@ class CaptureSession:
                     compat.switch_off()
                 self._unmark()
         finally:
-            self.guard.uninstall()
+            self.parts.undo(INTERRUPTS, self.guard.uninstall)
 
     def _observe(self) -> None:
         """Use the observer of execution traces that the environment asks for, unless the user named one."""
@@ -353,24 +411,31 @@ class CaptureSession:
         except Exception as exc:  # noqa: BLE001 - the user's code must not fail because of its observer
             self._problems.note("capture.observer_failed", error=f"{type(exc).__name__}: {exc}")
 
-    def _start(self, length: int | None, *, is_early: bool) -> None:
+    def _start(self, length: int | None, is_early: bool) -> None:
         if self._state is State.RUNNING and self._recorder is not None and self._is_here():
             self._recorder.begin_epoch()
         if self._state is not State.OPEN or not self._is_here():
             return
-        if not is_early and compat.busy_profiler():
+        if not is_early and self.parts.ask(OTHER_PROFILERS, compat.busy_profiler, default=None):
             self._give_up("capture.busy")
             return
         schedule, passes = self._planned(length)
         self._recorder = Recorder(
-            passes, schedule, self._existing_folder(), self._problems, self._quiet, self._fallbacks, self.program
+            passes,
+            schedule,
+            self._existing_folder(),
+            self._problems,
+            self._quiet,
+            self._fallbacks,
+            self.program,
+            self.parts,
         )
         for pause in self._early_pauses:
             self._recorder.pause(pause)
-        self._undo.append(self._recorder.watch())
-        self._others = OtherPrograms()
+        self._watches.callback(self._recorder.watch())
+        self._others = self.parts.ask(OTHER_PROGRAMS, OtherPrograms, default=None)
         self._state = State.RUNNING
-        self._begin(self._recorder, is_early=is_early)
+        self._begin(self._recorder)
 
     def _planned(self, length: int | None) -> tuple[AnySchedule, tuple[ProfileOptions, ...]]:
         """Return the schedule, and the options of its cycles; a loop that is too short for two passes gets one."""
@@ -394,21 +459,20 @@ class CaptureSession:
     def _note_schedule(self, step: int, reason: str) -> None:
         self._problems.note("capture.schedule_failed", step=step, reason=reason)
 
-    def _begin(self, recorder: Recorder, *, is_early: bool) -> None:
+    def _begin(self, recorder: Recorder) -> None:
         # Drawing the progress bar takes milliseconds. It is done before the step begins, so that it is not recorded.
         self._report_progress(recorder.schedule.action(0).phase, 0)
-        self._tasks = OtherTasks()
-        with self.guard.shield():
-            failure = self._transit(recorder.begin)
-        if failure is not None and is_early:
-            raise CaptureError(f"cannot start torch's profiler: {failure}") from failure
+        self._tasks = self.parts.ask(OTHER_TASKS, OtherTasks, default=None)
+        with self._undisturbed():
+            self._transit(recorder.begin)
         if self._stepping.how == "optimizer":
-            self._undo.append(compat.on_optimizer_step(self._optimizer_step))
+            self.parts.set_up(OPTIMIZER, partial(compat.on_optimizer_step, self._optimizer_step), self._watches)
 
-    def _advance(self, *, is_complete: bool) -> None:
+    def _advance(self, is_complete: bool) -> None:
         recorder = self._recorder
-        if self._state is State.OVER and recorder is not None:
-            recorder.note_plain()
+        if self._state is State.OVER:
+            if recorder is not None:
+                recorder.note_plain()
             return
         if self._state is not State.RUNNING or recorder is None:
             self._problems.note("capture.step_outside")
@@ -416,7 +480,7 @@ class CaptureSession:
         if not self._is_here():
             self._problems.note("capture.other_thread")
             return
-        if compat.is_in_backward():
+        if self.parts.ask(BACKWARD, compat.is_in_backward, default=False):
             self._problems.note("capture.in_backward")
             return
         # For the same reason the next phase is shown at the end of an idle or warm-up step, or after the last step.
@@ -426,7 +490,7 @@ class CaptureSession:
         advance = partial(recorder.advance, is_complete=is_complete)
         if recorder.will_transit():
             # Reading the signal handlers takes 30 us in Python 3.11, so it is done only if torch will be called.
-            with self.guard.shield(), self.guard.slow_work() if was_recording else nullcontext():
+            with self._undisturbed(is_slow=was_recording):
                 self._transit(advance)
         else:
             self._transit(advance)
@@ -437,10 +501,42 @@ class CaptureSession:
         """Call ``act`` with the recorder, with interrupts held back, if it is recording on this thread."""
         recorder = self._recorder
         if self._state is State.RUNNING and recorder is not None and self._is_here():
-            with self.guard.shield():
+            with self._undisturbed():
                 self._transit(lambda _guard: act(recorder))
 
-    def _transit(self, transition: Callable[[InterruptGuard], None]) -> Exception | None:
+    def _undisturbed(self, *, is_slow: bool = False, is_interrupted: bool = False) -> ExitStack:
+        """Return the context in which torch starts and stops: interrupts wait, and file descriptors are free.
+
+        ``is_slow`` and ``is_interrupted`` are as for ``InterruptGuard.slow_work``.
+        """
+        around = ExitStack()
+
+        def hold_back() -> None:
+            around.enter_context(self.guard.shield())
+            if is_slow:
+                around.enter_context(self.guard.slow_work(is_interrupted=is_interrupted))
+
+        self.parts.run(DESCRIPTORS, lambda: around.enter_context(self._spare.lent()))
+        self.parts.run(INTERRUPTS, hold_back)
+        return around
+
+    def _contained(
+        self,
+        act: Callable[..., object],
+        *arguments: object,
+        raises: type[Exception] | tuple[type[Exception], ...] = (),
+    ) -> None:
+        """Call ``act``, which the user's code waits for; an error of ours ends the recording, and not that code."""
+        try:
+            act(*arguments)
+        except raises:
+            raise
+        except Exception as exc:
+            if raised_by_handler(exc):
+                raise
+            self._give_up("capture.failed", error=f"{type(exc).__name__}: {exc}", torch=torch.__version__)
+
+    def _transit(self, transition: Callable[[InterruptGuard], None]) -> None:
         """Run one transition; if torch fails, switch the profiler off and let the user's code continue."""
         recorder = self._recorder
         try:
@@ -449,12 +545,11 @@ class CaptureSession:
             self._give_up("capture.gave_up", error=f"{type(exc).__name__}: {exc}")
             if not isinstance(exc, Exception) or raised_by_handler(exc):
                 raise  # it came from the user's own handler, for example of a timeout
-            return exc
+            return
         if recorder is not None and recorder.is_over:
             self._state = State.OVER
             self._keep_history()
             self._note_tasks()
-        return None
 
     def _keep_history(self) -> None:
         if self._history is not None:
@@ -483,7 +578,7 @@ class CaptureSession:
         """Note, once, which other tasks of the event loop ran during the recording."""
         tasks, self._tasks = self._tasks, None
         if tasks is not None:
-            tasks.note_moved(self._problems)
+            self.parts.run(OTHER_TASKS, tasks.note_moved, self._problems)
 
     def _give_up(self, code: str, **values: object) -> None:
         self._problems.note(code, **values)
@@ -498,28 +593,44 @@ class CaptureSession:
             self._problems.note("capture.rescue_failed", error=f"{type(exc).__name__}: {exc}")
             compat.switch_off()
 
+    def _ended(self, failure: BaseException | None) -> Recording:
+        """End the run with interrupts held back; whatever fails, nothing of ours stays in torch or Python."""
+        try:
+            with self._undisturbed(is_slow=True, is_interrupted=isinstance(failure, KeyboardInterrupt)):
+                return self._stop(failure, is_cut=failure is not None)
+        except Exception as exc:
+            if raised_by_handler(exc):
+                raise
+            self._give_up("capture.failed", error=f"{type(exc).__name__}: {exc}", torch=torch.__version__)
+            self._state = State.STOPPED
+            self._let_go()
+            return self._least_recording()
+
     def _stop(self, failure: BaseException | None, *, is_cut: bool) -> Recording:
-        is_here, where = self._is_here(), self._place()
-        if self._recorder is not None and is_here:
-            self._end(self._recorder, has_exception=is_cut)
-        self._others_share = self._others.share() if self._others else None
+        is_here, where, parts, recorder = self._is_here(), self._place(), self.parts, self._recorder
+        if recorder is not None and is_here:
+            self._contained(self._end, recorder, is_cut)
+            self._contained(recorder.save_finished, self.guard)
+        self._others_share = parts.ask(OTHER_PROGRAMS, self._others.share, default=None) if self._others else None
         if is_here:
-            self._end_history(failure, where)
+            parts.run(HISTORY, self._end_history, failure, where)
         self._state = State.STOPPED
         if is_here:
             self._let_go()
-        note_ending(self._problems, self._recorder, self._stepping, is_cut=is_cut)
-        return self._make_recording()
+        parts.run(SUMMARY, partial(note_ending, self._problems, recorder, self._stepping, is_cut=is_cut))
+        return parts.ask(SUMMARY, self._make_recording, default=None) or self._least_recording()
 
     def _let_go(self) -> None:
         """Remove hooks and the buffer file, and stop being the live session. The signal handler is still used."""
-        for undo in reversed(self._undo):
-            undo()
-        self._undo = []
-        self._end_observer()
-        self._quiet.close()
+        self._unwatch()
+        self.parts.undo(DESCRIPTORS, self._spare.release)
+        self.parts.undo(OBSERVER, self._end_observer)
+        self.parts.undo(STDERR, self._quiet.close)
         registry.release(self)
         self.owner = None
+
+    def _unwatch(self) -> None:
+        self._watches.close()
 
     def _mark_too(self, folder: Path) -> None:
         """Add a folder of this run to the crash marker, so that later kernels find it."""
@@ -529,9 +640,9 @@ class CaptureSession:
     def _unmark(self) -> None:
         mark, self._mark = self._mark, None
         if mark is not None:
-            mark.remove()
+            self.parts.undo(CRASH_MARKER, mark.remove)
 
-    def _end(self, recorder: Recorder, *, has_exception: bool) -> None:
+    def _end(self, recorder: Recorder, has_exception: bool) -> None:
         if recorder.step == 0 and self._stepping.how in ("cell", "optimizer"):
             self._stepping = Stepping(how="cell")  # no optimizer stepped, so the whole cell is one step
             recorder.be_one_step()
@@ -540,11 +651,12 @@ class CaptureSession:
         # Code after the last call of an optimizer is not a step.
         is_between = self._stepping.how == "optimizer" and recorder.step > 0 and not has_exception
         self._transit(lambda _guard: recorder.finish(is_between=is_between))
-        recorder.save_finished(self.guard)
 
     def _make_recording(self) -> Recording:
-        recorder = self._recorder
-        program = self.program.finish()
+        recorder, tags = self._recorder, self.program.tags
+        nothing: tuple[ProgramMarks, ...] = ()
+        no_modules: tuple[ModuleSite, ...] = ()
+        program = self.parts.ask(LINES, self.program.finish, default=nothing)
         return Recording(
             cycles=tuple(recorder.cycles) if recorder else (),
             folder=self._folder or Path(),
@@ -552,30 +664,41 @@ class CaptureSession:
             ended_in=recorder.phase if recorder else "never started",
             steps_seen=recorder.step if recorder else 0,
             torch_version=torch.__version__,
-            device_names=compat.device_names(self._options),
+            device_names=self.parts.ask(FACTS, compat.device_names, self._options, default=()),
             stepping=self._stepping,
             schedule=recorder.schedule if recorder else None,
             plain_step_ns=tuple(recorder.plain_step_ns) if recorder else (),
             program=program,
-            modules=self.program.modules.sites,
+            modules=self.parts.ask(MODULES, lambda: self.program.modules.sites, default=no_modules),
             function_lines=tuple(self.program.functions.sites) if self.program.functions else (),
-            tagged=self.program.tags.tagged if self.program.tags else (),
+            tagged=self.parts.ask(TAGS, lambda: tags.tagged if tags is not None else (), default=()),
             snapshot=self._snapshot,
             metadata=tuple(self._added.items()),
             two_pass=recorder.two_pass if recorder else None,
-            cpu=compat.cpu_facts(),
+            cpu=self.parts.ask(FACTS, compat.cpu_facts, default=None),
             others_share=self._others_share,
+        )
+
+    def _least_recording(self) -> Recording:
+        """Return the recording without what may be missing: the files and what went wrong."""
+        return Recording(
+            cycles=tuple(self._recorder.cycles) if self._recorder else (),
+            folder=self._folder or Path(),
+            problems=self._problems.as_tuple(),
+            ended_in="done",
+            steps_seen=0,
+            torch_version=torch.__version__,
+            device_names=(),
+            stepping=self._stepping,
+            schedule=None,
+            plain_step_ns=(),
         )
 
     def _report_progress(self, phase: str, step: int) -> None:
         recorder = self._recorder
-        if self._on_progress is None or recorder is None:
-            return
-        try:
-            self._on_progress(Progress(phase=phase, step=step, total=recorder.schedule.total))
-        except Exception as exc:  # noqa: BLE001 - a progress bar must not end a training run
-            self._on_progress = None
-            self._problems.note("capture.progress_failed", error=exc)
+        if self._on_progress is not None and recorder is not None:
+            progress = Progress(phase=phase, step=step, total=recorder.schedule.total)
+            self.parts.run(PROGRESS, self._on_progress, progress)
 
     @protected
     def _optimizer_step(self, optimizer: object) -> None:
@@ -585,17 +708,18 @@ class CaptureSession:
         """
         if not self._is_here():
             return
-        if self._optimizer is None or self._optimizer() is None:
-            self._optimizer = weakref.ref(optimizer)
-        if self._optimizer() is optimizer:
+        if self.parts.ask(OPTIMIZER, self._is_first_optimizer, optimizer, default=False):
             self.step()
         self.let_interrupts_in()
 
+    def _is_first_optimizer(self, optimizer: object) -> bool:
+        if self._optimizer is None or self._optimizer() is None:
+            self._optimizer = weakref.ref(optimizer)
+        return self._optimizer() is optimizer
+
     @protected
     def _yield_to_other(self) -> None:
-        recorder = self._recorder
-        if self._state is State.RUNNING and recorder is not None and self._is_here():
-            self._transit(lambda _guard: recorder.yield_to_other())
+        self._contained(self._while_running, lambda recorder: recorder.yield_to_other())
         self.let_interrupts_in()
 
     def _refuse_other_thread(self) -> None:

@@ -15,6 +15,7 @@ import polars as pl
 from torchprof_magic.exporters.exact_text import json_list, json_text, json_value, micros, translated
 from torchprof_magic.exporters.tracks import UNUSED_NUMBER, lay_tracks
 from torchprof_magic.files.atomic import write_text
+from torchprof_magic.model.counter_names import event_name
 from torchprof_magic.model.meta import CALL_STACKS_KEY
 from torchprof_magic.model.trace import COLLECTIVE_KEYS, LAUNCH_KEYS
 from torchprof_magic.model.vendors import DEVICE_TYPES, RUNTIME_CATEGORIES
@@ -58,6 +59,10 @@ _MEMORY_ARGS = (
 # Allocations outside of all events get a thread of their own: their thread is unknown.
 OUTSIDE_NAME = "memory outside of ops"
 OUTSIDE_TID = UNUSED_NUMBER
+# Counters get processes of their own, named by their id as torch does it: viewers show a text as it is.
+FIRST_COUNTER_SORT_INDEX = 100
+_COUNTERS_OF_DEVICE = "GPU {} Counters"
+_COUNTERS_OF_HOST = "Counters"
 
 
 def write_chrome(trace: Trace, path: Path) -> Path:
@@ -73,7 +78,8 @@ def write_chrome(trace: Trace, path: Path) -> Path:
 def chrome_lines(trace: Trace) -> Iterator[str]:
     """Yield the file in large chunks."""
     tracks = lay_tracks(trace)
-    first_ns = min(_lowest(trace.events["start_ns"]), _lowest(trace.memory["time_ns"]), 0)
+    times = (trace.events["start_ns"], trace.memory["time_ns"], trace.counters["time_ns"])
+    first_ns = min(*map(_lowest, times), 0)
     head = json.dumps(_head(trace.meta, trace.meta.start_unix_ns + first_ns))
     yield f'{head[:-1]}, "traceEvents": [\n'
     separator = ""
@@ -146,6 +152,9 @@ def _parts(trace: Trace, tracks: Tracks, first_ns: int) -> Iterator[list[str]]:
     outside_pid = next(iter(tracks.frame["pid"]), 0)
     for memory in trace.memory.with_columns(pl.col("time_ns") - first_ns).iter_slices(CHUNK_ROWS):
         yield _memory_lines(memory, events, outside_pid)
+    yield _counter_order_lines(trace.counters)
+    for counters in trace.counters.with_columns(pl.col("time_ns") - first_ns).iter_slices(CHUNK_ROWS):
+        yield _counter_lines(counters)
 
 
 def _with_tracks(events: pl.DataFrame, tracks: Tracks) -> pl.DataFrame:
@@ -214,7 +223,7 @@ def _profiler_lines(trace: Trace, first_ns: int) -> list[str]:
     return [*names, f'{span[:-1]}, "dur": {dur}}}']
 
 
-def _named(what: str, pid: int, tid: int, **args: str | int) -> str:
+def _named(what: str, pid: int | str, tid: int, **args: str | int) -> str:
     return json.dumps({"ph": "M", "name": what, "pid": pid, "tid": tid, "ts": 0, "args": args})
 
 
@@ -307,12 +316,12 @@ def _ends_at(flows: pl.DataFrame, places: pl.DataFrame, phase: str, binding: str
 def _memory_lines(memory: pl.DataFrame, events: pl.DataFrame, outside_pid: int) -> list[str]:
     """Return one instant event per allocation or release, on the thread of the event that it belongs to."""
     places = events.select("pid", "tid", pl.col("row").cast(pl.Int32).alias("event"))
-    kind, index = pl.col("device").str.extract(r"^([^:]*)"), pl.col("device").str.extract(r":(-?\d+)$")
+    kind, index = pl.col("device").str.extract(r"^([^:]*)"), pl.col("device").str.extract(r":(-?[0-9]+)$")
     frame = memory.join(places, on="event", how="left", maintain_order="left").with_columns(
         pl.col("pid").fill_null(outside_pid),
         pl.col("tid").fill_null(OUTSIDE_TID),
         kind.replace_strict(_TYPE_OF_DEVICE, default=_UNKNOWN_DEVICE_TYPE, return_dtype=pl.Int64).alias("device_type"),
-        index.fill_null("-1").alias("device_id"),
+        index.cast(pl.Int64, strict=False).fill_null(-1).cast(pl.String).alias("device_id"),
     )
     line = pl.concat_str(
         pl.lit('{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]"'),
@@ -324,3 +333,39 @@ def _memory_lines(memory: pl.DataFrame, events: pl.DataFrame, outside_pid: int) 
         pl.lit("}}"),
     )
     return frame.select(line).to_series().to_list()
+
+
+def _counter_order_lines(counters: pl.DataFrame) -> list[str]:
+    """Return the order of the processes of the counters: above all others, those of devices by their number."""
+    devices = counters["device"].unique().sort(nulls_last=True).to_list()
+    pids = [_COUNTERS_OF_HOST if device is None else _COUNTERS_OF_DEVICE.format(device) for device in devices]
+    return [
+        _named("process_sort_index", pid, 0, sort_index=FIRST_COUNTER_SORT_INDEX + order)
+        for order, pid in enumerate(pids)
+    ]
+
+
+def _counter_lines(counters: pl.DataFrame) -> list[str]:
+    """Return one counter event per value, of one series without a name, as torch writes them."""
+    keyed = counters.with_columns(pl.col("name").cast(pl.String), pl.col("unit").cast(pl.String).fill_null(""))
+    names = keyed.select("name", "unit").unique()
+    texts = [json_text(event_name(name, unit or None)) for name, unit in names.iter_rows()]
+    named = keyed.join(
+        names.with_columns(pl.Series("text", texts, dtype=pl.String)),
+        on=["name", "unit"],
+        how="left",
+        maintain_order="left",
+    )
+    of_host = pl.col("device").is_null()
+    line = pl.concat_str(
+        pl.lit('{"ph": "C", "name": '),
+        pl.col("text"),
+        pl.lit(', "pid": "'),
+        pl.when(of_host).then(pl.lit(_COUNTERS_OF_HOST)).otherwise(pl.format(_COUNTERS_OF_DEVICE, "device")),
+        pl.lit('", "tid": 0, "ts": '),
+        micros(pl.col("time_ns")),
+        pl.lit(', "args": {"": '),
+        pl.col("value").cast(pl.String),
+        pl.lit("}}"),
+    )
+    return named.select(line).to_series().to_list()

@@ -16,16 +16,13 @@ import sys
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from isal import igzip
-
 from torchprof_magic.errors import ExportError
-from torchprof_magic.files import locks
+from torchprof_magic.files import gzip_streams, locks
 from torchprof_magic.files.links import follow, is_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-GZIP_LEVEL = 2  # of 0-3: within a few percent of the smallest size, several times as fast as zlib
 _PART = re.compile(r"\.torchprof-[0-9a-f]{16}\.part")
 READ_OWN = (locks.OPEN_OWN & ~os.O_RDWR) | os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
 _CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS}  # raised by file systems that cannot sync a folder
@@ -42,9 +39,10 @@ class Part:
 
     def hide(self) -> None:
         """Make the file readable only by its owner until it is finished, if the file system supports permissions."""
-        with contextlib.suppress(OSError, AttributeError):  # Windows has no fchmod
-            self._mode = stat.S_IMODE(os.fstat(self.handle).st_mode)  # according to the umask
+        with contextlib.suppress(OSError, AttributeError):  # Windows has no fchmod up to Python 3.12
+            mode = stat.S_IMODE(os.fstat(self.handle).st_mode)  # according to the umask
             os.fchmod(self.handle, 0o600)
+            self._mode = mode
 
     def finish(self) -> None:
         """Give the file its usual permissions and write it to the disk; raises ``OSError``."""
@@ -85,9 +83,11 @@ def part_file(folder: Path) -> Iterator[Part]:
         part.hide()
         yield part
     finally:
+        if sys.platform == "win32":
+            part.close()  # Windows cannot delete an open file
         with contextlib.suppress(OSError):
             delete(part.path)
-        part.close()
+        part.close()  # after that, so that no process takes it for a left-over file
 
 
 def _new_part(folder: Path) -> Part:
@@ -111,10 +111,13 @@ def _delete_if_left(path: Path) -> None:
     handle = os.open(path, locks.OPEN_OWN | getattr(os, "O_NONBLOCK", 0))
     try:
         found = os.fstat(handle)
-        if stat.S_ISREG(found.st_mode) and is_own(found) and locks.take(handle) is locks.Lock.TAKEN:
+        is_left = stat.S_ISREG(found.st_mode) and is_own(found) and locks.take(handle) is locks.Lock.TAKEN
+        if is_left and sys.platform != "win32":
             delete(path)
     finally:
         locks.release(handle)
+    if is_left:
+        delete(path)
 
 
 def delete(path: Path) -> None:
@@ -208,6 +211,15 @@ def exporting(path: Path) -> Iterator[IO[bytes]]:
         raise ExportError(f"{path} could not be written ({exc.strerror or exc}); choose another path") from exc
 
 
+@contextlib.contextmanager
+def with_memory_for(path: Path) -> Iterator[None]:
+    """Raise ``ExportError`` when memory runs out while a file is made; nothing has taken its name then."""
+    try:
+        yield
+    except MemoryError:
+        raise ExportError(f"{path} was not written, because memory ran out; free memory, and write it again") from None
+
+
 def write_text(path: Path, pieces: Iterable[str]) -> Path:
     """Write the pieces as UTF-8, gzipped when the name ends in ``.gz``, and return the path; see ``exporting``."""
     with exporting(path) as file, _packing(file, path) as packed:
@@ -218,6 +230,4 @@ def write_text(path: Path, pieces: Iterable[str]) -> Path:
 def _packing(file: IO[bytes], path: Path) -> contextlib.AbstractContextManager[IO[bytes]]:
     if path.suffix.lower() != ".gz":
         return contextlib.nullcontext(file)
-    return igzip.IGzipFile(  # type: ignore[no-untyped-call, return-value]
-        filename="", mode="wb", fileobj=file, compresslevel=GZIP_LEVEL, mtime=0
-    )
+    return gzip_streams.packing(file)

@@ -19,7 +19,7 @@ _PATTERN = re.compile(r"[*?[]")
 # Of a URL, what follows a question mark is no part of the path.
 _URL_PATTERN = re.compile(r"^[^?#]*\*")
 _MISTYPED_URL = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.\-]+\s*:")
-_DIGITS = re.compile(r"(\d+)")
+_DIGITS = re.compile(r"([0-9]+)")
 MOST_FILES = 100_000
 
 

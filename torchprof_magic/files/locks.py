@@ -1,6 +1,6 @@
 """Locks between processes that write into the same folder.
 
-The locks are those of the operating system (``flock``), which releases them when a process ends, even after SIGKILL. On
+The locks are those of the operating system, which releases them when a process ends, even after SIGKILL. On
 a file system without locks nothing fails: the caller gets ``Lock.NONE`` and decides what is safe without a lock.
 """
 
@@ -13,8 +13,10 @@ import time
 from enum import Enum
 from typing import TYPE_CHECKING
 
-if sys.platform != "win32":
-    import fcntl
+if sys.platform == "win32":
+    from torchprof_magic.files.windows_locks import lock, unlock
+else:
+    from torchprof_magic.files.posix_locks import lock, unlock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,22 +39,15 @@ class Lock(Enum):
 
 def take(handle: int) -> Lock:
     """Try once to lock an open file."""
-    if sys.platform == "win32":
-        return Lock.NONE
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return Lock.BUSY
+        return Lock.TAKEN if lock(handle) else Lock.BUSY
     except OSError:
         return Lock.NONE
-    return Lock.TAKEN
 
 
 def release(handle: int) -> None:
     """Unlock and close a file. After closing alone, a forked child with the same open file would keep the lock."""
-    if sys.platform != "win32":
-        with contextlib.suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_UN)
+    unlock(handle)
     with contextlib.suppress(OSError):
         os.close(handle)
 
@@ -98,7 +93,13 @@ def _is_deleted(handle: int) -> bool:
 
 
 def drop(path: Path, handle: int) -> None:
-    """Delete and release a claimed file, in this order, so that no process locks a file that is about to go."""
+    """Delete and release a claimed file, in this order, so that no process locks a file that is about to go.
+
+    Windows cannot delete an open file, so it is released first there; a process that then locks it keeps it.
+    """
+    if sys.platform == "win32":
+        release(handle)
     with contextlib.suppress(OSError):
         os.unlink(path)  # noqa: PTH108 - the tests make each call of ``os`` fail
-    release(handle)
+    if sys.platform != "win32":
+        release(handle)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path, PurePosixPath
 from urllib.parse import SplitResult, unquote, urlsplit
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+")
 _LOCAL = re.compile(r"(?:file|local)://(?:localhost(?=/))?", re.IGNORECASE)
+_DRIVE = re.compile(r"/[A-Za-z]:")
 _OF_PATHS = ("file", "local", "zip", "tar")  # nothing but a path follows
 # A mistyped URL: one slash for two, backslashes, spaces, or a path object, which joins slashes.
 _MISTYPED = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.\-]+)\s*:(?=[/\\]|[^@]*@)[/\\]*")
@@ -26,8 +28,11 @@ def local_path(url: str) -> Path | None:
     found = _LOCAL.match(url)
     if found is None:
         return None if "://" in url else Path(url)
-    path = Path(url[found.end() :])
-    return path if path.exists() else Path(unquote(url[found.end() :]))
+    text = url[found.end() :]
+    if sys.platform == "win32" and _DRIVE.match(text):
+        text = text[1:]
+    path = Path(text)
+    return path if path.exists() else Path(unquote(text))
 
 
 def public_url(url: str) -> str:

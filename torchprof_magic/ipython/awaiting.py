@@ -1,4 +1,4 @@
-"""Runs ``%%torchprof`` cells with top-level ``await`` on the event loop of their shell.
+"""Runs ``%%torchprof`` cells with top-level ``await`` on the event loop of their shell, and shows their syntax errors.
 
 IPython calls a cell magic as a function and does not await it. An input transformer therefore replaces the call
 ``get_ipython().run_cell_magic('torchprof', ...)`` that IPython generates for such a cell with one that awaits, and
@@ -11,11 +11,13 @@ import ast
 import asyncio
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from IPython.core.interactiveshell import InteractiveShell
 
 from torchprof_magic.ipython.cell import is_coroutine
+from torchprof_magic.ipython.commands import Commands
+from torchprof_magic.ipython.flags import split_flags
 from torchprof_magic.process.python_warnings import warnings_to
 from torchprof_magic.process.threads import is_main_thread
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType, TracebackType
 
 CALL = "get_ipython().run_cell_magic('torchprof', "
+LINE_CALL = "get_ipython().run_line_magic('torchprof', "
 # %%capture hides the errors of its cell, including our UsageError.
 CAPTURE_CALL = "get_ipython().run_cell_magic('capture', "
 AWAITED_CALL = "await get_ipython().magics_manager.registry['TorchProfMagics'].torchprof_awaited("
@@ -43,9 +46,11 @@ class CellTransformer:
     def __call__(self, lines: list[str]) -> list[str]:
         """Return the lines of the cell, after all other transformers."""
         text = "".join(lines)
-        if not text.startswith((CALL, CAPTURE_CALL)) or _is_inside_cell():
-            return lines
         try:
+            if LINE_CALL in text:
+                return self._with_wrong_statements(text).splitlines(keepends=True)
+            if not text.startswith((CALL, CAPTURE_CALL)) or _is_inside_cell():
+                return lines
             return self._transformed(text, lines)
         except Exception:  # noqa: BLE001 - the magic raises it again when it compiles the cell
             return lines
@@ -63,6 +68,27 @@ class CellTransformer:
             return ["\n", *inner.splitlines(keepends=True)]  # below the line of the magic
         awaits = self._shell.autoawait and is_coroutine(code)
         return [f"{AWAITED_CALL}{line!r}, {cell!r})\n"] if awaits else lines
+
+    def _with_wrong_statements(self, text: str) -> str:
+        """Return a cell in which statements of ``%torchprof`` with a syntax error stand without the magic.
+
+        So IPython shows the error as that of the cell, at its line.
+        """
+        rows = text.encode().splitlines(keepends=True)
+        magics = self._shell.magics_manager.registry["TorchProfMagics"]
+        for call in reversed([node for node in ast.walk(ast.parse(text)) if _is_line_call(node)]):
+            line = ast.literal_eval(call.args[1])
+            _, statement = split_flags(line, magics.torchprof.parser)
+            if not Commands(self._shell, magics).holds_statement(line) or self._compiles(statement):
+                continue
+            row = rows[call.lineno - 1]
+            rows[call.lineno - 1] = row[: call.col_offset] + statement.encode() + row[call.end_col_offset :]
+        changed = b"".join(rows).decode()
+        # What is wrong only under the magic, such as ``return`` in a function, is left to it.
+        return text if self._compiled(changed) is not None else changed
+
+    def _compiles(self, statement: str) -> bool:
+        return self._compiled(self._shell.transform_cell(statement)) is not None  # type: ignore[no-untyped-call]
 
     def _compiled(self, source: str) -> CodeType | None:
         """Return the code of the cell, with top-level await allowed, or ``None`` if it has a syntax error."""
@@ -137,6 +163,11 @@ class InterruptCancels:
 def _is_of_kernel(handler: object) -> bool:
     """Return whether ``handler`` is ipykernel's, which cancels an awaiting cell, and not a user's handler."""
     return str(getattr(handler, "__module__", "")).startswith("ipykernel.")
+
+
+def _is_line_call(node: ast.AST) -> TypeGuard[ast.Call]:
+    """Return whether a node is what IPython makes of ``%torchprof`` on a line."""
+    return isinstance(node, ast.Call) and ast.unparse(node).startswith(LINE_CALL)
 
 
 def _arguments(text: str) -> tuple[str, str]:

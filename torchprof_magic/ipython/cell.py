@@ -9,8 +9,10 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
+
+from IPython.core.error import InputRejected, UsageError
 
 from torchprof_magic.capture import open_to_interrupts, protected
 from torchprof_magic.errors import OptionsError
@@ -54,6 +56,8 @@ top-level await works only when %%torchprof is the outermost cell magic: put %%t
 %%capture or another magic above it, or use the context manager inside the cell:
     import torchprof_magic as tp
     with tp.profile() as p: ..."""
+# Mistakes in the flags or the cell, which the user has to see.
+NOT_OURS = (UsageError, OptionsError, SyntaxError, InputRejected)
 _HANDLER_MODULE = "torchprof_magic.capture.interrupts.guard"
 
 
@@ -61,7 +65,8 @@ _HANDLER_MODULE = "torchprof_magic.capture.interrupts.guard"
 class CompiledCell:
     """A cell that is ready to run.
 
-    ``last`` computes the value of its last expression, on ``last_line``, if IPython would show it.
+    ``last`` computes the value of its last expression, on ``last_line``, if IPython would show it. ``flaw`` is the
+    error because of which no line is marked and no loop is stepped.
     """
 
     source: CellSource
@@ -69,6 +74,7 @@ class CompiledCell:
     body: CodeType
     last: CodeType | None
     last_line: int = 0
+    flaw: Exception | None = None
 
     @property
     def number(self) -> int:
@@ -101,29 +107,65 @@ def compile_cell(shell: InteractiveShell, cell: str, *, step: str = "auto", may_
     SyntaxError as usual.
     """
     __tracebackhide__ = True
-    compiler: Any = shell.compile  # accepts a tree, but its type does not say so
     place = _place(shell, cell)
     source = "\n" * place.offset + shell.transform_cell(cell)  # type: ignore[no-untyped-call]
-    filename = _cache(compiler, source, place)
-    tree = shell.transform_ast(compiler.ast_parse(source, filename=filename))  # type: ignore[no-untyped-call]
-    lines = source_lines(place.raw or source)
-    plan = plan_steps(tree, lines, shell.user_ns, step)
-    last = _split_last(tree, shell.ast_node_interactivity)
-    tree = mark_lines(tree, plan.loop)
-    label = CellSource(label=f"In [{place.number}]", filename=filename, source=place.raw or source)
-    with compiler.extra_flags(ast.PyCF_ALLOW_TOP_LEVEL_AWAIT):
-        compiled = CompiledCell(
-            source=label,
-            plan=plan,
-            body=compiler(ast.fix_missing_locations(instrument(tree, plan)), filename, "exec"),
-            last=compiler(last, filename, "eval") if last is not None else None,
-            last_line=last.body.lineno if last is not None else 0,
-        )
+    filename = _cache(shell.compile, source, place)
+    text = CellSource(label=f"In [{place.number}]", filename=filename, source=place.raw or source)
+    try:
+        compiled = _compiled(shell, source, text, step)
+    except NOT_OURS:
+        raise
+    except Exception as exc:  # noqa: BLE001 - Python may compile what is nested too deeply to be rewritten
+        compiled = replace(_compiled(shell, source, text), flaw=exc)
     if compiled.last is not None:
         open_to_interrupts(compiled.last)
     if compiled.awaits and not may_await:
         raise OptionsError(AWAIT_IS_NESTED if shell.autoawait else AWAIT_IS_OFF)
     return compiled
+
+
+def _compiled(shell: InteractiveShell, source: str, text: CellSource, step: str | None = None) -> CompiledCell:
+    """Compile the source of a cell; without ``step`` as it is, with no line marked and no loop stepped."""
+    __tracebackhide__ = True
+    compiler: Any = shell.compile  # accepts a tree, but its type does not say so
+    tree = shell.transform_ast(compiler.ast_parse(source, filename=text.filename))  # type: ignore[no-untyped-call]
+    plan = StepPlan(how="optimizer")
+    if step is not None:
+        plan = plan_steps(tree, source_lines(text.source), shell.user_ns, step)
+    last = _split_last(tree, shell.ast_node_interactivity)
+    if step is not None:
+        tree = ast.fix_missing_locations(instrument(mark_lines(tree, plan.loop), plan))
+    with compiler.extra_flags(ast.PyCF_ALLOW_TOP_LEVEL_AWAIT):
+        return CompiledCell(
+            source=text,
+            plan=plan,
+            body=compiler(tree, text.filename, "exec"),
+            last=compiler(last, text.filename, "eval") if last is not None else None,
+            last_line=last.body.lineno if last is not None else 0,
+        )
+
+
+def compile_plain(shell: InteractiveShell, cell: str) -> CompiledCell:
+    """Compile a cell that is not recorded; raises what IPython raises for it."""
+    __tracebackhide__ = True
+    source: str = shell.transform_cell(cell)  # type: ignore[no-untyped-call]
+    filename: str = shell.compile.cache(source, shell.execution_count, raw_code=cell)
+    return _compiled(shell, source, CellSource(label="", filename=filename, source=cell))
+
+
+def run_plain(shell: InteractiveShell, compiled: CompiledCell, local_ns: dict[str, Any] | None = None) -> object:
+    """Run a cell that is not recorded, and return the value of its last expression."""
+    __tracebackhide__ = True
+    names = shell.user_ns if local_ns is None else local_ns
+    exec(compiled.body, shell.user_global_ns, names)  # noqa: S102 - runs the user's cell
+    return None if compiled.last is None else eval(compiled.last, shell.user_global_ns, names)  # noqa: S307
+
+
+async def await_plain(shell: InteractiveShell, compiled: CompiledCell) -> object:
+    """Do what ``run_plain`` does for a cell that awaits, in the current task."""
+    __tracebackhide__ = True
+    await _awaited(shell, compiled.body)
+    return None if compiled.last is None else await _awaited(shell, compiled.last)
 
 
 @protected

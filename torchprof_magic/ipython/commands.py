@@ -16,7 +16,7 @@ from IPython.core.error import UsageError
 from torchprof_magic.capture import examine, prime, switch_off
 from torchprof_magic.files.listing import is_many
 from torchprof_magic.history import this_process
-from torchprof_magic.ipython.flags import FlagDefaults, check_variable
+from torchprof_magic.ipython.flags import FlagDefaults, checked_variable
 from torchprof_magic.ipython.named_reports import LAST, named_report
 from torchprof_magic.ipython.progress import ReadingBar
 from torchprof_magic.job.load import load_ranks
@@ -24,7 +24,7 @@ from torchprof_magic.loading import load
 from torchprof_magic.render.display import show
 from torchprof_magic.run.archive import kept_traces, retry_uploads, upload_statuses
 from torchprof_magic.run.kept_runs import delete_run, kept_runs, rename_run
-from torchprof_magic.units import counted, format_bytes, format_ns, printable, printable_lines
+from torchprof_magic.units import counted, format_bytes, format_ns, print_text, printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,6 +67,12 @@ class Commands:
         self._shell = shell
         self._defaults = defaults
 
+    def holds_statement(self, line: str) -> bool:
+        """Return whether a line holds flags and a statement, and no command, not even a mistyped one."""
+        name = (line.split(maxsplit=1) or ["help"])[0]
+        is_command = name.lstrip("-") in _COMMANDS and not _is_python(line, name)
+        return not is_command and not self._is_mistyped(line, name)
+
     def run(self, line: str) -> bool:
         """Run the command of a line; return False when the line holds no command, but a statement.
 
@@ -103,7 +109,7 @@ class Commands:
         if len(words) == 3 and words[1] in ("-o", "--out"):  # noqa: PLR2004 - FILE -o NAME
             words, name = words[:1], words[2]
         (path,) = _take(words, "load", "FILE [-o NAME]", 1)
-        check_variable(name)
+        name = checked_variable(name)
         if is_many(path):
             self._load_ranks(path, name)
             return
@@ -295,4 +301,4 @@ def _bar(value: float, longest: float) -> str:
 
 
 def _say(text: str) -> None:
-    print(printable_lines(text))  # noqa: T201 - this is the output
+    print_text(printable_lines(text))

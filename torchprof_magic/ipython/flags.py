@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import keyword
 import os
 import re
+import unicodedata
 from argparse import BooleanOptionalAction
 from string import Template
 from typing import TYPE_CHECKING, Any
@@ -24,6 +26,12 @@ if TYPE_CHECKING:
 # A word, or several in quotes; and a flag. Other words with a minus, such as -1, belong to a statement.
 _WORD = re.compile(r"""\s*("[^"]*"|'[^']*'|\S+)""")
 _FLAG = re.compile(r"--|-[oq]\b")
+# Variables of IPython: inputs, outputs, folders, and what ends it; and the inputs and outputs by number, _i3 and _3.
+_OF_IPYTHON = frozenset(
+    ("In", "Out", "get_ipython", "exit", "quit", "_", "__", "___", "_i", "_ii", "_iii", "_ih", "_oh", "_dh")
+)
+_OF_HISTORY = re.compile(r"_i?[0-9]+")
+_DUNDER = re.compile(r"__.*__")
 
 
 def flagged(function: Any) -> Any:
@@ -154,10 +162,23 @@ def split_flags(line: str, parser: ArgumentParser) -> tuple[str, str]:
     return line[:at].strip(), line[at:].strip()
 
 
-def check_variable(name: str | None) -> None:
-    """Raise ``UsageError`` for an invalid variable name."""
-    if name and (not name.isidentifier() or keyword.iskeyword(name)):
+def checked_variable(name: str | None) -> str:
+    """Return the name of a variable for a report, as Python writes it; an empty text for none.
+
+    Raises ``UsageError`` for a name that is not valid, or whose value Python, IPython or the program need.
+    """
+    if not name:
+        return ""
+    written = unicodedata.normalize("NFKC", name)  # as Python reads a name in code
+    if not written.isidentifier() or keyword.iskeyword(written):
         raise UsageError(f"-o needs a valid variable name (got {name!r})")
+    if _DUNDER.fullmatch(written):
+        raise UsageError(f"-o {name}: Python itself uses names like this; choose another one")
+    if written in _OF_IPYTHON or _OF_HISTORY.fullmatch(written):
+        raise UsageError(f"-o {name}: IPython itself uses this name; choose another one")
+    if hasattr(builtins, written):
+        raise UsageError(f"-o {name}: this would replace Python's {written}; choose another name")
+    return written
 
 
 def _unquoted(text: str) -> str:

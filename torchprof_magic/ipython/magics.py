@@ -20,18 +20,30 @@ from IPython.core.magic_arguments import parse_argstring
 from traitlets import Dict, TraitError, validate
 
 from torchprof_magic import rules
-from torchprof_magic.capture import protected
+from torchprof_magic.capture import MARKED_LOOP, PROGRESS, protected
 from torchprof_magic.errors import TorchProfError
 from torchprof_magic.ipython.awaiting import ASKS_FOR_HELP, InterruptCancels
-from torchprof_magic.ipython.cell import CompiledCell, await_cell, cell_labels, compile_cell, run_cell
+from torchprof_magic.ipython.cell import (
+    NOT_OURS,
+    CompiledCell,
+    await_cell,
+    await_plain,
+    cell_labels,
+    compile_cell,
+    compile_plain,
+    run_cell,
+    run_plain,
+)
 from torchprof_magic.ipython.commands import Commands
-from torchprof_magic.ipython.flags import FlagDefaults, check_variable, flagged, split_flags, values_of
+from torchprof_magic.ipython.flags import FlagDefaults, checked_variable, flagged, split_flags, values_of
 from torchprof_magic.ipython.named_reports import named_report
 from torchprof_magic.ipython.progress import ProgressBar
 from torchprof_magic.options import keep_options, profile_options
 from torchprof_magic.render.display import can_be_asked, has_front_end, show
 from torchprof_magic.run.kept_runs import check_name
+from torchprof_magic.run.messages import say
 from torchprof_magic.run.run import Run
+from torchprof_magic.units import print_text
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -89,7 +101,7 @@ class TorchProfMagics(Magics, FlagDefaults):
         __tracebackhide__ = True
         if line.strip() in ASKS_FOR_HELP:
             help_text: str = self.torchprof.parser.format_help()
-            print(help_text.removeprefix("::").strip())  # noqa: T201 - this is the output; the colons are markup
+            print_text(help_text.removeprefix("::").strip())  # the colons are markup
             return None
         return self._record(line, cell)
 
@@ -97,13 +109,19 @@ class TorchProfMagics(Magics, FlagDefaults):
     async def torchprof_awaited(self, line: str, cell: str) -> object:
         """Do what ``%%torchprof`` does, for a cell that awaits; ``CellTransformer`` inserts the call."""
         __tracebackhide__ = True
-        recorded = self._prepare(line, cell, may_await=True)
         with InterruptCancels():
-            session = recorded.open()
             try:
-                value = await await_cell(self.shell, recorded.compiled, session)
-            finally:
-                self._finish(recorded)
+                recorded = self._prepare(line, cell, may_await=True)
+                session = recorded.open()
+            except NOT_OURS:
+                raise
+            except Exception as exc:  # noqa: BLE001 - the cell must not fail because of us
+                value = await await_plain(self.shell, self._unrecorded(cell, exc))
+            else:
+                try:
+                    value = await await_cell(self.shell, recorded.compiled, session)
+                finally:
+                    self._finish(recorded)
         return None if DisplayHook.semicolon_at_end_of_expression(cell) else value  # as IPython does for magics
 
     @no_var_expand
@@ -129,8 +147,13 @@ class TorchProfMagics(Magics, FlagDefaults):
     @protected
     def _record(self, line: str, cell: str, local_ns: dict[str, Any] | None = None) -> object:
         __tracebackhide__ = True
-        recorded = self._prepare(line, cell, local_ns)
-        session = recorded.open()
+        try:
+            recorded = self._prepare(line, cell, local_ns)
+            session = recorded.open()
+        except NOT_OURS:
+            raise
+        except Exception as exc:  # noqa: BLE001 - the cell must not fail because of us
+            return run_plain(self.shell, self._unrecorded(cell, exc), local_ns)
         try:
             return run_cell(self.shell, recorded.compiled, session, local_ns)
         finally:
@@ -144,7 +167,7 @@ class TorchProfMagics(Magics, FlagDefaults):
         try:
             args = parse_argstring(self.torchprof, line)
             flags = values_of(args, self, self.shell.user_ns | (local_ns or {}))
-            check_variable(flags["out"])
+            flags["out"] = checked_variable(flags["out"])
             options = profile_options(flags)
             known = self.shell.user_ns | (local_ns or {})
             baseline = named_report(flags["compare"], known) if flags["compare"] else None
@@ -168,7 +191,19 @@ class TorchProfMagics(Magics, FlagDefaults):
             )
         except TorchProfError as exc:
             raise UsageError(str(exc)) from None
+        if compiled.flaw is not None:
+            run.session.parts.fail(MARKED_LOOP, compiled.flaw)
         return _Cell(flags, compiled, run, bar)
+
+    def _unrecorded(self, cell: str, failure: Exception) -> CompiledCell:
+        """Return the cell as it is, and say that it runs without a recording because of ``failure``."""
+        __tracebackhide__ = True
+        compiled = compile_plain(self.shell, cell)
+        say(
+            f"The cell runs without a recording, because torchprof failed ({type(failure).__name__}: {failure}). "
+            "Please report this with the output of %torchprof doctor."
+        )
+        return compiled
 
     def _bar(self, *, is_quiet: bool) -> ProgressBar | None:
         has_place = not has_front_end(self.shell) or can_be_asked(self.shell)
@@ -178,7 +213,7 @@ class TorchProfMagics(Magics, FlagDefaults):
         """Read and show what was recorded; an exception of the cell propagates afterwards."""
         __tracebackhide__ = True
         if recorded.bar is not None:
-            recorded.bar.close()
+            recorded.run.session.parts.undo(PROGRESS, recorded.bar.close)
         flags = recorded.flags
 
         def assign(report: Report) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torchprof_magic.analysis.ranks.frames import RankFrames
     from torchprof_magic.model.meta import Problem
 
-_NAMED = re.compile(r"(?i)(?:^|[^a-z])(?:rank|worker|engine)[ _.=-]?(\d{1,7})(?!\d)")
+_NAMED = re.compile(r"(?i)(?:^|[^a-z])(?:rank|worker|engine)[ _.=-]?([0-9]{1,7})(?![0-9])")
 _SHOWN = 12
 _CUT_OFF = ("file.cut_off_gzip", "json.cut_off")
 # Times before are counted from the start of a machine, so files of several machines cannot be compared by them.

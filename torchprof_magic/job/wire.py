@@ -15,6 +15,7 @@ from torchprof_magic.analysis.ranks.frames import (
     SPANS_SCHEMA,
     RankFrames,
 )
+from torchprof_magic.model.meta import encodable
 
 WIRE_VERSION = 1
 _SCHEMAS = {
@@ -42,12 +43,12 @@ class Sent(TypedDict):
 def packed(source: str, file: str, frames: RankFrames) -> Sent:
     """Return the frames of a rank as bytes."""
     data = {name: _stream(getattr(frames, name)) for name in _SCHEMAS}
-    return Sent(version=WIRE_VERSION, source=source, file=file, error="", frames=data)
+    return Sent(version=WIRE_VERSION, source=source, file=encodable(file), error="", frames=data)
 
 
 def failed(source: str, file: str, error: str) -> Sent:
     """Return why a file cannot be read, as text: exceptions do not cross all engines alike."""
-    return Sent(version=WIRE_VERSION, source=source, file=file, error=error, frames={})
+    return Sent(version=WIRE_VERSION, source=source, file=encodable(file), error=encodable(error), frames={})
 
 
 def unpacked(sent: Sent) -> RankFrames:

@@ -48,6 +48,7 @@ def of_cycle(trace: Trace, cycle: int) -> Trace:
         scopes=scopes.with_columns(pl.col("lane").replace_strict(places, return_dtype=pl.Int32)),
         tags=trace.tags.filter(pl.col("cycle") == cycle),
         storages=trace.storages.filter(pl.col("cycle") == cycle),
+        counters=trace.counters.filter(pl.col("cycle") == cycle),
         meta=replace(
             trace.meta,
             recorded_steps=marks,

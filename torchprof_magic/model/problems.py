@@ -115,6 +115,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Run the cell again. If this happens again, record fewer steps with --active.",
         "torch raised an error when a recording was started or stopped. The cell itself went on.",
     ),
+    "capture.failed": Kind(
+        "data_loss",
+        "The recording ended early because of an error in torchprof: {error} (torch {torch}).",
+        "Your code was not affected. Please report this with the output of %torchprof doctor.",
+        "torchprof itself failed. The code ran on without the profiler, and what was recorded until then is kept.",
+    ),
     "capture.rescue_failed": Kind(
         "data_loss",
         "torch's profiler could not be stopped cleanly: {error}",
@@ -177,17 +183,25 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "End it, or record without --lines.",
         "`--lines` was used while `sys.settrace` was set. Python allows one such function at a time.",
     ),
+    "capture.python_profiler": Kind(
+        "warning",
+        "Recording Python stacks ended another profiler of Python functions: {name}. {what}, and lacks what ran "
+        "meanwhile.",
+        "Record without stacks, or end the other profiler first.",
+        "Stacks were recorded while cProfile (up to Python 3.11) or a function of `sys.setprofile` was running. Python "
+        "calls one such profiler per thread.",
+    ),
     "capture.modules_not_watched": Kind(
         "info",
         "Calls of modules were not noted, because there are so many that it would cost more than 3 % of a step.",
         "Note them nevertheless with --modules, or with_modules=True.",
         "A step before the recording had many calls of modules for its length.",
     ),
-    "capture.memory_untagged": Kind(
+    "capture.part_failed": Kind(
         "warning",
-        "Memory is not fully divided by category, because tensors of the program could not be examined: {error}.",
-        "",
-        "A module, an optimizer or a tensor class raised an error when its tensors were looked up for `--memory`.",
+        "{part} failed and was left out: {error} (torch {torch}).",
+        "Your code was not affected; the rest was recorded. Please report this with the output of %torchprof doctor.",
+        "Something that torchprof sets up around the code raised an error: a hook, a watch, a check or a display.",
     ),
     "capture.step_outside": Kind(
         "info",
@@ -291,12 +305,6 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "torch.compile makes CUDA graphs, and CUDA is older than 12.6.",
     ),
     "capture.torch_warning": Kind("warning", "{text}", "", "torch's profiler issued a warning. The text is torch's."),
-    "capture.progress_failed": Kind(
-        "info",
-        "The progress bar failed and was switched off: {error}",
-        "",
-        "The front end could not show the progress bar. The recording is complete.",
-    ),
     "capture.handler_failed": Kind(
         "warning",
         "on_trace_ready raised {error}",
@@ -620,6 +628,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         _EXPORT_AGAIN,
         "Part of the file is missing or overwritten.",
     ),
+    "json.given_up": Kind(
+        "data_loss",
+        "More than 100,000 entries in a row are not events. What follows them was not read.",
+        _EXPORT_AGAIN,
+        "A file of brackets or other fragments, as of a program that failed or an attempt to exhaust memory.",
+    ),
     "json.head": Kind(
         "warning",
         "The part of the file around the events is damaged. Some metadata may be missing.",
@@ -638,11 +652,23 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "",
         "The list of events contains numbers, strings, or objects without a phase.",
     ),
+    "chrome.autograd_export": Kind(
+        "info",
+        "This is an export of torch's autograd profiler. It has the time of each op on the device, and no kernels.",
+        "Record with torch.profiler, or with this package, to see kernels and calls of the runtime.",
+        "torch.autograd.profiler wrote the file, which was the only profiler before torch 1.8.",
+    ),
     "chrome.other_kind": Kind(
         "info",
-        "Events that no view uses, such as counters and async ranges, were left out.",
+        "Events that no view uses, such as instants, were left out.",
         "",
         "The trace contains events with other phases than those that torch needs.",
+    ),
+    "chrome.counter_value": Kind(
+        "warning",
+        "Values of counters are missing or are not finite numbers. They were left out.",
+        "",
+        "A counter event (`C`) has no arguments, or one that is text, a list, null, infinite or beyond 1e300.",
     ),
     "chrome.odd_value": Kind(
         "warning",

@@ -196,15 +196,36 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """What the levels of a curve mean: 0 is ``low`` and ``MOST_LEVEL`` is ``high``, in ``unit``, which may be empty.
+
+    ``least`` and ``most`` are the smallest and the largest value that there are.
+    """
+
+    low: float
+    high: float
+    unit: str
+    least: float
+    most: float
+
+
+MOST_LEVEL = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SliceLane:
     """One row of a timeline: a thread, its calls of the device's interface, a stream, or what a device waits for.
 
-    ``group`` is the thread or device that it belongs to, whose lanes stand together.
+    ``group`` is the thread or device that it belongs to, whose lanes stand together. A lane of kind ``counters`` has no
+    slices: it heads the counters of its group, and folds them at first if it ``is_folded``. Each ``counter`` is a curve
+    on its ``scale``, on which the slices give the levels.
     """
 
     title: str
-    kind: Literal["steps", "thread", "calls", "waits", "stream", "annotations", "queue"]
+    kind: Literal["steps", "thread", "calls", "waits", "stream", "annotations", "queue", "counters", "counter"]
     group: str
+    scale: Scale | None = None
+    is_folded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,9 +255,9 @@ class Slices:
 
     The frame has the columns ``lane`` (a row of ``lanes``), one depth for each layer, ``start_ns``, ``dur_ns``,
     ``name``, ``kind``, ``phase``, ``note``, and ``source`` and ``op``: the rows of what launched a slice, and of the op
-    around that, -1 for none. ``count`` is how much a slice stands for, such as the length of the queue. ``columns`` are
-    details that were recorded, such as shapes. The frame of an ``excerpt`` lacks them, and says which slice of the
-    complete frame each row is, or names: ``slice``, and how many it stands for: ``merged``.
+    around that, -1 for none. ``count`` is how much a slice stands for: the length of the queue, or the level of a
+    curve. ``columns`` are details that were recorded, such as shapes. The frame of an ``excerpt`` lacks them, and says
+    which slice of the complete frame each row is, or names: ``slice``, and how many it stands for: ``merged``.
     """
 
     frame: pl.DataFrame

@@ -67,11 +67,13 @@ ACTION = pl.Enum(ACTIONS)
 BLOCK_STATE = pl.Enum(("active_allocated", "active_pending_free", "inactive"))
 TEXT = pl.Categorical()
 # The range around a step. Longer numbers would not fit into their column.
-STEP_PATTERN = r"^ProfilerStep#(\d{1,9})$"
+STEP_PATTERN = r"^ProfilerStep#([0-9]{1,9})$"
 
 # Times and levels stay below this, so that the sum of two fits into int64; so do the sums of whole columns.
 MAX_SUM = 2**62
 MAX_STEP = 10**9 - 1
+# Counters stay below this, so that the difference of two fits into float64.
+MAX_COUNTER = 1e300
 # Names of kernels can have thousands of characters, and shapes of ops over thousands of tensors hundreds of thousands.
 MAX_NAME_CHARS = 10_000
 # What the values of ``launch_config`` are called in trace files.
@@ -107,8 +109,8 @@ class FrameColumn(NamedTuple):
     unit: str
     definition: str
     is_nullable: bool = False
-    least: int | None = None
-    most: int | None = None
+    least: float | None = None
+    most: float | None = None
     max_chars: int | None = None
     row_of: str = ""
     is_summed: bool = False
@@ -330,6 +332,32 @@ MEMORY_COLUMNS = (
         least=-1,
         row_of="events",
     ),
+    FrameColumn("cycle", pl.Int32, "count", "Recording cycle of the schedule, from 0.", least=0),
+)
+COUNTERS_COLUMNS = (
+    FrameColumn(
+        "time_ns",
+        pl.Int64,
+        "ns",
+        "Time, relative to the first recorded event; rows are sorted by it. Negative for values from before it.",
+        least=-MAX_SUM,
+        most=MAX_SUM,
+    ),
+    FrameColumn(
+        "device", pl.Int32, "id", "Device that it is about, as numbered in the file; null for others.", is_nullable=True
+    ),
+    FrameColumn(
+        "name", TEXT, "text", "Name of the counter, and of the series if it has several.", max_chars=MAX_NAME_CHARS
+    ),
+    FrameColumn(
+        "value",
+        pl.Float64,
+        "number",
+        "Its value as in the file, in `unit`, from then to the next row of this counter.",
+        least=-MAX_COUNTER,
+        most=MAX_COUNTER,
+    ),
+    FrameColumn("unit", TEXT, "text", "Its unit; null if the file names none.", is_nullable=True, max_chars=MAX_TEXT),
     FrameColumn("cycle", pl.Int32, "count", "Recording cycle of the schedule, from 0.", least=0),
 )
 STEPS_COLUMNS = (
@@ -627,6 +655,7 @@ EVENTS_SCHEMA = _schema(EVENTS_COLUMNS)
 LANES_SCHEMA = _schema(LANES_COLUMNS)
 FLOWS_SCHEMA = _schema(FLOWS_COLUMNS)
 MEMORY_SCHEMA = _schema(MEMORY_COLUMNS)
+COUNTERS_SCHEMA = _schema(COUNTERS_COLUMNS)
 STEPS_SCHEMA = _schema(STEPS_COLUMNS)
 STACKS_SCHEMA = _schema(STACKS_COLUMNS)
 ARROWS_SCHEMA = _schema(ARROWS_COLUMNS)
@@ -665,11 +694,12 @@ FRAME_COLUMNS = {
     "annotations": ANNOTATIONS_COLUMNS,
     "graph_ops": GRAPH_OPS_COLUMNS,
     "graph_tensors": GRAPH_TENSORS_COLUMNS,
+    "counters": COUNTERS_COLUMNS,
 }
 FRAME_SCHEMAS = {name: _schema(columns) for name, columns in FRAME_COLUMNS.items()}
 # The name of the first entry of a saved run, and the version of its format. Changing a schema above needs a new one.
 SAVED_HEAD = "torchprof.json"
-SAVED_VERSION = 8
+SAVED_VERSION = 9
 # Frames that older versions of the format lack.
 ADDED_FRAMES = {
     "sites": 2,
@@ -682,6 +712,7 @@ ADDED_FRAMES = {
     "graph_ops": 7,
     "graph_tensors": 7,
     "storages": 8,
+    "counters": 9,
 }
 # Columns that they lack.
 ADDED_COLUMNS = {
@@ -727,6 +758,8 @@ class Trace(_Referable):
     the caching allocator held when it was taken, and what it had done before. They are empty without one.
 
     ``graph_ops`` and ``graph_tensors`` are those of an execution trace, which has nothing else.
+
+    ``counters`` are what the file says of values over time, such as the power of a device.
     """
 
     events: pl.DataFrame
@@ -748,6 +781,7 @@ class Trace(_Referable):
     storages: pl.DataFrame = field(default_factory=_empty("storages"))
     graph_ops: pl.DataFrame = field(default_factory=_empty("graph_ops"))
     graph_tensors: pl.DataFrame = field(default_factory=_empty("graph_tensors"))
+    counters: pl.DataFrame = field(default_factory=_empty("counters"))
 
     @property
     def has_device(self) -> bool:

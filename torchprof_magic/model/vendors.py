@@ -242,6 +242,8 @@ METADATA_KEYS = tuple(key for vendor in VENDORS for key in vendor.metadata_keys)
 COLLECTIVE_LIBRARIES = tuple(library for vendor in VENDORS for library in vendor.collective_libraries)
 WORK_CATEGORIES = tuple(category for vendor in VENDORS for category in vendor.work_categories)
 RANGE_CATEGORIES = tuple(category for vendor in VENDORS for category in vendor.range_categories)
+# The arrows of torch's autograd profiler, from an op to the time that it took on a device of this type.
+AUTOGRAD_ARROWS = tuple(f"cpu_to_{device}" for device in ("cuda", "xpu", "hpu", "npu", "mtia", "privateuseone"))
 LAUNCH_ARROWS = tuple(arrow for vendor in VENDORS for arrow in vendor.launch_arrows)
 # Regular expressions of names. Kernels of C++ templates carry their return type and namespaces in front.
 _NAMESPACES = r"(?i)^(?:static |void )*(?:(?:\w+|\(anonymous namespace\)|\{anonymous\})::)*"

@@ -13,9 +13,9 @@ from torchprof_magic.errors import OptionsError
 from torchprof_magic.model.meta import KINETO_KEYS
 from torchprof_magic.options.checked import ACTIVITIES
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?) *([kmgt]?b?)", re.ASCII | re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([kmgt]?b?)", re.ASCII | re.IGNORECASE)
 _UNITS = {f"{prefix}{b}": 1000**power for power, prefix in enumerate(("", "k", "m", "g", "t")) for b in ("", "b")}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?) *(s|min|h)", re.ASCII)
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) *(s|min|h)", re.ASCII)
 # What torch's ProfilerActivityConfig has.
 CONFIGURED = ("activity_types", "profiler_configs")
 _UNITS_S = {"s": 1, "min": 60, "h": 3600}

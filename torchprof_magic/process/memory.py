@@ -38,10 +38,13 @@ _READ_ADDRESSES = 4
 # Addresses that reading takes beyond that, however small the file; 8 MB were enough.
 _READ_LEAST_BYTES = 16_000_000
 
+# Linux only: the pages of this process, in memory the second of them.
+_PAGES = "/proc/self/statm"
+_PAGE_BYTES = resource.getpagesize() if resource is not None else 4096
 _TASKS = Path("/proc/self/task")  # Linux only
 # polars starts three pools, each of as many threads as it may use: two on first use, together with two threads of
 # jemalloc, and the third for frames of thousands of rows, for CSV and for SQL. Linux cuts names after 15 characters.
-_POOLS = (re.compile(r"polars-\d+"), re.compile(r"tokio-rt-worker"), re.compile(r"async-executor-.*"))
+_POOLS = (re.compile(r"polars-[0-9]+"), re.compile(r"tokio-rt-worker"), re.compile(r"async-executor-.*"))
 _FIRST_POOLS = _POOLS[:2]
 _ALLOCATOR_THREADS = 2
 # Measured with polars 2.1 and glibc 2.36: the first two pools take 238, 456 and 742 MB for 1, 2 and 4 threads each, and
@@ -57,6 +60,9 @@ _POLARS_BYTES = 205_000_000
 _POLARS_IMPORT_THREADS = 3
 _NUMPY_BYTES = 50_000_000
 _NUMPY_CORE_BYTES = 45_000_000
+
+
+NO_MEMORY = "Free memory, or use a machine with more"
 
 
 class Lack(NamedTuple):
@@ -75,7 +81,7 @@ class Lack(NamedTuple):
     def advice(self) -> str:
         """What to do about it."""
         if not self.is_limit:
-            return "Free memory, or use a machine with more"
+            return NO_MEMORY
         return "Raise the limit (ulimit -v), or set MALLOC_ARENA_MAX=1 and POLARS_MAX_THREADS=1 before Python starts"
 
 
@@ -90,21 +96,31 @@ class Growth:
     def __init__(self) -> None:
         self._process = psutil.Process()
         self._began_bytes: int | None = None
+        self._file: int | None = None
 
     def begin(self) -> None:
         """Start counting."""
+        if self._file is None:
+            with suppress(OSError, AttributeError):  # not Linux
+                self._file = os.open(_PAGES, os.O_RDONLY | os.O_CLOEXEC)
         self._began_bytes = self._resident_bytes()
 
     def end(self) -> None:
         """Stop counting."""
         self._began_bytes = None
+        file, self._file = self._file, None
+        if file is not None:
+            os.close(file)
 
     def grown_bytes(self) -> int:
         """Return the growth since ``begin``; 0 outside of a recording."""
         return 0 if self._began_bytes is None else self._resident_bytes() - self._began_bytes
 
     def _resident_bytes(self) -> int:
-        return int(self._process.memory_info().rss)
+        """Return the memory of this process; from an open file, because the user's code may use up all descriptors."""
+        if self._file is None:
+            return int(self._process.memory_info().rss)
+        return int(os.pread(self._file, 128, 0).split()[1]) * _PAGE_BYTES
 
 
 def lack_for_reading(file_bytes: int) -> Lack | None:
@@ -190,5 +206,5 @@ def _thread_names() -> list[str]:
     names = []
     for task in _TASKS.iterdir() if _TASKS.is_dir() else ():
         with suppress(OSError):  # it has ended
-            names.append((task / "comm").read_text(errors="replace").strip())
+            names.append((task / "comm").read_text("utf-8", errors="replace").strip())
     return names

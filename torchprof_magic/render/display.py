@@ -8,6 +8,7 @@ from IPython import get_ipython
 from IPython.display import display
 
 from torchprof_magic.errors import TorchProfError
+from torchprof_magic.units import print_text
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -34,7 +35,7 @@ def show(report: Showable, shell: InteractiveShell, mode: str = "both") -> None:
     if mode == "none":
         return
     if mode == "text" or not has_front_end(shell):
-        print(report.summary())  # noqa: T201 - this is the output
+        print_text(report.summary())
         return
     if mode in ("both", "widget") and not (can_be_asked(shell) and _show_widget(report)):
         mode = "static"
@@ -68,6 +69,6 @@ def _show_widget(report: Showable) -> bool:
     try:
         display(report.widget)  # type: ignore[no-untyped-call]
     except TorchProfError as exc:
-        print(f"The live view is not available: {exc}")  # noqa: T201 - this is the output
+        print_text(f"The live view is not available: {exc}")
         return False
     return True

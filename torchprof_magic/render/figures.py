@@ -8,23 +8,28 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
+import numpy as np
+import polars as pl
+
 from torchprof_magic.analysis.memory.memory import memory_peaks
 from torchprof_magic.analysis.phases import PHASES
 from torchprof_magic.model.shapes import Series, Shape, Table, Tree, top_rows
 from torchprof_magic.process.python_warnings import warnings_to
 from torchprof_magic.render.palette import band_colour, category_colour, phase_colour, phase_title
+from torchprof_magic.render.thinning import band_values, rows_to_draw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    import polars as pl
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from torchprof_magic.model.shapes import Column
+    from torchprof_magic.render.thinning import FloatArray
 
 WIDTH_IN = 9.0
 DPI = 100
+DRAWN_COLUMNS = 1800  # of a curve: figures that are saved with twice the pixels lose nothing
 BAR_IN = 0.26  # height of one row of bars
 TOP_OPS = 12
 MAX_STEPS = 24
@@ -36,7 +41,6 @@ LABEL_RATIO = 0.045  # boxes wider than this have a label
 MAX_DEPTH = 14
 GREY = "#6b737c"
 MIDDLE_GREY = "#777d84"  # 4.2 to 1 on white and 4.5 to 1 on #111111
-SMALL_COLOURS = 64
 TITLE_CHARS = 100
 GAP_RATIO = 0.0008  # between boxes of the flame graph, of its width
 
@@ -79,7 +83,7 @@ def draw_ops(shape: Shape) -> Figure:
 def draw_flame(shape: Shape) -> Figure:
     """Return the merged call tree as an icicle, root on top, by its first weight: host time, or bytes of memory."""
     assert isinstance(shape, Tree)
-    boxes = _boxes(shape)
+    boxes = flame_boxes(shape)
     depth = max((box[2] for box in boxes), default=0) + 1
     figure, axes = new_canvas(depth * 0.22 + 0.4)
     for left, width, level, name, colour in boxes:
@@ -87,8 +91,7 @@ def draw_flame(shape: Shape) -> Figure:
         axes.barh(level, width - GAP_RATIO, left=left, height=0.94, color=colour, linewidth=0)
         if width > LABEL_RATIO:
             text = plain_label(name, int(width * 150))
-            ink = "white" if _is_dark(colour) else "#1f2328"
-            axes.text(left + 0.003, level, text, va="center", fontsize=7, family="monospace", color=ink)
+            axes.text(left + 0.003, level, text, va="center", fontsize=7, family="monospace", color=ink_on(colour))
     axes.set_xlim(0, 1)
     axes.invert_yaxis()
     axes.set_axis_off()
@@ -103,11 +106,11 @@ def draw_memory(shape: Shape) -> Figure:
     figure = _figure(1.9 * max(len(lanes), 1))
     for row, lane in enumerate(lanes):
         axes = figure.add_subplot(len(lanes), 1, row + 1)
-        rows = shape.frame.filter(shape.frame["lane"] == lane)
-        time_ms = [value / 1e6 for value in rows["time_ns"].to_list()]
+        rows = _drawn_rows(shape.frame.filter(shape.frame["lane"] == lane), shape.bands)
+        time_ms = rows["time_ns"].to_numpy() / 1e6
         _stack_bands(axes, time_ms, rows, shape.stacked)
         for band in shape.bands:
-            size = [float("nan") if value is None else value / 1e6 for value in rows[band.name].to_list()]
+            size = band_values(rows, band.name) / 1e6
             axes.plot(
                 time_ms, size, drawstyle="steps-post", color=band_colour(band.name), label=band.title, linewidth=1
             )
@@ -124,12 +127,18 @@ def draw_memory(shape: Shape) -> Figure:
     return _finished(figure)
 
 
-def _stack_bands(axes: Axes, time_ms: list[float], rows: pl.DataFrame, bands: Sequence[Column]) -> None:
+def _drawn_rows(rows: pl.DataFrame, bands: Sequence[Column]) -> pl.DataFrame:
+    """Return the rows of a device that its plot needs."""
+    chosen = rows_to_draw(rows["time_ns"].to_numpy(), [band_values(rows, band.name) for band in bands], DRAWN_COLUMNS)
+    return rows[chosen]
+
+
+def _stack_bands(axes: Axes, time_ms: FloatArray, rows: pl.DataFrame, bands: Sequence[Column]) -> None:
     """Fill the bands on top of one another, the first at the bottom."""
-    bottom = [0.0] * len(time_ms)
+    bottom = np.zeros(len(time_ms))
     for band in bands:
-        top = [below + value / 1e6 for below, value in zip(bottom, rows[band.name].to_list(), strict=True)]
-        if top != bottom:
+        top = bottom + band_values(rows, band.name) / 1e6
+        if (top != bottom).any():
             colour = category_colour(band.name.removesuffix("_bytes"))
             axes.fill_between(time_ms, bottom, top, step="post", color=colour, label=band.title, linewidth=0)
         bottom = top
@@ -153,40 +162,6 @@ def to_png(figure: Figure) -> bytes:
         rc("text", usetex=False)
         figure.savefig(buffer, format="png", dpi=DPI)
     return buffer.getvalue()
-
-
-def to_small_png(figure: Figure) -> bytes:
-    """Return a figure as PNG bytes without a ground, for pages that are light or dark, in few colors."""
-    from PIL import Image  # noqa: PLC0415 - matplotlib needs it, too
-
-    _suit_any_ground(figure)
-    buffer = io.BytesIO()
-    with Image.open(io.BytesIO(to_png(figure))) as image:
-        image.quantize(SMALL_COLOURS, method=Image.Quantize.FASTOCTREE).save(buffer, format="png", optimize=True)
-    return buffer.getvalue()
-
-
-def summary_png(steps: Shape, title: str) -> bytes:
-    """Return the steps under the verdict as PNG bytes, for viewers that show nothing but images."""
-    figure = draw_steps(steps)
-    figure.suptitle(plain_label(title, TITLE_CHARS), fontsize=10, x=0.01, ha="left")
-    return to_png(_finished(figure))
-
-
-def _suit_any_ground(figure: Figure) -> None:
-    """Take away the ground, and write in a gray that can be read on white and on black."""
-    from matplotlib.text import Text  # noqa: PLC0415 - see the docstring of the module
-
-    figure.patch.set_alpha(0)
-    for axes in figure.axes:
-        axes.patch.set_alpha(0)
-        axes.tick_params(colors=MIDDLE_GREY)
-        for spine in axes.spines.values():
-            spine.set_color(MIDDLE_GREY)
-    for text in figure.findobj(Text):
-        # Those in boxes have a color that suits their box.
-        if text.get_color() in ("black", GREY):
-            text.set_color(MIDDLE_GREY)
 
 
 def _figure(height_in: float) -> Figure:
@@ -214,9 +189,14 @@ def _dress(axes: Axes) -> None:
 
 
 def plain_label(text: str, most_chars: int = LABEL_CHARS) -> str:
-    """Return a text from a trace as a label: short, on one line, and not read as math text by matplotlib."""
+    """Return a text from a trace as a label that matplotlib does not read as math text."""
+    return short_label(text, most_chars).replace("$", r"\$")
+
+
+def short_label(text: str, most_chars: int = LABEL_CHARS) -> str:
+    """Return a text from a trace as a label: short, and on one line."""
     short = text if len(text) <= most_chars else f"{text[: max(most_chars - 1, 1)]}…"
-    return "".join(char if char.isprintable() else "�" for char in short).replace("$", r"\$")
+    return "".join(char if char.isprintable() else "�" for char in short)
 
 
 def _finished(figure: Figure) -> Figure:
@@ -228,25 +208,26 @@ def _finished(figure: Figure) -> Figure:
     return figure
 
 
-def _is_dark(colour: str) -> bool:
+def ink_on(colour: str) -> str:
+    """Return the color of text that can be read on a color ``#rrggbb``."""
     red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
-    return 0.299 * red + 0.587 * green + 0.114 * blue < 128  # noqa: PLR2004 - half of 0..255
+    is_dark = 0.299 * red + 0.587 * green + 0.114 * blue < 128  # noqa: PLR2004 - half of 0..255
+    return "white" if is_dark else "#1f2328"
 
 
-def _boxes(shape: Tree) -> list[tuple[float, float, int, str, str]]:
+def flame_boxes(shape: Tree) -> list[tuple[float, float, int, str, str]]:
     """Return ``(left, width, level, name, colour)`` of every box wide enough to print; rows are in preorder."""
-    frame = shape.frame
-    total = frame[f"total_{shape.weights[0].name}"]
-    whole = max(float(total[0]), 1.0)
-    names, parents = frame["name"].cast(str).to_list(), frame["parent"].to_list()
-    totals, phases = total.to_list(), frame["phase"].cast(str).to_list()
+    total = shape.frame[f"total_{shape.weights[0].name}"].to_numpy()
+    share = total / max(float(total[0]), 1.0)
+    rows = np.flatnonzero(share >= MIN_BOX_RATIO)
+    frame = shape.frame[rows].select("parent", pl.col("name", "phase").cast(pl.String))
     filled, level, boxes = {0: 0.0}, {0: -1}, []
-    for row in range(1, len(names)):  # bounded: the children of a skipped box are skipped as well
-        above, width = parents[row], totals[row] / whole
-        if above not in filled or width < MIN_BOX_RATIO or level[above] + 1 >= MAX_DEPTH:
+    for row, width, (above, name, phase) in zip(rows.tolist(), share[rows].tolist(), frame.iter_rows(), strict=True):
+        # Bounded: at most one row per level and MIN_BOX_RATIO. The children of a skipped box are skipped as well.
+        if row == 0 or above not in filled or level[above] + 1 >= MAX_DEPTH:
             continue
         left = filled[above]
         filled[above] += width
         filled[row], level[row] = left, level[above] + 1
-        boxes.append((left, width, level[row], names[row], phase_colour(phases[row])))
+        boxes.append((left, width, level[row], name, phase_colour(phase)))
     return boxes

@@ -12,8 +12,9 @@ import numpy as np
 
 from torchprof_magic.files.atomic import write_text
 from torchprof_magic.model.memory_categories import TORCH_ORDER
-from torchprof_magic.render.figures import GREY, new_canvas, plain_label, to_png
+from torchprof_magic.render.figures import DRAWN_COLUMNS, GREY, new_canvas, plain_label, to_png
 from torchprof_magic.render.palette import category_colour
+from torchprof_magic.render.thinning import rows_to_draw
 from torchprof_magic.units import format_bytes
 
 if TYPE_CHECKING:
@@ -73,8 +74,9 @@ def _picture(times_us: Sequence[int], sizes: Sequence[Sequence[int]]) -> Figure:
     figure, axes = new_canvas(HEIGHT_IN)
     if not times_us:
         return figure
-    time_ms = (np.array(times_us) - min(times_us)) / 1e3
     levels = np.array(sizes, np.float64)[:, 1:] / 1e6
+    rows = rows_to_draw(np.array(times_us, np.int64), [levels.sum(axis=1)], DRAWN_COLUMNS)
+    time_ms, levels = (np.array(times_us)[rows] - min(times_us)) / 1e3, levels[rows]
     bottom = np.zeros(len(time_ms))
     for name, level in zip(TORCH_ORDER, levels.T, strict=True):
         if level.any():

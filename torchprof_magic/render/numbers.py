@@ -49,6 +49,11 @@ def column_format(unit: Unit, largest: float) -> ColumnFormat:
     return ColumnFormat(suffix=suffix, format=lambda value: _scaled(value, size, decimals))
 
 
+def unit_of(unit: Unit, largest: float) -> tuple[str, float]:
+    """Return the unit for times or sizes of which this is the largest, and how many ns or bytes it has."""
+    return _rung(_LADDERS[unit], largest)
+
+
 def format_value(value: float, unit: Unit) -> str:
     """Return one number in a sentence: times and sizes with three significant digits."""
     if unit in _LADDERS:

@@ -18,10 +18,10 @@ from torchprof_magic.analysis.verdict.diagnosis import all_problems
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.shapes import Facts, Table, count_rows, top_rows
 from torchprof_magic.render.bars import swatch_image, track_image
-from torchprof_magic.render.figures import FIGURES, to_small_png
 from torchprof_magic.render.numbers import column_format, format_share, format_value
 from torchprof_magic.render.page import verdict_line
 from torchprof_magic.render.palette import phase_title
+from torchprof_magic.render.pictures import PICTURES
 from torchprof_magic.render.text import machine_of, saving_words, steps_sentence
 from torchprof_magic.units import counted, printable
 
@@ -39,7 +39,7 @@ TOP_ROWS = 10
 MAX_STEPS = 24
 NAME_CHARS = 90
 _SHOWN_UNITS = ("count", "ns", "bytes", "flop")
-_FIGURES = {"flame": "Flame graph", "memory": "Memory"}
+_TITLES = {"flame": "Flame graph", "memory": "Memory"}
 _NUMBER = 'align="right" style="text-align:right"'
 _NAME = 'align="left" style="text-align:left"'
 _IMAGE = re.compile(r'<img alt="([^"]*)" src="[^"]*">')
@@ -88,7 +88,7 @@ def static_html(
         *(_section(section) for section in sections[1:]),
         _ops(shapes["ops"], steps_worth(trace)),
         *(_section(section) for section in tops),
-        *(_figure(view, shapes[view]) for view in _FIGURES if in_notebook and count_rows(shapes[view])),
+        *(_figure(view, shapes[view]) for view in _TITLES if in_notebook and count_rows(shapes[view])),
         _folded("About this run", "".join((*_problem_lines(others), *(_section(section) for section in about)))),
         f"<p><small>{_IN_NOTEBOOK if in_notebook else _IN_FILE}</small></p>",
         "</details>",
@@ -284,6 +284,6 @@ def _looks(column: Column, frame: pl.DataFrame, steps: float) -> tuple[str, Call
 
 
 def _figure(view: str, shape: Shape) -> str:
-    data = base64.b64encode(to_small_png(FIGURES[view](shape))).decode("ascii")
-    image = f'<p><img alt="{_FIGURES[view]}" src="data:image/png;base64,{data}"></p>'
-    return image if view == "flame" else _folded(_FIGURES[view], image)
+    data = base64.b64encode(PICTURES[view](shape)).decode("ascii")
+    image = f'<p><img alt="{_TITLES[view]}" src="data:image/png;base64,{data}"></p>'
+    return image if view == "flame" else _folded(_TITLES[view], image)

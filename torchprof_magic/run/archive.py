@@ -15,6 +15,7 @@ import polars as pl
 from torchprof_magic.distributed import rank_flaw, ranks
 from torchprof_magic.errors import StoreError, TorchProfError
 from torchprof_magic.files.urls import public_url
+from torchprof_magic.model.meta import encodable
 from torchprof_magic.model.problems import problem
 from torchprof_magic.model.trace import SAVED_TRACES_SCHEMA
 from torchprof_magic.store.template import (
@@ -206,8 +207,8 @@ def _saved_row(trace: SavedTrace, upload: UploadStatus | None, remote: str) -> t
     where = upload.remote if upload else destination(public_url(remote), trace.path.name) if remote else None
     state = upload.state if upload else "not queued" if remote else None
     return (
-        str(trace.path), trace.timestamp, trace.step, trace.cycle, trace.rank, trace.size_bytes, trace.state,
-        where, state, upload.error or None if upload else None,
+        encodable(str(trace.path)), trace.timestamp, trace.step, trace.cycle, trace.rank, trace.size_bytes, trace.state,
+        where and encodable(where), state, upload.error or None if upload else None,
     )  # fmt: skip
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from torchprof_magic.units import counted, format_bytes, printable, short_file
+from torchprof_magic.units import counted, format_bytes, print_text, printable, short_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,4 +90,5 @@ def _opening(path: Path, *, is_magic: bool) -> str:
 
 def say(text: str) -> None:
     """Print one line, prefixed with the name of the extension."""
-    print(f"torchprof: {printable(text)}")  # noqa: T201 - this is the output
+    with suppress(Exception):  # the stdout of the user may be closed, or anything
+        print_text(f"torchprof: {printable(text)}")

@@ -99,6 +99,8 @@ def _with_snapshot(trace: Trace, path: Path | None) -> Trace:
             return with_snapshot(trace, path)
         except IngestError as exc:
             reason = str(exc)
+        except MemoryError:
+            reason = "memory ran out"
     note = problem("capture.snapshot_not_read", reason=reason, path=path)
     return replace(trace, problems=(*trace.problems, note))
 
@@ -133,6 +135,8 @@ def _read_cycles(recording: Recording, meta: Meta) -> tuple[Trace, list[Problem]
             read_chrome([cycle.path])
         except IngestError as exc:
             problems.append(problem("run.unreadable_cycle", error=exc, path=cycle.path))
+        except MemoryError:
+            problems.append(_too_large(cycle.path, "memory ran out"))
         else:
             whole.append(cycle)
     return _joined(whole, meta), problems

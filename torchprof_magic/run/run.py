@@ -10,7 +10,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from torchprof_magic.capture import CaptureSession, protected
+from torchprof_magic.capture import CLEANUP, FREE_MEMORY, KEPT_TRACES, CaptureSession, protected
 from torchprof_magic.errors import CaptureError, TorchProfError
 from torchprof_magic.history import this_process
 from torchprof_magic.ingest.fork_check import NO_REPORTS, can_report
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from torchprof_magic.model.meta import CellSource, Problem, Stepping
     from torchprof_magic.options import KeepOptions, ProfileOptions
     from torchprof_magic.report import Report
+
+
+# Failures of ours in a recording that was begun anew.
+OWN_FAILURES = ("capture.part_failed", "capture.failed", "capture.gave_up")
 
 
 class Run:
@@ -68,16 +72,16 @@ class Run:
         self._on_progress = on_progress
         self._archive = Archive(keep, cycles=options.cycles, cell=cell_number) if keep.trace_dir else None
         self._notes: list[Problem] = []
+        self._told = 0  # how many problems of the session are in the report
         self.session = self._new_session(options, stepping)
 
     def prepare(self) -> None:
         """Run the checks that need no session. Raises ``TorchProfError``; no code of the user's has run then."""
-        # Asking may start polars' threads. Where they do not fit, the trace is kept without a report.
-        if lack_for_reading(0) is None and not can_report():
-            raise CaptureError(f"{NO_REPORTS}. Nothing was run.")
-        sweep()  # files of old reports must not fill the disk
+        parts = self.session.parts
+        parts.check(FREE_MEMORY, _check_reports)
+        parts.run(CLEANUP, sweep)  # files of old reports must not fill the disk
         if self._archive is not None:
-            self._archive.prepare()
+            parts.check(KEPT_TRACES, self._archive.prepare)
 
     def open(self) -> None:
         """Prepare the run and open its session. Raises ``TorchProfError``; no code of the user's has run then."""
@@ -88,6 +92,7 @@ class Run:
     def restart(self, options: ProfileOptions, stepping: Stepping) -> None:
         """Discard the recording so far, and open a new session with other options."""
         self.session.discard()
+        self._notes += [known for known in self.session.problems if known.code in OWN_FAILURES]
         fresh = self._new_session(options, stepping)
         fresh.open()
         self.session = fresh
@@ -118,6 +123,7 @@ class Run:
             session.release()
             return
         has_exception = sys.exc_info()[0] is not None
+        self._told = len(session.problems)
         try:
             session.guard.uninstall()  # an interrupt from here on ends the analysis
             if session.is_unwanted:
@@ -140,7 +146,16 @@ class Run:
         finally:
             if has_exception:
                 session.guard.drop_pending()
+            self._release(session)
+
+    def _release(self, session: CaptureSession) -> None:
+        """Let interrupts in again, and say what failed too late for the report."""
+        __tracebackhide__ = True
+        try:
             session.release()
+        finally:
+            for problem in session.problems[self._told :]:
+                say(problem.message)
 
     def _make_report(
         self,
@@ -149,9 +164,7 @@ class Run:
         assign: Callable[[Report], None] | None,
         show: Callable[[Report], None] | None,
     ) -> None:
-        report = self._read(recording, labels)
-        if self._baseline is not None:
-            report = report.with_comparison(report.compare(self._baseline))
+        report = self._compared(self._read(recording, labels))
         self._remember(report, assign)
         self._keep(report)
         if show is not None:
@@ -171,8 +184,8 @@ class Run:
         )
 
     def _read(self, recording: Recording, labels: Callable[[], tuple[tuple[str, str], ...]]) -> Report:
-        if self._archive is not None:
-            recording = self._archive.keep(recording)
+        recording = self._kept(replace(recording, problems=self.session.problems))
+        self._told = len(self.session.problems)
         recording = replace(recording, problems=(*recording.problems, *self._notes))
         return read_recording(
             recording,
@@ -182,12 +195,32 @@ class Run:
             find_saved=self._archive.saved_traces if self._archive is not None else None,
         )
 
+    def _kept(self, recording: Recording) -> Recording:
+        """Return the recording with the paths of its copies, if it is to be kept; a failure is a problem of it."""
+        if self._archive is None:
+            return recording
+        before = len(self.session.problems)
+        kept = self.session.parts.ask(KEPT_TRACES, self._archive.keep, recording, default=recording)
+        return replace(kept, problems=(*kept.problems, *self.session.problems[before:]))
+
     def _keep(self, report: Report) -> None:
         """Keep the report across kernels as it was asked for; a failure is a message, and the report is shown."""
         try:
             keep_run(report, name=self._save, keep_runs=self._keep_runs)
         except TorchProfError as exc:
             say(str(exc))
+        except Exception as exc:  # noqa: BLE001 - the report is there
+            say(f"The run was not kept ({type(exc).__name__}: {exc}).")
+
+    def _compared(self, report: Report) -> Report:
+        """Return the report with its comparison, if one was asked for; a failure is a message."""
+        if self._baseline is None:
+            return report
+        try:
+            return report.with_comparison(report.compare(self._baseline))
+        except Exception as exc:  # noqa: BLE001 - the report is there
+            say(f"The runs could not be compared ({type(exc).__name__}: {exc}).")
+            return report
 
     def _remember(self, report: Report, assign: Callable[[Report], None] | None) -> None:
         this_process.remember(report, "", self._cell_id)
@@ -202,3 +235,10 @@ class Run:
             self.failure = f"no report was made: {failure or 'the analysis was interrupted'}"
             keep_raw(recording)
         say_unread(recording, is_remembered=self.report is not None, is_magic=self._is_magic, failure=failure)
+
+
+def _check_reports() -> None:
+    """Raise ``CaptureError`` where polars would hang, as in a forked process."""
+    # Asking may start polars' threads. Where they do not fit, the trace is kept without a report.
+    if lack_for_reading(0) is None and not can_report():
+        raise CaptureError(f"{NO_REPORTS}. Nothing was run.")

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import ast
 import inspect
-import operator
+import sys
 from dataclasses import dataclass
-from types import ModuleType
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from torchprof_magic.errors import OptionsError
 from torchprof_magic.model.meta import Stepping
+from torchprof_magic.process.lookups import attributes_of, is_a, module_of, special
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import CodeType
 
     from torchprof_magic.capture import LineMarks
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
         def start(self, length: int | None = None) -> None:
             """Begin step 0; does nothing if it has begun already."""
+
+        def count(self, iterable: object) -> int | None:
+            """Return how many items a loop will get, if that is known."""
 
         def step(self) -> None:
             """End a step."""
@@ -122,20 +126,6 @@ def with_stepper(code: CodeType, stepper: Stepper) -> CodeType:
     return code.replace(co_consts=tuple(constants))
 
 
-def count_ahead(iterable: object) -> int | None:
-    """Return the number of items, if the iterable knows it, also inside ``enumerate`` and ``zip``."""
-    try:
-        if isinstance(iterable, (enumerate, zip)):
-            parts = iterable.__reduce__()[1]
-            inner = parts[:1] if isinstance(iterable, enumerate) else parts
-            lengths = [length for part in inner if (length := count_ahead(part)) is not None]
-            return min(lengths, default=None)
-        length = operator.length_hint(iterable, -1)
-    except Exception:  # noqa: BLE001 - the user's __len__ may raise anything, and the length is optional
-        return None
-    return length if length >= 0 else None
-
-
 class Stepper:
     """The object that an instrumented loop calls. A step is one run of the loop body and the fetching of the next item.
 
@@ -150,19 +140,42 @@ class Stepper:
         self._line = line
         self._is_inside = False
 
+    # ``for item in map(fetched, ends, iterable)``: the cell calls ``map``, which calls ``__iter__`` and ``__next__`` of
+    # the iterable. So no frame of ours is in a traceback, and no item is kept while the next one is fetched.
+    pairs = map
+
     def steps(self, iterable: Iterable[Item]) -> Iterator[Item]:
         """Iterate and step. A second loop (the next epoch) continues the count."""
         __tracebackhide__ = True
-        self.enter(count_ahead(iterable))
-        return _Stepped(iter(iterable), self)
+        return map(*self.parts(iterable))
 
-    def async_steps(self, iterable: AsyncIterable[Item]) -> AsyncIterable[Item]:
-        """Iterate and step as ``steps`` does, for ``async for``."""
+    def parts(self, iterable: Iterable[Item]) -> tuple[Callable[[None, Item], Item], Iterable[None], Iterable[Item]]:
+        """Enter the loop, and return the arguments of ``map`` that make an iterator which steps."""
         __tracebackhide__ = True
-        self.enter(count_ahead(iterable))
-        if not hasattr(type(iterable), "__aiter__"):
-            return iterable  # Python raises the right error for it
-        return _AsyncStepped(iterable.__aiter__(), self)
+        self.enter(self._session.count(iterable))
+        return self._fetched, _Ends(self), iterable
+
+    def opening(self, iterable: object) -> Callable[[], object]:
+        """Enter an ``async for`` loop, and return what the cell calls to get the iterator for ``async_steps``."""
+        __tracebackhide__ = True
+        self.enter(self._session.count(iterable))
+        found: Callable[[], object] | None = special(iterable, "__aiter__")
+        return (lambda: _Unusable(iterable)) if found is None else found
+
+    def async_steps(self, iterator: object) -> object:
+        """Iterate and step as ``steps`` does, for ``async for``; its body calls ``inside`` first."""
+        __tracebackhide__ = True
+        if type(iterator) is _Unusable:  # not isinstance, which asks a property of the user's class
+            return iterator.value  # Python raises the right error for it
+        return _AsyncUnusable(iterator) if special(iterator, "__anext__") is None else _AsyncStepped(iterator, self)
+
+    def inside(self) -> None:
+        """Note that an item was fetched."""
+        self._is_inside = True
+
+    def _fetched(self, _: None, item: Item) -> Item:
+        self._is_inside = True
+        return item
 
     def enter(self, length: int | None = None) -> None:
         """Enter the loop, for the first time or again after a ``break``."""
@@ -198,46 +211,58 @@ class Stepper:
         self._session.finish(is_between=not self._is_inside)
 
 
-class _Stepped(Generic[Item]):
-    """Iterator that steps. Not a generator: that would keep each item alive while the next one is fetched."""
+class _Ends:
+    """Ends a step whenever it is asked for its next item, which is before the loop fetches its own."""
 
-    __slots__ = ("_fetch", "_stepper")
+    __slots__ = ("_stepper",)
 
-    def __init__(self, iterator: Iterator[Item], stepper: Stepper) -> None:
-        self._fetch = iterator.__next__
+    def __init__(self, stepper: Stepper) -> None:
         self._stepper = stepper
 
-    def __iter__(self) -> Iterator[Item]:
+    def __iter__(self) -> Iterator[None]:
         return self
 
-    def __next__(self) -> Item:
+    def __next__(self) -> None:
         __tracebackhide__ = True
-        stepper = self._stepper
-        stepper.through()
-        item = self._fetch()
-        stepper._is_inside = True  # noqa: SLF001 - one class in two halves, on a hot path
-        return item
+        self._stepper.through()
 
 
-class _AsyncStepped(Generic[Item]):
+class _AsyncStepped:
     """Asynchronous iterator that steps. While it waits for the next item, the step is that of the loop's body."""
 
-    __slots__ = ("_fetch", "_stepper")
+    __slots__ = ("_iterator", "_stepper")
 
-    def __init__(self, iterator: AsyncIterator[Item], stepper: Stepper) -> None:
-        self._fetch = iterator.__anext__
+    def __init__(self, iterator: object, stepper: Stepper) -> None:
+        self._iterator = iterator
         self._stepper = stepper
 
-    def __aiter__(self) -> AsyncIterator[Item]:
+    def __aiter__(self) -> _AsyncStepped:
         return self
 
-    async def __anext__(self) -> Item:
+    @property
+    def __anext__(self) -> Any:
+        """The method of the user's iterator: Python calls it, so no frame of ours is in a traceback."""
         __tracebackhide__ = True
-        stepper = self._stepper
-        stepper.through()
-        item = await self._fetch()
-        stepper._is_inside = True  # noqa: SLF001 - one class in two halves, on a hot path
-        return item
+        self._stepper.through()
+        return special(self._iterator, "__anext__")
+
+
+class _Unusable:
+    """An object without ``__aiter__``."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+
+class _AsyncUnusable(_Unusable):
+    """The result of an ``__aiter__``, which has no ``__anext__``."""
+
+    __slots__ = ()
+
+    def __aiter__(self) -> object:
+        return self.value
 
 
 class _Instrumenter(ast.NodeTransformer):
@@ -247,10 +272,21 @@ class _Instrumenter(ast.NodeTransformer):
         self._plan = plan
 
     def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
-        return self._with_steps(node, "steps")
+        self.generic_visit(node)
+        if node is self._plan.loop:
+            at = _place_of_iteration(node)
+            parts = ast.copy_location(ast.Starred(self._call("parts", at, node.iter), ast.Load()), at)
+            node.iter = self._call("pairs", at, parts)
+        return self._with_end(node, [node])
 
     def visit_AsyncFor(self, node: ast.AsyncFor) -> ast.AST | list[ast.stmt]:
-        return self._with_steps(node, "async_steps")
+        self.generic_visit(node)
+        if node is self._plan.loop:
+            at = _place_of_iteration(node)
+            opened = ast.copy_location(ast.Call(self._call("opening", at, node.iter), [], []), at)
+            node.iter = self._call("async_steps", at, opened)
+            node.body.insert(0, self._statement("inside", node))
+        return self._with_end(node, [node])
 
     def visit_While(self, node: ast.While) -> ast.AST | list[ast.stmt]:
         self.generic_visit(node)
@@ -268,12 +304,6 @@ class _Instrumenter(ast.NodeTransformer):
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         return node
-
-    def _with_steps(self, node: ast.For | ast.AsyncFor, method: str) -> list[ast.stmt]:
-        self.generic_visit(node)
-        if node is self._plan.loop:
-            node.iter = ast.copy_location(self._call(method, node.iter, node.iter), node.iter)
-        return self._with_end(node, [node])
 
     def _with_end(self, node: Loop, statements: list[ast.stmt]) -> list[ast.stmt]:
         return [*statements, self._statement("end", node)] if node is self._plan.nest else statements
@@ -293,6 +323,11 @@ class _Instrumenter(ast.NodeTransformer):
                 node.end_lineno = loop.lineno
                 node.end_col_offset = loop.col_offset  # type: ignore[attr-defined]
         return statement
+
+
+def _place_of_iteration(loop: ast.For | ast.AsyncFor) -> ast.AST:
+    """Return the node that tracebacks mark when Python calls ``__iter__`` or ``__next__`` for a loop."""
+    return loop.iter if sys.version_info >= (3, 13) else loop
 
 
 def _loops(body: Sequence[ast.AST], nest: Loop | None) -> Iterator[_Found]:
@@ -426,9 +461,10 @@ def _our_imports(tree: ast.Module) -> tuple[set[str], dict[str, str]]:
 
 
 def _is_ours(value: object) -> bool:
-    if isinstance(value, ModuleType):
-        return value.__name__ == OUR_MODULE
-    module = getattr(value, "__module__", "") if inspect.isfunction(value) else type(value).__module__
+    kind = type(value)
+    if is_a(value, ModuleType):
+        return attributes_of(value).get("__name__") == OUR_MODULE
+    module = value.__module__ if kind is FunctionType else module_of(kind)
     return str(module).partition(".")[0] == OUR_MODULE
 
 

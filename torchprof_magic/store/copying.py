@@ -6,10 +6,8 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from isal import isal_zlib
-
 from torchprof_magic.errors import StoreError
-from torchprof_magic.files.atomic import GZIP_LEVEL
+from torchprof_magic.files.gzip_streams import crc32, packer
 from torchprof_magic.store.marks import marked
 
 if TYPE_CHECKING:
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
     from torchprof_magic.files.atomic import Part
 
 BLOCK_BYTES = 4 << 20
-_GZIP = 31  # zlib's code for "gzip header and checksum"; the header holds no time and no name
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
@@ -28,15 +25,15 @@ def copy_verified(source: Path, part: Part, *, is_packed: bool, store_id: str = 
 
     Raises ``OSError``, or ``StoreError`` when what is read differs from what was written.
     """
-    packer = isal_zlib.compressobj(GZIP_LEVEL, isal_zlib.DEFLATED, _GZIP) if is_packed else None
+    packed = packer() if is_packed else None
     read_bytes, written_bytes, crc = 0, 0, 0
     with _opened(source) as handle:
         expected_bytes = os.fstat(handle).st_size
         while block := os.read(handle, BLOCK_BYTES):
             block, read_bytes = block if read_bytes else marked(block, store_id), read_bytes + len(block)
-            written_bytes, crc = _write(part.handle, packer.compress(block) if packer else block, written_bytes, crc)
-    if packer:
-        written_bytes, crc = _write(part.handle, packer.flush(), written_bytes, crc)
+            written_bytes, crc = _write(part.handle, packed.compress(block) if packed else block, written_bytes, crc)
+    if packed:
+        written_bytes, crc = _write(part.handle, packed.flush(), written_bytes, crc)
     if read_bytes != expected_bytes:
         raise StoreError(f"the file changed while it was copied (read {read_bytes:,} of {expected_bytes:,} bytes)")
     part.finish()
@@ -49,14 +46,14 @@ def _write(handle: int, data: bytes, size_bytes: int, crc: int) -> tuple[int, in
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(handle, rest) :]
-    return size_bytes + len(data), isal_zlib.crc32(data, crc)
+    return size_bytes + len(data), crc32(data, crc)
 
 
 def _read_back(path: Path) -> tuple[int, int]:
     size_bytes, crc = 0, 0
     with _opened(path) as handle:
         while block := os.read(handle, BLOCK_BYTES):
-            size_bytes, crc = size_bytes + len(block), isal_zlib.crc32(block, crc)
+            size_bytes, crc = size_bytes + len(block), crc32(block, crc)
     return size_bytes, crc
 
 

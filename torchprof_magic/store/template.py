@@ -245,7 +245,7 @@ def _flaw_of_folder(text: str) -> str:
         return "the folder is empty"
     if ".." in PurePosixPath(text).parts:
         return "'..' leads to another folder"
-    return _flaw_of_characters(text, reserved=frozenset())
+    return _flaw_of_characters("".join(char for char in text if not _is_byte(char)), reserved=frozenset())
 
 
 def _flaw_of_name(name: str) -> str:
@@ -261,6 +261,11 @@ def _flaw_of_name(name: str) -> str:
     if name != name.rstrip(". "):
         return "a file name cannot end in a dot or a space"
     return f"{name} is the name of a device on Windows" if _DEVICE.fullmatch(name) else ""
+
+
+def _is_byte(char: str) -> bool:
+    """Return whether a character stands for a byte of a path that the system's encoding does not know."""
+    return "\udc80" <= char <= "\udcff" and os.fsencode(char) == bytes((ord(char) - 0xDC00,))
 
 
 def _flaw_of_characters(text: str, reserved: frozenset[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     Work = Callable[[], object]
 
+_WHOLE = re.compile("[0-9]{1,9}")
 _SINGLE: dict[str, Callable[..., Any]] = {
     "softmax": partial(torch.softmax, dim=-1),
     "_softmax": partial(torch.softmax, dim=-1),
@@ -76,7 +78,7 @@ def _channels_last(plan: TrialPlan, call: Call, device: torch.device) -> tuple[W
     del plan
     image, weight = _tensors(call, device)[:2]
     stride, padding, dilation = (_numbers(call.values, place) for place in (3, 4, 5))
-    groups = int(call.values[8]) if len(call.values) > 8 and call.values[8].isdigit() else 1  # noqa: PLR2004 - its place
+    groups = int(call.values[8]) if len(call.values) > 8 and _WHOLE.fullmatch(call.values[8]) else 1  # noqa: PLR2004 - its place
 
     def ways(layout: torch.memory_format) -> Work:
         x = image.contiguous(memory_format=layout).requires_grad_()
@@ -91,7 +93,7 @@ def _numbers(values: tuple[str, ...], place: int) -> tuple[int, ...]:
     text = values[place].strip("[]") if len(values) > place else ""
     parts = [part.strip() for part in text.split(",")]
     default = 0 if place == 4 else 1  # noqa: PLR2004 - the place of the padding
-    return tuple(int(part) if part.isdigit() else default for part in parts)
+    return tuple(int(part) if _WHOLE.fullmatch(part) else default for part in parts)
 
 
 def _attention(plan: TrialPlan, call: Call, device: torch.device) -> tuple[Work, Work]:

@@ -4,6 +4,7 @@ import {
   columnFormat,
   formatBytes,
   formatCount,
+  formatMeasure,
   formatNs,
   formatRatio,
   formatValue,
@@ -53,6 +54,23 @@ it.each([
   [2_500_000_000_000_000, "2.50 PFLOP"],
 ])("writes %d floating-point operations as %s", (value, text) => {
   expect(formatValue(value, "flop")).toBe(text);
+});
+
+it.each([
+  [312.46, "W", "312.5 W"],
+  [1410, "MHz", "1,410 MHz"],
+  [54, "C", "54 °C"],
+  [98.994, "%", "98.99 %"],
+  [7_050_000, "", "7.05 M"],
+  [19_000_000_000, "", "19.0 G"],
+  [2_100_000_000, "bytes/s", "2.10 GB/s"],
+  [2_100_000_000, "B", "2.10 GB"],
+  [-12.5, "mV", "−12.5 mV"],
+  [0.00021, "s", "0.00021 s"],
+  [0, "", "0"],
+  [1e300, "J", "1.00e+300 J"],
+])("writes a value of %d in %s, as a file has it, as %s", (value, unit, text) => {
+  expect(formatMeasure(value, unit)).toBe(text);
 });
 
 it("groups the digits of counts", () => {

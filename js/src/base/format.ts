@@ -120,6 +120,26 @@ export function formatRatio(value: number): string {
   return `${withMinus(value, grouped(Math.abs(value) * 100, 1))} %`;
 }
 
+const SI_LADDER: readonly Rung[] = [
+  { suffix: "T", size: 1e12 },
+  { suffix: "G", size: 1e9 },
+  { suffix: "M", size: 1e6 },
+];
+const LEAST_SI = 1e6;
+const LARGEST_SI = 1e15;
+const SIZE = /^(?:B|bytes)(\/s)?$/;
+const plain = new Intl.NumberFormat("en-US", { maximumSignificantDigits: DIGITS });
+
+/** "312.5 W", "1,410 MHz", "2.10 GB/s", "7.05 M": a value in the unit that a file gives it, at most four digits. */
+export function formatMeasure(value: number, unit: string): string {
+  const size = SIZE.exec(unit);
+  if (size !== null) return formatBytes(value) + (size[1] ?? "");
+  const large = Math.abs(value);
+  let text = large < LEAST_SI ? plain.format(value) : inProse(value, SI_LADDER);
+  if (large >= LARGEST_SI) text = value.toExponential(2);
+  return `${text.replace(/^-/, MINUS)} ${unit === "C" ? "°C" : unit}`.trim();
+}
+
 const BEFORE_UNIT = /(\d) (?=(?:%|ns|µs|us|ms|s|B|kB|MB|GB|TB)(?![\w]))/g;
 
 /** A sentence in which numbers stay with their units when a line breaks. */

@@ -3,24 +3,19 @@
 import { MERGED_ROW } from "../base/boxes";
 import { cssColor, mix, type Rgb } from "../base/color";
 import { formatCount, formatNs, formatRatio } from "../base/format";
+import { measureRangeText, measureText } from "../base/measure";
 import type { Scale, Span } from "../base/scale";
 import { type Ns, ns, px } from "../base/units";
+import type { Curve } from "../layout/curve";
 import type { LaneBand } from "../layout/lane-bands";
-import type { Levels } from "../layout/levels";
-import {
-  coveredIn,
-  durationAt,
-  firstEnding,
-  firstStarting,
-  type SliceIndex,
-  type SliceRow,
-} from "../layout/slice-index";
+import { coveredIn, firstStarting, type SliceIndex, type SliceRow } from "../layout/slice-index";
 import { layoutSlices, SliceBoxes } from "../layout/slice-layout";
 import { layoutWaits, type WaitBox, type Waits } from "../layout/waits";
 import type { TextColumn } from "../wire/frame";
 import type { SliceLane } from "../wire/header";
 import type { CanvasSize } from "./canvas-view";
 import type { Colors } from "./colors";
+import { type CurveBrush, paintCounter, paintQueue, paintValue, yOfLevel } from "./curve-painter";
 import { type FillTable, toned } from "./fills";
 import type { TextCache } from "./text-cache";
 
@@ -31,6 +26,7 @@ const LABEL_PX = 12;
 const TEXT_PAD_PX = 4;
 const TEXT_MIN_PX = 26;
 const ARROW_PX = 5;
+const LINE_PX = 4;
 
 /** A line from one slice to another. */
 export interface Arrow {
@@ -70,7 +66,10 @@ export interface TimelineScene {
   waitsOf(lane: number): Waits | null;
   busyOf(lane: number): SliceRow | null;
   causeTitle(cause: number): string;
-  queueOf(lane: number): { readonly levels: Levels; readonly most: number } | null;
+  /** The values of a queue or counter in the picture, and the highest of the whole recording. */
+  curveOf(lane: number): { readonly curve: Curve; readonly highest: number } | null;
+  /** The level of a slice of a counter. */
+  levelOf(slice: number): number;
   /** Where a slice is: its lane, and its depth in this layer, -1 when it is hidden. */
   placeOf(row: number): { readonly lane: number; readonly depth: number };
   spanOf(row: number): Span<Ns>;
@@ -112,6 +111,7 @@ export function paintTimeline(
     outline(brush, scene.currentMatch, scene.colors.accent, 2);
     outline(brush, scene.selectedSlice, scene.colors.background, 5);
     outline(brush, scene.selectedSlice, scene.colors.accent, 2.5);
+    paintHoveredValue(brush);
   });
   paintAxis(brush);
 }
@@ -189,23 +189,31 @@ function paintLabel(brush: Brush, band: LaneBand, top: number): void {
   if (lane === undefined) return;
   const { kind } = lane;
   // A thread without ops begins with its calls.
-  const title = band.isFirst ? lane.group : lane.title;
+  const title = band.isFirst ? lane.group : kind === "counters" ? kind : lane.title;
   const isMain = kind === "thread" || kind === "waits" || band.isFirst;
   const middle = top + Math.min(band.height, band.rowPx || band.height) / 2;
   if (middle < AXIS_PX + 4) return;
   context.font = `${isMain ? "600 " : ""}${LABEL_PX}px ${scene.colors.uiFont}`;
   context.textAlign = "left";
-  context.fillStyle = cssColor(isMain ? scene.colors.text : scene.colors.muted);
-  const mark = isMain ? (band.isFolded ? "▸ " : "▾ ") : "";
-  const busy = kind === "waits" && !band.isFolded ? busyText(brush, band.lane) : "";
-  const y = busy === "" ? middle : middle - 7;
+  const isDim = !isMain && kind !== "counter";
+  context.fillStyle = cssColor(isDim ? scene.colors.muted : scene.colors.text);
+  const mark = isMain || kind === "counters" ? (band.isFolded ? "▸ " : "▾ ") : "";
+  const second = band.isFolded ? "" : secondLine(brush, band.lane, kind);
+  const y = second === "" ? middle : middle - 7;
   context.fillText(fitted(context, mark + title, scene.gutter - 10), 2, y);
-  if (busy !== "") {
+  if (second !== "") {
     context.font = `${LABEL_PX - 1}px ${scene.colors.uiFont}`;
     context.fillStyle = cssColor(scene.colors.muted);
-    context.fillText(fitted(context, busy, scene.gutter - 10), 2, middle + 8);
+    context.fillText(fitted(context, second, scene.gutter - 10), 2, middle + 8);
   }
   texts(brush);
+}
+
+/** What stands below the title of a lane: how busy a device is, or between which values a counter is. */
+function secondLine(brush: Brush, lane: number, kind: SliceLane["kind"]): string {
+  if (kind === "waits") return busyText(brush, lane);
+  const scale = brush.scene.lanes[lane]?.scale;
+  return scale == null ? "" : measureRangeText(scale);
 }
 
 /** Restores the font of the boxes. */
@@ -229,23 +237,25 @@ function fitted(context: CanvasRenderingContext2D, text: string, room: number): 
 
 function paintBand(brush: Brush, band: LaneBand, top: number): void {
   const { context, scene } = brush;
-  if (band.isFolded) {
+  const kind = scene.lanes[band.lane]?.kind;
+  if (kind === "counters" || (band.isFolded && kind !== "counter")) {
     paintFolded(brush, band, top);
     return;
   }
-  switch (scene.lanes[band.lane]?.kind) {
+  switch (kind) {
     case "waits":
       paintWaits(brush, band, top);
       return;
     case "queue":
-      paintQueue(brush, band, top);
+    case "counter":
+      paintCurve(brush, band, top);
       return;
     case "stream":
     case "calls":
       context.fillStyle = cssColor(mix(scene.colors.background, scene.colors.line, 0.4));
       context.fillRect(scene.gutter, top, brush.size.width, band.height);
       for (const row of scene.index.ofLane[band.lane] ?? [])
-        paintCovers(brush, row, top, band.height);
+        paintNested(brush, row, top, band.height);
       return;
     default:
       for (const row of scene.index.ofLane[band.lane] ?? []) {
@@ -257,25 +267,25 @@ function paintBand(brush: Brush, band: LaneBand, top: number): void {
 
 function paintFolded(brush: Brush, band: LaneBand, top: number): void {
   const { context, scene } = brush;
-  const rows = scene.index.ofLane[band.lane] ?? [];
-  const first = rows[0];
+  const first = scene.index.ofLane[band.lane]?.[0];
   if (first !== undefined && !band.isEmpty) {
-    paintCovers(brush, first, top, band.height);
+    paintNested(brush, first, top, band.height);
     return;
   }
   context.font = `${LABEL_PX}px ${scene.colors.uiFont}`;
   context.fillStyle = cssColor(scene.colors.muted);
   context.textAlign = "left";
-  const next =
-    first === undefined
-      ? first
-      : scene.index.start[firstStarting(scene.index, first, scene.scale.span.end)];
-  const where =
-    first !== undefined && next !== undefined && next >= scene.scale.span.end
-      ? ` · next at ${scene.tickText(next - scene.origin)}`
-      : "";
-  context.fillText(`nothing here${where}`, scene.gutter + 4, top + band.height / 2);
+  const title = scene.lanes[band.lane]?.title ?? "";
+  const text = band.isEmpty ? nothingHere(scene, first) : title;
+  const left = scene.gutter + TEXT_PAD_PX;
+  context.fillText(fitted(context, text, brush.size.width - left), left, top + band.height / 2);
   texts(brush);
+}
+
+function nothingHere({ index, scale, tickText, origin }: TimelineScene, row?: SliceRow): string {
+  const next = row === undefined ? row : index.start[firstStarting(index, row, scale.span.end)];
+  const isLater = next !== undefined && next >= scale.span.end;
+  return `nothing here${isLater ? ` · next at ${tickText(next - origin)}` : ""}`;
 }
 
 /** Boxes as high as the row, with names; those narrower than a pixel as high as they cover. */
@@ -331,11 +341,6 @@ function markBox(
   context.strokeStyle = cssColor(scene.colors.text);
   context.lineWidth = 1.5;
   context.strokeRect(left + 0.75, top + 0.75, Math.max(0.5, width - 2.5), height - 1.5);
-}
-
-/** Slices of a stream or of calls: no nesting, and as high as they cover. */
-function paintCovers(brush: Brush, row: SliceRow, top: number, height: number): void {
-  paintNested(brush, row, top, height);
 }
 
 const HATCH_PX = 6;
@@ -443,46 +448,31 @@ export function waitTitle(
   return name === "" ? cause : `${cause} · ${name}`;
 }
 
-function paintQueue(brush: Brush, band: LaneBand, top: number): void {
-  const { context, scene } = brush;
-  const queue = scene.queueOf(band.lane);
+function paintCurve(brush: Brush, band: LaneBand, top: number): void {
+  const { scene } = brush;
+  const found = scene.curveOf(band.lane);
   const row = scene.index.ofLane[band.lane]?.[0];
-  if (queue === null || row === undefined) return;
-  context.fillStyle = cssColor(mix(scene.colors.background, scene.colors.muted, 0.8));
-  const { index, scale } = scene;
-  let at = firstEnding(index, row, scale.span.start);
-  while (at < row.last && (index.start[at] ?? 0) < scale.span.end) {
-    const left = scale.toPx(ns(index.start[at] ?? 0));
-    let next = at + 1;
-    let width: number = scale.lengthToPx(ns(durationAt(index, at)));
-    if (width < 1) {
-      next = Math.max(next, firstStarting(index, row, scale.fromPx(px(Math.floor(left) + 1)), at));
-      width = 1;
-    }
-    const most = queue.levels.largestIn(at - row.first, next - row.first);
-    const height = Math.max(1, (most / queue.most) * band.height);
-    const from = Math.max(0, left);
-    context.fillRect(scene.gutter + from, top + band.height - height, left + width - from, height);
-    at = next;
-  }
-  labelQueue(brush, top, row, queue.levels);
+  if (found === null || row === undefined) return;
+  const { curve, highest } = found;
+  const scale = scene.lanes[band.lane]?.scale;
+  if (scale == null) paintQueue(curveBrush(brush), row, curve, highest, top, band.height);
+  else paintCounter(curveBrush(brush), row, curve, scale, top, band.height);
+  texts(brush);
 }
 
-function labelQueue(brush: Brush, top: number, row: SliceRow, levels: Levels): void {
-  const { context, scene, size } = brush;
-  const first = firstEnding(scene.index, row, scene.scale.span.start);
-  const last = firstStarting(scene.index, row, scene.scale.span.end, first);
-  if (last <= first) return;
-  const most = levels.largestIn(first - row.first, last - row.first);
-  const text = `at most ${formatCount(most)} waiting`;
-  context.font = `${TEXT_PX}px ${scene.colors.uiFont}`;
-  const width = context.measureText(text).width;
-  context.fillStyle = cssColor(scene.colors.background);
-  context.globalAlpha = 0.85;
-  context.fillRect(size.width - width - 10, top + 1, width + 8, 14);
-  context.globalAlpha = 1;
-  context.fillStyle = cssColor(scene.colors.muted);
-  context.fillText(text, size.width - width - 6, top + 8);
+function curveBrush({ context, scene, size }: Brush): CurveBrush {
+  const { index, scale, gutter, colors } = scene;
+  return { context, index, scale, gutter, width: size.width, colors };
+}
+
+/** The value of the counter under the pointer. */
+function paintHoveredValue(brush: Brush): void {
+  const { scene } = brush;
+  const box = boxOfSlice(scene, scene.hoveredSlice);
+  const scale = scene.lanes[scene.placeOf(scene.hoveredSlice).lane]?.scale;
+  if (box === null || scale == null) return;
+  const text = measureText(scale, scene.levelOf(scene.hoveredSlice));
+  paintValue(curveBrush(brush), text, box.left, box.top);
   texts(brush);
 }
 
@@ -528,12 +518,20 @@ export function boxOfSlice(
   const band = scene.bands.find((each) => each.lane === lane);
   if (band === undefined || depth < 0) return null;
   const { start, end } = scene.spanOf(row);
+  const left = scene.gutter + scene.scale.toPx(start);
+  const width = Math.max(2, scene.scale.lengthToPx(ns(end - start)));
+  const top = band.top - scene.scrollTop + AXIS_PX;
+  if (scene.lanes[lane]?.scale != null) {
+    // Of a curve, the line.
+    const y = yOfLevel(scene.levelOf(row), top, band.height);
+    return { left, width, top: y - LINE_PX / 2, height: LINE_PX };
+  }
   const isNested =
     !band.isFolded && ["thread", "annotations"].includes(scene.lanes[lane]?.kind ?? "");
   return {
-    left: scene.gutter + scene.scale.toPx(start),
-    width: Math.max(2, scene.scale.lengthToPx(ns(end - start))),
-    top: band.top - scene.scrollTop + AXIS_PX + (isNested ? depth * band.rowPx : 0),
+    left,
+    width,
+    top: top + (isNested ? depth * band.rowPx : 0),
     height: isNested ? band.rowPx - 1 : band.height,
   };
 }

@@ -1,9 +1,11 @@
 import { describe, expect, it } from "vitest";
+import { sliceLane } from "../../test/slices";
 import type { SliceLane } from "../wire/header";
 import { bandAt, FOLDED_PX, heightOfBands, laneBands, ROW_PX } from "./lane-bands";
 import { buildSliceIndex } from "./slice-index";
 
-const lane = (kind: SliceLane["kind"], group: string): SliceLane => ({ title: kind, kind, group });
+const lane = (kind: SliceLane["kind"], group: string, is_folded = false): SliceLane =>
+  sliceLane(kind, kind, group, { is_folded });
 
 const LANES: readonly SliceLane[] = [
   lane("steps", ""),
@@ -117,6 +119,65 @@ describe("laneBands", () => {
       [0, 1, 0],
     ];
     expect(bandsOf({}, lanes, slices)).toMatchObject([{ height: 30 }]);
+  });
+});
+
+describe("the counters of a device", () => {
+  const withCounters = (isFolded: boolean) => [
+    lane("stream", "Device 0"),
+    lane("counters", "Device 0", isFolded),
+    lane("counter", "Device 0"),
+    lane("counter", "Device 0"),
+    lane("stream", "Device 1"),
+  ];
+  const slices: readonly Slice[] = [
+    [0, 0, 0],
+    [2, 0, 0],
+    [3, 0, 0],
+    [4, 0, 0],
+  ];
+
+  it("stand below their head, which has no slices", () => {
+    expect(places(bandsOf({}, withCounters(false), slices))).toEqual([
+      [0, 4, 30],
+      // 34 + 4 of gap.
+      [1, 38, 20],
+      [2, 62, 30],
+      [3, 96, 30],
+      [4, 140, 30],
+    ]);
+  });
+
+  it("are left out where their head is folded, at first or by hand", () => {
+    const folded = [
+      [0, 4, 30],
+      [1, 38, 20],
+      // 58 + 4 of gap + 10 between groups.
+      [4, 72, 30],
+    ];
+    expect(places(bandsOf({}, withCounters(true), slices))).toEqual(folded);
+    expect(places(bandsOf({ toggled: [1] }, withCounters(false), slices))).toEqual(folded);
+  });
+
+  it("come back where a head that is folded at first is unfolded by hand", () => {
+    const bands = bandsOf({ toggled: [1] }, withCounters(true), slices);
+    expect(bands.map((band) => band.lane)).toEqual([0, 1, 2, 3, 4]);
+    expect(bands[1]).toMatchObject({ isFolded: false, isEmpty: false });
+  });
+
+  it("fold one by one to a line", () => {
+    const bands = bandsOf({ toggled: [2] }, withCounters(false), slices);
+    expect(bands[2]).toMatchObject({ lane: 2, height: FOLDED_PX, isFolded: true });
+    expect(bands[3]).toMatchObject({ lane: 3, height: 30, isFolded: false });
+  });
+
+  it("are no part of a picture of threads", () => {
+    const column = (at: 0 | 1 | 2) => Float64Array.from(slices, (slice) => slice[at]);
+    const columns = { lane: column(0), depth: column(1), start_ns: column(2), dur_ns: column(1) };
+    const lanes = withCounters(false);
+    const index = buildSliceIndex(columns, lanes.length);
+    const all = { lanes, index, start: 0, end: 1000, toggled: new Set<number>() };
+    expect(laneBands({ ...all, isOnlyThreads: true })).toEqual([]);
   });
 });
 

@@ -4,6 +4,7 @@ import type { SliceLane } from "../wire/header";
 import { hasSlices, type SliceIndex } from "./slice-index";
 
 export const ROW_PX = 20;
+export const FOLDED_PX = 20;
 const HEIGHTS = {
   steps: 0,
   thread: ROW_PX,
@@ -12,10 +13,13 @@ const HEIGHTS = {
   stream: 30,
   annotations: ROW_PX,
   queue: 22,
+  counters: FOLDED_PX,
+  counter: 30,
 } as const;
+// Lanes that stand there also when nothing of them is in the window.
+const LASTING: readonly SliceLane["kind"][] = ["waits", "counters"];
 const GAP_PX = 4;
 const GROUP_GAP_PX = 10;
-export const FOLDED_PX = 20;
 
 /** One lane in the picture. */
 export interface LaneBand {
@@ -54,17 +58,20 @@ export function laneBands(input: BandsInput): readonly LaneBand[] {
   const bands: LaneBand[] = [];
   let top = 4;
   let group = "";
-  lanes.forEach(({ kind, group: own }, lane) => {
+  let isGroupFolded = false;
+  lanes.forEach(({ kind, group: own, is_folded }, lane) => {
     const rows = whole.ofLane[lane] ?? [];
-    if (kind === "steps" || (rows.length === 0 && kind !== "waits")) return;
+    if (kind === "steps" || (rows.length === 0 && !LASTING.includes(kind))) return;
     if (input.isOnlyThreads && kind !== "thread") return;
-    const isEmpty = kind !== "waits" && isEmptyIn(lane);
+    if (kind === "counters") isGroupFolded = toggled.has(lane) !== is_folded;
+    if (kind === "counter" && isGroupFolded) return;
+    const isEmpty = !LASTING.includes(kind) && isEmptyIn(lane);
     // The parts of a thread or device that have nothing here are left out below its first line.
     if (isEmpty && kind === "calls") return;
     const isFirst = own !== group;
     group = own;
     if (isFirst && bands.length > 0) top += GROUP_GAP_PX;
-    const isFolded = toggled.has(lane) || isEmpty;
+    const isFolded = kind === "counters" ? isGroupFolded : toggled.has(lane) || isEmpty;
     const height = isFolded ? FOLDED_PX : heightOf(kind, rows.length);
     bands.push({ lane, top, height, rowPx: HEIGHTS[kind], isFolded, isEmpty, isFirst });
     top += height + GAP_PX;

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { sliceLane } from "../../test/slices";
 import { ns } from "../base/units";
 import type { SliceLane } from "../wire/header";
 import { kernelsIn, opsIn, type RangeSource } from "./range-tables";
@@ -16,10 +17,10 @@ interface Slice {
 }
 
 const LANES: readonly SliceLane[] = [
-  { title: "main", kind: "thread", group: "main" },
-  { title: "stream 7", kind: "stream", group: "Device 0" },
-  { title: "queue", kind: "queue", group: "Device 0" },
-  { title: "autograd", kind: "thread", group: "autograd" },
+  sliceLane("main", "thread", "main"),
+  sliceLane("stream 7", "stream", "Device 0"),
+  sliceLane("queue", "queue", "Device 0"),
+  sliceLane("autograd", "thread", "autograd"),
 ];
 
 //  main        0 ProfilerStep ──────────────────────────────── 1000

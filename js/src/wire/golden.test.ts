@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { goldenHost } from "../../test/golden";
+import { measureText } from "../base/measure";
 import { decodeFrame, viewBytes } from "./decode";
 import { type Frame, numbersOf, textOf, wordAt } from "./frame";
 import { parseHeader, type Shape, type ViewHeader } from "./header";
@@ -120,7 +121,7 @@ describe("the golden page", () => {
     const { lanes, layers } = viewOf("timeline", "slices");
     const slices = frameOf("timeline", "slices");
     expect(lanes.map(({ kind }) => kind)).toEqual([
-      ...["steps", "thread", "calls", "waits", "stream", "queue"],
+      ...["steps", "thread", "calls", "waits", "stream", "queue", "counters", "counter"],
     ]);
     expect(layers.map(({ column }) => column)).toEqual(["depth", "depth_modules"]);
     const lane = numbers(slices, "lane");
@@ -136,6 +137,20 @@ describe("the golden page", () => {
     const kernel = words(slices, "kind").indexOf("kernel");
     expect(names[numbers(slices, "op")[kernel] ?? -1]).toBe("aten::mm");
     expect(names[numbers(slices, "source")[kernel] ?? -1]).toBe("cudaLaunchKernel");
+  });
+
+  it("has the values of a counter as levels of its scale", () => {
+    const { lanes } = viewOf("timeline", "slices");
+    const slices = frameOf("timeline", "slices");
+    const at = lanes.findIndex(({ kind }) => kind === "counter");
+    const scale = lanes[at]?.scale;
+    expect(lanes[at]).toMatchObject({ title: "Power", group: "Device 0" });
+    expect(scale).toEqual({ low: 0, high: 320, unit: "W", least: 80, most: 320 });
+    expect(lanes[at - 1]).toMatchObject({ title: "1 counter: Power", is_folded: false });
+    const count = numbers(slices, "count");
+    const levels = count.filter((_, row) => numbers(slices, "lane")[row] === at);
+    const texts = levels.map((level) => scale && measureText(scale, level));
+    expect(texts).toEqual(["80 W", "320 W"]);
   });
 
   it("has facts with a number in its unit, or a text", () => {

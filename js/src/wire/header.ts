@@ -122,8 +122,23 @@ const mark = record({ lane: text, time_ns: number, label: text, kind: oneOf("pea
 /** A row of a timeline; lanes of one group stand together. */
 const lane = record({
   title: text,
-  kind: oneOf("steps", "thread", "calls", "waits", "stream", "annotations", "queue"),
+  kind: oneOf(
+    "steps",
+    "thread",
+    "calls",
+    "waits",
+    "stream",
+    "annotations",
+    "queue",
+    /** Heads the counters of its group, and has no slices. */
+    "counters",
+    "counter",
+  ),
   group: text,
+  /** The values of a counter at the lowest and highest level, their unit, and the least and the most that it has. */
+  scale: orNull(record({ low: number, high: number, unit: text, least: number, most: number })),
+  /** Whether the counters that it heads are folded until they are unfolded by hand. */
+  is_folded: flag,
 });
 
 const fact = record({

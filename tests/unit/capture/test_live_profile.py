@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import gc
 import json
+import re
+import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
+from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerAction, ProfilerActivity, record_function, schedule, tensorboard_trace_handler
 from torch.profiler import profile as torchs
+from versions import needs
 
 import torchprof_magic as tp
 from torchprof_magic.capture import live_profile
+from torchprof_magic.capture.torch_api import compat
 
 CPU = [ProfilerActivity.CPU]
 
@@ -27,8 +33,8 @@ def train_step() -> None:
 
 
 def counts(averages: Any) -> dict[str, int]:
-    """Return how often each op was called; only ours marks a step without a schedule."""
-    return {average.key: average.count for average in averages if not average.key.startswith("ProfilerStep")}
+    """Return how often each op was called."""
+    return {average.key: average.count for average in averages}
 
 
 def a_table_of_ops(kind: Callable[..., Any], _folder: Path) -> object:
@@ -134,7 +140,100 @@ def trace_ids(kind: Callable[..., Any], _folder: Path) -> object:
     return before, ids, p.get_trace_id()
 
 
+def without_a_schedule(kind: Callable[..., Any], _folder: Path) -> object:
+    """Return all that a program without a schedule can see, also of memory that is freed outside of ops."""
+    seen: list[object] = []
+
+    def look(p: Any) -> None:
+        seen.append((p.record_steps, p.step_num, p.current_action))
+
+    with kind(activities=CPU, profile_memory=True, record_shapes=True, on_trace_ready=look) as p:
+        kept = [torch.ones(100), torch.ones(1000)]
+        look(p)
+        del kept[0]
+        train_step()
+        kept.clear()
+    look(p)
+    rows = [(row.key, row.count, row.cpu_memory_usage, row.self_cpu_memory_usage) for row in p.key_averages()]
+    table = p.key_averages().table(sort_by="count", row_limit=-1)
+    tops = p.key_averages().table(sort_by="count", row_limit=-1, top_level_events_only=True)
+    return (
+        seen,
+        rows,
+        [line.split()[:1] for line in table.splitlines()],
+        [line.split()[:1] for line in tops.splitlines()],
+    )
+
+
+def steps_without_a_schedule(kind: Callable[..., Any], _folder: Path) -> object:
+    seen: list[int] = []
+    with kind(activities=CPU, on_trace_ready=lambda p: seen.append(p.step_num)) as p:
+        for _ in range(3):
+            train_step()
+            seen.append(p.step_num)
+            p.step()
+    return seen, p.step_num, p.current_action, p.record_steps, counts(p.key_averages())
+
+
+def the_share_of_each_op(kind: Callable[..., Any], _folder: Path) -> object:
+    """Return whether the percentages of a table add up to the whole, in ops that are not in one another."""
+    with kind(activities=CPU) as p:
+        for _ in range(20):
+            torch.ones(64, 64).neg()
+    rows = [line.split() for line in p.key_averages().table(sort_by="self_cpu_time_total").splitlines()]
+    shares = [float(row[1].rstrip("%")) for row in rows if len(row) > 4 and row[1].endswith("%")]
+    return len(shares), abs(sum(shares) - 100) < 0.1
+
+
+def used_again(kind: Callable[..., Any], folder: Path) -> object:
+    seen: list[dict[str, int]] = []
+    p = kind(activities=CPU, on_trace_ready=lambda p: seen.append(counts(p.key_averages())))
+    p.start()
+    torch.ones(3)
+    p.stop()
+    for op in (torch.zeros, torch.rand):
+        with p:
+            op(3)
+    p.export_chrome_trace(str(folder / "last.json"))
+    events = json.loads((folder / "last.json").read_bytes())["traceEvents"]
+    return seen, counts(p.key_averages()), [e["name"] for e in events if e.get("cat") == "cpu_op"]
+
+
+def an_endless_schedule(kind: Callable[..., Any], folder: Path) -> object:
+    """Return what the handler gets, of which the last cycle has only just begun, and what can be read after that."""
+    seen: list[object] = []
+
+    def handler(p: Any) -> None:
+        p.export_chrome_trace(str(folder / f"{len(seen)}.json"))
+        events = json.loads((folder / f"{len(seen)}.json").read_bytes())["traceEvents"]
+        seen.append((p.step_num, p.current_action, [e["name"] for e in events if e.get("cat") == "cpu_op"]))
+
+    with kind(activities=CPU, schedule=schedule(wait=0, warmup=1, active=1), on_trace_ready=handler) as p:
+        for _ in range(3):
+            train_step()
+            p.step()
+    return seen, len(list(folder.iterdir())), [key for key in counts(p.key_averages()) if key.startswith("aten")]
+
+
+def configured_as_torch_does(kind: Callable[..., Any], _folder: Path) -> object:
+    """Return the warnings of what torch leaves out, and whether it recorded the rest."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        config = _ExperimentalConfig(trace_only=True)
+        p = kind(activities=CPU, with_stack=True, experimental_config=config)
+    with p:
+        train_step()
+    texts = [(str(each.message), each.category) for each in caught if "trace_only" in str(each.message)]
+    return texts, config.trace_only, p.experimental_config.trace_only, "aten::mm" in {e.name for e in p.events()}
+
+
 PROGRAMS = (
+    without_a_schedule,
+    steps_without_a_schedule,
+    the_share_of_each_op,
+    used_again,
+    an_endless_schedule,
+    pytest.param(configured_as_torch_does, marks=needs("trace_only")),
     a_table_of_ops,
     memory_of_ops,
     a_trace_file,
@@ -175,7 +274,7 @@ def test_the_cycles_of_schedule_arguments_are_those_of_torchs_schedule(given: di
                 with record_function(f"step {step}"):
                     train_step()
                 p.step()
-        found.append([cycle for cycle in cycles if cycle])  # torch's last one can be a step that has only just begun
+        found.append(cycles)
     assert found[0] == found[1]
 
 
@@ -234,16 +333,142 @@ def test_metadata_that_is_no_json_is_refused() -> None:
         p.add_metadata("traceEvents", "b")
 
 
-def test_the_events_of_a_large_cycle_are_released_and_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_profile, "KEPT_TRACE_BYTES", 100)
+def test_torchs_answers_are_there_at_any_size(tmp_path: Path) -> None:
+    x = torch.ones(1)
+    with tp.profile(activities=CPU) as p:
+        for _ in range(100_000):
+            torch.neg(x)
+    assert counts(p.key_averages())["aten::neg"] == len(p.events()) == 100_000
+    p.export_chrome_trace(str(tmp_path / "trace.json"))
+    assert (tmp_path / "trace.json").stat().st_size > 20_000_000
+
+
+def test_the_events_of_a_cycle_are_released_if_its_trace_needs_their_memory_and_the_file_is_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     handed: list[weakref.ref[Any]] = []
-    with tp.profile(activities="cpu", on_trace_ready=lambda p: handed.append(weakref.ref(p))) as p:
-        train_step()
+    with monkeypatch.context() as patch:
+        patch.setattr(live_profile, "lack_for_reading", lambda _bytes: "too little")
+        with tp.profile(activities="cpu", on_trace_ready=lambda p: handed.append(weakref.ref(p))) as p:
+            train_step()
     gc.collect()
     assert handed[0]() is None
     with pytest.raises(tp.CaptureError, match="were released"):
         p.key_averages()
+    p.export_chrome_trace(str(tmp_path / "trace.json"))
+    assert "aten::mm" in (tmp_path / "trace.json").read_text()
     assert p.report.ops.height
+    with p:
+        train_step()
+    assert "aten::mm" in counts(p.key_averages())
+
+
+def test_a_profile_that_is_gone_takes_torchs_events_with_it_at_once() -> None:
+    handed: list[weakref.ref[Any]] = []
+    gc.disable()
+    try:
+        p = tp.profile(activities="cpu", on_trace_ready=lambda p: handed.append(weakref.ref(p.profiler)))
+        with p:
+            train_step()
+        assert handed[0]() is not None
+        with p:  # the events of one use are not kept beside those of the next
+            pass
+        assert handed[0]() is None
+        assert handed[1]() is not None
+        del p
+        assert handed[1]() is None
+    finally:
+        gc.enable()
+
+
+def test_a_profile_that_is_recording_cannot_be_started_and_the_next_use_begins_anew() -> None:
+    p = tp.profile(activities="cpu", wait=0, warmup=0, active=1, repeat=1)
+    with p:
+        with pytest.raises(tp.CaptureError, match="already recording"):
+            p.start()
+        train_step()
+        p.step()
+    first = p.report
+    with p:
+        assert p.step_num == 0
+        train_step()
+        p.step()
+    assert p.report is not first
+    assert [report.steps["number"].to_list() for report in (first, p.report)] == [[0], [0]]
+
+
+def test_the_decorator_works_without_parentheses() -> None:
+    @tp.profile
+    def double(x: torch.Tensor) -> torch.Tensor:
+        """Double."""
+        return x * 2
+
+    assert double(torch.ones(2)).tolist() == [2, 2]
+    assert (double.__name__, double.__doc__) == ("double", "Double.")
+    assert "aten::mul" in tp.last.ops["name"].to_list()
+    with pytest.raises(TypeError, match=r"write @profile\(\.\.\.\)"):
+        tp.profile(double, record_shapes=True)
+    with pytest.raises(TypeError, match="keyword arguments only"):
+        tp.profile(CPU)
+
+
+@pytest.mark.skipif("cuda" in compat.available_activities(), reason="this machine can record CUDA")
+def test_an_activity_that_this_machine_lacks_is_left_out_with_torchs_warning() -> None:
+    with pytest.warns(UserWarning, match="CUDA is not available, disabling CUDA profiling") as caught:
+        p = tp.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])
+    assert [warning.filename for warning in caught] == [__file__]
+    with p:
+        train_step()
+    assert p.report.problems == []
+    assert "aten::mm" in counts(p.key_averages())
+
+
+def frames_of(path: Path) -> list[str]:
+    return [re.sub("0x[0-9a-f]+", "", line.rsplit(" ", 1)[0]) for line in path.read_text().splitlines()]
+
+
+def test_stacks_have_the_frames_of_the_program_and_none_of_ours(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    plan = schedule(wait=0, warmup=1, active=2, repeat=1)
+    stacks: dict[str, set[str]] = {}
+    for name, kind in (("theirs", torchs), ("ours", tp.profile)):
+        config = _ExperimentalConfig(verbose=True)
+        # With hooks for modules, which are ours, torch calls a module by another way.
+        how = {"with_stack": True, "with_modules": False, "experimental_config": config, "schedule": plan}
+        with kind(activities=CPU, **how) as p:
+            for _ in range(3):
+                model(torch.ones(2, 4)).sum().backward()
+                p.step()
+        p.export_stacks(str(tmp_path / name), "self_cpu_time_total")
+        stacks[name] = {line for line in frames_of(tmp_path / name) if "relu" in line.lower() or "sum" in line}
+    assert stacks["ours"] == stacks["theirs"]
+    assert stacks["ours"]
+    assert [line for line in frames_of(tmp_path / "ours") if "torchprof" in line] == []
+    names = {event.name for event in p.events()}
+    assert [name for name in names if "torchprof" in name] == []
+
+
+def test_a_decorated_function_and_an_iterator_keep_their_frames_and_lose_ours(tmp_path: Path) -> None:
+    def items() -> Iterator[torch.Tensor]:
+        for _ in range(5):
+            yield torch.rand(3)
+
+    p = tp.profile(activities=CPU, with_stack=True, experimental_config=_ExperimentalConfig(verbose=True))
+
+    @p
+    def decorated() -> None:
+        torch.ones(3).tan()
+
+    decorated()
+    p.export_stacks(str(tmp_path / "stacks"), "self_cpu_time_total")
+    assert any("decorated" in line for line in frames_of(tmp_path / "stacks"))
+    assert not any("torchprof" in line for line in frames_of(tmp_path / "stacks"))
+    with p:
+        for item in p.steps(items()):
+            item.tan()
+    p.export_stacks(str(tmp_path / "stacks"), "self_cpu_time_total")
+    assert any("items" in line for line in frames_of(tmp_path / "stacks"))
+    assert not any("torchprof" in line for line in frames_of(tmp_path / "stacks"))
 
 
 def test_only_the_last_cycle_is_kept_and_goes_with_its_profile() -> None:

@@ -56,6 +56,7 @@ def test_the_default_budget_is_half_of_the_free_memory_and_any_disk_space(monkey
     monkeypatch.setattr(budget_module, "MEMORY_INTERVAL_NS", 0)
     monkeypatch.setattr(budget_module, "ENDING_FACTORS", {"ops": 1.0, "memory": 1.0})
     budget = Budget(ProfileOptions(), ProblemLog())
+    budget.begin()
     for grown, is_reached in ((1_000, False), (1_001, True)):
         monkeypatch.setattr(Growth, "grown_bytes", lambda _self, grown=grown: grown)
         assert budget.is_reached() is is_reached

@@ -304,7 +304,7 @@ def test_a_failing_progress_bar_does_not_end_the_run(tmp_path: Path) -> None:
     session = CaptureSession(ProfileOptions(), stepping=Stepping(how="cell"), folder=tmp_path, on_progress=fail)
     session.start()
     work()
-    assert codes(session.stop()) == ["capture.progress_failed"]
+    assert codes(session.stop()) == ["capture.part_failed"]
 
 
 def test_finish_keeps_later_code_out_of_the_trace(make_session: Make) -> None:

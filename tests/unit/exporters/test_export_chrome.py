@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from chrome_validator import parse, validate
 from polars.testing import assert_frame_equal
-from support import PID, allocation, annotation, chrome, frame, kernel, launch, make_trace, span
+from support import PID, allocation, annotation, chrome, counter, frame, kernel, launch, make_trace, span
 
 from torchprof_magic.exporters.chrome import write_chrome
 from torchprof_magic.ingest import read_chrome
@@ -276,6 +276,35 @@ def test_overlapping_events_are_valid_after_export_and_read_back_unchanged(tmp_p
     trace = random_trace(seed)
     validate(exported(trace, tmp_path))
     assert_same_recording(trace, load(tmp_path / "trace.json").trace)
+
+
+def test_counters_are_written_as_torch_writes_them_and_read_back_the_same(tmp_path: Path) -> None:
+    trace = make_trace(
+        span("aten::mm", 100, 10),
+        counter("Power (W)", 40.125, pid="GPU 0 Counters", **{"": 312.25}),
+        counter("Cycles (Current Kernel)", 105, pid="GPU 1 Counters", **{"": 1e-300}),
+        counter("heap_bytes", 106, value=2**53 + 2),
+        counter("clock", 107, MHz=-0.5),
+        counter("batches", 108, ready=3, waiting=0.1),
+        *(counter(text, 109, value=1, other=2) for text in HOSTILE),
+    )
+    data = exported(trace, tmp_path)
+    assert validate(data)["C"] == trace.counters.height == 6 + 2 * len(HOSTILE)
+    first, second = events_of(data, "C")[:2]
+    # The file begins with the first value, before the op.
+    assert (first["name"], first["pid"], str(first["ts"])) == ("Power (W)", "GPU 0 Counters", "0.000")
+    assert (second["name"], second["pid"]) == ("Cycles (Current Kernel)", "GPU 1 Counters")
+    assert {event["name"]: event["pid"] for event in events_of(data, "C")}["clock (MHz)"] == "Counters"
+    again = load(tmp_path / "trace.json").trace
+    assert again.counters.equals(trace.counters)
+    assert again.meta.start_unix_ns == trace.meta.start_unix_ns
+    assert again.problems == ()
+
+
+def test_a_trace_without_counters_has_none_after_export(tmp_path: Path) -> None:
+    data = exported(make_trace(span("aten::mm", 0, 10)), tmp_path)
+    assert b"Counters" not in data
+    assert load(tmp_path / "trace.json").trace.counters.height == 0
 
 
 def real_names(folder: Path) -> list[Path]:

@@ -100,3 +100,76 @@ def test_a_cell_can_add_metadata_to_its_recording(shell: InteractiveShell) -> No
     )
     assert tp.last is not None
     assert tp.last.metadata.items() >= {"last": '{"step": 4}', "note": "done"}.items()
+
+
+@pytest.mark.parametrize(
+    ("cell", "plain"),
+    [
+        ("%torchprof x=", "x="),
+        ("a = 1\n%torchprof -q --memory x = (1,", "a = 1\nx = (1,"),
+        ("if True:\n    %torchprof 1 +", "if True:\n    1 +"),
+        ("é = 1\ny = %torchprof 5 5", "é = 1\ny = 5 5"),
+        ("%torchprof for i in range(3) print(i)", "for i in range(3) print(i)"),
+        ("%torchprof return 5", "return 5"),
+        ("%torchprof await = 3\n%torchprof -q 1 + 1", "await = 3\n%torchprof -q 1 + 1"),
+    ],
+)
+def test_a_syntax_error_in_a_statement_is_shown_as_without_the_magic(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str], cell: str, plain: str
+) -> None:
+    shell.run_cell(plain)
+    expected = capsys.readouterr()
+    result = shell.run_cell(cell)
+    said = capsys.readouterr()
+    assert isinstance(result.error_before_exec, SyntaxError)
+    assert (said.out, said.err) == (expected.out, expected.err)
+
+
+def test_a_statement_that_is_wrong_only_under_the_magic_is_not_run_without_it(shell: InteractiveShell) -> None:
+    result = shell.run_cell("def f():\n    %torchprof -q return 5\nf()")
+    assert isinstance(result.error_in_exec, SyntaxError)
+
+
+@pytest.mark.parametrize("line", ["save a b", "dance now", "--wat x", "last", "load"])
+def test_commands_and_wrong_flags_are_no_syntax_errors(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str], line: str
+) -> None:
+    shell.run_cell(f"%torchprof {line}")
+    said = capsys.readouterr()
+    assert "SyntaxError" not in said.out + said.err
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        *(
+            (name, "Python itself uses names like this")
+            for name in ("__builtins__", "__name__", "__x__", "＿＿doc＿＿")
+        ),
+        *(
+            (name, "IPython itself uses this name")
+            for name in ("In", "Out", "_", "__", "___", "_i", "_12", "_i3", "_oh")
+        ),
+        *((name, "IPython itself uses this name") for name in ("get_ipython", "exit", "quit", "_dh", "_ih", "_ii")),
+        *((name, f"this would replace Python's {name}") for name in ("print", "len", "open", "ValueError", "type")),
+        *((name, "needs a valid variable name") for name in ("None", "class", "1x", "a.b", "x y", "ﬁnally")),
+    ],
+)
+def test_a_report_does_not_replace_what_python_or_ipython_need(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str], name: str, says: str
+) -> None:
+    shell.push({"ran": False})
+    before = dict(shell.user_ns)
+    for cell in (
+        f"%%torchprof -q -o '{name}'\nran = True",
+        f"%torchprof -q -o '{name}' ran",
+        f"%torchprof load x -o '{name}'",
+    ):
+        shell.run_cell(cell)
+        assert says in capsys.readouterr().err
+    assert shell.user_ns == before
+
+
+def test_the_name_of_a_report_is_what_python_makes_of_it(shell: InteractiveShell) -> None:
+    shell.run_cell("%%torchprof -q -o ﬁrst\ny = torch.ones(3).sum()")  # with a ligature, which Python takes apart
+    assert shell.run_cell("first.steps").error_in_exec is None

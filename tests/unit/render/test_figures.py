@@ -11,8 +11,8 @@ from matplotlib.colors import to_hex
 from matplotlib.text import Text
 from support import allocation, annotation, frame, make_trace, span
 
-from torchprof_magic.model.shapes import Column, Series
-from torchprof_magic.render.figures import LABEL_CHARS, draw_memory, plain_label, to_png
+from torchprof_magic.model.shapes import Column, Series, Tree, Weight
+from torchprof_magic.render.figures import LABEL_CHARS, draw_memory, flame_boxes, plain_label, to_png
 from torchprof_magic.render.palette import category_colour
 from torchprof_magic.report import Report
 
@@ -121,3 +121,35 @@ def test_the_memory_is_drawn_by_category_one_on_top_of_the_other() -> None:
     tops = {area.get_label(): area.get_datalim(axes.transData).ymax for area in axes.collections}
     assert tops == pytest.approx({"parameter_bytes": 5, "unknown_bytes": 9})
     assert to_hex(axes.collections[0].get_facecolor()[0]) == category_colour("parameter")
+
+
+def test_a_flame_graph_has_the_boxes_that_are_wide_enough_each_under_its_caller() -> None:
+    # Half of the time is in one call, a quarter of that in another, and the rest in 100,000 that nobody could see.
+    narrow = 100_000
+    parents = [-1, 0, 1, 1, *[0] * narrow]
+    total = [1_000_000, 500_000, 125_000, 1000, *[5] * narrow]
+    weight = Weight(name="host_ns", title="Host", unit="ns")
+    frame = pl.DataFrame(
+        {
+            "name": ["", "outer", "inner", "tiny", *["narrow"] * narrow],
+            "parent": parents,
+            "total_host_ns": total,
+            "phase": ["forward"] * len(parents),
+        }
+    )
+    boxes = flame_boxes(Tree(frame=frame, weights=(weight,)))
+    assert [box[:4] for box in boxes] == [(0.0, 0.5, 0, "outer"), (0.0, 0.125, 1, "inner")]
+
+
+def test_a_curve_of_many_changes_is_drawn_from_a_few_rows_with_its_peak() -> None:
+    count = 100_000
+    size = [1_000_000] * count
+    size[70_000] = 9_000_000
+    frame = pl.DataFrame({"lane": ["cpu"] * count, "time_ns": range(count), "allocated_bytes": size})
+    band = Column(name="allocated_bytes", title="Allocated", unit="bytes", definition="")
+    (axes,) = draw_memory(Series(frame=frame, bands=(band,))).axes
+    (line,) = axes.lines
+    time_ms, size_mb = line.get_xdata(), line.get_ydata()
+    assert len(time_ms) <= 4 * 1800
+    assert (size_mb.max(), time_ms[size_mb.argmax()]) == (9.0, 0.07)
+    assert (time_ms[0], time_ms[-1]) == (0.0, (count - 1) / 1e6)

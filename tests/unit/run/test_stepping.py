@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import torchprof_magic
+from torchprof_magic.capture import count_ahead
 from torchprof_magic.errors import OptionsError
-from torchprof_magic.run.stepping import Stepper, StepPlan, count_ahead, instrument, plan_steps, with_stepper
+from torchprof_magic.run.stepping import Stepper, StepPlan, instrument, plan_steps, with_stepper
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -28,6 +29,9 @@ class FakeSession:
     def start(self, length: int | None = None) -> None:
         if not self.calls:
             self.calls.append(f"start {length}")
+
+    def count(self, iterable: object) -> int | None:
+        return count_ahead(iterable)
 
     def step(self) -> None:
         self.calls.append("step")
@@ -302,31 +306,6 @@ def test_source_of_functions_in_the_cell_can_be_read() -> None:
     import inspect  # noqa: PLC0415 - after the cache is filled
 
     assert inspect.getsource(names["f"]) == "def f():\n  return 7\n"  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("iterable", "expected"),
-    [
-        ([1, 2, 3], 3),
-        (range(5), 5),
-        (enumerate([1, 2]), 2),
-        (enumerate(zip([1, 2, 3], [1, 2], strict=False)), 2),
-        ((i for i in range(3)), None),
-        (enumerate(i for i in range(3)), None),
-        (iter([1, 2]), 2),
-        (5, None),
-    ],
-)
-def test_the_length_is_taken_from_iterables_that_know_it(iterable: object, expected: int | None) -> None:
-    assert count_ahead(iterable) == expected
-
-
-def test_a_length_that_raises_is_ignored() -> None:
-    class Loader:
-        def __len__(self) -> int:
-            raise ValueError("IterableDataset has no length")
-
-    assert count_ahead(Loader()) is None
 
 
 # -- how it runs where it awaits ----------------------------------------------------------------------------------

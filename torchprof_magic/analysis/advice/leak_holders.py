@@ -47,7 +47,7 @@ def with_holders(advice: Advice, holders: pl.DataFrame) -> Advice:
 
 def _alike_together(holders: pl.DataFrame) -> pl.DataFrame:
     """Return the holders with the numbers in their keys left out, such as ``log['epoch …']``, most bytes first."""
-    frame = holders.with_columns(pl.col("holder").str.replace_all(r"(\['[^'\d]*)\d+", "${1}…"))
+    frame = holders.with_columns(pl.col("holder").str.replace_all(r"(\['[^'0-9]*)[0-9]+", "${1}…"))
     frame = frame.group_by("holder", "kind", "way", maintain_order=True).agg(pl.col("size_bytes").sum())
     return frame.sort("size_bytes", descending=True, maintain_order=True)
 

@@ -40,7 +40,7 @@ def change_flame(runs: Runs) -> Tree:
         parent = frame["parent"].to_numpy().astype(np.int64)
         parents.append(np.where(parent >= 0, parent + offset, NO_PARENT))
         # Lines that moved are the same lines.
-        names.append(frame["name"].cast(pl.String).str.replace(r"^line \d+: ", ""))
+        names.append(frame["name"].cast(pl.String).str.replace(r"^line [0-9]+: ", ""))
         kinds.append(frame["kind"].cast(pl.String))
         own.append((frame["self_cpu_ns"].to_numpy() / steps_worth(trace)).astype(np.int64))
         offset += frame.height

@@ -184,7 +184,7 @@ def _names_of(trace: Trace, boxes: HostBoxes, device: IntArray) -> tuple[pl.Seri
     is_event = boxes.row >= 0
     rows = np.concatenate((boxes.row[is_event], device))
     # The calls of equal modules in a list are one box.
-    name = event_names(trace, rows).str.replace(r"^(nn\.Module: .+)_\d+$", "$1")
+    name = event_names(trace, rows).str.replace(r"^(nn\.Module: .+)_[0-9]+$", "$1")
     kinds = events["category"][rows].cast(pl.String).replace_strict(_KIND_OF, return_dtype=pl.String)
     kind = kinds.cast(KIND).to_physical().to_numpy().astype(np.int64)
     kind = _with_owners(events["name"][rows], kind)
@@ -201,7 +201,7 @@ def _names_of(trace: Trace, boxes: HostBoxes, device: IntArray) -> tuple[pl.Seri
 def _with_owners(names: pl.Series, kind: IntArray) -> IntArray:
     """Return the kinds with Python frames told apart: modules, files of the user, and those of libraries."""
     frames = names.filter(pl.Series(kind == KINDS.index("python"))).unique().cast(pl.String)
-    is_users = is_users_file(frames.str.extract(r"^(.*)\(\d+\): "))
+    is_users = is_users_file(frames.str.extract(r"^(.*)\([0-9]+\): "))
     is_module = frames.str.starts_with(MODULE_FRAME).to_numpy()
     owner = np.where(
         is_module, KINDS.index("module"), np.where(is_users, KINDS.index("python"), KINDS.index("library"))
@@ -224,7 +224,7 @@ def _readable(name: pl.Series, meta: Meta) -> pl.Series:
     """Return readable names: all steps are one box, and cells have the names that the notebook shows."""
     name = name.str.replace(STEP_PATTERN, "ProfilerStep")
     labels = dict(meta.cell_labels)
-    parts = name.str.extract_groups(r"^(?<file>.*)(?<line>\((\d+)\))(?<rest>: .*)$").struct
+    parts = name.str.extract_groups(r"^(?<file>.*)(?<line>\(([0-9]+)\))(?<rest>: .*)$").struct
     label = parts.field("file").replace_strict(labels, default=None, return_dtype=pl.String) if labels else None
     if label is None:
         return name

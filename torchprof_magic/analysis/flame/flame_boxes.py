@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _PLUMBING = (
     r"(^|/)(IPython|ipykernel|traitlets|tornado|asyncio|torchprof_magic)/|^runpy\.py|^<frozen runpy>"
     r"|(^|/)ipykernel_launcher\.py|(^|/)torch/profiler/|^torch/autograd/profiler\.py"
-    r"|^(asyncio|concurrent)/|^threading\.py\(\d+\): (_bootstrap|run)"
+    r"|^(asyncio|concurrent)/|^threading\.py\([0-9]+\): (_bootstrap|run)"
 )
 # Of intervals that are equal: steps are around lines, these around modules, and these around frames and ops.
 _RANKS = ("user_annotation", "line", "module", "python_function", "cpu_op")
@@ -207,6 +207,6 @@ def _visible_on_host(trace: Trace) -> BoolArray:
 def _plumbing(trace: Trace) -> pl.Series:
     """Return the names of Python frames that say nothing: the machinery's, and the cell's own around all of it."""
     frames = trace.events.filter(pl.col("category") == "python_function")["name"].unique().cast(pl.String)
-    file = frames.str.extract(r"^(.*)\(\d+\): <module>$")
+    file = frames.str.extract(r"^(.*)\([0-9]+\): <module>$")
     is_cell = file.is_in([filename for filename, _ in trace.meta.cell_labels]).fill_null(value=False)
     return frames.filter(frames.str.contains(_PLUMBING) | is_cell)

@@ -35,8 +35,8 @@ WEAK = OTHER
 DATA_NAME = r"(?i)dataloader|data_load|wait_for_training_batch"
 COMPILE_NAME = (
     r"\(dynamo_timed\)|CUDAGraphNode\.record|[/\\]_dynamo[/\\]convert_frame\.py|(^|[/\\])triton[/\\]compiler[/\\]"
-    r"|[/\\]cudagraph_trees\.py\(\d+\): (record_function|_record)$"
-    r"|[/\\]cuda[/\\]graphs\.py\(\d+\): (capture_begin|capture_end)$|StreamBeginCapture|StreamEndCapture"
+    r"|[/\\]cudagraph_trees\.py\([0-9]+\): (record_function|_record)$"
+    r"|[/\\]cuda[/\\]graphs\.py\([0-9]+\): (capture_begin|capture_end)$|StreamBeginCapture|StreamEndCapture"
 )
 WRAPPER_NAME = r"^(Torch-Compiled Region|autograd::engine::|torch::autograd::)|^## "
 _SCOPE = ("site", "lane", "start_ns", "dur_ns")

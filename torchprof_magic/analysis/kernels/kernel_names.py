@@ -63,7 +63,7 @@ _CONVERSION = re.compile(r"(?:(bfloat16|float16|half|float32|float)to)?(bfloat16
 _SHORT_TYPES = {"bfloat16": "bf16", "float16": "f16", "half": "f16", "float32": "f32", "float": "f32", "double": "f64"}
 # The index type of a kernel stands before what it does, and the condition of ``where`` before the values.
 _NO_TYPES = re.compile(r"^<(?:unsigned )?int, |(?<=lambda\()bool, ")
-_TRITON = re.compile(r"triton_(poi|red|per|tem|spl|for|mm|bmm)_fused_(\w+?)(?:_(\d+))?(?:_0d[\dcde]*)?$")
+_TRITON = re.compile(r"triton_(poi|red|per|tem|spl|for|mm|bmm)_fused_(\w+?)(?:_([0-9]+))?(?:_0d[0-9cde]*)?$")
 _TRITON_FORMS = {
     "poi": "pointwise", "red": "reduction", "per": "persistent reduction", "tem": "template", "spl": "split scan",
     "for": "foreach",
@@ -75,24 +75,24 @@ _HOST_MEMORY = ("Pageable", "Pinned")
 _ATTENTION = re.compile(r"(?i)flash_(?:fwd|bwd)|flash_?attn|fmha|attention|_sdpa_")
 _BACKWARD = re.compile(r"(?i)bwd|backward|bprop|fmha_cutlassB")
 _FLASH_PART = re.compile(r"\bflash_(?:fwd|bwd)_(splitkv(?:_combine)?|combine|dot_do_o|convert_\w+?)_kernel\b")
-_GEMM = re.compile(r"(?<!fb)(?:gemm|Gemm|GEMM)|Cijk_|cutlass_\d+_|_tensorop_|\bnvjet_|[shd\d]cudnn_")
+_GEMM = re.compile(r"(?<!fb)(?:gemm|Gemm|GEMM)|Cijk_|cutlass_[0-9]+_|_tensorop_|\bnvjet_|[shd0-9]cudnn_")
 _CONVOLUTION = re.compile(r"(?i)conv(?!ert)|cudnn|fprop|dgrad|wgrad|igemm_(?:fwd|bwd|wrw)_")
 _WAYS = (
     ("weight grad", re.compile(r"(?i)wgrad|igemm_wrw_|bwd_?weight")),
     ("input grad", re.compile(r"(?i)dgrad|igemm_bwd_|bwd_?data")),
 )
 _TILE = re.compile(
-    r"tilesize(\d+x\d+(?:x\d+)?)|MT(\d+x\d+x\d+)|GemmShapeI(Li\d+ELi\d+ELi\d+)E|"
-    r"(?<![\dx])(\d{2,3}x\d{1,3}(?:x\d{1,3})?)(?![\dx])"
+    r"tilesize([0-9]+x[0-9]+(?:x[0-9]+)?)|MT([0-9]+x[0-9]+x[0-9]+)|GemmShapeI(Li[0-9]+ELi[0-9]+ELi[0-9]+)E|"
+    r"(?<![0-9x])([0-9]{2,3}x[0-9]{1,3}(?:x[0-9]{1,3})?)(?![0-9x])"
 )
-_ARCHITECTURE = re.compile(r"\b(sm\d+|ampere|volta|turing|hopper|maxwell|gfx[\da-f]+)(?=_|\b)")
+_ARCHITECTURE = re.compile(r"\b(sm[0-9]+|ampere|volta|turing|hopper|maxwell|gfx[0-9a-f]+)(?=_|\b)")
 _FAMILIES = (
     ("xmma", re.compile(r"xmma")),
     ("cutlass", re.compile(r"cutlass")),
     ("Tensile", re.compile(r"Cijk_")),
     ("nvjet", re.compile(r"\bnvjet_")),
     ("cublas", re.compile(r"cublas")),
-    ("cudnn", re.compile(r"[shd\d]cudnn")),
+    ("cudnn", re.compile(r"[shd0-9]cudnn")),
 )
 # How both factors of a product lie in memory.
 _LAYOUT = re.compile(r"_([nt][nt])(?=_|$|>)")
@@ -111,9 +111,9 @@ _NOISE = re.compile(r"\(anonymous namespace\)::|<unnamed>::|at::native::|c10::|a
 # Functions that only run what their template arguments say.
 _WRAPPER = re.compile(r"[\w:]*\b(?:Kernel2?|device_kernel)<(?=[A-Za-z_])")
 # Types, numbers and references in mangled names, and the length of a name in them.
-_MANGLED = re.compile(r"DF16[b_]|L[a-z]n?\d+E|S[\dA-Z]*_|(\d{1,4})|.")
+_MANGLED = re.compile(r"DF16[b_]|L[a-z]n?[0-9]+E|S[0-9A-Z]*_|([0-9]{1,4})|.")
 _NO_WORDS = {"ck_tile", "kentry", "tensor_operation", "device", "native", "cuda", "kernel", "Kernel"}
-_NUMBER = re.compile(r"(?<=[<, ])(\d{1,6})(?=[,>])")
+_NUMBER = re.compile(r"(?<=[<, ])([0-9]{1,6})(?=[,>])")
 
 
 def kernel_title(name: str) -> str:
@@ -171,9 +171,9 @@ def _nccl(name: str) -> str:
     if match is None:
         return ""
     tail = re.sub(
-        r"_{1,3}(?:nv|hip|rccl)_(?=bfloat)|(?<=\d)_t\b",
+        r"_{1,3}(?:nv|hip|rccl)_(?=bfloat)|(?<=[0-9])_t\b",
         "_",
-        re.sub(r"(u?)int(?=\d)", lambda sign: sign[1] or "i", match[2]),
+        re.sub(r"(u?)int(?=[0-9])", lambda sign: sign[1] or "i", match[2]),
     )
     parts = [part for part in tail.split("_") if part]
     how = [part for part in parts if part.isupper()]
@@ -247,7 +247,7 @@ def _gemm(name: str) -> str:
 def _tile_in(name: str) -> str:
     tile = _TILE.search(name)
     size = next(filter(None, tile.groups()), "") if tile else ""
-    return "x".join(re.findall(r"\d+", size))
+    return "x".join(re.findall(r"[0-9]+", size))
 
 
 def _of_pytorch(name: str) -> str:

@@ -10,16 +10,16 @@ _FLOATS = (
     (
         "f16",
         re.compile(
-            r"\bHalf\b|__half|\bhalf_t\b|\bhalf\b|fp16|(?<!b)f16|_h\d+gemm|hgemm|Cijk_\w{4}_\w{4}_H|h1688|nvjet_h"
+            r"\bHalf\b|__half|\bhalf_t\b|\bhalf\b|fp16|(?<!b)f16|_h[0-9]+gemm|hgemm|Cijk_\w{4}_\w{4}_H|h1688|nvjet_h"
         ),
     ),
     ("f8", re.compile(r"Float8|float8|fp8|_e4m3|_e5m2|Cijk_\w{4}_\w{4}_F8")),
-    ("f64", re.compile(r"\bdouble\b|dgemm|_d\d+gemm|_f64|Cijk_\w{4}_\w{4}_D")),
+    ("f64", re.compile(r"\bdouble\b|dgemm|_d[0-9]+gemm|_f64|Cijk_\w{4}_\w{4}_D")),
     ("tf32", re.compile(r"tf32")),
     ("f32", re.compile(r"\bfloat\b|fp32|sgemm|scudnn|(?<!t)f32|Cijk_\w{4}_\w{4}_S")),
 )
 _OTHERS = (
-    ("opaque", re.compile(r"\bOpaqueType<(\d{1,3})u?>")),
+    ("opaque", re.compile(r"\bOpaqueType<([0-9]{1,3})u?>")),
     # Indices are unsigned.
     ("i64", re.compile(r"(?<!unsigned )\blong\b|(?<!u)int64")),
     ("i32", re.compile(r"(?<!unsigned )\bint\b|_i32")),
@@ -28,7 +28,7 @@ _OTHERS = (
     ("bool", re.compile(r"\bbool\b")),
 )
 # Kernels for matrices say which type they add up in, of which that of the inputs does not always differ.
-_SUMS = (("f32", re.compile(r"s\d{3,5}(?:gemm|cudnn|fprop|dgrad|wgrad)")),)
+_SUMS = (("f32", re.compile(r"s[0-9]{3,5}(?:gemm|cudnn|fprop|dgrad|wgrad)")),)
 
 
 def type_in(text: str) -> str:

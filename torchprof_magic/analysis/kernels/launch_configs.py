@@ -10,8 +10,8 @@ import polars as pl
 # Instructions of tensor cores, or of AMD's matrix cores, in the name of a kernel.
 _MATRIX_CORES = re.compile(
     r"tensorop|wgmma|gmma|hmma|imma|(?<![a-z])mma(?![a-z])|xmma|"
-    r"(?<!\d)(?:884|1688|8816|16816|16832|16864|64x\d+x16)(?=gemm|cudnn|fprop|dgrad|wgrad|_|\b)|"
-    r"_MI\d+x\d+x\d+|mfma|flash_(?:fwd|bwd)|fmha",
+    r"(?<![0-9])(?:884|1688|8816|16816|16832|16864|64x[0-9]+x16)(?=gemm|cudnn|fprop|dgrad|wgrad|_|\b)|"
+    r"_MI[0-9]+x[0-9]+x[0-9]+|mfma|flash_(?:fwd|bwd)|fmha",
     re.IGNORECASE,
 )
 # Such kernels can also be for ordinary cores.

@@ -117,7 +117,7 @@ def holders_table(trace: Trace, rows: pl.DataFrame, find: FindHolders) -> Table:
     wanted = rows[name].explode() if name == "addresses" else rows[name]
     addresses = wanted.drop_nulls().cast(pl.UInt64).unique().to_list()
     schema = {"holder": pl.String, "kind": pl.String, "way": pl.String, "example": pl.String, "address": pl.UInt64}
-    pattern = pl.col("example").str.replace_all(r"\[\d+\]", "[…]")
+    pattern = pl.col("example").str.replace_all(r"\[[0-9]+\]", "[…]")
     found = pl.DataFrame(
         [
             (one.path, one.kind, one.way, one.path, address)

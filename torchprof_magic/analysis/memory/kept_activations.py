@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torchprof_magic.model.intervals import BoolArray, IntArray
     from torchprof_magic.model.trace import Trace
 
-_SHAPE = re.compile(r"\[([\d, ]*)\](?: ×(\d+))?")
+_SHAPE = re.compile(r"\[([0-9, ]*)\](?: ×([0-9]+))?")
 _ITEM_BYTES = (1, 2, 4, 8)
 # Outputs of more elements than any memory holds are damaged.
 _MOST_ELEMENTS = 2**50
@@ -208,7 +208,7 @@ def _sizes_of(calls: ForwardCalls, column: str) -> pl.DataFrame:
     for text in texts[column].unique().to_list():  # shapes repeat from layer to layer
         counts: dict[int, int] = {}
         for shape, times in _SHAPE.findall(text):
-            elements = np.prod([float(size) for size in shape.split(",") if size.strip()])
+            elements = np.prod([float(size) for size in re.findall("[0-9]+", shape)])
             if 0 < elements < _MOST_ELEMENTS:
                 counts[int(elements)] = counts.get(int(elements), 0) + int(times[:9] or 1)
         rows += [

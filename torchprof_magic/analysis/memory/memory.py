@@ -100,6 +100,8 @@ def memory_series(trace: Trace) -> Series:
     Accelerators come first, because it is their memory that runs out.
     """
     frame = _level_frame(trace)
+    if frame.height == 0:
+        return Series(frame=frame, bands=BANDS[:1])
     bands = BANDS if frame["reserved_bytes"].is_not_null().any() else BANDS[:1]
     stacked = tuple(band for band in CATEGORY_BANDS if band.name in frame.columns)
     marks = (*_peaks(frame), *_step_marks(trace))
@@ -121,7 +123,7 @@ def _level_frame(trace: Trace) -> pl.DataFrame:
     # A reserved size of 0 beside allocated bytes means that this allocator (that of the CPU) does not reserve memory.
     has_reserve = (pl.col("reserved_bytes") > 0).any().over("lane")
     frame = frame.with_columns(pl.when(has_reserve).then(pl.col("reserved_bytes")).alias("reserved_bytes"))
-    number = pl.col("lane").str.extract(r"(\d+)$").cast(pl.Int64, strict=False)
+    number = pl.col("lane").str.extract(r"([0-9]+)$").cast(pl.Int64, strict=False)
     frame = frame.sort(pl.col("lane") == "cpu", number, "lane", "time_ns", maintain_order=True)
     stacked = [band.name for band in CATEGORY_BANDS if (frame[band.name] != 0).any()]
     return frame.select("lane", "time_ns", "allocated_bytes", "reserved_bytes", *stacked)

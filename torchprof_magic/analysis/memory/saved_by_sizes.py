@@ -85,7 +85,7 @@ def _is_single(trace: Trace) -> bool:
     """Return whether every model gets tensors whose first dimension is 1."""
     sites, runs = module_runs(trace)
     used = sites[np.unique(runs.site)].filter(pl.col("parent") < 0)
-    first = used["inputs"].cast(pl.String).str.extract(r"^\[(\d+)[,\]]").drop_nulls()
+    first = used["inputs"].cast(pl.String).str.extract(r"^\[([0-9]+)[,\]]").drop_nulls()
     return bool(len(first) and (first == "1").all())
 
 
@@ -94,8 +94,8 @@ def _is_larger_storage(frame: pl.DataFrame) -> BoolArray:
     inputs = frame.with_row_index("row").filter((pl.col("category") == "input") & pl.col("shape").is_not_null())
     elements = (
         pl.col("shape")
-        .str.extract_all(r"\d+")
-        .list.eval(pl.element().cast(pl.Float64))
+        .str.extract_all(r"[0-9]+")
+        .list.eval(pl.element().cast(pl.Float64, strict=False))
         .list.eval(pl.element().product())
         .list.first()
         .fill_null(1.0)

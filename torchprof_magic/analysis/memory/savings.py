@@ -117,7 +117,8 @@ def savings_table(trace: Trace) -> Table:
     Memory that grows has a row of its own whatever it saves at the recorded peak. Empty if
     memory was not recorded.
     """
-    curves = () if _is_damaged(trace) or is_snapshot(trace) else device_curves(trace)
+    is_without = trace.memory.height == 0
+    curves = () if is_without or _is_damaged(trace) or is_snapshot(trace) else device_curves(trace)
     rows = [row for curve in curves for row in _rows(trace, curve)]
     frame = pl.DataFrame(rows, schema=SCHEMA).sort("saved_bytes", descending=True, maintain_order=True)
     return Table(frame=frame, columns=COLUMNS, sort_by="saved_bytes")

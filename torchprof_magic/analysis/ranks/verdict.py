@@ -24,7 +24,7 @@ MOST_OF_WAITING, MOST_OF_TWO = 0.5, 0.75
 LEAST_OF_STEPS = 0.02
 # A rank that comes last in so few collectives may have been late by chance.
 FEW_COLLECTIVES = 3
-_CELL = re.compile(r"[\\/](ipykernel|xpython)_\d+[\\/]|^<")
+_CELL = re.compile(r"[\\/](ipykernel|xpython)_[0-9]+[\\/]|^<")
 _CAUSES = {
     "compute": "its device computes longer, most in ",
     "idle": "its host is idle",

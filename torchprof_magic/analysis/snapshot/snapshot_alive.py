@@ -116,12 +116,12 @@ def every_block(trace: Trace) -> pl.DataFrame:
 
 def _as_allocations(found: pl.DataFrame) -> pl.DataFrame:
     """Return blocks with file and line apart, what they are known by without a line, and their lifetime."""
-    place = pl.col("line").str.extract_groups(r"^(?<file>.*):(?<line>\d+)$")
+    place = pl.col("line").str.extract_groups(r"^(?<file>.*):(?<line>[0-9]+)$")
     return found.with_columns(
         (pl.col("freed_at_ns") - pl.col("allocated_at_ns")).alias("lifetime_ns"),
         pl.when(pl.col("line").is_null()).then("function").alias("op"),
         place.struct.field("file").alias("file"),
-        place.struct.field("line").cast(pl.Int32).alias("line"),
+        place.struct.field("line").cast(pl.Int32, strict=False).alias("line"),
         pl.lit("unknown", MEMORY_CATEGORY).alias("category"),
     )
 

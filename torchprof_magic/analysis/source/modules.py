@@ -217,7 +217,7 @@ def _from_frames(trace: Trace) -> tuple[pl.DataFrame, Runs]:
     described = sites.select(
         "name",
         pl.Series("parent", parents, dtype=pl.Int64),
-        pl.col("name").str.extract(r"([^.]*?)(?:_\d+)?$").alias("class_name"),
+        pl.col("name").str.extract(r"([^.]*?)(?:_[0-9]+)?$").alias("class_name"),
         pl.lit(None, pl.Int64).alias("parameters"),
         pl.lit(None, pl.Int64).alias("bytes"),
         pl.lit(None, pl.String).alias("inputs"),

@@ -29,7 +29,7 @@ _MACHINERY = ("torch", "triton", "torchprof_magic", "IPython", "ipykernel", "run
 _INSTALLED = r"^.*[/\\](?:site|dist)-packages[/\\]"
 _BUILT_IN = r"^<(frozen|string|built-in)"
 _OWN_FOLDER = r"[/\\](torchprof_magic|ipykernel|IPython)[/\\]"
-_STANDARD = r"^.*[/\\]lib[/\\]python\d[.\d]*[/\\]|^[A-Za-z]:\\.*\\Lib\\"
+_STANDARD = r"^.*[/\\]lib[/\\]python[0-9][.0-9]*[/\\]|^[A-Za-z]:\\.*\\Lib\\"
 # Code that torch.compile wrote; its files are named by hashes.
 _GENERATED = r"[/\\]torchinductor_[^/\\]*[/\\]"
 

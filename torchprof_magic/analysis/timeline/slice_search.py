@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from torchprof_magic.analysis.timeline.slice_windows import SliceWindows
     from torchprof_magic.model.intervals import BoolArray, IntArray
 
-# Steps, phases, busy times and queue lengths have no names of their own, and waits are searched by their gaps.
-SEARCHED = tuple(kind for kind in KINDS if kind not in ("step", "phase", "idle", "busy", "queue"))
+# Steps, phases, busy times and queue lengths have no names of their own, counters are curves, and waits are searched by
+# their gaps.
+SEARCHED = tuple(kind for kind in KINDS if kind not in ("step", "phase", "idle", "busy", "queue", "counter"))
 _PATTERN = re.compile(r"/(.+)/")
 
 

@@ -32,6 +32,7 @@ MOST_READ = 400_000  # for a window: more takes longer than a view may take to c
 MOST_LAUNCHED = 60  # by one slice: more arrows cannot be told apart
 EXACT_BELOW_NS = 2  # a pixel: nothing is merged
 MOST_WEIGHT = 2**31 - 1
+CURVES = ("queue", "counter")
 PICTURE = ("start_ns", "dur_ns", "name", "kind", "phase", "note", "source", "op", "count")
 
 
@@ -82,9 +83,9 @@ class SliceWindows:
         """The times of all slices, and what decides which are merged."""
         start_ns, dur_ns = (self.frame[name].to_numpy() for name in ("start_ns", "dur_ns"))
         weight = np.minimum(dur_ns, MOST_WEIGHT).astype(np.int32)
-        # The name of a merged slice is that of its longest one. Of a queue, the most that were waiting are shown.
-        is_queue = (self.frame["kind"] == "queue").to_numpy()
-        weight[is_queue] = np.minimum(self.frame["count"].to_numpy()[is_queue], MOST_WEIGHT)
+        # The name of a merged slice is that of its longest one. Of queues and counters, the highest level is shown.
+        is_curve = self.frame["kind"].is_in(CURVES).to_numpy()
+        weight[is_curve] = np.minimum(self.frame["count"].to_numpy()[is_curve], MOST_WEIGHT)
         return SliceTimes(start_ns, dur_ns, weight, self.cause)
 
     @cached_property

@@ -17,11 +17,12 @@ from torchprof_magic.analysis.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.analysis.shared import launch_sources
 from torchprof_magic.analysis.source.place_phases import phases_of_places
 from torchprof_magic.analysis.sums import sum_by
+from torchprof_magic.analysis.timeline.counter_lanes import CurveGroup, curve_groups, is_folded
 from torchprof_magic.analysis.waiting.blocking import blocking_calls
 from torchprof_magic.analysis.waiting.idle import CAUSE_TITLES, idle_runs
 from torchprof_magic.analysis.waiting.queue import ALL_STREAMS, queue_series
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, depth_of, merge, nest
-from torchprof_magic.model.shapes import Column, Layer, SliceLane, Slices
+from torchprof_magic.model.shapes import Column, Layer, Scale, SliceLane, Slices
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
 from torchprof_magic.units import format_bytes, format_ratio, short_file
 
@@ -46,6 +47,7 @@ KINDS = (
     "idle",
     "busy",
     "queue",
+    "counter",
 )
 KIND = pl.Enum(KINDS)
 _KIND_OF = {
@@ -114,8 +116,9 @@ class _Lanes:
     def __init__(self) -> None:
         self.lanes: list[SliceLane] = []
 
-    def add(self, title: str, kind: str, group: str) -> int:
-        self.lanes.append(SliceLane(title=title, kind=kind, group=group))  # type: ignore[arg-type]
+    def add(self, title: str, kind: str, group: str, *, scale: Scale | None = None, is_folded: bool = False) -> int:
+        lane = SliceLane(title=title, kind=kind, group=group, scale=scale, is_folded=is_folded)  # type: ignore[arg-type]
+        self.lanes.append(lane)
         return len(self.lanes) - 1
 
     def room(self) -> int:
@@ -124,11 +127,14 @@ class _Lanes:
 
 
 def timeline_slices(trace: Trace) -> Slices:
-    """Return the steps, threads, devices and streams of a recording as slices; empty without host or device events."""
+    """Return the steps, threads, devices, streams and counters of a recording as slices.
+
+    Empty without host or device events and counters.
+    """
     boxes, lanes = host_boxes(trace), _Lanes()
     layers = _layers(trace)
     parts = [*_steps(trace, lanes), *_threads(trace, boxes, lanes, layers), *_devices(trace, lanes)]
-    if not any((part.event >= 0).any() for part in parts):
+    if trace.counters.height == 0 and not any((part.event >= 0).any() for part in parts):
         return Slices(frame=pl.DataFrame(schema=SCHEMA), lanes=(), layers=layers[:1])
     empty = pl.DataFrame(schema=SCHEMA).drop("source", "op")
     frame = pl.concat([empty, *(part.frame for part in parts)], how="diagonal").with_columns(
@@ -216,7 +222,7 @@ def _on_lanes(part: _Part, is_shown: BoolArray) -> _Part:
 def _short_titles(trace: Trace, used: IntArray) -> list[str]:
     """Return the name of each lane without its numbers, where it stays the only one of this name in use."""
     names = trace.lanes["name"]
-    short = names.str.replace(r"^thread -?\d+ \((.+)\)$", "$1").str.replace(r"^device \d+ (stream )", "$1")
+    short = names.str.replace(r"^thread -?[0-9]+ \((.+)\)$", "$1").str.replace(r"^device [0-9]+ (stream )", "$1")
     pairs = pl.DataFrame({"name": names, "short": short, "device": trace.lanes["device"]}).with_row_index("lane")
     is_used = pl.col("lane").is_in(used.tolist())
     is_only = pairs.select((is_used.sum().over("short", "device") == 1).alias("only"))["only"]
@@ -278,7 +284,10 @@ def _calls(trace: Trace, rows: IntArray, number_of: dict[int, int]) -> _Part:
 
 
 def _devices(trace: Trace, lanes: _Lanes) -> list[_Part]:
-    """Return for every device why it waits, its streams, and how many launches were waiting for it."""
+    """Return for every device why it waits, its streams, how many launches were waiting for it, and its counters.
+
+    The counters of devices that did no work follow, and those of no device.
+    """
     events = trace.events
     work = np.flatnonzero(events["category"].is_in(DEVICE_CATEGORIES).to_numpy())
     ranges = np.flatnonzero((events["category"] == "gpu_user_annotation").to_numpy())
@@ -288,6 +297,8 @@ def _devices(trace: Trace, lanes: _Lanes) -> list[_Part]:
     idle, busy = idle_runs(trace), {number: times for number, *times in device_intervals(trace)}
     parts: list[_Part] = []
     number_of: dict[int, int] = {}
+    counters = curve_groups(trace)
+    fold = is_folded(counters)
     for number in np.unique(device[work]).tolist():
         if not lanes.room():
             break
@@ -300,6 +311,10 @@ def _devices(trace: Trace, lanes: _Lanes) -> list[_Part]:
             number_of[each] = lanes.add(titles[each], "stream", title)
         if number == device[work].min():
             parts.append(_queue(trace, lanes, title))
+        parts += _curves(lanes, counters.pop(number, None), title, is_folded=fold)
+    for rest, group in counters.items():
+        title = "Counters" if rest is None else f"Device {rest}"
+        parts += _curves(lanes, group, title, is_folded=fold)
     rows = np.sort(np.concatenate((work, ranges)))
     rows = rows[np.isin(lane[rows], list(number_of))]
     if len(rows):
@@ -370,6 +385,23 @@ def _queue(trace: Trace, lanes: _Lanes, group: str) -> _Part:
         pl.col("work").cast(pl.UInt32).alias("count"),
     )
     return _Part(frame, _no_events(frame.height))
+
+
+def _curves(lanes: _Lanes, group: CurveGroup | None, title: str, *, is_folded: bool) -> list[_Part]:
+    """Return the curves of counters, below a lane that heads them."""
+    parts: list[_Part] = []
+    if group is None or len(group.curves) >= lanes.room():
+        return parts
+    lanes.add(group.title, "counters", title, is_folded=is_folded)
+    for curve in group.curves:
+        lane = lanes.add(curve.title, "counter", title, scale=curve.scale)
+        count = len(curve.level)
+        name = pl.Series([curve.name]).new_from_index(0, count)
+        times = pl.Series(curve.start_ns), pl.Series(curve.dur_ns)
+        frame = _frame(lane, *times, name, "counter", _phase_column("python", count), depth=0)
+        frame = frame.with_columns(pl.Series("count", curve.level, dtype=pl.UInt32))
+        parts.append(_Part(frame, _no_events(count)))
+    return parts
 
 
 def _links(trace: Trace, event: IntArray) -> tuple[IntArray, IntArray]:

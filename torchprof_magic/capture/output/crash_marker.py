@@ -23,7 +23,7 @@ if sys.platform != "win32":
 FOLDER_PREFIX = "torchprof-"
 TRACE_SUFFIX = ".pt.trace.json"
 _MARK = ".torchprof-running-{pid}"
-_MARKS = re.compile(r"\.torchprof-running-(\d+)")
+_MARKS = re.compile(r"\.torchprof-running-([0-9]+)")
 _MOST_BYTES = 1 << 16
 # Links are never followed: another user may have put one in place of our file.
 _OPEN = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from torchprof_magic.capture.output.crash_marker import TRACE_SUFFIX
 from torchprof_magic.capture.output.export import (
     discard,
+    discard_execution_trace,
     note_fallback,
     save_cycle,
     save_execution_trace,
@@ -38,7 +39,10 @@ def options_of_cycle(passes: tuple[ProfileOptions, ...], cycle: int) -> ProfileO
 
 @dataclass(slots=True)
 class Finished:
-    """A cycle that is recorded but not on disk yet; ``state`` is what torch would say of the step after it."""
+    """A cycle that is recorded but not on disk yet; ``state`` is what torch would say of the step after it.
+
+    Without ``steps`` it is one that had only just begun, which torch hands to the user's handler.
+    """
 
     number: int
     engine: Engine
@@ -96,6 +100,9 @@ class FinishedCycles:
                 self._save_execution_trace(finished, finished.engine.execution_path)
 
     def _save_execution_trace(self, finished: Finished, written: Path) -> None:
+        if not finished.steps:
+            discard_execution_trace(written)
+            return
         has_resources = options_of_cycle(self._passes, finished.number).execution_trace_resources
         save_execution_trace(written, self._execution_target(finished), self._problems, has_resources=has_resources)
 
@@ -106,6 +113,8 @@ class FinishedCycles:
         """
         start_unix_ns = finished.engine.start_unix_ns
         is_idle = not has_ops(path)
+        if not finished.steps:
+            return False
         if is_idle and self.cycles and not any(mark.is_complete for mark in finished.steps):
             return False
         self.cycles.append(Cycle(number=finished.number, path=path, steps=finished.steps, start_unix_ns=start_unix_ns))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FILENAME = "snapshot.pickle"
 # torch's message: "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has ..."
-_ASKED = re.compile(r"[Tt]ried to allocate ([\d.]+ \w+)")
+_ASKED = re.compile(r"[Tt]ried to allocate ([0-9.]+ \w+)")
 
 
 class AllocatorHistory:

@@ -1,8 +1,10 @@
-"""Replacing a function of torch or Python for the duration of a run."""
+"""Replacing a function of torch or Python for the duration of a run, and working unseen by the user's."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -10,6 +12,10 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound="Callable[..., Any]")
 # Begins as the names of Python's own frozen modules, so that its frames are not taken for the user's.
 HOOK_FILE = "<frozen torchprof_magic hook>"
+
+
+# A context in which tensors are asked for something without telling the user's function modes and tensor classes.
+unseen = torch._C.DisableTorchFunction  # noqa: SLF001 - in use since torch 2.0 under this name
 
 
 def seen_by_compiler(function: Function) -> Function:

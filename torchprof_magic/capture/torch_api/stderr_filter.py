@@ -14,6 +14,8 @@ import tempfile
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from torchprof_magic.capture.parts import STDERR, Parts
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import IO
@@ -32,8 +34,9 @@ NOISE = re.compile(
 class StderrFilter:
     """Redirects file descriptor 2 during calls into torch's profiler."""
 
-    def __init__(self) -> None:
+    def __init__(self, parts: Parts | None = None) -> None:
         self._file: IO[bytes] | None = None
+        self._parts = parts or Parts()
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -41,11 +44,11 @@ class StderrFilter:
 
         If no file descriptor is left, all lines pass.
         """
-        sink, saved = self._places()
+        nothing: tuple[IO[bytes] | None, int] = None, -1
+        sink, saved = self._parts.ask(STDERR, self._redirected, default=nothing)
         if sink is None:
             yield
             return
-        os.dup2(sink.fileno(), STDERR_FD)
         try:
             yield
         finally:
@@ -54,7 +57,14 @@ class StderrFilter:
             else:
                 os.dup2(saved, STDERR_FD)
                 os.close(saved)
-            self._pass_on(sink, is_open=saved >= 0)
+            self._parts.run(STDERR, self._pass_on, sink, saved >= 0)
+
+    def _redirected(self) -> tuple[IO[bytes] | None, int]:
+        """Redirect descriptor 2, and return the file it goes to, if any, and a copy of the descriptor, or -1."""
+        sink, saved = self._places()
+        if sink is not None:
+            os.dup2(sink.fileno(), STDERR_FD)
+        return sink, saved
 
     def _places(self) -> tuple[IO[bytes] | None, int]:
         """Return the file that replaces descriptor 2, if any, and a copy of the descriptor, or -1."""
@@ -84,7 +94,7 @@ class StderrFilter:
         return self._file
 
     @staticmethod
-    def _pass_on(sink: IO[bytes], *, is_open: bool) -> None:
+    def _pass_on(sink: IO[bytes], is_open: bool) -> None:
         size = sink.tell()
         if not size:
             return

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping
+from collections import UserDict
 from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+from torchprof_magic.process.lookups import attributes_of, derives, is_a
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 # So many values of the arguments of a model, or of the state of one parameter, are looked at to find tensors.
 MAX_VALUES = 100
@@ -17,14 +23,30 @@ def storage_address(tensor: torch.Tensor) -> int:
 
     Raises ``RuntimeError`` for a tensor without a storage: a sparse or lazy one, or a wrapper.
     """
+    if is_wrapper(tensor):
+        raise RuntimeError("the tensor is a wrapper")
     return int(tensor.data_ptr() - tensor.storage_offset() * tensor.element_size())
+
+
+def is_plain(kind: type) -> bool:
+    """Return whether objects of this type are tensors of torch, without code of another class."""
+    return kind is torch.Tensor or kind is torch.nn.Parameter
+
+
+def is_wrapper(tensor: torch.Tensor) -> bool:
+    """Return whether a class in Python does the work of a tensor, as for fake ones: torch warns of their addresses."""
+    if is_plain(type(tensor)):
+        return False
+    return bool(torch._C._dispatch_keys(tensor).has(torch._C.DispatchKey.Python))  # noqa: SLF001 - no public name
 
 
 def live_tensors() -> list[torch.Tensor]:
     """Return the tensors that are objects of Python, in no order."""
     objects = gc.get_objects()
-    kinds = {kind for kind in set(map(type, objects)) if issubclass(kind, torch.Tensor)}
-    return [value for value in objects if type(value) in kinds]
+    # By their ids: a metaclass may have its own ``__hash__`` and ``__eq__``.
+    kinds = {id(kind): kind for kind in map(type, objects)}
+    tensors = {key for key, kind in kinds.items() if issubclass(kind, torch.Tensor)}
+    return [value for value in objects if id(type(value)) in tensors]
 
 
 def gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:
@@ -33,14 +55,26 @@ def gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:
 
 
 def tensors_in(value: object) -> Iterator[torch.Tensor]:
-    """Yield the tensors in a value and in the lists, tuples and mappings in it; not all of many."""
+    """Yield the tensors in a value and in the lists, tuples and dictionaries in it; not all of many."""
     open_values, looked_at = [value], 0
     while open_values and looked_at < MAX_VALUES:
         looked_at += 1
         one = open_values.pop()
-        if isinstance(one, torch.Tensor):
+        if is_a(one, torch.Tensor):
             yield one
-        elif isinstance(one, (tuple, list)):
-            open_values.extend(reversed(one[:MAX_VALUES]))
-        elif isinstance(one, Mapping):
-            open_values.extend(reversed(list(islice(one.values(), MAX_VALUES))))
+        else:
+            open_values.extend(reversed(values_in(one, MAX_VALUES)))
+
+
+def values_in(value: Any, most: int | None) -> list[object]:
+    """Return the first values of a list, tuple or dictionary, or all, without methods that a class redefines."""
+    if derives(value, UserDict):
+        value = attributes_of(value).get("data")
+    values: Iterable[object] = ()
+    if is_a(value, dict):
+        values = dict.values(value)
+    elif is_a(value, list):
+        values = list.__iter__(value)
+    elif is_a(value, tuple):
+        values = tuple.__iter__(value)
+    return list(islice(values, most))

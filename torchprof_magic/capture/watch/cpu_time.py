@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 from time import thread_time_ns
 
+# Windows counts the CPU time of a thread in ticks of its scheduler. So many of them tell a tenth.
+TICK_NS = 15_625_000 if sys.platform == "win32" else 0
+LEAST_TICKS = 10
 _SCHEDSTAT = "/proc/thread-self/schedstat"
 
 
@@ -31,6 +35,10 @@ class CpuTime:
         except (OSError, ValueError, IndexError):
             self.close()
             return thread_time_ns()
+
+    def since_ns(self, reading_ns: int, dur_ns: int) -> int | None:
+        """Return the time since a reading ``dur_ns`` ago; None if that is too short for the clock of this system."""
+        return self.read_ns() - reading_ns if dur_ns >= LEAST_TICKS * TICK_NS else None
 
     def close(self) -> None:
         """Close the file; later readings are of CPU time alone."""

@@ -9,10 +9,13 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
+from torchprof_magic.capture.parts import FUNCTIONS
 from torchprof_magic.capture.recording import LineSite
 
 if TYPE_CHECKING:
     from types import CodeType, FrameType
+
+    from torchprof_magic.capture.parts import Parts
 
 # What stands in the place of a line: a function was called, or returned.
 CALLED, RETURNED = -1, -2
@@ -29,8 +32,9 @@ class FunctionLines:
     off and ``is_refused`` is set, because Python allows one of them at a time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, parts: Parts) -> None:
         self.is_on = False
+        self._parts = parts
         self.is_refused = False
         self.lost = 0
         self.sites: list[LineSite] = []
@@ -52,14 +56,20 @@ class FunctionLines:
         if not is_on:
             self._end()
             return
+        if self._parts.is_off(FUNCTIONS):
+            return
         if sys.gettrace() is not None:
             self.is_refused = True
             return
         self.is_on = True
-        self._begin_in_running()
-        sys.settrace(self._on_call)
+        try:
+            self._begin_in_running()
+            sys.settrace(self._on_call)
+        except BaseException:
+            self._end()
+            raise
 
-    def end_step(self, *, is_kept: bool) -> None:
+    def end_step(self, is_kept: bool) -> None:
         """Drop what was noted in a step that is not recorded."""
         self._calls.clear()
         if not is_kept and not self.is_on:
@@ -93,25 +103,35 @@ class FunctionLines:
         self._marked.clear()
 
     def _on_call(self, frame: FrameType, event: str, _: object) -> Any:
-        code = frame.f_code
-        if event != "call" or self._lines_of(code) is None:
-            return None
-        calls = self._calls[code] = self._calls.get(code, 0) + 1
-        if calls > MOST_CALLS_OF_STEP:
-            self._known[code] = None
-            frame.f_trace = None  # a generator has it from its earlier values
-            return None
-        self._note(CALLED)
+        try:
+            code = frame.f_code
+            if event != "call" or self._lines_of(code) is None:
+                return None
+            calls = self._calls[code] = self._calls.get(code, 0) + 1
+            if calls > MOST_CALLS_OF_STEP:
+                self._known[code] = None
+                frame.f_trace = None  # a generator has it from its earlier values
+                return None
+            self._note(CALLED)
+        except Exception as exc:  # noqa: BLE001 - Python would raise it in the user's code
+            return self._fail(exc)
         return self._on_line
 
     def _on_line(self, frame: FrameType, event: str, _: object) -> Any:
-        if event == "line":
-            lines = self._lines_of(frame.f_code)
-            if lines is not None:
-                self._note(lines.get(frame.f_lineno, 0) or self._add(frame.f_code, lines, frame.f_lineno))
-        elif event == "return":
-            self._note(RETURNED)
+        try:
+            if event == "line":
+                lines = self._lines_of(frame.f_code)
+                if lines is not None:
+                    self._note(lines.get(frame.f_lineno, 0) or self._add(frame.f_code, lines, frame.f_lineno))
+            elif event == "return":
+                self._note(RETURNED)
+        except Exception as exc:  # noqa: BLE001 - the same
+            return self._fail(exc)
         return self._on_line
+
+    def _fail(self, error: Exception) -> None:
+        self._end()
+        self._parts.fail(FUNCTIONS, error)
 
     def _note(self, mark: int) -> None:
         if len(self._kept) > 2 * MAX_MARKS:

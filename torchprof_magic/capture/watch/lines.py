@@ -50,7 +50,7 @@ class LineMarks:
         elif not is_on:
             self.is_on = self.is_inner_on = False
 
-    def end_step(self, dur_ns: int, *, is_kept: bool) -> None:
+    def end_step(self, dur_ns: int, is_kept: bool) -> None:
         """Keep the marks of a step, or drop them. Where they cost too much, leave those in inner loops out."""
         count = len(self.pending) // 2
         if self.is_inner_on and count * MARK_NS > MOST_OF_STEP * max(dur_ns, 1):

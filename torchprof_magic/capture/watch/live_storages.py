@@ -17,7 +17,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from torchprof_magic.capture.recording import LiveStorage
 from torchprof_magic.capture.torch_api.graphs import graph_nodes, kept_by_node
-from torchprof_magic.capture.torch_api.storages import gradient_of, live_tensors, storage_address
+from torchprof_magic.capture.torch_api.patching import unseen
+from torchprof_magic.capture.torch_api.storages import gradient_of, is_wrapper, live_tensors, storage_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,13 +41,11 @@ class LiveStorages:
 
     def begin_cycle(self) -> None:
         """Note what exists now: a recording is about to begin."""
-        self._older, self._gone_ns = [], {}
-        try:
-            found = _Reached()
+        self._older, self._gone_ns, self._knows_all = [], {}, False
+        found = _Reached()
+        with unseen():
             self._older = [self._watched(address, reached) for address, reached in found.storages.items()]
-            self._knows_all = found.is_whole
-        except Exception:  # noqa: BLE001 - classes of the user's own may raise anything; then less is known
-            self._knows_all = False
+        self._knows_all = found.is_whole
 
     def take(self) -> tuple[LiveStorage, ...] | None:
         """Return what was noted at the begin, and what is new at the end of a recording; None if not all is known."""
@@ -54,11 +53,8 @@ class LiveStorages:
         gone_ns, self._gone_ns = self._gone_ns, {}
         if not self._knows_all:
             return None
-        try:
-            rows = [each.as_row(gone_ns) for each in older]
-            found = _Reached()
-        except Exception:  # noqa: BLE001 - as above
-            return None
+        rows = [each.as_row(gone_ns) for each in older]
+        found = _Reached()
         kept = {row.address for row in rows if row.is_in_use}
         rows += [
             LiveStorage(address=address, size_bytes=reached.size_bytes, is_older=False, is_in_use=True)
@@ -121,8 +117,10 @@ class _Reached:
         tensors = live_tensors()
         self.is_whole = len(tensors) <= MOST_TENSORS
         seen: set[object] = set()
-        with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001 - in use since torch 2.0 under this name
+        with unseen():
             for tensor in tensors[:MOST_TENSORS]:
+                if is_wrapper(tensor):
+                    continue
                 self._add(tensor, tensor)
                 for behind in _behind(tensor, seen):
                     self._add(behind, tensor)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import weakref
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +19,17 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from torchprof_magic.capture.parts import TAGS
 from torchprof_magic.capture.recording import TagBatch, TaggedTensor
-from torchprof_magic.capture.torch_api.patching import seen_by_compiler
-from torchprof_magic.capture.torch_api.storages import storage_address, tensors_in
+from torchprof_magic.capture.torch_api.module_tree import named_buffers, named_parameters
+from torchprof_magic.capture.torch_api.patching import seen_by_compiler, unseen
+from torchprof_magic.capture.torch_api.storages import is_plain, storage_address, tensors_in
+from torchprof_magic.process.lookups import attributes_of, is_a
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
-    from torchprof_magic.capture.problems import ProblemLog
+    from torchprof_magic.capture.parts import Parts
 
 # More addresses than this are not kept: 16 bytes each.
 MAX_TAGS = 4_000_000
@@ -43,11 +46,10 @@ class MemoryTags:
     is noted, and the error becomes a problem.
     """
 
-    def __init__(self, problems: ProblemLog) -> None:
+    def __init__(self, parts: Parts) -> None:
         self.is_on = False
         self.outermost = _NOTHING
-        self._problems = problems
-        self._is_broken = False
+        self._parts = parts
         self._batches: list[TagBatch] = []
         self._count = 0
         self._kinds: dict[tuple[str, object, torch.dtype, object, int], int] = {}
@@ -59,21 +61,15 @@ class MemoryTags:
 
     def watch(self) -> Callable[[], None]:
         """Register the hooks of all optimizers, and return a function that removes them."""
-        handles = (
-            register_optimizer_step_pre_hook(self._before_step),
-            register_optimizer_step_post_hook(self._after_step),
-        )
-
-        def end() -> None:
-            for handle in handles:
-                handle.remove()
-            self.is_on = False
-
-        return end
+        with ExitStack() as undo:
+            undo.callback(self.switch, is_on=False)
+            undo.callback(register_optimizer_step_pre_hook(self._before_step).remove)
+            undo.callback(register_optimizer_step_post_hook(self._after_step).remove)
+            return undo.pop_all().close
 
     def switch(self, *, is_on: bool) -> None:
         """Begin or end to note addresses."""
-        self.is_on = is_on and not self._is_broken
+        self.is_on = is_on and not self._parts.is_off(TAGS)
         self.outermost = _NOTHING
 
     def begin_cycle(self) -> None:
@@ -116,13 +112,13 @@ class MemoryTags:
             self._guarded(self._stepped, optimizer, bool(arguments or keywords))
 
     def _guarded(self, note: Callable[..., None], *arguments: object) -> None:
-        """Call ``note`` without the functions of tensor classes; an error ends the tags and not the program."""
+        """Call ``note`` unseen by modes and tensor classes; an error ends the tags and not the program."""
         try:
-            with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001 - in use since torch 2.0 under this name
+            with unseen():
                 note(*arguments)
         except Exception as exc:  # noqa: BLE001 - classes of the user's own may raise anything
-            self._is_broken, self.is_on = True, False
-            self._problems.note("capture.memory_untagged", error=f"{type(exc).__name__}: {exc}")
+            self.is_on = False
+            self._parts.fail(TAGS, exc)
 
     def _forward(self, module: torch.nn.Module, arguments: object) -> None:
         key = id(module)
@@ -136,12 +132,12 @@ class MemoryTags:
         found = [
             ("", value)
             for value in tensors_in(arguments)
-            if value.grad_fn is None and not isinstance(value, torch.nn.Parameter)
+            if value.grad_fn is None and not is_a(value, torch.nn.Parameter)
         ]
         self._note("input", found)
 
     def _note_module(self, module: torch.nn.Module) -> None:
-        parameters, buffers = (_unwrapped(named()) for named in (module.named_parameters, module.named_buffers))
+        parameters, buffers = (_unwrapped(named(module)) for named in (named_parameters, named_buffers))
         prefix = self._prefix(module) if parameters else ""
         for name, parameter in parameters:
             known = self._names.get(id(parameter))
@@ -199,10 +195,11 @@ class MemoryTags:
     def _note_state(self, optimizer: torch.optim.Optimizer) -> None:
         found: list[_Named] = []
         for parameter, state in list(optimizer.state.items()):
-            name = self._name(parameter) if isinstance(parameter, torch.Tensor) else ""
-            values = state.items() if isinstance(state, Mapping) else (("", state),)
-            for key, value in values:
-                found += [(f"{name}: {key}" if name else str(key), tensor) for tensor in tensors_in(value)]
+            name = self._name(parameter) if is_a(parameter, torch.Tensor) else ""
+            values = dict.items(state) if is_a(state, dict) else (("", state),)
+            for label, value in values:
+                key = label if isinstance(label, str) else type(label).__name__
+                found += [(f"{name}: {key}" if name else key, tensor) for tensor in tensors_in(value)]
         self._note("optimizer_state", found)
 
     def _known(self, optimizer: torch.optim.Optimizer) -> _Optimizer:
@@ -214,7 +211,7 @@ class MemoryTags:
     def _note_all(self) -> None:
         """Note all tensors of the known modules and optimizers that still exist."""
         self._scanned.clear()
-        if not self._is_broken:
+        if not self._parts.is_off(TAGS):
             self._guarded(self._scan)
 
     def _scan(self) -> None:
@@ -234,7 +231,7 @@ class MemoryTags:
         """Note tensors with their names, one by one, and return their kinds. Those without a storage are left out."""
         addresses, kinds = array("q"), array("q")
         for name, one in found:
-            tensor = getattr(one, "_local_tensor", one)  # of a DTensor
+            tensor = attributes_of(one).get("_local_tensor", one)  # of a DTensor
             try:
                 address = storage_address(tensor)
                 kind = self._kind(name, tensor)
@@ -294,6 +291,8 @@ def _probe(parameters: list[torch.Tensor]) -> tuple[int, ...]:
 
 def _addresses(tensors: Sequence[torch.Tensor | None]) -> array[int] | None:
     """Return the address of each storage, or None if a tensor is missing, has no storage, or begins inside it."""
+    if not all(tensor is None or is_plain(type(tensor)) for tensor in tensors):
+        return None
     try:
         if any(map(torch.Tensor.storage_offset, tensors)):  # type: ignore[arg-type]
             return None

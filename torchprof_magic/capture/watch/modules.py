@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import weakref
 from array import array
-from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
-from itertools import groupby, islice
+from itertools import groupby
 from threading import get_native_id
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
@@ -15,14 +15,21 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.modules import module as torch_module
 
+from torchprof_magic.capture.parts import MODULES
 from torchprof_magic.capture.recording import ModuleSite
 from torchprof_magic.capture.torch_api import features
-from torchprof_magic.capture.torch_api.patching import seen_by_compiler, stand_in
+from torchprof_magic.capture.torch_api.module_tree import named_buffers, named_modules, named_parameters
+from torchprof_magic.capture.torch_api.patching import seen_by_compiler, stand_in, unseen
+from torchprof_magic.capture.torch_api.storages import values_in
+from torchprof_magic.process.lookups import is_a
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from types import FrameType
 
+    from torch.utils.hooks import RemovableHandle
+
+    from torchprof_magic.capture.parts import Parts
     from torchprof_magic.capture.watch.memory_tags import MemoryTags
 
 # What the two hooks of a call cost, measured by benchmarks/marks.py; and the share of a step from which on modules are
@@ -52,11 +59,12 @@ class ModuleMarks:
     watched or not.
     """
 
-    def __init__(self, asked: bool | None, tags: MemoryTags | None = None) -> None:
+    def __init__(self, asked: bool | None, tags: MemoryTags | None = None, *, parts: Parts) -> None:
         self.is_on = False
         self.is_too_dear = False
         self._asked = asked
         self._tags = tags
+        self._parts = parts
         self._kept = array("q")
         self._kept_of_steps = 0  # how much of it is of steps that have ended
         self._calls_of_step = 0
@@ -72,28 +80,21 @@ class ModuleMarks:
         """Register the hooks, and return a function that removes them."""
         if self._asked is False and self._tags is None:
             return lambda: None
-        handles = (
-            torch_module.register_module_forward_pre_hook(self._before),
-            torch_module.register_module_forward_hook(self._after, always_call=True, **_with_keywords()),
-        )
-
-        undo = _without_warning({handle.id for handle in handles})
-
-        def end() -> None:
-            undo()
-            for handle in handles:
-                handle.remove()
-                # torch leaves this entry, and would warn of it whenever a model is compiled later.
-                getattr(torch_module, "_global_forward_hooks_with_kwargs", {}).pop(handle.id, None)
-
-        return end
+        with ExitStack() as undo:
+            before = torch_module.register_module_forward_pre_hook(self._before)
+            undo.callback(before.remove)
+            after = torch_module.register_module_forward_hook(self._after, always_call=True, **_with_keywords())
+            undo.callback(_remove, after)
+            undo.callback(_without_warning({before.id, after.id}))
+            undo.callback(self.switch, is_on=False)
+            return undo.pop_all().close
 
     def switch(self, *, is_on: bool) -> None:
         """Begin or end to note calls."""
-        self.is_on = is_on and not self.is_too_dear and self._asked is not False
+        self.is_on = is_on and not self.is_too_dear and self._asked is not False and not self._parts.is_off(MODULES)
         self._depth.clear()
 
-    def end_step(self, dur_ns: int, *, is_recorded: bool) -> None:
+    def end_step(self, dur_ns: int, is_recorded: bool) -> None:
         """Drop what was noted in a step that is not recorded, and decide from it whether modules are watched at all."""
         calls, self._calls_of_step = self._calls_of_step, 0
         if not is_recorded:
@@ -122,26 +123,37 @@ class ModuleMarks:
             tags.outermost = id(module)
         if not self.is_on:
             return
-        known = self._numbers.get(id(module))
-        number = known[1] if known is not None and known[0]() is module else self._number(module)
-        thread = get_native_id()
-        above = self._depth.setdefault(thread, [])
-        if not above:
-            self._roots.setdefault(number)
-        above.append(number)
-        self._note(thread, number)
+        try:
+            known = self._numbers.get(id(module))
+            number = known[1] if known is not None and known[0]() is module else self._number(module)
+            thread = get_native_id()
+            above = self._depth.setdefault(thread, [])
+            if not above:
+                self._roots.setdefault(number)
+            above.append(number)
+            self._note(thread, number)
+        except Exception as exc:  # noqa: BLE001 - the user's forward must not fail because of us
+            self._fail(exc)
 
     @seen_by_compiler
     def _after(self, module: torch.nn.Module, arguments: object, *rest: object) -> None:
         """Note an end; ``rest`` is the keyword arguments and the result, or the result alone if forward raised."""
         if torch.compiler.is_compiling():
             return
-        tags = self._tags
-        if tags is not None and tags.outermost == id(module):
-            tags.outermost = 0
-            tags.note_inputs(module, arguments, rest[:-1] or _keywords_of(sys._getframe(1)))  # noqa: SLF001
-        if not self.is_on:
-            return
+        try:
+            caller = sys._getframe(1)  # noqa: SLF001 - the documented way
+            tags = self._tags
+            if tags is not None and tags.outermost == id(module):
+                tags.outermost = 0
+                tags.note_inputs(module, arguments, rest[:-1] or _keywords_of(caller))
+            if self.is_on:
+                self._end_call(module, arguments, rest, caller)
+        except Exception as exc:  # noqa: BLE001 - the same
+            self._fail(exc)
+
+    def _end_call(
+        self, module: torch.nn.Module, arguments: object, rest: tuple[object, ...], caller: FrameType
+    ) -> None:
         thread = get_native_id()
         above = self._depth.get(thread)
         if not above:
@@ -154,9 +166,14 @@ class ModuleMarks:
             self._note(thread, -number - 1)
             if number == known[1]:
                 if number not in self._shapes:
-                    keywords = rest[:-1] or _keywords_of(sys._getframe(1))  # noqa: SLF001 - the documented way
-                    self._shapes[number] = shapes_of((arguments, keywords)), shapes_of(rest[-1])
+                    keywords = rest[:-1] or _keywords_of(caller)
+                    with unseen():
+                        self._shapes[number] = shapes_of((arguments, keywords)), shapes_of(rest[-1])
                 return
+
+    def _fail(self, error: Exception) -> None:
+        self.is_on = False
+        self._parts.fail(MODULES, error)
 
     def _note(self, thread: int, number: int) -> None:
         self._calls_of_step += number >= 0
@@ -196,9 +213,9 @@ class ModuleMarks:
         roots = {id(module) for number in self._roots if (module := self._modules[number][0]()) is not None}
         found: dict[int, str] = {}
         for name, value in list(self.namespace.items()):
-            if name.startswith("_") or not isinstance(value, torch.nn.Module):
+            if name.startswith("_") or not is_a(value, torch.nn.Module):
                 continue
-            for path, module in value.named_modules():
+            for path, module in named_modules(value):
                 if id(module) in roots and (not path or id(module) not in found):
                     found[id(module)] = f"{name}.{path}" if path else name
         return found
@@ -209,7 +226,7 @@ class ModuleMarks:
             return
         places[number] = ("", -1)
         known = {"": number}
-        for path, module in root.named_modules():
+        for path, module in named_modules(root):
             entry = self._numbers.get(id(module))
             if not path or entry is None or entry[0]() is not module or entry[1] in places:
                 continue
@@ -218,6 +235,12 @@ class ModuleMarks:
                 above = above.rpartition(".")[0]
             known[path] = entry[1]
             places[entry[1]] = (path, known[above])
+
+
+def _remove(after: RemovableHandle) -> None:
+    after.remove()
+    # torch leaves this entry, and would warn of it whenever a model is compiled later.
+    getattr(torch_module, "_global_forward_hooks_with_kwargs", {}).pop(after.id, None)
 
 
 def _with_keywords() -> dict[str, bool]:
@@ -260,13 +283,11 @@ def shapes_of(value: object) -> str:
         looked_at += 1
         one = open_values.pop()
         try:
-            if isinstance(one, torch.Tensor):
+            if is_a(one, torch.Tensor):
                 shapes.append(str(list(one.shape)))
-            elif isinstance(one, (tuple, list)):
-                open_values.extend(reversed(one[:MAX_VALUES]))
-            elif isinstance(one, Mapping):
-                open_values.extend(reversed(list(islice(one.values(), MAX_VALUES))))
-        except Exception:  # noqa: BLE001, S112 - tensors and mappings of the user's own classes may raise anything
+            else:
+                open_values.extend(reversed(values_in(one, MAX_VALUES)))
+        except Exception:  # noqa: BLE001, S112 - tensors of the user's own classes may raise anything
             continue
     runs = [(shape, len(list(run))) for shape, run in groupby(shapes)]
     texts = [shape if count == 1 else f"{shape} ×{count}" for shape, count in runs]
@@ -276,10 +297,11 @@ def shapes_of(value: object) -> str:
 def _size(module: torch.nn.Module) -> tuple[int, int]:
     """Return the number of elements of a module's parameters, and the bytes of these and of its buffers."""
     try:
-        parameters = {id(p): p for p in module.parameters()}.values()
-        buffers = {id(b): b for b in module.buffers()}.values()
-        count = sum(p.numel() for p in parameters)
-        size = sum(t.numel() * t.element_size() for t in (*parameters, *buffers))
+        parameters = [parameter for _, parameter in named_parameters(module)]
+        buffers = [buffer for _, buffer in named_buffers(module)]
+        with unseen():
+            count = sum(p.numel() for p in parameters)
+            size = sum(t.numel() * t.element_size() for t in (*parameters, *buffers))
     except Exception:  # noqa: BLE001 - lazy parameters and the user's own classes may raise anything
         return 0, 0
     return count, size

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.profiler import record_function
 
+from torchprof_magic.capture.torch_api.compat import without_user_modes
 from torchprof_magic.capture.torch_api.patching import stand_in
 
 if TYPE_CHECKING:
@@ -69,12 +70,17 @@ class OpenRanges:
 
     def end(self) -> None:
         """End all open ranges for torch, the innermost first."""
+        if self._open:
+            with without_user_modes():
+                self._end_open()
+        self.forget()
+
+    def _end_open(self) -> None:
         for range_ in reversed(list(self._open.values())):
             if range_.run_callbacks_on_exit:
                 self._original_exit(range_, None, None, None)
             elif range_.record is not None:
                 torch.ops.profiler._record_function_exit._RecordFunction(range_.record)  # noqa: SLF001 - as torch does
-        self.forget()
 
     def forget(self) -> None:
         """Stop noting ranges without ending any, because there is no recording left that they could outlive."""

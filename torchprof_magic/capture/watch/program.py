@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from array import array
 from contextlib import ExitStack
+from functools import partial
 from time import perf_counter_ns, time_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from torchprof_magic.capture.parts import FUNCTIONS, LINES, MODULES, STORAGES, TAGS, THREAD_TIME
 from torchprof_magic.capture.recording import ProgramMarks
 from torchprof_magic.capture.watch.cpu_time import CpuTime
 from torchprof_magic.capture.watch.functions import FunctionLines
@@ -18,18 +20,51 @@ from torchprof_magic.capture.watch.modules import ModuleMarks
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from torchprof_magic.capture.parts import Parts
     from torchprof_magic.capture.problems import ProblemLog
 
 
 # So often both clocks are read; the quickest reading counts.
 _READINGS = 9
+# A tick of a coarse clock is waited for at most so long; and it is known well enough within so much.
+_MOST_WAIT_NS = 60_000_000
+_GOOD_NS = 20_000
+
+
+class _Reading(NamedTuple):
+    """One reading of the time since 1970, between two of our own clock, all in ns."""
+
+    before: int
+    unix: int
+    after: int
 
 
 def unix_offset_ns() -> int:
-    """Return what to add to ``perf_counter_ns`` to get the time since 1970 in ns."""
-    readings = [(perf_counter_ns(), time_ns(), perf_counter_ns()) for _ in range(_READINGS)]
-    before, unix, after = min(readings, key=lambda reading: reading[2] - reading[0])
-    return unix - (before + after) // 2
+    """Return what to add to ``perf_counter_ns`` to get the time since 1970 in ns.
+
+    On Windows, up to Python 3.12, the time since 1970 goes on every 15.6 ms. There it is right only as it does.
+    """
+    readings = [_read_clocks() for _ in range(_READINGS)]
+    at_tick = _offset_at_tick() if readings[0].unix == readings[-1].unix else None
+    best = min(readings, key=lambda reading: reading.after - reading.before)
+    return best.unix - (best.before + best.after) // 2 if at_tick is None else at_tick
+
+
+def _read_clocks() -> _Reading:
+    return _Reading(perf_counter_ns(), time_ns(), perf_counter_ns())
+
+
+def _offset_at_tick() -> int | None:
+    """Return the offset at the next tick of the time since 1970 that is seen at once; None if there is none."""
+    found: list[tuple[int, int]] = []
+    reading = _read_clocks()
+    until_ns = reading.after + _MOST_WAIT_NS
+    while reading.after < until_ns and (not found or found[-1][0] > _GOOD_NS):
+        earlier, reading = reading, _read_clocks()
+        if reading.unix != earlier.unix:
+            within_ns = reading.after - earlier.before
+            found.append((within_ns, reading.unix - (earlier.before + reading.after) // 2))
+    return min(found)[1] if found else None
 
 
 class ProgramWatch:
@@ -40,14 +75,22 @@ class ProgramWatch:
     """
 
     def __init__(
-        self, problems: ProblemLog, *, modules: bool | None = None, functions: bool = False, memory: bool = False
+        self,
+        problems: ProblemLog,
+        parts: Parts,
+        *,
+        modules: bool | None = None,
+        functions: bool = False,
+        memory: bool = False,
     ) -> None:
         self.lines = LineMarks()
-        self.functions = FunctionLines() if functions else None
-        self.tags = MemoryTags(problems) if memory else None
+        self.functions = parts.ask(FUNCTIONS, FunctionLines, parts, default=None) if functions else None
+        self.tags = MemoryTags(parts) if memory else None
         self._storages = LiveStorages() if memory else None
-        self.modules = ModuleMarks(modules, self.tags)
+        self.modules = ModuleMarks(modules, self.tags, parts=parts)
         self._problems = problems
+        self._parts = parts
+        self._is_watched = False
         self._began_ns = 0
         self._cpu_began_ns = 0
         self._cpu = CpuTime()
@@ -59,43 +102,50 @@ class ProgramWatch:
         """Begin to watch modules and optimizers; return a function that ends this."""
         with ExitStack() as watches:
             if self.tags is not None:
-                watches.callback(self.tags.watch())
-            watches.callback(self.modules.watch())
+                self._parts.set_up(TAGS, self.tags.watch, watches)
+            self._parts.set_up(MODULES, self.modules.watch, watches)
             return watches.pop_all().close
 
     def begin_cycle(self) -> None:
         """Note what is in memory just before torch begins to record."""
+        run = self._parts.run
         if self.tags is not None:
-            self.tags.begin_cycle()
+            run(TAGS, self.tags.begin_cycle)
         if self._storages is not None:
-            self._storages.begin_cycle()
-        self._unix_ns = unix_offset_ns()
+            run(STORAGES, self._storages.begin_cycle)
+        self._unix_ns = self._parts.ask(LINES, unix_offset_ns, default=None)
 
     def begin_step(self, *, is_watched: bool) -> None:
         """Note what follows if the step is recorded, or is the one before."""
-        if is_watched != self.lines.is_on:
-            self.lines.switch(is_on=is_watched)
-            self.modules.switch(is_on=is_watched)
-            if self.tags is not None:
-                self.tags.switch(is_on=is_watched)
-            if self.functions is not None:
-                self.functions.switch(is_on=is_watched)
+        if is_watched != self._is_watched:
+            self._switch(is_on=is_watched)
         if self.tags is not None:
             self.tags.outermost = 0  # of a forward that was interrupted
         self._began_ns = perf_counter_ns()
-        self._cpu_began_ns = self._cpu.read_ns()
+        self._cpu_began_ns = self._parts.ask(THREAD_TIME, self._cpu.read_ns, default=0)
 
-    def end_step(self, *, is_recorded: bool) -> int:
-        """Keep or drop what was noted, and return how long this thread ran or was ready to run, in ns."""
-        cpu_ns = self._cpu.read_ns() - self._cpu_began_ns
-        if self.lines.is_on:
-            self.lines.mark(NO_LINE)
-            dur_ns = perf_counter_ns() - self._began_ns
-            self.lines.end_step(dur_ns, is_kept=is_recorded)
-            self.modules.end_step(dur_ns, is_recorded=is_recorded)
+    def end_step(self, *, is_recorded: bool) -> int | None:
+        """Keep or drop what was noted, and return how long this thread ran or was ready to run, in ns, if known."""
+        run, dur_ns = self._parts.run, perf_counter_ns() - self._began_ns
+        cpu_ns = self._parts.ask(THREAD_TIME, self._cpu.since_ns, self._cpu_began_ns, dur_ns, default=None)
+        if self._is_watched:
+            run(LINES, self.lines.mark, NO_LINE)
+            run(LINES, self.lines.end_step, dur_ns, is_recorded)
+            run(MODULES, self.modules.end_step, dur_ns, is_recorded)
             if self.functions is not None:
-                self.functions.end_step(is_kept=is_recorded)
+                run(FUNCTIONS, self.functions.end_step, is_recorded)
         return cpu_ns
+
+    def _switch(self, *, is_on: bool) -> None:
+        """Begin or end to note, part by part; what has failed is switched off all the same."""
+        self._is_watched = is_on
+        do = self._parts.run if is_on else self._parts.undo
+        do(LINES, partial(self.lines.switch, is_on=is_on))
+        do(MODULES, partial(self.modules.switch, is_on=is_on))
+        if self.tags is not None:
+            do(TAGS, partial(self.tags.switch, is_on=is_on))
+        if self.functions is not None:
+            do(FUNCTIONS, partial(self.functions.switch, is_on=is_on))
 
     def note_clock(self, step: int, before_ns: int, after_ns: int) -> None:
         """Note when the range of a step was entered, by our clock, so that it can be compared with the trace's."""
@@ -104,34 +154,30 @@ class ProgramWatch:
     def end_cycle(self, cycle: int) -> None:
         """Put the marks of a recorded cycle together."""
         clock, self._clock = tuple(self._clock), []
-        functions = array("q") if self.functions is None else self.functions.take()
+        ask, nothing = self._parts.ask, array("q")
         self._done.append(
             ProgramMarks(
                 cycle=cycle,
                 clock=clock,
                 unix_ns=self._unix_ns,
-                lines=self.lines.take(),
-                calls=self.modules.take(),
-                functions=functions,
-                tags=() if self.tags is None else self.tags.take(),
-                storages=None if self._storages is None else self._storages.take(),
+                lines=ask(LINES, self.lines.take, default=nothing),
+                calls=ask(MODULES, self.modules.take, default=nothing),
+                functions=nothing if self.functions is None else ask(FUNCTIONS, self.functions.take, default=nothing),
+                tags=() if self.tags is None else ask(TAGS, self.tags.take, default=()),
+                storages=None if self._storages is None else ask(STORAGES, self._storages.take, default=None),
             )
         )
 
     def finish(self) -> tuple[ProgramMarks, ...]:
         """End the watch and return the marks of all cycles."""
-        self.lines.switch(is_on=False)
-        self.modules.switch(is_on=False)
+        self._switch(is_on=False)
         self.modules.namespace = {}
-        if self.tags is not None:
-            self.tags.switch(is_on=False)
+        self._parts.undo(THREAD_TIME, self._cpu.close)
         if self.functions is not None:
-            self.functions.switch(is_on=False)
             if self.functions.is_refused:
                 self._problems.note("capture.lines_refused")
             if self.functions.lost:
                 self._problems.note("capture.lines_lost", count=1)
-        self._cpu.close()
         if self.lines.lost:
             self._problems.note("capture.lines_lost", count=self.lines.lost)
         if self.modules.is_too_dear:

@@ -12,11 +12,13 @@ from functools import wraps
 from multiprocessing import process as processes
 from typing import TYPE_CHECKING
 
+from torchprof_magic.capture.parts import OTHER_THREADS
 from torchprof_magic.capture.torch_api.patching import stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from torchprof_magic.capture.parts import Parts
     from torchprof_magic.capture.problems import ProblemLog
 
 # Threads of front ends, debuggers, progress bars, loaders and pools. None of them runs ops.
@@ -37,8 +39,10 @@ _NAMES = (
 class OtherThreads:
     """The threads and processes that began in recorded steps, or that belong to a pool of this process."""
 
-    def __init__(self) -> None:
-        self._before = {thread.ident for thread in threading.enumerate()}
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        nobody: set[int | None] = set()
+        self._before = parts.ask(OTHER_THREADS, _idents, default=nobody)
         self._begun: dict[str, None] = {}
         self._begun_processes: dict[str, None] = {}
 
@@ -52,21 +56,29 @@ class OtherThreads:
         @wraps(original)
         def start(thread: threading.Thread) -> None:
             __tracebackhide__ = True
-            if is_recording() and not _is_known(thread):
-                self._begun[thread.name] = None
+            if is_recording():
+                self._parts.run(OTHER_THREADS, self._note_thread, thread)
             original(thread)
 
         @wraps(original_process)
         def start_process(process: processes.BaseProcess) -> None:
             __tracebackhide__ = True
-            if is_recording() and not _is_loader(process):
-                self._begun_processes[str(process.name)] = None
+            if is_recording():
+                self._parts.run(OTHER_THREADS, self._note_process, process)
             original_process(process)
 
         with ExitStack() as undo:
             undo.callback(stand_in(threading.Thread, "start", start))
             undo.callback(stand_in(processes.BaseProcess, "start", start_process))
             return undo.pop_all().close
+
+    def _note_thread(self, thread: threading.Thread) -> None:
+        if not _is_known(thread):
+            self._begun[thread.name] = None
+
+    def _note_process(self, process: processes.BaseProcess) -> None:
+        if not _is_loader(process):
+            self._begun_processes[str(process.name)] = None
 
     def processes_seen(self) -> list[str]:
         """Return the names of processes that began in recorded steps, or belong to a pool or an executor.
@@ -105,6 +117,10 @@ class OtherThreads:
             if thread.ident not in self._before and not _is_known(thread)
         ]
         return list(dict.fromkeys([*self._begun, *alive]))
+
+
+def _idents() -> set[int | None]:
+    return {thread.ident for thread in threading.enumerate()}
 
 
 def _few(names: list[str]) -> str:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from torchprof_magic.ingest.chrome.async_ranges import with_async_ranges
+from torchprof_magic.ingest.findings import example_of, value_text
 from torchprof_magic.ingest.json.schema import MAX_TIME_NS
 from torchprof_magic.model.meta import MAX_TEXT
 from torchprof_magic.model.trace import MAX_JSON_CHARS, MAX_NAME_CHARS, MAX_SUM
@@ -27,6 +29,7 @@ _LABELS = {
     "process_names": ("pid", "tid", "name"),
     "memory": ("pid", "tid"),
     "arrows": ("pid", "tid", "cat"),
+    "counters": ("pid",),
     "other_arrows": ("cat",),
 }
 _CAN_LAST = pl.col("dur_ns").is_between(0, LONGEST_NS)
@@ -40,14 +43,19 @@ def cleaned(columns: Columns, findings: Findings) -> Columns:
     spans = _believable(columns.spans, "start_ns", middle_ns, findings)
     bounds = _believable(columns.bounds, "start_ns", middle_ns, findings)
     memory = _believable(columns.memory, "time_ns", middle_ns, findings)
+    counters = _believable(columns.counters, "time_ns", middle_ns, findings)
+    counters = _with_short_texts(counters, {"name": MAX_NAME_CHARS}, findings)
     if bounds.height:
         spans = pl.concat([spans, _closed(bounds, columns.places, _last_ns(spans), findings).select(spans.columns)])
+    ranges = _believable(columns.async_bounds, "start_ns", middle_ns, findings)
+    columns = with_async_ranges(columns._replace(spans=spans, async_bounds=ranges), _last_ns(spans), findings)
+    spans = columns.spans
     spans = _with_sizes(_with_durations(spans, findings), ("bytes",), findings)
     memory = _with_sizes(memory, ("delta_bytes", "allocated_bytes", "reserved_bytes"), findings)
     memory = _kept(memory, pl.col("delta_bytes").is_not_null(), "memory.no_size", findings)
     spans = _with_short_texts(_with_backslashes(spans, findings), {"name": MAX_NAME_CHARS}, findings)
     spans = _without_long_json(spans, _JSON_COLUMNS, findings)
-    columns = columns._replace(spans=spans, bounds=bounds.clear(), memory=memory)
+    columns = columns._replace(spans=spans, bounds=bounds.clear(), memory=memory, counters=counters)
     labelled = {
         name: _with_short_texts(getattr(columns, name), dict.fromkeys(labels, MAX_LABEL_CHARS), findings)
         for name, labels in _LABELS.items()
@@ -56,9 +64,10 @@ def cleaned(columns: Columns, findings: Findings) -> Columns:
 
 
 def _middle_ns(columns: Columns) -> int | None:
-    """Return a time that is typical for the file: of the events if there are any, else of the allocations."""
-    starts = pl.concat([columns.spans["start_ns"], columns.bounds["start_ns"]])
-    times = columns.memory["time_ns"] if starts.null_count() == len(starts) else starts
+    """Return a time that is typical for the file: of the events, or else of the allocations, or of the counters."""
+    starts = pl.concat([frame["start_ns"] for frame in (columns.spans, columns.bounds, columns.async_bounds)])
+    found = (starts, columns.memory["time_ns"], columns.counters["time_ns"])
+    times = next((each for each in found if each.null_count() < len(each)), starts)
     # Take a time that occurs, not the mean of two: if the times form two distant groups, one of them must stay.
     middle = times.filter(times.is_between(-MAX_TIME_NS, MAX_TIME_NS)).quantile(0.5, interpolation="lower")
     return int(middle) if isinstance(middle, float) else None
@@ -135,7 +144,10 @@ def _without_long_json(frame: pl.DataFrame, columns: tuple[str, ...], findings: 
         long = _long_texts(frame[name], MAX_JSON_CHARS)
         if len(long):
             is_long = frame[name].is_in(long.implode()).fill_null(value=False)
-            findings.add("chrome.odd_value", int(is_long.sum()))
+            event = frame["name"].cast(pl.String)[int(is_long.arg_true()[0])]
+            findings.add(
+                "chrome.odd_value", int(is_long.sum()), example=example_of(name, long.cast(pl.String)[0], event)
+            )
             frame = frame.with_columns(frame[name].set(is_long, None))
     return frame
 
@@ -185,7 +197,9 @@ def _with_sizes(frame: pl.DataFrame, columns: tuple[str, ...], findings: Finding
         largest = _largest(size, LARGEST_BYTES)
         is_absurd = (size > largest) | (size < -largest)  # the least int64 has no absolute value
         if is_absurd.any():
-            findings.add("chrome.odd_value", int(is_absurd.sum()))
+            row = int(is_absurd.arg_true()[0])
+            event = str(frame["name"][row]) if "name" in frame.columns else ""
+            findings.add("chrome.odd_value", int(is_absurd.sum()), example=example_of(name, size[row], event))
             frame = frame.with_columns(size.set(is_absurd, None))
     return frame
 
@@ -201,5 +215,6 @@ def _kept(frame: pl.DataFrame, is_good: pl.Expr, code: str, findings: Findings) 
     good = frame.select(is_good.alias("good"))["good"]
     if good.all():
         return frame
-    findings.add(code, int((~good).sum()))
+    event = str(frame["name"][int((~good).arg_true()[0])]) if "name" in frame.columns else ""
+    findings.add(code, int((~good).sum()), example=f"the event {value_text(event)}" if event else "")
     return frame.filter(good)

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 from msgspec import Raw
 
+from torchprof_magic.ingest.findings import example_of
 from torchprof_magic.ingest.json.schema import NO_RAW
 from torchprof_magic.model.trace import TEXT
 
@@ -70,15 +71,29 @@ def _ns_of_text(text: pl.Series) -> pl.Series:
     return ns
 
 
-def integers(values: Sequence[object], findings: Findings, dtype: type[pl.DataType] = pl.Int64) -> pl.Series:
-    """Return ids and sizes as integers; null if missing, too large, or not an integer (which is counted)."""
+def integers(
+    values: Sequence[object],
+    findings: Findings,
+    dtype: type[pl.DataType] = pl.Int64,
+    *,
+    what: str = "",
+    names: Sequence[object] = (),
+) -> pl.Series:
+    """Return ids and sizes as integers; null if missing, too large, or not an integer (which is counted).
+
+    ``what`` is the name of the value in the file, and ``names`` those of the events, for an example of what is odd.
+    """
     try:
         return pl.Series(values, dtype=dtype)
     except (TypeError, OverflowError, pl.exceptions.PolarsError):
         # Some vendors mix strings with numbers: convert through text, which is slower.
         text = pl.Series([_whole(value) for value in values], dtype=pl.String)
         numbers = text.cast(dtype, strict=False)
-        findings.add("chrome.odd_value", numbers.null_count() - int(text.is_in(_ABSENT).fill_null(value=True).sum()))
+        odd = (numbers.is_null() & ~text.is_in(_ABSENT).fill_null(value=True)).arg_true()
+        if len(odd):
+            row = odd[0]
+            example = example_of(what, values[row], names[row] if names else "") if what else ""
+            findings.add("chrome.odd_value", len(odd), example=example)
         return numbers
 
 

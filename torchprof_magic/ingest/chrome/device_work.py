@@ -15,7 +15,7 @@ from torchprof_magic.model.intervals import innermost_at
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.problems import problem
 from torchprof_magic.model.trace import CATEGORY, DEVICE_CATEGORIES, HOST_CATEGORIES, MAX_SUM
-from torchprof_magic.model.vendors import ACCELERATOR, LAUNCH_ARROWS, VENDORS, beginning_with
+from torchprof_magic.model.vendors import ACCELERATOR, AUTOGRAD_ARROWS, LAUNCH_ARROWS, VENDORS, beginning_with
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -141,7 +141,7 @@ def _with_labels(places: pl.DataFrame, processes: pl.DataFrame) -> pl.DataFrame:
 
     Of several names of a process the last one with a number is taken, else the last one.
     """
-    number = pl.col("label").str.extract(r"(\d+)$").cast(pl.Int32, strict=False)
+    number = pl.col("label").str.extract(r"([0-9]+)$").cast(pl.Int32, strict=False)
     named = _accelerators(processes, "label").with_columns(number.alias("number"))
     best = named.sort(pl.col("number").is_not_null(), maintain_order=True).unique("pid", keep="last")
     joined = places.join(best, on="pid", how="left", maintain_order="left")
@@ -188,16 +188,19 @@ def with_arrows_as_correlations(
 ) -> pl.DataFrame:
     """Return the events with a common correlation for each runtime call and the device work to which its arrows point.
 
-    An arrow ends at the moment at which a row of a device begins; the call is the innermost one around its start.
+    An arrow ends at the moment at which a row of a device begins; the call is the innermost one around its start. Those
+    of torch's autograd profiler begin at ops.
     ``lanes`` are those of ``places``, which have processes and threads as in the file.
     """
-    arrows = arrows.filter(pl.col("cat").cast(pl.String).is_in(LAUNCH_ARROWS))
+    arrows = arrows.filter(pl.col("cat").cast(pl.String).is_in((*LAUNCH_ARROWS, *AUTOGRAD_ARROWS)))
     if arrows.height == 0:
         return events
     threads = places.select("pid", "tid", lanes.alias("lane")).drop_nulls().unique()
     ends = arrows.join(threads, on=["pid", "tid"], maintain_order="left")
     rows = events.select("lane", "cycle", "start_ns", "dur_ns", "category").with_row_index("row")
-    starts = _with_calls(ends.filter(pl.col("is_start")), rows.filter(pl.col("category") == "runtime"))
+    is_autograd = arrows["cat"].cast(pl.String).is_in(AUTOGRAD_ARROWS).any()
+    callers = ("cpu_op",) if is_autograd else ("runtime",)
+    starts = _with_calls(ends.filter(pl.col("is_start")), rows.filter(pl.col("category").is_in(callers)))
     starts = starts.unique(["cycle", "id"], keep="first", maintain_order=True)
     targets = ends.filter(~pl.col("is_start")).join(
         rows.filter(_ON_DEVICE), left_on=["cycle", "lane", "time_ns"], right_on=["cycle", "lane", "start_ns"]

@@ -47,7 +47,7 @@ def _with_keys(places: pl.DataFrame) -> pl.DataFrame:
         .alias("kind")
     )
     device = pl.coalesce("device", pl.col("pid").cast(pl.Int32, strict=False))
-    stream = pl.coalesce("stream", pl.col("tid").str.extract(r"(\d+)$").cast(pl.Int32, strict=False))
+    stream = pl.coalesce("stream", pl.col("tid").str.extract(r"([0-9]+)$").cast(pl.Int32, strict=False))
     return places.with_columns(
         kind,
         pl.when(on_device).then(device).alias("device"),
@@ -61,7 +61,7 @@ def _with_keys(places: pl.DataFrame) -> pl.DataFrame:
 
 def _device_label() -> pl.Expr:
     """Return what the file calls a device, such as MTIA 17, if that names its vendor and has its number."""
-    is_numbered = pl.col("label").str.extract(r"(\d+)$") == pl.col("device").cast(pl.String)
+    is_numbered = pl.col("label").str.extract(r"([0-9]+)$") == pl.col("device").cast(pl.String)
     return pl.when(pl.col("label").str.contains(VENDOR_NAMED) & is_numbered).then("label").alias("device_label")
 
 

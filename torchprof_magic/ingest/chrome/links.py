@@ -29,7 +29,8 @@ def launch_flows(events: pl.DataFrame, findings: Findings) -> pl.DataFrame:
     """
     rows = events.select("category", "cycle", "correlation").with_row_index("row")
     on_device = rows.filter(pl.col("category").is_in(DEVICE_CATEGORIES))
-    calls = rows.filter((pl.col("category") == "runtime") & pl.col("correlation").is_not_null())
+    is_call = pl.col("category").is_in(("runtime", "cpu_op"))  # ops have correlations in old exports of autograd only
+    calls = rows.filter(is_call & pl.col("correlation").is_not_null())
     key = ["cycle", "correlation"]
     first = calls.unique(key, keep="first", maintain_order=True)
     joined = on_device.join(first, on=key, suffix="_call", maintain_order="left")

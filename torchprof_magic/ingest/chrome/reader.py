@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 
 from torchprof_magic.ingest.chrome import device_work, links
+from torchprof_magic.ingest.chrome.autograd import with_autograd_rows
 from torchprof_magic.ingest.chrome.clean import cleaned
 from torchprof_magic.ingest.chrome.columns import InexactError
+from torchprof_magic.ingest.chrome.counters import in_order, with_devices
 from torchprof_magic.ingest.chrome.lanes import assign_lanes
 from torchprof_magic.ingest.chrome.metadata import joined_facts
 from torchprof_magic.ingest.chrome.moved_steps import with_steps_moved_back
 from torchprof_magic.ingest.chrome.nesting import nested_events, with_step_annotations
 from torchprof_magic.ingest.chrome.overloads import with_overloads
+from torchprof_magic.ingest.chrome.own_frames import without_own_frames
 from torchprof_magic.ingest.chrome.spans import BACKWARD_ARROW, ColumnBuilder, Columns
 from torchprof_magic.ingest.chrome.stacks import find_stacks
 from torchprof_magic.ingest.findings import Findings
@@ -77,17 +80,20 @@ def _read_part(source: Source, findings: Findings, report: Callable[[int], None]
     builder = ColumnBuilder(findings)
     for events in text:
         try:
-            builder.add(events)
+            builder.add(events, text.counters)
         except InexactError:
-            builder.add(text.exactly())
-    columns = device_work.with_device_work(with_overloads(cleaned(builder.finish(), findings)))
-    return _Part(columns, text.head, text.facts)
+            builder.add(text.exactly(), text.counters)
+    columns = with_autograd_rows(cleaned(builder.finish(), findings), findings)
+    columns = device_work.with_device_work(with_overloads(columns))
+    counters = with_devices(columns.counters, columns.places, columns.process_names)
+    return _Part(columns._replace(counters=counters), text.head, text.facts)
 
 
 def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Findings) -> Trace:
     spans, places = _joined_spans(parts, cycles)
-    memory = _joined("memory", parts, cycles)
-    start_ns = _earliest(spans, memory)
+    memory, counters = _joined("memory", parts, cycles), _joined("counters", parts, cycles)
+    start_ns = _earliest(spans, memory, counters)
+    counters = in_order(counters.with_columns(pl.col("time_ns") - start_ns))
     memory = memory.with_columns(pl.col("time_ns") - start_ns)
     unknown, in_file = device_work.unknown_work(spans, places), places
     places, lanes = assign_lanes(spans, places, pl.concat([part.columns.thread_names for part in parts]))
@@ -95,7 +101,8 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
     counted = links.count_arrows(arrows, _joined("other_arrows", parts, cycles))
     heads, facts = [part.head for part in parts], joined_facts([part.facts for part in parts], cycles)
     parts.clear()  # keeping these columns would double the memory in use below
-    spans = with_steps_moved_back(spans.with_columns(pl.col("start_ns") - start_ns), places, findings)
+    spans = without_own_frames(spans.with_columns(pl.col("start_ns") - start_ns), places)
+    spans = with_steps_moved_back(spans, places, findings)
     events = with_step_annotations(nested_events(spans, places))
     events = device_work.with_arrows_as_correlations(events, in_file, places["lane"], arrows)
     launch = links.launch_flows(events, findings)
@@ -116,6 +123,7 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
         sites=pl.DataFrame(schema=SITES_SCHEMA),
         scopes=pl.DataFrame(schema=SCOPES_SCHEMA),
         tags=pl.DataFrame(schema=TAGS_SCHEMA),
+        counters=counters,
         meta=_described(meta, heads, facts, start_ns, events, places, has_memory=memory.height > 0),
         problems=(*findings.problems(), *unknown),
     )
@@ -146,9 +154,11 @@ def _joined(name: str, parts: list[_Part], cycles: list[int]) -> pl.DataFrame:
     return pl.concat(frames)
 
 
-def _earliest(spans: pl.DataFrame, memory: pl.DataFrame) -> int:
+def _earliest(spans: pl.DataFrame, memory: pl.DataFrame, counters: pl.DataFrame) -> int:
+    """Return the time of the first event, or of the first value of a counter if there is nothing else."""
     times = [time for time in (spans["start_ns"].min(), memory["time_ns"].min()) if isinstance(time, int)]
-    return min(times, default=0)
+    first = counters["time_ns"].min()
+    return min(times, default=first if isinstance(first, int) else 0)
 
 
 def _described(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
@@ -18,17 +19,22 @@ from torchprof_magic.ingest.chrome.columns import (
     plain_text,
     raw_text,
 )
+from torchprof_magic.ingest.chrome.counters import COUNTER_COLUMNS, counter_columns
 from torchprof_magic.ingest.findings import Findings
-from torchprof_magic.ingest.json.schema import NO_ARGS, NO_RAW, Args, Event
+from torchprof_magic.ingest.json.schema import COUNTER, NO_ARGS, NO_RAW, Args, Event
 from torchprof_magic.model.trace import CATEGORY, CONVOLUTIONS, MEMORY_SCHEMA, TEXT
-from torchprof_magic.model.vendors import DEVICE_TYPES, LAUNCH_ARROWS
+from torchprof_magic.model.vendors import AUTOGRAD_ARROWS, DEVICE_TYPES, LAUNCH_ARROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from torchprof_magic.ingest.json.schema import CounterEvent
+
+    _Numbers = Callable[..., pl.Series]
+
 # The arrows that are used. Launches are found by correlation instead, which is more reliable, if the vendor has it.
 BACKWARD_ARROW = "fwdbwd"
-FOLLOWED_ARROWS = (BACKWARD_ARROW, *LAUNCH_ARROWS)
+FOLLOWED_ARROWS = (BACKWARD_ARROW, *LAUNCH_ARROWS, *AUTOGRAD_ARROWS)
 _SPAN_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "name": TEXT,
     "place": pl.Int32,
@@ -46,6 +52,9 @@ _SPAN_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "collective": TEXT,
     "script_modules": TEXT,
 }
+# How ranges of no thread begin and end: in the format of today, and in the older one.
+ASYNC_PHASES = {"b": True, "e": False, "S": True, "F": False}
+_ASYNC_SCHEMA = _SPAN_SCHEMA | {"ph": pl.String, "position": pl.Int64, "id": pl.Int64, "cat": TEXT}
 _ARROW_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "cat": TEXT,
     "is_start": pl.Boolean,
@@ -54,13 +63,13 @@ _ARROW_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
 _END_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {"pid": pl.String, "tid": pl.String, "time_ns": pl.Int64}
 _PROCESS_NAMES = ("process_name", "process_labels")
 # The arguments to read, by category: looking for all of them in every event would take half of the reading time.
-_READERS: dict[str, Callable[[list[Args], Findings], pl.Series]] = {
-    "correlation": lambda args, findings: integers([arg.correlation for arg in args], findings),
-    "sequence": lambda args, findings: integers([arg.sequence for arg in args], findings),
-    "fwd_thread": lambda args, findings: integers([arg.fwd_thread for arg in args], findings),
+_READERS: dict[str, Callable[[list[Args], _Numbers], pl.Series]] = {
+    "correlation": lambda args, numbers: numbers([arg.correlation for arg in args], what="correlation"),
+    "sequence": lambda args, numbers: numbers([arg.sequence for arg in args], what="Sequence number"),
+    "fwd_thread": lambda args, numbers: numbers([arg.fwd_thread for arg in args], what="Fwd thread id"),
     "shapes": lambda args, _: raw_text([arg.input_dims for arg in args]),
     "dtypes": lambda args, _: raw_text([arg.input_types for arg in args]),
-    "bytes": lambda args, findings: integers([arg.copy_bytes for arg in args], findings),
+    "bytes": lambda args, numbers: numbers([arg.copy_bytes for arg in args], what="bytes"),
     "call_stack": lambda args, _: optional_text([arg.call_stack for arg in args]),
     "launch_config": lambda args, _: json_arrays(
         [arg.grid for arg in args],
@@ -112,27 +121,30 @@ def _collectives(args: list[Args]) -> pl.Series:
     )
 
 
-def _external_ids(args: list[Args], findings: Findings) -> pl.Series:
-    return integers([arg.external_id for arg in args], findings)
+def _external_ids(args: list[Args], numbers: _Numbers) -> pl.Series:
+    return numbers([arg.external_id for arg in args], what="External id")
 
 
 class Columns(NamedTuple):
     """The columns of one file; times are ns relative to the base time of the file.
 
     ``spans.place`` is a row of ``places``: category, process, thread, device and stream as the file spells them, and
-    its ``cat`` where that matters. ``bounds`` are the B and E events, not yet paired. ``arrows`` are those from forward
-    to backward ops, and from calls to the work they launch; ``other_arrows`` are only counted. ``process_names`` are
-    the names and labels of processes.
+    its ``cat`` where that matters. ``bounds`` are the B and E events, not yet paired, and ``async_bounds`` those of
+    ranges that are no thread's. ``arrows`` are those from forward to backward ops, and from calls to the work they
+    launch; ``other_arrows`` are only counted. ``process_names`` are the names and labels of processes. ``counters`` has
+    a row for each value.
     """
 
     spans: pl.DataFrame
     bounds: pl.DataFrame
+    async_bounds: pl.DataFrame
     memory: pl.DataFrame
     arrows: pl.DataFrame
     other_arrows: pl.DataFrame
     thread_names: pl.DataFrame
     process_names: pl.DataFrame
     places: pl.DataFrame
+    counters: pl.DataFrame
 
 
 class ColumnBuilder:
@@ -146,15 +158,21 @@ class ColumnBuilder:
         self._batch: list[Event] = []
         self._event_count = 0  # in all earlier batches
 
-    def add(self, events: list[Event]) -> None:
-        """Add the columns of one batch, or none of them when it raises ``InexactError``."""
+    def add(self, events: list[Event], read_counters: Callable[[], list[CounterEvent]]) -> None:
+        """Add the columns of one batch, or none of them when it raises ``InexactError``.
+
+        ``read_counters`` returns the counter events of the batch; it is called if there are any.
+        """
         self._batch = events
         self._found = Findings()
+        groups = _grouped(events)
         added = [
             columns
-            for (category, phase), group in _grouped(events).items()
+            for (category, phase), group in groups.items()
             for columns in self._columns_of(phase, category, group)
         ]
+        if any(phase == COUNTER for _, phase in groups):
+            added.append(("counters", counter_columns(read_counters(), self._found)))
         for name, frame in added:
             self._frames[name].append(frame)
         self._event_count += len(events)
@@ -173,6 +191,11 @@ class ColumnBuilder:
         elif phase in ("B", "E"):
             columns = self._span_columns(group, category)
             yield "bounds", columns.with_columns(pl.lit(phase).alias("ph"), self._positions(group))
+        elif phase in ASYNC_PHASES:
+            columns = self._span_columns(group, "other")
+            ids = identities([event.id for event in group]).alias("id")
+            cats = labels([event.cat for event in group]).alias("cat")
+            yield "async_bounds", columns.with_columns(pl.lit(phase).alias("ph"), self._positions(group), ids, cats)
         elif phase in ("s", "f"):
             is_start = phase == "s"
             followed = [event for event in group if event.cat in FOLLOWED_ARROWS]
@@ -184,7 +207,7 @@ class ColumnBuilder:
         elif phase == "M":
             yield "thread_names", _name_columns([event for event in group if event.name == "thread_name"])
             yield "process_names", _name_columns([event for event in group if event.name in _PROCESS_NAMES])
-        elif phase not in ("X", "t"):  # the middle of an arrow adds nothing to its ends
+        elif phase not in ("X", "t", COUNTER):  # the middle of an arrow adds nothing to its ends
             self._found.add("chrome.other_kind" if phase else "chrome.not_an_event", len(group))
 
     def _positions(self, group: list[Event]) -> pl.Series:
@@ -199,19 +222,21 @@ class ColumnBuilder:
         return Columns(
             spans=_joined(frames.pop("spans", []), _SPAN_SCHEMA),
             bounds=_joined(frames.pop("bounds", []), _SPAN_SCHEMA | {"ph": pl.String, "position": pl.Int64}),
+            async_bounds=_joined(frames.pop("async_bounds", []), _ASYNC_SCHEMA),
             memory=pl.concat(frames.pop("memory", []) or [_memory_columns([], self._findings)]),
             arrows=_joined(frames.pop("arrows", []), _ARROW_SCHEMA | _END_SCHEMA),
             other_arrows=_joined(frames.pop("other_arrows", []), _ARROW_SCHEMA),
             thread_names=pl.concat(frames.pop("thread_names", []) or [_name_columns([])]),
             process_names=pl.concat(frames.pop("process_names", []) or [_name_columns([])]),
+            counters=_joined(frames.pop("counters", []), COUNTER_COLUMNS),
             places=pl.DataFrame(
                 {
                     "category": pl.Series(category, dtype=CATEGORY),
                     "cat": plain_text(cat),
                     "pid": plain_text(pid),
                     "tid": plain_text(tid),
-                    "device": integers(device, self._findings, pl.Int32),
-                    "stream": integers(stream, self._findings, pl.Int32),
+                    "device": integers(device, self._findings, pl.Int32, what="device"),
+                    "stream": integers(stream, self._findings, pl.Int32, what="stream"),
                 }
             ),
         )
@@ -223,13 +248,15 @@ class ColumnBuilder:
             readers["correlation"] = _external_ids
         if category in _RECORDED_BY_TORCH:
             readers["script_modules"] = lambda args, _: optional_text([arg.script_modules for arg in args])
-        columns = {name: read(args, self._found) for name, read in readers.items()}
+        names = [event.name for event in events]
+        numbers = partial(integers, findings=self._found, names=names)
+        columns = {name: read(args, numbers) for name, read in readers.items()}
         if category == "cpu_op":
             columns["concrete_inputs"] = _concrete_inputs(events, args)
             columns["collective"] = _collectives(args)
         return pl.DataFrame(
             {
-                "name": labels([event.name for event in events]),
+                "name": labels(names),
                 "place": self._places_of(events, args, category),
                 "start_ns": exact_ns([event.ts for event in events]),
                 "dur_ns": exact_ns([event.dur for event in events]),
@@ -292,19 +319,19 @@ def _followed_columns(events: list[Event], *, is_start: bool) -> pl.DataFrame:
 
 def _memory_columns(events: Sequence[Event], findings: Findings) -> pl.DataFrame:
     args = [event.args or NO_ARGS for event in events]
-    kinds = integers([arg.device_type for arg in args], findings).replace_strict(
+    kinds = integers([arg.device_type for arg in args], findings, what="Device Type").replace_strict(
         DEVICE_TYPES, default="device", return_dtype=pl.String
     )
-    ids = integers([arg.device_id for arg in args], findings).cast(pl.String).fill_null("0")
+    ids = integers([arg.device_id for arg in args], findings, what="Device Id").cast(pl.String).fill_null("0")
     frame = pl.DataFrame(
         {
             "time_ns": exact_ns([event.ts for event in events]),
             "kind": kinds,
             "id": ids,
-            "delta_bytes": integers([arg.delta_bytes for arg in args], findings),
-            "allocated_bytes": integers([arg.allocated_bytes for arg in args], findings),
-            "reserved_bytes": integers([arg.reserved_bytes for arg in args], findings),
-            "address": integers([arg.address for arg in args], findings, pl.UInt64),
+            "delta_bytes": integers([arg.delta_bytes for arg in args], findings, what="Bytes"),
+            "allocated_bytes": integers([arg.allocated_bytes for arg in args], findings, what="Total Allocated"),
+            "reserved_bytes": integers([arg.reserved_bytes for arg in args], findings, what="Total Reserved"),
+            "address": integers([arg.address for arg in args], findings, pl.UInt64, what="Addr"),
             "pid": labels([event.pid for event in events]),
             "tid": labels([event.tid for event in events]),
         }

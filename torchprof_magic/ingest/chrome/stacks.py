@@ -10,7 +10,7 @@ from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.trace import MAX_NAME_CHARS, STACKS_SCHEMA
 
 # Names are "train.py(12): step", or "nn.Module: Linear_0" and "<built-in function sum>" without a file.
-_PLACE = r"^(?<file>.*)\((?<line>\d+)\): (?<function>.*)$"
+_PLACE = r"^(?<file>.*)\((?<line>[0-9]+)\): (?<function>.*)$"
 
 
 def find_stacks(events: pl.DataFrame, launches: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import polars as pl
-from isal import igzip
 
 from torchprof_magic.errors import IngestError, NotATraceError
 from torchprof_magic.ingest.findings import Findings
 from torchprof_magic.ingest.graph.tensors import GraphTensor, tensors_of, text_of
 from torchprof_magic.ingest.json.blocks import read_blocks
+from torchprof_magic.ingest.regular import beginning_of
 from torchprof_magic.model.meta import Meta, encodable, shortened
 from torchprof_magic.model.problems import problem
 from torchprof_magic.model.trace import FRAME_SCHEMAS, MAX_NAME_CHARS, MAX_SUM, Trace
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 MAX_TEXT_BYTES = 1 << 30
 _HEAD_BYTES = 4096
-_GZIP = b"\x1f\x8b"
 _NODES = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{.*?"nodes"\s*:\s*\[', re.DOTALL)
-_EVENTS = b'"traceEvents"'  # of a profiler trace, which may have nodes, too
+# Of a profiler trace and of a CPU profile of Chrome, which may have nodes, too.
+_NO_GRAPH = (b'"traceEvents"', b'"callFrame"')
 _NO_OP = -1
 
 
@@ -70,8 +70,8 @@ class _File(msgspec.Struct):
 
 def is_graph(path: str | os.PathLike[str]) -> bool:
     """Return whether a file is an execution trace, by its content."""
-    head = _head(Path(path))
-    return _NODES.match(head) is not None and _EVENTS not in head
+    head = beginning_of(Path(path), _HEAD_BYTES)
+    return _NODES.match(head) is not None and not any(key in head for key in _NO_GRAPH)
 
 
 def read_graph(path: str | os.PathLike[str], meta: Meta | None = None) -> Trace:
@@ -91,20 +91,6 @@ def read_graph(path: str | os.PathLike[str], meta: Meta | None = None) -> Trace:
     frames = {name: pl.DataFrame(schema=schema) for name, schema in FRAME_SCHEMAS.items()}
     frames |= {"graph_ops": _ops(nodes), "graph_tensors": _tensors(nodes)}
     return Trace(**frames, meta=meta or Meta(), problems=(problem("graph.no_times"), *findings.problems()))
-
-
-def _head(path: Path) -> bytes:
-    try:
-        if not path.is_file():  # a pipe or a device may have no end
-            return b""
-        with path.open("rb") as file:
-            head = file.read(_HEAD_BYTES)
-        if not head.startswith(_GZIP):
-            return head
-        with igzip.open(path, "rb") as unpacked:  # type: ignore[no-untyped-call]
-            return bytes(unpacked.read(_HEAD_BYTES))
-    except (OSError, ValueError, EOFError, igzip.BadGzipFile):
-        return b""
 
 
 def _text(path: str | os.PathLike[str], findings: Findings) -> bytes:

@@ -15,9 +15,11 @@ import msgspec
 
 from torchprof_magic.errors import IngestError, NotATraceError
 from torchprof_magic.ingest.chrome.metadata import facts_of
+from torchprof_magic.ingest.findings import example_of
+from torchprof_magic.ingest.json.other_programs import kind_of_list, known_object, unknown_object
 from torchprof_magic.ingest.json.repair import MORE_EVENTS, PERHAPS_MORE_EVENTS
 from torchprof_magic.ingest.json.salvage import Commas, Salvager, salvaged
-from torchprof_magic.ingest.json.schema import NO_RAW, Event, ExactEvent, Head
+from torchprof_magic.ingest.json.schema import COUNTER, NO_RAW, CounterEvent, Event, ExactEvent, Head
 from torchprof_magic.model.problems import PROBLEMS
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 _LIST_KEY = re.compile(rb'"traceEvents"\s*:\s*(\[|null\b)')
 _BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{)")
-_TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
+_TRAILING = re.compile(r"trailing characters \(byte ([0-9]+)\)")
 # At most this much is read before and after the events, where real files have a few lines.
 MAX_AROUND_BYTES = 64 << 20
 _WINDOW_BYTES = 128 << 10
@@ -36,9 +38,11 @@ _MAX_CUTS = 8
 _OPEN_HEAD = b'{"":0'  # a valid stand-in for what was before the list
 _MAX_LIST_KEYS = 100
 _LONGEST_KEY_BYTES = 64
+_BEGINNING_BYTES = 4096
 
 _EVENTS = msgspec.json.Decoder(list[Event])
 _EXACT_EVENTS = msgspec.json.Decoder(list[ExactEvent])
+_COUNTERS = msgspec.json.Decoder(list[CounterEvent])
 _HEAD = msgspec.json.Decoder(Head)
 
 
@@ -67,6 +71,7 @@ class EventText:
         self._buffer = b""
         self._offset = 0  # of the buffer within the text
         self._is_end = False
+        self._beginning = b""
         self._kind: type[Event] = Event
         self._batch = b""
         self._commas = Commas(findings)
@@ -74,16 +79,28 @@ class EventText:
 
     def __iter__(self) -> Iterator[list[Event]]:
         is_bare = self._enter_list()
+        has_entries = has_events = False
         with _without_gc():
             while (batch := self._next_batch()) is not None:
+                has_events = has_events or any(event.ph for event in batch)
+                has_entries = has_entries or bool(batch)
                 yield batch
+        has_entries = has_entries or "chrome.not_an_event" in self._findings.counts
+        if has_entries and not has_events and (is_bare or self._beginning.lstrip().startswith(b"{")):
+            raise NotATraceError(kind_of_list(self._beginning))
         self._leave_list(is_bare=is_bare)
-        self._findings.add("chrome.odd_value", int(self.head.is_base_time_odd))
+        if self.head.is_base_time_odd:
+            self._findings.add("chrome.odd_value", example=example_of("baseTimeNanoseconds", self.head.base_time, ""))
 
     def exactly(self) -> list[Event]:
         """Return the last batch again, and all that follow, with times as text."""
         self._kind = ExactEvent
         return self._decoded(self._batch)
+
+    def counters(self) -> list[CounterEvent]:
+        """Return the counter events of the last batch, with their values."""
+        whole = [event for event in _COUNTERS.decode(self._batch) if event.ph == COUNTER]
+        return whole or self._salvager.counters
 
     def _decoded(self, text: bytes) -> list[Event]:
         self._batch = text
@@ -119,6 +136,7 @@ class EventText:
             raise self._no_text()
         if self._buffer.startswith(b"[", start):
             self._drop(start + 1)
+            self._look_ahead()
             return True
         if not self._buffer.startswith(b"{", start):
             raise NotATraceError("this is not JSON, so it is not a profiler trace (.json or .json.gz)")
@@ -130,7 +148,14 @@ class EventText:
         else:  # null instead of a list
             self._drop(found.end())
             self._buffer = b"]" + self._buffer
+        self._look_ahead()
         return False
+
+    def _look_ahead(self) -> None:
+        """Keep how the list begins, to say what it is if there is no event in it."""
+        while len(self._buffer) < _BEGINNING_BYTES and self._fill():
+            pass
+        self._beginning = self._buffer[:_BEGINNING_BYTES]
 
     def _find_list(self) -> re.Match[bytes]:
         """Return the key and the bracket of the event list: the first ones in the outermost object."""
@@ -162,14 +187,14 @@ class EventText:
 
     def _no_list(self) -> IngestError:
         try:
-            head = msgspec.json.decode(self._buffer, type=Head)
+            msgspec.json.decode(self._buffer, type=Head)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+            if kind := known_object(self._buffer):  # of which as much was read as may stand before the events
+                return NotATraceError(str(kind))
             return IngestError(
                 f"the JSON is damaged or cut off before its first event ({exc}); copy or export it again"
             )
-        if bytes(head.nodes):
-            return NotATraceError("this is a PyTorch execution trace (nodes, no times), not a profiler trace")
-        return NotATraceError('this is JSON without a list "traceEvents", so it is no profiler trace')
+        return NotATraceError(str(known_object(self._buffer) or unknown_object(self._buffer)))
 
     def _read_head(self, text: bytes) -> None:
         try:
@@ -182,7 +207,7 @@ class EventText:
     # The events.
 
     def _next_batch(self) -> list[Event] | None:
-        while True:
+        while not self._salvager.is_over:
             if not self._is_end:
                 self._fill()
             if not self._salvager.is_lost:
@@ -195,6 +220,7 @@ class EventText:
                 return batch
             if self._is_end and len(self._buffer) == size:  # the rest is cut off by the end of the text
                 return None
+        return None
 
     def _batch_of_list(self) -> list[Event]:
         if self._salvager.is_lost:
@@ -288,6 +314,8 @@ class EventText:
 
     def _leave_list(self, *, is_bare: bool) -> None:
         """Read the metadata after the events."""
+        if self._salvager.is_over:  # where the list ends is not known
+            return
         while not self._is_end and len(self._buffer) <= MAX_AROUND_BYTES:
             self._fill()
         has_end = self._buffer.startswith(b"]")

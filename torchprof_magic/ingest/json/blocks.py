@@ -5,14 +5,14 @@ from __future__ import annotations
 import codecs
 import io
 import re
-import stat
 import zlib
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from isal import igzip_lib, isal_zlib
-
 from torchprof_magic.errors import IngestError, NotATraceError
+from torchprof_magic.files import gzip_streams
+from torchprof_magic.ingest.json.other_programs import kind_of_bytes
+from torchprof_magic.ingest.regular import GZIP_MAGIC, GZIP_WINDOW, open_regular, read_pieces
 from torchprof_magic.model.problems import PROBLEMS
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 4 << 20
 _PACKED_BYTES = 64 << 10
-_GZIP_MAGIC = b"\x1f\x8b"
-_GZIP_WINDOW = 31  # zlib's code for "gzip header, largest window"
 # Real traces compress to a thirtieth at most. A file that expands more than this is an attempt to exhaust memory.
 MAX_RATIO = 250
 RATIO_FREE_BYTES = 64 << 20
@@ -32,33 +30,12 @@ MAX_LAYERS = 2
 _STEP_BYTES = 64 << 10  # how much is unpacked at once, and lost if it fails
 _KEPT_PACKED_BYTES = 16 << 20
 _REPLAY_BYTES = 4 << 10
+_SNIFFED_BYTES = 64 << 10
 _UTF16 = {
     "utf-16": re.compile(rb"\xff\xfe|\xfe\xff"),
     "utf-16-le": re.compile(rb"[\[{]\0[^\0]\0"),
     "utf-16-be": re.compile(rb"\0[\[{]\0[^\0]"),
 }
-_KNOWN_BEGINNINGS = (
-    (b"\x89PNG", "a PNG image"),
-    (b"\xff\xd8\xff", "a JPEG image"),
-    (b"GIF8", "a GIF image"),
-    (b"PK\x03\x04", "a zip archive; unpack it and open the trace inside"),
-    (b"BZh", "a bzip2 archive; unpack it and open the trace inside"),
-    (b"\xfd7zXZ", "an xz archive; unpack it and open the trace inside"),
-    (b"\x28\xb5\x2f\xfd", "a zstandard archive; unpack it and open the trace inside"),
-    (b"\x80\x02", "a pickle, perhaps a memory snapshot; unpack it and open the file inside"),
-    (b"\x80\x03", "a pickle, perhaps a memory snapshot; unpack it and open the file inside"),
-    (b"\x80\x04", "a pickle, perhaps a memory snapshot; unpack it and open the file inside"),
-    (b"\x80\x05", "a pickle, perhaps a memory snapshot; unpack it and open the file inside"),
-    (b"SQLite format 3", "an SQLite database, perhaps from Nsight Systems"),
-    (b"PAR1", "a Parquet file"),
-    (b"ARROW1", "an Arrow file"),
-    (b"\x7fELF", "a program"),
-    (b"%PDF", "a PDF document"),
-    (b"\x0a", "a Perfetto protobuf trace"),
-    (b"<", "an HTML or XML page"),
-)
-_TAR_MAGIC_AT = 257
-_SNIFFED_BYTES = 512
 
 
 class Block(NamedTuple):
@@ -79,7 +56,7 @@ def read_blocks(source: str | os.PathLike[str] | bytes, findings: Findings) -> I
             yield from _text_blocks(memory, findings)
         return
     try:
-        with _open_regular(Path(source)) as file:
+        with open_regular(Path(source)) as file:
             yield from _text_blocks(file, findings)
     except FileNotFoundError as exc:
         raise IngestError("no such file") from exc
@@ -95,47 +72,35 @@ def size_of(source: str | os.PathLike[str] | bytes) -> int:
         return 0
 
 
-def _open_regular(path: Path) -> IO[bytes]:
-    try:
-        mode = path.stat().st_mode
-    except ValueError as exc:
-        raise IngestError(f"this is not a valid file name ({exc})") from exc
-    if stat.S_ISDIR(mode):
-        raise NotATraceError("this is a folder; pass one trace file in it")
-    if not stat.S_ISREG(mode):
-        raise NotATraceError("this is a device or pipe, not a file")
-    return path.open("rb")
-
-
 def _text_blocks(file: IO[bytes], findings: Findings) -> Iterator[Block]:
-    packed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+    packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
     file.seek(0)
     size = _PACKED_BYTES if packed else BLOCK_BYTES
-    raw = (Block(data, file.tell()) for data in iter(lambda: file.read(size), b""))
+    raw = (Block(data, file.tell()) for data in read_pieces(file, size))
     yield from _without_padding(_in_utf8(_identified(_unpacked(raw, findings), findings), findings))
 
 
 def _identified(blocks: Iterator[Block], findings: Findings, layer: int = 1) -> Iterator[Block]:
     """Pass the blocks on, unless they begin like something other than a trace."""
-    first = next((block for block in blocks if block.text), None)
+    first = _beginning(blocks)
     if first is None:
         return
-    if first.text.startswith(_GZIP_MAGIC):
+    if first.text.startswith(GZIP_MAGIC):
         if layer >= MAX_LAYERS:
             raise NotATraceError("this is gzip inside gzip inside gzip; unpack it and open the trace inside")
         yield from _identified(_unpacked(_chained(first, blocks), findings), findings, layer + 1)
         return
-    head = first.text[:_SNIFFED_BYTES]
-    if head[_TAR_MAGIC_AT:].startswith(b"ustar"):
-        raise NotATraceError("this is a tar archive; unpack it and open the trace inside")
-    # A line feed followed by bytes that no text has is the beginning of a protobuf.
-    is_text = not head.startswith(b"\x0a") or head.lstrip()[:1] in (b"{", b"[", b"")
-    for beginning, what in _KNOWN_BEGINNINGS:
-        if head.startswith(beginning) and not (beginning == b"\x0a" and is_text):
-            kind, _, advice = what.partition("; ")
-            end = f"; {advice}" if advice else ""
-            raise NotATraceError(f"this is {kind}, not a PyTorch trace (.json or .json.gz){end}")
+    if kind := kind_of_bytes(first.text):
+        raise NotATraceError(str(kind))
     yield from _chained(first, blocks)
+
+
+def _beginning(blocks: Iterator[Block]) -> Block | None:
+    """Return the first blocks as one that is long enough to tell what they are, ``None`` if there is no text."""
+    gathered = Block(b"", 0)
+    while len(gathered.text) < _SNIFFED_BYTES and (block := next(blocks, None)):
+        gathered = Block(gathered.text + block.text, block.read_bytes)
+    return gathered if gathered.text else None
 
 
 def _chained(first: Block, rest: Iterator[Block]) -> Iterator[Block]:
@@ -177,7 +142,7 @@ def _unpacked(blocks: Iterator[Block], findings: Findings) -> Iterator[Block]:
     first = next(blocks, None)
     if first is None:
         return
-    if not first.text.startswith(_GZIP_MAGIC):
+    if not first.text.startswith(GZIP_MAGIC):
         yield from _chained(first, blocks)
         return
     gathered: list[bytes] = []
@@ -216,7 +181,7 @@ class _Members:
         is_first = self._packed_bytes == 0
         self._packed_bytes += len(packed)
         while packed := packed if self._member else packed.lstrip(b"\0"):  # members can be padded with zeros
-            if self._member is None and not (is_first or packed.startswith(_GZIP_MAGIC[: len(packed)])):
+            if self._member is None and not (is_first or packed.startswith(GZIP_MAGIC[: len(packed)])):
                 self._stop("file.trailing_bytes")
                 return
             member = self._member = self._member or _Member()
@@ -255,7 +220,7 @@ class _Member:
     def __init__(self) -> None:
         self.is_whole = self.is_damaged = False
         self.rest = b""
-        self._engine = isal_zlib.decompressobj(wbits=_GZIP_WINDOW)
+        self._engine = gzip_streams.unpacker(GZIP_WINDOW)
         self._kept: bytearray | None = bytearray()
         self._unpacked_bytes = 0
 
@@ -265,7 +230,7 @@ class _Member:
         while not self.is_whole:
             try:
                 text = self._engine.decompress(packed, _STEP_BYTES)
-            except (igzip_lib.IsalError, ValueError, OSError):  # type: ignore[misc]
+            except gzip_streams.DAMAGED:
                 self.is_damaged = True
                 yield from self._unpacked_before_damage()
                 return
@@ -285,7 +250,7 @@ class _Member:
 
     def _unpacked_before_damage(self) -> Iterator[bytes]:
         """Unpack everything again with the slower engine, and yield what is new, up to the byte that is damaged."""
-        engine, known_bytes = zlib.decompressobj(_GZIP_WINDOW), self._unpacked_bytes
+        engine, known_bytes = zlib.decompressobj(GZIP_WINDOW), self._unpacked_bytes
         kept, at, is_sound = bytes(self._kept or b""), 0, True
         while is_sound and at < len(kept):
             piece, before = kept[at : at + _REPLAY_BYTES], engine.copy()

@@ -28,6 +28,7 @@ _AFTER_ITEM = re.compile(rb"\s*(?:[,\]]|$)")
 _NEXT_KEY = re.compile(rb'\s*,\s*"[^"\\]{0,200}"\s*:')
 _EVENT = re.compile(rb'\{\s*"ph"\s*:')
 _IN_OTHER_EVENT = re.compile(rb'\{\s*"ph"\s*:|\}\s*,\s*\{\s*"(?:cat|name|pid|tid|ts|dur|id|args)"\s*:')
+_EVENT_BEGINS_BYTES = 64  # of which the expression above sees enough
 # A bracket followed by another object cannot be the end of the list of events.
 MORE_EVENTS = re.compile(rb"\][\s\]}]{0,64},\s{0,64}\{")
 PERHAPS_MORE_EVENTS = re.compile(rb"\][\s\]}]{0,64}(?:,\s{0,64})?$")
@@ -51,7 +52,8 @@ class Repairer:
         self._out: list[bytes] = []
         self._open: list[bytes] = []
         self._muted_from: int | None = None
-        self._expect = self._value
+        # Functions and not methods: a method would refer to this object, and stay until garbage is collected.
+        self._expect = Repairer._value
         self._is_done = False
         self._comma_at = at
 
@@ -62,7 +64,7 @@ class Repairer:
             if self.at >= self._limit:
                 self.is_cut = True
                 break
-            self._expect(self._text[self.at : self.at + 1])
+            self._expect(self, self._text[self.at : self.at + 1])
         return b"".join(self._out)
 
     # One method per state of the grammar; each handles the next character.
@@ -94,7 +96,7 @@ class Repairer:
     def _key(self, char: bytes) -> None:
         if char == b'"':
             self._write(self._string(_AFTER_KEY))
-            self._expect = self._colon
+            self._expect = Repairer._colon
         elif char == b"}":
             self._drop_comma()
             self._pop()
@@ -110,7 +112,7 @@ class Repairer:
 
     def _colon(self, char: bytes) -> None:
         self._write(b":")
-        self._expect = self._value
+        self._expect = Repairer._value
         if char == b":":
             self.at += 1
         else:
@@ -148,7 +150,7 @@ class Repairer:
         self._write(b",")
         self._comma_at = self.at
         self.at += len(consumed)
-        self._expect = self._key if self._inner() == b"{" else self._value
+        self._expect = Repairer._key if self._inner() == b"{" else Repairer._value
 
     def _push(self, char: bytes) -> None:
         if len(self._open) == MAX_DEPTH and self._muted_from is None:
@@ -157,7 +159,7 @@ class Repairer:
         self._open.append(char)
         self._write(char)
         self.at += 1
-        self._expect = self._key if char == b"{" else self._value
+        self._expect = Repairer._key if char == b"{" else Repairer._value
 
     def _pop(self, *, consume: bool = True) -> None:
         self._write(b"}" if self._open.pop() == b"{" else b"]")
@@ -170,7 +172,7 @@ class Repairer:
         self._after_value()
 
     def _after_value(self) -> None:
-        self._expect = self._comma
+        self._expect = Repairer._comma
         self._is_done = not self._open
 
     def _drop_comma(self) -> bool:
@@ -244,11 +246,14 @@ class Repairer:
 
         A quote with a backslash before it ends one whose backslashes were not escaped, as in a Windows folder.
         """
-        at = checked_to = start
+        at = checked_to = seen_to = start
         has_bad_escape = False
         while (end := self._text.find(b'"', at, self._limit)) >= 0:
             at = end + 1
             if after.match(self._text, end + 1, self._limit) is None:
+                if _IN_OTHER_EVENT.search(self._text, max(seen_to - _EVENT_BEGINS_BYTES, start), end):
+                    return end  # whatever ends it lies behind the beginning of another event, too
+                seen_to = end
                 continue
             if _backslashes_at_end(self._text[max(start, end - 64) : end]) % 2 == 0:
                 return end

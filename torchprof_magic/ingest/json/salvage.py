@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, TypeVar
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import Raw
 
+from torchprof_magic.ingest.findings import example_of
 from torchprof_magic.ingest.json.repair import Repairer
-from torchprof_magic.ingest.json.schema import Args, Event, ExactEvent
+from torchprof_magic.ingest.json.schema import COUNTER, Args, CounterEvent, Event, ExactEvent
 
 if TYPE_CHECKING:
     from torchprof_magic.ingest.findings import Findings
@@ -19,13 +21,16 @@ T = TypeVar("T", bound=msgspec.Struct)
 MAX_EVENT_BYTES = 8 << 20
 # The end of a damaged string depends on what follows it, so an event is repaired only if this much text follows.
 LOOKAHEAD_BYTES = 512
+# A file with so many entries in a row that are no events was made to take forever.
+MOST_USELESS = 100_000
 _NEXT_EVENT = re.compile(rb'(?:[},]\s*)(?=\{\s*"(?:ph|cat|name|pid|tid|ts|dur|id|args)"\s*:)|(?=\{\s*"ph"\s*:)')
 _BETWEEN = re.compile(rb"[\s,]*")
-_TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
+_TRAILING = re.compile(r"trailing characters \(byte ([0-9]+)\)")
 
 _ANYTHING = msgspec.json.Decoder(Raw)
 _FIELDS = msgspec.json.Decoder(dict[str, Raw])
 _EVENT = msgspec.json.Decoder(ExactEvent)
+_COUNTER = msgspec.json.Decoder(CounterEvent)
 _LIST_END = rb"]"
 
 
@@ -59,10 +64,16 @@ class Commas:
 
 
 class Salvager:
-    """Reads the entries of a damaged list one by one, over several calls with more and more text."""
+    """Reads the entries of a damaged list one by one, over several calls with more and more text.
+
+    ``is_lost`` is set while an entry could not be read and the beginning of the next one is looked for, and
+    ``is_over`` once so much in a row was no event that the rest is not read.
+    """
 
     def __init__(self, findings: Findings, commas: Commas) -> None:
-        self.is_lost = False  # an entry could not be read; skip to the beginning of the next one
+        self.is_lost = self.is_over = False
+        self.counters: list[CounterEvent] = []  # those among the last events, with their values
+        self._useless = 0
         self._findings = findings
         self._commas = commas
 
@@ -74,6 +85,7 @@ class Salvager:
         position of the text in the file, for messages.
         """
         found: list[Event] = []
+        self.counters = []
         at = 0
         while True:
             if self.is_lost:
@@ -84,9 +96,20 @@ class Salvager:
             event, end = self._entry(text, at, offset, is_last=is_last)
             if end is None:
                 return found, at
-            if event is not None:
+            if event is not None and event.ph:
                 found.append(event)
+                self._useless = 0
+            elif self._gives_up(event, offset + at):
+                return found, end
             at = end
+
+    def _gives_up(self, event: Event | None, at: int) -> bool:
+        """Count an entry that is no event; return whether there have been too many in a row."""
+        self._findings.add("chrome.not_an_event", int(event is not None), at=at)
+        self._useless += 1
+        self.is_over = self._useless > MOST_USELESS
+        self._findings.add("json.given_up", int(self.is_over), at=at)
+        return self.is_over
 
     def _entry(self, text: bytes, at: int, offset: int, *, is_last: bool) -> tuple[Event | None, int | None]:
         """Return the event at ``at`` (``None`` if it is none) and where it ends (``None`` if not in this text)."""
@@ -100,7 +123,8 @@ class Salvager:
         if read is None:
             return self._repaired(text, at, offset, is_last=is_last)
         self._commas.begin_entry()
-        self._findings.add("chrome.odd_value", read[1], at=offset + at)
+        self._findings.add("chrome.odd_value", len(read[1]), at=offset + at, example=next(iter(read[1]), ""))
+        self._keep_counter(read[0], text[at:end])
         return read[0], end
 
     def _repaired(self, text: bytes, at: int, offset: int, *, is_last: bool) -> tuple[Event | None, int | None]:
@@ -115,7 +139,17 @@ class Salvager:
             self._pass_other(offset + at)
             return None, max(end, at + 1)
         self._commas.begin_entry()
-        return _counted(clean, _EVENT, repairer, self._findings, offset + at), end
+        event = _counted(clean, _EVENT, repairer, self._findings, offset + at)
+        self._keep_counter(event, clean)
+        return event, end
+
+    def _keep_counter(self, event: Event | None, piece: bytes) -> None:
+        """Read an event again if it is a counter: only that reads all of its arguments."""
+        if event is None or event.ph != COUNTER:
+            return
+        read = _typed(piece, _COUNTER)
+        if read is not None:
+            self.counters.append(read[0])
 
     def _pass_other(self, at: int) -> None:
         """Count an entry that is not an event. Which commas belong to it is unknown."""
@@ -156,8 +190,11 @@ def _counted(
     for code, count in repairer.counts.items():
         findings.add(code, count, at=at)
     read = _typed(clean, decoder)
-    findings.add("json.lost" if read is None else "chrome.odd_value", 1 if read is None else read[1], at=at)
-    return None if read is None else read[0]
+    if read is None:
+        findings.add("json.lost", at=at)
+        return None
+    findings.add("chrome.odd_value", len(read[1]), at=at, example=next(iter(read[1]), ""))
+    return read[0]
 
 
 def _end_of_json(text: bytes, at: int, *, is_last: bool) -> int | None:
@@ -170,28 +207,32 @@ def _end_of_json(text: bytes, at: int, *, is_last: bool) -> int | None:
     return len(text) if is_last or text.startswith(b"{", at) else None
 
 
-def _typed(piece: bytes, decoder: msgspec.json.Decoder[T]) -> tuple[T, int] | None:
-    """Return an object without the values of a wrong type, and the number of those.
+def _typed(piece: bytes, decoder: msgspec.json.Decoder[T]) -> tuple[T, list[str]] | None:
+    """Return an object without the values of a wrong type, and what those are.
 
     ``None`` if it is not JSON, or not UTF-8.
     """
     try:
-        return decoder.decode(piece), 0
+        return decoder.decode(piece), []
     except UnicodeDecodeError:
         return None
     except (msgspec.DecodeError, RecursionError):
         pass
     try:
-        kept, odd = _valid_fields(_FIELDS.decode(piece), decoder.type)
+        fields = _FIELDS.decode(piece)
+        kept, odd = _valid_fields(fields, decoder.type, fields.get("name", b""))
         return decoder.decode(msgspec.json.encode(kept)), odd
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
-def _valid_fields(fields: dict[str, Raw], kind: type[msgspec.Struct]) -> tuple[dict[str, object], int]:
+def _valid_fields(
+    fields: dict[str, Raw], kind: type[msgspec.Struct], event_name: Raw | bytes
+) -> tuple[dict[str, object], list[str]]:
+    """Return the fields of the right type, and a text about each other one."""
     kept: dict[str, object] = {}
-    odd = 0
-    types = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+    odd: list[str] = []
+    types = _types(kind)
     for name, value in fields.items():
         if name not in types:
             continue
@@ -199,12 +240,18 @@ def _valid_fields(fields: dict[str, Raw], kind: type[msgspec.Struct]) -> tuple[d
             msgspec.json.decode(value, type=types[name])
         except msgspec.ValidationError:
             if issubclass(kind, Event) and name == "args" and bytes(value).startswith(b"{"):
-                kept[name], odd_args = _valid_fields(_FIELDS.decode(value), Args)
+                kept[name], odd_args = _valid_fields(_FIELDS.decode(value), Args, event_name)
                 odd += odd_args
             else:
-                odd += 1
+                odd.append(example_of(name, value, event_name))
         except (msgspec.DecodeError, RecursionError):
-            odd += 1
+            odd.append(example_of(name, value, event_name))
         else:
             kept[name] = value
     return kept, odd
+
+
+@lru_cache
+def _types(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the types of the fields by the name in the file; finding them out takes msgspec milliseconds."""
+    return {field.encode_name: field.type for field in msgspec.structs.fields(kind)}

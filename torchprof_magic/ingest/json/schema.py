@@ -14,6 +14,7 @@ T = TypeVar("T")
 MAX_TIME_NS = 2**61
 Number = int | float | str | None  # vendors write numbers as strings, and ids as floats
 NO_RAW = Raw()
+COUNTER = "C"  # the phase of counter events
 
 
 class Args(Struct, gc=False):
@@ -79,6 +80,17 @@ class ExactEvent(Event, gc=False):
     dur: Raw = NO_RAW  # type: ignore[assignment]
 
 
+class CounterEvent(Struct, gc=False):
+    """A counter event: its arguments are the values, under names that its program chose."""
+
+    ph: str = ""
+    name: Number = ""
+    pid: Number = None
+    id: Number = None
+    ts: Raw = NO_RAW
+    args: Raw = NO_RAW
+
+
 class DeviceProperties(Struct, gc=False):
     """What a trace says about one accelerator; the name may be empty."""
 
@@ -120,6 +132,8 @@ class Head(Struct, gc=False):
 
     def _base_time(self) -> int | None:
         text = bytes(self.base_time).strip(b'"')
+        if b"_" in text:  # as Python writes numbers, and no program
+            return None
         try:
             base = int(text) if text.lstrip(b"-").isdigit() else int(float(text))
         except (ValueError, OverflowError):

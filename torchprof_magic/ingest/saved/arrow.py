@@ -30,9 +30,9 @@ _FIELD_TYPE, _FIELD_DICTIONARY, _FIELD_CHILDREN = 2, 4, 5
 _MESSAGE_HEADER = 2
 _DICTIONARY_BATCH = 1
 _BATCH_ROWS, _BATCH_COLUMNS, _BATCH_BUFFERS, _BATCH_COMPRESSION, _BATCH_PARTS = 0, 1, 2, 3, 4
-# Numbers of the types that the columns of a trace have: integers, truth values, and texts as views.
+# Numbers of the types that the columns of a trace have: integers, floats, truth values, and texts as views.
 _TEXT = 24
-_PLAIN = (2, 6)
+_PLAIN = (2, 3, 6)
 # Every frame has a column of 32 bits, and no column takes more than a view and a bit per row.
 _LEAST_ROW_BYTES = 4
 _VIEW = np.dtype([("size", "<i4"), ("rest", "V12")])

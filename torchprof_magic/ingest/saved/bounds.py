@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from torchprof_magic.model.trace import FrameColumn
 
 
+# Rows can share the bytes of a text. What is shown and exported cannot, so all rows of a column together are bounded.
+MAX_TEXTS_BYTES = 256 << 20
+
+
 def first_flaw(frames: Mapping[str, pl.DataFrame]) -> str:
     """Return what is wrong with the values of the frames, or an empty text.
 
@@ -35,6 +39,7 @@ def _checks(frame: pl.DataFrame, name: str, column: FrameColumn, heights: Mappin
     yield column.is_nullable or values.null_count() == 0
     if column.max_chars is not None:
         yield _is_short(values, column.max_chars)
+        yield values.dtype != pl.String or (values.str.len_bytes().sum() or 0) <= MAX_TEXTS_BYTES
     if column.least is not None:
         yield bool((values >= column.least).all())
     if column.row_of == name:
@@ -64,8 +69,8 @@ def _checks_of_rows(frames: Mapping[str, pl.DataFrame]) -> Iterator[tuple[str, b
     yield "events in a wrong order", _is_in_order(lane, start)
     lane, start = (frames["scopes"][name].to_numpy() for name in ("lane", "start_ns"))
     yield "scopes in a wrong order", _is_in_order(lane, start)
-    yield "allocations in a wrong order", frames["memory"]["time_ns"].is_sorted()
-    yield "tags in a wrong order", frames["tags"]["time_ns"].is_sorted()
+    for name, shown in (("memory", "allocations"), ("tags", "tags"), ("counters", "counters")):
+        yield f"{shown} in a wrong order", frames[name]["time_ns"].is_sorted()
 
 
 def _is_in_order(lane: IntArray, start: IntArray) -> bool:

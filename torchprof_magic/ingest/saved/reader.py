@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 import struct
 import zipfile
 import zlib
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ import msgspec
 import polars as pl
 
 from torchprof_magic.errors import IngestError
+from torchprof_magic.ingest.regular import open_regular
 from torchprof_magic.ingest.saved.arrow import check_layout
 from torchprof_magic.ingest.saved.bounds import first_flaw
 from torchprof_magic.model.meta import Meta, Problem  # noqa: TC001 - msgspec reads the types of _Head
@@ -33,10 +34,12 @@ if TYPE_CHECKING:
 
 _ZIP_MAGIC = b"PK\x03\x04"
 _NAME_AT = 30  # offset of the name of the first entry of a zip file
-# Saved runs compress to a tenth or a twentieth. A file that declares a higher ratio is an attempt to exhaust memory.
-MAX_RATIO = 200
-RATIO_FREE_BYTES = 256 << 20
-MAX_HEAD_BYTES = 64 << 20
+# Saved runs compress to a tenth or a twentieth, and to a fortieth if events repeat exactly. A file that declares a
+# higher ratio is an attempt to exhaust memory.
+MAX_RATIO = 60
+RATIO_FREE_BYTES = 64 << 20
+MAX_HEAD_BYTES = 32 << 20
+_PIECE_BYTES = 1 << 20
 MAX_ITEMS = 1_000_000  # steps of a run, for example
 MAX_PROBLEMS = 1_000
 _DAMAGE = (
@@ -59,6 +62,13 @@ _RELEASE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6}){0,5}")
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
+class _Told(msgspec.Struct):
+    """What a file says that it is. Whatever else is in it is not kept in memory, so it may be anything."""
+
+    format: Any
+    version: Any
+
+
 class _Head(msgspec.Struct, kw_only=True):
     """The part of a saved run that is not a data frame."""
 
@@ -72,17 +82,15 @@ def is_saved(path: str | os.PathLike[str]) -> bool:
     """Return whether a file is a saved run, complete or damaged, by its content."""
     file = Path(path)
     try:
-        if not file.is_file():
-            return False
-        with file.open("rb") as opened:
-            beginning = opened.read(_NAME_AT + len(SAVED_HEAD))
+        with open_regular(file) as opened_file:
+            beginning = opened_file.read(_NAME_AT + len(SAVED_HEAD)) or b""
         if not beginning.startswith(_ZIP_MAGIC):
             return False
         if beginning[_NAME_AT:] == SAVED_HEAD.encode():
             return True
-        with zipfile.ZipFile(file) as archive:
+        with _InPieces(file) as opened, zipfile.ZipFile(opened) as archive:
             return SAVED_HEAD in archive.namelist()
-    except _DAMAGE:
+    except (*_DAMAGE, IngestError):
         return False
 
 
@@ -92,7 +100,7 @@ def read_saved(path: str | os.PathLike[str]) -> Trace:
     Raises ``IngestError`` if the file is damaged, written by a newer version, or malicious.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
+        with _InPieces(path) as opened, zipfile.ZipFile(opened) as archive:
             _check_sizes(archive, Path(path).stat().st_size)
             head = _read_head(archive)
             frames = _read_frames(archive, head)
@@ -108,7 +116,7 @@ def _read_frames(archive: zipfile.ZipFile, head: _Head) -> dict[str, pl.DataFram
     """Return all frames; those that the version of the file lacks are empty."""
     try:
         return {
-            name: read_frame(name, archive.read(f"{name}.arrow"), head.version)
+            name: read_frame(name, _entry(archive, f"{name}.arrow"), head.version)
             if head.version >= ADDED_FRAMES.get(name, 1)
             else pl.DataFrame(schema=schema)
             for name, schema in FRAME_SCHEMAS.items()
@@ -131,6 +139,25 @@ def _release(version: str) -> tuple[int, ...]:
     return tuple(map(int, found[0].split("."))) if found else ()
 
 
+class _InPieces(io.FileIO):
+    """A file of which no part is read that is larger than a saved run needs at once; its list of entries can be."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read a part of the file; raises ``ValueError`` for a large one."""
+        if size is not None and size > _PIECE_BYTES:
+            raise ValueError("its list of entries is longer than that of any saved run")
+        return super().read(size)
+
+
+def _entry(archive: zipfile.ZipFile, name: str) -> bytes:
+    """Return an entry. ``archive.read`` would unpack all of it at once, however few bytes it says that it has."""
+    data = bytearray()
+    with archive.open(name) as entry:
+        while piece := entry.read(_PIECE_BYTES):
+            data += piece
+    return bytes(data)
+
+
 def _check_sizes(archive: zipfile.ZipFile, packed_bytes: int) -> None:
     unpacked_bytes = sum(info.file_size for info in archive.infolist())
     if unpacked_bytes > max(RATIO_FREE_BYTES, MAX_RATIO * packed_bytes):
@@ -142,11 +169,18 @@ def _check_sizes(archive: zipfile.ZipFile, packed_bytes: int) -> None:
 def _read_head(archive: zipfile.ZipFile) -> _Head:
     if archive.getinfo(SAVED_HEAD).file_size > MAX_HEAD_BYTES:
         raise IngestError(f"{SAVED_HEAD} in the saved run is too large, so the run was not opened")
+    text = _entry(archive, SAVED_HEAD)
     try:
-        head: Any = json.loads(archive.read(SAVED_HEAD))
-        version = head["version"] if head["format"] == "torchprof" else None
-    except (TypeError, RecursionError) as exc:
-        raise IngestError(f"{SAVED_HEAD} in the saved run is not valid; save the run again") from exc
+        told = msgspec.json.decode(text, type=_Told)
+        _check_version(told.version if told.format == "torchprof" else None)
+        head = msgspec.json.decode(text, type=_Head)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        raise IngestError(f"{SAVED_HEAD} in the saved run is not valid ({exc}); save the run again") from exc
+    _check_values(head)
+    return head
+
+
+def _check_version(version: object) -> None:
     if not isinstance(version, int) or version < 1:
         raise IngestError(f"{SAVED_HEAD} in the saved run has no version; save the run again")
     if version > SAVED_VERSION:
@@ -154,25 +188,20 @@ def _read_head(archive: zipfile.ZipFile) -> _Head:
             f"the run was saved by a newer torchprof-magic (format {version}, this one reads up to {SAVED_VERSION}); "
             "update with `pip install -U torchprof-magic`"
         )
-    _check_values(head)
-    try:
-        return msgspec.convert(head, _Head)
-    except (msgspec.ValidationError, RecursionError) as exc:
-        raise IngestError(f"{SAVED_HEAD} in the saved run is not valid ({exc}); save it again") from exc
 
 
-def _check_values(head: dict[str, Any]) -> None:
+def _check_values(head: _Head) -> None:
     """Refuse lists and numbers beyond anything that is saved. Texts are shortened by ``Meta`` and ``Problem``."""
-    if isinstance(head.get("problems"), list) and len(head["problems"]) > MAX_PROBLEMS:
+    if len(head.problems) > MAX_PROBLEMS:
         raise IngestError(f"the saved run has more than {MAX_PROBLEMS:,} notes, unlike any real run; save it again")
-    values: list[object] = [head]
+    values: list[object] = [head.meta, *head.problems]
     while values:
         value = values.pop()
-        if isinstance(value, dict):
-            values += value.values()
-        elif isinstance(value, list) and len(value) <= MAX_ITEMS:
+        if is_dataclass(value):
+            values += (getattr(value, field.name) for field in fields(value))
+        elif isinstance(value, tuple) and len(value) <= MAX_ITEMS:
             values += value
-        elif isinstance(value, list) or (isinstance(value, int) and not -MAX_SUM <= value <= MAX_SUM):
+        elif isinstance(value, tuple) or (isinstance(value, int) and not -MAX_SUM <= value <= MAX_SUM):
             raise IngestError(f"{SAVED_HEAD} in the saved run holds impossible values; save it again")
 
 

@@ -16,6 +16,8 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.errors import IngestError, NotATraceError
+from torchprof_magic.ingest.json.other_programs import FLIGHT_RECORDER
+from torchprof_magic.ingest.regular import open_regular, read_pieces
 from torchprof_magic.ingest.snapshot.frames import annotations_frame, blocks_frame, history_frame, segments_frame
 from torchprof_magic.ingest.snapshot.pickle_reader import read_plain
 from torchprof_magic.ingest.snapshot.stacks import StackTree, is_python, path_of
@@ -65,13 +67,10 @@ _NO_PYTHON = "code without Python frames, such as a backward pass"
 
 def is_snapshot(path: str | os.PathLike[str]) -> bool:
     """Return whether a file is a pickle, as memory snapshots are, by its content."""
-    source = Path(path)
     try:
-        if not source.is_file():  # a pipe or a device may have no end
-            return False
-        with source.open("rb") as file:
-            return file.read(2) in _MAGIC
-    except (OSError, ValueError):
+        with open_regular(Path(path)) as file:
+            return file.read(len(_MAGIC[0])) in _MAGIC
+    except (OSError, ValueError, IngestError):
         return False
 
 
@@ -88,7 +87,8 @@ def read_snapshot(path: str | os.PathLike[str], meta: Meta | None = None) -> Tra
                 f"the snapshot has {format_bytes(size)}, which is too large; record it with fewer max_entries, "
                 "or open it in https://pytorch.org/memory_viz"
             )
-        data = Path(path).read_bytes()
+        with open_regular(Path(path)) as file:
+            data = b"".join(read_pieces(file, MAX_FILE_BYTES))
     except OSError as exc:
         raise IngestError(f"the file cannot be read ({exc.strerror or exc})") from exc
     return snapshot_trace(read_plain(data), meta or Meta(), most_entries=len(data))
@@ -96,6 +96,8 @@ def read_snapshot(path: str | os.PathLike[str], meta: Meta | None = None) -> Tra
 
 def snapshot_trace(snapshot: object, meta: Meta, *, most_entries: int) -> Trace:
     """Return the trace of a decoded snapshot with at most ``most_entries``; lists that occur twice count twice."""
+    if isinstance(snapshot, dict) and {"entries", "pg_config"} <= snapshot.keys():
+        raise NotATraceError(str(FLIGHT_RECORDER))
     if not isinstance(snapshot, dict) or not {"segments", "device_traces"} & snapshot.keys():
         raise NotATraceError("this is a pickle, but not a memory snapshot of torch")
     segments = dicts_of(snapshot.get("segments"))

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import numpy as np
 import polars as pl
-from isal import igzip
 
 from torchprof_magic.errors import IngestError, NotATraceError
 from torchprof_magic.ingest.findings import Findings
-from torchprof_magic.ingest.json.blocks import read_blocks
+from torchprof_magic.ingest.json.blocks import BLOCK_BYTES, read_blocks
+from torchprof_magic.ingest.regular import beginning_of, open_regular, read_pieces
 from torchprof_magic.ingest.timeline.pieces import pieces_of
 from torchprof_magic.model.memory_categories import BEFORE, TORCH_ACTIONS, TORCH_ORDER
 from torchprof_magic.model.meta import Meta, shortened
@@ -28,7 +28,7 @@ from torchprof_magic.units import format_bytes
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from torchprof_magic.ingest.timeline.pieces import Piece
     from torchprof_magic.model.intervals import IntArray
@@ -38,7 +38,6 @@ MAX_TEXT_BYTES = 1 << 30
 MAX_TIME_NS = 1 << 61  # until the year 2043
 MAX_SIZE_BYTES = 1 << 50
 _HEAD_BYTES = 1024
-_GZIP = b"\x1f\x8b"
 _NUMBERS = re.compile(rb"(\xef\xbb\xbf)?\s*\[\s*\[\s*(-?\d|\]\s*,)")
 _OUR_PAGE = b'<meta name="generator" content="torchprof-magic memory timeline">'
 _TORCH_PAGE = b"<title>GPU Memory Timeline HTML</title>"
@@ -64,7 +63,7 @@ class _Changes(NamedTuple):
 
 def is_timeline(path: str | os.PathLike[str]) -> bool:
     """Return whether a file is a memory timeline, by its content."""
-    head = _head(Path(path))
+    head = beginning_of(Path(path), _HEAD_BYTES)
     return bool(_NUMBERS.match(head)) or (head.startswith(b"<") and (_OUR_PAGE in head or _TORCH_PAGE in head))
 
 
@@ -73,12 +72,12 @@ def read_timeline(path: str | os.PathLike[str], meta: Meta | None = None) -> Tra
 
     Raises ``NotATraceError`` for a page of torch's, which holds a picture and no numbers.
     """
-    head, findings = _head(Path(path)), Findings()
+    head, findings = beginning_of(Path(path), _HEAD_BYTES), Findings()
     if _TORCH_PAGE in head:
         raise NotATraceError(
             "this is torch's picture of a memory timeline, which holds no numbers; export it as .json or .raw.json.gz"
         )
-    text = Path(path).read_bytes() if head.startswith(b"<") else b"".join(_texts(path, findings))
+    text = b"".join(_page(path) if head.startswith(b"<") else _texts(path, findings))
     try:
         found = _changes_in_page(text) if head.startswith(b"<") else _changes_in_numbers(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError) as exc:
@@ -86,27 +85,22 @@ def read_timeline(path: str | os.PathLike[str], meta: Meta | None = None) -> Tra
     return _trace_of(found, meta or Meta(), findings)
 
 
-def _head(path: Path) -> bytes:
-    try:
-        if not path.is_file():  # a pipe or a device may have no end
-            return b""
-        with path.open("rb") as file:
-            head = file.read(_HEAD_BYTES)
-        if not head.startswith(_GZIP):
-            return head
-        with igzip.open(path, "rb") as unpacked:  # type: ignore[no-untyped-call]
-            return bytes(unpacked.read(_HEAD_BYTES))
-    except (OSError, ValueError, EOFError, igzip.BadGzipFile):
-        return b""
-
-
 def _texts(path: str | os.PathLike[str], findings: Findings) -> Iterator[bytes]:
+    return _bounded(block.text for block in read_blocks(path, findings))
+
+
+def _page(path: str | os.PathLike[str]) -> Iterator[bytes]:
+    with open_regular(Path(path)) as file:
+        yield from _bounded(read_pieces(file, BLOCK_BYTES))
+
+
+def _bounded(texts: Iterable[bytes]) -> Iterator[bytes]:
     size = 0
-    for block in read_blocks(path, findings):
-        size += len(block.text)
+    for text in texts:
+        size += len(text)
         if size > MAX_TEXT_BYTES:
             raise IngestError("the memory timeline is too large to be read; export fewer steps")
-        yield block.text
+        yield text
 
 
 def _changes_in_page(text: bytes) -> _Changes:

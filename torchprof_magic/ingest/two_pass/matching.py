@@ -99,7 +99,7 @@ def _names(events: pl.DataFrame, rows: IntArray) -> IntArray:
     frame = events.select("name", is_range=pl.col("category") == "user_annotation")[rows]
     distinct = frame.unique(maintain_order=True)
     text = pl.col("name").cast(pl.String)
-    without = pl.concat_str(pl.lit("range "), text.str.replace_all(r"\d+", "#"))
+    without = pl.concat_str(pl.lit("range "), text.str.replace_all(r"[0-9]+", "#"))
     key = pl.when("is_range").then(without).otherwise(pl.concat_str(pl.lit("op "), text))
     numbered = distinct.with_columns(key.rank("dense").cast(pl.Int64).alias("number"))
     return frame.join(numbered, on=["name", "is_range"], how="left", maintain_order="left")["number"].to_numpy()

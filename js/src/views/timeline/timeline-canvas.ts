@@ -15,8 +15,8 @@ import {
   paintTimeline,
   type TimelineScene,
 } from "../../draw/timeline-painter";
+import { type Curve, curveOf } from "../../layout/curve";
 import { bandAt, heightOfBands, type LaneBand, laneBands } from "../../layout/lane-bands";
-import { Levels } from "../../layout/levels";
 import { sliceAt } from "../../layout/slice-layout";
 import { tickLabel, tickStep, ticksIn } from "../../layout/time-ticks";
 import type { Store } from "../../state/store";
@@ -70,7 +70,7 @@ export class TimelineCanvas {
   readonly #inputs: TimelineInputs;
   readonly #view: CanvasView;
   readonly #texts = new TextCache();
-  readonly #queues = new WeakMap<TimelineModel, Map<number, Levels>>();
+  readonly #curves = new WeakMap<TimelineModel, Map<number, Curve>>();
   readonly #touches = new Map<number, number>();
   #arrows: { readonly of: FoundSlice | null; readonly found: readonly Arrow[] } = NO_ARROWS;
   #colors: Colors | null = null;
@@ -207,27 +207,30 @@ export class TimelineCanvas {
       waitsOf: (lane) => deviceOf(lane)?.waits ?? null,
       busyOf: (lane) => deviceOf(lane)?.busy ?? null,
       causeTitle: (cause) => model.causes[cause] ?? "",
-      queueOf: (lane) => this.#queueOf(lane),
+      curveOf: (lane) => this.#curveOf(lane),
+      levelOf: (slice) => {
+        const found = moves.find(slice);
+        return found?.model.count[found.row] ?? 0;
+      },
       placeOf: (slice) => moves.placeOf(slice),
       spanOf: (slice) => moves.spanOf(slice),
     };
   }
 
-  /** The lengths of a queue in the picture, and the longest of the whole recording. */
-  #queueOf(lane: number) {
+  /** The values of a queue or counter in the picture, and the highest of the whole recording. */
+  #curveOf(lane: number) {
     const { moves } = this.#inputs;
-    const levels = this.#queueIn(moves.model, lane);
-    const whole = this.#queueIn(moves.overview, lane);
-    return levels === null ? null : { levels, most: Math.max(1, (whole ?? levels).largest) };
+    const curve = this.#curveIn(moves.model, lane);
+    const whole = this.#curveIn(moves.overview, lane) ?? curve;
+    return curve === null || whole === null ? null : { curve, highest: whole.most.largest };
   }
 
-  #queueIn(model: TimelineModel, lane: number): Levels | null {
-    const known = this.#queues.get(model) ?? new Map<number, Levels>();
-    this.#queues.set(model, known);
+  #curveIn(model: TimelineModel, lane: number): Curve | null {
+    const known = this.#curves.get(model) ?? new Map<number, Curve>();
+    this.#curves.set(model, known);
     const row = model.ops.ofLane[lane]?.[0];
     if (known.has(lane) || row === undefined) return known.get(lane) ?? null;
-    const rows = model.ops.row.subarray(row.first, row.last);
-    const made = new Levels(Float64Array.from(rows, (each) => model.count[each] ?? 0));
+    const made = curveOf(model.ops, row, model.count);
     known.set(lane, made);
     return made;
   }

@@ -6,6 +6,7 @@ import { type Ns, ns } from "../../base/units";
 import { hasSlices, type SliceIndex, type SliceRow } from "../../layout/slice-index";
 import { type Store, select, type TimelineState } from "../../state/store";
 import { numberAt, wordAt } from "../../wire/frame";
+import type { SliceLane } from "../../wire/header";
 import { type Step, spanOfSlice, type TimelineModel, typicalSpan } from "./timeline-model";
 import type { TimelineModels } from "./timeline-models";
 
@@ -19,6 +20,9 @@ const LEAST_SHARE = 0.004;
 const FOCUS_FACTOR = 12;
 // What a double click leaves free on both sides.
 const MARGIN = 0.05;
+
+// Lanes of values and of what stands on the axis; the keys pass over them.
+const UNNAMED: readonly SliceLane["kind"][] = ["steps", "queue", "counter"];
 
 export type Direction = "previous" | "next" | "up" | "down";
 
@@ -300,7 +304,7 @@ function neighborIn(
   for (let next = index.rows.indexOf(own) + step; next in index.rows; next += step) {
     const row = index.rows[next];
     const kind = model.view.lanes[row?.lane ?? -1]?.kind;
-    if (row === undefined || kind === "steps" || kind === "queue") continue;
+    if (row === undefined || kind === undefined || UNNAMED.includes(kind)) continue;
     const found = index.row[Math.max(row.first, positionAt(index, row, start + 1) - 1)];
     if (found !== undefined) return found;
   }

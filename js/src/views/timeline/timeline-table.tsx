@@ -2,8 +2,10 @@
 
 import { formatNs } from "../../base/format";
 import { largestOf } from "../../base/largest";
+import { measureText } from "../../base/measure";
 import { phaseTitle } from "../../base/palette";
-import { firstEnding, firstStarting } from "../../layout/slice-index";
+import { curveOf, rangeIn } from "../../layout/curve";
+import { countIn, firstEnding, firstStarting } from "../../layout/slice-index";
 import { wordAt } from "../../wire/frame";
 import { MOST_SPOKEN, type SpokenRows, SpokenTable } from "../common/spoken-table";
 import type { TimelineMoves } from "./timeline-moves";
@@ -16,15 +18,41 @@ interface TimelineTableProps {
 
 export function TimelineTable({ id, moves }: TimelineTableProps) {
   const { start, end } = moves.span;
+  const hasCounters = moves.overview.view.lanes.some(({ kind }) => kind === "counter");
   return (
-    <SpokenTable
-      id={id}
-      caption="Slices in the window, lane by lane"
-      head={["Lane", "Name", "Phase", "Takes", "Begins"]}
-      make={() => spokenSlices(moves)}
-      when={[moves.model, start, end, moves.layer]}
-    />
+    <>
+      <SpokenTable
+        id={id}
+        caption="Slices in the window, lane by lane"
+        head={["Lane", "Name", "Phase", "Takes", "Begins"]}
+        make={() => spokenSlices(moves)}
+        when={[moves.model, start, end, moves.layer]}
+      />
+      {hasCounters && (
+        <SpokenTable
+          id={`${id}-counters`}
+          caption="Counters in the window"
+          head={["Name", "Lane", "Least", "Most"]}
+          make={() => spokenCounters(moves)}
+          when={[moves.model, start, end]}
+        />
+      )}
+    </>
   );
+}
+
+function spokenCounters({ model, span }: TimelineMoves): SpokenRows {
+  const rows = model.view.lanes.flatMap(({ kind, title, group, scale }, lane) => {
+    const row = kind === "counter" ? model.ops.ofLane[lane]?.[0] : undefined;
+    if (row === undefined || scale === null) return [];
+    const found = rangeIn(model.ops, row, span, curveOf(model.ops, row, model.count));
+    if (found === null) return [];
+    // Of merged values, only the highest is known.
+    const isExact = countIn(model.ops, row.first, row.last) === row.last - row.first;
+    const least = isExact ? measureText(scale, found.least) : "";
+    return [[title, group, least, measureText(scale, found.most)]];
+  });
+  return { count: rows.length, rows };
 }
 
 function spokenSlices(moves: TimelineMoves): SpokenRows {
@@ -49,10 +77,11 @@ function spokenSlices(moves: TimelineMoves): SpokenRows {
   };
 }
 
-/** The slices of the shown layer that overlap the window; a queue has values, not slices. */
+/** The slices of the shown layer that overlap the window; queues and counters have values, not slices. */
 function rowsInWindow({ model, index, span }: TimelineMoves): Int32Array {
   const parts = index.rows.flatMap((row) => {
-    if (model.view.lanes[row.lane]?.kind === "queue") return [];
+    const kind = model.view.lanes[row.lane]?.kind;
+    if (kind === "queue" || kind === "counter") return [];
     const first = firstEnding(index, row, span.start);
     return [index.row.subarray(first, firstStarting(index, row, span.end))];
   });

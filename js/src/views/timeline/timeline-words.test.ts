@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { sliceLane, slicesFrame } from "../../../test/slices";
 import { SLICES_VIEW, type Slice, sliceFrame } from "../../../test/timeline-slices";
 import { createTimelineModel, originOf } from "./timeline-model";
 import { describeSlice, detailsOf } from "./timeline-words";
@@ -75,6 +76,41 @@ describe("what is said of a slice", () => {
     expect(found.get("line")).toBe("train.py:7");
     expect(found.get("ran before")).toBe("nothing in the recording");
     expect(found.get("runs after")).toBe("add f32");
+  });
+});
+
+describe("what is said of a counter", () => {
+  const scale = { low: 0, high: 400, unit: "W", least: 0, most: 400 };
+  const power = sliceLane("Power", "counter", "Device 0", { scale });
+  const view = { ...SLICES_VIEW, lanes: [...SLICES_VIEW.lanes.slice(0, 1), power] };
+  const level = Math.round(((2 ** 31 - 1) * 312.5) / 400);
+  const value = { lane: 1, start: 120_000, dur: 1_000, name: "Power", kind: "counter" };
+  const steps = SLICES.slice(0, 2);
+  const model = createTimelineModel(view, sliceFrame([...steps, { ...value, count: level }]));
+
+  it("is its value at the moment, how long it holds, and when", () => {
+    const { name, isCode, phase, facts } = describeSlice(model, 2);
+    expect([name, isCode, phase]).toEqual(["Power", false, ""]);
+    expect(facts).toEqual(["312.5 W", "1.00 µs", "20.0 µs into step 5"]);
+  });
+
+  it("has the value in the panel, and nothing of what ops have", () => {
+    expect(detailsOf(model, 2)).toEqual([
+      { label: "value", value: "312.5 W" },
+      { label: "holds", value: "1.00 µs" },
+      { label: "begins", value: "20.0 µs into step 5" },
+      { label: "on", value: "Power, Device 0" },
+    ]);
+  });
+
+  it("is the highest of several values that are merged", () => {
+    const frame = slicesFrame([{ ...value, lane: 1, slice: 7, merged: 5 }]);
+    const counts = new Map(frame.columns).set("count", {
+      kind: "number",
+      values: Float64Array.of(level),
+    });
+    const merged = createTimelineModel(view, { ...frame, columns: counts });
+    expect(describeSlice(merged, 0).facts[0]).toBe("up to 312.5 W");
   });
 });
 

@@ -1,6 +1,7 @@
 /** What a slice is, in words. */
 
 import { formatCount, formatNs, plural } from "../../base/format";
+import { measureText } from "../../base/measure";
 import type { FooterItem } from "../../state/store";
 import { stringAt, wordAt } from "../../wire/frame";
 import {
@@ -25,7 +26,6 @@ export interface Detail {
 }
 
 const MOST_WAITS = 4;
-
 export function kindOf(model: TimelineModel, row: number): string {
   return wordAt(model.kinds, row);
 }
@@ -53,15 +53,23 @@ export function describeSlice(model: TimelineModel, row: number): FooterItem {
   const around = model.op[row] ?? -1;
   if (kind === "queue")
     facts.unshift(`${formatCount(model.count[row] ?? 0)} launched, not yet begun`);
+  if (kind === "counter") facts.unshift(valueText(model, row));
   if (kind === "idle" && wordAt(model.names, row) !== "") facts.unshift(wordAt(model.names, row));
   const by = around >= 0 ? wordAt(model.names, around) : stringAt(model.frame, "by", row);
   if (isDeviceWork(kind) && by !== "") facts.push(`by ${by}`);
   return {
     name: titleOf(model, row),
-    isCode: !["idle", "queue", "step", "phase"].includes(kind),
-    phase: kind === "queue" || kind === "step" ? "" : wordAt(model.phases, row),
+    isCode: !["idle", "queue", "step", "phase", "counter"].includes(kind),
+    phase: ["queue", "step", "counter"].includes(kind) ? "" : wordAt(model.phases, row),
     facts,
   };
+}
+
+/** "312.5 W"; of several merged values the highest. */
+function valueText(model: TimelineModel, row: number): string {
+  const scale = model.view.lanes[model.lane[row] ?? -1]?.scale;
+  const text = scale == null ? "" : measureText(scale, model.count[row] ?? 0);
+  return countAt(model, row) === 1 ? text : `up to ${text}`;
 }
 
 /** "34.8 µs", or what several come to that are too short for this picture. */
@@ -87,8 +95,16 @@ export function launchDelay(model: TimelineModel, row: number): number {
 /** What any model knows about a slice. */
 export function briefDetailsOf(model: TimelineModel, row: number): readonly Detail[] {
   const kind = kindOf(model, row);
-  const verb = isDeviceWork(kind) ? "runs" : kind === "idle" ? "waits" : "takes";
+  const isValue = kind === "counter";
+  const verb = isDeviceWork(kind)
+    ? "runs"
+    : kind === "idle"
+      ? "waits"
+      : isValue
+        ? "holds"
+        : "takes";
   return [
+    ...(isValue ? [{ label: "value", value: valueText(model, row) }] : []),
     { label: countAt(model, row) === 1 ? verb : "merged", value: lengthOf(model, row) },
     { label: "begins", value: whenOf(model, row) },
     { label: "on", value: laneTitle(model, row) },
@@ -99,6 +115,7 @@ export function briefDetailsOf(model: TimelineModel, row: number): readonly Deta
 export function detailsOf(model: TimelineModel, row: number): readonly Detail[] {
   const kind = kindOf(model, row);
   const details: Detail[] = [...briefDetailsOf(model, row)];
+  if (kind === "counter") return details;
   if (kind === "idle") return [...details, ...idleDetails(model, row)];
   const delay = launchDelay(model, row);
   if (isDeviceWork(kind)) {

@@ -79,3 +79,8 @@ def test_an_old_gradient_of_the_host_ends_with_zero_grad_when_a_new_one_follows(
     trace = replace(make_trace(*events), tags=pl.DataFrame(rows, schema=TAGS_SCHEMA))
     # torch does not report the release: without zero_grad, the old 40 bytes would be there until the new ones are.
     assert memory_series(trace).frame["gradient_bytes"].to_list() == [40, 0, 40]
+
+
+def test_without_recorded_memory_there_is_no_curve_and_nothing_is_computed_for_one() -> None:
+    series = memory_series(make_trace(annotation("ProfilerStep#2", 0, 100)))
+    assert (series.frame.height, series.marks, series.phases, series.modules) == (0, (), (), ())

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
+from torchprof_magic.capture.parts import Parts
+from torchprof_magic.capture.problems import ProblemLog
 from torchprof_magic.capture.torch_api.storages import storage_address
 from torchprof_magic.capture.watch import live_storages
 from torchprof_magic.capture.watch.live_storages import LiveStorages
+from torchprof_magic.capture.watch.program import ProgramWatch
 
 if TYPE_CHECKING:
     from torchprof_magic.capture.recording import LiveStorage
@@ -85,13 +88,17 @@ def test_with_too_many_objects_nothing_is_claimed(monkeypatch: pytest.MonkeyPatc
     del loss
 
 
-def test_an_error_of_a_class_of_the_users_ends_the_look_and_not_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_a_class_of_the_users_is_a_problem_and_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_tensor: object) -> int:
-        raise KeyError
+        raise KeyError("no address")
 
     monkeypatch.setattr(live_storages, "storage_address", fail)
-    kept = new()
-    watch = LiveStorages()
+    problems, kept = ProblemLog(), new()
+    watch = ProgramWatch(problems, Parts(problems), memory=True)
     watch.begin_cycle()
-    assert watch.take() is None
+    watch.end_cycle(0)
+    (marks,) = watch.finish()
+    assert marks.storages is None
+    assert [problem.code for problem in problems.as_tuple()] == ["capture.part_failed"]
+    assert "no address" in problems.as_tuple()[0].message
     del kept

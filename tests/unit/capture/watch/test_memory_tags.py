@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.modules import module as torch_module
 from torch.optim import optimizer as torch_optimizer
 
+from torchprof_magic.capture.parts import Parts
 from torchprof_magic.capture.problems import ProblemLog
 from torchprof_magic.capture.torch_api import compat
 from torchprof_magic.capture.watch.memory_tags import MemoryTags
@@ -24,8 +25,9 @@ class Watched:
 
     def __init__(self, modules: bool | None = None) -> None:
         self.problems = ProblemLog()
-        self.tags = MemoryTags(self.problems)
-        self.marks = ModuleMarks(modules, self.tags)
+        self.parts = Parts(self.problems)
+        self.tags = MemoryTags(self.parts)
+        self.marks = ModuleMarks(modules, self.tags, parts=self.parts)
         self._ends: list[Callable[[], None]] = [self.tags.watch(), self.marks.watch()]
         self.tags.begin_cycle()
         self.marks.switch(is_on=True)
@@ -161,15 +163,18 @@ def test_hooks_are_gone_afterwards() -> None:
 
 def test_an_error_of_a_class_of_the_user_is_a_problem_and_not_raised(watched: Watched) -> None:
     class Odd(nn.Module):
-        def named_buffers(self, *_: Any, **__: Any) -> Any:
-            raise RuntimeError("no buffers here")
-
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x
 
-    Odd()(torch.ones(1))
-    Odd()(torch.ones(1))
-    assert [problem.code for problem in watched.problems.as_tuple()] == ["capture.memory_untagged"]
+    class Entries(dict[str, Any]):
+        def items(self) -> Any:
+            raise RuntimeError("no buffers here")
+
+    odd = Odd()
+    odd.__dict__["_buffers"] = Entries()
+    odd(torch.ones(1))
+    odd(torch.ones(1))
+    assert [problem.code for problem in watched.problems.as_tuple()] == ["capture.part_failed"]
     assert "no buffers here" in watched.problems.as_tuple()[0].message
 
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 from capturing import codes, work
 
+from torchprof_magic.capture.parts import Parts
 from torchprof_magic.capture.watch.threads import OtherThreads
 
 if TYPE_CHECKING:
@@ -30,15 +31,15 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 
 def test_no_thread_is_reported_when_there_is_no_other(run: Run) -> None:
-    assert OtherThreads().threads_seen() == []
+    assert OtherThreads(Parts()).threads_seen() == []
     assert codes(run(6)) == []
 
 
 def test_a_thread_that_began_later_is_reported_and_an_older_one_is_not(pool: ThreadPoolExecutor) -> None:
-    before = OtherThreads()
+    before = OtherThreads(Parts())
     pool.submit(int).result()
     assert before.threads_seen() == ["mine_0"]
-    assert OtherThreads().threads_seen() == []
+    assert OtherThreads(Parts()).threads_seen() == []
 
 
 def test_other_threads_are_listed_before_torch_stops(make_session: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +53,7 @@ def test_other_threads_are_listed_before_torch_stops(make_session: Make, monkeyp
 
 
 def test_threads_of_data_loaders_and_progress_bars_are_not_reported() -> None:
-    others, may_go = OtherThreads(), threading.Event()
+    others, may_go = OtherThreads(Parts()), threading.Event()
     feeder = threading.Thread(target=may_go.wait, name="QueueFeederThread", args=(30,))
     feeder.start()
     assert others.threads_seen() == []

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 import torchprof_magic as tp
+from torchprof_magic.capture.parts import Parts
 from torchprof_magic.capture.watch.functions import CALLED, MOST_CALLS_OF_STEP, RETURNED, FunctionLines
 
 SOURCE = """\
@@ -36,7 +37,7 @@ def noted(watch: FunctionLines) -> list[int]:
 
 
 def test_lines_of_the_users_functions_are_noted_with_calls_and_returns() -> None:
-    names, watch = defined(), FunctionLines()
+    names, watch = defined(), FunctionLines(Parts())
     watch.switch(is_on=True)
     names["outer"]()
     watch.switch(is_on=False)
@@ -47,7 +48,7 @@ def test_lines_of_the_users_functions_are_noted_with_calls_and_returns() -> None
 
 
 def test_libraries_are_not_watched() -> None:
-    names, watch = defined(sys.modules["json"].__file__ or ""), FunctionLines()
+    names, watch = defined(sys.modules["json"].__file__ or ""), FunctionLines(Parts())
     watch.switch(is_on=True)
     names["outer"]()
     watch.switch(is_on=False)
@@ -55,7 +56,7 @@ def test_libraries_are_not_watched() -> None:
 
 
 def test_tracing_ends_with_it() -> None:
-    watch = FunctionLines()
+    watch = FunctionLines(Parts())
     watch.switch(is_on=True)
     assert sys.gettrace() is not None
     watch.switch(is_on=False)
@@ -67,7 +68,7 @@ def test_a_debugger_that_traces_already_is_left_alone() -> None:
     def debugger(frame: object, event: str, arg: object) -> None:
         del frame, event, arg
 
-    watch = FunctionLines()
+    watch = FunctionLines(Parts())
     before = sys.gettrace()
     sys.settrace(debugger)
     try:
@@ -95,7 +96,7 @@ def total(count):
 def test_functions_that_are_called_too_often_are_left_to_the_lines_that_call_them() -> None:
     names: dict[str, Any] = {}
     exec(compile(OFTEN, "<ipython-input-9-abc>", "exec"), names)  # noqa: S102 - as a cell defines them
-    watch = FunctionLines()
+    watch = FunctionLines(Parts())
     watch.switch(is_on=True)
     names["total"](MOST_CALLS_OF_STEP + 100)
     watch.end_step(is_kept=False)
@@ -131,7 +132,7 @@ def of_steps(watch: FunctionLines) -> list[int]:
 
 
 def test_a_function_that_was_called_in_an_earlier_recording_is_noted_in_the_next() -> None:
-    first, second = FunctionLines(), FunctionLines()
+    first, second = FunctionLines(Parts()), FunctionLines(Parts())
 
     def act(number: int) -> None:
         if number == 1:
@@ -146,7 +147,7 @@ def test_a_function_that_was_called_in_an_earlier_recording_is_noted_in_the_next
 
 
 def test_a_function_that_was_called_in_an_earlier_cycle_is_noted_in_the_next() -> None:
-    watch = FunctionLines()
+    watch = FunctionLines(Parts())
 
     def act(number: int) -> None:
         if number < 2:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from torchprof_magic.capture.parts import Parts
 from torchprof_magic.capture.watch.modules import CALL_NS, MOST_OF_STEP, ModuleMarks, shapes_of
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Net(nn.Module):
 
 @pytest.fixture
 def marks() -> Iterator[ModuleMarks]:
-    marks = ModuleMarks(asked=True)
+    marks = ModuleMarks(asked=True, parts=Parts())
     end = marks.watch()
     marks.switch(is_on=True)
     yield marks
@@ -111,7 +112,7 @@ def test_no_module_is_kept_alive(marks: ModuleMarks) -> None:
 
 def test_a_step_with_many_calls_for_its_length_ends_the_watch_unless_it_was_asked_for() -> None:
     for asked, is_too_dear in ((None, True), (True, False)):
-        marks = ModuleMarks(asked)
+        marks = ModuleMarks(asked, parts=Parts())
         end = marks.watch()
         marks.switch(is_on=True)
         Net()(torch.ones(1, 2))
@@ -176,7 +177,7 @@ def test_only_the_calls_of_a_step_that_is_not_recorded_are_dropped(marks: Module
 
 
 def test_nothing_is_registered_when_modules_are_not_wanted() -> None:
-    marks = ModuleMarks(asked=False)
+    marks = ModuleMarks(asked=False, parts=Parts())
     end = marks.watch()
     marks.switch(is_on=True)
     Net()(torch.ones(1, 2))
@@ -185,7 +186,7 @@ def test_nothing_is_registered_when_modules_are_not_wanted() -> None:
 
 
 def test_nothing_is_left_in_torch_when_the_watch_ends() -> None:
-    ModuleMarks(asked=True).watch()()
+    ModuleMarks(asked=True, parts=Parts()).watch()()
     assert not torch.nn.modules.module._has_any_global_hook()
 
 
@@ -198,7 +199,7 @@ def graphs_of(*, is_watched: bool) -> tuple[int, int, list[str]]:
         compiled.append(len(graph.graph.nodes))
         return graph.forward
 
-    marks = ModuleMarks(asked=True)
+    marks = ModuleMarks(asked=True, parts=Parts())
     end = marks.watch() if is_watched else None
     marks.switch(is_on=is_watched)
     model: Any = torch.compile(Net(), backend=backend)

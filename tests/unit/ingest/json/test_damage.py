@@ -34,6 +34,7 @@ def outcome(content: bytes) -> Outcome:
     except IngestError as error:
         return type(error), str(error)
     rows = trace.events.select("name", "lane", "start_ns", "dur_ns", "parent").rows()
+    rows += trace.counters.rows()
     return rows, {problem.code: problem.count for problem in trace.problems}
 
 

@@ -106,6 +106,8 @@ def full_trace() -> Trace:
     fields["tags"] = pl.DataFrame([tag], schema=FRAME_SCHEMAS["tags"], orient="row")
     storage = (2**47, 512, True, False, 7_000, 0)
     fields["storages"] = pl.DataFrame([storage], schema=FRAME_SCHEMAS["storages"], orient="row")
+    counter = (-5_000, 3, "模型 power", 312.5, "W", 0)
+    fields["counters"] = pl.DataFrame([counter], schema=FRAME_SCHEMAS["counters"], orient="row")
     return Trace(**fields, meta=meta, problems=problems)
 
 
@@ -179,6 +181,13 @@ def test_a_run_that_was_saved_before_lines_and_modules_were_watched_has_none(sav
     assert trace.events.drop("launch_config", "concrete_inputs", "collective", "overload", "script_modules").equals(
         full_trace().events.drop("launch_config", "concrete_inputs", "collective", "overload", "script_modules")
     )
+
+
+def test_a_run_that_was_saved_before_counters_were_read_has_none(saved: Path) -> None:
+    older = load(head_with(rewritten(saved, counters_arrow=None), version=8)).trace
+    assert older.counters.height == 0
+    assert older.counters.schema == full_trace().counters.schema
+    assert older.storages.equals(full_trace().storages)
 
 
 def test_a_run_that_was_saved_before_launches_of_kernels_were_kept_has_none(saved: Path, tmp_path: Path) -> None:
@@ -427,6 +436,12 @@ def test_every_real_trace_survives_saving(traces: Path, tmp_path: Path) -> None:
         ("segments", "total_bytes", -1),
         ("blocks", "size_bytes", -1),
         ("history", "user_metadata", "x" * 301),
+        ("counters", "value", float("nan")),
+        ("counters", "value", float("inf")),
+        ("counters", "value", -1e301),
+        ("counters", "time_ns", 2**62 + 1),
+        ("counters", "name", "x" * (MAX_NAME_CHARS + 1)),
+        ("counters", "unit", "x" * 301),
     ],
 )  # fmt: skip
 def test_a_value_that_no_trace_has_is_refused_when_the_run_is_read(

@@ -31,8 +31,8 @@ BREAK_LINK = "https://docs.pytorch.org/docs/stable/torch.compiler_faq.html#graph
 # From this share of a step on, compiled regions are worth mending.
 LEAST_SHARE = 0.1
 _COMPILING = r"^dynamo$|^_compile\.compile_inner \(dynamo_timed\)$|^entire_frame_compile( \(dynamo_timed\))?$"
-_COMPILE_ID = r"compile_id=\s*!?\d*/?\d+/([1-9]\d*)|^Torch-Compiled Region: \d+/([1-9]\d*)"
-_REGION = r"^Torch-Compiled Region: (\d+)/\d+"
+_COMPILE_ID = r"compile_id=\s*!?[0-9]*/?[0-9]+/([1-9][0-9]*)|^Torch-Compiled Region: [0-9]+/([1-9][0-9]*)"
+_REGION = r"^Torch-Compiled Region: ([0-9]+)/[0-9]+"
 
 
 def recompiles(trace: Trace) -> list[Advice]:
@@ -135,10 +135,10 @@ def _resumed(trace: Trace) -> str:
     """Return where a recorded frame goes on after a break, as a clause; empty without frames."""
     names = trace.events.filter(pl.col("category") == "python_function")["name"].unique().cast(pl.String)
     places = sorted(
-        {match[0] for name in names if (match := re.search(r"torch_dynamo_resume_in_(\w+)_at_(\d+)", name))}
+        {match[0] for name in names if (match := re.search(r"torch_dynamo_resume_in_(\w+)_at_([0-9]+)", name))}
     )
     if not places:
         return ""
-    match = re.search(r"resume_in_(\w+)_at_(\d+)", places[0])
+    match = re.search(r"resume_in_(\w+)_at_([0-9]+)", places[0])
     assert match is not None
     return f", as after line {match[2]} of `{match[1]}`"

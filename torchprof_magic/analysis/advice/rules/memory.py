@@ -34,6 +34,8 @@ ALLOCATOR_LINK = (
 
 def memory_leak(trace: Trace) -> Advice | None:
     """Advise to let go of what every step leaves behind, if memory grows by it."""
+    if trace.memory.height == 0:
+        return None
     leaks = leaks_table(trace).frame
     least = LEAST_GROWTH * _peak(trace)
     certain = leaks.filter(pl.col("certainty") == MEASURED)

@@ -42,10 +42,10 @@ LAYOUT_LINK = "https://docs.pytorch.org/tutorials/intermediate/memory_format_tut
 SIZES_LINK = "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html"
 # Devices with units for TF32 (compute capability 8.0 and later), and with tensor cores at all (7.0 and later).
 _HAS_TF32 = (
-    r"\b(A100|A800|A30|A40|A10G?|A16|A2|H100|H200|H800|H20|GH200|B100|B200|GB200|L4|L40S?|RTX (30|40|50)\d\d|"
-    r"RTX A\d000)\b"
+    r"\b(A100|A800|A30|A40|A10G?|A16|A2|H100|H200|H800|H20|GH200|B100|B200|GB200|L4|L40S?|RTX (30|40|50)[0-9][0-9]|"
+    r"RTX A[0-9]000)\b"
 )
-_HAS_TENSOR_CORES = rf"{_HAS_TF32}|\b(V100|T4|TITAN V|TITAN RTX|Quadro RTX|RTX 20\d\d)\b"
+_HAS_TENSOR_CORES = rf"{_HAS_TF32}|\b(V100|T4|TITAN V|TITAN RTX|Quadro RTX|RTX 20[0-9][0-9])\b"
 # Kernels that multiply matrices or convolve in float32, without TF32.
 _FLOAT32 = r"(?i)sgemm|simt_s|(^|_)f32f32_f32f32|_engine<float|winograd\w*_?(nchw|fp32|Ftz)|scudnn"
 _TF32 = r"(?i)tf32|s1688"

@@ -36,7 +36,7 @@ LINK = "https://docs.pytorch.org/docs/stable/notes/broadcasting.html"
 _INDEXING = r"^aten::(select|slice|item|narrow|index|index_put_|_local_scalar_dense|select_scatter)$"
 # A loop with such work in it is no loop over elements: a recurrent network, or one over blocks.
 _WORKING = (
-    r"^aten::(mm|addmm|bmm|baddbmm|mv|addmv|linear|matmul|convolution|conv\dd|lstm|gru|rnn_\w+|einsum|sort|topk|"
+    r"^aten::(mm|addmm|bmm|baddbmm|mv|addmv|linear|matmul|convolution|conv[0-9]d|lstm|gru|rnn_\w+|einsum|sort|topk|"
     r"\w*attention\w*)$|^autograd::engine"
 )
 
