@@ -48,12 +48,14 @@ def ranges_of_cycles(kind: Callable[..., Any], *, acc_events: bool) -> tuple[lis
 
 @pytest.mark.filterwarnings("ignore::UserWarning:torch")  # torch says that it keeps only the last cycle
 @pytest.mark.parametrize("acc_events", [True, False])
+@needs("acc_events")
 def test_events_of_earlier_cycles_are_kept_as_torch_keeps_them(*, acc_events: bool) -> None:
     ours = ranges_of_cycles(tp.profile, acc_events=acc_events)
     assert ours == ranges_of_cycles(torchs, acc_events=acc_events)
     assert ours[2] == (6 if acc_events else 2)
 
 
+@needs("acc_events")
 def test_accumulating_events_needs_no_handler_and_is_an_attribute_as_in_torch() -> None:
     with tp.profile(activities=CPU, wait=0, warmup=0, active=1, repeat=2, acc_events=True) as p:
         for _ in range(2):
@@ -130,6 +132,7 @@ def test_an_argument_that_torch_does_not_have_is_a_type_error() -> None:
         tp.profile(use_gpu=True)  # type: ignore[call-arg]
 
 
+@needs("custom_trace_id_callback")
 def test_the_trace_id_of_a_run_is_in_the_metadata_of_its_report() -> None:
     with tp.profile(activities=CPU) as p:
         torch.ones(3)
@@ -139,6 +142,7 @@ def test_the_trace_id_of_a_run_is_in_the_metadata_of_its_report() -> None:
     assert p.report.metadata["trace_id"] == "run 7"
 
 
+@needs("custom_trace_id_callback")
 def test_every_cycle_has_its_trace_id_also_in_exports_and_saved_runs(tmp_path: Path) -> None:
     numbers = count()
     with tp.profile(
@@ -154,6 +158,7 @@ def test_every_cycle_has_its_trace_id_also_in_exports_and_saved_runs(tmp_path: P
     assert tp.load(p.report.save(tmp_path / "copy.torchprof")).metadata == expected
 
 
+@needs("post_processing_timeout_s")
 def test_the_time_limit_cuts_torchs_events_and_not_the_report(tmp_path: Path) -> None:
     answers = []
     for kind in (torchs, tp.profile):

@@ -40,6 +40,7 @@ class LastCycle:
         self.profiler: CycleProfile | None = None
         self.released: CycleProfile | None = None
         self._state = state
+        self._trace_bytes = 0  # of all cycles, which are read together
 
     def __call__(self, profiler: CycleProfile) -> None:
         """Keep the profiler of a cycle that has been saved, and hand it over."""
@@ -47,7 +48,8 @@ class LastCycle:
         state = None if ask is None else ask()
         if state is not None:
             profiler.mark(state)
-        is_short = lack_for_reading(profiler.trace_bytes) is not None
+        self._trace_bytes += profiler.trace_bytes
+        is_short = lack_for_reading(self._trace_bytes) is not None
         self.profiler = None if is_short else profiler
         self.released = profiler.without_results() if is_short else None
         if self.handler is not None:
@@ -213,5 +215,6 @@ class LiveProfile(profile):
     def _unused(self) -> CycleProfile:
         """Return a profiler that has recorded nothing, with the arguments of this one."""
         if self._blank is None:
-            self._blank = compat.make_profiler(self._options)
+            has_schedule = self._unscheduled() is None
+            self._blank = compat.make_profiler(replace(self._options, has_step_rows=has_schedule))
         return self._blank

@@ -147,7 +147,9 @@ def without_a_schedule(kind: Callable[..., Any], _folder: Path) -> object:
     def look(p: Any) -> None:
         seen.append((p.record_steps, p.step_num, p.current_action))
 
-    with kind(activities=CPU, profile_memory=True, record_shapes=True, on_trace_ready=look) as p:
+    p = kind(activities=CPU, profile_memory=True, record_shapes=True, on_trace_ready=look)
+    look(p)
+    with p:
         kept = [torch.ones(100), torch.ones(1000)]
         look(p)
         del kept[0]
@@ -240,9 +242,9 @@ PROGRAMS = (
     stacks,
     a_long_job,
     a_board_without_a_block,
-    a_part_left_out,
+    pytest.param(a_part_left_out, marks=needs("toggle_collection_dynamic")),
     added_metadata,
-    trace_ids,
+    pytest.param(trace_ids, marks=needs("custom_trace_id_callback")),
 )
 
 
@@ -321,7 +323,7 @@ def test_nothing_can_be_read_before_a_cycle_is_finished(kind: Callable[..., Any]
     with kind(activities=CPU, schedule=schedule(wait=3, warmup=1, active=1)) as p:
         train_step()
         for read in (p.key_averages, p.events):
-            with pytest.raises(AssertionError, match="must be initialized"):
+            with pytest.raises(AssertionError):  # with a text in newer versions
                 read()
 
 
