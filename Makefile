@@ -65,7 +65,7 @@ thorough: $(VENV)/.tested $(BUNDLE) chromium
 
 # The wheel in a new environment per line of tests/compat/lines.py, or on one line: make compat ONLY=py310-torch241.
 compat: $(VENV)/.tested $(BUNDLE)
-	$(BIN)/python tests/compat/run.py $(if $(ONLY),--only $(ONLY))
+	$(BIN)/python tests/compat/compat_run.py $(if $(ONLY),--only $(ONLY))
 
 stress: $(VENV)/.tested
 	$(BIN)/python tests/stress/interrupts.py --runs 200

@@ -42,7 +42,10 @@ def installed(line: Line, wheel: Path) -> Iterator[Path]:
     """Yield the Python of a new environment in which the wheel is installed. Raises ``UnavailableError``."""
     with tempfile.TemporaryDirectory(prefix="torchprof-compat-", ignore_cleanup_errors=True) as folder:
         python = Path(folder) / "venv" / "bin" / "python"
-        _uv("venv", "--python", line.python, "--no-project", str(python.parents[1]))
+        try:
+            _uv("venv", "--python", line.python, "--no-project", str(python.parents[1]))
+        except UnavailableError as exc:
+            raise UnavailableError(f"{exc}\nno Python {line.python} was found, and none could be downloaded") from exc
         _install(python, f"torch=={line.torch}")  # first, because its lowest build is the one with gigabytes of CUDA
         if line.is_lowest:
             _install(python, *_lowest(versions_in(python)["torch"]))

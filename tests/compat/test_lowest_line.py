@@ -17,7 +17,7 @@ from results import matrix, read_results
 def test_the_wheel_works_with_the_lowest_versions_that_are_allowed(tmp_path: Path) -> None:
     if shutil.which("uv") is None:
         pytest.skip("uv is not installed")
-    script, out = Path(__file__).with_name("run.py"), tmp_path / "results.json"
+    script, out = Path(__file__).with_name("compat_run.py"), tmp_path / "results.json"
     command = [sys.executable, str(script), "--only", TESTED_LINE, "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert out.exists(), done.stdout + done.stderr[-3000:]

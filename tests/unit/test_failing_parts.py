@@ -55,6 +55,7 @@ NETS = (
     "capture.live_profile.",
     "capture.parts.",
     "capture.problems.",
+    "capture.recorder.Recorder.cycles",
     "capture.registry.",
     "capture.session.CaptureSession.__init__",
     "capture.session.CaptureSession._contained",

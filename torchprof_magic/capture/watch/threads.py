@@ -56,15 +56,13 @@ class OtherThreads:
         @wraps(original)
         def start(thread: threading.Thread) -> None:
             __tracebackhide__ = True
-            if is_recording():
-                self._parts.run(OTHER_THREADS, self._note_thread, thread)
+            self._parts.run(OTHER_THREADS, self._note_thread, thread, is_recording)
             original(thread)
 
         @wraps(original_process)
         def start_process(process: processes.BaseProcess) -> None:
             __tracebackhide__ = True
-            if is_recording():
-                self._parts.run(OTHER_THREADS, self._note_process, process)
+            self._parts.run(OTHER_THREADS, self._note_process, process, is_recording)
             original_process(process)
 
         with ExitStack() as undo:
@@ -72,12 +70,12 @@ class OtherThreads:
             undo.callback(stand_in(processes.BaseProcess, "start", start_process))
             return undo.pop_all().close
 
-    def _note_thread(self, thread: threading.Thread) -> None:
-        if not _is_known(thread):
+    def _note_thread(self, thread: threading.Thread, is_recording: Callable[[], bool]) -> None:
+        if is_recording() and not _is_known(thread):
             self._begun[thread.name] = None
 
-    def _note_process(self, process: processes.BaseProcess) -> None:
-        if not _is_loader(process):
+    def _note_process(self, process: processes.BaseProcess, is_recording: Callable[[], bool]) -> None:
+        if is_recording() and not _is_loader(process):
             self._begun_processes[str(process.name)] = None
 
     def processes_seen(self) -> list[str]:

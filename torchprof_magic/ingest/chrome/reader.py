@@ -101,8 +101,8 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
     counted = links.count_arrows(arrows, _joined("other_arrows", parts, cycles))
     heads, facts = [part.head for part in parts], joined_facts([part.facts for part in parts], cycles)
     parts.clear()  # keeping these columns would double the memory in use below
-    spans = with_steps_moved_back(spans.with_columns(pl.col("start_ns") - start_ns), places, findings)
-    spans = without_own_frames(spans, places)
+    spans = without_own_frames(spans.with_columns(pl.col("start_ns") - start_ns), places)
+    spans = with_steps_moved_back(spans, places, findings)
     events = with_step_annotations(nested_events(spans, places))
     events = device_work.with_arrows_as_correlations(events, in_file, places["lane"], arrows)
     launch = links.launch_flows(events, findings)

@@ -1,4 +1,4 @@
-"""Run cells in a real kernel on every line of the matrix: ``run.py [--only NAME ...] [--out FILE]``.
+"""Run cells in a real kernel on every line of the matrix: ``compat_run.py [--only NAME ...] [--out FILE]``.
 
 For each line, the wheel is installed into a new environment, which is deleted afterwards. The result of each cell is
 printed, and written to ``results.json`` with the versions that were installed.
