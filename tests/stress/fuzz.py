@@ -153,9 +153,10 @@ def seed_pieces() -> list[dict[str, Any]]:
         if "bad" in path.parent.name:
             continue
         whole = json.loads(gzip.decompress(path.read_bytes()))
-        events = whole.pop("traceEvents", None)
+        events = whole if isinstance(whole, list) else whole.pop("traceEvents", None)
         if events is None:
             continue
+        whole = {} if isinstance(whole, list) else whole
         step = max(len(events) // 12, 1)
         pieces += [whole | {"traceEvents": events[at : at + PIECE_EVENTS]} for at in range(0, len(events), step)]
     return pieces

@@ -31,7 +31,7 @@ MAX_LAYERS = 2
 _STEP_BYTES = 64 << 10  # how much is unpacked at once, and lost if it fails
 _KEPT_PACKED_BYTES = 16 << 20
 _REPLAY_BYTES = 4 << 10
-_SNIFFED_BYTES = 64 << 10
+_SNIFFED_BYTES = 4096
 _UTF16 = {
     "utf-16": re.compile(rb"\xff\xfe|\xfe\xff"),
     "utf-16-le": re.compile(rb"[\[{]\0[^\0]\0"),
@@ -76,7 +76,8 @@ def size_of(source: str | os.PathLike[str] | bytes) -> int:
 def _text_blocks(file: IO[bytes], findings: Findings) -> Iterator[Block]:
     beginning = next(read_pieces(file, len(GZIP_MAGIC)), b"")  # and not looked for again: not every file can be rewound
     size = _PACKED_BYTES if beginning == GZIP_MAGIC else BLOCK_BYTES
-    pieces = itertools.chain((beginning,), read_pieces(file, size))
+    first = beginning + next(read_pieces(file, size - len(beginning)), b"")
+    pieces = itertools.chain((first,) if first else (), read_pieces(file, size))
     raw = (Block(data, file.tell()) for data in pieces)
     yield from _without_padding(_in_utf8(_identified(_unpacked(raw, findings), findings), findings))
 

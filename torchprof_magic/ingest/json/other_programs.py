@@ -102,7 +102,7 @@ _OBJECTS = (
     (("resourceSpans",), Kind("traces of OpenTelemetry")),
     (("root_frame", "sample_count"), Kind("a profile of pyinstrument", "open it with pyinstrument --load")),
     (("files", "elapsed_time_sec"), Kind("a profile of Scalene", "open it with scalene view")),
-    (("nodes", "schema"), Kind("a PyTorch execution trace (nodes, no times)")),
+    (("nodes",), Kind("a PyTorch execution trace (nodes, no times)")),
 )  # fmt: skip
 # By the keys of the objects in a JSON list.
 _ENTRIES = (
