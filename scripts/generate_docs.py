@@ -328,6 +328,15 @@ cells in ipykernel. Each cell has an expected value, output, exception and repor
 stderr, and torch's hooks and state must be as before. The lines with *lowest* in their names have the lowest version of
 every package that `pyproject.toml` allows and that has a wheel for that Python; the others have the newest.
 """
+BOUNDED = (
+    *("ipython", "ipywidgets", "anywidget", "matplotlib", "pillow", "polars", "numpy", "msgspec", "isal", "psutil"),
+    *("tqdm", "jupyterlab", "ipykernel", "pandas", "fsspec"),
+)
+BOUNDS_HEAD = """## The lowest versions
+
+What the lines with *lowest* in their names had. A package without a wheel of its lowest version for a Python has the
+next one that has.
+"""
 LACKS_HEAD = """## What some versions of torch lack
 
 Each was asked of the torch itself on these lines. `%torchprof doctor` lists what the installed torch lacks.
@@ -458,8 +467,18 @@ def compatibility() -> str:
     """Return docs/compatibility.md: what ``make compat`` ran, with the result of each cell."""
     results = read_results(ROOT / "tests" / "compat" / "results.json")
     ran = {line: results[line.name] for line in LINES if line.name in results and results[line.name].cells}
-    parts = (COMPATIBILITY_HEAD, _lines_that_ran(ran), LACKS_HEAD, _lacks(ran.values()), CELLS_HEAD, _every_cell(ran))
-    return "\n".join(parts)
+    return "\n".join(
+        (
+            COMPATIBILITY_HEAD,
+            _lines_that_ran(ran),
+            BOUNDS_HEAD,
+            _lowest(ran),
+            LACKS_HEAD,
+            _lacks(ran.values()),
+            CELLS_HEAD,
+            _every_cell(ran),
+        )
+    )
 
 
 def _lines_that_ran(ran: Mapping[Line, Result]) -> str:
@@ -473,6 +492,12 @@ def _lines_that_ran(ran: Mapping[Line, Result]) -> str:
         for line, result in ran.items()
     )
     return table(("line", *packages, "cells as expected"), rows)
+
+
+def _lowest(ran: Mapping[Line, Result]) -> str:
+    lowest = {line: result for line, result in ran.items() if line.is_lowest}
+    rows = ((f"`{package}`", *(result.versions[package] for result in lowest.values())) for package in BOUNDED)
+    return table(("package", *(f"Python {line.python}, torch {line.torch}" for line in lowest)), rows)
 
 
 def _lacks(results: Iterable[Result]) -> str:

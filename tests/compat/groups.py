@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import cells_of_files
 import cells_of_magics
 import cells_of_profile
+import pytest
 from case import ASKED, BY_LOAD, COMPARED, FIRST_TORCH, LOAD, ONLY_IN_TORCH, PRELUDE, Case
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
@@ -50,11 +51,14 @@ def run_group(python: Path, cases: tuple[Case, ...], torch: str) -> dict[str, st
     with kernel_of(python) as kernel:
         kernel.run(PRELUDE)
         expect(kernel.run(LOAD), Case(name="load", code=""))
-        for case in cases:
+        for number, case in enumerate(cases, 1):
             try:
                 outcomes[case.name] = run_case(kernel, case, torch)
             except Unexpected as exc:
                 outcomes[case.name] = str(exc)
+            except pytest.fail.Exception as exc:
+                outcomes[case.name] = str(exc)[:1500]  # the kernel is dead or hangs
+                return outcomes | run_group(python, cases[number:], torch)
         outcomes[STATE] = kernel.run(COMPARED).text.strip().replace("as before", OK)
     return outcomes
 

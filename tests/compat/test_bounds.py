@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,12 @@ def bound_of(needed: Requirement) -> Version:
 def test_the_lowest_version_that_is_allowed_was_run(needed: Requirement) -> None:
     ran = {result.versions[needed.name] for result in RESULTS.values() if needed.name in result.versions}
     assert bound_of(needed) in {Version(version) for version in ran}, f"run `make compat`; it ran {sorted(ran)}"
+
+
+def test_the_docs_have_the_lowest_version_of_every_package() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "compatibility.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([a-z]+)` \| [0-9]", page, re.MULTILINE)
+    assert {*rows, "torch"} == {needed.name for needed in NEEDED}
 
 
 def test_the_wheel_is_built_with_the_lowest_backend_that_is_allowed() -> None:
