@@ -19,7 +19,7 @@ LINES = (
     Line("py310-torch241", "3.10", "2.4.1"),
     Line("py312-torch251", "3.12", "2.5.1"),
     Line("py312-torch260", "3.12", "2.6.0"),
-    Line("py313-lowest", "3.13", "2.6.0", is_lowest=True),
+    Line("py313-lowest", "3.13", "2.9.1", is_lowest=True),
     Line("py313-torch291", "3.13", "2.9.1"),
     Line("py311-lowest", "3.11", "2.13.0", is_lowest=True),
     Line("py311-torch213", "3.11", "2.13.0"),

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import re
+import sys
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
@@ -27,8 +29,10 @@ HAS_PYTHON_EXPORT = importlib.util.find_spec("torch.profiler._chrome_trace_expor
 
 
 # Names that torch has no word for.
+STACKS: Final = "with_stack on Python 3.13"
 KEYWORDS_OF_CALLS: Final = "with_kwargs for hooks of all modules"
 EXTRA_RESOURCES: Final = "set_extra_resource_collection"
+STACKS_SINCE: Final = (2, 7, 1)
 REFUSED: Final = "an option that needs it is refused before anything runs"
 
 
@@ -78,7 +82,14 @@ def _takes_types() -> bool:
     return "dict" in str(inspect.signature(_KinetoProfile).parameters["activities"].annotation)
 
 
+def _survives_stacks() -> bool:
+    """Return whether Python calls can be recorded: before 2.7.1, it is a SIGSEGV on Python 3.13."""
+    release = tuple(int(part) for part in re.findall(r"[0-9]+", VERSION)[:3])
+    return sys.version_info < (3, 13) or release >= STACKS_SINCE
+
+
 FEATURES: Final = (
+    Feature(STACKS, _survives_stacks, lambda options: options.with_stack),
     _argument("acc_events"),
     _argument("custom_trace_id_callback"),
     _argument("post_processing_timeout_s"),

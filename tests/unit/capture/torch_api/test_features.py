@@ -16,6 +16,7 @@ import torchprof_magic as tp
 from torchprof_magic.capture import doctor
 from torchprof_magic.capture.torch_api import features
 from torchprof_magic.errors import CaptureError
+from torchprof_magic.options import ProfileOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,3 +124,25 @@ def test_every_argument_that_not_all_versions_have_is_in_the_table_and_asked_for
     }
     with pytest.raises(KeyError):
         features.is_known("no_such_feature")
+
+
+@pytest.mark.parametrize(
+    ("python", "torch_version", "is_known"),
+    [
+        ((3, 13, 0), "2.6.0+cu124", False),
+        ((3, 13, 0), "2.7.0", False),
+        ((3, 13, 0), "2.7.1+cu126", True),
+        ((3, 14, 1), "2.5.1", False),
+        ((3, 12, 9), "2.6.0", True),
+        ((3, 13, 0), "2.13.0a0+git1", True),
+    ],
+)
+def test_stacks_that_would_kill_the_process_are_refused(
+    monkeypatch: pytest.MonkeyPatch, python: tuple[int, ...], torch_version: str, *, is_known: bool
+) -> None:
+    monkeypatch.setattr(features, "VERSION", torch_version)
+    monkeypatch.setattr(features.sys, "version_info", python)
+    assert features.is_known(features.STACKS) is is_known
+    asked = features.lacking(ProfileOptions(with_stack=True))
+    assert (features.STACKS in asked) is not is_known
+    assert features.STACKS not in features.lacking(ProfileOptions())
