@@ -307,6 +307,12 @@ ENTRIES: tuple[BadFile, ...] = (
         "a JSON list without any event",
         smallest_block=LARGE_TEXT,
     ),
+    kept(
+        "an event of torch's autograd profiler",
+        b'[{"name": "a", "ph": "X", "ts": 1.0, "dur": 1.0, "tid": 1, "pid": "CPU functions", "args": {}}]',
+        "a",
+        {"chrome.autograd_export": 1},
+    ),
     refused("a bare list of numbers", b"[1, 2, 3]", "a JSON list without any event"),
     refused(
         "a bare list of objects",

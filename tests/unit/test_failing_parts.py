@@ -77,6 +77,7 @@ NETS = (
     "capture.watch.live_storages.LiveStorages._note_gone",
     "capture.watch.memory_tags.MemoryTags._after_step",
     "capture.watch.memory_tags.MemoryTags._before_step",
+    "capture.watch.memory_tags.MemoryTags._guarded",
     "capture.watch.modules.ModuleMarks._after",
     "capture.watch.modules.ModuleMarks._before",
     "ipython.awaiting.",

@@ -106,7 +106,7 @@ FEATURES: Final = (
     Feature(
         EXTRA_RESOURCES,
         lambda: hasattr(ExecutionTraceObserver, "set_extra_resource_collection"),
-        instead="torch always writes them, and they are kept if they are asked for",
+        instead="torch always writes the resources of an execution trace",
     ),
     Feature(
         "build_execution_trace_obs_from_env",
