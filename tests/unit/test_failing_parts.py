@@ -59,7 +59,7 @@ NETS = (
     "capture.registry.",
     "capture.session.CaptureSession.__init__",
     "capture.session.CaptureSession._contained",
-    "capture.session.CaptureSession._ended",
+    "capture.session.CaptureSession._end_run",
     "capture.session.CaptureSession._give_up",
     "capture.session.CaptureSession._is_here",
     "capture.session.CaptureSession._least_recording",

@@ -37,7 +37,6 @@ from torchprof_magic.capture.parts import (
     INTERRUPTS,
     LENGTHS,
     LINES,
-    MODULES,
     OBSERVER,
     OPTIMIZER,
     OTHER_PROFILERS,
@@ -46,7 +45,6 @@ from torchprof_magic.capture.parts import (
     PROGRESS,
     STDERR,
     SUMMARY,
-    TAGS,
     Parts,
 )
 from torchprof_magic.capture.problems import ProblemLog
@@ -71,7 +69,6 @@ from torchprof_magic.units import counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from torchprof_magic.capture.recording import ModuleSite, ProgramMarks
     from torchprof_magic.capture.torch_api.cycle_profile import CycleProfile, TorchState
     from torchprof_magic.capture.watch.pauses import Pause
     from torchprof_magic.model.meta import Problem
@@ -327,7 +324,7 @@ class CaptureSession:
             self._refuse_other_thread()
             failure = sys.exc_info()[1]
             try:
-                self.recording = self._ended(failure)
+                self._end_run(failure)
             except BaseException:  # of the user's own signal handler, which had to wait
                 if not is_held:
                     self.release()
@@ -337,6 +334,7 @@ class CaptureSession:
                 self.guard.drop_pending()
         if not is_held:
             self.release()
+        assert self.recording is not None  # _end_run has set it
         return self.recording
 
     def release(self) -> None:
@@ -593,18 +591,18 @@ class CaptureSession:
             self._problems.note("capture.rescue_failed", error=f"{type(exc).__name__}: {exc}")
             compat.switch_off()
 
-    def _ended(self, failure: BaseException | None) -> Recording:
+    def _end_run(self, failure: BaseException | None) -> None:
         """End the run with interrupts held back; whatever fails, nothing of ours stays in torch or Python."""
         try:
             with self._undisturbed(is_slow=True, is_interrupted=isinstance(failure, KeyboardInterrupt)):
-                return self._stop(failure, is_cut=failure is not None)
+                self.recording = self._stop(failure, is_cut=failure is not None)
         except Exception as exc:
             if raised_by_handler(exc):
                 raise
             self._give_up("capture.failed", error=f"{type(exc).__name__}: {exc}", torch=torch.__version__)
             self._state = State.STOPPED
             self._let_go()
-            return self._least_recording()
+            self.recording = self._least_recording()
 
     def _stop(self, failure: BaseException | None, *, is_cut: bool) -> Recording:
         is_here, where, parts, recorder = self._is_here(), self._place(), self.parts, self._recorder
@@ -653,30 +651,33 @@ class CaptureSession:
         self._transit(lambda _guard: recorder.finish(is_between=is_between))
 
     def _make_recording(self) -> Recording:
-        recorder, tags = self._recorder, self.program.tags
-        nothing: tuple[ProgramMarks, ...] = ()
-        no_modules: tuple[ModuleSite, ...] = ()
-        program = self.parts.ask(LINES, self.program.finish, default=nothing)
-        return Recording(
-            cycles=tuple(recorder.cycles) if recorder else (),
-            folder=self._folder or Path(),
-            problems=self._problems.as_tuple(),
+        recorder, ask = self._recorder, self.parts.ask
+        least = self._least_recording()
+        found = replace(
+            least,
             ended_in=recorder.phase if recorder else "never started",
             steps_seen=recorder.step if recorder else 0,
-            torch_version=torch.__version__,
-            device_names=self.parts.ask(FACTS, compat.device_names, self._options, default=()),
-            stepping=self._stepping,
+            device_names=ask(FACTS, compat.device_names, self._options, default=()),
             schedule=recorder.schedule if recorder else None,
             plain_step_ns=tuple(recorder.plain_step_ns) if recorder else (),
-            program=program,
-            modules=self.parts.ask(MODULES, lambda: self.program.modules.sites, default=no_modules),
-            function_lines=tuple(self.program.functions.sites) if self.program.functions else (),
-            tagged=self.parts.ask(TAGS, lambda: tags.tagged if tags is not None else (), default=()),
             snapshot=self._snapshot,
             metadata=tuple(self._added.items()),
             two_pass=recorder.two_pass if recorder else None,
-            cpu=self.parts.ask(FACTS, compat.cpu_facts, default=None),
+            cpu=ask(FACTS, compat.cpu_facts, default=None),
             others_share=self._others_share,
+        )
+        return replace(ask(LINES, self._with_program, found, default=found), problems=self.problems)
+
+    def _with_program(self, recording: Recording) -> Recording:
+        """Return the recording with what the lines, modules and tensors of the program did."""
+        watch = self.program
+        marks = watch.finish()
+        return replace(
+            recording,
+            program=marks,
+            modules=watch.modules.sites,
+            function_lines=tuple(watch.functions.sites) if watch.functions else (),
+            tagged=watch.tags.tagged if watch.tags else (),
         )
 
     def _least_recording(self) -> Recording:

@@ -108,6 +108,13 @@ class Growth:
     def end(self) -> None:
         """Stop counting."""
         self._began_bytes = None
+        self._close()
+
+    def __del__(self) -> None:
+        """Close the file of a recording that did not end."""
+        self._close()
+
+    def _close(self) -> None:
         file, self._file = self._file, None
         if file is not None:
             os.close(file)

@@ -20,6 +20,10 @@ class SpareDescriptors:
     def __init__(self) -> None:
         self._held: list[int] = []
 
+    def __del__(self) -> None:
+        """Free the reserve of a recording that an interrupt has ended at an unlucky place."""
+        self.release()
+
     def hold(self) -> None:
         """Take the reserve, or what is left of it; does nothing with those that are held already."""
         with suppress(OSError):  # none is left
