@@ -95,11 +95,13 @@ NETS = (
     "ipython.flags.",
     "ipython.magics.",
     "run.messages.say",
+    "run.line_marks.with_marks",
     "run.run.Run._release",
     "run.run.Run.finish",
     "run.stepping.Stepper.",
     "run.stepping._AsyncStepped.",
-    "run.stepping._Stepped.",
+    "run.stepping._Ends.",
+    "run.stepping.with_stepper",
 )
 # What the code calls itself; each of these hands on to something that is tried.
 CALLED_BY_USERS = "capture.session.CaptureSession."
