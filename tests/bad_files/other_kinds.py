@@ -110,7 +110,12 @@ FILES: tuple[BadFile, ...] = (
         _zip(),
         "a zip archive, not a PyTorch trace (.json or .json.gz); unpack it",
     ),
-    refused("a tar archive with a path that leads out of it", _tar(), "a tar archive; unpack it", smallest_block=1000),
+    refused(
+        "a tar archive with a path that leads out of it",
+        _tar(),
+        "a tar archive, not a PyTorch trace (.json or .json.gz); unpack it",
+        smallest_block=1000,
+    ),
     refused("a bzip2 archive", b"BZh91AY&SY", "a bzip2 archive, not a PyTorch trace (.json or .json.gz); unpack it"),
     refused("an xz archive", b"\xfd7zXZ\0\0", "an xz archive, not a PyTorch trace (.json or .json.gz); unpack it"),
     refused(

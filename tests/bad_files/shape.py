@@ -186,6 +186,16 @@ KINDS: tuple[BadFile, ...] = (
         [f"ProfilerStep#{n}" for n in (1, 2)] * 2,
         {"chrome.repeated_step": 2},
     ),
+    kept(
+        "steps that begin behind their ops, as torch 2.5 writes them with Python calls",
+        trace(
+            *(event("op", 100 * n + 10, 20) for n in range(3)),
+            *(event("train", 100 * n + 40, 20, cat='"python_function"') for n in range(3)),
+            *(event(f"ProfilerStep#{n}", 100 * n + 90, 10, cat='"user_annotation"') for n in range(3)),
+        ),
+        9,
+        {"chrome.moved_step": 3},
+    ),
     kept("a step without a number", trace(event("ProfilerStep#", 1, cat='"user_annotation"')), ["ProfilerStep#"]),
     kept("a step of too many digits", trace(event("ProfilerStep#99999999999999999999", 1, cat='"user_annotation"')), 1),
     kept(

@@ -36,7 +36,7 @@ _OBJECT = msgspec.json.Decoder(dict[str, Raw])
 _OBJECTS = msgspec.json.Decoder(list[dict[str, Raw]])
 _LABEL = ["event", "series", "identifier", "is_only"]
 # A device in the name of a process: its number follows, as in "GPU 0 Counters".
-_NUMBERED_DEVICE = rf"{ACCELERATOR}\D*(\d{{1,4}})\b"
+_NUMBERED_DEVICE = rf"{ACCELERATOR}[^0-9]*([0-9]{{1,4}})\b"
 
 
 def counter_columns(events: list[CounterEvent], findings: Findings) -> pl.DataFrame:
