@@ -114,7 +114,7 @@ def _new_folder() -> Path:
         return Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
     except OSError as exc:
         raise CaptureError(
-            f"cannot create a temporary folder for the trace ({exc}). Choose a folder with folder=... instead."
+            f"cannot create a temporary folder for the trace ({exc}). Nothing was run. Set TMPDIR to a writable folder."
         ) from exc
 
 

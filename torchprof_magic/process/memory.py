@@ -94,9 +94,9 @@ class Growth:
     """How much larger this process is than when ``begin`` was last called."""
 
     def __init__(self) -> None:
-        self._process = psutil.Process()
-        self._began_bytes: int | None = None
         self._file: int | None = None
+        self._began_bytes: int | None = None
+        self._process = psutil.Process()
 
     def begin(self) -> None:
         """Start counting."""

@@ -19,6 +19,7 @@ class SpareDescriptors:
 
     def __init__(self) -> None:
         self._held: list[int] = []
+        self._is_wanted = False
 
     def __del__(self) -> None:
         """Free the reserve of a recording that an interrupt has ended at an unlucky place."""
@@ -26,12 +27,17 @@ class SpareDescriptors:
 
     def hold(self) -> None:
         """Take the reserve, or what is left of it; does nothing with those that are held already."""
+        self._is_wanted = True
         with suppress(OSError):  # none is left
             while len(self._held) < RESERVE:
                 self._held.append(os.open(os.devnull, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)))
 
     def release(self) -> None:
-        """Free the reserve."""
+        """Free the reserve for good: nothing is recorded any more."""
+        self._is_wanted = False
+        self._free()
+
+    def _free(self) -> None:
         while self._held:
             descriptor = self._held.pop()
             with suppress(OSError):  # the user's code has closed it
@@ -42,11 +48,10 @@ class SpareDescriptors:
 
     @contextmanager
     def lent(self) -> Iterator[None]:
-        """Free the reserve within, if it is held."""
-        was_held = bool(self._held)
-        self.release()
+        """Free the reserve within; it is not taken again if it was released meanwhile."""
+        self._free()
         try:
             yield
         finally:
-            if was_held:
+            if self._is_wanted:
                 self.hold()

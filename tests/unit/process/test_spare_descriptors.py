@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+import torchprof_magic as tp
 from torchprof_magic.process.spare_descriptors import RESERVE, SpareDescriptors
 
 # Opens files in step 3 until no descriptor is left, and goes on.
@@ -79,3 +81,23 @@ def test_a_descriptor_whose_number_the_program_uses_for_its_own_file_stays_open(
     spare.release()
     assert os.write(own, b"x") == 1
     os.close(own)
+
+
+def test_what_is_released_while_it_is_lent_is_not_taken_again(spare: SpareDescriptors) -> None:
+    spare.hold()
+    with spare.lent():
+        spare.release()
+    assert spare._held == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts descriptors as Linux lists them")
+def test_no_descriptor_stays_open_after_a_run() -> None:
+    counts = []
+    kept = []
+    for _ in range(4):
+        with tp.profile(profile_memory=True) as p:
+            for _ in p.steps(range(6)):
+                torch.ones(3).sum()
+        kept.append(p)
+        counts.append(sum(1 for _ in Path("/proc/self/fd").iterdir()))
+    assert counts[1:] == counts[1:2] * 3
