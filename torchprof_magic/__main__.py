@@ -80,7 +80,7 @@ def _run(parsed: argparse.Namespace) -> None:
 def _answer(report: Report, query: str, *, is_json: bool) -> str:
     import polars as pl  # noqa: PLC0415 - imported by then, if it fits into memory
 
-    frame = report.sql(query)
+    frame = report.sql(os.fsencode(query).decode(errors="replace"))  # as the shell wrote it, whatever the locale
     if is_json:
         return json.dumps(frame.to_dicts(), default=str)
     with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_hide_dataframe_shape=True, fmt_str_lengths=100, tbl_width_chars=200):

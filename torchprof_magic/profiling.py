@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from torchprof_magic.capture import LiveProfile, Pause, live_session, protected
+from torchprof_magic.capture import CHECKS, LiveProfile, Pause, live_session, protected
 from torchprof_magic.capture.torch_api import features
 from torchprof_magic.capture.torch_api.cycle_profile import unscheduled_state
 from torchprof_magic.errors import CaptureError, OptionsError, TorchProfError
@@ -249,7 +249,7 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
             return
         _open.append(self)
         try:
-            self._run.prepare()
+            self._run.session.parts.check(CHECKS, self._run.prepare)
             self._run.session.start()
         except BaseException:
             _open.remove(self)

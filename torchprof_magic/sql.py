@@ -42,7 +42,21 @@ _PARTS = (
     ("CASE with a value", re.compile(r"\bcase\b(?!\s+when\b)"), 4),
     ("WHEN", re.compile(r"\bwhen\b"), 100),
     ("names", re.compile(r"\b[^\W0-9]\w*"), 1_000),
+    # Each may double a text or more, and what is in a WITH query can be made longer in the next one.
+    ("|| and CONCAT", re.compile(r"\|\||\bconcat(?:_ws)?\b"), 8),
+    ("REPLACE and REPEAT", re.compile(r"\b(?:regexp_)?(?:replace|repeat)\b"), 2),
 )
+# They put the texts of all rows into one, and a join has as many rows as its condition lets through.
+_GATHERS = re.compile(r"\b(?:string_agg|listagg|group_concat|array_agg)\b")
+# A table of more rows than this may be used twice in a query: joined with itself twice, it has rows beyond number.
+_LARGE_ROWS = 2_000
+_MOST_USES = 2
+# What follows a FROM, up to the next clause, and the tables in it.
+_FROM = re.compile(
+    r"\bfrom\b((?:(?!\b(?:where|group|order|union|intersect|except|having|limit|select|from)\b).)*)", re.DOTALL
+)
+_USED = re.compile(r"(?:^|\bjoin|,)\s*[\"`(]*(\w+)")
+_NAMED_QUERY = re.compile(r"\b(\w+)\s+as\s*\(\s*select\b")
 MAX_QUERY_CHARS = 100_000
 # A result may have as many rows, or twice those of the largest table in the query.
 MAX_ROWS = 2_000_000
@@ -69,6 +83,7 @@ def run_sql(query: str, tables: Mapping[str, Callable[[], pl.DataFrame]]) -> pl.
         raise ValueError(f"queries cannot use {endless[0].upper()}, which makes rows or texts of any number and length")
     words = {word.lower() for word in re.findall(r"\w+", query)}
     named = {name: _queried(name, build()) for name, build in tables.items() if name in words or "show" in words}
+    _check_joins(plain, named)
     most_rows = max(MAX_ROWS, 2 * max((frame.height for frame in named.values()), default=0))
     try:
         with pl.SQLContext(frames=named) as context:
@@ -117,6 +132,21 @@ def _check_nesting(query: str) -> None:
         )
     if _SIGNS.search(query):
         raise ValueError(f"the query is too complex ({_MAX_SIGNS + 1} signs or NOT in a row; at most {_MAX_SIGNS})")
+
+
+def _check_joins(query: str, named: Mapping[str, pl.DataFrame]) -> None:
+    """Refuse joins of large tables with themselves, again and again, and texts of all their rows in one."""
+    clauses = [_USED.findall(clause) for clause in _FROM.findall(query)]
+    uses = [name for clause in clauses for name in clause]
+    is_joining = any(len(clause) > 1 for clause in clauses)
+    large = {name for name, frame in named.items() if frame.height > _LARGE_ROWS}
+    for name in (*large, *(_NAMED_QUERY.findall(query) if large else ())):
+        together = max((clause.count(name) for clause in clauses), default=0)
+        if together > _MOST_USES or (is_joining and uses.count(name) > 2 * _MOST_USES):
+            most = max(together, uses.count(name))
+            raise ValueError(f"the query joins {name} {most} times; at most {_MOST_USES}; split it into several")
+    if is_joining and large and _GATHERS.search(query):
+        raise ValueError("queries that join tables cannot gather the texts of rows in one; gather them in Python")
 
 
 def _without_texts(query: str) -> str:

@@ -39,6 +39,16 @@ try:
 except tp.TorchProfError as error:
     print(error)
 """,
+    "a name that cannot be written is refused": """
+for write in (tp.load(file).save, tp.load(file).to_html, tp.load(file).export):
+    for end in ('torchprof', 'html', 'json'):
+        try:
+            write(os.path.join(folder, 'sp\\u00e4t.' + end))
+        except (tp.TorchProfError, OSError) as error:
+            assert 'locale' in str(error), error
+        else:
+            assert False, 'it was written'
+""",
     "a recording": """
 import torch
 with tp.profile(trace_dir=os.path.join(folder, 'kept')) as profiler:

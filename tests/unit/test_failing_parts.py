@@ -94,6 +94,8 @@ NETS = (
     "ipython.extension.",
     "ipython.flags.",
     "ipython.magics.",
+    "process.memory.Growth._close",
+    "process.spare_descriptors.SpareDescriptors.",
     "run.messages.say",
     "run.line_marks.with_marks",
     "run.run.Run._release",
@@ -105,8 +107,9 @@ NETS = (
 )
 # What the code calls itself; each of these hands on to something that is tried.
 CALLED_BY_USERS = "capture.session.CaptureSession."
-# The check of a file that fails is followed by another export, so that nothing is lost.
-RECOVERS = ("capture.output.validate.",)
+# The check of a file that fails is followed by another export, and activities that were not looked at before are
+# looked at when the recording begins, so that nothing is lost.
+RECOVERS = ("capture.output.validate.", "capture.torch_api.settled.")
 CELL = """
 torch.manual_seed(0)
 model, x, out = nn.Sequential(nn.Linear(4, 4), nn.ReLU()), torch.ones(2, 4), []

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING
 
@@ -239,8 +240,39 @@ def test_a_result_of_far_more_rows_than_the_tables_have_is_refused_and_not_made(
 ) -> None:
     monkeypatch.setattr(sql, "MAX_ROWS", 10)
     events = pl.DataFrame({"name": [f"op {number}" for number in range(4_000)], "pid": [1] * 4_000})
-    with pytest.raises(ValueError, match="more than 8,000 rows; add a condition to the join, or a LIMIT"):
+    with pytest.raises(
+        ValueError,
+        match=r"more than 8,000 rows; add a condition to the join, or a LIMIT|joins events 3 times; at most 2",
+    ):
         run_sql(query, {"events": lambda: events})  # of which the whole result would have 64 billion rows
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        (
+            "WITH a AS (SELECT " + " || ".join(["name"] * 10) + " AS n FROM events) SELECT length(n) FROM a",
+            "9 || and CONCAT",
+        ),
+        ("SELECT replace(replace(replace(name, 'a', 'b'), 'b', 'c'), 'c', 'd') FROM events", "3 REPLACE and REPEAT"),
+        ("SELECT string_agg(a.name, ',') FROM events a CROSS JOIN events b", "cannot gather the texts"),
+        (
+            "SELECT count(*) FROM events a JOIN events b ON a.pid = b.pid JOIN events c ON b.pid = c.pid",
+            "joins events 3",
+        ),
+        ("WITH q AS (SELECT * FROM events) SELECT count(*) FROM q a, q b, q c", "joins q 3 times"),
+    ],
+)
+def test_queries_that_make_texts_or_rows_beyond_number_are_refused(query: str, says: str) -> None:
+    events = pl.DataFrame({"name": ["a"] * 4_000, "pid": [1] * 4_000})
+    with pytest.raises(ValueError, match=re.escape(says)):
+        run_sql(query, {"events": lambda: events})
+
+
+def test_a_union_may_use_a_table_many_times() -> None:
+    events = pl.DataFrame({"name": ["a"] * 4_000})
+    query = " UNION ALL ".join(["SELECT count(*) AS n FROM events"] * 5)
+    assert run_sql(query, {"events": lambda: events}).height == 5
 
 
 def test_a_result_may_have_twice_as_many_rows_as_the_largest_table(monkeypatch: pytest.MonkeyPatch) -> None:

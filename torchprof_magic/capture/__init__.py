@@ -6,7 +6,7 @@ from torchprof_magic.capture.interrupts.guard import open_to_interrupts, protect
 from torchprof_magic.capture.lengths import count_ahead
 from torchprof_magic.capture.live_profile import LiveProfile
 from torchprof_magic.capture.output.crash_marker import FOLDER_PREFIX, Unfinished, take_unfinished
-from torchprof_magic.capture.parts import CLEANUP, FREE_MEMORY, KEPT_TRACES, MARKED_LOOP, PROGRESS
+from torchprof_magic.capture.parts import CHECKS, CLEANUP, FREE_MEMORY, KEPT_TRACES, MARKED_LOOP, PROGRESS
 from torchprof_magic.capture.recording import (
     Cycle,
     LineSite,
@@ -27,6 +27,7 @@ from torchprof_magic.capture.watch.pauses import Pause
 from torchprof_magic.capture.watch.program import ProgramWatch
 
 __all__ = [
+    "CHECKS",
     "CLEANUP",
     "FOLDER_PREFIX",
     "FREE_MEMORY",

@@ -12,7 +12,7 @@ from torch.profiler import profile
 from torchprof_magic.capture.torch_api import compat, features
 from torchprof_magic.capture.torch_api.settled import settled
 from torchprof_magic.capture.watch.pauses import Pause
-from torchprof_magic.errors import CaptureError, OptionsError
+from torchprof_magic.errors import CaptureError, OptionsError, TorchProfError
 from torchprof_magic.options import activities_of, metadata_of
 from torchprof_magic.process.memory import lack_for_reading
 
@@ -60,6 +60,16 @@ class LastCycle:
         self.profiler = self.released = None
 
 
+def _settled(options: ProfileOptions) -> ProfileOptions:
+    """Return the options without what torch would leave out; as they are where that cannot be told."""
+    try:
+        return settled(options)
+    except (Warning, TorchProfError):  # the program may want warnings to be errors
+        raise
+    except Exception:  # noqa: BLE001 - the check before the recording fails as well, and says so
+        return options
+
+
 class LiveProfile(profile):
     """A ``torch.profiler.profile`` that starts and stops nothing itself; its methods act on the session of a run.
 
@@ -69,7 +79,7 @@ class LiveProfile(profile):
     """
 
     def __init__(self, options: ProfileOptions) -> None:
-        self._options = settled(options)
+        self._options = _settled(options)
         self._last = LastCycle(options.on_trace_ready, weakref.WeakMethod(self._unscheduled))
         self._metadata: dict[str, str] = {}
         self._toggled: list[Pause] = []

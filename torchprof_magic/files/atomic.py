@@ -136,6 +136,7 @@ def _delete_once(path: Path) -> None:
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Yield a file that replaces ``path`` when the block ends without an exception. Raises ``OSError``."""
+    check_encoding(path)
     with part_file(path.parent) as part:
         with os.fdopen(part.handle, "wb", closefd=False) as file:
             yield file
@@ -143,6 +144,15 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         part.place(path, may_replace=True)
     with contextlib.suppress(OSError):
         sync_folder(path.parent)
+
+
+def check_encoding(path: Path) -> None:
+    """Raise ``OSError`` for a name that the locale cannot encode, as files have none."""
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError as exc:
+        reason = f"the locale cannot encode the name ({sys.getfilesystemencoding()}); set PYTHONUTF8=1"
+        raise OSError(errno.EILSEQ, reason, str(path)) from exc
 
 
 def publish(written: Path, target: Path) -> None:

@@ -93,8 +93,9 @@ def free_bytes() -> int:
 class Growth:
     """How much larger this process is than when ``begin`` was last called."""
 
+    _file: int | None = None
+
     def __init__(self) -> None:
-        self._file: int | None = None
         self._began_bytes: int | None = None
         self._process = psutil.Process()
 

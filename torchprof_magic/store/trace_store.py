@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from torchprof_magic.errors import OptionsError, StoreError
 from torchprof_magic.files import locks
-from torchprof_magic.files.atomic import delete, delete_left_parts, part_file, sync_folder
+from torchprof_magic.files.atomic import check_encoding, delete, delete_left_parts, part_file, sync_folder
 from torchprof_magic.files.free_space import free_bytes
 from torchprof_magic.store.copying import copy_verified
 from torchprof_magic.store.index import Entry, is_as_written, may_delete, read_index, write_index
@@ -87,6 +87,7 @@ class TraceStore:
     def prepare(self) -> None:
         """Create the folder and a file in it, to find problems before the run; raises ``StoreError``."""
         try:
+            check_encoding(self.folder)
             os.makedirs(self.folder, exist_ok=True)  # noqa: PTH103 - the tests make each call of ``os`` fail
             with part_file(self.folder):
                 pass

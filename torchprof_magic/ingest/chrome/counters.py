@@ -10,6 +10,7 @@ import polars as pl
 from msgspec import Raw
 
 from torchprof_magic.ingest.chrome.columns import exact_ns, fragments, plain_text
+from torchprof_magic.ingest.findings import example_of
 from torchprof_magic.model.counter_names import counter_name
 from torchprof_magic.model.trace import (
     COUNTERS_SCHEMA,
@@ -57,9 +58,18 @@ def counter_columns(events: list[CounterEvent], findings: Findings) -> pl.DataFr
         }
     )
     is_number = pl.col("value").is_finite() & (pl.col("value").abs() <= MAX_COUNTER)
-    known = frame.filter(is_number.fill_null(value=False))
-    findings.add("chrome.counter_value", frame.height - known.height + sizes.count(0))
-    return _named(known)
+    is_known = frame.select(is_number.fill_null(value=False).alias("is_known"))["is_known"]
+    _note_odd(frame, ~is_known, texts, findings)
+    findings.add("chrome.counter_value", sizes.count(0))
+    return _named(frame.filter(is_known))
+
+
+def _note_odd(frame: pl.DataFrame, is_odd: pl.Series, texts: pl.Series, findings: Findings) -> None:
+    """Count the values that are no finite number, and tell the first."""
+    if is_odd.any():
+        row = int(is_odd.arg_max() or 0)
+        example = example_of(str(frame["series"][row]), (texts[row] or "").encode(), frame["event"][row])
+        findings.add("chrome.counter_value", int(is_odd.sum()), example=example)
 
 
 def _times_ns(micros: list[Raw]) -> pl.Series:

@@ -134,9 +134,14 @@ def kind_of_bytes(text: bytes) -> Kind | None:
     return found or next((kind for form, kind in _TEXTS if form.match(head)), None)
 
 
+# Bytes that lengths and numbers in a protobuf have, and no text.
+_CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+
+
 def _is_protobuf(head: bytes) -> bool:
     """Return whether a line feed is the beginning of a protobuf: bytes that no text has follow it."""
-    return head.startswith(_PROTOBUF) and head.lstrip()[:1] not in (b"{", b"[", b"")
+    is_text = not _CONTROLS.search(head) and b"\xff" not in head
+    return head.startswith(_PROTOBUF) and head.lstrip()[:1] not in (b"{", b"[", b"") and not is_text
 
 
 def known_object(text: bytes) -> Kind | None:
