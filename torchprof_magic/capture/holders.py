@@ -126,10 +126,12 @@ def _arrays_of(tensors: list[torch.Tensor]) -> list[_Hidden]:
         *gc.get_referents(*gc.get_objects()),
         *(one for frame in _running_frames() for one in _locals_of(frame).values()),
     ]
-    plain = [one for one in values if type(one) in (dict, tuple) and one and not gc.is_tracked(one)]
+    # Types are compared by ``is`` and by id: a metaclass may have its own ``__eq__`` and ``__hash__``.
+    plain = [one for one in values if (type(one) is dict or type(one) is tuple) and one and not gc.is_tracked(one)]
     values += gc.get_referents(*plain)
-    kinds = {kind for kind in set(map(type, values)) if issubclass(kind, numpy.ndarray)}
-    arrays = _sharing({id(value): value for value in values if type(value) in kinds}, tensors)
+    types = {id(kind): kind for kind in map(type, values)}
+    kinds = {key for key, kind in types.items() if issubclass(kind, numpy.ndarray)}
+    arrays = _sharing({id(value): value for value in values if id(type(value)) in kinds}, tensors)
     del values
     shared = {id(one.holder) for one in arrays}
     around = {id(one): one for one in plain if not shared.isdisjoint(map(id, gc.get_referents(one)))}
@@ -348,7 +350,8 @@ def _attributes(value: object) -> Iterator[tuple[str, object]]:
 
 
 def _key(key: object) -> str:
-    text = repr(key) if type(key) in (str, int, float, bool, type(None)) else f"<{type(key).__name__}>"
+    is_plain = any(type(key) is kind for kind in (str, int, float, bool, type(None)))
+    text = repr(key) if is_plain else f"<{type(key).__name__}>"
     return text if len(text) <= MAX_KEY_CHARS else f"{text[:MAX_KEY_CHARS]}…"
 
 

@@ -18,7 +18,7 @@ _BRACKETED = re.compile(rf"(.*\S)\s*(?:\(\s*({UNIT})\s*\)|\[\s*({UNIT})\s*\])\s*
 # How names end that say their unit in their own way: metrics of NVIDIA's hardware, and identifiers.
 _ENDINGS = (
     (re.compile(r"\.pct(_of_peak\w*)?$|[_.](pct|percent)$"), "%"),
-    (re.compile(r"bytes[.\w]*\.per_second$"), "bytes/s"),
+    (re.compile(r"bytes(?=\.)[.\w]*\.per_second$"), "bytes/s"),
     (re.compile(r"[_.]bytes(\.(sum|avg|min|max))?$"), "bytes"),
     (re.compile(r"[_.]ns$"), "ns"),
     (re.compile(r"[_.]us$"), "us"),

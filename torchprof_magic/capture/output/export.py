@@ -360,6 +360,6 @@ def _note_not_saved(writer: _Writer, path: Path, failures: Mapping[Path, Excepti
     if others:
         tried = f" Also tried: {', '.join(others)}."
     else:
-        tried = " No other folder could be used." if isinstance(here, OSError) else ""
+        tried = " No other folder has space." if isinstance(here, OSError) else ""
     reason = f"{_reason(here)}{_need(here, writer)}"
     problems.note("capture.not_saved", file=path.name, reason=reason, space=free_space(path.parent), tried=tried)

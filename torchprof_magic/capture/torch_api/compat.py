@@ -211,7 +211,7 @@ def _is_warming_up() -> bool:
         return False
     ours = __name__.partition(".")[0]  # our subclasses follow no schedule of their own
     kinds = (profile, *(kind for kind in profile.__subclasses__() if kind.__module__.partition(".")[0] != ours))
-    scheduled = [item for item in gc.get_referrers(*kinds) if type(item) in kinds]
+    scheduled = [item for item in gc.get_referrers(*kinds) if any(type(item) is kind for kind in kinds)]
     if not scheduled:  # the last one was stopped without leaving a with-block, and is gone
         tracker.erase_step_count("ProfilerStep")
     return any(_has_open_warmup(item) for item in scheduled)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torchprof_magic.options import ProfileOptions
 
 # To the line of the user's that makes a profile.
-_STACK_LEVEL = 5
+_STACK_LEVEL = 6
 
 
 def settled(options: ProfileOptions) -> ProfileOptions:
