@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from IPython.core.interactiveshell import InteractiveShell
 
 import torchprof_magic as tp
+from torchprof_magic.capture import CaptureSession
 from torchprof_magic.history import this_process
 from torchprof_magic.ipython import extension
 
@@ -206,3 +208,15 @@ def test_an_error_of_a_cell_that_is_not_recorded_is_that_of_the_cell(
     result = shell.run_cell("%%torchprof -q\nx = 1\n{}['mine']")
     assert isinstance(result.error_in_exec, KeyError)
     assert "torchprof_magic" not in capsys.readouterr().out.partition("KeyError")[2]
+
+
+def test_nothing_of_a_run_stays_in_memory_after_its_cell(shell: InteractiveShell) -> None:
+    def sessions() -> int:
+        gc.collect()
+        return sum(type(one) is CaptureSession for one in gc.get_objects())
+
+    shell.run_cell(f"%%torchprof -q\n{LOOP}")
+    before = sessions()
+    for _ in range(3):
+        shell.run_cell(f"%%torchprof -q\n{LOOP}")
+    assert sessions() <= before
