@@ -63,7 +63,7 @@ from torchprof_magic.errors import CaptureError, TorchProfError
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.process.other_programs import OtherPrograms
 from torchprof_magic.process.python_warnings import warnings_to
-from torchprof_magic.process.spare_descriptors import SpareDescriptors
+from torchprof_magic.process.spare_descriptors import SPARE
 from torchprof_magic.units import counted
 
 if TYPE_CHECKING:
@@ -123,7 +123,6 @@ class CaptureSession:
         self.parts = Parts(self._problems)
         self._quiet = StderrFilter(self.parts)
         self._watches = ExitStack()
-        self._spare = SpareDescriptors()
         self._optimizer: weakref.ref[object] | None = None
         self._tasks: OtherTasks | None = None
         self._callers = Callers(self._problems)
@@ -173,7 +172,7 @@ class CaptureSession:
         except BaseException:
             self._drop_history()
             self._unwatch()
-            self._spare.release()
+            SPARE.release()
             registry.release(self)
             self._unmark()
             if self._folder is not None and not is_named:
@@ -197,7 +196,7 @@ class CaptureSession:
         watch_others = partial(compat.on_takeover, self._yield_to_other, is_ours=lambda: Engine.preparing)
         parts.set_up(OTHER_PROFILERS, watch_others, self._watches)
         parts.set_up(CUDA_GRAPHS, partial(watch_cupti, self._problems), self._watches)
-        parts.run(DESCRIPTORS, self._spare.hold)
+        parts.run(DESCRIPTORS, SPARE.hold)
         self._state = State.OPEN
 
     @protected
@@ -514,7 +513,7 @@ class CaptureSession:
             if is_slow:
                 around.enter_context(self.guard.slow_work(is_interrupted=is_interrupted))
 
-        self.parts.run(DESCRIPTORS, lambda: around.enter_context(self._spare.lent()))
+        self.parts.run(DESCRIPTORS, lambda: around.enter_context(SPARE.lent()))
         self.parts.run(INTERRUPTS, hold_back)
         return around
 
@@ -621,7 +620,7 @@ class CaptureSession:
     def _let_go(self) -> None:
         """Remove hooks and the buffer file, and stop being the live session. The signal handler is still used."""
         self._unwatch()
-        self.parts.undo(DESCRIPTORS, self._spare.release)
+        self.parts.undo(DESCRIPTORS, SPARE.release)
         self.parts.undo(OBSERVER, self._end_observer)
         self.parts.undo(STDERR, self._quiet.close)
         registry.release(self)

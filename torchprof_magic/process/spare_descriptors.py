@@ -15,15 +15,15 @@ RESERVE = 8
 
 
 class SpareDescriptors:
-    """Descriptors that are held while the user's code runs, and free while a recording begins or ends."""
+    """Descriptors that are held while the user's code runs, and free while a recording begins or ends.
+
+    A process has one such reserve, as it has one recording at a time: what an interrupt leaves held at an unlucky place
+    serves the next recording. A destructor would not do: Python ignores a KeyboardInterrupt that is raised in one.
+    """
 
     def __init__(self) -> None:
         self._held: list[int] = []
         self._is_wanted = False
-
-    def __del__(self) -> None:
-        """Free the reserve of a recording that an interrupt has ended at an unlucky place."""
-        self.release()
 
     def hold(self) -> None:
         """Take the reserve, or what is left of it; does nothing with those that are held already."""
@@ -55,3 +55,6 @@ class SpareDescriptors:
         finally:
             if self._is_wanted:
                 self.hold()
+
+
+SPARE = SpareDescriptors()
