@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "advice_programs"))
 from advice_run import run
 from advised import CORES, PROGRAMS, Program
 
-from torchprof_magic.units import format_ns
+from torchprof_magic.model.units import format_ns
 
 os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"  # what was compiled for one way is not there for the other
 # Their first run is what is measured: later ones find everything compiled.

@@ -9,14 +9,14 @@ from time import perf_counter
 
 from make_trace import write_trace
 
-from torchprof_magic.analysis import devices
-from torchprof_magic.analysis.as_torch.averages import averages_table
-from torchprof_magic.analysis.host import host_times
-from torchprof_magic.analysis.verdict.diagnosis import all_problems
-from torchprof_magic.analysis.verdict.verdict import find_verdict
-from torchprof_magic.analysis.waiting import idle, queue, waits
+from torchprof_magic.findings.verdict.decision import find_verdict
+from torchprof_magic.findings.verdict.diagnosis import all_problems
 from torchprof_magic.loading import load
-from torchprof_magic.views import VIEWS
+from torchprof_magic.report.views import VIEWS
+from torchprof_magic.tables import devices
+from torchprof_magic.tables.host import host_times
+from torchprof_magic.tables.ops.averages import averages_table
+from torchprof_magic.tables.waiting import idle, queue, waits
 
 # The order in which a report asks for them, then those that are only asked for by hand.
 ANALYSES = (

@@ -20,7 +20,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from torch import nn
 
 if TYPE_CHECKING:
-    from torchprof_magic.report import Report
+    from torchprof_magic.report.trace_report import Report
 
 RECORDED = "--wait 1 --warmup 1 --active 24"
 STEPS = {RECORDED: 26, "": 60}

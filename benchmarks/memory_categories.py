@@ -21,7 +21,7 @@ from torch.profiler._memory_profiler import Action, Category, MemoryProfile
 from torch.utils.checkpoint import checkpoint
 
 import torchprof_magic as tp
-from torchprof_magic.analysis.memory.memory import memory_frame
+from torchprof_magic.tables.memory.in_use import memory_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable

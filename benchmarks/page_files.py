@@ -34,7 +34,7 @@ def _files_in(folder: Path) -> Files:
 def main() -> None:
     """Write the files and print their sizes."""
     import torchprof_magic as tp  # noqa: PLC0415 - the process that asks for files does without it
-    from torchprof_magic.analysis.timeline.timeline import timeline_slices  # noqa: PLC0415 - the same
+    from torchprof_magic.tables.timeline.slices import timeline_slices  # noqa: PLC0415 - the same
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)

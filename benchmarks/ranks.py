@@ -21,10 +21,10 @@ import psutil
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from made_ranks import device_step, write_rank
 
-from torchprof_magic.job import gather, workers
-from torchprof_magic.job.load import joined
-from torchprof_magic.job.wire import bytes_of
-from torchprof_magic.opening import open_report
+from torchprof_magic.ranks import gather, workers
+from torchprof_magic.ranks.load import joined
+from torchprof_magic.ranks.wire import bytes_of
+from torchprof_magic.report.opening import open_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

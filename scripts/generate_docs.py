@@ -14,24 +14,24 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "compat"))
 from lines import LINES
 from results import OK, REFUSED, read_results
 
-from torchprof_magic.analysis import devices, process_groups
-from torchprof_magic.analysis.advice import CERTAINTY_TEXT, RULES
-from torchprof_magic.analysis.as_torch import averages, ranking
-from torchprof_magic.analysis.host import host_times
-from torchprof_magic.analysis.memory import block_table, holders, leaks, memory, memory_at
-from torchprof_magic.analysis.ops import groups
-from torchprof_magic.analysis.phases import PHASES
-from torchprof_magic.analysis.snapshot import snapshot_alive, snapshot_tables
-from torchprof_magic.analysis.timeline.counter_lanes import MOST_CURVES
-from torchprof_magic.analysis.verdict.verdict import LEAST_CAUSE, LOUD_OPTIMIZER, LOUD_PYTHON, MOSTLY_WORK
-from torchprof_magic.analysis.waiting import idle, loaders, queue, waits
 from torchprof_magic.exporters import EXPORTERS
+from torchprof_magic.facts.host.phases import PHASES
+from torchprof_magic.findings.advice import CERTAINTY_TEXT, RULES
+from torchprof_magic.findings.verdict.decision import LEAST_CAUSE, LOUD_OPTIMIZER, LOUD_PYTHON, MOSTLY_WORK
 from torchprof_magic.ingest import READERS
 from torchprof_magic.model import trace
 from torchprof_magic.model.problems import PROBLEMS
 from torchprof_magic.model.vendors import COLLECTIVE_KERNELS, VENDORS
 from torchprof_magic.options import OPTIONS, PRESET_COSTS_US, PRESETS
-from torchprof_magic.views import RANK_VIEWS, VIEWS
+from torchprof_magic.report.views import RANK_VIEWS, VIEWS
+from torchprof_magic.tables import devices, process_groups
+from torchprof_magic.tables.host import host_times
+from torchprof_magic.tables.memory import block_table, holders, leaks, memory_at
+from torchprof_magic.tables.memory import in_use as memory
+from torchprof_magic.tables.ops import averages, groups, ranking
+from torchprof_magic.tables.snapshot import frames as snapshot_tables
+from torchprof_magic.tables.timeline.counter_lanes import MOST_CURVES
+from torchprof_magic.tables.waiting import idle, loaders, queue, waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -77,7 +77,7 @@ OTHER_TABLES: tuple[tuple[str, str, tuple[Column, ...]], ...] = (
     (
         "`report.snapshot.peak` and `report.snapshot.alive(at)`",
         "One row per block in use at a moment, the largest first.",
-        snapshot_alive.ALIVE_COLUMNS,
+        snapshot_tables.ALIVE_COLUMNS,
     ),
     (
         "`report.memory`",

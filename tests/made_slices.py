@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from torchprof_magic.analysis.timeline.timeline import SCHEMA
 from torchprof_magic.model.shapes import Layer, SliceLane, Slices
+from torchprof_magic.tables.timeline.slices import SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from torchprof_magic import rules
-    from torchprof_magic.analysis.advice import Advice
     from torchprof_magic.capture import prime
-    from torchprof_magic.comparison import Comparison
-    from torchprof_magic.errors import (
+    from torchprof_magic.findings.advice import Advice
+    from torchprof_magic.loading import load
+    from torchprof_magic.model.errors import (
         CaptureError,
         ExportError,
         IngestError,
@@ -26,11 +25,12 @@ if TYPE_CHECKING:
         StoreError,
         TorchProfError,
     )
-    from torchprof_magic.job.engines import ranks
-    from torchprof_magic.job.report import RanksReport
-    from torchprof_magic.loading import load
     from torchprof_magic.profiling import add_metadata, paused, profile, step, steps
-    from torchprof_magic.report import Report
+    from torchprof_magic.ranks.engines import ranks
+    from torchprof_magic.ranks.report import RanksReport
+    from torchprof_magic.report import rules
+    from torchprof_magic.report.comparison import Comparison
+    from torchprof_magic.report.trace_report import Report
 
 __version__ = "0.1.0"
 
@@ -63,30 +63,30 @@ __all__ = [
 
 # Where each public name is defined. Loaded on first use, because torch alone takes more than a second to import.
 _HOMES = {
-    "Advice": "torchprof_magic.analysis.advice",
-    "Comparison": "torchprof_magic.comparison",
-    "RanksReport": "torchprof_magic.job.report",
-    "Report": "torchprof_magic.report",
+    "Advice": "torchprof_magic.findings.advice",
+    "Comparison": "torchprof_magic.report.comparison",
+    "RanksReport": "torchprof_magic.ranks.report",
+    "Report": "torchprof_magic.report.trace_report",
     "add_metadata": "torchprof_magic.profiling",
     "load": "torchprof_magic.loading",
     "paused": "torchprof_magic.profiling",
     "prime": "torchprof_magic.capture",
     "profile": "torchprof_magic.profiling",
-    "ranks": "torchprof_magic.job.engines",
+    "ranks": "torchprof_magic.ranks.engines",
     "step": "torchprof_magic.profiling",
     "steps": "torchprof_magic.profiling",
-    **{name: "torchprof_magic.errors" for name in __all__ if name.endswith("Error")},
+    **{name: "torchprof_magic.model.errors" for name in __all__ if name.endswith("Error")},
 }
 last: Report | None
 
 
 def __getattr__(name: str) -> Any:
-    from torchprof_magic.process.imports import import_whole  # noqa: PLC0415 - only for those who use a name
+    from torchprof_magic.system.process.imports import import_whole  # noqa: PLC0415 - only for those who use a name
 
     if name == "last":
-        return import_whole("torchprof_magic.history.this_process").last()
+        return import_whole("torchprof_magic.runs.this_process").last()
     if name == "rules":
-        return import_whole("torchprof_magic.rules")
+        return import_whole("torchprof_magic.report.rules")
     if name in _HOMES:
         return getattr(import_whole(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -98,7 +98,7 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """Register ``%%torchprof`` and ``%torchprof``; called by ``%load_ext torchprof_magic``."""
-    from torchprof_magic.process.imports import import_whole  # noqa: PLC0415 - IPython is loaded by then
+    from torchprof_magic.system.process.imports import import_whole  # noqa: PLC0415 - IPython is loaded by then
 
     import_whole("torchprof_magic.ipython.extension").load(shell)
 

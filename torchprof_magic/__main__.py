@@ -9,13 +9,13 @@ import sys
 from typing import TYPE_CHECKING
 
 import torchprof_magic
-from torchprof_magic.errors import TorchProfError
-from torchprof_magic.units import print_text, printable, printable_lines
+from torchprof_magic.model.errors import TorchProfError
+from torchprof_magic.model.units import print_text, printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torchprof_magic.report import Report
+    from torchprof_magic.report.trace_report import Report
 
 _INTERRUPTED = 130  # the exit status that shells use for Ctrl-C
 

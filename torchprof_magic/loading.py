@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, overload
 
-from torchprof_magic.files.listing import is_many
-from torchprof_magic.job.load import load_ranks
-from torchprof_magic.opening import open_report
+from torchprof_magic.ranks.load import load_ranks
+from torchprof_magic.report.opening import open_report
+from torchprof_magic.system.files.listing import is_many
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable
     from concurrent.futures import Executor
 
-    from torchprof_magic.job.report import RanksReport
-    from torchprof_magic.report import Report
+    from torchprof_magic.ranks.report import RanksReport
+    from torchprof_magic.report.trace_report import Report
 
     Progress = Callable[[int, int], None]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from torchprof_magic.capture import CHECKS, LiveProfile, Pause, live_session, protected
 from torchprof_magic.capture.torch_api import features
 from torchprof_magic.capture.torch_api.cycle_profile import unscheduled_state
-from torchprof_magic.errors import CaptureError, OptionsError, TorchProfError
+from torchprof_magic.model.errors import CaptureError, OptionsError, TorchProfError
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.model.problems import problem
 from torchprof_magic.options import (
@@ -29,8 +29,8 @@ from torchprof_magic.options import (
     profile_options,
     resolved,
 )
+from torchprof_magic.run.conductor import Run
 from torchprof_magic.run.messages import say
-from torchprof_magic.run.run import Run
 from torchprof_magic.run.stepping import Stepper
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from torchprof_magic.capture import CaptureSession
     from torchprof_magic.capture.torch_api.cycle_profile import TorchState
     from torchprof_magic.options import Keywords
-    from torchprof_magic.report import Report
+    from torchprof_magic.report.trace_report import Report
 
 T = TypeVar("T")
 Function = TypeVar("Function", bound="Callable[..., Any]")

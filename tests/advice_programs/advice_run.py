@@ -13,7 +13,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 if TYPE_CHECKING:
     from torchprof_magic import Advice
-    from torchprof_magic.report import Report
+    from torchprof_magic.report.trace_report import Report
 
 
 class Outcome(NamedTuple):

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from torchprof_magic.errors import IngestError, NotATraceError
+from torchprof_magic.model.errors import IngestError, NotATraceError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

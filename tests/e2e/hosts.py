@@ -14,7 +14,7 @@ from typing import Any, Literal
 from playwright.sync_api import Browser, BrowserContext, Frame, Page
 
 import torchprof_magic as tp
-from torchprof_magic.errors import TorchProfError
+from torchprof_magic.model.errors import TorchProfError
 from torchprof_magic.render.standalone_html import front_end
 
 Host = Literal["plain", "vscode", "colab", "marimo"]

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 ROW_PX = 6
 SHOW = "import torchprof_magic as tp\ntp.load('counters.json')"
 SHOW_WINDOWED = (
-    "from torchprof_magic.analysis.timeline import slice_windows\nslice_windows.WHOLE_SLICES = 3000\n"
+    "from torchprof_magic.tables.timeline import slice_windows\nslice_windows.WHOLE_SLICES = 3000\n"
     "tp.load('counters.json')"
 )
 

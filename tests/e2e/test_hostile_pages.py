@@ -20,10 +20,10 @@ from nbconvert import HTMLExporter
 from playwright.sync_api import Browser, Locator, Route, expect
 
 from torchprof_magic.model.meta import MAX_TEXT, shortened
+from torchprof_magic.model.units import printable
 from torchprof_magic.render.standalone_html import front_end
 from torchprof_magic.render.static_html import NAME_CHARS
-from torchprof_magic.report import Report
-from torchprof_magic.units import printable
+from torchprof_magic.report.trace_report import Report
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

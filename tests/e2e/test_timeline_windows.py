@@ -17,7 +17,7 @@ GUTTER_PX = 128
 WHOLE, WINDOWED = 0, 1
 SHOW_WHOLE = "import torchprof_magic as tp\ntp.load('long.json')"
 SHOW_WINDOWED = (
-    "from torchprof_magic.analysis.timeline import slice_windows\nslice_windows.WHOLE_SLICES = 300\n"
+    "from torchprof_magic.tables.timeline import slice_windows\nslice_windows.WHOLE_SLICES = 300\n"
     "report = tp.load('long.json')\nreport.to_html('long.html')\nreport"
 )
 

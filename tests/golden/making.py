@@ -13,7 +13,7 @@ import polars as pl
 from support import allocation, annotation, counter, kernel, launch, make_trace, span
 
 from torchprof_magic.model.trace import SCOPES_SCHEMA, SITES_SCHEMA
-from torchprof_magic.report import Report
+from torchprof_magic.report.trace_report import Report
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace

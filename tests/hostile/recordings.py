@@ -10,7 +10,7 @@ from support import Event, allocation, annotation, counter, frame, kernel, launc
 
 from torchprof_magic.model.meta import CellSource, Problem, Stepping, shortened
 from torchprof_magic.model.trace import MAX_NAME_CHARS, SCOPES_SCHEMA, SITES_SCHEMA
-from torchprof_magic.report import Report
+from torchprof_magic.report.trace_report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

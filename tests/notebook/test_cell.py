@@ -12,8 +12,8 @@ from IPython.core.magic import output_can_be_silenced
 from kernels import started
 
 from torchprof_magic.capture import CaptureSession, busy_profiler, switch_off
-from torchprof_magic.errors import OptionsError, ProfilerBusyError
 from torchprof_magic.ipython.cell import CompiledCell, compile_cell, run_cell
+from torchprof_magic.model.errors import OptionsError, ProfilerBusyError
 from torchprof_magic.options import ProfileOptions
 
 if TYPE_CHECKING:

@@ -240,7 +240,7 @@ def test_a_trace_that_is_too_large_to_analyse_is_kept_and_the_kernel_lives(kerne
     assert "The trace is kept at " in said
     path = said.partition("The trace is kept at ")[2].partition(". Open it")[0]
     dropped = kernel.run(
-        "from torchprof_magic.history import this_process\nfrom torchprof_magic.run import cleanup\nimport gc\n"
+        "from torchprof_magic.runs import this_process\nfrom torchprof_magic.run import cleanup\nimport gc\n"
         "del run, p; this_process._reports.clear(); gc.collect(); cleanup.sweep(); print(tp.last)"
     )
     assert dropped.text == "None\n"

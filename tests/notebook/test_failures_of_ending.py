@@ -150,11 +150,11 @@ def assert_opens(kernel: Kernel, cell: Cell) -> None:
     ("owner", "name"),
     [
         ("torchprof_magic.run.reading", "read_chrome"),
-        ("torchprof_magic.run.run.Run", "_remember"),  # the report exists but was not remembered yet
+        ("torchprof_magic.run.conductor.Run", "_remember"),  # the report exists but was not remembered yet
     ],
 )
 def test_row_7_an_interrupt_while_the_trace_is_read(kernel: Kernel, owner: str, name: str) -> None:
-    kernel.run(f"import torchprof_magic.run.reading, torchprof_magic.run.run\ninterrupt_in({owner}, '{name}')")
+    kernel.run(f"import torchprof_magic.run.reading, torchprof_magic.run.conductor\ninterrupt_in({owner}, '{name}')")
     cell = kernel.run(f"%%torchprof\n{LOOP}")
     assert (outcome(cell), cell.static) == ("KeyboardInterrupt", [])
     assert cell.text.startswith("torchprof: Analysis interrupted. The trace is kept in ")
@@ -163,7 +163,9 @@ def test_row_7_an_interrupt_while_the_trace_is_read(kernel: Kernel, owner: str, 
 
 
 def test_row_7_an_interrupt_while_the_report_is_shown(kernel: Kernel) -> None:
-    kernel.run("import torchprof_magic.report\ninterrupt_in(torchprof_magic.report, 'static_html')")
+    kernel.run(
+        "import torchprof_magic.report.trace_report\ninterrupt_in(torchprof_magic.report.trace_report, 'static_html')"
+    )
     cell = kernel.run(f"%%torchprof\n{LOOP}")
     assert (outcome(cell), cell.static) == ("KeyboardInterrupt", [])
     assert cell.text == "torchprof: Interrupted before the report was shown. Show it with: %torchprof last\n"

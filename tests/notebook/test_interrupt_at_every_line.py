@@ -18,8 +18,8 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import torchprof_magic
 from torchprof_magic.capture import busy_profiler, live_session, switch_off
-from torchprof_magic.history import this_process
 from torchprof_magic.ipython import extension
+from torchprof_magic.runs import this_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -57,7 +57,7 @@ def test_a_live_view_and_a_static_copy_of_the_same_run_are_shown(kernel: Kernel)
 def test_the_live_view_stands_before_the_static_copy_is_made_and_the_cell_does_without_matplotlib() -> None:
     with started("%load_ext torchprof_magic\nimport sys, torch") as own:
         own.run(
-            "from torchprof_magic.report import Report\n"
+            "from torchprof_magic.report.trace_report import Report\n"
             "made = Report._repr_mimebundle_\n"
             "def noted(self, *args, **more):\n"
             "    print('static copy begins')\n"
@@ -77,7 +77,7 @@ def test_the_live_view_stands_before_the_static_copy_is_made_and_the_cell_does_w
 def test_an_interrupt_while_the_static_copy_is_made_leaves_the_live_view_and_says_where_the_report_is() -> None:
     with started("%load_ext torchprof_magic\nimport torch") as own:
         own.run(
-            "from torchprof_magic.report import Report\n"
+            "from torchprof_magic.report.trace_report import Report\n"
             "def interrupted(self, *args, **more):\n"
             "    raise KeyboardInterrupt\n"
             "Report._repr_mimebundle_ = interrupted"
@@ -277,7 +277,7 @@ def test_an_error_while_showing_does_not_replace_the_result_of_the_cell(kernel: 
 
 def test_an_error_before_the_report_is_made_names_the_raw_trace(kernel: Kernel) -> None:
     kernel.run(
-        "import torchprof_magic.run.run as run; read = run.read_recording\n"
+        "import torchprof_magic.run.conductor as run; read = run.read_recording\n"
         "run.read_recording = lambda *_, **__: 1 / 0\n"
         "say = run.say_unread; files = []\n"
         "def say_unread(recording, **how):\n"

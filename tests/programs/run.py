@@ -10,10 +10,10 @@ import torch
 from IPython.core.interactiveshell import InteractiveShell
 from programs import PROGRAMS, Program
 
-from torchprof_magic.units import format_ratio
+from torchprof_magic.model.units import format_ratio
 
 if TYPE_CHECKING:
-    from torchprof_magic.report import Report
+    from torchprof_magic.report.trace_report import Report
 
 
 class Outcome(NamedTuple):

@@ -26,11 +26,11 @@ import polars as pl
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from support import allocation, annotation, frame, kernel, launch, span
 
-from torchprof_magic.analysis.flame.flame import flame_tree
-from torchprof_magic.analysis.ops.ops import ops_table
-from torchprof_magic.errors import IngestError
 from torchprof_magic.ingest import read_chrome
+from torchprof_magic.model.errors import IngestError
 from torchprof_magic.model.trace import EVENTS_SCHEMA, Trace
+from torchprof_magic.tables.flame.call_tree import flame_tree
+from torchprof_magic.tables.ops.op_table import ops_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -55,7 +55,7 @@ def work():
     for _ in range(WORK):
         y = (a @ a).relu()
 %load_ext torchprof_magic
-from torchprof_magic.history import this_process
+from torchprof_magic.runs import this_process
 from torchprof_magic.capture import busy_profiler, registry
 times = []
 get_ipython().events.register("pre_run_cell", lambda info: times.append([time.monotonic(), None]))

@@ -50,7 +50,7 @@ polars.DataFrame({"a": [1]}).lazy().filter(polars.col("a") > 0).collect()
 a = torch.ones(64, 64)
 %load_ext torchprof_magic
 import torchprof_magic
-from torchprof_magic.report import Report
+from torchprof_magic.report.trace_report import Report
 from torchprof_magic.model.trace import Trace
 from ipywidgets.widgets import widget as _widgets
 
@@ -124,7 +124,7 @@ RELEASES = {
     "as it is": "pass",
     "malloc_trim": "_trim()",
     "widgets closed": "ipywidgets.Widget.close_all(); _trim()",
-    "last report dropped": "from torchprof_magic.history import this_process; this_process._reports.clear(); _trim()",
+    "last report dropped": "from torchprof_magic.runs import this_process; this_process._reports.clear(); _trim()",
     "sources of cells forgotten": "_forget_cells(); _trim()",
     "In and Out emptied": "Out.clear(); get_ipython().history_manager.reset(new_session=False); _trim()",
 }

@@ -6,7 +6,7 @@ import pytest
 from support import allocation, annotation, make_trace, span
 
 import torchprof_magic as tp
-from torchprof_magic.report import Report
+from torchprof_magic.report.trace_report import Report
 
 pytest_plugins = ["pytester"]
 

@@ -28,8 +28,8 @@ from torch.profiler import record_function
 
 import torchprof_magic as tp
 from torchprof_magic.capture import busy_profiler, switch_off
-from torchprof_magic.history import this_process
 from torchprof_magic.ipython import extension
+from torchprof_magic.runs import this_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 ROOMS = (
     "torchprof_magic.capture",
     "torchprof_magic.ipython",
-    "torchprof_magic.process",
+    "torchprof_magic.system.process",
     "torchprof_magic.run",
 )
 # What holds the parts together, and what undoes them, cannot fail by itself: the nets, the first lines of what torch,
@@ -94,12 +94,12 @@ NETS = (
     "ipython.extension.",
     "ipython.flags.",
     "ipython.magics.",
-    "process.memory.Growth._close",
-    "process.spare_descriptors.SpareDescriptors.",
+    "system.process.memory.Growth._close",
+    "system.process.spare_descriptors.SpareDescriptors.",
     "run.messages.say",
     "run.line_marks.with_marks",
-    "run.run.Run._release",
-    "run.run.Run.finish",
+    "run.conductor.Run._release",
+    "run.conductor.Run.finish",
     "run.stepping.Stepper.",
     "run.stepping._AsyncStepped.",
     "run.stepping._Ends.",

@@ -13,7 +13,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
 import torchprof_magic as tp
-from torchprof_magic.analysis.ops.flops import flops_of_events
+from torchprof_magic.facts.ops.flops import flops_of_events
 
 if TYPE_CHECKING:
     from collections.abc import Callable

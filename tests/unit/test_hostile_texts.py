@@ -22,10 +22,10 @@ import torchprof_magic as tp
 from torchprof_magic.exporters.collapsed import METRICS
 from torchprof_magic.ingest.chrome.metadata import MAX_FACTS
 from torchprof_magic.model.meta import MAX_MESSAGE_CHARS, MAX_TEXT, shortened
+from torchprof_magic.model.units import printable
 from torchprof_magic.render.figures import TOP_OPS, to_png
 from torchprof_magic.render.static_html import NAME_CHARS
-from torchprof_magic.report import EXPORTED_TABLES, Report
-from torchprof_magic.units import printable
+from torchprof_magic.report.trace_report import EXPORTED_TABLES, Report
 
 FORMULA = re.compile(r"[=+\-@\t\r\n\0\uff1d\uff0b\uff0d\uff20]")
 STEP = "ProfilerStep#1"  # a range of this name is a step

@@ -15,6 +15,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import torchprof_magic as tp
 from torchprof_magic.render.page import build_page
+from torchprof_magic.report.views import VIEWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,7 +126,9 @@ def test_the_live_page_asks_who_holds_what_grows_and_a_file_does_not(shell: Any)
     assert (held["holder"].to_list(), held["size_bytes"].to_list()) == (["kept[…]"], [5 * 300 * 10 * 4])
     shell.run_cell("kept.clear()").raise_error()
     assert late_view(report._page.pulled["holders"]()).height == 0
-    header = json.loads(build_page(report.trace, report._shapes, report.verdict, "run", is_standalone=True).header)
+    header = json.loads(
+        build_page(report.trace, VIEWS, report._shapes, report.verdict, "run", is_standalone=True).header
+    )
     assert "leaks" in {view["name"] for view in header["views"]} >= {"memory"}
     assert "holders" not in {view["name"] for view in header["views"]}
 

@@ -10,8 +10,8 @@ import pytest
 from support import chrome, span
 
 import torchprof_magic as tp
-from torchprof_magic import opening
-from torchprof_magic.process.memory import Lack
+from torchprof_magic.report import opening
+from torchprof_magic.system.process.memory import Lack
 
 if TYPE_CHECKING:
     from pathlib import Path

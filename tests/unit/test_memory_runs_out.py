@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 from support import chrome, make_trace, span
 
-from torchprof_magic import opening
-from torchprof_magic.errors import ExportError, IngestError
-from torchprof_magic.files.atomic import exporting
 from torchprof_magic.loading import load
-from torchprof_magic.report import Report
+from torchprof_magic.model.errors import ExportError, IngestError
+from torchprof_magic.report import opening
+from torchprof_magic.report.trace_report import Report
+from torchprof_magic.system.files.atomic import exporting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,10 +44,14 @@ def half_written(_source: object, target: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "part", "failing"),
     [
-        ("a.json", "torchprof_magic.report.choose_exporter", lambda *_: SimpleNamespace(write=half_written)),
-        ("a.html", "torchprof_magic.report.build_page", run_out),
+        (
+            "a.json",
+            "torchprof_magic.report.trace_report.choose_exporter",
+            lambda *_: SimpleNamespace(write=half_written),
+        ),
+        ("a.html", "torchprof_magic.report.trace_report.build_page", run_out),
         ("a.torchprof", "torchprof_magic.exporters.saved.asdict", run_out),
-        ("a.csv", "torchprof_magic.report.ops_table", run_out),
+        ("a.csv", "torchprof_magic.report.trace_report.ops_table", run_out),
     ],
 )
 def test_a_file_that_cannot_be_made_in_memory_leaves_the_older_one(

@@ -7,7 +7,7 @@ import pytest
 from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity
 
-from torchprof_magic.errors import OptionsError
+from torchprof_magic.model.errors import OptionsError
 from torchprof_magic.options import (
     PRESET_COSTS_US,
     PRESETS,

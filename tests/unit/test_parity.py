@@ -19,13 +19,13 @@ from torch import nn
 from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from torchprof_magic.analysis.as_torch.averages import averages_table
 from torchprof_magic.loading import load
+from torchprof_magic.tables.ops.averages import averages_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torchprof_magic.report import Report
+    from torchprof_magic.report.trace_report import Report
 
 # torch keeps times as float64 us of ns counts; half a ns is the most that writing and reading can lose.
 TOLERANCE_US = 0.0015

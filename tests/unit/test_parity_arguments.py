@@ -18,7 +18,7 @@ from versions import needs
 
 import torchprof_magic as tp
 from torchprof_magic.capture.torch_api import features
-from torchprof_magic.errors import OptionsError
+from torchprof_magic.model.errors import OptionsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

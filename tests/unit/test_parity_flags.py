@@ -15,8 +15,8 @@ from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile, record_function
 
 import torchprof_magic as tp
-from torchprof_magic.analysis.ops.groups import FRAME_BREAK
-from torchprof_magic.report import Report
+from torchprof_magic.report.trace_report import Report
+from torchprof_magic.tables.ops.groups import FRAME_BREAK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

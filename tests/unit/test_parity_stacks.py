@@ -18,11 +18,11 @@ from torch.autograd.profiler_util import EventList
 from torch.profiler import ProfilerActivity, profile
 from torch_oracle import events_of_file
 
-from torchprof_magic.analysis.as_torch import installed
-from torchprof_magic.analysis.as_torch.installed import counts_python_functions
-from torchprof_magic.analysis.ops.groups import FRAME_BREAK
 from torchprof_magic.loading import load
-from torchprof_magic.report import Report
+from torchprof_magic.report.trace_report import Report
+from torchprof_magic.tables.ops import installed
+from torchprof_magic.tables.ops.groups import FRAME_BREAK
+from torchprof_magic.tables.ops.installed import counts_python_functions
 
 if TYPE_CHECKING:
     from collections.abc import Callable

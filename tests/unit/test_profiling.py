@@ -24,9 +24,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchprof_magic as tp
 from torchprof_magic.capture.torch_api import features
-from torchprof_magic.errors import CaptureError, OptionsError, ProfilerBusyError
-from torchprof_magic.run import reading
-from torchprof_magic.run import run as conductor
+from torchprof_magic.model.errors import CaptureError, OptionsError, ProfilerBusyError
+from torchprof_magic.run import conductor, reading
 from torchprof_magic.run.cleanup import sweep
 
 if TYPE_CHECKING:

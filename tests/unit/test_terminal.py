@@ -12,21 +12,21 @@ from IPython.core.interactiveshell import InteractiveShell
 from support import allocation, annotation, chrome, frame, kernel, launch, span
 
 import torchprof_magic as tp
-from torchprof_magic import errors
 from torchprof_magic.__main__ import main
-from torchprof_magic.capture import doctor
-from torchprof_magic.files.redaction import told
-from torchprof_magic.history import this_process
+from torchprof_magic.capture.checks import doctor
 from torchprof_magic.ingest import read_chrome
 from torchprof_magic.ipython import commands
 from torchprof_magic.ipython.extension import load, unload
+from torchprof_magic.model import errors
 from torchprof_magic.model.meta import CellSource, Problem, Stepping
+from torchprof_magic.model.units import printable, printable_lines
 from torchprof_magic.render import widget
 from torchprof_magic.render.display import show
-from torchprof_magic.report import Report
+from torchprof_magic.report.trace_report import Report
 from torchprof_magic.run import messages
+from torchprof_magic.runs import this_process
 from torchprof_magic.store.upload import UploadStatus
-from torchprof_magic.units import printable, printable_lines
+from torchprof_magic.system.files.redaction import told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,7 +14,7 @@ from torch import nn
 from torch.profiler import record_function
 
 import torchprof_magic as tp
-from torchprof_magic.errors import OptionsError
+from torchprof_magic.model.errors import OptionsError
 from torchprof_magic.model.meta import TwoPass
 
 if TYPE_CHECKING:

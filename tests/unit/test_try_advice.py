@@ -9,9 +9,9 @@ import torch
 from support import annotation, make_trace, span
 
 import torchprof_magic as tp
-from torchprof_magic.analysis.advice.trial_plan import Call, TrialPlan
-from torchprof_magic.process.other_programs import OtherPrograms
-from torchprof_magic.report import Report
+from torchprof_magic.findings.advice.trial_plan import Call, TrialPlan
+from torchprof_magic.report.trace_report import Report
+from torchprof_magic.system.process.other_programs import OtherPrograms
 from torchprof_magic.trials import run_trial
 
 

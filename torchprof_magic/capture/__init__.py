@@ -1,7 +1,6 @@
 """Recording with torch's profiler: each cycle becomes a verified trace file. Only this package imports torch."""
 
-from torchprof_magic.capture.doctor import Check, examine
-from torchprof_magic.capture.holders import find_holders
+from torchprof_magic.capture.checks.doctor import Check, examine
 from torchprof_magic.capture.interrupts.guard import open_to_interrupts, protected
 from torchprof_magic.capture.lengths import count_ahead
 from torchprof_magic.capture.live_profile import LiveProfile
@@ -22,6 +21,7 @@ from torchprof_magic.capture.session import CaptureSession, live_session
 from torchprof_magic.capture.switch import switch_off
 from torchprof_magic.capture.torch_api.compat import available_activities, busy_profiler
 from torchprof_magic.capture.torch_api.cuda_graphs import prime
+from torchprof_magic.capture.watch.holders import find_holders
 from torchprof_magic.capture.watch.lines import LineMarks
 from torchprof_magic.capture.watch.pauses import Pause
 from torchprof_magic.capture.watch.program import ProgramWatch

@@ -10,8 +10,8 @@ from dataclasses import replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from torchprof_magic.process.memory import FREE_PART, Growth, free_bytes
-from torchprof_magic.units import format_bytes, format_ns, format_ratio
+from torchprof_magic.model.units import format_bytes, format_ns, format_ratio
+from torchprof_magic.system.process.memory import FREE_PART, Growth, free_bytes
 
 if TYPE_CHECKING:
     from torchprof_magic.capture.problems import ProblemLog

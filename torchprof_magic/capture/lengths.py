@@ -26,8 +26,8 @@ from torch.utils.data import (
 from torch.utils.data.distributed import DistributedSampler
 
 from torchprof_magic.capture.torch_api.patching import unseen
-from torchprof_magic.process.lookups import attributes_of, definer, derives, module_of
-from torchprof_magic.process.python_warnings import warnings_to
+from torchprof_magic.system.process.lookups import attributes_of, definer, derives, module_of
+from torchprof_magic.system.process.python_warnings import warnings_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,9 +12,9 @@ from torch.profiler import profile
 from torchprof_magic.capture.torch_api import compat, features
 from torchprof_magic.capture.torch_api.settled import settled
 from torchprof_magic.capture.watch.pauses import Pause
-from torchprof_magic.errors import CaptureError, OptionsError, TorchProfError
+from torchprof_magic.model.errors import CaptureError, OptionsError, TorchProfError
 from torchprof_magic.options import activities_of, metadata_of
-from torchprof_magic.process.memory import lack_for_reading
+from torchprof_magic.system.process.memory import lack_for_reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -8,7 +8,7 @@ import torch
 
 from torchprof_magic.capture.interrupts.guard import raised_by_handler
 from torchprof_magic.capture.problems import ProblemLog
-from torchprof_magic.errors import TorchProfError
+from torchprof_magic.model.errors import TorchProfError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -34,7 +34,7 @@ from torchprof_magic.capture.watch.pauses import Pauses
 from torchprof_magic.capture.watch.python_profiler import PythonProfiler
 from torchprof_magic.capture.watch.threads import OtherThreads
 from torchprof_magic.model.meta import StepMark, TwoPass
-from torchprof_magic.process.python_warnings import warnings_to
+from torchprof_magic.system.process.python_warnings import warnings_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -8,7 +8,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from torchprof_magic.errors import ProfilerBusyError
+from torchprof_magic.model.errors import ProfilerBusyError
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from torchprof_magic.capture import preflight, registry
+from torchprof_magic.capture import registry
+from torchprof_magic.capture.checks import preflight
+from torchprof_magic.capture.checks.missing_steps import note_ending
 from torchprof_magic.capture.interrupts.guard import InterruptGuard, protected, raised_by_handler
 from torchprof_magic.capture.lengths import count_ahead
-from torchprof_magic.capture.missing_steps import note_ending
 from torchprof_magic.capture.output.crash_marker import Mark
 from torchprof_magic.capture.output.export import discard
 from torchprof_magic.capture.output.fallback_folders import FallbackFolders
@@ -59,12 +60,12 @@ from torchprof_magic.capture.torch_api.stderr_filter import StderrFilter
 from torchprof_magic.capture.watch.compiled_steps import Callers
 from torchprof_magic.capture.watch.program import ProgramWatch
 from torchprof_magic.capture.watch.tasks import OtherTasks
-from torchprof_magic.errors import CaptureError, TorchProfError
+from torchprof_magic.model.errors import CaptureError, TorchProfError
 from torchprof_magic.model.meta import Stepping
-from torchprof_magic.process.other_programs import OtherPrograms
-from torchprof_magic.process.python_warnings import warnings_to
-from torchprof_magic.process.spare_descriptors import SPARE
-from torchprof_magic.units import counted
+from torchprof_magic.model.units import counted
+from torchprof_magic.system.process.other_programs import OtherPrograms
+from torchprof_magic.system.process.python_warnings import warnings_to
+from torchprof_magic.system.process.spare_descriptors import SPARE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

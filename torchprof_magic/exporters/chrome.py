@@ -14,11 +14,11 @@ import polars as pl
 
 from torchprof_magic.exporters.exact_text import json_list, json_text, json_value, micros, translated
 from torchprof_magic.exporters.tracks import UNUSED_NUMBER, lay_tracks
-from torchprof_magic.files.atomic import write_text
 from torchprof_magic.model.counter_names import event_name
 from torchprof_magic.model.meta import CALL_STACKS_KEY
 from torchprof_magic.model.trace import COLLECTIVE_KEYS, LAUNCH_KEYS
 from torchprof_magic.model.vendors import DEVICE_TYPES, RUNTIME_CATEGORIES
+from torchprof_magic.system.files.atomic import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

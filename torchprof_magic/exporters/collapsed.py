@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.exporters.exact_text import translated
-from torchprof_magic.files.atomic import write_text
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, levels, merge_paths, self_time
+from torchprof_magic.system.files.atomic import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

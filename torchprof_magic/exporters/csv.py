@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from torchprof_magic.files.atomic import write_text
+from torchprof_magic.system.files.atomic import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from torchprof_magic.files.atomic import write_text
+from torchprof_magic.system.files.atomic import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from torchprof_magic.files.atomic import exporting
 from torchprof_magic.model.trace import FRAME_SCHEMAS, SAVED_HEAD, SAVED_VERSION
+from torchprof_magic.system.files.atomic import exporting
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ import polars as pl
 
 from torchprof_magic.exporters.exact_text import json_text
 from torchprof_magic.exporters.tracks import lay_tracks
-from torchprof_magic.files.atomic import write_text
 from torchprof_magic.model.intervals import rolled_up
+from torchprof_magic.system.files.atomic import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torchprof_magic.ingest.chrome.reader import read_chrome
-from torchprof_magic.ingest.graph.reader import is_graph, read_graph
+from torchprof_magic.ingest.execution_trace.reader import is_graph, read_graph
+from torchprof_magic.ingest.memory_timeline.reader import is_timeline, read_timeline
 from torchprof_magic.ingest.saved.reader import is_saved, read_saved
 from torchprof_magic.ingest.snapshot.reader import is_snapshot, read_snapshot
-from torchprof_magic.ingest.timeline.reader import is_timeline, read_timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ import zlib
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 
-from torchprof_magic.errors import IngestError, NotATraceError
+from torchprof_magic.model.errors import IngestError, NotATraceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

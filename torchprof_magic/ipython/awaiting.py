@@ -18,8 +18,8 @@ from IPython.core.interactiveshell import InteractiveShell
 from torchprof_magic.ipython.cell import is_coroutine
 from torchprof_magic.ipython.commands import Commands
 from torchprof_magic.ipython.flags import split_flags
-from torchprof_magic.process.python_warnings import warnings_to
-from torchprof_magic.process.threads import is_main_thread
+from torchprof_magic.system.process.python_warnings import warnings_to
+from torchprof_magic.system.process.threads import is_main_thread
 
 if TYPE_CHECKING:
     from types import CodeType, FrameType, TracebackType

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from IPython.core.error import InputRejected, UsageError
 
 from torchprof_magic.capture import open_to_interrupts, protected
-from torchprof_magic.errors import OptionsError
+from torchprof_magic.model.errors import OptionsError
 from torchprof_magic.model.meta import CellSource, source_lines
 from torchprof_magic.run.line_marks import mark_lines, with_marks
 from torchprof_magic.run.stepping import Stepper, StepPlan, instrument, plan_steps, with_stepper

@@ -14,24 +14,24 @@ from typing import TYPE_CHECKING
 from IPython.core.error import UsageError
 
 from torchprof_magic.capture import examine, prime, switch_off
-from torchprof_magic.files.listing import is_many
-from torchprof_magic.history import this_process
 from torchprof_magic.ipython.flags import FlagDefaults, checked_variable
 from torchprof_magic.ipython.named_reports import LAST, named_report
 from torchprof_magic.ipython.progress import ReadingBar
-from torchprof_magic.job.load import load_ranks
 from torchprof_magic.loading import load
+from torchprof_magic.model.units import counted, format_bytes, format_ns, print_text, printable, printable_lines
+from torchprof_magic.ranks.load import load_ranks
 from torchprof_magic.render.display import show
 from torchprof_magic.run.archive import kept_traces, retry_uploads, upload_statuses
-from torchprof_magic.run.kept_runs import delete_run, kept_runs, rename_run
-from torchprof_magic.units import counted, format_bytes, format_ns, print_text, printable, printable_lines
+from torchprof_magic.runs import this_process
+from torchprof_magic.runs.kept_runs import delete_run, kept_runs, rename_run
+from torchprof_magic.system.files.listing import is_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from IPython.core.interactiveshell import InteractiveShell
 
-    from torchprof_magic.report import Report
+    from torchprof_magic.report.trace_report import Report
 
     Command = Callable[["Commands", list[str]], None]
 

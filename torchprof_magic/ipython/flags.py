@@ -16,7 +16,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
 from traitlets import Bool, CaselessStrEnum, Dict, Float, HasTraits, Int, TraitType, Unicode, Union
 
-from torchprof_magic.errors import OptionsError
+from torchprof_magic.model.errors import OptionsError
 from torchprof_magic.options import ACTIVITIES, OPTIONS, Kind, Option, resolved
 
 if TYPE_CHECKING:

@@ -19,9 +19,7 @@ from IPython.core.magic import (
 from IPython.core.magic_arguments import parse_argstring
 from traitlets import Dict, TraitError, validate
 
-from torchprof_magic import rules
 from torchprof_magic.capture import MARKED_LOOP, PROGRESS, protected
-from torchprof_magic.errors import TorchProfError
 from torchprof_magic.ipython.awaiting import ASKS_FOR_HELP, InterruptCancels
 from torchprof_magic.ipython.cell import (
     NOT_OURS,
@@ -38,18 +36,20 @@ from torchprof_magic.ipython.commands import Commands
 from torchprof_magic.ipython.flags import FlagDefaults, checked_variable, flagged, split_flags, values_of
 from torchprof_magic.ipython.named_reports import named_report
 from torchprof_magic.ipython.progress import ProgressBar
+from torchprof_magic.model.errors import TorchProfError
+from torchprof_magic.model.units import print_text
 from torchprof_magic.options import keep_options, profile_options
 from torchprof_magic.render.display import can_be_asked, has_front_end, show
-from torchprof_magic.run.kept_runs import check_name
+from torchprof_magic.report import rules
+from torchprof_magic.run.conductor import Run
 from torchprof_magic.run.messages import say
-from torchprof_magic.run.run import Run
-from torchprof_magic.units import print_text
+from torchprof_magic.runs.kept_runs import check_name
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from torchprof_magic.capture import CaptureSession
-    from torchprof_magic.report import Report
+    from torchprof_magic.report.trace_report import Report
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchprof_magic.errors import OptionsError
-from torchprof_magic.history import this_process
 from torchprof_magic.loading import load
-from torchprof_magic.run.kept_runs import kept_runs, open_run
+from torchprof_magic.model.errors import OptionsError
+from torchprof_magic.report.opening import open_kept
+from torchprof_magic.runs import this_process
+from torchprof_magic.runs.kept_runs import kept_runs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from torchprof_magic.report import Report
+    from torchprof_magic.report.trace_report import Report
 
 LAST = "last"
 _WHAT = "last, the name of a kept run (%torchprof history lists them), a variable with a report, or a file"
@@ -32,7 +33,7 @@ def named_report(word: str, variables: Mapping[str, object]) -> Report:
     if hasattr(found := variables.get(word), "compare") and hasattr(found, "trace"):
         return found  # type: ignore[return-value]
     if any(run.name == word for run in kept_runs()):
-        return open_run(word)
+        return open_kept(word)
     if "://" in word or Path(word).expanduser().exists():
         return load(word)
     raise OptionsError(f"no run is named {word!r}: expected {_WHAT}")

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal
 
+from torchprof_magic.model.units import printable
 from torchprof_magic.model.vendors import METADATA_KEYS
-from torchprof_magic.units import printable
 
 # The key of the id that the store of kept traces writes into each.
 STORE_KEY = "torchprofStoreId"

@@ -7,8 +7,8 @@ import operator
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from torchprof_magic.errors import OptionsError
 from torchprof_magic.model import vendors
+from torchprof_magic.model.errors import OptionsError
 from torchprof_magic.options.presets import DETAILS
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from types import NoneType
 from typing import Any
 
-from torchprof_magic.errors import OptionsError
+from torchprof_magic.model.errors import OptionsError
 from torchprof_magic.model.meta import KINETO_KEYS
 from torchprof_magic.options.checked import ACTIVITIES
 

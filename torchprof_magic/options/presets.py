@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torchprof_magic.errors import OptionsError
+from torchprof_magic.model.errors import OptionsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

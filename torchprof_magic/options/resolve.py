@@ -9,7 +9,7 @@ import os
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from torchprof_magic.errors import OptionsError
+from torchprof_magic.model.errors import OptionsError
 from torchprof_magic.options.checked import KeepOptions, ProfileOptions, ScheduleOptions
 from torchprof_magic.options.parse import activities_of, budget_of, file_bytes_of, metadata_of
 from torchprof_magic.options.presets import DETAILS, detail_switches, preset_switches

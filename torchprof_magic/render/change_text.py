@@ -6,7 +6,7 @@ import html
 from typing import TYPE_CHECKING
 
 from torchprof_magic.model.meta import shortened
-from torchprof_magic.units import format_bytes, format_ns, printable
+from torchprof_magic.model.units import format_bytes, format_ns, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 from IPython import get_ipython
 from IPython.display import display
 
-from torchprof_magic.errors import TorchProfError
-from torchprof_magic.units import print_text
+from torchprof_magic.model.errors import TorchProfError
+from torchprof_magic.model.units import print_text
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from torchprof_magic.analysis.memory.memory import memory_peaks
-from torchprof_magic.analysis.phases import PHASES
+from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.model.shapes import Series, Shape, Table, Tree, top_rows
-from torchprof_magic.process.python_warnings import warnings_to
 from torchprof_magic.render.palette import band_colour, category_colour, phase_colour, phase_title
 from torchprof_magic.render.thinning import band_values, rows_to_draw
+from torchprof_magic.system.process.python_warnings import warnings_to
+from torchprof_magic.tables.memory.in_use import memory_peaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from torchprof_magic.files.atomic import write_text
 from torchprof_magic.model.memory_categories import TORCH_ORDER
+from torchprof_magic.model.units import format_bytes
 from torchprof_magic.render.figures import DRAWN_COLUMNS, GREY, new_canvas, plain_label, to_png
 from torchprof_magic.render.palette import category_colour
 from torchprof_magic.render.thinning import rows_to_draw
-from torchprof_magic.units import format_bytes
+from torchprof_magic.system.files.atomic import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

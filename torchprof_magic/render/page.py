@@ -6,14 +6,10 @@ import json
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from torchprof_magic.analysis.graph import has_graph
-from torchprof_magic.analysis.kernels.kernel_names import titles_of
-from torchprof_magic.analysis.source.lines import lines_table
-from torchprof_magic.analysis.steps import steps_worth
-from torchprof_magic.analysis.timeline.slice_windows import is_windowed
-from torchprof_magic.analysis.verdict.diagnosis import all_problems
+from torchprof_magic.facts.device.kernel_names import titles_of
+from torchprof_magic.findings.verdict.diagnosis import all_problems
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.shapes import Facts, Problems, Slices, Table, count_rows, top_rows
 from torchprof_magic.render.arrow import encode, pack, with_header
@@ -22,50 +18,22 @@ from torchprof_magic.render.header import describe
 from torchprof_magic.render.questions import Answers
 from torchprof_magic.render.range_views import RangeViews
 from torchprof_magic.render.text import machine_of, steps_sentence
-from torchprof_magic.views import VIEWS, View
+from torchprof_magic.tables.execution_trace import has_graph
+from torchprof_magic.tables.source.lines import lines_table
+from torchprof_magic.tables.steps import steps_worth
+from torchprof_magic.tables.timeline.slice_windows import is_windowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from torchprof_magic.analysis.timeline.slice_windows import SliceWindows
-    from torchprof_magic.analysis.verdict.verdict import Verdict
+    from torchprof_magic.findings.verdict.decision import Verdict
     from torchprof_magic.model.meta import Problem
-    from torchprof_magic.model.shapes import FramedShape, Shape
+    from torchprof_magic.model.shapes import Shape
     from torchprof_magic.model.trace import Trace
+    from torchprof_magic.render.view import View
+    from torchprof_magic.tables.timeline.slice_windows import SliceWindows
 
 HEADER_VERSION = 9
-
-
-class TabView(Protocol):
-    """What a page needs to know of a view besides its shape: of ``View``, or of a view of two runs."""
-
-    @property
-    def name(self) -> str:
-        """Stable name."""
-
-    @property
-    def title(self) -> str:
-        """What its tab is called."""
-
-    @property
-    def place(self) -> str:
-        """Where it is shown."""
-
-    @property
-    def tab(self) -> str:
-        """Name of the tab that it belongs to."""
-
-    @property
-    def group(self) -> str:
-        """What it is called among the groupings of its tab."""
-
-    @property
-    def empty(self) -> str:
-        """The sentence that stands there when there is nothing to show."""
-
-    @property
-    def is_counted(self) -> bool:
-        """Whether the tab carries its number of entries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +44,7 @@ class ComparedPage:
     """
 
     head: Mapping[str, object]
-    views: tuple[tuple[TabView, FramedShape], ...]
+    views: tuple[tuple[View[Any], Shape], ...]
     is_first: bool = False
 
 
@@ -97,6 +65,7 @@ class Page:
 
 def build_page(
     trace: Trace,
+    views: Sequence[View[Trace]],
     shapes: Mapping[str, Shape],
     verdict: Verdict,
     run_id: str,
@@ -117,7 +86,7 @@ def build_page(
     A standalone page has no kernel, so none of its views is built on request, and it must contain what it exports.
     ``live`` builds the views that ask this process, each time that they are asked for.
     """
-    shown = [view for view in VIEWS if _is_shown(view, trace, live)]
+    shown = [view for view in views if _is_shown(view, trace, live)]
     is_late = not is_standalone
     waiting = [view for view in shown if is_late and view.is_there is not None and view.place != "tab"]
     ready = [view for view in shown if view not in waiting and (view.place == "about" or count_rows(shapes[view.name]))]
@@ -128,7 +97,7 @@ def build_page(
     sent = framed | {name: _excerpt(each.windows, is_standalone=is_standalone) for name, each in answers.items()}
     ranges = RangeViews(trace, [] if is_standalone else ready)
     pairs = compared.views if compared is not None else ()
-    changed = [(view, shape) for view, shape in pairs if count_rows(shape)]
+    changed = [(view, shape) for view, shape in pairs if not isinstance(shape, (Facts, Problems)) and count_rows(shape)]
     packed = pack(sent | {view.name: shape for view, shape in changed})
     header = {
         "version": HEADER_VERSION,
@@ -148,7 +117,7 @@ def build_page(
         "change": dict(compared.head) if compared is not None else None,
         "ranged": ranges.names,
         "first": changed[0][0].name if compared is not None and compared.is_first and changed else _first(trace),
-        "missing": [] if has_graph(trace) else _missing(shapes),
+        "missing": [] if has_graph(trace) else _missing(views, shapes),
         "exports": [export_header(export, run_id) for export in exports],
     }
     pulled = dict(packed.pulled) | {view.name: partial(_encoded, view, shapes, live) for view in waiting}
@@ -175,9 +144,9 @@ def _first(trace: Trace) -> str:
     return "graph_ops" if has_graph(trace) else ""
 
 
-def _missing(shapes: Mapping[str, Shape]) -> list[dict[str, str]]:
+def _missing(views: Sequence[View[Trace]], shapes: Mapping[str, Shape]) -> list[dict[str, str]]:
     """Return the views that were not recorded, with the flags that bring them."""
-    missing = (view for view in VIEWS if view.flag and not count_rows(shapes[view.name]))
+    missing = (view for view in views if view.flag and not count_rows(shapes[view.name]))
     return [{"title": view.title, "flag": view.flag} for view in missing]
 
 
@@ -221,7 +190,7 @@ def _verdict(trace: Trace, verdict: Verdict) -> dict[str, object]:
     }
 
 
-def view_header(view: TabView, shape: Shape, places: Mapping[str, tuple[int, int]]) -> dict[str, object]:
+def view_header(view: View[Any], shape: Shape, places: Mapping[str, tuple[int, int]]) -> dict[str, object]:
     """Return the header of a view that is built."""
     rows = count_rows(shape)
     return {
@@ -242,7 +211,7 @@ def _waiting_header(view: View[Any]) -> dict[str, object]:
     return {**_tab_header(view), "count": None, "empty": None, "shape": "waiting"}
 
 
-def _tab_header(view: TabView) -> dict[str, object]:
+def _tab_header(view: View[Any]) -> dict[str, object]:
     return {
         "name": view.name,
         "title": view.title,

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from torchprof_magic.analysis.memory.memory import memory_peaks
-from torchprof_magic.analysis.phases import PHASES
+from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.model.shapes import Series, Shape, Table, Tree
 from torchprof_magic.render.figures import (
     DPI,
@@ -28,6 +27,7 @@ from torchprof_magic.render.numbers import unit_of
 from torchprof_magic.render.painting import GAP_PX, LINE_PX, SWATCH_PX, Axis, Canvas, Legend, Look, ticks, width_px
 from torchprof_magic.render.palette import band_colour, category_colour, phase_colour, phase_title
 from torchprof_magic.render.thinning import band_values, columns_of, rows_to_draw
+from torchprof_magic.tables.memory.in_use import memory_peaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

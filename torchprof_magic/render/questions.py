@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
 
 import msgspec
 
-from torchprof_magic.analysis.timeline.slice_ranges import SliceRanges
-from torchprof_magic.analysis.timeline.slice_search import Search, find_slices
-from torchprof_magic.analysis.timeline.slice_windows import SliceWindows
-from torchprof_magic.errors import TorchProfError
+from torchprof_magic.model.errors import TorchProfError
 from torchprof_magic.model.shapes import Slices, Table
 from torchprof_magic.render.arrow import encode
+from torchprof_magic.tables.timeline.slice_ranges import SliceRanges
+from torchprof_magic.tables.timeline.slice_search import Search, find_slices
+from torchprof_magic.tables.timeline.slice_windows import SliceWindows
 
 if TYPE_CHECKING:
     from torchprof_magic.model.intervals import IntArray

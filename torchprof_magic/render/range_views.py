@@ -6,8 +6,8 @@ import json
 import math
 from typing import TYPE_CHECKING
 
-from torchprof_magic.analysis.time_range import TimeRange
-from torchprof_magic.errors import TorchProfError
+from torchprof_magic.facts.time_range import TimeRange
+from torchprof_magic.model.errors import TorchProfError
 from torchprof_magic.model.shapes import Tree, count_rows
 from torchprof_magic.model.trace import MAX_SUM
 from torchprof_magic.render.arrow import encode, with_header
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from torchprof_magic.model.shapes import FramedShape
     from torchprof_magic.model.trace import Trace
-    from torchprof_magic.views import View
+    from torchprof_magic.render.view import View
 
 # Answers that are kept: those of a few ranges in each view, for as long as they are small.
 KEPT_ANSWERS = 12

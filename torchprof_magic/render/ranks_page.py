@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from torchprof_magic.model.shapes import Facts, Problems, count_rows
+from torchprof_magic.model.units import counted, format_count, format_ns, printable
 from torchprof_magic.render.arrow import pack
 from torchprof_magic.render.exports import HTML, export_header
 from torchprof_magic.render.page import HEADER_VERSION, Page, sentence, view_header
 from torchprof_magic.render.static_html import card_rows
 from torchprof_magic.render.text import card_lines
-from torchprof_magic.units import counted, format_count, format_ns, printable
-from torchprof_magic.views import RANK_VIEWS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from torchprof_magic.analysis.ranks.job import Job
-    from torchprof_magic.analysis.ranks.verdict import RanksVerdict
-    from torchprof_magic.analysis.verdict.verdict_words import Span
+    from torchprof_magic.findings.ranks.job import Job
+    from torchprof_magic.findings.ranks.verdict import RanksVerdict
+    from torchprof_magic.findings.verdict.words import Span
     from torchprof_magic.model.meta import Problem
     from torchprof_magic.model.shapes import Card, Shape
+    from torchprof_magic.render.view import View
 
 MOST_ROWS = 32
 _TEXT_COLUMNS = ("rank", "step_ns", "compute_ns", "exposed_comm_ns", "wait_ns", "caused_wait_ns", "idle_ns")
@@ -33,9 +33,11 @@ _WORDS = {"info": "Note", "warning": "Warning", "data_loss": "Data lost"}
 _ALIGN = 'align="right" style="text-align:right"'
 
 
-def build_ranks_page(job: Job, shapes: Mapping[str, Shape], verdict: RanksVerdict, run_id: str) -> Page:
+def build_ranks_page(
+    job: Job, views: Sequence[View[Job]], shapes: Mapping[str, Shape], verdict: RanksVerdict, run_id: str
+) -> Page:
     """Return the data for the front end."""
-    ready = [view for view in RANK_VIEWS if count_rows(shapes[view.name])]
+    ready = [view for view in views if count_rows(shapes[view.name])]
     framed = {view.name: shape for view in ready if not isinstance(shape := shapes[view.name], (Facts, Problems))}
     packed = pack(framed)
     header = {

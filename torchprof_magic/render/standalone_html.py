@@ -13,9 +13,9 @@ from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING
 
-from torchprof_magic.errors import TorchProfError
-from torchprof_magic.files.atomic import write_text
-from torchprof_magic.units import printable
+from torchprof_magic.model.errors import TorchProfError
+from torchprof_magic.model.units import printable
+from torchprof_magic.system.files.atomic import write_text
 
 if TYPE_CHECKING:
     from pathlib import Path

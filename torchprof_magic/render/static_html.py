@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from torchprof_magic.analysis.steps import steps_worth
-from torchprof_magic.analysis.verdict.diagnosis import all_problems
+from torchprof_magic.findings.verdict.diagnosis import all_problems
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.shapes import Facts, Table, count_rows, top_rows
+from torchprof_magic.model.units import counted, printable
 from torchprof_magic.render.bars import swatch_image, track_image
 from torchprof_magic.render.numbers import column_format, format_share, format_value
 from torchprof_magic.render.page import verdict_line
 from torchprof_magic.render.palette import phase_title
 from torchprof_magic.render.pictures import PICTURES
 from torchprof_magic.render.text import machine_of, saving_words, steps_sentence
-from torchprof_magic.units import counted, printable
+from torchprof_magic.tables.steps import steps_worth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from torchprof_magic.analysis.verdict.verdict import Verdict
-    from torchprof_magic.analysis.verdict.verdict_words import Span
+    from torchprof_magic.findings.verdict.decision import Verdict
+    from torchprof_magic.findings.verdict.words import Span
     from torchprof_magic.model.meta import Problem
     from torchprof_magic.model.shapes import Bars, Card, Column, Fact, Section, Shape
     from torchprof_magic.model.trace import Trace

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torchprof_magic.analysis.devices import has_any_device
-from torchprof_magic.analysis.graph import graph_tensors_table, has_graph
-from torchprof_magic.analysis.memory.memory import memory_peaks
-from torchprof_magic.analysis.phases import PHASES
-from torchprof_magic.analysis.steps import complete_steps
+from torchprof_magic.facts.device.busy import has_any_device
+from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.model.shapes import top_rows
-from torchprof_magic.units import counted, format_bytes, format_count, format_flop, format_ns, format_ratio, printable
+from torchprof_magic.model.units import (
+    counted,
+    format_bytes,
+    format_count,
+    format_flop,
+    format_ns,
+    format_ratio,
+    printable,
+)
+from torchprof_magic.tables.execution_trace import graph_tensors_table, has_graph
+from torchprof_magic.tables.memory.in_use import memory_peaks
+from torchprof_magic.tables.steps import complete_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import polars as pl
 
-    from torchprof_magic.analysis.verdict.verdict import Verdict
+    from torchprof_magic.findings.verdict.decision import Verdict
     from torchprof_magic.model.meta import Meta, Problem
     from torchprof_magic.model.shapes import Card, Mark, Series, Table
     from torchprof_magic.model.trace import Trace

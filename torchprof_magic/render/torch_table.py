@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torchprof_magic.analysis.ops.groups import FRAME_BREAK
+from torchprof_magic.tables.ops.groups import FRAME_BREAK
 
 if TYPE_CHECKING:
     from collections.abc import Callable

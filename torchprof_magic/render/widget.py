@@ -11,13 +11,13 @@ import anywidget
 import msgspec
 from traitlets import Bytes, Unicode
 
-from torchprof_magic.errors import TorchProfError
-from torchprof_magic.files.temporary import written_bytes
+from torchprof_magic.model.errors import TorchProfError
+from torchprof_magic.model.units import printable
 from torchprof_magic.render.arrow import EMBEDDED_BYTES
 from torchprof_magic.render.exports import EXPORTS, file_name
 from torchprof_magic.render.questions import Question
 from torchprof_magic.render.standalone_html import front_end
-from torchprof_magic.units import printable
+from torchprof_magic.system.files.temporary import written_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

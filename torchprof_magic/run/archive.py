@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from torchprof_magic.distributed import rank_flaw, ranks
-from torchprof_magic.errors import StoreError, TorchProfError
-from torchprof_magic.files.urls import public_url
+from torchprof_magic.model.errors import StoreError, TorchProfError
 from torchprof_magic.model.meta import encodable
 from torchprof_magic.model.problems import problem
 from torchprof_magic.model.trace import SAVED_TRACES_SCHEMA
@@ -31,6 +29,8 @@ from torchprof_magic.store.template import (
 from torchprof_magic.store.trace_store import NameTakenError, TraceStore, saved_traces
 from torchprof_magic.store.transfer import destination
 from torchprof_magic.store.upload import Uploads
+from torchprof_magic.system.files.urls import public_url
+from torchprof_magic.system.process.distributed import rank_flaw, ranks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from torchprof_magic.capture.recording import Recording
-    from torchprof_magic.report import Report
+    from torchprof_magic.report.trace_report import Report
 
 
 class _RawFiles(weakref.ref["Report"]):

@@ -7,7 +7,7 @@ import signal
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from torchprof_magic.process.threads import is_main_thread
+from torchprof_magic.system.process.threads import is_main_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from torchprof_magic.units import counted, format_bytes, print_text, printable, short_file
+from torchprof_magic.model.units import counted, format_bytes, print_text, printable, short_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from torchprof_magic.capture import Recording, Unfinished
-    from torchprof_magic.report import Report
+    from torchprof_magic.report.trace_report import Report
 
 TOP_HOLDERS = 5
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from torchprof_magic.capture import find_holders
-from torchprof_magic.errors import IngestError
 from torchprof_magic.ingest import facts_of, join_passes, read_chrome, with_snapshot
+from torchprof_magic.model.errors import IngestError
 from torchprof_magic.model.meta import Meta
 from torchprof_magic.model.problems import problem
-from torchprof_magic.process.memory import lack_for_reading
-from torchprof_magic.report import Report
+from torchprof_magic.model.units import format_bytes
+from torchprof_magic.report.trace_report import Report
 from torchprof_magic.run.cleanup import delete_with
 from torchprof_magic.run.scopes import with_scopes
 from torchprof_magic.run.storages import with_storages
 from torchprof_magic.run.tags import tags_of
-from torchprof_magic.units import format_bytes
+from torchprof_magic.system.process.memory import lack_for_reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from torchprof_magic.errors import OptionsError
+from torchprof_magic.model.errors import OptionsError
 from torchprof_magic.model.meta import Stepping
-from torchprof_magic.process.lookups import attributes_of, is_a, module_of, special
+from torchprof_magic.system.process.lookups import attributes_of, is_a, module_of, special
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

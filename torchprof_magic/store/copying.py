@@ -6,15 +6,15 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from torchprof_magic.errors import StoreError
-from torchprof_magic.files.gzip_streams import crc32, packer
+from torchprof_magic.model.errors import StoreError
 from torchprof_magic.store.marks import marked
+from torchprof_magic.system.files.gzip_streams import crc32, packer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from torchprof_magic.files.atomic import Part
+    from torchprof_magic.system.files.atomic import Part
 
 BLOCK_BYTES = 4 << 20
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
-from torchprof_magic.errors import OptionsError
-from torchprof_magic.files.atomic import READ_OWN, read_own, replacing
-from torchprof_magic.files.links import is_own
+from torchprof_magic.model.errors import OptionsError
 from torchprof_magic.store.marks import ID_BYTES, has_mark
 from torchprof_magic.store.records import make_records, records_of
 from torchprof_magic.store.template import check_name
+from torchprof_magic.system.files.atomic import READ_OWN, read_own, replacing
+from torchprof_magic.system.files.links import is_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from torchprof_magic.errors import OptionsError
-from torchprof_magic.files.atomic import delete, read_own, replacing
+from torchprof_magic.model.errors import OptionsError
 from torchprof_magic.store.records import make_records, records_of
 from torchprof_magic.store.template import check_name
+from torchprof_magic.system.files.atomic import delete, read_own, replacing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

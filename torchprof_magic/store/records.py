@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from torchprof_magic.files.links import is_own
+from torchprof_magic.system.files.links import is_own
 
 STATE_VARIABLE = "TORCHPROF_STATE_DIR"
 _KEY_DIGITS = 16

@@ -15,8 +15,8 @@ from pathlib import Path, PurePosixPath
 from string import Formatter
 from urllib.parse import quote
 
-from torchprof_magic.errors import OptionsError
-from torchprof_magic.files.urls import is_url, public_path
+from torchprof_magic.model.errors import OptionsError
+from torchprof_magic.system.files.urls import is_url, public_path
 
 FILENAME, FOLDER, REMOTE = "--filename", "--trace-dir", "--remote"
 TEXT_FIELDS = frozenset({"run_name", "timestamp"})

@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
-from torchprof_magic.errors import OptionsError, StoreError
-from torchprof_magic.files import locks
-from torchprof_magic.files.atomic import check_encoding, delete, delete_left_parts, part_file, sync_folder
-from torchprof_magic.files.free_space import free_bytes
+from torchprof_magic.model.errors import OptionsError, StoreError
+from torchprof_magic.model.units import format_bytes
 from torchprof_magic.store.copying import copy_verified
 from torchprof_magic.store.index import Entry, is_as_written, may_delete, read_index, write_index
 from torchprof_magic.store.journal import unsent
 from torchprof_magic.store.marks import has_mark, new_id
 from torchprof_magic.store.records import make_records, records_of
 from torchprof_magic.store.template import check_name
-from torchprof_magic.units import format_bytes
+from torchprof_magic.system.files import locks
+from torchprof_magic.system.files.atomic import check_encoding, delete, delete_left_parts, part_file, sync_folder
+from torchprof_magic.system.files.free_space import free_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from torchprof_magic.files.atomic import Part
     from torchprof_magic.store.template import TraceValues
+    from torchprof_magic.system.files.atomic import Part
 
 SavedState = Literal["kept", "uploading", "deleted", "changed", "missing"]
 

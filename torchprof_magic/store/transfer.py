@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from torchprof_magic.errors import StoreError
-from torchprof_magic.files.urls import is_url
+from torchprof_magic.model.errors import StoreError
+from torchprof_magic.system.files.urls import is_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

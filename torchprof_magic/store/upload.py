@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
-from torchprof_magic.errors import StoreError
-from torchprof_magic.files import locks
-from torchprof_magic.files.redaction import secrets_of, told
-from torchprof_magic.files.urls import public_url
+from torchprof_magic.model.errors import StoreError
 from torchprof_magic.store import journal
 from torchprof_magic.store.records import make_records, records_of
 from torchprof_magic.store.template import check_name
 from torchprof_magic.store.transfer import Delivery, HopelessError, check_remote, deliver, destination
+from torchprof_magic.system.files import locks
+from torchprof_magic.system.files.redaction import secrets_of, told
+from torchprof_magic.system.files.urls import public_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from torchprof_magic.trials.ways import WAYS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from torchprof_magic.analysis.advice.trial_plan import TrialPlan
+    from torchprof_magic.findings.advice.trial_plan import TrialPlan
 
     Work = Callable[[], object]
 

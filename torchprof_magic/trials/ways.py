@@ -12,7 +12,7 @@ from torch.nn import functional
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torchprof_magic.analysis.advice.trial_plan import Call, TrialPlan
+    from torchprof_magic.findings.advice.trial_plan import Call, TrialPlan
 
     Work = Callable[[], object]
 

@@ -18,7 +18,7 @@ from torchprof_magic.capture.problems import ProblemLog
 from torchprof_magic.capture.torch_api.engine import Engine
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import EVERY_STEP, ProfileOptions, ScheduleOptions
-from torchprof_magic.process.memory import Growth
+from torchprof_magic.system.process.memory import Growth
 
 if TYPE_CHECKING:
     from collections.abc import Callable

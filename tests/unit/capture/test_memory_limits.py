@@ -14,8 +14,8 @@ from torchprof_magic.capture.budget import Budget
 from torchprof_magic.capture.problems import ProblemLog
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import ProfileOptions, ScheduleOptions
-from torchprof_magic.process import memory
-from torchprof_magic.process.memory import Growth
+from torchprof_magic.system.process import memory
+from torchprof_magic.system.process.memory import Growth
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from capturing import codes, names_in, record, shielded_steps, work
 
 from torchprof_magic.capture import CaptureSession
 from torchprof_magic.capture.torch_api.compat import is_profiler_on, switch_off
-from torchprof_magic.errors import ProfilerBusyError
+from torchprof_magic.model.errors import ProfilerBusyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

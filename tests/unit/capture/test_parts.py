@@ -11,7 +11,7 @@ import torch
 
 from torchprof_magic.capture.parts import Parts
 from torchprof_magic.capture.problems import ProblemLog
-from torchprof_magic.errors import CaptureError
+from torchprof_magic.model.errors import CaptureError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ import torch
 from capturing import codes, names_in, work
 
 from torchprof_magic.capture import CaptureSession, busy_profiler
-from torchprof_magic.errors import CaptureError, ProfilerBusyError
+from torchprof_magic.model.errors import CaptureError, ProfilerBusyError
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import ProfileOptions
 

@@ -15,7 +15,7 @@ from support import allocation, make_trace, span
 
 import torchprof_magic as tp
 from torchprof_magic.model.memory_categories import TORCH_ACTIONS, TORCH_ORDER
-from torchprof_magic.report import Report
+from torchprof_magic.report.trace_report import Report
 
 memory_profiler = pytest.importorskip("torch.profiler._memory_profiler")
 PREEXISTING, CREATE, DESTROY = (TORCH_ACTIONS.index(name) + 1 for name in ("preexisting", "create", "destroy"))

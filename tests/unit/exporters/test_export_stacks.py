@@ -17,7 +17,7 @@ from torchprof_magic.exporters.collapsed import write_collapsed
 from torchprof_magic.exporters.speedscope import SCHEMA_URL, write_speedscope
 from torchprof_magic.loading import load
 from torchprof_magic.model.trace import Trace
-from torchprof_magic.report import Report
+from torchprof_magic.report.trace_report import Report
 
 
 def refuse(constant: str) -> float:

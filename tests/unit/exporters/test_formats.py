@@ -6,7 +6,7 @@ import pytest
 from support import make_trace, span
 
 from torchprof_magic.exporters import EXPORTERS, Exporter, choose_exporter
-from torchprof_magic.report import Report
+from torchprof_magic.report.trace_report import Report
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS, ids=lambda exporter: exporter.name)

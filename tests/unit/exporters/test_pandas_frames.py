@@ -11,9 +11,9 @@ from made_ranks import write_job
 from support import allocation, annotation, kernel, launch, make_trace, span
 
 from torchprof_magic.exporters.pandas_frames import to_pandas
-from torchprof_magic.job.report import TABLES, RanksReport
 from torchprof_magic.loading import load
-from torchprof_magic.report import EXPORTED_TABLES, Report
+from torchprof_magic.ranks.report import TABLES, RanksReport
+from torchprof_magic.report.trace_report import EXPORTED_TABLES, Report
 
 
 def report() -> Report:

@@ -27,7 +27,7 @@ MOST_MB = 400
 READ = """
 import resource, sys
 from torchprof_magic.loading import load
-from torchprof_magic.errors import IngestError
+from torchprof_magic.model.errors import IngestError
 load(sys.argv[1])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 from support import allocation, make_trace, span
 
-from torchprof_magic.analysis.ops.calls import OpRows, op_rows, ops_around
+from torchprof_magic.facts.ops.calls import OpRows, op_rows, ops_around
 from torchprof_magic.loading import load
 from torchprof_magic.model.intervals import depth_of, self_time
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from torchprof_magic.report import Report
+    from torchprof_magic.report.trace_report import Report
 
 IS_STEP = pl.col("name").cast(pl.String).str.starts_with("ProfilerStep#")
 

@@ -21,7 +21,7 @@ if sys.argv[1] == "before":
     if child:
         sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 import torchprof_magic as tp
-from torchprof_magic.errors import TorchProfError
+from torchprof_magic.model.errors import TorchProfError
 
 def work():
     with tp.profile(wait=0, warmup=0, active=1) as p:

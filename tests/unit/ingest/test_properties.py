@@ -15,13 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import PID
 
-from torchprof_magic.analysis.ops.ops import op_rows
-from torchprof_magic.errors import IngestError
 from torchprof_magic.ingest import read_chrome
 from torchprof_magic.ingest.json import blocks
 from torchprof_magic.ingest.json.repair import MAX_DEPTH, Repairer
+from torchprof_magic.model.errors import IngestError
 from torchprof_magic.model.intervals import own_time, union_ns
 from torchprof_magic.model.trace import Trace
+from torchprof_magic.tables.ops.op_table import op_rows
 
 ROWS = ("name", "lane", "start_ns", "dur_ns", "parent", "depth", "overlaps")
 

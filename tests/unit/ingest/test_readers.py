@@ -9,11 +9,11 @@ import pytest
 from bad_files.other_kinds import OF_OTHER_PROGRAMS
 from support import chrome, make_trace, span
 
-from torchprof_magic.errors import IngestError, NotATraceError
 from torchprof_magic.exporters.saved import write_saved
 from torchprof_magic.ingest import READERS, read_file
 from torchprof_magic.ingest.readers import Reader
 from torchprof_magic.loading import load
+from torchprof_magic.model.errors import IngestError, NotATraceError
 from torchprof_magic.model.meta import Meta
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from torchprof_magic.loading import load
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from torchprof_magic.report import Report
+    from torchprof_magic.report.trace_report import Report
 
 A100 = "02_a100_ddp_rank0of2.json.gz"
 

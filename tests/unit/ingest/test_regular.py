@@ -10,9 +10,9 @@ from typing import IO, TYPE_CHECKING
 
 import pytest
 
-from torchprof_magic.errors import IngestError, NotATraceError
 from torchprof_magic.ingest import regular
 from torchprof_magic.loading import load
+from torchprof_magic.model.errors import IngestError, NotATraceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

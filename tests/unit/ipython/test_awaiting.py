@@ -17,10 +17,10 @@ from IPython.core.interactiveshell import InteractiveShell
 from tornado.ioloop import IOLoop
 
 from torchprof_magic.capture import CaptureSession, busy_profiler
-from torchprof_magic.errors import OptionsError
 from torchprof_magic.ipython import extension
 from torchprof_magic.ipython.awaiting import InterruptCancels
 from torchprof_magic.ipython.cell import await_cell, compile_cell
+from torchprof_magic.model.errors import OptionsError
 from torchprof_magic.options import ProfileOptions
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from IPython.core.interactiveshell import InteractiveShell
 from made_ranks import write_job
 from support import chrome, span
 
-from torchprof_magic.capture import doctor
-from torchprof_magic.history import this_process
+from torchprof_magic.capture.checks import doctor
 from torchprof_magic.ipython import commands
 from torchprof_magic.ipython.extension import load, unload
 from torchprof_magic.ipython.flags import split_flags
 from torchprof_magic.ipython.magics import TorchProfMagics
+from torchprof_magic.runs import this_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,10 +12,10 @@ from IPython.core.magic_arguments import parse_argstring
 from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ExecutionTraceObserver, ProfilerActivity
 
-from torchprof_magic.errors import OptionsError
 from torchprof_magic.ipython.extension import load, unload
 from torchprof_magic.ipython.flags import FlagDefaults, values_of
 from torchprof_magic.ipython.magics import TorchProfMagics
+from torchprof_magic.model.errors import OptionsError
 from torchprof_magic.options import OPTIONS, Kind, ScheduleOptions, profile_options
 
 if TYPE_CHECKING:

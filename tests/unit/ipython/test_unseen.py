@@ -9,8 +9,8 @@ import pytest
 import torch
 from IPython.core.interactiveshell import InteractiveShell
 
-from torchprof_magic.history import this_process
 from torchprof_magic.ipython import extension
+from torchprof_magic.runs import this_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from support import allocation, annotation, frame, make_trace, span
 from torchprof_magic.model.shapes import Column, Series, Tree, Weight
 from torchprof_magic.render.figures import LABEL_CHARS, draw_memory, flame_boxes, plain_label, to_png
 from torchprof_magic.render.palette import category_colour
-from torchprof_magic.report import Report
+from torchprof_magic.report.trace_report import Report
 
 MOST_CHARS = 300  # in a box of the flame graph over the whole width, with every character escaped
 VIEWS = ("steps", "ops", "flame", "memory")

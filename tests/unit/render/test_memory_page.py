@@ -11,7 +11,7 @@ from support import allocation, make_trace, span
 
 import torchprof_magic as tp
 from torchprof_magic.render.memory_page import write_memory_page
-from torchprof_magic.report import Report
+from torchprof_magic.report.trace_report import Report
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&$x"
 

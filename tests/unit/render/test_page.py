@@ -10,7 +10,7 @@ from golden.making import DATA, HEADER, golden_report, header_text
 from polars.testing import assert_frame_equal
 from support import make_trace, span
 
-from torchprof_magic.report import Report
+from torchprof_magic.report.trace_report import Report
 
 REMAKE = "run python tests/golden/making.py and look at the diff"
 

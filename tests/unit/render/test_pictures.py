@@ -13,7 +13,6 @@ import pytest
 from PIL import Image
 from support import annotation, make_trace, span
 
-from torchprof_magic.analysis.memory.memory import memory_series
 from torchprof_magic.model.shapes import Column, Mark, Series
 from torchprof_magic.render.palette import band_colour, category_colour, phase_colour
 from torchprof_magic.render.pictures import (
@@ -24,7 +23,8 @@ from torchprof_magic.render.pictures import (
     memory_picture,
     steps_picture,
 )
-from torchprof_magic.report import Report
+from torchprof_magic.report.trace_report import Report
+from torchprof_magic.tables.memory.in_use import memory_series
 
 HOSTILE = ["", "$x$ \\frac", "\n\r\t\x00", "\u202e\u0661", "x" * 100_000, "模型", "\U0001f600" * 50]
 
@@ -174,7 +174,7 @@ def test_the_static_copy_does_without_matplotlib() -> None:
     code = """
 import sys
 from support import allocation, annotation, make_trace, span
-from torchprof_magic.report import Report
+from torchprof_magic.report.trace_report import Report
 report = Report(make_trace(annotation("ProfilerStep#2", 0, 9), span("a", 1, 5), allocation(2, 512, 512)))
 forms = report._repr_mimebundle_()
 assert forms["text/html"].count('<img alt="Flame graph"') == forms["text/html"].count('<img alt="Memory"') == 1

@@ -11,11 +11,12 @@ import polars as pl
 import pytest
 from support import annotation, kernel, launch, make_trace, span
 
-from torchprof_magic.analysis.timeline import slice_windows
 from torchprof_magic.model.trace import Trace
 from torchprof_magic.render import widget
 from torchprof_magic.render.page import build_page
-from torchprof_magic.report import Report
+from torchprof_magic.report.trace_report import Report
+from torchprof_magic.report.views import VIEWS
+from torchprof_magic.tables.timeline import slice_windows
 
 CALLS = 400
 SPAN_US = CALLS * 100.0
@@ -102,7 +103,7 @@ def test_a_short_timeline_is_sent_whole_and_answers_no_questions(report: Report)
 
 
 def test_a_file_contains_the_longest_slices_and_says_that_others_are_merged(report: Report) -> None:
-    page = build_page(report.trace, report._shapes, report.verdict, "file", is_standalone=True)
+    page = build_page(report.trace, VIEWS, report._shapes, report.verdict, "file", is_standalone=True)
     view = timeline_of(page.header)
     frame = frame_of(page.data[view["offset"] : view["offset"] + view["length"]])
     assert 100 < frame.height <= 500

@@ -12,7 +12,8 @@ from support import annotation, make_trace, span
 
 from torchprof_magic.render import range_views, widget
 from torchprof_magic.render.page import build_page
-from torchprof_magic.report import Report
+from torchprof_magic.report.trace_report import Report
+from torchprof_magic.report.views import VIEWS
 
 GET = {"kind": "get", "id": 7, "name": "flame", "start_ns": 100_000.0, "end_ns": 200_000.0}
 
@@ -48,7 +49,7 @@ def opened(data: bytes) -> tuple[dict[str, Any], pl.DataFrame]:
 def test_a_page_is_told_which_views_can_be_asked_for(report: Report) -> None:
     # Neither lines nor modules were recorded.
     assert json.loads(report._page.header)["ranged"] == ["flame"]
-    file = build_page(report.trace, report._shapes, report.verdict, "file", is_standalone=True)
+    file = build_page(report.trace, VIEWS, report._shapes, report.verdict, "file", is_standalone=True)
     assert json.loads(file.header)["ranged"] == []
 
 

@@ -14,10 +14,10 @@ import polars as pl
 import pytest
 from support import make_trace, span
 
-from torchprof_magic.errors import TorchProfError
 from torchprof_magic.ingest import read_chrome
+from torchprof_magic.model.errors import TorchProfError
 from torchprof_magic.render import arrow, standalone_html
-from torchprof_magic.report import Report
+from torchprof_magic.report.trace_report import Report
 
 if TYPE_CHECKING:
     from pathlib import Path

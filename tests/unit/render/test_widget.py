@@ -14,7 +14,7 @@ from support import make_trace, span
 
 from torchprof_magic.ingest import read_chrome
 from torchprof_magic.render import widget
-from torchprof_magic.report import Report
+from torchprof_magic.report.trace_report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

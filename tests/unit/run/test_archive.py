@@ -21,11 +21,11 @@ import torch
 import torchprof_magic as tp
 from torchprof_magic.capture import recorder
 from torchprof_magic.capture.torch_api import compat
-from torchprof_magic.errors import OptionsError, TorchProfError
-from torchprof_magic.history import this_process
+from torchprof_magic.model.errors import OptionsError, TorchProfError
 from torchprof_magic.options import KeepOptions
 from torchprof_magic.run import archive
 from torchprof_magic.run.cleanup import sweep
+from torchprof_magic.runs import this_process
 from torchprof_magic.store import trace_store
 from torchprof_magic.store.trace_store import TraceStore
 from torchprof_magic.store.upload import Uploads

@@ -16,7 +16,7 @@ from support import chrome, recording, span
 
 import torchprof_magic
 from torchprof_magic.ingest import read_chrome
-from torchprof_magic.report import Report
+from torchprof_magic.report.trace_report import Report
 from torchprof_magic.run import cleanup
 from torchprof_magic.run.cleanup import delete_with, keep_raw, sweep
 

@@ -11,7 +11,7 @@ from support import recording
 
 from torchprof_magic.capture import Cycle, Recording, Unfinished
 from torchprof_magic.model.meta import Problem
-from torchprof_magic.report import Report
+from torchprof_magic.report.trace_report import Report
 from torchprof_magic.run.messages import say_holders, say_unfinished, say_unread, say_waiting
 
 FOLDER = Path("/t/torchprof a")

@@ -12,9 +12,9 @@ from support import chrome, frame, recording, span
 
 from torchprof_magic.capture import Cycle, Recording
 from torchprof_magic.model.meta import StepMark
-from torchprof_magic.process.memory import Lack
 from torchprof_magic.run import reading
 from torchprof_magic.run.cleanup import sweep
+from torchprof_magic.system.process.memory import Lack
 
 
 def recording_of(folder: Path, cycles: int) -> Recording:

@@ -13,7 +13,7 @@ import pytest
 
 import torchprof_magic
 from torchprof_magic.capture import count_ahead
-from torchprof_magic.errors import OptionsError
+from torchprof_magic.model.errors import OptionsError
 from torchprof_magic.run.stepping import Stepper, StepPlan, instrument, plan_steps, with_stepper
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from torchprof_magic.errors import StoreError
-from torchprof_magic.files import locks
+from torchprof_magic.model.errors import StoreError
 from torchprof_magic.store.template import TraceValues
 from torchprof_magic.store.trace_store import TraceStore
+from torchprof_magic.system.files import locks
 
 OS_CALLS = (
     *("open", "read", "write", "fsync", "replace", "link", "unlink", "close"),

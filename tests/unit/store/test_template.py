@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from torchprof_magic.errors import OptionsError
+from torchprof_magic.model.errors import OptionsError
 from torchprof_magic.store.template import (
     FIELDS,
     TraceValues,

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from torchprof_magic.errors import OptionsError, StoreError
-from torchprof_magic.files import atomic, locks
+from torchprof_magic.model.errors import OptionsError, StoreError
 from torchprof_magic.store import index, journal, marks
 from torchprof_magic.store.records import records_of
 from torchprof_magic.store.template import TraceValues
 from torchprof_magic.store.trace_store import NameTakenError, StoredFile, TraceStore, saved_traces
+from torchprof_magic.system.files import atomic, locks
 
 RAW = b'{"traceEvents": [' + b'{"ph": "X"},' * 1000 + b"{}]}"
 NOON = datetime(2026, 1, 2, 12, tzinfo=timezone.utc)

@@ -16,13 +16,13 @@ pytest.importorskip("fsspec")
 import stub
 from fsspec.registry import _registry as known_kinds
 
-from torchprof_magic.errors import StoreError
-from torchprof_magic.files import locks
-from torchprof_magic.files.redaction import secrets_of, told
+from torchprof_magic.model.errors import StoreError
 from torchprof_magic.store import journal, upload
 from torchprof_magic.store.records import records_of
 from torchprof_magic.store.transfer import destination
 from torchprof_magic.store.upload import Uploads, UploadStatus, pause_seconds
+from torchprof_magic.system.files import locks
+from torchprof_magic.system.files.redaction import secrets_of, told
 
 RAW = b'{"traceEvents": [' + b'{"ph": "X"},' * 1000 + b"{}]}"
 SECRET = "hunter2"  # noqa: S105 - the point of the tests is that it shows nowhere

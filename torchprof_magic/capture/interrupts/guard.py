@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from torchprof_magic.capture.interrupts.other_signals import OtherHandlers
-from torchprof_magic.process.threads import is_main_thread
+from torchprof_magic.system.process.threads import is_main_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -20,9 +20,9 @@ from typing import IO, TYPE_CHECKING, Any
 from torchprof_magic.capture.output.fallback_folders import free_space
 from torchprof_magic.capture.output.validate import NO_FILE, find_flaw
 from torchprof_magic.capture.torch_api import compat, features
-from torchprof_magic.files.atomic import delete, publish, replacing
-from torchprof_magic.files.free_space import free_bytes
-from torchprof_magic.units import format_bytes
+from torchprof_magic.model.units import format_bytes
+from torchprof_magic.system.files.atomic import delete, publish, replacing
+from torchprof_magic.system.files.free_space import free_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

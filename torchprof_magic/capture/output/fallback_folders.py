@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchprof_magic.capture.output.crash_marker import FOLDER_PREFIX
-from torchprof_magic.files.free_space import free_bytes
-from torchprof_magic.units import format_bytes
+from torchprof_magic.model.units import format_bytes
+from torchprof_magic.system.files.free_space import free_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,7 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from torchprof_magic.distributed import rank_flaw, ranks
+from torchprof_magic.system.process.distributed import rank_flaw, ranks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

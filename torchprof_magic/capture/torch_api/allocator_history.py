@@ -14,7 +14,7 @@ from torchprof_magic.capture.interrupts.guard import protected
 from torchprof_magic.capture.output.export import save_snapshot
 from torchprof_magic.capture.output.rank_names import name_of_rank
 from torchprof_magic.capture.torch_api import compat
-from torchprof_magic.errors import CaptureError
+from torchprof_magic.model.errors import CaptureError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

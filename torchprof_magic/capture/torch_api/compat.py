@@ -25,7 +25,7 @@ from torchprof_magic.capture.recording import CpuFacts
 from torchprof_magic.capture.torch_api import features
 from torchprof_magic.capture.torch_api.cycle_profile import CycleProfile
 from torchprof_magic.capture.torch_api.patching import stand_in
-from torchprof_magic.process.python_warnings import warnings_to
+from torchprof_magic.system.process.python_warnings import warnings_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from torchprof_magic.capture import preflight
+from torchprof_magic.capture.checks import preflight
 from torchprof_magic.capture.interrupts.guard import protected
 from torchprof_magic.capture.torch_api import compat
 from torchprof_magic.capture.torch_api.engine import Engine

@@ -12,7 +12,7 @@ from torch.profiler import record_function
 
 from torchprof_magic.capture.torch_api import compat
 from torchprof_magic.capture.torch_api.exact_names import exact_names
-from torchprof_magic.process.python_warnings import warnings_to
+from torchprof_magic.system.process.python_warnings import warnings_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

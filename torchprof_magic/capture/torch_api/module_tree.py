@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchprof_magic.process.lookups import attributes_of, is_a
+from torchprof_magic.system.process.lookups import attributes_of, is_a
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

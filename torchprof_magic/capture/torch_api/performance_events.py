@@ -18,7 +18,7 @@ from torch.profiler.profiler import _KinetoProfile  # the same
 
 from torchprof_magic.capture.torch_api import compat
 from torchprof_magic.capture.torch_api.stderr_filter import STDERR_FD
-from torchprof_magic.process.python_warnings import warnings_to
+from torchprof_magic.system.process.python_warnings import warnings_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable

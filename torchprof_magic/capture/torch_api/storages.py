@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchprof_magic.process.lookups import attributes_of, derives, is_a
+from torchprof_magic.system.process.lookups import attributes_of, derives, is_a
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -24,7 +24,7 @@ from torchprof_magic.capture.recording import TagBatch, TaggedTensor
 from torchprof_magic.capture.torch_api.module_tree import named_buffers, named_parameters
 from torchprof_magic.capture.torch_api.patching import seen_by_compiler, unseen
 from torchprof_magic.capture.torch_api.storages import is_plain, storage_address, tensors_in
-from torchprof_magic.process.lookups import attributes_of, is_a
+from torchprof_magic.system.process.lookups import attributes_of, is_a
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -21,7 +21,7 @@ from torchprof_magic.capture.torch_api import features
 from torchprof_magic.capture.torch_api.module_tree import named_buffers, named_modules, named_parameters
 from torchprof_magic.capture.torch_api.patching import seen_by_compiler, stand_in, unseen
 from torchprof_magic.capture.torch_api.storages import values_in
-from torchprof_magic.process.lookups import is_a
+from torchprof_magic.system.process.lookups import is_a
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

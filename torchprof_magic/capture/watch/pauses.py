@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-from torchprof_magic.units import counted, format_ns
+from torchprof_magic.model.units import counted, format_ns
 
 if TYPE_CHECKING:
     from torchprof_magic.capture.problems import ProblemLog

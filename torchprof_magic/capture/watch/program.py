@@ -104,6 +104,7 @@ class ProgramWatch:
             if self.tags is not None:
                 self._parts.set_up(TAGS, self.tags.watch, watches)
             self._parts.set_up(MODULES, self.modules.watch, watches)
+            watches.callback(self._end)  # first, and also where the step in which it fails was never ended
             return watches.pop_all().close
 
     def begin_cycle(self) -> None:
@@ -146,6 +147,10 @@ class ProgramWatch:
             do(TAGS, partial(self.tags.switch, is_on=is_on))
         if self.functions is not None:
             do(FUNCTIONS, partial(self.functions.switch, is_on=is_on))
+
+    def _end(self) -> None:
+        if self._is_watched:
+            self._switch(is_on=False)
 
     def note_clock(self, step: int, before_ns: int, after_ns: int) -> None:
         """Note when the range of a step was entered, by our clock, so that it can be compared with the trace's."""

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from torchprof_magic.errors import IngestError, NotATraceError
 from torchprof_magic.ingest.chrome.metadata import facts_of
 from torchprof_magic.ingest.findings import example_of
 from torchprof_magic.ingest.json.other_programs import kind_of_list, known_object, unknown_object
 from torchprof_magic.ingest.json.repair import MORE_EVENTS, PERHAPS_MORE_EVENTS
 from torchprof_magic.ingest.json.salvage import Commas, Salvager, salvaged
 from torchprof_magic.ingest.json.schema import COUNTER, NO_RAW, CounterEvent, Event, ExactEvent, Head
+from torchprof_magic.model.errors import IngestError, NotATraceError
 from torchprof_magic.model.problems import PROBLEMS
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ import zlib
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from torchprof_magic.errors import IngestError, NotATraceError
-from torchprof_magic.files import gzip_streams
 from torchprof_magic.ingest.json.other_programs import kind_of_bytes
 from torchprof_magic.ingest.regular import GZIP_MAGIC, GZIP_WINDOW, open_regular, read_pieces
+from torchprof_magic.model.errors import IngestError, NotATraceError
 from torchprof_magic.model.problems import PROBLEMS
+from torchprof_magic.system.files import gzip_streams
 
 if TYPE_CHECKING:
     import os

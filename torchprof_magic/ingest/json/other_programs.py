@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from torchprof_magic.model.meta import encodable
-from torchprof_magic.units import printable
+from torchprof_magic.model.units import printable
 
 _LOOKED_AT_BYTES = 64 << 10
 _MOST_KEYS = 5

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import polars as pl
 
-from torchprof_magic.errors import IngestError
 from torchprof_magic.ingest.regular import open_regular
 from torchprof_magic.ingest.saved.arrow import check_layout
 from torchprof_magic.ingest.saved.bounds import first_flaw
+from torchprof_magic.model.errors import IngestError
 from torchprof_magic.model.meta import Meta, Problem  # noqa: TC001 - msgspec reads the types of _Head
 from torchprof_magic.model.trace import (
     ADDED_COLUMNS,

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from torchprof_magic.errors import IngestError
 from torchprof_magic.ingest.snapshot.values import (
     MAX_SUM_BYTES,
     address_of,
@@ -17,6 +16,7 @@ from torchprof_magic.ingest.snapshot.values import (
     stream_of,
     text_of,
 )
+from torchprof_magic.model.errors import IngestError
 from torchprof_magic.model.meta import MAX_TEXT, encodable, shortened
 from torchprof_magic.model.trace import ACTIONS, FRAME_SCHEMAS, MAX_NAME_CHARS, TEXT
 

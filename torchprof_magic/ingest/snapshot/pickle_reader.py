@@ -10,7 +10,7 @@ import pickletools
 import struct
 from typing import TYPE_CHECKING, Any
 
-from torchprof_magic.errors import IngestError
+from torchprof_magic.model.errors import IngestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from torchprof_magic.errors import IngestError, NotATraceError
 from torchprof_magic.ingest.json.other_programs import FLIGHT_RECORDER
 from torchprof_magic.ingest.regular import open_regular, read_pieces
 from torchprof_magic.ingest.snapshot.frames import annotations_frame, blocks_frame, history_frame, segments_frame
@@ -34,11 +33,12 @@ from torchprof_magic.ingest.snapshot.values import (
     size_of,
     text_of,
 )
+from torchprof_magic.model.errors import IngestError, NotATraceError
 from torchprof_magic.model.meta import Meta
 from torchprof_magic.model.problems import problem
 from torchprof_magic.model.trace import FRAME_SCHEMAS, STEP_PATTERN, Trace
+from torchprof_magic.model.units import counted, format_bytes
 from torchprof_magic.model.vendors import device_of_allocator
-from torchprof_magic.units import counted, format_bytes
 
 if TYPE_CHECKING:
     import os

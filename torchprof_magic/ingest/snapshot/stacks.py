@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from torchprof_magic.errors import IngestError
 from torchprof_magic.ingest.snapshot.values import dicts_of, size_of, text_of
+from torchprof_magic.model.errors import IngestError
 from torchprof_magic.model.intervals import NO_PARENT
 from torchprof_magic.model.meta import encodable, shortened
 from torchprof_magic.model.trace import FRAME_SCHEMAS

@@ -17,7 +17,7 @@ from torchprof_magic.model.cycle_filter import of_cycle
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, innermost_at, nearest_marked
 from torchprof_magic.model.problems import problem
 from torchprof_magic.model.trace import MEMORY_SCHEMA, Trace
-from torchprof_magic.units import format_ratio
+from torchprof_magic.model.units import format_ratio
 
 if TYPE_CHECKING:
     from torchprof_magic.model.meta import Meta, Problem, TwoPass

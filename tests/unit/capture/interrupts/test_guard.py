@@ -129,7 +129,7 @@ def test_interrupt_inside_torch_is_raised_after_the_transition(
 
 
 def test_interrupt_while_starting_leaves_nothing_running(make_session: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torchprof_magic.capture.preflight.check_folder", lambda _folder: interrupt())
+    monkeypatch.setattr("torchprof_magic.capture.checks.preflight.check_folder", lambda _folder: interrupt())
     session = make_session("cell")
     with pytest.raises(KeyboardInterrupt):
         session.start()
@@ -141,7 +141,7 @@ def test_interrupt_that_the_user_ignores_does_not_end_the_recording(
     make_session: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    monkeypatch.setattr("torchprof_magic.capture.preflight.check_folder", _interrupt_and_make)
+    monkeypatch.setattr("torchprof_magic.capture.checks.preflight.check_folder", _interrupt_and_make)
     session = make_session("cell")
     session.start()
     work("kept")

@@ -26,10 +26,10 @@ from torchprof_magic.capture.output import export
 from torchprof_magic.capture.output.validate import find_flaw
 from torchprof_magic.capture.problems import ProblemLog
 from torchprof_magic.capture.torch_api import features
-from torchprof_magic.errors import CaptureError
-from torchprof_magic.files.atomic import Part
+from torchprof_magic.model.errors import CaptureError
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import ProfileOptions
+from torchprof_magic.system.files.atomic import Part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -25,9 +25,9 @@ from torchprof_magic.capture import CaptureSession
 from torchprof_magic.capture.output import export
 from torchprof_magic.capture.output.crash_marker import Mark, take_unfinished
 from torchprof_magic.capture.torch_api import features
-from torchprof_magic.history import this_process
 from torchprof_magic.model.meta import STORE_KEY
 from torchprof_magic.run.cleanup import sweep
+from torchprof_magic.runs import this_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -19,7 +19,7 @@ from capturing import codes, work
 import torchprof_magic as tp
 from torchprof_magic.capture import CaptureSession
 from torchprof_magic.capture.torch_api import compat
-from torchprof_magic.errors import CaptureError, OptionsError
+from torchprof_magic.model.errors import CaptureError, OptionsError
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import ProfileOptions, ScheduleOptions
 from torchprof_magic.run.cleanup import sweep

@@ -13,7 +13,7 @@ from torch._inductor import config as inductor_config
 import torchprof_magic as tp
 from torchprof_magic.capture import busy_profiler, examine
 from torchprof_magic.capture.torch_api import compat, cuda_graphs
-from torchprof_magic.errors import ProfilerBusyError
+from torchprof_magic.model.errors import ProfilerBusyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

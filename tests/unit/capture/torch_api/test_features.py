@@ -13,9 +13,9 @@ from torch.profiler import ProfilerActivity
 from torch.profiler.profiler import _KinetoProfile
 
 import torchprof_magic as tp
-from torchprof_magic.capture import doctor
+from torchprof_magic.capture.checks import doctor
 from torchprof_magic.capture.torch_api import features
-from torchprof_magic.errors import CaptureError
+from torchprof_magic.model.errors import CaptureError
 from torchprof_magic.options import ProfileOptions
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from torch._C._profiler import _ExperimentalConfig
 import torchprof_magic as tp
 from torchprof_magic.capture.torch_api import performance_events
 from torchprof_magic.capture.torch_api.performance_events import flaw_of_performance_events
-from torchprof_magic.errors import CaptureError
+from torchprof_magic.model.errors import CaptureError
 
 
 def test_events_that_torch_does_not_know_are_refused_and_nothing_is_written(capfd: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ from versions import needs
 import torchprof_magic as tp
 from torchprof_magic.capture import CaptureSession
 from torchprof_magic.capture.torch_api import compat, features
-from torchprof_magic.errors import CaptureError, OptionsError
+from torchprof_magic.model.errors import CaptureError, OptionsError
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import ProfileOptions, ScheduleOptions, metadata_of
 

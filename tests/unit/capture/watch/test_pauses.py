@@ -16,7 +16,7 @@ from torch.profiler import ProfilerActivity, profile, record_function, schedule
 import torchprof_magic as tp
 from torchprof_magic.capture import CaptureSession
 from torchprof_magic.capture.watch import pauses
-from torchprof_magic.errors import OptionsError
+from torchprof_magic.model.errors import OptionsError
 
 CPU = [ProfilerActivity.CPU]
 STEP = ("cycle", "number", "complete")

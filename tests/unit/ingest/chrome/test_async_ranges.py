@@ -10,7 +10,7 @@ import pytest
 
 from torchprof_magic.ingest import read_chrome
 from torchprof_magic.ingest.chrome import async_ranges
-from torchprof_magic.report import Report
+from torchprof_magic.report.trace_report import Report
 
 
 def bound(phase: str, name: str, ts: float, number: object = 1, cat: str = "request", **more: Any) -> dict[str, Any]:

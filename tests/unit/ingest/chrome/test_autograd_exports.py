@@ -13,7 +13,7 @@ import pytest
 
 from torchprof_magic.ingest import read_chrome
 from torchprof_magic.loading import load
-from torchprof_magic.report import Report
+from torchprof_magic.report.trace_report import Report
 
 if TYPE_CHECKING:
     from pathlib import Path

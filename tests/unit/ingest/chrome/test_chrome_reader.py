@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 from support import allocation, annotation, chrome, frame, kernel, launch, make_trace, span
 
-from torchprof_magic.analysis.ops.ops import ops_table
-from torchprof_magic.errors import IngestError, NotATraceError
 from torchprof_magic.ingest import read_chrome
 from torchprof_magic.ingest.json import blocks
 from torchprof_magic.loading import load
+from torchprof_magic.model.errors import IngestError, NotATraceError
+from torchprof_magic.tables.ops.op_table import ops_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

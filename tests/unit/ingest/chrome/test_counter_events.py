@@ -13,7 +13,7 @@ from support import PID, Event, allocation, annotation, chrome, counter, kernel,
 from torchprof_magic.ingest import read_chrome
 from torchprof_magic.model.cycle_filter import of_cycle
 from torchprof_magic.model.trace import MAX_NAME_CHARS, Trace
-from torchprof_magic.report import Report
+from torchprof_magic.report.trace_report import Report
 
 
 def torch_counter(name: str, at_us: float, value: float, device: int = 0) -> Event:

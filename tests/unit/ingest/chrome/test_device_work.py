@@ -10,11 +10,12 @@ import polars as pl
 import pytest
 from support import PID, annotation, chrome, kernel, launch, make_trace, span
 
-from torchprof_magic.analysis.devices import devices_table, has_any_device, unknown_device_work
+from torchprof_magic.facts.device.busy import has_any_device, unknown_device_work
 from torchprof_magic.ingest import read_chrome
 from torchprof_magic.loading import load
 from torchprof_magic.model.intervals import union_ns
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
+from torchprof_magic.tables.devices import devices_table
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 from support import annotation, frame, kernel, make_trace, span
 
-from torchprof_magic.analysis.memory.saved_by_sizes import _is_larger_storage
-from torchprof_magic.job.choose import rank_named
-from torchprof_magic.report import Report
+from torchprof_magic.findings.savings.saved_by_sizes import _is_larger_storage
+from torchprof_magic.ranks.choose import rank_named
+from torchprof_magic.report.trace_report import Report
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 import pytest
 from support import make_trace, span
 
-from torchprof_magic.analysis.overview import overview_facts
 from torchprof_magic.exporters.chrome import write_chrome
+from torchprof_magic.findings.overview import overview_facts
 from torchprof_magic.ingest import read_chrome
 from torchprof_magic.ingest.chrome.metadata import MAX_FACTS
 from torchprof_magic.model.meta import MAX_TEXT
-from torchprof_magic.report import Report
+from torchprof_magic.report.trace_report import Report
 
 if TYPE_CHECKING:
     from pathlib import Path

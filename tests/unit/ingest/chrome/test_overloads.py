@@ -9,8 +9,8 @@ import torch
 from support import annotation, make_trace, span
 
 import torchprof_magic as tp
-from torchprof_magic.errors import OptionsError
-from torchprof_magic.report import Report
+from torchprof_magic.model.errors import OptionsError
+from torchprof_magic.report.trace_report import Report
 
 RECORDED = (
     span("aten::add.Tensor", 0, 10),

@@ -10,7 +10,7 @@ from support import PID, Event, annotation, chrome, kernel, launch, span
 
 from torchprof_magic.ingest import read_chrome
 from torchprof_magic.model.trace import Trace
-from torchprof_magic.report import Report
+from torchprof_magic.report.trace_report import Report
 
 START_US = 1_623_142_623_460_111
 CAPITALS = {

@@ -12,9 +12,9 @@ import pytest
 from amount import sampled
 from bad_files import ALL, BadFile
 
-from torchprof_magic.errors import IngestError, NotATraceError
 from torchprof_magic.ingest import read_chrome
 from torchprof_magic.ingest.json import blocks
+from torchprof_magic.model.errors import IngestError, NotATraceError
 from torchprof_magic.model.problems import PROBLEMS
 
 if TYPE_CHECKING:

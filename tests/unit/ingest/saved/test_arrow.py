@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 from support import make_trace, span
 
-from torchprof_magic.errors import IngestError
 from torchprof_magic.exporters.saved import write_saved
 from torchprof_magic.ingest.saved.reader import read_frame
 from torchprof_magic.loading import load
+from torchprof_magic.model.errors import IngestError
 from torchprof_magic.model.trace import FRAME_SCHEMAS
 
 TAIL_BYTES = 10

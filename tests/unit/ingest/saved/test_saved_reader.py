@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 from support import allocation, annotation, frame, kernel, launch, make_trace, span
 
-from torchprof_magic.errors import IngestError, NotATraceError
 from torchprof_magic.exporters.saved import write_saved
 from torchprof_magic.ingest import read_chrome
 from torchprof_magic.ingest.saved.reader import is_saved
 from torchprof_magic.loading import load
+from torchprof_magic.model.errors import IngestError, NotATraceError
 from torchprof_magic.model.meta import CellSource, Meta, Problem, StepMark, Stepping
 from torchprof_magic.model.trace import (
     FRAME_COLUMNS,
@@ -30,7 +30,7 @@ from torchprof_magic.model.trace import (
     SAVED_VERSION,
     Trace,
 )
-from torchprof_magic.report import Report
+from torchprof_magic.report.trace_report import Report
 
 
 def assert_same(left: Trace, right: Trace) -> None:

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from torchprof_magic.errors import IngestError
 from torchprof_magic.ingest.snapshot import pickle_reader
 from torchprof_magic.ingest.snapshot.pickle_reader import MAX_DEPTH, read_plain
+from torchprof_magic.model.errors import IngestError
 
 PROTOCOLS = (2, 3, 4, 5)
 PLAIN: dict[str, Any] = {

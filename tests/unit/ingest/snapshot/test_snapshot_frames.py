@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from made_snapshots import BEGIN_US, Entry, entry, segment, snapshot_of
 
-from torchprof_magic.errors import IngestError
+from torchprof_magic.model.errors import IngestError
 
 
 def mark(stage: str, name: str, at_us: int, device: int = 0) -> Entry:

@@ -13,9 +13,9 @@ import pytest
 from made_snapshots import BEGIN_US, MB, Entry, block, entry, frame, segment, snapshot
 
 import torchprof_magic as tp
-from torchprof_magic.errors import IngestError, NotATraceError
 from torchprof_magic.ingest.snapshot import reader
-from torchprof_magic.views import VIEWS
+from torchprof_magic.model.errors import IngestError, NotATraceError
+from torchprof_magic.report.views import VIEWS
 
 
 @pytest.fixture

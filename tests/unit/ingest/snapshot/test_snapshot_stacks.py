@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from made_snapshots import Entry, frame
 
-from torchprof_magic.errors import IngestError
 from torchprof_magic.ingest.snapshot import stacks
 from torchprof_magic.ingest.snapshot.stacks import StackTree
+from torchprof_magic.model.errors import IngestError
 
 
 def functions(tree: StackTree, row: int | None) -> list[str]:

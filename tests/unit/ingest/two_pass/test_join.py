@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import Event, allocation, annotation, chrome, frame, kernel, launch, span
 
-from torchprof_magic.analysis.as_torch.averages import Grouping, averages_table
-from torchprof_magic.analysis.ops.ops import ops_table
-from torchprof_magic.analysis.verdict.verdict import find_verdict
+from torchprof_magic.findings.verdict.decision import find_verdict
 from torchprof_magic.ingest import join_passes, read_chrome
 from torchprof_magic.model.meta import Meta, TwoPass
+from torchprof_magic.tables.ops.averages import Grouping, averages_table
+from torchprof_magic.tables.ops.op_table import ops_table
 
 if TYPE_CHECKING:
     from torchprof_magic.model.meta import Problem

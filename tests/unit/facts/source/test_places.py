@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from support import annotation, frame, kernel, launch, make_trace, span
+
+from torchprof_magic.facts.source.places import is_users_file, module_of_events, places_of
+from torchprof_magic.model.trace import Trace
+
+
+def place_of(trace: Trace, name: str) -> tuple[str | None, int | None]:
+    row = np.flatnonzero((trace.events["name"].cast(pl.String) == name).to_numpy())
+    file, line = places_of(trace, row).columns()
+    return file[0], line[0]
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "train.py",
+        "/home/me/project/train.py",
+        "/var/ipykernel_12/3456.py",
+        "<ipython-input-4-abc>",
+        "diffusers/models/upsampling.py",
+        "/opt/venv/lib/python3.11/site-packages/transformers/modeling.py",
+        r"C:\\Users\\me\\train.py",
+    ],
+)
+def test_files_of_the_user_and_of_libraries_say_what_was_written(file: str) -> None:
+    assert is_users_file(pl.Series([file])).tolist() == [True]
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "torch/nn/modules/module.py",
+        "/opt/venv/lib/python3.11/site-packages/torch/_ops.py",
+        "/usr/lib/python3.11/threading.py",
+        "threading.py",
+        "asyncio/events.py",
+        "<frozen runpy>",
+        "<string>",
+        "triton/runtime/jit.py",
+        "C:\\Python311\\Lib\\threading.py",
+        "/var/cache/torchinductor_me/s4/cs4.py",
+        "/home/me/torchprof_magic/run/run.py",
+        "/opt/conda/lib/python3.12/site-packages/IPython/core/interactiveshell.py",
+    ],
+)
+def test_files_of_torch_and_python_say_how_it_works(file: str) -> None:
+    assert is_users_file(pl.Series([file])).tolist() == [False]
+
+
+def test_a_frame_without_a_file_is_not_the_users() -> None:
+    assert is_users_file(pl.Series([None, "a.py"], dtype=pl.String)).tolist() == [False, True]
+
+
+def test_the_place_is_that_of_the_innermost_users_frame() -> None:
+    frames = frame("a.py(1): f", 0, 100), frame("b.py(2): g", 10, 80), frame("torch/x.py(3): h", 20, 60)
+    builtin = frame("<built-in method run>", 25, 40)
+    trace = make_trace(*frames, builtin, span("op", 30, 10), span("outside", 200, 5))
+    assert place_of(trace, "op") == ("b.py", 2)
+    assert place_of(trace, "outside") == (None, None)
+
+
+def test_work_on_a_device_has_the_place_of_its_launch() -> None:
+    trace = make_trace(frame("a.py(1): f", 0, 20), launch(5, 1, 1), kernel("k", 50, 10, 1))
+    assert place_of(trace, "k") == ("a.py", 1)
+
+
+def test_an_annotation_that_cuts_through_a_frame_does_not_hide_the_frames_around_it() -> None:
+    frames = frame("a.py(1): f", 0, 200), frame("torch/enter.py(2): __enter__", 10, 10)
+    trace = make_trace(*frames, annotation("range", 15, 100), frame("torch/x.py(3): g", 30, 50), span("op", 40, 10))
+    assert place_of(trace, "op") == ("a.py", 1)
+    lost = make_trace(
+        frame("a.py(1): f", 0, 50), frame("nn.Module: N_0", 5, 40), span("op", 20, 10), annotation("r", 30, 90)
+    )
+    assert place_of(lost, "op") == ("a.py", 1)
+    row = np.flatnonzero((lost.events["name"].cast(pl.String) == "op").to_numpy())
+    assert module_of_events(lost, row).to_list() == ["N_0"]
+
+
+def test_a_call_has_the_stack_that_old_torch_wrote_at_the_op_around_it() -> None:
+    op = span("op", 0, 100, **{"Call stack": "torch/x.py(3): h;b.py(2): g;a.py(1): f"})
+    trace = make_trace(op, launch(10, 5, 1), span("inner", 30, 5))
+    assert place_of(trace, "cudaLaunchKernel") == ("b.py", 2)
+    assert place_of(trace, "inner") == ("b.py", 2)
+
+
+def test_a_row_of_no_event_has_no_place() -> None:
+    trace = make_trace(frame("a.py(1): f", 0, 20), span("op", 5, 1))
+    places = places_of(trace, np.array([-1], np.int64))
+    assert [column.to_list() for column in places.columns()] == [[None], [None]]
+    assert places_of(make_trace(), np.empty(0, np.int64)).file.tolist() == []

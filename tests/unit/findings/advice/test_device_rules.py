@@ -1,0 +1,202 @@
+"""Rules about a device, on traces whose numbers are worked out by hand, and on real ones."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import annotation, kernel, launch, make_trace, span
+
+import torchprof_magic as tp
+from torchprof_magic.findings.advice import Advice
+from torchprof_magic.report.trace_report import Report
+
+STEPS = (annotation("ProfilerStep#0", 0, 10_000), annotation("ProfilerStep#1", 10_000, 10_000))
+
+
+def each_step(*events: dict[str, Any]) -> list[dict[str, Any]]:
+    found = []
+    for step in (0, 1):
+        for event in events:
+            args = event.get("args", {})
+            number = {"correlation": args["correlation"] + 1_000 * step} if "correlation" in args else {}
+            found.append(event | {"ts": event["ts"] + 10_000 * step, "args": args | number})
+    return found
+
+
+def advice(*events: dict[str, Any], device: str = "", **head: Any) -> list[Advice]:
+    found = make_trace(*STEPS, *each_step(*events), **head)
+    names = (device,) if device else ()
+    return Report(replace(found, meta=replace(found.meta, device_names=names))).advice
+
+
+def call(name: str, start_us: float, dur_us: float, correlation: int) -> dict[str, Any]:
+    return span(name, start_us, dur_us, cat="cuda_runtime", correlation=correlation)
+
+
+def copy(name: str, start_us: float, dur_us: float, correlation: int, size: int = 0) -> dict[str, Any]:
+    event = kernel(name, start_us, dur_us, correlation, bytes=size)
+    return event | {"cat": "gpu_memcpy"}
+
+
+def test_a_wait_for_a_result_costs_the_idle_time_after_it_but_no_more_than_the_wait() -> None:
+    events = (
+        span("aten::mm", 0, 20),
+        launch(5, 5, correlation=1),
+        kernel("gemm", 100, 900, correlation=1),
+        span("aten::item", 200, 820),
+        call("cudaStreamSynchronize", 210, 800, correlation=2),
+        span("aten::add", 1_200, 20),
+        launch(1_205, 5, correlation=3),
+        kernel("add", 1_300, 8_000, correlation=3),
+    )
+    (found,) = advice(*events)
+    # The device idles from 1,000 to 1,300 us; the wait lasted from 210 to 1,010, so all of that could be gone.
+    assert (found.rule, found.saving_ns, found.op) == ("sync_in_loop", 300_000, "aten::item")
+    assert found.certainty == "measured"
+
+
+def test_a_wait_at_the_end_of_the_work_costs_nothing() -> None:
+    events = (
+        span("aten::mm", 0, 20),
+        launch(5, 5, correlation=1),
+        kernel("gemm", 15, 9_980, correlation=1),
+        span("aten::item", 200, 9_797),
+        call("cudaStreamSynchronize", 210, 9_786, correlation=2),
+    )
+    assert advice(*events) == []
+
+
+def test_without_steps_no_wait_is_blamed() -> None:
+    events = (
+        launch(5, 5, correlation=1),
+        kernel("gemm", 100, 900, correlation=1),
+        span("aten::item", 200, 820),
+        call("cudaStreamSynchronize", 210, 800, correlation=2),
+        launch(1_205, 5, correlation=3),
+        kernel("add", 1_300, 800, correlation=3),
+    )
+    assert Report(make_trace(*events)).advice == []
+
+
+def test_a_pageable_copy_costs_the_part_of_its_op_in_which_the_device_idles() -> None:
+    events = (
+        span("aten::copy_", 0, 1_000),
+        call("cudaMemcpyAsync", 100, 800, correlation=1),
+        copy("Memcpy HtoD (Pageable -> Device)", 300, 500, correlation=1, size=4_000_000),
+        launch(1_200, 5, correlation=2),
+        kernel("gemm", 1_210, 8_700, correlation=2),
+    )
+    (found,) = advice(*events)
+    assert (found.rule, found.saving_ns) == ("pageable_copy", 500_000)
+    assert "4 MB a step are copied from pageable memory" in found.evidence
+    pinned = [event | {"name": event["name"].replace("Pageable", "Pinned")} for event in events]
+    assert advice(*pinned) == []
+
+
+def short_kernels(count: int, kernel_us: float = 5) -> list[dict[str, Any]]:
+    events = []
+    for at in range(count):
+        events += [span("aten::add", 100 * at, 90), launch(100 * at + 40, 20, correlation=at + 1)]
+        events.append(kernel("add", 100 * at + 70, kernel_us, correlation=at + 1))
+    return events
+
+
+def test_short_kernels_cost_the_time_in_which_the_host_launches_the_next_one() -> None:
+    (found,) = advice(*short_kernels(90))
+    assert (found.rule, found.certainty) == ("small_kernels", "estimated")
+    # Of each 100 us the kernel takes 5 us, its latency 10 us, and Python 10 us.
+    assert found.saving_ns == pytest.approx(75_000 * 90, rel=0.02)
+    assert advice(*short_kernels(40)) == []
+    assert [each.rule for each in advice(*short_kernels(90, kernel_us=20))] == []
+
+
+def products(name: str, dur_us: float = 9_000, **args: Any) -> list[dict[str, Any]]:
+    return [span("aten::mm", 0, 50, **args), launch(10, 5, correlation=1), kernel(name, 100, dur_us, correlation=1)]
+
+
+def test_float32_on_a_device_with_tf32_is_a_guess() -> None:
+    found = advice(*products("ampere_sgemm_128x64_nn"), device="NVIDIA A100-SXM4-40GB")
+    assert [(each.rule, each.certainty, each.saving_ns) for each in found] == [
+        ("autocast", "guess", None),
+        ("tf32_off", "guess", None),
+    ]
+    (alone,) = advice(*products("volta_sgemm_128x64_nn"), device="Tesla V100-SXM2")
+    assert alone.rule == "autocast"
+    assert "torch.float16" in alone.fix  # its tensor cores have no bfloat16
+    assert advice(*products("ampere_sgemm_128x64_nn"), device="Tesla P100-PCIE") == []
+    assert advice(*products("ampere_sgemm_128x64_nn", 300), device="NVIDIA A100-SXM4-40GB") == []
+    half = products("ampere_fp16_s16816gemm_fp16_128x64")
+    assert advice(*half, device="NVIDIA A100-SXM4-40GB") == []
+
+
+def test_odd_sizes_in_half_precision_are_a_guess() -> None:
+    shapes = {"Input Dims": [[64, 1023], [1023, 64]], "Input type": ["c10::Half", "c10::Half"]}
+    kernels = products("ampere_fp16_s16816gemm_fp16_128x64", **shapes)
+    found = advice(*kernels, device="NVIDIA A100-SXM4-40GB", record_shapes=1)
+    assert [each.rule for each in found] == ["odd_half_sizes"]
+    assert "[64, 1023] × [1023, 64]" in found[0].evidence
+    shapes["Input Dims"] = [[64, 1024], [1024, 64]]
+    even = products("ampere_fp16_s16816gemm_fp16_128x64", **shapes)
+    assert advice(*even, device="NVIDIA A100-SXM4-40GB", record_shapes=1) == []
+
+
+def test_changes_of_layout_cost_their_kernels_where_the_device_is_the_limit() -> None:
+    events = (
+        *products("gemm", 8_000),
+        launch(20, 5, correlation=2),
+        kernel("void cudnn::ops::nchwToNhwcKernel<float>", 8_200, 1_000, correlation=2),
+    )
+    found = advice(*events)
+    assert [(each.rule, each.saving_ns) for each in found] == [("channels_last", 1_000_000)]
+    late = launch(8_190, 5, correlation=2)
+    assert advice(*products("gemm", 500), late, events[-1]) == []
+
+
+def test_memory_that_the_driver_gives_in_every_step_is_kept() -> None:
+    events = (
+        launch(5, 5, correlation=1),
+        kernel("gemm", 20, 100, correlation=1),
+        span("aten::empty", 200, 900),
+        call("cudaMalloc", 250, 800, correlation=2),
+        launch(1_200, 5, correlation=3),
+        kernel("gemm", 1_210, 8_700, correlation=3),
+    )
+    (found,) = advice(*events)
+    assert (found.rule, found.saving_ns, found.op) == ("allocator_churn", 800_000, "cudaMalloc")
+    once = make_trace(*STEPS, *events)
+    assert Report(once).advice == []
+
+
+# What each development trace is told, and what its limit is: see limits.json.
+EXPECTED = {
+    "01_cpu_gloo_rank34.json.gz": ("single_tensor_optimizer",),
+    "02_a100_ddp_rank0of2.json.gz": ("small_kernels",),
+    "03_h100_qwen_stacks_memory.json.gz": (),
+    "04_amd_vllm_decode_graph.json.gz": (),
+    "05_v100_resnet50_old_schema.json.gz": (
+        "dataloader_workers",
+        "small_kernels",
+        "zero_grad_set_to_none",
+        "autocast",
+    ),
+    "07_mi300_flux_triton_large.json.gz": (),
+    "08_mtia_inference_rank0.json.gz": (),
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_real_trace_is_told_what_its_limit_allows(traces: Path, name: str) -> None:
+    assert tuple(each.rule for each in tp.load(traces / name).advice) == EXPECTED[name]
+
+
+def test_the_saving_of_workers_is_the_idle_time_that_an_independent_script_found(traces: Path) -> None:
+    limits = {row["file"]: row for row in json.loads((traces / "limits.json").read_text())}
+    name = "05_v100_resnet50_old_schema.json.gz"
+    (device,) = limits[name]["devices"]
+    idle_ns = next(ns for cause, ns in device["idle_by_cause"].items() if cause.startswith("data"))
+    found = tp.load(traces / name).advice[0]
+    assert found.saving_ns == pytest.approx(idle_ns / len(limits[name]["steps"]), rel=0.02)

@@ -1,0 +1,237 @@
+"""Rules about the host, on traces whose numbers are worked out by hand: two steps of 10 ms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support import allocation, annotation, frame, make_trace, span
+
+from torchprof_magic.findings.advice import Advice
+from torchprof_magic.model.trace import Trace
+from torchprof_magic.report.trace_report import Report
+
+STEPS = (annotation("ProfilerStep#0", 0, 10_000), annotation("ProfilerStep#1", 10_000, 10_000))
+CALLER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+WORKERS = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+CODE = frame("train.py(4): epoch", 0, 20_000)
+
+
+def each_step(*events: dict[str, Any]) -> list[dict[str, Any]]:
+    return [event | {"ts": event["ts"] + start} for start in (0, 10_000) for event in events]
+
+
+def advice(*events: dict[str, Any], **meta: Any) -> list[Advice]:
+    found: Trace = make_trace(*STEPS, *each_step(*events))
+    return Report(replace(found, meta=replace(found.meta, **meta))).advice
+
+
+def only(*events: dict[str, Any], **meta: Any) -> Advice:
+    (found,) = advice(*events, **meta)
+    return found
+
+
+def test_a_loader_without_workers_is_told_how_many_hide_its_time() -> None:
+    found = only(CODE, annotation(CALLER, 0, 8_000), span("aten::mm", 8_000, 1_900))
+    # 8 ms beside 2 ms: four workers load as fast as the rest runs.
+    assert (found.rule, found.saving_ns, found.certainty) == ("dataloader_workers", 8_000_000, "measured")
+    assert (found.fix, found.file, found.line) == ("`num_workers=4` in the DataLoader", "train.py", 4)
+
+
+def test_more_than_eight_workers_are_not_advised_and_what_remains_is_said() -> None:
+    found = only(annotation(CALLER, 0, 9_800), span("aten::mm", 9_800, 100))
+    # An eighth of 9.8 ms is 1.225 ms, 1.025 ms more than the rest of 0.2 ms.
+    assert found.saving_ns == 8_775_000
+    assert "With 8 of them 1.02 ms would remain" in found.evidence
+
+
+def test_a_loader_that_takes_less_than_two_ms_is_left_alone() -> None:
+    assert advice(annotation(CALLER, 0, 1_999), span("aten::mm", 2_000, 1_000)) == []
+
+
+def test_workers_that_do_not_keep_up_are_told_so() -> None:
+    found = only(annotation(WORKERS, 0, 3_000), span("aten::mm", 3_000, 1_000))
+    assert (found.rule, found.saving_ns) == ("dataloader_workers", 3_000_000)
+    assert "no batch was ready 2 of 2 times" in found.evidence
+    assert advice(annotation(WORKERS, 0, 500), span("aten::mm", 3_000, 1_000)) == []
+
+
+def adam(parameters: int, op_us: float = 50) -> list[dict[str, Any]]:
+    names = ("lerp_", "mul_", "addcmul_", "sqrt", "add_", "addcdiv_")
+    ops = [span(f"aten::{name}", 1_000 + at * 100, op_us) for at, name in enumerate(names * parameters)]
+    return [annotation("Optimizer.step#Adam.step", 1_000, 600 * parameters), *ops]
+
+
+def test_an_optimizer_of_single_ops_is_fused_by_the_share_of_tensors_that_it_reads() -> None:
+    found = only(*adam(3))
+    # 1.8 ms, of which 18 ops take 0.9 ms; fused they take 30 % of that.
+    assert (found.rule, found.saving_ns, found.certainty) == ("single_tensor_optimizer", 1_530_000, "estimated")
+    assert found.fix == "`torch.optim.Adam(..., fused=True)`"
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        adam(1),  # one parameter
+        [annotation("Optimizer.step#Adam.step", 0, 2_000), span("aten::_fused_adam_", 0, 1_900)],
+        [annotation("Optimizer.step#LBFGS.step", 0, 2_000), *adam(3)[1:]],
+    ],
+)
+def test_an_optimizer_that_is_fused_or_cannot_be_is_left_alone(events: list[dict[str, Any]]) -> None:
+    assert advice(*events) == []
+
+
+def test_zeros_in_gradients_cost_their_filling_and_what_backward_adds() -> None:
+    node = "torch::autograd::AccumulateGrad"
+    added = span(f"autograd::engine::evaluate_function: {node}", 2_000, 120), span(node, 2_005, 110)
+    zero = annotation("Optimizer.zero_grad#SGD.zero_grad", 1_000, 300), span("aten::zero_", 1_100, 100)
+    found = only(*zero, *added, span("aten::add_", 2_010, 100))
+    assert (found.rule, found.saving_ns) == ("zero_grad_set_to_none", 400_000)
+    assert "backward adds to zeros 1 time" in found.evidence
+    assert advice(zero[0]) == []
+
+
+def test_a_loop_over_elements_costs_all_turns_but_two() -> None:
+    rows = [span("aten::select", 100 * at, 10) for at in range(80)]
+    found = only(CODE, *rows)
+    # Without watched lines only the ops count: 80 x 10 us, of which two remain.
+    assert (found.rule, found.saving_ns, found.line) == ("python_loop", 780_000, 4)
+    assert advice(CODE, *rows[:47]) == []
+
+
+def test_a_loop_that_multiplies_is_no_loop_over_elements() -> None:
+    rows = [span("aten::select", 100 * at, 90) for at in range(80)]
+    products = [span("aten::mm", 100 * at + 5, 60) for at in range(80)]
+    assert advice(CODE, *rows, *products) == []
+
+
+def test_masks_and_positions_that_each_step_makes_are_kept() -> None:
+    mask = span("aten::ones", 1_000, 200), span("aten::tril", 1_300, 300)
+    found = only(CODE, *mask)
+    assert (found.rule, found.saving_ns, found.title) == ("rebuilt_constant", 500_000, "Make a mask once and keep it")
+    positions = only(CODE, span("aten::arange", 1_000, 200))
+    assert (positions.saving_ns, positions.title) == (200_000, "Make positions once and keep them")
+    # A triangle of something that was computed is no constant.
+    assert advice(CODE, span("aten::mm", 1_000, 200), span("aten::tril", 1_300, 300)) == []
+
+
+ATTENTION = ("matmul", 400), ("div", 100), ("softmax", 300), ("matmul", 400)
+
+
+def chain(*ops: tuple[str, float]) -> list[dict[str, Any]]:
+    return [span(f"aten::{name}", 500 * at, dur) for at, (name, dur) in enumerate(ops)]
+
+
+def test_attention_in_single_ops_costs_what_stands_between_its_products() -> None:
+    found = only(*chain(*ATTENTION))
+    assert (found.rule, found.saving_ns, found.certainty) == ("attention_unfused", 400_000, "estimated")
+
+
+@pytest.mark.parametrize(
+    "ops",
+    [
+        (("linear", 400), ("softmax", 300), ("matmul", 400)),
+        (("matmul", 400), ("softmax", 300)),
+        (("matmul", 400), ("relu", 100), ("softmax", 300), ("matmul", 400)),
+        (("matmul", 400), ("log_softmax", 300), ("matmul", 400)),
+    ],
+)
+def test_a_softmax_elsewhere_is_no_attention(ops: tuple[tuple[str, float], ...]) -> None:
+    assert advice(*chain(*ops)) == []
+
+
+def test_biases_before_batch_norms_have_no_effect() -> None:
+    layer = span("aten::linear", 1_000, 800, **{"Input Dims": [[8, 4], [6, 4], [6]]})
+    norm = span("aten::batch_norm", 2_000, 400, **{"Input Dims": [[8, 6], [6]]})
+    head = {"record_shapes": 1}
+    found = Report(make_trace(*STEPS, *each_step(layer, norm), **head)).advice
+    assert [(each.rule, each.certainty, each.saving_ns) for each in found] == [("bias_before_batchnorm", "guess", None)]
+    without = layer | {"args": {"Input Dims": [[8, 4], [6, 4], []]}}
+    between = span("aten::relu", 1_850, 50)
+    for events in ((without, norm), (layer, between, norm), (layer,)):
+        assert Report(make_trace(*STEPS, *each_step(*events), **head)).advice == []
+
+
+def test_threads_are_compared_with_cores_where_ops_are_long_enough() -> None:
+    work = span("aten::mm", 0, 9_000)
+    assert only(work, cpu_cores=8, cpu_threads=2).rule == "undersubscribed_threads"
+    assert only(work, cpu_cores=2, cpu_threads=8).fix == "`torch.set_num_threads(2)`"
+    assert advice(work, cpu_cores=2, cpu_threads=2) == []
+    assert advice(work) == []
+    assert advice(*(span("aten::add", 100 * at, 90) for at in range(90)), cpu_cores=8, cpu_threads=2) == []
+
+
+def region(name: str, start: float, dur: float) -> dict[str, Any]:
+    return span(f"Torch-Compiled Region: {name}", start, dur)
+
+
+def test_a_compiled_region_in_another_one_is_a_graph_break() -> None:
+    found = only(region("1/0", 0, 4_000), region("2/0", 1_000, 2_000))
+    assert (found.rule, found.certainty) == ("graph_breaks", "guess")
+    assert "takes 40 % of the time. Each call of it breaks 1 time" in found.evidence
+    assert advice(region("1/0", 0, 2_000), region("2/0", 2_000, 2_000)) == []  # one after the other
+    assert advice(region("1/0", 0, 800), region("2/0", 100, 200)) == []  # a small share
+
+
+def test_compiling_again_in_every_step_costs_the_compilation() -> None:
+    compiling = span("_compile.compile_inner (dynamo_timed)", 0, 6_000, cat="user_annotation")
+    again = [region(f"0/{at + 1}", 10_000 * at + 6_000, 1_000) for at in range(2)]
+    found = Report(make_trace(*STEPS, *each_step(compiling), *again)).advice
+    assert [(each.rule, each.saving_ns) for each in found] == [("recompiles", 6_000_000)]
+    first = [region("0/0", 6_000, 1_000)]
+    assert Report(make_trace(*STEPS, compiling, *first)).advice == []
+
+
+def test_collectives_that_are_joined_save_what_the_shortest_cost() -> None:
+    many = [span("c10d::allreduce_", 100 * at, 50) for at in range(20)]
+    found = only(*many)
+    assert (found.rule, found.saving_ns, found.certainty) == ("many_small_collectives", None, "guess")
+    assert advice(*many[:15]) == []
+    sent = {"Input Dims": [[1000]], "Input type": ["float"]}
+    ranges = [span("gloo:all_reduce", 100 * at + 10, 30, cat="user_annotation", **sent) for at in range(20)]
+    found = only(*many, *ranges)
+    # Twenty of 50 us each, of which one remains; and 80 kB that are copied twice, at 8 bytes a ns.
+    assert (found.saving_ns, found.certainty) == (950_000 - 20_000, "estimated")
+    sent = {"Input Dims": [[100_000]], "Input type": ["float"]}
+    ranges = [span("gloo:all_reduce", 100 * at + 10, 30, cat="user_annotation", **sent) for at in range(20)]
+    assert advice(*many, *ranges) == []  # copying 8 MB twice takes longer
+
+
+def accumulated(passes: int, exchanges: int) -> list[dict[str, Any]]:
+    node = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
+    events = []
+    for at in range(passes):
+        events.append(annotation("DistributedDataParallel.forward", 2_000 * at, 500))
+        if at >= passes - exchanges:
+            events += [span(node, 2_000 * at + 600, 400), span("c10d::allreduce_", 2_000 * at + 700, 200)]
+    return [*events, annotation("Optimizer.step#SGD.step", 2_000 * passes, 100)]
+
+
+def test_gradients_that_no_step_follows_need_no_exchange() -> None:
+    found = only(*accumulated(passes=3, exchanges=3))
+    # Two of three exchanges of 0.2 ms.
+    assert (found.rule, found.saving_ns) == ("gradient_sync_each_step", 400_000)
+    assert advice(*accumulated(passes=3, exchanges=1)) == []
+    assert advice(*accumulated(passes=1, exchanges=1)) == []
+
+
+def test_a_recording_that_distorts_asks_for_less() -> None:
+    work = span("aten::mm", 0, 9_000)
+    found = only(work, plain_step_ns=(2_000_000, 2_000_000), has_stacks=True)
+    assert (found.rule, found.fix) == ("profiling_distorts", "without `--stack`, or with `--two-pass`")
+    assert "5.0 times as long" in found.evidence
+    lines = only(work, plain_step_ns=(2_000_000, 2_000_000), has_function_lines=True)
+    assert lines.fix == "without `--lines`, or with `--two-pass`"
+    assert advice(work, plain_step_ns=(2_000_000, 2_000_000)) == []  # there is nothing to leave out
+
+
+def test_memory_that_grows_is_told_by_its_bytes() -> None:
+    steps = [annotation(f"ProfilerStep#{at}", 10_000 * at, 10_000) for at in range(3)]
+    kept = []
+    for at in range(3):
+        block = allocation(10_000 * at + 150, 1_000, 1_000 * (at + 1))
+        block["args"]["Addr"] = 4096 * (at + 1)
+        kept += [span("aten::empty", 10_000 * at + 100, 100), block]
+    (found,) = Report(make_trace(*steps, *kept)).advice
+    assert (found.rule, found.saving_bytes, found.saving_ns, found.op) == ("memory_leak", 1_000, None, "aten::empty")

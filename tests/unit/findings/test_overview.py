@@ -1,0 +1,229 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+from support import Event, allocation, annotation, frame, kernel, launch, make_trace, span
+
+from torchprof_magic.facts.device.idle_pieces import CAUSE_TITLES
+from torchprof_magic.findings.overview import overview_facts
+from torchprof_magic.model.meta import CellSource
+from torchprof_magic.model.trace import CATEGORY, SCOPES_SCHEMA, SITES_SCHEMA
+from torchprof_magic.model.units import format_ns
+from torchprof_magic.tables.waiting.idle import idle_table
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.shapes import Section
+    from torchprof_magic.model.trace import Trace
+
+
+def section(trace: Trace, title: str) -> Section:
+    (found,) = (each for each in overview_facts(trace).sections if each.title == title)
+    return found
+
+
+def titles(trace: Trace) -> list[str]:
+    return [each.title for each in overview_facts(trace).sections]
+
+
+def test_phases_have_a_section_that_adds_up_to_the_mean_step() -> None:
+    # Steps of 100 and 140 us; half of the first and all of the second that follows the op is in no op.
+    trace = make_trace(
+        annotation("ProfilerStep#1", 0, 100),
+        span("aten::mm", 0, 50),
+        annotation("ProfilerStep#2", 100, 140),
+        span("aten::mm", 100, 30),
+    )
+    (phases,) = (section for section in overview_facts(trace).sections if section.kind == "phases")
+    assert [(fact.label, fact.value) for fact in phases.facts] == [("forward", 40_000), ("python", 80_000)]
+
+
+def test_a_fact_about_an_op_names_it() -> None:
+    facts = [fact for section in overview_facts(make_trace(span("aten::mm", 0, 50))).sections for fact in section.facts]
+    assert [(fact.op, fact.value, fact.unit) for fact in facts if fact.op] == [("aten::mm", 50_000, "ns")]
+
+
+def test_a_ratio_that_cannot_be_computed_is_unknown() -> None:
+    trace = make_trace(annotation("ProfilerStep#1", 0, 0), annotation("ProfilerStep#2", 10, 0))
+    facts = {fact.label: fact.value for section in overview_facts(trace).sections for fact in section.facts}
+    assert facts["Spread"] is None
+
+
+def call(name: str, start_us: float, dur_us: float) -> Event:
+    return span(name, start_us, dur_us, cat="cuda_runtime")
+
+
+TWO_STEPS = (
+    annotation("ProfilerStep#0", 0, 100),
+    span("aten::mm", 5, 20),
+    launch(6, 2, correlation=1),
+    kernel("gemm", 10, 20, correlation=1),
+    span("aten::item", 40, 30),
+    call("cudaStreamSynchronize", 45, 20),
+    annotation("ProfilerStep#1", 100, 100),
+    span("aten::mm", 105, 20),
+    launch(106, 2, correlation=2),
+    kernel("gemm", 110, 20, correlation=2),
+    span("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 150, 30),
+)
+
+
+def test_why_the_device_waits_is_hatched_and_adds_up_to_its_idle_time_a_step() -> None:
+    waits = section(make_trace(*TWO_STEPS), "Why the device waits")
+    # Of 2 x 80 us: the range around the step is open for 90, the loader 30, the call 20, ops 8 + 8, queued 2 + 2.
+    loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    assert [(fact.label, fact.value, fact.note) for fact in waits.facts] == [
+        ("Python", 45_000, ""),
+        ("loading data", 15_000, loader),
+        ("blocking call", 10_000, "cudaStreamSynchronize"),
+        ("launching ops", 8_000, "aten::item"),
+        ("queued work", 2_000, "aten::mm"),
+    ]
+    assert (waits.kind, waits.aside) == ("bars", "a step, of 80 µs")
+    # Bars of this phase are hatched, as idle times are on the timeline that shows more of them.
+    assert {(fact.phase, fact.view, fact.unit) for fact in waits.facts} == {("waiting", "timeline", "ns")}
+    assert [fact.op for fact in waits.facts] == [fact.note for fact in waits.facts]
+
+
+@pytest.mark.parametrize(("together_us", "name"), [(10, ""), (60, "gloo:all_reduce")])
+def test_of_communication_only_the_part_in_which_the_device_idles_is_a_wait(together_us: int, name: str) -> None:
+    trace = make_trace(
+        annotation("ProfilerStep#0", 0, 200),
+        launch(0, 1, correlation=1),
+        kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 1, 50, correlation=1),
+        span("aten::mm", 51, 20),
+        annotation("gloo:all_reduce", 80, together_us),
+    )
+    waits = section(trace, "Why the device waits")
+    (communication,) = (fact for fact in waits.facts if fact.label == "collective on the host")
+    # The kernel of 50 us is no wait, and does not name one.
+    assert (communication.value, communication.op) == (together_us * 1000, name)
+    values = [float(str(fact.value)) for fact in waits.facts]
+    assert values == sorted(values, reverse=True)
+    by_cause = idle_table(trace).frame.group_by("cause").agg(pl.col("idle_ns").sum()).rows()
+    assert dict(zip((fact.label for fact in waits.facts), values, strict=True)) == {
+        CAUSE_TITLES[cause]: ns for cause, ns in by_cause
+    }
+    assert waits.aside == f"a step, of {format_ns(sum(values))}"
+
+
+def test_calls_that_hold_the_host_are_hatched_with_their_op_and_what_the_device_did() -> None:
+    trace = make_trace(
+        annotation("ProfilerStep#0", 0, 100),
+        launch(0, 1, correlation=1),
+        kernel("gemm", 40, 10, correlation=1),
+        span("aten::item", 30, 50),
+        call("cudaStreamSynchronize", 40, 40),
+        call("cudaMalloc", 85, 5),
+    )
+    waits = section(trace, "Blocking calls")
+    assert [(fact.label, fact.value, fact.note, fact.phase, fact.view) for fact in waits.facts] == [
+        ("cudaStreamSynchronize", 40_000, "aten::item, device busy 25 %", "waiting", "timeline"),
+        ("cudaMalloc", 5_000, "device busy 0 %", "waiting", "timeline"),
+    ]
+    assert waits.kind == "bars"
+
+
+def test_loading_data_has_a_color_of_its_own() -> None:
+    (fact,) = section(make_trace(*TWO_STEPS), "Loading data").facts
+    assert (fact.label, fact.value, fact.phase) == ("DataLoader", 15_000, "data")
+
+
+def test_a_host_that_never_waits_and_a_run_without_a_device_have_no_such_sections() -> None:
+    found = titles(make_trace(annotation("ProfilerStep#0", 0, 100), span("aten::mm", 0, 50)))
+    assert not {"Why the device waits", "Blocking calls", "Loading data", "Memory", "Lines"} & set(found)
+
+
+def test_memory_is_drawn_above_its_peaks() -> None:
+    trace = make_trace(
+        *TWO_STEPS,
+        allocation(6, 500, 500),
+        allocation(7, 300, 800),
+        allocation(8, -300, 500),
+        allocation(9, 64, 64, device=1),
+    )
+    memory = section(trace, "Memory")
+    assert memory.kind == "memory"
+    assert {(fact.label, fact.value, fact.unit) for fact in memory.facts} >= {
+        ("Peak on cpu", 800, "bytes"),
+        ("Peak on cuda:0", 64, "bytes"),
+    }
+    assert {each.kind for each in overview_facts(make_trace(*TWO_STEPS)).sections} == {"bars", "phases", "facts"}
+
+
+LINES = ("for batch in loader:", "    loss = model(batch)", "    loss.backward()")
+
+
+def watched(*events: Event, scopes: tuple[tuple[int, float, float], ...]) -> Trace:
+    """A trace with watched lines of a cell; scopes have a line, a start and a duration in us."""
+    trace = make_trace(*events)
+    sites = [
+        {"kind": "line", "parent": -1, "name": text, "file": "cell", "line": at} for at, text in enumerate(LINES, 1)
+    ]
+    rows = [(line - 1, 0, int(start * 1000), int(dur * 1000), 0) for line, start, dur in scopes]
+    return replace(
+        trace,
+        sites=pl.DataFrame(sites, schema=SITES_SCHEMA),
+        scopes=pl.DataFrame(rows, schema=SCOPES_SCHEMA, orient="row"),
+        meta=replace(trace.meta, cell=CellSource(filename="cell", label="In [1]", source="\n".join(LINES))),
+    )
+
+
+def test_a_watched_line_is_called_by_its_number_and_text_and_has_the_phase_of_most_of_it() -> None:
+    trace = watched(
+        annotation("ProfilerStep#0", 0, 200),
+        span("aten::mm", 20, 30, **{"Sequence number": 1}),
+        span("MmBackward0", 80, 90, **{"Sequence number": 1, "Fwd thread id": 1}),
+        scopes=((1, 0, 10), (2, 10, 50), (3, 70, 110)),
+    )
+    lines = section(trace, "Lines")
+    assert [(fact.label, fact.value, fact.note, fact.phase, fact.op) for fact in lines.facts] == [
+        ("3  loss.backward()", 110_000, "", "backward", "    loss.backward()"),
+        ("2  loss = model(batch)", 50_000, "+ 90 µs backward", "forward", "    loss = model(batch)"),
+        ("1  for batch in loader:", 10_000, "", "python", "for batch in loader:"),
+    ]
+    assert (lines.group, lines.aside) == ("top", "host time a step")
+    assert {fact.view for fact in lines.facts} == {"source"}
+
+
+def test_a_function_of_recorded_stacks_is_called_by_its_name_and_noted_by_its_place() -> None:
+    trace = make_trace(
+        annotation("ProfilerStep#0", 0, 100),
+        frame("/home/me/train.py(7): step", 0, 100),
+        frame("/home/me/model.py(21): forward", 10, 30),
+        span("aten::mm", 15, 20, **{"Sequence number": 1}),
+        span("MmBackward0", 60, 12, **{"Sequence number": 1, "Fwd thread id": 1}),
+        with_stack=1,
+    )
+    found = [(fact.label, fact.value, fact.note) for fact in section(trace, "Lines").facts]
+    assert found == [("step", 70_000, "me/train.py:7"), ("forward", 30_000, "+ 12 µs backward")]
+
+
+def test_a_line_without_text_is_called_by_its_place() -> None:
+    trace = make_trace(frame("/home/me/train.py(7): step", 0, 100), span("aten::mm", 10, 50), with_stack=1)
+    # The frames themselves are not in the file, only the stack of each op.
+    events = trace.events.with_columns(
+        pl.when(pl.col("category") == "python_function")
+        .then(pl.lit("other", CATEGORY))
+        .otherwise("category")
+        .alias("category")
+    )
+    (fact,) = section(replace(trace, events=events), "Lines").facts
+    assert (fact.label, fact.value, fact.note) == ("me/train.py:7", 50_000, "")
+
+
+def test_the_sections_stand_in_reading_order_and_those_about_the_recording_are_folded_away() -> None:
+    sections = overview_facts(make_trace(*TWO_STEPS, allocation(6, 500, 500))).sections
+    assert [(each.title, each.group) for each in sections] == [
+        ("Why the device waits", "main"),
+        ("Where the host's time goes", "main"),
+        ("Blocking calls", "main"),
+        ("Loading data", "main"),
+        ("Memory", "main"),
+        ("Ops", "top"),
+        ("Steps", "about"),
+        ("Device 0", "about"),
+        ("Recording", "about"),
+    ]

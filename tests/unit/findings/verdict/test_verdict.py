@@ -1,0 +1,317 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from support import Event, annotation, frame, kernel, launch, make_trace, span
+
+import torchprof_magic as tp
+from torchprof_magic.facts.device.kernel_names import kernel_title
+from torchprof_magic.findings.verdict.decision import Verdict, find_verdict
+from torchprof_magic.findings.verdict.words import Span, code
+from torchprof_magic.model.meta import Problem, StepMark
+from torchprof_magic.model.trace import Trace
+from torchprof_magic.report.trace_report import Report
+
+STEP = annotation("ProfilerStep#0", 0, 100)
+
+
+@pytest.mark.parametrize(
+    ("events", "title", "evidence"),
+    [
+        ([], "Nothing recorded", "No torch op ran"),
+        ([STEP, span("enumerate(DataLoader)#x", 0, 50), span("aten::mm", 50, 50)], "Data-bound", "50 µs of 100 µs"),
+        ([STEP, span("aten::mm", 0, 30)], "Python-bound", "70 µs of 100 µs"),
+        ([STEP, annotation("gloo:all_reduce", 0, 50), span("aten::mm", 50, 50)], "Communication-bound", "50 µs"),
+        ([STEP, annotation("Optimizer.step#A", 0, 60), span("aten::mm", 60, 40)], "Optimizer-bound", "60 µs"),
+        ([STEP, span("aten::mm", 0, 90), span("aten::add", 90, 10)], "Bound by CPU ops", "aten::mm takes 90 %"),
+        (
+            [STEP, span("aten::mm", 0, 90), launch(5, 1, correlation=1), kernel("k", 10, 20, correlation=1)],
+            "Dispatch-bound",
+            "66 µs of 100 µs",
+        ),
+        (
+            [STEP, span("aten::mm", 0, 90), launch(5, 1, correlation=1), kernel("k", 10, 85, correlation=1)],
+            "Compute-bound",
+            "85 µs of 100 µs per step (85 %): k takes 100 % of its work",
+        ),
+    ],
+)
+def test_the_verdict_names_the_limit_and_its_evidence(events: list[Event], title: str, evidence: str) -> None:
+    verdict = find_verdict(make_trace(*events))
+    assert verdict.title == title
+    assert evidence in str(verdict)
+
+
+def test_advice_to_record_stacks_is_given_only_if_there_are_none() -> None:
+    idle = [STEP, span("aten::mm", 0, 30)]
+    assert "Record with --stack" in str(find_verdict(make_trace(*idle)))
+    assert "Record with" not in str(find_verdict(make_trace(*idle, with_stack=1)))
+
+
+def test_averages_leave_out_an_interrupted_step() -> None:
+    trace = make_trace(STEP, annotation("ProfilerStep#1", 100, 900), span("aten::mm", 0, 30), span("aten::mm", 100, 30))
+    cut = replace(trace, steps=trace.steps.with_columns(complete=trace.steps["number"] == 0))
+    assert "70 µs of 100 µs" in str(find_verdict(cut))
+    assert "Mean step 100 µs" in Report(cut).summary()
+
+
+def test_exposed_collectives_are_named_as_the_limit() -> None:
+    events = [
+        STEP,
+        span("aten::mm", 0, 90),
+        launch(5, 1, correlation=1),
+        kernel("ncclDevKernel_AllReduce", 10, 60, correlation=1),
+        kernel("gemm", 10, 20, correlation=1, stream=8),
+    ]
+    verdict = find_verdict(make_trace(*events))
+    # 60 us of the collective, 20 us of them beside a kernel
+    assert (verdict.title, "40 µs of 100 µs" in str(verdict)) == ("Communication-bound", True)
+
+
+def device_work(busy_us: float) -> list[Event]:
+    """An op of 90 us that launches one kernel at 0, and a last kernel that ends the window at 100 us."""
+    first = launch(0, 1, correlation=1), kernel("gemm", 0, busy_us - 1, correlation=1)
+    last = launch(97, 1, correlation=2), kernel("tail", 99, 1, correlation=2)
+    return [span("aten::mm", 0, 90), *first, *last]
+
+
+@pytest.mark.parametrize(
+    ("busy_us", "title", "evidence"),
+    [
+        (20, "Dispatch-bound", "The device is busy 20 %"),
+        (95, "Compute-bound", "95 µs of 100 µs (95 %): gemm takes 98.9 % of its work"),
+    ],
+)
+def test_without_steps_the_busy_share_of_the_device_decides(busy_us: float, title: str, evidence: str) -> None:
+    verdict = find_verdict(make_trace(*device_work(busy_us)))
+    assert verdict.title == title
+    assert evidence in str(verdict).replace("20.0 %", "20 %")
+
+
+def test_of_two_parts_that_are_too_large_the_larger_one_is_named() -> None:
+    data, optimizer = span("enumerate(DataLoader)#x", 0, 30), annotation("Optimizer.step#A", 30, 65)
+    assert find_verdict(make_trace(STEP, data, optimizer)).title == "Optimizer-bound"
+    data, optimizer = span("enumerate(DataLoader)#x", 0, 50), annotation("Optimizer.step#A", 50, 45)
+    assert find_verdict(make_trace(STEP, data, optimizer)).title == "Data-bound"
+
+
+def test_kernels_without_any_op_give_the_advice_to_record_the_cpu() -> None:
+    verdict = find_verdict(make_trace(kernel("gemm", 0, 10, correlation=1)))
+    assert verdict.title == "Only device work"
+    assert "Record the cpu activity" in str(verdict)
+
+
+def test_python_frames_without_any_op_are_not_an_empty_recording() -> None:
+    verdict = find_verdict(make_trace(frame("train.py(3): step", 0, 10)))
+    assert (verdict.title, str(verdict)) == (
+        "No ops",
+        "No ops. No torch op was recorded on the profiled threads.",
+    )
+
+
+def test_a_lost_recording_is_explained_by_its_first_loss() -> None:
+    lost = Problem(code="run.unreadable_cycle", severity="data_loss", count=1, message="The file is gone.")
+    verdict = find_verdict(replace(make_trace(STEP), problems=(lost,)))
+    assert (verdict.title, str(verdict)) == ("Nothing recorded", "Nothing recorded. The file is gone.")
+
+
+def test_the_verdict_names_a_kernel_if_most_device_work_belongs_to_no_op() -> None:
+    # The launch at 8 is not within any op, as that of a CUDA graph.
+    small = span("aten::mm", 0, 7), launch(5, 1, correlation=1), kernel("gemm", 10, 10, correlation=1)
+    graph = launch(8, 1, correlation=2), kernel("fused", 20, 30, correlation=2), kernel("fused", 50, 5, correlation=2)
+    verdict = find_verdict(make_trace(*small, *graph))
+    assert verdict.kind == "compute"
+    assert "fused takes 77.8 % of its work, then gemm 22.2 %." in str(verdict)
+
+
+@pytest.mark.parametrize(
+    ("paused_us", "title"),
+    # Of 100 us ops take 30: without the pause others take 12 of 42 us (29 %), or 28 of 58 us (48 %).
+    [(58, "Partly paused"), (42, "Python-bound")],
+)
+def test_time_in_which_the_recording_was_paused_does_not_count_as_python(paused_us: int, title: str) -> None:
+    trace = make_trace(STEP, span("aten::mm", 0, 30))
+    marks = tuple(
+        StepMark(number=0, cycle=cycle, is_complete=True, paused_ns=paused_us * 1000 * (1 + 9 * cycle))
+        for cycle in (0, 1)  # the second is none of this report's
+    )
+    verdict = find_verdict(replace(trace, meta=replace(trace.meta, recorded_steps=marks)))
+    assert verdict.title == title
+    assert "70 µs of 100 µs per step" in str(verdict)
+    assert ("the recording was paused for 58 µs of it" in str(verdict)) == (title == "Partly paused")
+
+
+def test_collectives_of_an_interrupted_step_are_left_out() -> None:
+    computing = span("aten::mm", 0, 90), launch(5, 1, correlation=1), kernel("gemm", 10, 80, correlation=1)
+    waiting = launch(105, 1, correlation=2), kernel("ncclDevKernel_AllReduce", 110, 800, correlation=2)
+    trace = make_trace(STEP, annotation("ProfilerStep#1", 100, 900), *computing, *waiting)
+    cut = replace(trace, steps=trace.steps.with_columns(complete=trace.steps["number"] == 0))
+    assert find_verdict(trace).title == "Communication-bound"
+    assert find_verdict(cut).title == "Compute-bound"  # gemm runs for 80 us of step 0, the collective only in step 1
+
+
+def test_collectives_of_several_devices_are_not_added_up() -> None:
+    devices = (
+        (launch(device, 1, correlation=device), kernel("ncclAllReduce", 10, dur_us, correlation=device, device=device))
+        for device, dur_us in ((1, 60), (2, 30), (3, 20))
+    )
+    verdict = find_verdict(make_trace(STEP, span("aten::mm", 0, 90), *(event for pair in devices for event in pair)))
+    assert verdict.title == "Communication-bound"
+    assert "60 µs of 100 µs per step (60" in str(verdict)
+
+
+def test_a_device_that_waits_for_the_loader_is_data_bound_and_not_host_bound() -> None:
+    loading = span("enumerate(DataLoader)#x", 0, 30)
+    computing = span("aten::mm", 30, 70), launch(31, 1, correlation=1), kernel("gemm", 40, 50, correlation=1)
+    verdict = find_verdict(make_trace(STEP, loading, *computing))
+    assert (verdict.title, "30 µs of 100 µs" in str(verdict)) == ("Data-bound", True)
+    # A device that is busy for 60 us or more has enough to do, however long the loader takes beside it.
+    computing = span("aten::mm", 30, 70), launch(31, 1, correlation=1), kernel("gemm", 40, 60, correlation=1)
+    assert find_verdict(make_trace(STEP, loading, *computing)).title == "Compute-bound"
+
+
+def test_without_steps_the_busiest_device_decides() -> None:
+    other = launch(3, 1, correlation=3), kernel("early", 0, 1, 3, device=1), kernel("late", 99, 1, 4, device=1)
+    verdict = find_verdict(make_trace(*device_work(95), *other))
+    assert verdict.title == "Compute-bound"  # device 0 is busy for 95 us of 100 us, device 1 for 2 us
+
+
+def test_without_steps_and_device_the_ops_are_named() -> None:
+    verdict = find_verdict(make_trace(span("aten::mm", 0, 30), span("aten::add", 30, 10)))
+    assert str(verdict) == (
+        "Bound by CPU ops. aten::mm takes 75 % of the ops' CPU time (30 µs in 1 call), then aten::add."
+    )
+
+
+def test_the_users_own_ranges_are_named_only_where_no_op_is() -> None:
+    alone = find_verdict(make_trace(annotation("tokenize", 0, 30)))
+    assert (alone.title, "tokenize takes" in str(alone)) == ("Bound by CPU ops", True)
+    beside = find_verdict(make_trace(annotation("tokenize", 0, 30), span("aten::mm", 30, 10)))
+    assert "aten::mm takes" in str(beside)
+
+
+def cut_last(*events: Event) -> Trace:
+    """A whole step of 100 us with one short op, and a cut one of 900 us."""
+    trace = make_trace(STEP, annotation("ProfilerStep#1", 100, 900), span("aten::mm", 0, 30), *events)
+    return replace(trace, steps=trace.steps.with_columns(complete=trace.steps["number"] == 0))
+
+
+def test_kernels_of_an_interrupted_step_do_not_count_towards_kernels_per_step() -> None:
+    calls = [
+        event
+        for number, start_us in enumerate((5, 105, 115, 125), start=1)
+        for event in (launch(start_us, 1, correlation=number), kernel("gemm", start_us + 1, 2, correlation=number))
+    ]
+    # 30 us of host work, one kernel of 2 us; the three others belong to the cut step
+    verdict = find_verdict(cut_last(*calls))
+    assert verdict.causes[0].kind == "python"
+    assert verdict.whole_ns == 100_000
+
+
+def _short_ops(count: int, us: float, at_us: float = 0) -> list[Event]:
+    return [span("aten::add", at_us + place * us, us) for place in range(count)]
+
+
+def test_an_optimizer_of_many_short_ops_is_the_optimizer_and_not_dispatch() -> None:
+    step = annotation("ProfilerStep#0", 0, 1000), annotation("Optimizer.step#Adam.step", 0, 900)
+    verdict = find_verdict(make_trace(*step, *_short_ops(90, 10)))
+    assert (verdict.kind, verdict.share) == ("optimizer", 0.9)
+    assert "foreach=True or fused=True calls fewer" in str(verdict)
+    long = find_verdict(make_trace(*step, span("aten::mm", 0, 900)))
+    assert "foreach" not in str(long)
+
+
+@pytest.mark.parametrize(("plain_us", "kind"), [(1000, "compute"), (400, "dispatch")])
+def test_ops_that_the_recording_made_longer_count_as_short(plain_us: int, kind: str) -> None:
+    trace = make_trace(annotation("ProfilerStep#0", 0, 1000), *_short_ops(33, 30))
+    meta = replace(trace.meta, plain_step_ns=(plain_us * 1000,) * 5)
+    assert find_verdict(replace(trace, meta=meta)).kind == kind
+
+
+def test_python_between_short_ops_is_not_called_by_the_name_of_an_op() -> None:
+    ops = [span("aten::detach", place * 100, 10) for place in range(10)]
+    verdict = find_verdict(make_trace(annotation("ProfilerStep#0", 0, 1000), *ops))
+    assert verdict.kind == "python"
+    assert "aten::detach" not in str(verdict)
+
+
+def test_a_line_of_python_beside_some_short_ops_is_not_called_short_ops() -> None:
+    def train() -> None:
+        for _ in tp.steps(range(6)):
+            words = [int(word) for word in " ".join(map(str, range(30_000))).split()]
+            torch.tensor(words[:64]).add(1).mul(2).sum()
+
+    with tp.profile(lines=True, wait=1, warmup=1, active=3) as p:
+        train()
+    verdict = p.report.verdict
+    assert (verdict.kind, verdict.line) == ("python", train.__code__.co_firstlineno + 2)
+    assert "No op runs for" in str(verdict)
+
+
+def test_a_pause_that_nothing_names_is_told_by_what_stands_around_it() -> None:
+    step = annotation("ProfilerStep#0", 0, 1000), span("aten::randn", 10, 40), span("aten::addmm", 800, 150)
+    small = annotation("Net.prepare", 60, 100)  # in which there is less than outside of it
+    verdict = find_verdict(make_trace(*step, small))
+    assert verdict.kind == "python"
+    assert verdict.name == ""
+    assert "mostly between Net.prepare and aten::addmm" in str(verdict)
+    assert verdict.causes[0].between == ("Net.prepare", "aten::addmm")
+
+
+def test_a_name_of_thousands_of_characters_is_cut_in_the_sentence_but_not_in_the_verdict() -> None:
+    name = "W" * 10_000
+    verdict = find_verdict(make_trace(span(name, 0, 90), span("aten::mm", 90, 1)))
+    assert str(verdict).startswith(f"Bound by CPU ops. {'W' * 63}… takes")
+    assert verdict.name == name
+
+
+GEMM = "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16_128x64_32x5_nn_align8>(Params)"
+ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >(int)"
+
+
+def short(verdict: Verdict) -> str:
+    """Return a verdict as the page shows it."""
+    return "".join(span.short for span in verdict.text)
+
+
+def test_a_piece_of_text_is_short_if_it_is_the_name_of_a_kernel() -> None:
+    assert code("Kernel2", GEMM) == Span(text="Kernel2", style="code", kernel=GEMM)
+    assert code("Kernel2", GEMM).short == kernel_title(GEMM) == "gemm bf16 128x64 · cutlass nn"
+    # Without a kernel it is what it is, even if it looks like one.
+    assert code(GEMM).short == Span(text=GEMM).short == GEMM
+
+
+def test_kernels_in_a_verdict_are_called_as_in_the_views_and_in_its_text_by_their_names() -> None:
+    events = [span("aten::mm", 0, 90), launch(5, 1, correlation=1), kernel(GEMM, 10, 60, correlation=1)]
+    verdict = find_verdict(make_trace(STEP, *events, launch(6, 1, correlation=2), kernel(ADD, 70, 20, correlation=2)))
+    assert "gemm bf16 128x64 · cutlass nn takes 75 % of its work, then add f32 · vectorized 25 %." in short(verdict)
+    assert ": Kernel2 takes 75 % of its work, then vectorized_elementwise_kernel · add 25 %." in str(verdict)
+
+
+def test_a_kernel_that_is_a_second_cause_is_short_too_and_the_name_of_an_op_is_not() -> None:
+    events = [span("my::attention<float>", 0, 100), launch(95, 1, correlation=1), kernel(GEMM, 100, 20, correlation=1)]
+    verdict = find_verdict(make_trace(annotation("ProfilerStep#0", 0, 120), *events))
+    assert verdict.title == "Dispatch-bound"
+    assert "piece by piece, 1 kernel a step, mostly in attention. The" in short(verdict)
+    assert "computation takes 16.7 %, mostly in gemm bf16 128x64 · cutlass nn." in short(verdict)
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [("aten::_scaled_dot_product_flash_attention", "Bound by CPU ops"), ("aten::copy_", "Bound by memory traffic")],
+)
+def test_on_the_host_no_op_is_taken_for_a_kernel(name: str, title: str) -> None:
+    verdict = find_verdict(make_trace(STEP, span(name, 0, 90)))
+    assert verdict.title == title
+    assert name in short(verdict)
+    assert not [span for span in verdict.text if span.kernel]
+
+
+def test_short_ops_on_the_host_keep_their_names() -> None:
+    name = "aten::_scaled_dot_product_flash_attention"
+    ops = [span(name, place * 10, 10) for place in range(100)]
+    verdict = find_verdict(make_trace(annotation("ProfilerStep#0", 0, 1000), *ops))
+    assert verdict.kind == "dispatch"
+    assert f"mostly in {name}" in short(verdict)

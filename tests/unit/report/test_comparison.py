@@ -1,0 +1,303 @@
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support import allocation, annotation, kernel, launch, make_trace, span
+
+from torchprof_magic.findings.compare.change_flame import change_flame
+from torchprof_magic.findings.compare.changes import Runs
+from torchprof_magic.model.meta import CellSource
+from torchprof_magic.model.trace import Trace
+from torchprof_magic.report.trace_report import Report
+
+STEP_US = 1_000
+
+
+def program(*, mm_us: float = 400, extra: int = 0, extra_us: float = 20, steps: int = 6, busy: float = 1.0) -> Trace:
+    """Steps of one mm and some calls of mul in 1 ms and more; all is ``busy`` times as long."""
+    events, at = [], 0.0
+    for number in range(steps):
+        wiggle = 1 + 0.001 * (number % 3)
+        parts = [("aten::mm", mm_us), ("aten::add", 100), *([("aten::mul", extra_us)] * extra)]
+        start, length = at, (STEP_US - 400 + mm_us + extra * extra_us) * busy * wiggle
+        events.append(annotation(f"ProfilerStep#{number}", start, length))
+        for name, own_us in parts:
+            events.append(span(name, at + 1, own_us * busy * wiggle))
+            at += own_us * busy * wiggle + 1
+        at = start + length
+    for event in events:  # runs of some seconds
+        event["ts"], event["dur"] = event["ts"] * 1_000, event["dur"] * 1_000
+    return make_trace(*events)
+
+
+def compared(before: Trace, after: Trace):  # noqa: ANN201
+    return Report(after).compare(Report(before))
+
+
+def test_the_same_steps_are_unclear_and_nothing_differs() -> None:
+    comparison = compared(program(), program())
+    assert comparison.kind == "unclear"
+    assert comparison.step_ratio == pytest.approx(1)
+    assert comparison.ops["delta"].to_list() == [0, 0]
+    assert comparison.settings.height == 0
+
+
+def test_a_slower_op_makes_the_step_slower_and_comes_first() -> None:
+    comparison = compared(program(), program(mm_us=500))
+    assert (comparison.kind, comparison.certainty) == ("slower", "sure")
+    assert comparison.step_ratio == pytest.approx(1.1, abs=0.005)
+    assert comparison.interval[0] < 1.1 < comparison.interval[1]
+    # The middle half of six steps are those in the middle: 2 of 0.1 % and 2 of 0.2 % more.
+    first = comparison.ops.row(0, named=True)
+    assert first["name"] == "aten::mm"
+    assert first["delta"] == pytest.approx(100_000_000, rel=0.01)
+    assert first["after"] - first["before"] == first["delta"]
+
+
+def test_the_other_way_round_it_is_faster() -> None:
+    assert compared(program(mm_us=500), program()).kind == "faster"
+
+
+def test_calls_that_only_one_run_has_are_found_on_a_machine_that_is_half_as_fast() -> None:
+    comparison = compared(program(), program(extra=3, busy=0.5))
+    assert comparison.kind == "slower"
+    assert comparison.change.basis == "work"
+    assert comparison.change.work is not None
+    assert (comparison.change.work.name, comparison.change.work.calls_after) == ("aten::mul", 3)
+    assert "The step times went the other way, but vary too much to say." in comparison.evidence
+    # 3 calls of 20 us in a step of 1,060 us: the others take 94.3 % of it.
+    assert comparison.step_ratio == pytest.approx(1.06, abs=0.01)
+    assert comparison.ops.row(0, named=True)["name"] == "aten::mul"
+    assert comparison.ops.row(0, named=True)["status"] == "new"
+
+
+def test_a_machine_that_makes_everything_slower_alike_is_no_change_of_the_code() -> None:
+    comparison = compared(program(), program(busy=1.3))
+    assert comparison.kind == "unclear"
+    assert comparison.change.drift == pytest.approx(1.3, rel=0.01)
+
+
+def test_three_steps_are_too_few() -> None:
+    comparison = compared(program(steps=3), program(steps=3, mm_us=800))
+    assert (comparison.kind, comparison.certainty) == ("unclear", "too few steps")
+    assert comparison.interval == (0.0, math.inf)
+
+
+def with_meta(trace: Trace, **facts: object) -> Trace:
+    return replace(trace, meta=replace(trace.meta, **facts))  # type: ignore[arg-type]
+
+
+def plain_steps(typical_ms: float) -> tuple[int, ...]:
+    """Eight steps without the profiler that differ by up to 0.2 %."""
+    return tuple(round(typical_ms * 1e6 * (1 + 0.001 * (number % 3))) for number in range(8))
+
+
+# Steps of about 1 s that differ by up to 20 %, so that they tell no change of some percent.
+UNEVEN_NS = tuple(round(seconds * 1e9) for seconds in (1.0, 1.2, 1.05, 1.15, 1.02, 1.1, 1.18, 1.0))
+
+
+def test_steps_without_the_profiler_are_compared_if_too_few_were_recorded() -> None:
+    comparison = compared(
+        with_meta(program(steps=3), plain_step_ns=plain_steps(1_000)),
+        with_meta(program(steps=3, mm_us=500), plain_step_ns=plain_steps(1_100)),
+    )
+    assert (comparison.kind, comparison.certainty) == ("slower", "sure")
+    assert comparison.step_ratio == pytest.approx(1.1, abs=0.002)
+    assert comparison.line == "unprofiled step 1 s → 1.10 s, +10 %, sure"
+    assert "Too few steps were recorded" in comparison.evidence
+    header = json.loads(comparison.widget._header)
+    assert [len(run["steps"]) for run in header["change"]["runs"]] == [8, 8]
+
+
+def test_a_few_recorded_steps_tell_of_work_that_the_others_confirm() -> None:
+    # 3 calls of 20 us in a step of 1,060 us: the others take 94.3 % of it, so steps are 6 % longer.
+    before = with_meta(program(steps=3), plain_step_ns=UNEVEN_NS)
+    after = with_meta(program(steps=3, extra=3), plain_step_ns=tuple(round(ns * 1.05) for ns in UNEVEN_NS))
+    change = compared(before, after).change
+    assert (change.kind, change.basis) == ("slower", "work")
+    assert change.ratio == pytest.approx(1.06, abs=0.01)
+
+
+def test_a_few_recorded_steps_with_other_work_are_chance_if_the_others_did_not_change() -> None:
+    before = with_meta(program(steps=3), plain_step_ns=UNEVEN_NS)
+    after = with_meta(program(steps=3, extra=3), plain_step_ns=tuple(round(ns * 1.02) for ns in UNEVEN_NS))
+    change = compared(before, after).change
+    assert (change.kind, change.basis) == ("unclear", "")
+    assert change.work is not None
+
+
+def test_other_programs_that_left_are_no_change_of_the_code() -> None:
+    facts = {"cpu_cores": 4, "cpu_threads": 4}
+    busy = with_meta(program(mm_us=500), others_share=0.5, **facts)
+    quiet = with_meta(program(), others_share=0.1, **facts)
+    # Only the mm changed, which alone would be sure.
+    assert compared(program(mm_us=500), program()).certainty == "sure"
+    comparison = compared(busy, quiet)
+    assert comparison.kind == "unclear"
+    assert "Other programs used 50 % and 10 % of the machine's cores" in comparison.evidence
+    # What is faster although others came is faster all the more.
+    assert compared(with_meta(busy, others_share=0.1), with_meta(quiet, others_share=0.5)).kind == "faster"
+    # One thread finds a free core beside them.
+    alone = [with_meta(run, cpu_threads=1) for run in (busy, quiet)]
+    assert compared(*alone).kind == "faster"
+
+
+def test_three_steps_without_the_profiler_are_too_few_as_well() -> None:
+    runs = [with_meta(program(steps=3), plain_step_ns=plain_steps(1_000)[:3]) for _ in range(2)]
+    comparison = compared(*runs)
+    assert comparison.certainty == "too few steps"
+    assert not comparison.change.is_plain
+
+
+def test_what_recording_more_costs_in_one_run_is_no_change_of_the_program() -> None:
+    before = with_meta(program(), plain_step_ns=plain_steps(1_000))
+    after = with_meta(program(busy=1.3), plain_step_ns=plain_steps(1_000), has_memory=True)
+    comparison = compared(before, after)
+    assert comparison.kind == "unclear"
+    assert comparison.step_ratio == pytest.approx(1)
+    assert "Recording more takes time" in comparison.evidence
+    assert "busier" not in comparison.evidence
+
+
+def test_the_ratio_is_that_of_the_times_that_stand_beside_it() -> None:
+    # Steps are 40 % longer for the mm, and 2 % of them are calls that only the later run has.
+    change = compared(program(), program(mm_us=780, extra=1)).change
+    assert change.basis == "steps"
+    assert change.ratio == pytest.approx(change.after_ns / change.before_ns)
+    assert change.interval[0] < change.ratio < change.interval[1]
+
+
+def test_an_interval_excludes_no_change_only_where_one_is_told() -> None:
+    for mm_us in range(400, 500, 5):
+        change = compared(program(), program(mm_us=mm_us)).change
+        assert (change.kind == "unclear") == (change.interval[0] <= 1 <= change.interval[1])
+
+
+def test_runs_without_steps_can_be_compared() -> None:
+    comparison = compared(make_trace(span("aten::mm", 0, 10)), make_trace(span("aten::mm", 0, 30)))
+    assert comparison.kind == "unclear"
+    assert math.isnan(comparison.step_ratio)
+    assert comparison.ops.row(0, named=True)["delta"] == 20_000
+    assert "no complete step" in comparison.summary()
+
+
+def test_an_empty_recording_can_be_compared() -> None:
+    comparison = compared(make_trace(), program())
+    assert comparison.kind == "unclear"
+    assert comparison.ops["status"].unique().to_list() == ["new"]
+
+
+def test_lines_that_moved_in_the_cell_are_the_same_lines() -> None:
+    before, after = (
+        replace(_with_cell(program(), source), problems=())
+        for source in ("a = 1\nfor x in y:\n    f(x)\n", "a = 1\n# new\nfor x in y:\n    f(x)\n")
+    )
+    code = compared(before, after).code
+    assert code.rows() == [
+        ("", 1, 1, "a = 1"),
+        ("+", None, 2, "# new"),
+        ("", 2, 3, "for x in y:"),
+        ("", 3, 4, "    f(x)"),
+    ]
+
+
+def _with_cell(trace: Trace, source: str) -> Trace:
+    return replace(trace, meta=replace(trace.meta, cell=CellSource(label="In [1]", filename="cell", source=source)))
+
+
+def test_flags_that_only_one_run_had_are_a_warning_and_a_setting() -> None:
+    before, after = program(), program()
+    after = replace(after, meta=replace(after.meta, has_shapes=True, torch_version="2.14.0"))
+    comparison = compared(before, after)
+    assert any("--shapes" in warning for warning in comparison.warnings)
+    settings = {row["name"]: (row["before"], row["after"]) for row in comparison.settings.iter_rows(named=True)}
+    assert settings["input shapes"] == ("not recorded", "recorded")
+    assert settings["torch"] == ("", "2.14.0")
+
+
+def test_another_cpu_is_a_warning_where_both_are_known() -> None:
+    runs = [replace(program(), meta=replace(program().meta, cpu_model=name)) for name in ("Xeon", "EPYC", "")]
+    assert any("different machines" in warning for warning in compared(runs[0], runs[1]).warnings)
+    assert compared(runs[0], runs[1]).settings.rows() == [("CPU", "Xeon", "EPYC")]
+    assert not any("different machines" in warning for warning in compared(runs[0], runs[2]).warnings)
+
+
+def test_numbers_of_one_recording_are_no_setting() -> None:
+    before, after = (
+        replace(trace, meta=replace(trace.meta, extra=(("trace_id of cycle 1", number), ("note", number))))
+        for trace, number in ((program(), "1"), (program(), "2"))
+    )
+    assert compared(before, after).settings.rows() == [("note", "1", "2")]
+
+
+def test_memory_is_compared_by_its_peaks() -> None:
+    before, after = (
+        make_trace(span("aten::mm", 0, 100), allocation(10, size, size), allocation(20, -size, 0))
+        for size in (1_000, 3_000)
+    )
+    peak = compared(before, after).memory.row(0, named=True)
+    assert (peak["device"], peak["name"]) == ("cpu", "peak")
+    assert (peak["before"], peak["after"], peak["delta"]) == (1_000, 3_000, 2_000)
+
+
+def test_kernels_are_compared_where_both_runs_have_a_device() -> None:
+    before, after = (
+        make_trace(span("aten::mm", 0, 50), launch(5, 2, correlation=1), kernel("gemm", 20, dur, correlation=1))
+        for dur in (70, 30)
+    )
+    comparison = compared(before, after)
+    assert comparison.kernels.row(0, named=True)["delta"] == -40_000
+    assert comparison.ops.row(0, named=True)["device_delta"] == -40_000
+    assert compared(program(), after).kernels.height == 0
+
+
+def test_only_a_report_can_be_compared() -> None:
+    with pytest.raises(TypeError, match="takes a report"):
+        Report(program()).compare("run.torchprof")  # type: ignore[arg-type]
+
+
+def test_hostile_names_are_escaped() -> None:
+    trace = make_trace(span("</td><script>alert(1)</script>", 0, 10), span("\x1b[31mred", 20, 5))
+    comparison = compared(make_trace(), trace)
+    assert "<script>" not in comparison._repr_html_()
+    assert "\x1b" not in comparison.summary()
+    assert set(comparison._repr_mimebundle_()) == {"text/plain", "text/html"}
+
+
+def test_the_page_has_a_tab_for_the_comparison_and_opens_there() -> None:
+    comparison = compared(program(), program(mm_us=500))
+    header = json.loads(comparison.widget._header)
+    names = [view["name"] for view in header["views"] if view["tab"] == "compare"]
+    assert names == ["compare", "compare_phases", "compare_flame"]
+    assert header["first"] == "compare"
+    assert header["changeLine"] == comparison.line
+    assert [len(run["steps"]) for run in header["change"]["runs"]] == [6, 6]
+    assert header["change"]["kind"] == "slower"
+
+
+def test_a_report_without_a_comparison_has_no_such_tab() -> None:
+    header = json.loads(Report(program())._page.header)
+    assert (header["change"], header["first"], header["changeLine"]) == (None, "", "")
+
+
+def test_the_flame_of_both_is_as_wide_as_the_larger_and_says_what_changed() -> None:
+    tree = change_flame(Runs(program(), program(mm_us=500)))
+    rows = {row["name"]: row for row in tree.frame.iter_rows(named=True)}
+    changed = next(row for name, row in rows.items() if name.startswith("aten::mm"))
+    assert changed["name"].startswith("aten::mm ▲ 100 ms")
+    assert changed["phase"] == "slower"
+    assert changed["total_cpu_ns"] == changed["total_after_ns"] > changed["total_before_ns"]
+    assert rows["aten::add"]["phase"] == "same"
+    assert tree.frame["parent"][0] == -1
+    inside = tree.frame.filter(tree.frame["parent"] == 0)["total_cpu_ns"].sum()
+    assert inside <= tree.frame["total_cpu_ns"][0]
+
+
+def test_a_comparison_is_written_as_one_file(tmp_path: Path) -> None:
+    text = compared(program(), program(mm_us=500)).to_html(tmp_path / "c.html").read_text("utf-8")
+    assert "&lt;" not in text[:100]
+    assert "slower, sure" in text

@@ -1,1 +1,0 @@
-"""Analyses: pure functions from a trace to a shape, one analysis per file."""

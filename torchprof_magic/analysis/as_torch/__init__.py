@@ -1,1 +1,0 @@
-"""The tables and lists of torch's own profiler, rebuilt from a trace by its rules."""

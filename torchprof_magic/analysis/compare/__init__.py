@@ -1,1 +1,0 @@
-"""What changed from one run to another, and how sure that is."""

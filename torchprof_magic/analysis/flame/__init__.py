@@ -1,1 +1,0 @@
-"""The flame graph: merged calls as boxes."""

@@ -1,1 +1,0 @@
-"""What the host does at every moment."""

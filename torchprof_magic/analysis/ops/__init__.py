@@ -1,1 +1,0 @@
-"""The ops: their calls, groups and FLOPs."""

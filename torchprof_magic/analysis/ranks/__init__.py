@@ -1,1 +1,0 @@
-"""Many ranks of one job: what each sends, how they are joined, and who is late."""

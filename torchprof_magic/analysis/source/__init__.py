@@ -1,1 +1,0 @@
-"""Time and memory at the user's code: its lines and its modules."""

@@ -1,1 +1,0 @@
-"""The timeline, and its windows when there are millions of slices."""

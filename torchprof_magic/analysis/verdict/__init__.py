@@ -1,1 +1,0 @@
-"""What limits the program, and what makes that doubtful."""

@@ -1,1 +1,0 @@
-"""Why the device idles and what the host waits for."""

@@ -1,0 +1,68 @@
+"""Problems of runs that recorded no steps, or fewer than requested."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torchprof_magic.capture.schedule import FunctionSchedule, Schedule
+from torchprof_magic.model.units import counted
+
+if TYPE_CHECKING:
+    from torchprof_magic.capture.problems import ProblemLog
+    from torchprof_magic.capture.recorder import Recorder
+    from torchprof_magic.model.meta import Stepping
+
+# Problems that already say why a recording ended early and what to do.
+_REASONS = (
+    "capture.budget",
+    "capture.budget_files",
+    "capture.busy",
+    "capture.taken_over",
+    "capture.device_stopped",
+    "capture.gave_up",
+    "capture.failed",
+    "capture.reclaimed",
+)
+_PLACES = {"wait": "during the wait", "warmup": "during the warm-up", "active": "while recording"}
+
+
+def note_ending(problems: ProblemLog, recorder: Recorder | None, stepping: Stepping, *, is_cut: bool) -> None:
+    """Note pauses, and which steps are missing because the run ended early. ``is_cut``: an exception ended it."""
+    if recorder is None:
+        if not problems.has(*_REASONS):  # otherwise a better reason is known
+            problems.note("capture.never_started")
+        return
+    recorder.pauses.note(problems)
+    schedule, steps = recorder.schedule, [mark for cycle in recorder.cycles for mark in cycle.steps]
+    # An endless schedule has no total, but its first cycle has an end.
+    total = schedule.least if schedule.total is None else schedule.total
+    place = _PLACES.get(recorder.phase, "early")
+    seen = counted(recorder.step, "step") if total is None else f"{recorder.step} of {counted(total, 'step')}"
+    if not steps:
+        if not problems.has_loss:  # otherwise a better reason is known
+            _note_nothing(problems, recorder, stepping, phase=place, steps=seen, is_cut=is_cut)
+    elif total is not None and recorder.phase != "done" and (is_cut or stepping.how != "optimizer"):
+        # An exception is shown above the report.
+        code = "capture.partial" if is_cut or problems.has(*_REASONS) else "capture.too_few_steps"
+        complete = sum(mark.is_complete for mark in steps)
+        requested = schedule.active * max(schedule.repeat, 1) if isinstance(schedule, Schedule) else len(steps)
+        if schedule.total is not None or complete < requested:
+            problems.note(code, complete=complete, requested=requested, phase=place, steps=seen)
+
+
+def _note_nothing(
+    problems: ProblemLog, recorder: Recorder, stepping: Stepping, *, phase: str, steps: str, is_cut: bool
+) -> None:
+    """Note that no step was recorded, with the most likely reason."""
+    if is_cut:
+        problems.note("capture.stopped_too_soon", phase=phase, steps=steps)
+    elif isinstance(recorder.schedule, FunctionSchedule) and recorder.schedule.is_over(recorder.step):
+        problems.note("capture.nothing_scheduled", phase=phase, steps=steps)
+    elif recorder.step == 0 and stepping.how == "loop":
+        problems.note("capture.empty_loop", phase=phase, steps=steps)
+    elif recorder.step == 0 and stepping.how == "manual":
+        problems.note("capture.step_not_called")
+    elif stepping.how == "loop" and stepping.line is not None:
+        problems.note("capture.loop_too_short", phase=phase, steps=steps, line=stepping.line)
+    else:
+        problems.note("capture.nothing_recorded", phase=phase, steps=steps)

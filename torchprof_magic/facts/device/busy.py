@@ -1,0 +1,45 @@
+"""When every device was busy, and which work has no known device."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from torchprof_magic.model.intervals import BoolArray, IntArray, covered_ns, merge
+from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace
+
+UNKNOWN_DEVICE_WORK = "chrome.unknown_device_work"
+
+
+def has_any_device(trace: Trace) -> bool:
+    """Return whether work of a device was recorded, be it understood or not."""
+    return trace.has_device or bool(unknown_device_work(trace))
+
+
+def unknown_device_work(trace: Trace) -> str:
+    """Return the sentence that says which events may be device work that is not understood; empty if there are none.
+
+    Such a trace has no device work, but it must not be said to have run on the CPU alone.
+    """
+    found = (problem.message for problem in trace.problems if problem.code == UNKNOWN_DEVICE_WORK)
+    return next(found, "")
+
+
+def window_ns(start: IntArray, end: IntArray) -> int:
+    """Return the time from the first start to the last end, in ns; 0 for nothing."""
+    return int(end.max() - start.min()) if len(start) else 0
+
+
+def together_ns(start: IntArray, end: IntArray, one: BoolArray, other: BoolArray) -> int:
+    """Return for how many ns work of both kinds ran at the same time."""
+    window_start, window_end = merge(start[one], end[one])
+    return int(covered_ns(start[other], end[other], window_start, window_end).sum())
+
+
+def device_intervals(trace: Trace) -> list[tuple[int, IntArray, IntArray]]:
+    """Return for each device its number and the start and end of everything that ran on it, in ns."""
+    work = trace.events.filter(pl.col("category").is_in(DEVICE_CATEGORIES)).with_columns(pl.col("device").fill_null(0))
+    found = []
+    for (device,), rows in work.group_by("device", maintain_order=True):
+        start = rows["start_ns"].to_numpy()
+        found.append((int(device), start, start + rows["dur_ns"].to_numpy()))
+    return sorted(found, key=lambda item: item[0])

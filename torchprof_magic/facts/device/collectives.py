@@ -1,0 +1,192 @@
+"""The collectives that one rank took part in, with what they communicate."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.facts.shared import ask_names, launch_sources
+from torchprof_magic.model.intervals import NO_PARENT, nearest_marked
+from torchprof_magic.model.vendors import COLLECTIVE_KERNEL, COLLECTIVE_RANGE, HOST_COLLECTIVE
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.intervals import BoolArray, IntArray
+    from torchprof_magic.model.trace import Trace
+
+# The kinds of collectives, by a part of their names in libraries, ranges and kernels. The first that fits counts.
+KINDS = {
+    "all_reduce": r"all_?reduce",
+    "reduce_scatter": r"reduce_?scatter",
+    "all_gather": r"all_?gather",
+    "all_to_all": r"all_?to_?all",
+    "broadcast": r"broadcast|bcast",
+    "barrier": r"barrier",
+    "gather": r"gather",
+    "scatter": r"scatter",
+    "reduce": r"reduce",
+    "send_recv": r"sendrecv|send_recv",
+    "send": r"send",
+    "recv": r"recv",
+}
+# Only two ranks take part in these, so their lengths say nothing about the others.
+POINT_TO_POINT = ("send_recv", "send", "recv")
+_SIZES = {
+    "double": 8, "long": 8, "complexfloat": 8, "uint64": 8, "complexdouble": 16, "float": 4, "int": 4, "uint32": 4,
+    "half": 2, "bfloat16": 2, "short": 2, "uint16": 2, "char": 1, "byte": 1, "bool": 1, "signedchar": 1,
+    "unsignedchar": 1, "longint": 8,
+}  # fmt: skip
+_SMALL_FLOATS = "float8"
+MOST_ELEMENTS = 2**53
+SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+    "step": pl.Int32,
+    "cycle": pl.Int32,
+    "name": pl.String,
+    "group": pl.String,
+    "group_title": pl.String,
+    "group_size": pl.Int32,
+    "sequence": pl.Int64,
+    "start_ns": pl.Int64,
+    "dur_ns": pl.Int64,
+    "bytes": pl.Int64,
+    "on_host": pl.Boolean,
+}
+
+
+def collectives_of(trace: Trace) -> pl.DataFrame:
+    """Return one row per collective of the rank, in order of their starts.
+
+    A collective is a kernel of a communication library, or a range that a library on the host opens around one, as
+    gloo does. ``name`` is its kind; ``group`` tells process groups apart, and is empty if the file does not say.
+    ``bytes`` is the larger of what goes in and comes out on this rank, null if not recorded. Times are ns from
+    ``meta.start_unix_ns``.
+    """
+    events = trace.events
+    row, on_host = _rows(trace)
+    if len(row) == 0:
+        return pl.DataFrame(schema=SCHEMA)
+    around = _described_by(trace, row, on_host=on_host)
+    texts = _texts(events, row, around)
+    names = [
+        kind_of(told or (range_name or name)) or kind_of(name) or "other"
+        for told, range_name, name in zip(
+            (text.name for text in texts), _names(events, around[:, 0]), _names(events, row), strict=True
+        )
+    ]
+    frame = pl.DataFrame(
+        {
+            "step": events["step"].gather(row),
+            "cycle": events["cycle"].gather(row),
+            "name": names,
+            "group": [text.group for text in texts],
+            "group_title": [text.group_title for text in texts],
+            "group_size": [text.group_size for text in texts],
+            "sequence": [text.sequence for text in texts],
+            "start_ns": events["start_ns"].gather(row),
+            "dur_ns": events["dur_ns"].gather(row),
+            "bytes": [text.size_bytes for text in texts],
+            "on_host": on_host,
+        },
+        schema=SCHEMA,
+    )
+    return frame.sort("start_ns", maintain_order=True)
+
+
+@cache
+def kind_of(name: str) -> str:
+    """Return the kind of a collective by its name, an empty text if it is none that is known."""
+    text = pl.Series([name.lower()])
+    return next((kind for kind, pattern in KINDS.items() if text.str.contains(pattern).item()), "")
+
+
+def _rows(trace: Trace) -> tuple[IntArray, BoolArray]:
+    """Return the events that are collectives, and which of them run on the host. Of nested ones, the outermost."""
+    events = trace.events
+    is_kernel = (events["category"] == "kernel").to_numpy()
+    is_kernel &= ask_names(events["name"], pl.col("name").str.contains(COLLECTIVE_KERNEL)).astype(np.bool_)
+    is_range = (events["category"] == "user_annotation").to_numpy()
+    is_range &= ask_names(events["name"], pl.col("name").str.contains(HOST_COLLECTIVE)).astype(np.bool_)
+    inside = nearest_marked(events["parent"].to_numpy(), events["depth"].to_numpy().astype(np.int64), is_range)
+    is_range &= inside[events["parent"].to_numpy()] == NO_PARENT
+    row = np.flatnonzero(is_kernel | is_range)
+    return row, is_range[row]
+
+
+def _described_by(trace: Trace, row: IntArray, *, on_host: BoolArray) -> IntArray:
+    """Return for each collective the range of its library and the op with its parameters, -1 for none: two columns."""
+    events = trace.events
+    parent, depth = events["parent"].to_numpy(), events["depth"].to_numpy().astype(np.int64)
+    is_range = ask_names(events["name"], pl.col("name").str.contains(COLLECTIVE_RANGE)).astype(np.bool_)
+    has_text = events["collective"].is_not_null().to_numpy()
+    host = np.where(on_host, row, launch_sources(trace)[row]).astype(np.int64)
+    found = [nearest_marked(parent, depth, marked)[host] for marked in (is_range, has_text)]
+    return np.stack(found, axis=1).astype(np.int64)
+
+
+def _names(events: pl.DataFrame, row: IntArray) -> list[str]:
+    at = pl.Series(row)
+    return events["name"].gather(at.set(at < 0, None)).cast(pl.String).fill_null("").to_list()
+
+
+class _Text:
+    """What the file says about one collective."""
+
+    def __init__(self, told: str | None, shapes: str | None, dtypes: str | None) -> None:
+        values = _list(told)
+        values += [None] * (9 - len(values))
+        name, inside, outside, dtype, group, title, size, ranks, sequence = values[:9]
+        self.name = name if isinstance(name, str) else ""
+        self.group = " ".join(str(part) for part in (group, ranks) if part is not None)
+        self.group_title = str(title or group or "") if told else ""
+        self.group_size = _count(size)
+        self.sequence = _count(sequence)
+        elements = max((count for each in (inside, outside) if (count := _count(each)) is not None), default=None)
+        size_of = size_of_type(dtype)
+        self.size_bytes = elements * size_of if elements is not None and size_of else bytes_of(shapes, dtypes)
+
+
+def _count(value: object) -> int | None:
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_ELEMENTS
+    return int(str(value)) if is_count else None
+
+
+def _texts(events: pl.DataFrame, row: IntArray, around: IntArray) -> list[_Text]:
+    """Return what is told of each collective, by itself or by the op around its launch; each text is read once."""
+    range_row, op_row = pl.Series(around[:, 0]), pl.Series(around[:, 1])
+    own = events["collective"].gather(row).cast(pl.String)
+    op = events["collective"].gather(op_row.set(op_row < 0, None)).cast(pl.String)
+    at = range_row.set(range_row < 0, None)
+    shapes, dtypes = (events[name].gather(at).cast(pl.String) for name in ("shapes", "dtypes"))
+    told = own.zip_with(own.is_not_null(), op)
+    read = cache(_Text)
+    return [read(*each) for each in zip(told, shapes, dtypes, strict=True)]
+
+
+def size_of_type(name: object) -> int:
+    """Return the bytes of an element of a type, as torch or C++ name it; 0 if it is not known."""
+    if not isinstance(name, str):
+        return 0
+    plain = name.lower().removeprefix("c10::").replace(" ", "").replace("_", "")
+    return 1 if plain.startswith(_SMALL_FLOATS) else _SIZES.get(plain, 0)
+
+
+def bytes_of(shapes: str | None, dtypes: str | None) -> int | None:
+    """Return the bytes of all tensors of recorded shapes and types together, None if any is not known."""
+    sizes = [
+        math.prod(shape) * size_of_type(dtype)
+        for shape, dtype in zip(_list(shapes), _list(dtypes), strict=False)
+        if isinstance(shape, list) and shape and all(_count(dim) is not None for dim in shape)
+    ]
+    return sum(sizes) if sizes and all(sizes) and sum(sizes) <= MOST_ELEMENTS else None
+
+
+def _list(text: str | None) -> list[object]:
+    try:
+        value = json.loads(text or "[]")
+    except (ValueError, RecursionError):
+        return []
+    return value if isinstance(value, list) else []

@@ -1,0 +1,65 @@
+"""The part of a recording in which waiting and idle time are looked for: from its first step to the end of its last."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.model.trace import DEVICE_CATEGORIES
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.intervals import IntArray
+    from torchprof_magic.model.trace import Trace
+
+_PROGRAM = ("cpu_op", "user_annotation", "runtime")
+
+
+class Windows(NamedTuple):
+    """One window for each recording cycle, in order of time, in ns; ``has_steps`` is False where the file has none."""
+
+    start_ns: IntArray
+    end_ns: IntArray
+    has_steps: bool
+
+    @property
+    def whole_ns(self) -> int:
+        """The time in all windows together."""
+        return int((self.end_ns - self.start_ns).sum())
+
+
+@once_per_trace
+def windows_of(trace: Trace) -> Windows:
+    """Return the window of every cycle.
+
+    It lasts from the start of the first to the end of the last complete step. Without steps it lasts from the first op,
+    annotation or runtime call to the end of the last op or of the last work on a device, whichever is later.
+    """
+    complete = trace.steps.filter("complete")
+    steps = complete if complete.height else trace.steps
+    if steps.height:
+        ends = steps.group_by("cycle").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+        return _windows(ends, has_steps=True)
+    end_ns = pl.col("start_ns") + pl.col("dur_ns")
+    is_last = pl.col("category").is_in(("cpu_op", *DEVICE_CATEGORIES))
+    ends = (
+        trace.events.filter(pl.col("category").is_in((*_PROGRAM, *DEVICE_CATEGORIES)))
+        .group_by("cycle")
+        .agg(
+            pl.col("start_ns").filter(pl.col("category").is_in(_PROGRAM)).min(),
+            pl.coalesce(end_ns.filter(is_last).max(), end_ns.max()).alias("end_ns"),
+            pl.col("start_ns").min().alias("first"),
+        )
+    )
+    return _windows(ends.with_columns(pl.coalesce("start_ns", "first").alias("start_ns")), has_steps=False)
+
+
+def _windows(ends: pl.DataFrame, *, has_steps: bool) -> Windows:
+    ends = ends.sort("start_ns")
+    start_ns, end_ns = ends["start_ns"].to_numpy(), ends["end_ns"].to_numpy()
+    # Cycles follow one another; damaged times must not count a moment twice.
+    reach = np.maximum.accumulate(np.concatenate(([np.iinfo(np.int64).min], end_ns)))[: len(start_ns)]
+    start_ns = np.maximum(start_ns, reach)
+    return Windows(start_ns, np.maximum(end_ns, start_ns), has_steps)

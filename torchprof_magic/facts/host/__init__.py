@@ -1,0 +1,1 @@
+"""What the host did at every moment: nesting, states, phases, pieces of steps."""

@@ -1,0 +1,171 @@
+"""The host's ops, annotations, Python frames and runtime calls, nested so that every moment has one innermost event.
+
+Recorded Python frames do not nest properly. An annotation begins inside the frame of ``record_function.__enter__`` and
+outlives it; frames that never returned end with the recording. Here the annotation begins where that frame ends, and
+any other event that outlives the one around it is cut off there.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.model.intervals import NO_PARENT, depth_of, nearest_marked
+from torchprof_magic.model.trace import CATEGORIES
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.intervals import BoolArray, IntArray
+    from torchprof_magic.model.trace import Trace
+
+NESTED = ("cpu_op", "user_annotation", "python_function", "runtime")
+
+
+class HostNest(NamedTuple):
+    """Host events sorted by lane and so that each comes after the one around it.
+
+    ``row`` is the event's row in ``trace.events``, ``parent`` an index into these arrays, or -1. Times are ns.
+    """
+
+    row: IntArray
+    lane: IntArray
+    start_ns: IntArray
+    end_ns: IntArray
+    parent: IntArray
+
+
+@once_per_trace
+def host_nest(trace: Trace) -> HostNest:
+    """Return the host events of all threads, properly nested."""
+    events = trace.events
+    is_thread = (trace.lanes["kind"] == "thread").to_numpy()
+    lane_of = events["lane"].to_numpy()
+    is_host = events["category"].is_in(NESTED).to_numpy() & is_thread[lane_of]
+    row = np.flatnonzero(is_host)
+    lane = lane_of[row].astype(np.int64)
+    start = events["start_ns"].to_numpy()[row]
+    end = start + events["dur_ns"].to_numpy()[row]
+    number = np.full(len(is_host) + 1, NO_PARENT, np.int64)
+    number[row] = np.arange(len(row))
+    above = nearest_marked(events["parent"].to_numpy(), events["depth"].to_numpy(), is_host)
+    found = HostNest(row, lane, start, end, number[above[events["parent"].to_numpy()[row]]])
+    # Any event that cuts through others on its lane, even one that is not nested here, hides what is around later ones.
+    torn = np.unique(lane_of[events["overlaps"].to_numpy()])
+    torn = torn[np.isin(torn, lane)]
+    if len(torn) == 0:
+        return found
+    kind = events["category"].to_physical().to_numpy()[row]
+    return _with_lanes_nested_again(found, torn, kind)
+
+
+def _with_lanes_nested_again(nest: HostNest, lanes: IntArray, kind: IntArray) -> HostNest:
+    """Nest the events of some lanes one by one; the others stay as they are."""
+    frame, annotation = CATEGORIES.index("python_function"), CATEGORIES.index("user_annotation")
+    order, start, end = np.arange(len(nest.row)), nest.start_ns.copy(), nest.end_ns.copy()
+    parent = nest.parent.copy()
+    for lane in lanes.tolist():
+        first, last = np.searchsorted(nest.lane, [lane, lane + 1])
+        rows = slice(first, last)
+        placed = _nested(
+            start[rows].tolist(),
+            end[rows].tolist(),
+            (kind[rows] == frame).tolist(),
+            (kind[rows] == annotation).tolist(),
+        )
+        order[rows] = np.asarray(placed.order) + first
+        start[rows], end[rows] = placed.start, placed.end
+        above = np.asarray(placed.parent)
+        parent[rows] = np.where(above >= 0, above + first, NO_PARENT)
+    return HostNest(nest.row[order], nest.lane, start, end, parent)
+
+
+class _Placed(NamedTuple):
+    order: list[int]
+    start: list[int]
+    end: list[int]
+    parent: list[int]
+
+
+def _nested(starts: list[int], ends: list[int], is_frame: list[bool], is_annotation: list[bool]) -> _Placed:
+    """Nest the events of one lane, given in nesting order."""
+    placed = _Placed([], [], [], [])
+    open_places: list[int] = []
+    moved: list[tuple[int, int, int]] = []  # annotations that begin later: from when on they count, -end and row
+    row, count = 0, len(starts)
+    while row < count or moved:
+        if moved and (row == count or moved[0][:2] <= (starts[row], -ends[row])):
+            start, _, current = heapq.heappop(moved)
+        else:
+            start, current = starts[row], row
+            row += 1
+        while open_places and placed.end[open_places[-1]] <= start:
+            open_places.pop()
+        end = ends[current]
+        above = open_places[-1] if open_places else NO_PARENT
+        if above >= 0 and end > (limit := placed.end[above]):
+            if is_annotation[current] and is_frame[placed.order[above]]:
+                heapq.heappush(moved, (limit, -end, current))
+                continue
+            end = max(limit, start)
+        placed.order.append(current)
+        placed.start.append(start)
+        placed.end.append(end)
+        placed.parent.append(above)
+        open_places.append(len(placed.order) - 1)
+    return placed
+
+
+def inherited(nest: HostNest, marks: IntArray, turns: list[IntArray]) -> tuple[IntArray, IntArray]:
+    """Return for each event the lowest mark at or around it, and the innermost event that has it."""
+    lowest, where = marks.copy(), np.arange(len(marks))
+    for rows in turns[1:]:
+        above = nest.parent[rows]
+        is_weaker = lowest[rows] > lowest[above]
+        weaker = rows[is_weaker]
+        lowest[weaker], where[weaker] = lowest[above[is_weaker]], where[above[is_weaker]]
+    return lowest, where
+
+
+class Segments(NamedTuple):
+    """The innermost event of a thread over time: from each ``start_ns`` to the next one; -1 where there is none."""
+
+    start_ns: IntArray
+    event: IntArray
+
+
+def segments_of(nest: HostNest, rows: slice) -> Segments:
+    """Return the innermost event of one lane over time; ``rows`` are all events of that lane."""
+    start, end, parent = nest.start_ns[rows], nest.end_ns[rows], nest.parent[rows]
+    lasting = np.flatnonzero(end > start)
+    start, end, parent = start[lasting], end[lasting], parent[lasting]
+    inner_first = np.argsort(end[::-1], kind="stable")
+    inner_first = len(end) - 1 - inner_first
+    time = np.concatenate((end[inner_first], start))
+    event = np.concatenate((parent[inner_first], lasting + (rows.start or 0)))
+    order = np.argsort(time, kind="stable")  # at one moment, events end from the inside out, and others begin then
+    time, event = time[order], event[order]
+    is_last = np.concatenate((time[1:] != time[:-1], [True])) if len(time) else np.empty(0, np.bool_)
+    return Segments(time[is_last], event[is_last])
+
+
+def lanes_of(nest: HostNest) -> list[tuple[int, slice]]:
+    """Return the lanes and the rows of each."""
+    if len(nest.lane) == 0:
+        return []
+    edges = np.flatnonzero(np.diff(nest.lane)) + 1
+    first, last = np.concatenate(([0], edges)), np.concatenate((edges, [len(nest.lane)]))
+    return [(int(nest.lane[a]), slice(int(a), int(b))) for a, b in zip(first, last, strict=True)]
+
+
+def indexes_of(nest: HostNest, rows: IntArray) -> IntArray:
+    """Return the index in the nest of each row of ``trace.events``, all of which are in it."""
+    index = np.empty(int(nest.row.max(initial=0)) + 1, np.int64)
+    index[nest.row] = np.arange(len(nest.row))
+    return index[rows]
+
+
+def above_marked(nest: HostNest, is_marked: BoolArray) -> IntArray:
+    """Return for each event the nearest marked one at or above it, or -1; with one more entry for event -1."""
+    return nearest_marked(nest.parent, depth_of(nest.parent), is_marked).astype(np.int64)

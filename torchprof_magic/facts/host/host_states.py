@@ -1,0 +1,198 @@
+"""What the host does at every moment: which of a few states each thread is in, and the event that puts it there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.facts.host.blocking import blocking_calls
+from torchprof_magic.facts.host.host_nest import HostNest, Segments, host_nest, inherited, lanes_of, segments_of
+from torchprof_magic.facts.shared import ask_names, once_per_trace
+from torchprof_magic.model.intervals import NO_PARENT, IntArray, depth_of, levels, nest
+from torchprof_magic.model.vendors import HOST_COLLECTIVE
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.trace import Trace
+
+# In this order: where several apply, the first one counts.
+STATES = (
+    "profiler",
+    "blocked",
+    "data",
+    "compile",
+    "host communication",
+    "op dispatch",
+    "runtime call",
+    "python or other",
+    "no host activity",
+)
+PROFILER, BLOCKED, DATA, COMPILE, COMMUNICATION, DISPATCH, RUNTIME_CALL, OTHER, NOTHING = range(len(STATES))
+# From here on a state does not say what holds the host.
+WEAK = OTHER
+
+DATA_NAME = r"(?i)dataloader|data_load|wait_for_training_batch"
+COMPILE_NAME = (
+    r"\(dynamo_timed\)|CUDAGraphNode\.record|[/\\]_dynamo[/\\]convert_frame\.py|(^|[/\\])triton[/\\]compiler[/\\]"
+    r"|[/\\]cudagraph_trees\.py\([0-9]+\): (record_function|_record)$"
+    r"|[/\\]cuda[/\\]graphs\.py\([0-9]+\): (capture_begin|capture_end)$|StreamBeginCapture|StreamEndCapture"
+)
+WRAPPER_NAME = r"^(Torch-Compiled Region|autograd::engine::|torch::autograd::)|^## "
+_SCOPE = ("site", "lane", "start_ns", "dur_ns")
+PROFILER_NAME = r"(^|[/\\])torch[/\\]profiler[/\\]"
+
+
+class HostStates(NamedTuple):
+    """The state of each host event, an index into ``STATES``, and the event of the nest that puts it there."""
+
+    state: IntArray
+    cause: IntArray
+
+
+class Timeline(NamedTuple):
+    """States of one or several threads over time: from each ``start_ns`` to the next; ``cause`` is -1 for nothing.
+
+    ``cause`` is an index into the host nest.
+    """
+
+    start_ns: IntArray
+    state: IntArray
+    cause: IntArray
+
+
+@once_per_trace
+def host_states(trace: Trace) -> HostStates:
+    """Return the state that each event of ``host_nest`` puts its thread into, with the events around it counted."""
+    host = host_nest(trace)
+    state, cause = inherited(host, _own_states(trace)[host.row], levels(depth_of(host.parent)))
+    return HostStates(state, cause)
+
+
+def _own_states(trace: Trace) -> IntArray:
+    events = trace.events
+    category = events["category"]
+    own = np.full(events.height, OTHER, np.int64)
+    own[(category == "runtime").to_numpy()] = RUNTIME_CALL
+    own[(category == "cpu_op").to_numpy()] = DISPATCH
+    is_call = (category == "runtime").to_numpy()
+    for pattern, state in ((HOST_COLLECTIVE, COMMUNICATION), (COMPILE_NAME, COMPILE), (DATA_NAME, DATA)):
+        matches = ask_names(events["name"], pl.col("name").str.contains(pattern)).astype(np.bool_)
+        own[matches & (~is_call | (state == COMPILE))] = state
+    is_profiler = ask_names(events["name"], pl.col("name").str.contains(PROFILER_NAME)).astype(np.bool_)
+    own[is_profiler & (category == "python_function").to_numpy()] = PROFILER
+    blocked = blocking_calls(trace)
+    rows = blocked["row"].to_numpy()
+    own[rows] = np.where((blocked["rule"] == "profiler").to_numpy(), PROFILER, BLOCKED)
+    return own
+
+
+@once_per_trace
+def called_ops(trace: Trace) -> IntArray:
+    """Return for each event of ``host_nest`` the outermost op at or around it, an index of the nest, or -1.
+
+    Ops that only stand around others, such as a compiled region or a node of autograd, do not count.
+    """
+    host, events = host_nest(trace), trace.events
+    is_op = (events["category"] == "cpu_op").to_numpy()
+    is_op &= ~ask_names(events["name"], pl.col("name").str.contains(WRAPPER_NAME)).astype(np.bool_)
+    found = np.where(is_op[host.row], np.arange(len(host.row)), NO_PARENT)
+    for rows in levels(depth_of(host.parent))[1:]:
+        above = found[host.parent[rows]]
+        found[rows] = np.where(above >= 0, above, found[rows])
+    return found
+
+
+@once_per_trace
+def compile_ranges(trace: Trace) -> IntArray:
+    """Return for each event of ``host_nest`` the outermost annotation of compiling or capturing around it, or -1."""
+    host = host_nest(trace)
+    is_range = (trace.events["category"] == "user_annotation").to_numpy()[host.row]
+    found = np.where((host_states(trace).state == COMPILE) & is_range, np.arange(len(host.row)), NO_PARENT)
+    for rows in levels(depth_of(host.parent))[1:] if (found >= 0).any() else ():
+        above = found[host.parent[rows]]
+        found[rows] = np.where(above >= 0, above, found[rows])
+    return found
+
+
+@once_per_trace
+def thread_timelines(trace: Trace) -> dict[int, Timeline]:
+    """Return the states over time of every thread, by its lane."""
+    host, states = host_nest(trace), host_states(trace)
+    return {lane: _timeline(segments_of(host, rows), states) for lane, rows in lanes_of(host)}
+
+
+def does_more_than_python(timeline: Timeline) -> bool:
+    """Return whether a thread ever does anything else; others may just be parked in a wait of Python's."""
+    return bool((timeline.state < WEAK).any())
+
+
+@once_per_trace
+def line_timelines(trace: Trace) -> dict[int, Timeline]:
+    """Return the innermost watched line of each thread over time, as a row of ``sites`` in ``cause``; by lane."""
+    is_line = (trace.sites["kind"] == "line").to_numpy()
+    site, lane, start, dur = (trace.scopes[name].to_numpy().astype(np.int64) for name in _SCOPE)
+    chosen = np.flatnonzero(is_line[site])
+    return timelines_of(site[chosen], lane[chosen], start[chosen], dur[chosen])
+
+
+def timelines_of(site: IntArray, lane: IntArray, start_ns: IntArray, dur_ns: IntArray) -> dict[int, Timeline]:
+    """Return the innermost of some intervals over time, by lane, its site in ``cause``; they are in nesting order."""
+    parent, _, _ = nest(lane, start_ns, dur_ns)
+    scopes = HostNest(site, lane, start_ns, start_ns + dur_ns, parent)
+    found = {}
+    for number, rows in lanes_of(scopes):
+        segments = segments_of(scopes, rows)
+        inside = np.append(site, NO_PARENT)[segments.event]
+        found[number] = Timeline(segments.start_ns, np.zeros(len(inside), np.int64), inside)
+    return found
+
+
+def _timeline(segments: Segments, states: HostStates) -> Timeline:
+    event = segments.event
+    state = np.append(states.state, NOTHING)[event]
+    cause = np.append(states.cause, NO_PARENT)[event]
+    return Timeline(segments.start_ns, state, cause)
+
+
+def strongest_of(timelines: list[Timeline]) -> Timeline:
+    """Return the strongest state of several threads at every moment, with its cause."""
+    if len(timelines) <= 1:
+        return timelines[0] if timelines else Timeline(*(np.empty(0, np.int64) for _ in range(3)))
+    time = np.unique(np.concatenate([line.start_ns for line in timelines]))
+    state = np.full(len(time), NOTHING, np.int64)
+    cause = np.full(len(time), NO_PARENT, np.int64)
+    for line in timelines:
+        at = np.searchsorted(line.start_ns, time, side="right") - 1
+        here = np.where(at >= 0, line.state[at], NOTHING)
+        is_stronger = here < state
+        state = np.where(is_stronger, here, state)
+        cause = np.where(is_stronger, line.cause[at], cause)
+    return Timeline(time, state, cause)
+
+
+class Pieces(NamedTuple):
+    """Parts of intervals, each with one state: ``of`` is the interval's number."""
+
+    of: IntArray
+    start_ns: IntArray
+    end_ns: IntArray
+    state: IntArray
+    cause: IntArray
+
+
+def pieces_of(timeline: Timeline, start_ns: IntArray, end_ns: IntArray) -> Pieces:
+    """Cut intervals at the moments at which the state changes. Empty intervals have no piece."""
+    first = np.searchsorted(timeline.start_ns, start_ns, side="right") - 1
+    last = np.searchsorted(timeline.start_ns, end_ns, side="left") - 1
+    count = np.where(end_ns > start_ns, last - first + 1, 0)
+    of = np.repeat(np.arange(len(start_ns)), count)
+    ahead = np.cumsum(count) - count
+    segment = np.arange(len(of)) - np.repeat(ahead, count) + first[of]
+    edges = np.append(timeline.start_ns, np.iinfo(np.int64).max)
+    before = segment < 0
+    from_ns = np.maximum(np.where(before, np.iinfo(np.int64).min, edges[segment]), start_ns[of])
+    to_ns = np.minimum(edges[segment + 1], end_ns[of])
+    state = np.where(before, NOTHING, np.append(timeline.state, NOTHING)[segment])
+    cause = np.where(before, NO_PARENT, np.append(timeline.cause, NO_PARENT)[segment])
+    return Pieces(of, from_ns, to_ns, state, cause)

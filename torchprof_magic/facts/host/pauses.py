@@ -1,0 +1,49 @@
+"""Between which events a thread does nothing that was recorded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.facts.shared import ask_names
+from torchprof_magic.model.intervals import NO_PARENT
+from torchprof_magic.model.trace import STEP_PATTERN
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.intervals import IntArray
+    from torchprof_magic.model.trace import Trace
+
+# Two names are told if this share of the time is between them.
+MOSTLY = 0.5
+_MARKS = ("cpu_op", "user_annotation")
+
+
+def longest_pause(trace: Trace, lane: int, start_ns: IntArray, end_ns: IntArray) -> tuple[str, str] | None:
+    """Return the names before and after most of the time of some intervals, None if no two names are.
+
+    They are of ops or ranges of a thread: what ended last before an interval, and what begins first after it.
+    """
+    events = trace.events
+    is_step = ask_names(events["name"], pl.col("name").str.contains(STEP_PATTERN)).astype(np.bool_)
+    row = np.flatnonzero(events["category"].is_in(_MARKS).to_numpy() & (events["lane"] == lane).to_numpy() & ~is_step)
+    if len(row) == 0 or len(start_ns) == 0:
+        return None
+    begin, dur = (events[name].to_numpy()[row].astype(np.int64) for name in ("start_ns", "dur_ns"))
+    # Of several that end, or begin, at the same time, the outermost counts.
+    by_end, by_begin = np.lexsort((dur, begin + dur)), np.lexsort((-dur, begin))
+    last = np.searchsorted((begin + dur)[by_end], start_ns, side="right") - 1
+    following = np.searchsorted(begin[by_begin], end_ns, side="left")
+    is_known = (last >= 0) & (following < len(row))
+    names = np.append(events["name"].to_physical().to_numpy().astype(np.int64), NO_PARENT)
+    before = names[row[by_end[np.where(is_known, last, 0)]]]
+    after = names[row[by_begin[np.where(is_known, following, 0)]]]
+    pairs, group = np.unique(np.stack((before, after)), axis=1, return_inverse=True)
+    sums = np.bincount(group.reshape(-1), np.where(is_known, end_ns - start_ns, 0), pairs.shape[1])
+    if sums.max() == 0 or sums.max() < MOSTLY * float((end_ns - start_ns).sum()):
+        return None
+    at = int(np.flatnonzero(is_known & (group.reshape(-1) == sums.argmax()))[0])
+    rows = row[by_end[last[at]]], row[by_begin[following[at]]]
+    first, then = (str(events["name"][int(each)]) for each in rows)
+    return (first, then) if first != then else None  # it could be anywhere among them

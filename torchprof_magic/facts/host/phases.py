@@ -1,0 +1,124 @@
+"""The part of a training step that each event belongs to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from torchprof_magic.facts.host.host_states import COMPILE_NAME, DATA_NAME
+from torchprof_magic.facts.shared import ask_names, once_per_trace
+from torchprof_magic.model.intervals import nearest_marked
+from torchprof_magic.model.trace import STEP_PATTERN
+from torchprof_magic.model.vendors import COLLECTIVE_RANGE
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.intervals import IntArray
+    from torchprof_magic.model.trace import Trace
+
+PHASES = ("forward", "backward", "optimizer", "communication", "data", "waiting", "compile", "python", "idle")
+PHASE = pl.Enum(PHASES)
+
+# The nearest event at or around an event that its structure marks decides. The names are those that torch itself uses.
+_COMMUNICATION = rf"{COLLECTIVE_RANGE}|^(c10d|_c10d_functional)::|^record_param_comms$"
+_OPTIMIZER = r"^Optimizer\.(step|zero_grad)#"
+# Before 2022, traces lack the ranges of the autograd engine; there the nodes (MulBackward0) and *_backward ops tell.
+_BACKWARD = r"^autograd::engine::|^torch::autograd::|Backward[0-9]*$|^aten::\w+_backward(_\w+)?$"
+# The names of the user's own annotations count for ops that no structure marks.
+_USER_BACKWARD = r"(?i)\bbackward\b"
+_USER_OPTIMIZER = r"(?i)\bopt(imizer)?\b"
+
+_ENGINE_RANGE = r"^autograd::engine::|^torch::autograd::"
+
+UNMARKED = -1
+_STRUCTURE = (
+    ("communication", _COMMUNICATION),
+    ("optimizer", _OPTIMIZER),
+    ("data", DATA_NAME),
+    ("compile", COMPILE_NAME),
+    ("backward", _BACKWARD),
+)
+_USERS = (("backward", _USER_BACKWARD), ("optimizer", _USER_OPTIMIZER))
+
+
+@once_per_trace
+def phase_of_events(trace: Trace) -> npt.NDArray[np.int8]:
+    """Return the index into ``PHASES`` of every event. Computed once per trace, and read-only.
+
+    Ops outside of all marked events count as forward, Python frames and runtime calls as python. Device events belong
+    to the phase of the op that launched them.
+    """
+    events = trace.events
+    parent, depth = events["parent"].to_numpy(), events["depth"].to_numpy()
+    phase = structural_phases(trace).copy()
+    creates_node = np.zeros(len(phase), np.bool_)
+    creates_node[trace.flows.filter(pl.col("kind") == "backward")["source"].to_numpy()] = True
+    is_forward = creates_node & (phase == UNMARKED)
+    phase[is_forward] = PHASES.index("forward")
+    named = _nearest(parent, depth, np.where(is_forward, phase, _names_by_user(events)))
+    phase = np.where(phase == UNMARKED, named, phase)
+    phase = np.where(phase == UNMARKED, _defaults(events), phase)
+    phase = _with_device_events(phase, trace)
+    phase.flags.writeable = False
+    return phase
+
+
+@once_per_trace
+def structural_phases(trace: Trace) -> npt.NDArray[np.int8]:
+    """Return the phase that torch's own names indicate for every event, -1 where they indicate none; read-only."""
+    events = trace.events
+    found = _nearest(events["parent"].to_numpy(), events["depth"].to_numpy(), _structure(events))
+    found.flags.writeable = False
+    return found
+
+
+def _nearest(parent: npt.NDArray[np.int32], depth: IntArray, marks: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
+    """Return the mark of the nearest marked event at or around each event, or ``UNMARKED``."""
+    nearest = nearest_marked(parent, depth, marks != UNMARKED)
+    return np.append(marks, np.int8(UNMARKED))[nearest[:-1]]
+
+
+def _structure(events: pl.DataFrame) -> npt.NDArray[np.int8]:
+    """Return the phase that torch's own name for each event indicates, or ``UNMARKED``."""
+    marks = ask_names(events["name"], _first_of(_STRUCTURE)).astype(np.int8)
+    marks[(events["fwd_thread"].fill_null(0) > 0).to_numpy() & (marks == UNMARKED)] = PHASES.index("backward")
+    is_frame = (events["category"] == "python_function").to_numpy()
+    is_users = (events["category"] == "user_annotation").to_numpy()
+    backward = PHASES.index("backward")
+    own_ranges = ask_names(events["name"], pl.col("name").str.contains(_ENGINE_RANGE)).astype(np.bool_)
+    is_wrong = (is_frame & (marks != PHASES.index("compile"))) | (is_users & (marks == backward) & ~own_ranges)
+    return np.where(is_wrong, np.int8(UNMARKED), marks)
+
+
+def _names_by_user(events: pl.DataFrame) -> npt.NDArray[np.int8]:
+    """Return the phase that the user's own name for an annotation indicates, or ``UNMARKED``."""
+    marks = ask_names(events["name"], _first_of(_USERS)).astype(np.int8)
+    return np.where((events["category"] == "user_annotation").to_numpy(), marks, np.int8(UNMARKED))
+
+
+def _first_of(rules: tuple[tuple[str, str], ...]) -> pl.Expr:
+    expression = pl.lit(UNMARKED, pl.Int8)
+    for phase, pattern in reversed(rules):
+        matches = pl.col("name").str.contains(pattern)
+        expression = pl.when(matches).then(pl.lit(PHASES.index(phase), pl.Int8)).otherwise(expression)
+    return expression
+
+
+def _defaults(events: pl.DataFrame) -> npt.NDArray[np.int8]:
+    """Return forward for ops and annotations, and for runtime calls directly inside one, which are part of it."""
+    is_step = ask_names(events["name"], pl.col("name").str.contains(STEP_PATTERN))
+    is_op = events["category"].is_in(("cpu_op", "user_annotation")).to_numpy() & ~is_step.astype(np.bool_)
+    parent = events["parent"].to_numpy()
+    is_call = (events["category"] == "runtime").to_numpy() & (parent >= 0)
+    is_forward = is_op | (is_call & is_op[parent])
+    return np.where(is_forward, np.int8(PHASES.index("forward")), np.int8(PHASES.index("python")))
+
+
+def _with_device_events(phase: npt.NDArray[np.int8], trace: Trace) -> npt.NDArray[np.int8]:
+    launches = trace.flows.filter(pl.col("kind") == "launch")
+    source, target = launches["source"].to_numpy(), launches["target"].to_numpy()
+    is_comm = phase[target] == PHASES.index("communication")
+    phase[target] = np.where(is_comm, phase[target], phase[source])
+    return phase

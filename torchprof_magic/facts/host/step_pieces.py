@@ -1,0 +1,211 @@
+"""Every moment of every step: the phase it belongs to, the event that says so, and the line that ran."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.facts.host.blocking import blocking_calls
+from torchprof_magic.facts.host.host_nest import host_nest
+from torchprof_magic.facts.host.host_states import (
+    BLOCKED,
+    COMMUNICATION,
+    COMPILE,
+    DATA,
+    DISPATCH,
+    NOTHING,
+    OTHER,
+    PROFILER,
+    RUNTIME_CALL,
+    WEAK,
+    Pieces,
+    Timeline,
+    does_more_than_python,
+    line_timelines,
+    pieces_of,
+    strongest_of,
+    thread_timelines,
+)
+from torchprof_magic.facts.host.phases import PHASES, phase_of_events, structural_phases
+from torchprof_magic.facts.shared import ask_names, once_per_trace
+from torchprof_magic.facts.sums import sum_by
+from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray
+from torchprof_magic.model.trace import STEP_PATTERN
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.trace import Trace
+
+# Python functions in which a thread sleeps. Nothing else in a trace tells sleep from work.
+SLEEP_NAME = (
+    r"^<built-in (method|function) (sleep|acquire|select|poll|recv|recv_into|read|readinto|wait|accept|_recv|get)\b"
+)
+_PHASE_OF_STATE = {
+    PROFILER: "idle",
+    BLOCKED: "waiting",
+    DATA: "data",
+    COMPILE: "compile",
+    COMMUNICATION: "communication",
+    OTHER: "python",
+    NOTHING: "python",
+}
+
+
+class StepPieces(NamedTuple):
+    """The steps in pieces: ``step`` is a row of ``trace.steps``, ``phase`` an index into ``PHASES``.
+
+    ``cause`` is an index into the host nest, or -1. ``site`` is the line that ran, a row of ``trace.sites``, or -1.
+    """
+
+    step: IntArray
+    start_ns: IntArray
+    end_ns: IntArray
+    phase: IntArray
+    state: IntArray
+    cause: IntArray
+    site: IntArray
+
+    @property
+    def dur_ns(self) -> IntArray:
+        """The length of each piece."""
+        return self.end_ns - self.start_ns
+
+
+@once_per_trace
+def step_pieces(trace: Trace) -> StepPieces:
+    """Return the pieces of all steps; those of a step add up to it exactly.
+
+    The thread that runs the step decides. Where it only waits for others, as the main thread does while autograd's
+    threads run backward, the strongest state of all threads does.
+    """
+    start, end = trace.steps["start_ns"].to_numpy(), trace.steps["end_ns"].to_numpy()
+    lane = lanes_of_steps(trace)
+    lines = thread_timelines(trace)
+    anyone = strongest_of([line for line in lines.values() if does_more_than_python(line)])
+    parts = []
+    for number in np.unique(lane).tolist():
+        chosen = np.flatnonzero(lane == number)
+        own = pieces_of(lines.get(number, anyone), start[chosen], end[chosen])
+        parts.append(_with_others(own._replace(of=chosen[own.of]), anyone))
+    if not parts:
+        return StepPieces(*(np.empty(0, np.int64) for _ in StepPieces._fields))
+    pieces = Pieces(*map(np.concatenate, zip(*parts, strict=True)))
+    pieces, site = _cut_by_lines(trace, pieces, lane)
+    order = np.lexsort((pieces.start_ns, pieces.of))
+    pieces, site = Pieces(*(column[order] for column in pieces)), site[order]
+    phase = _phases(trace, pieces, site)
+    return StepPieces(pieces.of, pieces.start_ns, pieces.end_ns, phase, pieces.state, pieces.cause, site)
+
+
+@once_per_trace
+def idle_of_steps(trace: Trace) -> IntArray:
+    """Return for each step how much of the time that looks like Python its thread used no CPU, in ns.
+
+    It is the step minus the CPU time of its thread, where a live run measured that. Of this, what blocking calls,
+    fetching data and communication take is not counted, because a thread may sleep in these.
+    """
+    pieces, steps = step_pieces(trace), trace.steps
+    table = sum_by(pieces.step * len(PHASES) + pieces.phase, pieces.dur_ns, steps.height * len(PHASES))
+    of_phase = dict(zip(PHASES, table.reshape(-1, len(PHASES)).T, strict=True))
+    cpu = {(mark.cycle, mark.number): mark.cpu_ns for mark in trace.meta.recorded_steps}
+    used = [cpu.get(key) for key in steps.select("cycle", "number").rows()]
+    whole = (steps["end_ns"] - steps["start_ns"]).to_numpy()
+    asleep = whole - np.array(
+        [dur if ns is None else ns for ns, dur in zip(used, whole.tolist(), strict=True)], np.int64
+    )
+    asleep = asleep - sum(of_phase[name] for name in ("waiting", "data", "communication", "idle"))
+    return np.clip(asleep, 0, of_phase["python"])
+
+
+def lanes_of_steps(trace: Trace) -> IntArray:
+    """Return the thread of each step, that of its range; -1 if it has none."""
+    events, steps = trace.events, trace.steps
+    is_step = ask_names(events["name"], pl.col("name").str.contains(STEP_PATTERN)).astype(np.bool_)
+    is_step &= (events["category"] == "user_annotation").to_numpy()
+    rows = np.flatnonzero(is_step)
+    rows = rows[np.argsort(events["start_ns"].to_numpy()[rows], kind="stable")]
+    if len(rows) == 0:
+        return np.full(steps.height, NO_PARENT, np.int64)
+    at = np.searchsorted(events["start_ns"].to_numpy()[rows], steps["start_ns"].to_numpy(), side="right") - 1
+    return events["lane"].to_numpy()[rows[np.maximum(at, 0)]].astype(np.int64)
+
+
+def _with_others(own: Pieces, anyone: Timeline) -> Pieces:
+    """Replace what a thread's own state does not explain by the strongest state of all threads."""
+    weak = np.flatnonzero(own.state >= WEAK)
+    strong = np.flatnonzero(own.state < WEAK)
+    others = pieces_of(anyone, own.start_ns[weak], own.end_ns[weak])
+    of = weak[others.of]
+    # Where no thread says more, the step's own frame or annotation is named.
+    is_stronger = others.state < own.state[of]
+    others = Pieces(
+        own.of[of],
+        others.start_ns,
+        others.end_ns,
+        np.where(is_stronger, others.state, own.state[of]),
+        np.where(is_stronger, others.cause, own.cause[of]),
+    )
+    return Pieces(*(np.concatenate((a[strong], b)) for a, b in zip(own, others, strict=True)))
+
+
+def _cut_by_lines(trace: Trace, pieces: Pieces, lane_of_step: IntArray) -> tuple[Pieces, IntArray]:
+    """Cut the pieces where the line changes, and return the line of each."""
+    lines = line_timelines(trace)
+    if not lines:
+        return pieces, np.full(len(pieces.of), NO_PARENT, np.int64)
+    parts, sites = [], []
+    lane = lane_of_step[pieces.of]
+    for number in np.unique(lane).tolist():
+        chosen = np.flatnonzero(lane == number)
+        line = lines.get(number, Timeline(*(np.empty(0, np.int64) for _ in range(3))))
+        cut = pieces_of(line, pieces.start_ns[chosen], pieces.end_ns[chosen])
+        of = chosen[cut.of]
+        parts.append(Pieces(pieces.of[of], cut.start_ns, cut.end_ns, pieces.state[of], pieces.cause[of]))
+        sites.append(cut.cause)
+    return Pieces(*map(np.concatenate, zip(*parts, strict=True))), np.concatenate(sites)
+
+
+def _phases(trace: Trace, pieces: Pieces, site: IntArray) -> IntArray:
+    nest = host_nest(trace)
+    row = np.append(nest.row, NO_PARENT)[pieces.cause]
+    of_event = np.append(phase_of_events(trace), np.int8(PHASES.index("python"))).astype(np.int64)
+    phase = of_event[row]
+    for state, name in _PHASE_OF_STATE.items():
+        phase[pieces.state == state] = PHASES.index(name)
+    known = np.append(structural_phases(trace), np.int8(NO_PARENT)).astype(np.int64)[row]
+    is_known = (pieces.state == OTHER) & (known >= 0)
+    phase[is_known] = known[is_known]
+    is_ops = (pieces.state == DISPATCH) | (pieces.state == RUNTIME_CALL)
+    phase[is_ops & (phase == PHASES.index("python"))] = PHASES.index("forward")
+    phase[(pieces.state == BLOCKED) & _is_set_up(trace)[row]] = PHASES.index("compile")
+    phase[(pieces.state >= OTHER) & _is_sleep(trace, pieces.cause)] = PHASES.index("idle")
+    phase[_fetches(trace)[site] & (pieces.state != BLOCKED)] = PHASES.index("data")
+    return phase
+
+
+def _is_set_up(trace: Trace) -> BoolArray:
+    """Return which events are blocking calls that load or make code for the device; with one more entry for -1."""
+    calls = blocking_calls(trace)
+    found = np.zeros(trace.events.height + 1, np.bool_)
+    found[calls.filter(pl.col("rule") == "init")["row"].to_numpy()] = True
+    return found
+
+
+def _is_sleep(trace: Trace, cause: IntArray) -> BoolArray:
+    events, nest = trace.events, host_nest(trace)
+    is_sleep = ask_names(events["name"], pl.col("name").str.contains(SLEEP_NAME)).astype(np.bool_)
+    is_sleep &= (events["category"] == "python_function").to_numpy()
+    return np.append(is_sleep[nest.row], False)[cause]
+
+
+def _fetches(trace: Trace) -> BoolArray:
+    """Return which sites are the header of the loop that steps, which fetches the next batch; one more entry for -1."""
+    found = np.zeros(trace.sites.height + 1, np.bool_)
+    stepping, cell = trace.meta.stepping, trace.meta.cell
+    if stepping is not None and stepping.how == "loop" and stepping.line is not None and cell is not None:
+        file, line = trace.sites["file"].cast(pl.String), trace.sites["line"]
+        found[:-1] = ((file == cell.filename) & (line == stepping.line)).fill_null(value=False).to_numpy()
+        if not stepping.code.startswith(("for ", "async for ")):
+            found[:] = False
+    return found

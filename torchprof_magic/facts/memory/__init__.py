@@ -1,0 +1,1 @@
+"""Blocks of memory, their lives, and how much is in use."""

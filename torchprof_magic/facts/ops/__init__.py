@@ -1,0 +1,1 @@
+"""Calls of ops, their FLOPs, and the same as torch counts them."""

@@ -1,0 +1,1 @@
+"""Which line, function and module an event belongs to."""

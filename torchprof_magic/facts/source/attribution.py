@@ -1,0 +1,172 @@
+"""Host time, device work, waiting and memory of the parts of a program: of its lines, or of its modules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.facts.host.blocking import blocking_calls
+from torchprof_magic.facts.host.host_states import Timeline, timelines_of
+from torchprof_magic.facts.ops.flops import flops_of_events
+from torchprof_magic.facts.source.forward_of import backward_nodes, forward_of_events
+from torchprof_magic.facts.sums import sum_by
+from torchprof_magic.facts.time_range import WHOLE
+from torchprof_magic.model.intervals import NO_PARENT, IntArray, inside_earlier, nest, own_time
+from torchprof_magic.model.trace import DEVICE_CATEGORIES
+
+if TYPE_CHECKING:
+    from torchprof_magic.facts.time_range import TimeRange
+    from torchprof_magic.model.trace import Trace
+
+
+# Checkpoints inside checkpoints; more than any program has.
+MAX_AGAIN = 8
+
+
+class Runs(NamedTuple):
+    """Single runs of parts of the program, in nesting order; ``site`` numbers the parts from 0 to ``sites - 1``."""
+
+    site: IntArray
+    lane: IntArray
+    start_ns: IntArray
+    dur_ns: IntArray
+    sites: int
+    is_of_lines: bool = False
+
+
+class Shares(NamedTuple):
+    """What belongs to each part, without what belongs to parts inside it; only ``total_ns`` has that too.
+
+    Backward values are of nodes of autograd, charged to the part in which their forward op ran. ``outside_device_ns``
+    is device work that belongs to no part.
+    """
+
+    runs: IntArray
+    self_ns: IntArray
+    total_ns: IntArray
+    wait_ns: IntArray
+    device_ns: IntArray
+    backward_ns: IntArray
+    backward_device_ns: IntArray
+    bytes: IntArray
+    flops: IntArray
+    backward_flops: IntArray
+    outside_device_ns: int
+
+
+class Finder:
+    """Finds the innermost run of each moment on a thread."""
+
+    def __init__(self, runs: Runs) -> None:
+        self._lines: dict[int, Timeline] = timelines_of(runs.site, runs.lane, runs.start_ns, runs.dur_ns)
+
+    def sites_at(self, lane: IntArray, time_ns: IntArray) -> IntArray:
+        """Return the site of the innermost run at each moment, or -1."""
+        found = np.full(len(lane), NO_PARENT, np.int64)
+        for number in np.unique(lane).tolist():
+            line = self._lines.get(number)
+            if line is None:
+                continue
+            here = np.flatnonzero(lane == number)
+            at = np.searchsorted(line.start_ns, time_ns[here], side="right") - 1
+            found[here] = np.where(at >= 0, line.cause[at], NO_PARENT)
+        return found
+
+
+def sites_of_events(trace: Trace, runs: Runs) -> IntArray:
+    """Return the part in which each event ran: the innermost one at its start, or that of its forward op or launch.
+
+    Where a checkpoint computes again in backward, lines are those of the first time; modules ran again.
+    """
+    events = trace.events
+    lane, start = (events[name].to_numpy().astype(np.int64) for name in ("lane", "start_ns"))
+    sites = Finder(runs).sites_at(lane, start)
+    launches = trace.flows.filter(pl.col("kind") == "launch")
+    target = launches["target"].to_numpy()
+    sites[events["category"].is_in(DEVICE_CATEGORIES).to_numpy()] = NO_PARENT
+    sites[target] = sites[launches["source"].to_numpy()]
+    forward = forward_of_events(trace)
+    known = np.flatnonzero(forward >= 0)
+    first = forward[known]
+    for _ in range(MAX_AGAIN if runs.is_of_lines else 0):
+        first = np.where(forward[first] >= 0, forward[first], first)
+    of_forward = sites[first]
+    sites[known] = np.where(of_forward >= 0, of_forward, sites[known])
+    return sites
+
+
+def shares_of(trace: Trace, runs: Runs, part: TimeRange = WHOLE) -> Shares:
+    """Return what belongs to each part of the program, and lies in a range of time.
+
+    The FLOPs of an op count where it begins.
+    """
+    events, count = trace.events, runs.sites
+    sites, forward = sites_of_events(trace, runs), forward_of_events(trace)
+    parent, _, overlaps = nest(runs.lane, runs.start_ns, runs.dur_ns)
+    run_start, run_ns = part.cut(runs.start_ns, runs.dur_ns)
+    start = events["start_ns"].to_numpy()
+    _, dur = part.cut(start, events["dur_ns"].to_numpy())
+    work = np.flatnonzero(events["category"].is_in(DEVICE_CATEGORIES).to_numpy())
+    is_backward = forward[work] >= 0
+    calls = blocking_calls(trace).filter(pl.col("rule") != "profiler")
+    _, wait_ns = part.cut(calls["start_ns"].to_numpy(), calls["dur_ns"].to_numpy())
+    nodes = backward_nodes(trace)
+    flops = flops_of_events(trace)
+    counted = np.flatnonzero(flops.is_not_null().to_numpy() & part.holds(start))
+    of_counted, is_of_backward = flops.fill_null(0).to_numpy()[counted], forward[counted] >= 0
+    return Shares(
+        runs=_runs(runs, part),
+        self_ns=sum_by(runs.site, own_time(parent, run_start, run_ns, overlaps), count),
+        total_ns=sum_by(runs.site, run_ns * ~is_repeated(runs), count),
+        wait_ns=sum_by(sites[calls["row"].to_numpy()], wait_ns, count),
+        device_ns=sum_by(sites[work], dur[work] * ~is_backward, count),
+        backward_ns=sum_by(sites[nodes.row], nodes.own_ns(dur), count),
+        backward_device_ns=sum_by(sites[work], dur[work] * is_backward, count),
+        bytes=_bytes(trace, runs, part),
+        flops=sum_by(sites[counted], of_counted * ~is_of_backward, count),
+        backward_flops=sum_by(sites[counted], of_counted * is_of_backward, count),
+        outside_device_ns=int(dur[work][sites[work] < 0].sum()),
+    )
+
+
+def _runs(runs: Runs, part: TimeRange) -> IntArray:
+    """Return how often each part ran. Runs that follow one another directly are one, as of a line that steps."""
+    chosen = np.flatnonzero(part.touches(runs.start_ns, runs.dur_ns))
+    order = chosen[np.argsort(runs.lane[chosen], kind="stable")]
+    site, lane = runs.site[order], runs.lane[order]
+    goes_on = np.zeros(len(site), np.bool_)
+    goes_on[1:] = (site[1:] == site[:-1]) & (lane[1:] == lane[:-1])
+    return sum_by(site, (~goes_on).astype(np.int64), runs.sites)
+
+
+def is_repeated(runs: Runs) -> np.ndarray:
+    """Return which runs lie inside another run of the same part."""
+    keys = runs.lane * max(runs.sites, 1) + runs.site
+    order = np.argsort(keys, kind="stable")
+    inside = np.zeros(len(keys), np.bool_)
+    inside[order] = inside_earlier(keys[order], runs.start_ns[order], runs.dur_ns[order])
+    return inside
+
+
+def _bytes(trace: Trace, runs: Runs, part: TimeRange) -> IntArray:
+    """Return the bytes that were allocated minus those that were freed in each part."""
+    memory = trace.memory.filter(pl.Series(part.holds(trace.memory["time_ns"].to_numpy())))
+    event = memory["event"].to_numpy()
+    lanes = np.append(trace.events["lane"].to_numpy(), NO_PARENT)[event].astype(np.int64)
+    main = int(runs.lane[0]) if len(runs.lane) else NO_PARENT
+    lanes = np.where(event >= 0, lanes, main)
+    sites = Finder(runs).sites_at(lanes, memory["time_ns"].to_numpy())
+    return sum_by(sites, memory["delta_bytes"].to_numpy(), runs.sites)
+
+
+def watched_runs(trace: Trace, kind: str) -> Runs:
+    """Return the watched runs of lines or modules; ``site`` is a row of ``trace.sites``."""
+    is_kind = (trace.sites["kind"] == kind).to_numpy()
+    site, lane, start, dur = (
+        trace.scopes[name].to_numpy().astype(np.int64) for name in ("site", "lane", "start_ns", "dur_ns")
+    )
+    chosen = np.flatnonzero(is_kind[site])
+    is_of_lines = kind == "line"
+    return Runs(site[chosen], lane[chosen], start[chosen], dur[chosen], trace.sites.height, is_of_lines)

@@ -1,0 +1,212 @@
+"""The boxes of a flame graph on the host: ops, annotations and Python frames, with watched lines and modules around."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.facts.ops.calls import nest_among, ops_around
+from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.source.forward_of import backward_nodes, forward_of_events
+from torchprof_magic.facts.source.places import MODULE_FRAME
+from torchprof_magic.model.intervals import (
+    NO_PARENT,
+    BoolArray,
+    IntArray,
+    depth_of,
+    innermost_at,
+    nearest_marked,
+    nest,
+    nesting_order,
+    own_time,
+)
+from torchprof_magic.model.units import short_file
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from torchprof_magic.facts.ops.calls import Nest
+    from torchprof_magic.facts.time_range import TimeRange
+    from torchprof_magic.model.trace import Trace
+
+# Frames of the notebook and of the profiler itself, which are around every cell and not part of the program.
+_PLUMBING = (
+    r"(^|/)(IPython|ipykernel|traitlets|tornado|asyncio|torchprof_magic)/|^runpy\.py|^<frozen runpy>"
+    r"|(^|/)ipykernel_launcher\.py|(^|/)torch/profiler/|^torch/autograd/profiler\.py"
+    r"|^(asyncio|concurrent)/|^threading\.py\([0-9]+\): (_bootstrap|run)"
+)
+# Of intervals that are equal: steps are around lines, these around modules, and these around frames and ops.
+_RANKS = ("user_annotation", "line", "module", "python_function", "cpu_op")
+# Derivatives of derivatives; more than any program takes.
+MAX_DERIVATIVES = 8
+
+
+class HostBoxes(NamedTuple):
+    """Boxes in nesting order: their rows in ``trace.events`` or -1, their rows in ``trace.sites`` or -1, and parents.
+
+    ``own_ns`` is the time that no box inside covers. ``overlaps`` marks boxes that began inside another one and ended
+    after it. ``ops`` is the nest of the events if there are no other boxes.
+    """
+
+    row: IntArray
+    site: IntArray
+    lane: IntArray
+    start_ns: IntArray
+    dur_ns: IntArray
+    parent: IntArray
+    own_ns: IntArray
+    overlaps: BoolArray
+    ops: Nest | None
+
+    def own_ns_in(self, part: TimeRange) -> IntArray:
+        """Return the part of ``own_ns`` that lies in a range."""
+        return own_time(self.parent, *part.cut(self.start_ns, self.dur_ns), self.overlaps)
+
+    def around(self, trace: Trace, rows: npt.NDArray[np.integer]) -> IntArray:
+        """Return the innermost box at or around each event row, -1 for none and for row -1."""
+        if self.ops is not None:
+            return ops_around(trace, self.ops, rows)
+        known = np.flatnonzero(rows >= 0)
+        lane, start, dur = (trace.events[name].to_numpy()[rows[known]] for name in ("lane", "start_ns", "dur_ns"))
+        found = np.full(len(rows), NO_PARENT, np.int64)
+        found[known] = innermost_at(
+            self.lane, self.start_ns, self.dur_ns, lane, start, until_ns=start + dur, parent=self.parent
+        )
+        return found
+
+
+@once_per_trace
+def host_boxes(trace: Trace) -> HostBoxes:
+    """Return the boxes of all threads."""
+    is_visible = _visible_on_host(trace)
+    if trace.scopes.height == 0:
+        ops = nest_among(trace, is_visible)
+        lane, start, dur = _intervals(trace, ops.row)
+        own = own_time(ops.parent, start, dur, ops.overlaps)
+        no_site = np.full(len(ops.row), NO_PARENT)
+        return HostBoxes(ops.row, no_site, lane, start, dur, ops.parent, own, ops.overlaps, ops)
+    row = np.flatnonzero(is_visible)
+    site, *of_scopes = (
+        trace.scopes[name].to_numpy().astype(np.int64) for name in ("site", "lane", "start_ns", "dur_ns")
+    )
+    lane, start, dur = (np.concatenate(pair) for pair in zip(_intervals(trace, row), of_scopes, strict=True))
+    category = (
+        trace.events["category"].gather(row).cast(pl.String).append(trace.sites["kind"].gather(site).cast(pl.String))
+    )
+    rank = category.replace_strict(dict(zip(_RANKS, range(len(_RANKS)), strict=True)), return_dtype=pl.Int8).to_numpy()
+    order = nesting_order(lane, start, dur, rank)
+    lane, start, dur = lane[order], start[order], dur[order]
+    parent, _, overlaps = nest(lane, start, dur)
+    row = np.concatenate((row, np.full(len(site), NO_PARENT)))[order]
+    site = np.concatenate((np.full(len(row) - len(site), NO_PARENT), site))[order]
+    return HostBoxes(row, site, lane, start, dur, parent, own_time(parent, start, dur, overlaps), overlaps, None)
+
+
+def _intervals(trace: Trace, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    lane, start, dur = (trace.events[name].to_numpy()[rows] for name in ("lane", "start_ns", "dur_ns"))
+    return lane.astype(np.int64), start, dur
+
+
+class Joined(NamedTuple):
+    """Nodes of autograd that move: ``node`` is the box of each, which goes into the box number ``box``.
+
+    That one is a new box inside the box ``around[box]``.
+    """
+
+    node: IntArray
+    box: IntArray
+    around: IntArray
+
+
+def backward_under_forward(trace: Trace, boxes: HostBoxes) -> Joined:
+    """Return which nodes move to the line, module or Python frame of their forward op; none if none of these is known.
+
+    A node moves only if its forward op ended before it began, so that no box ends up inside itself.
+    """
+    nowhere = np.empty(0, np.int64)
+    is_frame = (trace.events["category"] == "python_function").to_numpy()
+    is_event = boxes.row >= 0
+    is_holder = ~is_event
+    is_holder[is_event] = is_frame[boxes.row[is_event]]
+    nodes = backward_nodes(trace).row
+    if not is_holder.any() or len(nodes) == 0:
+        return Joined(nowhere, nowhere, nowhere)
+    box_of = np.full(trace.events.height, NO_PARENT, np.int64)
+    box_of[boxes.row[is_event]] = np.flatnonzero(is_event)
+    forward = forward_of_events(trace)[nodes]
+    start, dur = (trace.events[name].to_numpy() for name in ("start_ns", "dur_ns"))
+    is_earlier = (start[forward] < start[nodes]) & (start[forward] + dur[forward] <= start[nodes])
+    chosen = is_earlier & (box_of[nodes] >= 0) & (box_of[forward] >= 0)
+    node = box_of[nodes[chosen]]
+    holder = _holders(boxes, is_holder, node, box_of[forward[chosen]])
+    node, holder = node[holder >= 0], holder[holder >= 0]
+    around, box = np.unique(holder, return_inverse=True)
+    return Joined(node, box, around)
+
+
+def _holders(boxes: HostBoxes, is_holder: BoolArray, node: IntArray, forward: IntArray) -> IntArray:
+    """Return the innermost line, module or frame around each forward box, -1 for none.
+
+    An op of a node that moves, as in a second derivative, is where its node moves to.
+    """
+    stops = is_holder.copy()
+    stops[node] = True
+    nearest = nearest_marked(boxes.parent, depth_of(boxes.parent), stops)[:-1]
+    found = np.full(len(boxes.row), NO_PARENT, np.int64)  # of nodes
+    holder = nearest[forward].astype(np.int64)
+    for _ in range(MAX_DERIVATIVES):
+        is_node = (holder >= 0) & ~np.append(is_holder, True)[holder]
+        if not is_node.any():
+            break
+        found[node] = holder
+        holder[is_node] = found[holder[is_node]]
+    return np.where(np.append(is_holder, False)[holder], holder, NO_PARENT)
+
+
+@once_per_trace
+def site_names(trace: Trace) -> pl.Series:
+    """Return what the boxes of lines and modules are called, so that modules of one list have the same name.
+
+    Lines are called by their number and text, those of other files than the cell by their file too. Modules are called
+    by their attributes from the module around, with numbers left out, and their class.
+    """
+    sites = trace.sites
+    cell = trace.meta.cell.filename if trace.meta.cell is not None else None
+    names = []
+    paths = sites["name"].cast(pl.String).to_list()
+    for kind, parent, name, file, line, class_name in sites.select(
+        "kind", "parent", "name", "file", "line", "class_name"
+    ).iter_rows():
+        if kind == "line":
+            place = f"line {line}" if file == cell else f"{short_file(file or '')}:{line}"
+            names.append(f"{place}: {name.strip()}" if name and name.strip() else place)
+            continue
+        above = f"{paths[parent]}." if parent is not None and parent >= 0 and paths[parent] else ""
+        attributes = ".".join("*" if part.isdigit() else part for part in (name or "").removeprefix(above).split("."))
+        names.append(f"{attributes}: {class_name}" if attributes else str(class_name))
+    return pl.Series("name", names, dtype=pl.String)
+
+
+def _visible_on_host(trace: Trace) -> BoolArray:
+    """Return which events are host events of the user's program; runtime calls stay with their op.
+
+    With stacks, torch records every thread of the process. Threads without ops belong to the notebook (its sockets, its
+    progress bar) and would only show waiting.
+    """
+    category = pl.col("category")
+    is_op = category.is_in(("cpu_op", "user_annotation"))
+    is_plumbing = pl.col("name").cast(pl.String).is_in(_plumbing(trace).implode())
+    is_useful_frame = (category == "python_function") & ~is_plumbing & (is_op.any().over("lane") | ~is_op.any())
+    if (trace.sites["kind"] == "module").any():
+        is_useful_frame &= ~pl.col("name").cast(pl.String).str.starts_with(MODULE_FRAME)
+    return trace.events.select((is_op | is_useful_frame).alias("shown"))["shown"].to_numpy()
+
+
+def _plumbing(trace: Trace) -> pl.Series:
+    """Return the names of Python frames that say nothing: the machinery's, and the cell's own around all of it."""
+    frames = trace.events.filter(pl.col("category") == "python_function")["name"].unique().cast(pl.String)
+    file = frames.str.extract(r"^(.*)\([0-9]+\): <module>$")
+    is_cell = file.is_in([filename for filename, _ in trace.meta.cell_labels]).fill_null(value=False)
+    return frames.filter(frames.str.contains(_PLUMBING) | is_cell)

@@ -1,0 +1,46 @@
+"""The phase of lines, modules and Python frames over time: that of most of what runs in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from torchprof_magic.facts.host.phases import PHASES
+
+if TYPE_CHECKING:
+    from torchprof_magic.facts.source.flame_boxes import HostBoxes
+    from torchprof_magic.model.intervals import BoolArray, IntArray
+
+
+def phases_of_places(boxes: HostBoxes, phase: IntArray, is_place: BoolArray) -> IntArray:
+    """Return the phase of each box: its own, and of a place the one with the most time in it, Python aside.
+
+    Boxes are in nesting order, so what is in a box follows it: sums of its time are differences of running sums.
+    """
+    place = np.flatnonzero(is_place)
+    if len(place) == 0:
+        return phase
+    last = _ends(boxes, place)
+    most, found = np.zeros(len(place), np.int64), phase.copy()
+    for number, name in enumerate(PHASES):
+        counts = (phase == number) & ~is_place
+        if name == "python" or not counts.any():
+            continue
+        so_far = np.concatenate(([0], np.cumsum(np.where(counts, boxes.own_ns, 0))))
+        inside = so_far[last] - so_far[place]
+        larger = inside > most
+        most[larger] = inside[larger]
+        found[place[larger]] = number
+    return found
+
+
+def _ends(boxes: HostBoxes, place: IntArray) -> IntArray:
+    """Return for each place the row after the last box in it."""
+    last = np.zeros(len(place), np.int64)
+    first = np.flatnonzero(np.diff(boxes.lane, prepend=-1))
+    for begin, end in zip(first.tolist(), np.append(first[1:], len(boxes.lane)).tolist(), strict=True):  # lanes are few
+        mine = (place >= begin) & (place < end)
+        until = boxes.start_ns[place[mine]] + boxes.dur_ns[place[mine]]
+        last[mine] = begin + np.searchsorted(boxes.start_ns[begin:end], until)
+    return np.maximum(last, place + 1)

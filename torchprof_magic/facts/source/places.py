@@ -1,0 +1,209 @@
+"""The line of the user's code that an event belongs to."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.facts.host.host_nest import above_marked, host_nest, indexes_of
+from torchprof_magic.facts.shared import launch_sources, once_per_trace
+from torchprof_magic.facts.source.script_modules import module_of_ops
+from torchprof_magic.model.intervals import (
+    NO_PARENT,
+    BoolArray,
+    IntArray,
+    depth_of,
+    innermost_at,
+    merge_paths,
+    nearest_marked,
+)
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.trace import Trace
+
+# Packages whose frames say how torch works, not what the user wrote.
+_MACHINERY = ("torch", "triton", "torchprof_magic", "IPython", "ipykernel", "runpy")
+_INSTALLED = r"^.*[/\\](?:site|dist)-packages[/\\]"
+_BUILT_IN = r"^<(frozen|string|built-in)"
+_OWN_FOLDER = r"[/\\](torchprof_magic|ipykernel|IPython)[/\\]"
+_STANDARD = r"^.*[/\\]lib[/\\]python[0-9][.0-9]*[/\\]|^[A-Za-z]:\\.*\\Lib\\"
+# Code that torch.compile wrote; its files are named by hashes.
+_GENERATED = r"[/\\]torchinductor_[^/\\]*[/\\]"
+
+
+class Places(NamedTuple):
+    """A file and a line for each of some events; ``line`` is 0 and ``file`` -1 where they are unknown.
+
+    ``file`` is an index into ``files``.
+    """
+
+    files: pl.Series
+    file: IntArray
+    line: IntArray
+
+    def columns(self) -> tuple[pl.Series, pl.Series]:
+        """Return the columns ``file`` and ``line``, null where unknown."""
+        at = pl.Series(self.file)
+        file = self.files.gather(at.set(at < 0, None)).alias("file")
+        line = pl.Series("line", self.line, dtype=pl.Int32)
+        return file, line.set(line <= 0, None)
+
+
+def places_of(trace: Trace, rows: IntArray, at_ns: IntArray | None = None) -> Places:
+    """Return the place of each event row, or -1: the watched line at its start, or else the user's innermost frame.
+
+    ``at_ns`` are moments to look at in place of the starts. A frame is recorded with the line of its definition.
+    """
+    frames = call_tree(trace)
+    files = trace.sites["file"].cast(pl.String).append(frames.file)
+    site = _line_sites(trace, rows, at_ns)
+    frame = np.append(_users_frames(trace), NO_PARENT)[_frame_around(trace, rows)]
+    file = np.where(site >= 0, site, np.where(frame >= 0, frame + trace.sites.height, NO_PARENT))
+    lines = pl.concat([trace.sites["line"], frames.line]).fill_null(0).to_numpy()
+    return Places(files, file, np.append(lines, 0)[file])
+
+
+class CallTree(NamedTuple):
+    """The tree of calls of Python frames, callers first, and the innermost frame at or around each event of the nest.
+
+    ``parent`` and ``of_event`` are indexes into the other columns, or -1.
+    """
+
+    name: pl.Series
+    file: pl.Series
+    line: pl.Series
+    parent: IntArray
+    of_event: IntArray
+
+
+@once_per_trace
+def call_tree(trace: Trace) -> CallTree:
+    """Return the frames as ``host_nest`` nests them: ``trace.stacks`` lacks callers that an annotation cuts through."""
+    nest = host_nest(trace)
+    is_frame = (trace.events["category"] == "python_function").to_numpy()[nest.row]
+    stack = trace.events["stack"].fill_null(NO_PARENT).to_numpy()[nest.row].astype(np.int64)
+    if not is_frame.any():  # older torch writes stacks at the ops alone
+        around = above_marked(nest, stack >= 0)
+        parent = trace.stacks["parent"].to_numpy().astype(np.int64)
+        return _tree_of(trace, np.arange(len(parent)), parent, np.append(stack, NO_PARENT)[around])
+    frames, around = np.flatnonzero(is_frame), above_marked(nest, is_frame)
+    number = np.full(len(is_frame) + 1, NO_PARENT, np.int64)
+    number[frames] = np.arange(len(frames))
+    parent = number[around[nest.parent[frames]]]
+    name = trace.events["name"].to_physical().to_numpy()[nest.row[frames]]
+    path, first = merge_paths(parent, np.unique(name, return_inverse=True)[1])
+    path = np.append(path, NO_PARENT)
+    return _tree_of(trace, stack[frames[first]], path[parent[first]], path[number[around]])
+
+
+def _tree_of(trace: Trace, stack: IntArray, parent: IntArray, of_event: IntArray) -> CallTree:
+    """Return a tree of frames, each of which is described by a row of ``stacks``."""
+    name, file = (_gathered(trace.stacks[column].cast(pl.String), stack) for column in ("name", "file"))
+    return CallTree(name, file, _gathered(trace.stacks["line"], stack), parent, of_event)
+
+
+def _frame_around(trace: Trace, rows: IntArray) -> IntArray:
+    """Return the innermost frame around each event row, around its launch if it ran on a device, or -1."""
+    nest = host_nest(trace)
+    launch = np.append(launch_sources(trace), NO_PARENT)[rows].astype(np.int64)
+    rows = np.where(launch >= 0, launch, rows)
+    is_nested = np.zeros(trace.events.height + 1, np.bool_)
+    is_nested[nest.row] = True
+    index = np.full(len(rows), NO_PARENT, np.int64)
+    nested = np.flatnonzero(is_nested[rows])
+    index[nested] = indexes_of(nest, rows[nested])
+    return call_tree(trace).of_event[index]
+
+
+def _line_sites(trace: Trace, rows: IntArray, at_ns: IntArray | None) -> IntArray:
+    """Return the line that ran on the event's thread at the moment, a row of ``sites``, or -1."""
+    is_line = (trace.sites["kind"] == "line").to_numpy()
+    scopes = trace.scopes.filter(pl.Series(is_line[trace.scopes["site"].to_numpy()]))
+    found = np.full(len(rows), NO_PARENT, np.int64)
+    known = np.flatnonzero(rows >= 0)
+    if scopes.height == 0 or len(known) == 0:
+        return found
+    lane, start = (trace.events[name].to_numpy()[rows[known]].astype(np.int64) for name in ("lane", "start_ns"))
+    inside = _innermost_scope(scopes, lane, start if at_ns is None else at_ns[known])
+    found[known] = np.append(scopes["site"].to_numpy(), NO_PARENT)[inside]
+    return found
+
+
+def _innermost_scope(scopes: pl.DataFrame, lane: IntArray, at_ns: IntArray) -> IntArray:
+    """Return the row of the innermost of some scopes that ran on a lane at a moment, or -1."""
+    lanes, start, dur = (scopes[name].to_numpy().astype(np.int64) for name in ("lane", "start_ns", "dur_ns"))
+    return innermost_at(lanes, start, dur, lane, at_ns)
+
+
+@once_per_trace
+def _users_frames(trace: Trace) -> IntArray:
+    """Return for each frame the innermost frame of the user at or above it, or -1."""
+    frames = call_tree(trace)
+    found = nearest_marked(frames.parent, depth_of(frames.parent), is_users_file(frames.file))
+    return found[:-1].astype(np.int64)
+
+
+def is_users_file(files: pl.Series) -> BoolArray:
+    """Return which files are the user's or a library's, rather than of torch, Python, or built in.
+
+    torch writes paths relative to the folder of installed packages.
+    """
+    distinct = files.unique().drop_nulls().cast(pl.String)
+    short = distinct.str.replace(_INSTALLED, "").str.replace(_STANDARD, "")
+    top = short.str.extract(r"^([^/\\(]+)").str.replace(r"\.py$", "").fill_null("")
+    machinery = {*_MACHINERY, *sys.stdlib_module_names}
+    is_machinery = top.is_in(list(machinery)) | short.str.contains(_OWN_FOLDER)
+    is_machinery |= distinct.str.contains(_BUILT_IN) | distinct.str.contains(_GENERATED)
+    users = distinct.filter(~is_machinery)
+    return files.cast(pl.String).is_in(users.implode()).fill_null(value=False).to_numpy()
+
+
+MODULE_FRAME = "nn.Module: "
+
+
+def module_of_events(trace: Trace, rows: IntArray) -> pl.Series:
+    """Return the path of the innermost nn.Module around each event row, null where it is not known.
+
+    The path is one of attributes where modules were watched, and in models of TorchScript. From recorded frames it is
+    one of classes and numbers.
+    """
+    of_script = module_of_ops(trace, rows)
+    return (
+        of_script
+        if of_script.null_count() == 0
+        else of_script.zip_with(of_script.is_not_null(), _module_around(trace, rows))
+    )
+
+
+def _module_around(trace: Trace, rows: IntArray) -> pl.Series:
+    """Return the path of the innermost module around each event row that was watched, or has a frame."""
+    is_module = (trace.sites["kind"] == "module").to_numpy()
+    scopes = trace.scopes.filter(pl.Series(is_module[trace.scopes["site"].to_numpy()]))
+    if scopes.height:
+        lane, start = (trace.events[name].to_numpy()[rows].astype(np.int64) for name in ("lane", "start_ns"))
+        site = np.append(scopes["site"].to_numpy(), NO_PARENT)[_innermost_scope(scopes, lane, start)]
+        return _gathered(trace.sites["name"].cast(pl.String), site)
+    path, innermost = module_frames(trace)
+    return _gathered(path, np.append(innermost, NO_PARENT)[_frame_around(trace, rows)])
+
+
+@once_per_trace
+def module_frames(trace: Trace) -> tuple[pl.Series, IntArray]:
+    """Return the path of each frame of a module, and for each frame the innermost such frame at or above it, or -1."""
+    names, _, _, parent, _ = call_tree(trace)
+    is_module = names.str.starts_with(MODULE_FRAME).fill_null(value=False).to_numpy()
+    innermost = nearest_marked(parent, depth_of(parent), is_module).astype(np.int64)
+    paths: list[str | None] = [None] * len(names)
+    for row in np.flatnonzero(is_module).tolist():  # callers come first
+        name = names[row].removeprefix(MODULE_FRAME)
+        above = innermost[parent[row]]
+        paths[row] = name if above < 0 else f"{paths[above]}.{name}"
+    return pl.Series(paths, dtype=pl.String), innermost[:-1]
+
+
+def _gathered(values: pl.Series, at: IntArray) -> pl.Series:
+    index = pl.Series(at)
+    return values.gather(index.set(index < 0, None))

@@ -1,0 +1,22 @@
+"""File names as people know them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from torchprof_magic.model.units import short_file
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.trace import Trace
+
+
+def files_as_shown(trace: Trace, file: pl.Series) -> pl.Series:
+    """Return cells by their labels, such as ``In [4]``, and files by the last parts of their paths."""
+    labels = dict(trace.meta.cell_labels)
+    if trace.meta.cell is not None:
+        labels[trace.meta.cell.filename] = trace.meta.cell.label
+    names = file.unique().drop_nulls().to_list()
+    shown = [labels.get(name) or short_file(name) for name in names]
+    return file.replace_strict(names, shown, return_dtype=pl.String, default=None)

@@ -1,0 +1,57 @@
+"""Advice as the page shows it: its place in words, and how sure it is as a number."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torchprof_magic.findings.ranks.verdict import file_words
+from torchprof_magic.findings.verdict.words import place_of
+from torchprof_magic.model.shapes import Card
+from torchprof_magic.tables.source.lines import lines_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from torchprof_magic.findings.advice.kinds import Advice
+    from torchprof_magic.model.trace import Trace
+
+# Advice whose line is not the one to change, and whose saving is one of each step.
+_AT = {"memory_leak": "; allocated in"}
+_PER = {"memory_leak": " a step"}
+LEVELS = {"measured": 3, "measured here": 3, "estimated": 2, "guess": 1}
+
+
+def cards_of(trace: Trace, advice: Iterable[Advice]) -> tuple[Card, ...]:
+    """Return a card for each piece of advice, in the same order."""
+    has_lines = lines_table(trace).frame.height > 0
+    return tuple(_card(each, _place(trace, each), "source" if has_lines and each.line else "") for each in advice)
+
+
+def cards_of_job(advice: Iterable[Advice]) -> tuple[Card, ...]:
+    """Return a card for each piece of advice about all ranks of a job."""
+    return tuple(_card(each, f"line {each.line} of {file_words(each.file)}" if each.line else "") for each in advice)
+
+
+def _card(advice: Advice, place: str, view: str = "") -> Card:
+    return Card(
+        rule=advice.rule,
+        title=advice.title,
+        fix=advice.fix,
+        place=place,
+        at=_AT.get(advice.rule, " in"),
+        evidence=advice.evidence,
+        saving_ns=advice.saving_ns,
+        saving_bytes=advice.saving_bytes,
+        per=_PER.get(advice.rule, ""),
+        certainty=advice.certainty,
+        level=LEVELS[advice.certainty],
+        view=view,
+    )
+
+
+def _place(trace: Trace, advice: Advice) -> str:
+    """Return the line in words: its number alone in the cell that was recorded."""
+    cell = trace.meta.cell
+    if cell is not None and advice.file == cell.filename and advice.line:
+        return f"line {advice.line}"
+    return place_of(trace, advice.file, advice.line)

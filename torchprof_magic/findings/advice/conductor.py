@@ -1,0 +1,174 @@
+"""Runs every rule, counts the savings of one cause once, and sorts what is left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import numpy as np
+
+from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.findings.advice.kinds import Advice, Spans
+from torchprof_magic.findings.advice.rules import RULES
+from torchprof_magic.findings.advice.times import joined, overlap, step_ns, unexplained_ratio
+from torchprof_magic.model.problems import problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from torchprof_magic.findings.advice.kinds import FindAdvice, Found
+    from torchprof_magic.findings.ranks.job import Job
+    from torchprof_magic.model.meta import Problem
+    from torchprof_magic.model.trace import Trace
+
+Subject = TypeVar("Subject")
+# Of a step. What would save less is not worth a change of the program.
+LEAST_SHARE = 0.01
+# From here on, what recorded steps show is not what steps without the profiler can save.
+LOUD_RATIO = 1.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Which rules speak, and from which share of a step on.
+
+    Attributes:
+        mute: Names of rules that are not asked.
+        threshold: Least share of a step that advice must save, between 0 and 1.
+        thresholds: The same for single rules, by name.
+        own: Rules of the user's, which are asked after those of ``RULES``.
+    """
+
+    mute: frozenset[str] = frozenset()
+    threshold: float = LEAST_SHARE
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    own: tuple[FindAdvice, ...] = ()
+
+    def least_share(self, rule: str) -> float:
+        """Return the least share of a step for one rule."""
+        return self.thresholds.get(rule, self.threshold)
+
+
+class Findings(NamedTuple):
+    """The advice by saving, the largest first, and the rules that failed."""
+
+    advice: tuple[Advice, ...]
+    problems: tuple[Problem, ...]
+
+
+NO_SETTINGS = Settings()
+
+
+def find_advice(
+    trace: Trace, settings: Settings = NO_SETTINGS, tried: Mapping[Advice, Advice] | None = None
+) -> Findings:
+    """Return what to change. Savings of one cause count once, for the advice that saves most.
+
+    ``tried`` has what was measured for some of it, which takes its place; if it saves nothing, it is left out.
+    """
+    parts = [part for name, part in _built_in(trace) if name not in settings.mute]
+    parts += [_asked(trace, name_of(rule), rule) for rule in settings.own if name_of(rule) not in settings.mute]
+    found = [advice for part in parts for advice in part.advice if advice.rule not in settings.mute]
+    kept = [_without_profiler(trace, each) for each in _without_repeats(trace, found, settings)]
+    known = tried or {}
+    least = {each.rule: settings.least_share(each.rule) * step_ns(trace) for each in kept}
+    kept = [now for each in kept if (now := known.get(each, each)) is each or (now.saving_ns or 0) >= least[each.rule]]
+    return Findings(tuple(sorted(kept, key=_order)), tuple(each for part in parts for each in part.problems))
+
+
+def name_of(rule: Callable[..., object]) -> str:
+    """Return what a rule of the user's is called in messages and mutes: its name as a function."""
+    return getattr(rule, "__name__", "") or type(rule).__name__
+
+
+@once_per_trace
+def _built_in(trace: Trace) -> tuple[tuple[str, Findings], ...]:
+    return tuple((rule.name, _asked(trace, rule.name, rule.find)) for rule in RULES if rule.find is not None)
+
+
+def find_in_job(job: Job, settings: Settings = NO_SETTINGS) -> Findings:
+    """Return what to change for all ranks of a job. Savings are those of a step of the job."""
+    parts = [
+        _asked(job, rule.name, rule.find_in_job)
+        for rule in RULES
+        if rule.find_in_job is not None and rule.name not in settings.mute
+    ]
+    whole = float(job.ranks["step_ns"].median() or 0)  # type: ignore[arg-type]
+    kept = [
+        advice
+        for part in parts
+        for advice in part.advice
+        if advice.saving_ns is None or advice.saving_ns >= max(settings.least_share(advice.rule) * whole, 1)
+    ]
+    return Findings(tuple(sorted(kept, key=_order)), tuple(each for part in parts for each in part.problems))
+
+
+def _asked(subject: Subject, name: str, find: Callable[[Subject], Found]) -> Findings:
+    """Ask one rule; if it fails, or returns something else, that is a problem."""
+    try:
+        found = find(subject)
+        several = () if found is None else (found,) if isinstance(found, Advice) else tuple(found)
+        for advice in several:
+            _check(advice)
+    except Exception as exc:  # noqa: BLE001 - a rule that fails must not end the report
+        return Findings((), (problem("advice.rule_failed", rule=name, error=f"{type(exc).__name__}: {exc}"),))
+    return Findings(several, ())
+
+
+def _check(advice: object) -> None:
+    if not isinstance(advice, Advice):
+        raise TypeError(f"a rule returns Advice, several of them or None (got {type(advice).__name__})")
+
+
+def _without_repeats(trace: Trace, found: Iterable[Advice], settings: Settings) -> list[Advice]:
+    """Return the advice that is worth it, each with the part of its saving that no larger one has counted."""
+    whole = step_ns(trace)
+    kept: list[Advice] = []
+    counted = Spans(np.empty(0, np.int64), np.empty(0, np.int64))
+    for advice in sorted(found, key=_precedence):
+        if advice.saving_ns is None:
+            kept.append(advice)
+            continue
+        rest = _rest(advice, counted)
+        if rest.saving_ns is None or rest.saving_ns <= 0 or rest.saving_ns < settings.least_share(advice.rule) * whole:
+            continue
+        kept.append(rest)
+        if advice.spans is not None:
+            counted = joined(counted, advice.spans)
+    return kept
+
+
+def _without_profiler(trace: Trace, advice: Advice) -> Advice:
+    """Return the advice with its saving in steps without the profiler, if timing lines made them far longer."""
+    ratio = unexplained_ratio(trace)
+    if advice.saving_ns is None or ratio < LOUD_RATIO:
+        return advice
+    return replace(
+        advice,
+        saving_ns=round(advice.saving_ns / ratio),
+        certainty="estimated" if advice.certainty == "measured" else advice.certainty,
+        evidence=f"{advice.evidence} Timing the lines of functions made steps {ratio:.1f} times as long, so the "
+        "saving is that part of it.",
+    )
+
+
+def _precedence(advice: Advice) -> tuple[bool, tuple[bool, int, bool, int, str]]:
+    """Count what was measured first: it names its cause, where a model may cover many."""
+    return (advice.certainty != "measured", _order(advice))
+
+
+def _rest(advice: Advice, counted: Spans) -> Advice:
+    """Return the advice with what was not counted of its saving."""
+    if advice.spans is None or advice.saving_ns is None:
+        return advice
+    own = overlap(advice.spans, advice.spans)
+    total = int((own.end_ns - own.start_ns).sum())
+    both = overlap(own, counted)
+    share = int((both.end_ns - both.start_ns).sum()) / max(total, 1)
+    return replace(advice, saving_ns=round(advice.saving_ns * (1 - share)))
+
+
+def _order(advice: Advice) -> tuple[bool, int, bool, int, str]:
+    """Sort by time, then by memory; guesses come last."""
+    time, memory = advice.saving_ns, advice.saving_bytes
+    return (time is None, -(time or 0), memory is None, -(memory or 0), advice.rule)

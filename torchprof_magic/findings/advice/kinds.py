@@ -1,0 +1,103 @@
+"""One piece of advice: what to change, where, why, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
+
+from torchprof_magic.model.meta import shortened
+from torchprof_magic.model.units import printable
+
+if TYPE_CHECKING:
+    from torchprof_magic.findings.ranks.job import Job
+    from torchprof_magic.model.intervals import IntArray
+    from torchprof_magic.model.trace import Trace
+
+Certainty = Literal["measured", "measured here", "estimated", "guess"]
+CERTAINTIES: tuple[Certainty, ...] = get_args(Certainty)
+# What each word means; the page, the text and the documentation say it so.
+CERTAINTY_TEXT: dict[Certainty, str] = {
+    "measured": "The saving is a wait or a time that was recorded. It is at most that much.",
+    "measured here": "`report.try_advice` has measured both ways on this machine, on the recorded shapes.",
+    "estimated": "The saving follows from recorded numbers by a model, whose arithmetic the evidence shows.",
+    "guess": "No number is known. The evidence says why it may help.",
+}
+MOST_CHARS = 600
+
+
+class Spans(NamedTuple):
+    """Intervals of time in the recording, in ns. They may overlap, and need no order."""
+
+    start_ns: IntArray
+    end_ns: IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """A change of the program that would make its steps shorter, or lower its memory.
+
+    Code in the texts stands between backticks.
+
+    Attributes:
+        rule: Name of the rule that found it.
+        title: What to do, in a few words.
+        fix: The change as code, or in a short sentence.
+        evidence: What was recorded that speaks for it, with the arithmetic of an estimate.
+        file: File of the line to change, empty if it is not known.
+        line: Number of that line, or of the definition of its function where only that was recorded; None if unknown.
+        module: Path of the nn.Module that it is about, empty for none.
+        op: Name of the op or call that it is about, empty for none.
+        saving_ns: Time that a step would be shorter, in ns; None if no number is known. In all without steps.
+        saving_bytes: Bytes that would be saved at the peak, or a step for memory that grows; None if that is not known.
+        certainty: measured, measured here, estimated, or guess. ``CERTAINTY_TEXT`` says what each means.
+        link: Address of a page of the documentation of PyTorch, empty for none.
+        spans: When the time that could be saved was spent. What overlaps with advice that saves more counts only there.
+    """
+
+    rule: str
+    title: str
+    fix: str = ""
+    evidence: str = ""
+    file: str = ""
+    line: int | None = None
+    module: str = ""
+    op: str = ""
+    saving_ns: int | None = None
+    saving_bytes: int | None = None
+    certainty: Certainty = "guess"
+    link: str = ""
+    spans: Spans | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Escape control characters, and bound the length of texts that quote files."""
+        for name in ("rule", "title", "fix", "evidence", "module", "op", "link"):
+            object.__setattr__(self, name, shortened(printable(getattr(self, name)), MOST_CHARS))
+        if self.certainty not in CERTAINTIES:
+            raise ValueError(f"certainty must be one of {', '.join(CERTAINTIES)} (got {self.certainty!r})")
+
+    def __str__(self) -> str:
+        where = f" (line {self.line})" if self.line else ""
+        return f"{self.title}: {self.fix}{where}".replace("`", "") if self.fix else f"{self.title}{where}"
+
+
+Found: TypeAlias = Advice | Iterable[Advice] | None
+FindAdvice: TypeAlias = "Callable[[Trace], Found]"
+FindInJob: TypeAlias = "Callable[[Job], Found]"
+
+
+# What of advice is written as JSON.
+ADVICE_FIELDS = tuple(each.name for each in fields(Advice) if each.name != "spans")
+
+
+class Rule(NamedTuple):
+    """One entry of ``RULES``: its name, the function that finds it, when it speaks, and what must be recorded.
+
+    ``find`` reads one recording, and ``find_in_job`` all ranks of a job; a rule has one of them.
+    """
+
+    name: str
+    find: FindAdvice | None
+    speaks: str
+    needs: str = ""
+    find_in_job: FindInJob | None = None

@@ -1,0 +1,144 @@
+"""Advice about ``torch.compile``: compiling again in every step, and graphs that break."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.findings.advice.kinds import Advice
+from torchprof_magic.findings.advice.times import (
+    by_place,
+    critical,
+    each,
+    ns_in_steps,
+    rows_named,
+    spans_of,
+    step_index,
+    step_ns,
+)
+from torchprof_magic.findings.verdict.accounts import chosen_steps
+from torchprof_magic.model.units import counted, format_ns, format_ratio
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.intervals import IntArray
+    from torchprof_magic.model.trace import Trace
+
+DYNAMIC_LINK = "https://docs.pytorch.org/docs/stable/torch.compiler_dynamic_shapes.html"
+BREAK_LINK = "https://docs.pytorch.org/docs/stable/torch.compiler_faq.html#graph-breaks"
+# From this share of a step on, compiled regions are worth mending.
+LEAST_SHARE = 0.1
+_COMPILING = r"^dynamo$|^_compile\.compile_inner \(dynamo_timed\)$|^entire_frame_compile( \(dynamo_timed\))?$"
+_COMPILE_ID = r"compile_id=\s*!?[0-9]*/?[0-9]+/([1-9][0-9]*)|^Torch-Compiled Region: [0-9]+/([1-9][0-9]*)"
+_REGION = r"^Torch-Compiled Region: ([0-9]+)/[0-9]+"
+
+
+def recompiles(trace: Trace) -> list[Advice]:
+    """Advise dynamic shapes if compiled code is compiled again in the recorded steps."""
+    ranges = np.concatenate([rows_named(trace, _COMPILING, kind) for kind in ("user_annotation", "cpu_op")])
+    ranges = ranges[_is_outermost(trace, ranges)]
+    chosen = chosen_steps(trace)
+    if len(ranges) == 0 or not _compiles_again(trace):
+        return []
+    found = []
+    for file, line, rows in by_place(trace, ranges):
+        steps = len(np.unique(step_index(trace, rows)))
+        # A single one can be the first of its kind, such as that of the last and smaller batch.
+        if steps < min(2, len(chosen.row) or 2):
+            continue
+        inside = critical(trace, spans_of(trace, rows))
+        found.append(
+            Advice(
+                rule="recompiles",
+                title="Compile once for all sizes",
+                fix="`torch.compile(..., dynamic=True)`, or pad to equal sizes",
+                evidence=f"`torch.compile` compiles again in {steps:,} of {counted(len(chosen.row) or 1, 'step')}, "
+                f"which takes {format_ns(ns_in_steps(trace, inside))} {each(trace)}. "
+                'After 8 times (`recompile_limit`) it gives up. `TORCH_LOGS="recompiles"` says what differs.',
+                file=file,
+                line=line,
+                op="torch.compile",
+                saving_ns=round(ns_in_steps(trace, inside)),
+                certainty="measured",
+                link=DYNAMIC_LINK,
+                spans=inside,
+            )
+        )
+    return found
+
+
+def _compiles_again(trace: Trace) -> bool:
+    """Return whether something is compiled that had been compiled before."""
+    names = trace.events["name"].unique().cast(pl.String)
+    return bool(names.str.contains(_COMPILE_ID).any())
+
+
+def _is_outermost(trace: Trace, rows: IntArray) -> np.ndarray:
+    """Return which rows begin in no other of them on their thread."""
+    start, dur, lane = (trace.events[name].to_numpy()[rows] for name in ("start_ns", "dur_ns", "lane"))
+    result = np.ones(len(rows), np.bool_)
+    for each_lane in np.unique(lane):
+        mine = np.flatnonzero(lane == each_lane)
+        mine = mine[np.lexsort((-dur[mine], start[mine]))]
+        reach = np.maximum.accumulate(np.concatenate(([-1], (start + dur)[mine])))[:-1]
+        result[mine] = start[mine] >= reach
+    return result
+
+
+def graph_breaks(trace: Trace) -> list[Advice]:
+    """Advise to mend graph breaks: a compiled region that runs inside another one resumes after a break."""
+    regions = np.concatenate([rows_named(trace, _REGION, kind) for kind in ("cpu_op", "user_annotation")])
+    if len(regions) == 0:
+        return []
+    outer = _region_around(trace, regions)
+    broken = outer >= 0
+    found = []
+    for file, line, rows in by_place(trace, np.unique(outer[broken])):
+        share = ns_in_steps(trace, spans_of(trace, rows)) / max(step_ns(trace), 1.0)
+        if share < LEAST_SHARE:
+            continue
+        breaks = int(np.isin(outer, rows).sum()) / max(len(rows), 1)
+        where = _resumed(trace)
+        found.append(
+            Advice(
+                rule="graph_breaks",
+                title="Mend the graph breaks",
+                fix="take what torch cannot trace, such as `print` and `.item()`, out of the compiled function",
+                evidence=f"The compiled code takes {format_ratio(share)} of the time. Each call of it breaks "
+                f"{counted(max(round(breaks), 1), 'time')} and goes on in another graph{where}. "
+                '`TORCH_LOGS="graph_breaks"` says why.',
+                file=file,
+                line=line,
+                op="Torch-Compiled Region",
+                link=BREAK_LINK,
+                certainty="guess",
+            )
+        )
+    return found
+
+
+def _region_around(trace: Trace, regions: IntArray) -> IntArray:
+    """Return the outermost region of another frame around each, -1 for none."""
+    parent = trace.events["parent"].to_numpy().astype(np.int64)
+    is_region = np.zeros(trace.events.height + 1, np.bool_)
+    is_region[regions] = True
+    above, found = parent[regions], np.full(len(regions), -1, np.int64)
+    while (above >= 0).any():  # as often as events are nested
+        found = np.where((above >= 0) & is_region[above], above, found)
+        above = np.append(parent, -1)[above]
+    return found
+
+
+def _resumed(trace: Trace) -> str:
+    """Return where a recorded frame goes on after a break, as a clause; empty without frames."""
+    names = trace.events.filter(pl.col("category") == "python_function")["name"].unique().cast(pl.String)
+    places = sorted(
+        {match[0] for name in names if (match := re.search(r"torch_dynamo_resume_in_(\w+)_at_([0-9]+)", name))}
+    )
+    if not places:
+        return ""
+    match = re.search(r"resume_in_(\w+)_at_([0-9]+)", places[0])
+    assert match is not None
+    return f", as after line {match[2]} of `{match[1]}`"

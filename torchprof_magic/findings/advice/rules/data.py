@@ -1,0 +1,78 @@
+"""Advice about loading data: worker processes, and workers that do not keep up."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from torchprof_magic.findings.advice.kinds import Advice
+from torchprof_magic.findings.advice.times import by_place, critical, each, ns_in_steps, spans_of, step_ns
+from torchprof_magic.model.units import counted, format_ns
+from torchprof_magic.tables.waiting.loaders import MOSTLY_LATE, fetch_rows, has_workers
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.intervals import IntArray
+    from torchprof_magic.model.trace import Trace
+
+# Handing a batch from a worker to the program takes up to this long, so shorter fetches gain nothing.
+LEAST_FETCH_NS = 2_000_000
+MOST_WORKERS = 8
+LINK = "https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading"
+
+
+def dataloader_workers(trace: Trace) -> list[Advice]:
+    """Advise workers for a loader whose batches the program loads itself, or more of them if they do not keep up."""
+    rows = fetch_rows(trace)
+    parallel = has_workers(trace, rows)
+    found = [_without_workers(trace, *place) for place in by_place(trace, rows[~parallel])]
+    found += [_starved(trace, *place) for place in by_place(trace, rows[parallel])]
+    return [advice for advice in found if advice is not None]
+
+
+def _without_workers(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advice | None:
+    """Return advice if fetches are long. With W workers a step takes as long as its rest, or as a W-th of a fetch."""
+    spans = spans_of(trace, rows)
+    if np.median(spans.end_ns - spans.start_ns) < LEAST_FETCH_NS:
+        return None
+    fetch_ns = ns_in_steps(trace, spans)
+    rest_ns = max(step_ns(trace) - fetch_ns, 1.0)
+    workers = min(max(math.ceil(fetch_ns / rest_ns), 2), MOST_WORKERS)
+    left_ns = max(fetch_ns / workers - rest_ns, 0.0)
+    inside = critical(trace, spans)
+    waits = ", while the device has nothing to do" if trace.has_device else ""
+    left = f" With {workers} of them {format_ns(left_ns)} would remain." if left_ns else ""
+    return Advice(
+        rule="dataloader_workers",
+        title="Load the data in worker processes",
+        fix=f"`num_workers={workers}` in the DataLoader",
+        evidence=f"The program loads its batches itself: {format_ns(fetch_ns)} {each(trace)}{waits}.{left}",
+        file=file,
+        line=line,
+        op="DataLoader",
+        saving_ns=round(max(ns_in_steps(trace, inside) - left_ns, 0.0)),
+        certainty="measured",
+        link=LINK,
+        spans=inside,
+    )
+
+
+def _starved(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advice | None:
+    late = rows[trace.events["dur_ns"].to_numpy()[rows] >= LEAST_FETCH_NS]
+    if len(late) < MOSTLY_LATE * len(rows):
+        return None
+    inside = critical(trace, spans_of(trace, late))
+    return Advice(
+        rule="dataloader_workers",
+        title="Use more workers, or give them less to do",
+        fix="a larger `num_workers`, or less work for each sample",
+        evidence=f"The workers do not keep up: no batch was ready {len(late):,} of {counted(len(rows), 'time')}.",
+        file=file,
+        line=line,
+        op="DataLoader",
+        saving_ns=round(ns_in_steps(trace, inside)),
+        certainty="measured",
+        link=LINK,
+        spans=inside,
+    )

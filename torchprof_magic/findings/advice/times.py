@@ -1,0 +1,236 @@
+"""How much of a step some intervals take, and how much of that could be saved."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.facts.device.busy import device_intervals
+from torchprof_magic.facts.host.distortion import LEAST_PLAIN_STEPS, find_distortion
+from torchprof_magic.facts.shared import ask_names, once_per_trace
+from torchprof_magic.facts.source.places import places_of
+from torchprof_magic.findings.advice.kinds import Spans
+from torchprof_magic.findings.verdict.accounts import chosen_steps, device_account
+from torchprof_magic.findings.verdict.decision import MOSTLY_WORK
+from torchprof_magic.model.intervals import IntArray, merge
+from torchprof_magic.model.trace import HOST_CATEGORIES
+from torchprof_magic.tables.steps import steps_table
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.trace import Trace
+
+
+# What recording an event takes at most, in ns, and what shapes or memory, and stacks add: benchmarks/presets.py.
+RECORDING_NS = 1_200.0
+DETAILS_NS = 1_200.0
+# What is left of a cost at least: recording never takes more than the rest.
+LEAST_LEFT = 0.4
+
+
+def step_ns(trace: Trace) -> float:
+    """Return the mean duration of the steps that count, in ns; that of the recording without steps."""
+    chosen = chosen_steps(trace)
+    return chosen.whole_ns / chosen.steps
+
+
+def each(trace: Trace) -> str:
+    """Return what times stand for: ``a step``, or ``in all`` without steps."""
+    return "a step" if len(chosen_steps(trace).row) else "in all"
+
+
+def spans_of(trace: Trace, rows: IntArray) -> Spans:
+    """Return the intervals of some rows of ``trace.events``."""
+    start, dur = (trace.events[name].to_numpy()[rows] for name in ("start_ns", "dur_ns"))
+    return Spans(start, start + dur)
+
+
+def joined(*spans: Spans) -> Spans:
+    """Return the intervals of all of them."""
+    return Spans(*(np.concatenate(side) for side in zip(*spans, strict=True)))
+
+
+def within_steps(trace: Trace, spans: Spans) -> Spans:
+    """Return the union of the intervals, clipped to the steps that count."""
+    chosen = chosen_steps(trace)
+    return overlap(spans, Spans(chosen.start_ns, chosen.end_ns))
+
+
+def overlap(spans: Spans, other: Spans) -> Spans:
+    """Return the moments that are in both, as sorted and disjoint intervals."""
+    (a_start, a_end), (b_start, b_end) = merge(*spans), merge(*other)
+    if len(a_start) == 0 or len(b_start) == 0:
+        return Spans(np.empty(0, np.int64), np.empty(0, np.int64))
+    first = np.searchsorted(b_end, a_start, side="right")
+    count = np.maximum(np.searchsorted(b_start, a_end, side="left") - first, 0)
+    of = np.repeat(np.arange(len(a_start)), count)
+    at = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
+    return Spans(np.maximum(a_start[of], b_start[at]), np.minimum(a_end[of], b_end[at]))
+
+
+def ns_in_steps(trace: Trace, spans: Spans) -> float:
+    """Return how much of a step the intervals take on average, in ns; what overlaps counts once."""
+    inside = within_steps(trace, spans)
+    return float((inside.end_ns - inside.start_ns).sum()) / chosen_steps(trace).steps
+
+
+def critical(trace: Trace, spans: Spans) -> Spans:
+    """Return the part of host time that makes steps longer: where the busiest device idles, all of it without one."""
+    inside = within_steps(trace, spans)
+    account = device_account(trace)
+    if account is None:
+        return inside
+    busy = [Spans(start, end) for device, start, end in device_intervals(trace) if device == account.device]
+    return without(inside, joined(*busy)) if busy else inside
+
+
+def without(spans: Spans, other: Spans) -> Spans:
+    """Return the moments of the first that are not in the second."""
+    start, end = merge(*spans)
+    if len(start) == 0:
+        return Spans(start, end)
+    b_start, b_end = merge(*other)
+    edge = np.array([min(int(start[0]), int(b_start[0]) if len(b_start) else int(start[0])) - 1])
+    last = np.array([max(int(end[-1]), int(b_end[-1]) if len(b_end) else int(end[-1])) + 1])
+    return overlap(Spans(start, end), Spans(np.concatenate((edge, b_end)), np.concatenate((b_start, last))))
+
+
+class Cost(NamedTuple):
+    """What the intervals take of a step, in ns, less what recording adds to it; and the intervals that count."""
+
+    ns: float
+    spans: Spans
+
+
+def cost_of(trace: Trace, spans: Spans) -> Cost:
+    """Return what some host time costs a step: its critical part, less what recording the events in it takes."""
+    inside = critical(trace, spans)
+    seen_ns = float((inside.end_ns - inside.start_ns).sum())
+    total_ns = seen_ns - _events_in(trace, inside) * recording_ns(trace)
+    return Cost(max(total_ns, LEAST_LEFT * seen_ns) / chosen_steps(trace).steps, inside)
+
+
+@once_per_trace
+def recording_ns(trace: Trace) -> float:
+    """Return for how many ns a step is longer for each event that it records; 0 if that is not known.
+
+    The shortest steps are compared, because a busy machine makes steps longer, too.
+    """
+    chosen, plain = chosen_steps(trace), trace.meta.plain_step_ns
+    events = _events_in(trace, Spans(chosen.start_ns, chosen.end_ns))
+    if len(plain) < LEAST_PLAIN_STEPS or events == 0 or len(chosen.row) == 0:
+        return 0.0
+    added_ns = float((chosen.end_ns - chosen.start_ns).min()) - min(plain)
+    details = trace.meta.has_shapes or trace.meta.has_memory
+    most = RECORDING_NS + DETAILS_NS * (details + trace.meta.has_stacks)
+    return min(max(added_ns * len(chosen.row) / events, 0.0), most)
+
+
+@once_per_trace
+def unexplained_ratio(trace: Trace) -> float:
+    """Return how many times longer timing the lines of functions made the recorded steps; 1 if it was not that.
+
+    Python's trace function makes loops many times longer, and no event tells. What the events take is left out.
+    """
+    found, chosen = find_distortion(trace), chosen_steps(trace)
+    has_compiled = steps_table(trace).frame["compile_ns"].sum() > 0  # others may not have
+    if found is None or len(chosen.row) == 0 or has_compiled or not trace.meta.has_function_lines:
+        return 1.0
+    events = _events_in(trace, Spans(chosen.start_ns, chosen.end_ns)) / len(chosen.row)
+    return max(1.0, (found.recorded_ns - events * recording_ns(trace)) / found.plain_ns)
+
+
+@once_per_trace
+def _host_starts(trace: Trace) -> IntArray:
+    is_host = trace.events["category"].is_in(HOST_CATEGORIES)
+    return np.sort(trace.events["start_ns"].filter(is_host).to_numpy())
+
+
+def _events_in(trace: Trace, spans: Spans) -> int:
+    """Return how many host events begin in the intervals, which are disjoint."""
+    starts = _host_starts(trace)
+    first = np.searchsorted(starts, spans.start_ns, side="left")
+    return int((np.searchsorted(starts, spans.end_ns, side="left") - first).sum())
+
+
+def rows_named(trace: Trace, pattern: str, *categories: str) -> IntArray:
+    """Return the rows whose names match, and that begin in the steps that count; those of ops, or of some categories.
+
+    Older versions of torch write annotations as ops.
+    """
+    events, chosen = trace.events, chosen_steps(trace)
+    fits = ask_names(events["name"], pl.col("name").str.contains(pattern)).astype(np.bool_)
+    rows = np.flatnonzero(fits & events["category"].is_in(categories or ("cpu_op",)).to_numpy())
+    start = events["start_ns"].to_numpy()[rows]
+    at = np.searchsorted(chosen.start_ns, start, side="right") - 1
+    return rows[(at >= 0) & (start < np.append(chosen.end_ns, 0)[at])]
+
+
+def is_device_the_limit(trace: Trace) -> bool:
+    """Return whether the device works, or has work queued, most of the time, so that less work makes steps shorter."""
+    account = device_account(trace)
+    return account is not None and account.share("compute", "memory_traffic", "queued") >= MOSTLY_WORK
+
+
+def step_index(trace: Trace, rows: IntArray) -> IntArray:
+    """Return which of the steps that count each row begins in, which it must."""
+    start = trace.events["start_ns"].to_numpy()[rows]
+    return np.searchsorted(chosen_steps(trace).start_ns, start, side="right") - 1
+
+
+def is_in_every_step(trace: Trace, rows: IntArray) -> bool:
+    """Return whether the rows are in every step that counts, equally often."""
+    if len(rows) == 0:
+        return False
+    counts = np.bincount(step_index(trace, rows), minlength=chosen_steps(trace).steps)
+    return bool(counts.min() > 0 and counts.min() == counts.max())
+
+
+def by_place(trace: Trace, rows: IntArray) -> list[tuple[str, int | None, IntArray]]:
+    """Return the rows of each line of the user's, the line with the most time first; one group if none is known."""
+    if len(rows) == 0:
+        return []
+    file, line = places_of(trace, rows).columns()
+    dur = trace.events["dur_ns"].gather(rows)
+    frame = pl.DataFrame({"row": rows, "file": file.fill_null(""), "line": line, "ns": dur})
+    groups = frame.group_by("file", "line").agg("row", pl.col("ns").sum()).sort("ns", "line", descending=[True, False])
+    return [(str(row["file"]), row["line"], np.array(row["row"], np.int64)) for row in groups.iter_rows(named=True)]
+
+
+def runs_of_lines(trace: Trace, file: str) -> dict[int, Spans]:
+    """Return when each watched line of a file ran, within the steps that count; empty if lines were not watched."""
+    sites = trace.sites.with_row_index("site").filter((pl.col("kind") == "line") & (pl.col("file") == file))
+    runs = trace.scopes.join(sites.select(pl.col("site").cast(pl.Int32), "line"), on="site", how="inner")
+    chosen = chosen_steps(trace)
+    at = np.searchsorted(chosen.start_ns, runs["start_ns"].to_numpy(), side="right") - 1
+    inside = (at >= 0) & (runs["start_ns"].to_numpy() < np.append(chosen.end_ns, 0)[at])
+    found = {}
+    for (line,), part in runs.filter(pl.Series(inside, dtype=pl.Boolean)).group_by("line"):
+        start = part["start_ns"].to_numpy()
+        found[int(line)] = Spans(start, start + part["dur_ns"].to_numpy())
+    return found
+
+
+def work_of(trace: Trace, rows: IntArray) -> Cost:
+    """Return what some ops cost a step: the work that they launched on the busiest device, or else their host time."""
+    account = device_account(trace)
+    if account is None:
+        return cost_of(trace, spans_of(trace, rows))
+    work = device_work_of(trace, rows)
+    return Cost(ns_in_steps(trace, spans_of(trace, work)), within_steps(trace, spans_of(trace, work)))
+
+
+def device_work_of(trace: Trace, rows: IntArray) -> IntArray:
+    """Return the device work that was launched in some host events."""
+    launches = trace.flows.filter(pl.col("kind") == "launch")
+    source, target = (launches[name].to_numpy().astype(np.int64) for name in ("source", "target"))
+    spans, lanes = spans_of(trace, rows), trace.events["lane"].to_numpy()
+    start = trace.events["start_ns"].to_numpy()[source]
+    is_mine = np.zeros(len(source), np.bool_)
+    for lane in np.unique(lanes[rows]):
+        here = lanes[rows] == lane
+        from_ns, to_ns = merge(spans.start_ns[here], spans.end_ns[here])
+        at = np.searchsorted(from_ns, start, side="right") - 1
+        is_mine |= (lanes[source] == lane) & (at >= 0) & (start < np.append(to_ns, 0)[at])
+    return target[is_mine]

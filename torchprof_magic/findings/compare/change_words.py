@@ -1,0 +1,121 @@
+"""A change between two runs in words: a title, one sentence of evidence, and one line."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from torchprof_magic.findings.compare.step_change import CONFIDENCE
+from torchprof_magic.model.units import format_ns, format_ratio, printable
+
+if TYPE_CHECKING:
+    from torchprof_magic.findings.compare.run_change import RunChange
+
+SIGNS = {"faster": "▼", "slower": "▲", "unclear": "≈"}
+# The machine or its load changed if what both runs do took this much longer or shorter.
+_NOTED_DRIFT = 0.05
+
+
+def change_title(change: RunChange) -> str:
+    """Return the change in a few words, such as ``20 % faster, likely``."""
+    if change.certainty == "too few steps":
+        return "Too few steps to say"
+    if change.kind == "unclear":
+        return "No clear change"
+    return f"{format_ratio(abs(change.ratio - 1))} {change.kind}, {change.certainty}"
+
+
+def change_numbers(change: RunChange) -> str:
+    """Return the step times and the interval of the difference, such as ``175 → 140 ms a step, 98 %: −36 to −5 %``."""
+    if math.isnan(change.before_ns) or math.isnan(change.after_ns):
+        return "no complete step in one of the runs"
+    steps = f"{format_ns(change.before_ns)} → {format_ns(change.after_ns)} a step{_plainly(change)}"
+    low, high = change.interval
+    if not math.isfinite(high):
+        return steps
+    interval = f"{format_ratio(CONFIDENCE)}: {_signed(low)} to {_signed(high)}"
+    return f"{interval} by other work; recorded {steps}" if change.basis == "work" else f"{steps}, {interval}"
+
+
+def change_line(change: RunChange) -> str:
+    """Return the change as one line, such as ``step 222 ms → 180 ms, −19 %, sure``.
+
+    If the work tells it and not the times, it is ``+1.2 % by other work, sure``; if steps without the profiler are
+    compared, it begins with ``unprofiled step``.
+    """
+    if math.isnan(change.before_ns) or math.isnan(change.after_ns):
+        return ""
+    step = "unprofiled step" if change.is_plain else "step"
+    steps = f"{step} {format_ns(change.before_ns)} → {format_ns(change.after_ns)}"
+    # What the machine did meanwhile can change steps the other way.
+    if change.basis == "work":
+        return f"{_signed(change.ratio)} by other work, {change.certainty}"
+    if change.certainty == "too few steps":
+        return f"{steps}, too few steps to tell"
+    return f"{steps}, {_signed(change.ratio)}, {change.certainty}"
+
+
+def change_evidence(change: RunChange) -> str:
+    """Return why the change is known or not, as sentences."""
+    if change.certainty == "too few steps":
+        return (
+            "At least 4 complete steps of each run are needed to tell a change from noise. Record more with --active."
+        )
+    said = [_decided(change)]
+    if change.is_plain:
+        said.append(f"{_why_plain(change)} those that ran without the profiler are compared.")
+    if change.others_shares is not None:
+        shares = " and ".join(format_ratio(share) for share in change.others_shares)
+        said.append(
+            f"Other programs used {shares} of the machine's cores during the two runs, which alone makes steps "
+            f"{'longer' if change.others_shares[1] > change.others_shares[0] else 'shorter'}."
+        )
+    if not change.same_inputs:
+        said.append("The inputs have other shapes, which changes how long the same ops take.")
+    # Recording more in one run makes its ops longer, too; and what is compared may be other steps.
+    elif not change.is_plain and change.same_details and abs(change.drift - 1) >= _NOTED_DRIFT:
+        word = "longer" if change.drift > 1 else "shorter"
+        said.append(
+            f"Ops that both runs call equally often took {format_ratio(abs(change.drift - 1))} {word}, as on a busier "
+            "or slower machine."
+            if change.drift > 1
+            else f"Ops that both runs call equally often took {format_ratio(abs(change.drift - 1))} {word}."
+        )
+    said.append("This is about these steps only: the same code can differ by 10 % from one session to another.")
+    return " ".join(said)
+
+
+def _plainly(change: RunChange) -> str:
+    return " without the profiler" if change.is_plain else ""
+
+
+def _why_plain(change: RunChange) -> str:
+    return "Too few steps were recorded, so" if change.same_details else "Recording more takes time in the steps, so"
+
+
+def _decided(change: RunChange) -> str:
+    if change.basis == "work" and change.work is not None:
+        work = change.work
+        share = format_ratio(abs(math.expm1(work.difference)))
+        calls = (
+            f"{work.calls_before:,} → {work.calls_after:,} calls a step"
+            if work.calls_before != work.calls_after
+            else ""
+        )
+        name = f"{printable(work.name)} ({calls})" if calls else printable(work.name)
+        return (
+            f"Work that only one run does, most of it {name}, makes {share} of a step. {_vary(change)} too much to say."
+        )
+    if change.kind == "unclear":
+        return f"A difference as this arises by chance in {format_ratio(change.p)} of pairs of runs with such steps."
+    return "The difference is larger than the steps of each run vary and drift."
+
+
+def _vary(change: RunChange) -> str:
+    is_opposite = (change.after_ns > change.before_ns) != (change.ratio > 1)
+    return "The step times went the other way, but vary" if is_opposite else "The step times alone vary"
+
+
+def _signed(ratio: float) -> str:
+    sign = "+" if ratio > 1 else "−" if ratio < 1 else ""
+    return f"{sign}{format_ratio(abs(ratio - 1))}"

@@ -1,0 +1,254 @@
+"""What changed from one run to another: ops, kernels, lines, modules, phases, waits and memory, before and after."""
+
+from __future__ import annotations
+
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.facts.host.phases import PHASES
+from torchprof_magic.findings.compare.per_step import kernel_cells, line_cells, module_cells, op_cells, typical
+from torchprof_magic.model.meta import source_lines
+from torchprof_magic.model.shapes import Column
+from torchprof_magic.model.units import short_file
+from torchprof_magic.tables.memory.in_use import memory_frame
+from torchprof_magic.tables.steps import complete_steps, steps_table, steps_worth
+from torchprof_magic.tables.waiting.idle import idle_table
+from torchprof_magic.tables.waiting.waits import waits_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torchprof_magic.findings.compare.per_step import Cells
+    from torchprof_magic.model.trace import Trace
+
+STATUS = ("both", "new", "gone")
+# What varies a lot from step to step still counts by so much of its change for the order.
+_LEAST_RANK = 0.33
+_TIMES = ("before", "after", "delta")
+_DEVICE = ("device_before", "device_after", "device_delta")
+TIME_COLUMNS = (
+    Column(name="calls_before", title="Calls before", unit="count", definition="Calls in a typical step before.",
+           is_minor=True),
+    Column(name="calls_after", title="Calls after", unit="count", definition="Calls in a typical step after.",
+           is_minor=True),
+    Column(name="before", title="Before", unit="ns", definition="Own host time in a typical step before, in ns: the "
+           "mean of the middle half of the steps."),
+    Column(name="after", title="After", unit="ns", definition="The same after."),
+    Column(name="delta", title="Change", unit="ns", definition="After minus before.", is_change=True),
+    Column(name="device_before", title="Device before", unit="ns", definition="Time of the work that it launched on a "
+           "device, in a typical step before, in ns."),
+    Column(name="device_after", title="Device after", unit="ns", definition="The same after."),
+    Column(name="device_delta", title="Device change", unit="ns", definition="After minus before.", is_change=True),
+    Column(name="status", title="In", unit="text", definition="both: it ran in both runs. new: only after. gone: only "
+           "before.", is_minor=True),
+)  # fmt: skip
+
+
+class Runs(NamedTuple):
+    """Two runs, and how many times longer took in the second what both do; only ranks depend on that."""
+
+    before: Trace
+    after: Trace
+    drift: float = 1.0
+
+    @property
+    def has_device(self) -> bool:
+        """Whether a device was recorded in both."""
+        return self.before.has_device and self.after.has_device
+
+
+def changed_ops(runs: Runs) -> pl.DataFrame:
+    """Return one row per op or annotation, by its name."""
+    return _joined(runs, op_cells, ["name"])
+
+
+def changed_kernels(runs: Runs) -> pl.DataFrame:
+    """Return one row per name of a kernel, copy or fill; times are those on the device."""
+    frame = _joined(runs, kernel_cells, ["name"])
+    if not runs.has_device:
+        return frame.clear()
+    times = {name: pl.col(f"device_{name}") for name in _TIMES}
+    return frame.with_columns(**times).drop(*_DEVICE)
+
+
+def changed_modules(runs: Runs) -> pl.DataFrame:
+    """Return one row per module, by its path and class, with its backward and without the modules inside it."""
+    return _joined(runs, module_cells, ["path", "class_name"])
+
+
+def changed_lines(runs: Runs) -> pl.DataFrame:
+    """Return one row per line: those of two cells by the differences of their texts, others by file, text and order.
+
+    ``line`` is the number after, or before for a line that went.
+    """
+    cells = [_named_lines(trace) for trace in (runs.before, runs.after)]
+    places = _same_places(runs, cells)
+    keyed = [
+        each._replace(keys=each.keys.with_columns(place=pl.Series(place, dtype=pl.String)))
+        for each, place in zip(cells, places, strict=True)
+    ]
+    texts = pl.concat([each.keys for each in reversed(keyed)]).unique("place", keep="first", maintain_order=True)
+    before, after = (each._replace(keys=each.keys.select("place")) for each in keyed)
+    frame = _joined_cells(runs, before, after, ["place"])
+    return frame.join(texts, on="place", how="left", maintain_order="left").select(
+        "file", "line", "source", pl.exclude("file", "line", "source", "place")
+    )
+
+
+def changed_phases(runs: Runs) -> pl.DataFrame:
+    """Return one row per phase of a step, in ns a step; the rows add up to the mean of the middle half of the steps."""
+    return _by_name(*({phase: _mean_of(trace, f"{phase}_ns") for phase in PHASES} for trace in runs[:2]))
+
+
+def changed_waits(runs: Runs) -> pl.DataFrame:
+    """Return one row per blocking call and its op, in ns a step."""
+    return _by_name(
+        *(_summed_a_step(trace, waits_table(trace).frame, ["call", "op"], "total_ns") for trace in runs[:2])
+    )
+
+
+def changed_idle(runs: Runs) -> pl.DataFrame:
+    """Return one row per cause for which a device idled, in ns a step."""
+    return _by_name(*(_summed_a_step(trace, idle_table(trace).frame, ["cause"], "idle_ns") for trace in runs[:2]))
+
+
+def changed_memory(runs: Runs) -> pl.DataFrame:
+    """Return the peak of each device in bytes, and what is in use at it by category; empty unless both recorded it."""
+    schema = {"device": pl.String, "name": pl.String, **dict.fromkeys(_TIMES, pl.Int64)}
+    if not (runs.before.memory.height and runs.after.memory.height):
+        return pl.DataFrame(schema=schema)
+    peaks = [_peaks(trace) for trace in runs[:2]]
+    both = peaks[0].join(peaks[1], on=["device", "name"], how="full", coalesce=True, suffix="_after")
+    both = both.rename({"bytes": "before", "bytes_after": "after"}).with_columns(pl.col("before", "after").fill_null(0))
+    both = both.with_columns((pl.col("after") - pl.col("before")).alias("delta"))
+    is_peak = (pl.col("name") == "peak").alias("is_peak")
+    return both.sort(is_peak, pl.col("delta").abs(), "device", "name", descending=[True, True, False, False]).select(
+        schema.keys()
+    )
+
+
+def _joined(runs: Runs, cells_of: Callable[[Trace], Cells], keys: list[str]) -> pl.DataFrame:
+    return _joined_cells(runs, cells_of(runs.before), cells_of(runs.after), keys)
+
+
+def _joined_cells(runs: Runs, before: Cells, after: Cells, keys: list[str]) -> pl.DataFrame:
+    """Return the typical step of both, one row a key, by the largest change.
+
+    The drift of all ops does not count for the order, nor does the spread of what is called equally often.
+    """
+    frames = [_typical_frame(each, side) for each, side in ((before, "before"), (after, "after"))]
+    both = frames[0].join(frames[1], on=keys, how="full", coalesce=True, nulls_equal=True)
+    status = pl.when(pl.col("before").is_null()).then(1).when(pl.col("after").is_null()).then(2).otherwise(0)
+    both = both.with_columns(status.replace_strict(dict(enumerate(STATUS)), return_dtype=pl.String).alias("status"))
+    numbers = [name for name in both.columns if name not in (*keys, "status")]
+    both = both.with_columns(pl.col(numbers).fill_null(0))
+    both = both.with_columns(
+        (pl.col("after") - pl.col("before")).alias("delta"),
+        (pl.col("device_after") - pl.col("device_before")).alias("device_delta"),
+    )
+    beyond = (pl.col("after") - pl.col("before") * runs.drift).abs()
+    is_same = pl.col("calls_before") == pl.col("calls_after")
+    spread = pl.when(is_same).then((pl.col("spread_before") + pl.col("spread_after")) / 2).otherwise(0)
+    found = pl.max_horizontal(beyond, pl.col("device_delta").abs())
+    rank = pl.max_horizontal(found - spread, found * _LEAST_RANK)
+    shown = [column.name for column in TIME_COLUMNS if runs.has_device or column.name not in _DEVICE]
+    return both.sort(rank, *keys, descending=[True, *(False for _ in keys)]).select(*keys, *shown)
+
+
+def _typical_frame(cells: Cells, side: str) -> pl.DataFrame:
+    values = {f"calls_{side}": cells.calls, side: cells.cpu_ns, f"device_{side}": cells.device_ns}
+    rounded = [
+        pl.Series(name, np.rint(typical(rows)) if name != f"calls_{side}" else typical(rows))
+        for name, rows in values.items()
+    ]
+    spread = np.diff(np.quantile(cells.cpu_ns + cells.device_ns, (0.25, 0.75), axis=1), axis=0)[0]
+    frame = cells.keys.hstack([*rounded, pl.Series(f"spread_{side}", spread)])
+    return frame.with_columns(pl.col(side, f"device_{side}").cast(pl.Int64))
+
+
+def _named_lines(trace: Trace) -> Cells:
+    """Return the lines with the names of files that users know."""
+    cells = line_cells(trace)
+    labels = dict(trace.meta.cell_labels)
+    if trace.meta.cell is not None:
+        labels[trace.meta.cell.filename] = "cell"
+    files = [labels.get(file) or short_file(file or "") for file in cells.keys["file"].to_list()]
+    return cells._replace(keys=cells.keys.with_columns(file=pl.Series(files, dtype=pl.String)))
+
+
+def _same_places(runs: Runs, cells: list[Cells]) -> list[list[str]]:
+    """Return a name for the place of each line of both runs, equal where it is the same line."""
+    moved = _moved_lines(runs)
+    places: list[list[str]] = []
+    for side, each in enumerate(cells):
+        seen: dict[tuple[object, ...], int] = {}
+        named = []
+        for file, line, source in each.keys.select("file", "line", "source").iter_rows():
+            if file == "cell":
+                number = moved.get(line, f"{line} before") if side == 0 else line
+                named.append(f"cell {number}")
+                continue
+            turn = seen[file, source] = seen.get((file, source), 0) + 1
+            named.append(f"{file}\n{source}\n{turn}")
+        places.append(named)
+    return places
+
+
+def _moved_lines(runs: Runs) -> dict[int, int]:
+    """Return the line after for each line of the cell before that is still there."""
+    texts = [source_lines(trace.meta.cell.source) if trace.meta.cell else [] for trace in runs[:2]]
+    blocks = SequenceMatcher(None, texts[0], texts[1], autojunk=False).get_opcodes()
+    moved: dict[int, int] = {}
+    for tag, low, high, new_low, new_high in blocks:
+        # A line that was edited in place is the same line.
+        if tag == "equal" or (tag == "replace" and high - low == new_high - new_low):
+            moved |= {low + at + 1: new_low + at + 1 for at in range(high - low)}
+    return moved
+
+
+def cell_diff(runs: Runs) -> pl.DataFrame:
+    """Return the lines of both cells in order: ``sign`` is ``+``, ``-`` or empty; numbers are null where it is not."""
+    texts = [source_lines(trace.meta.cell.source) if trace.meta.cell else [] for trace in runs[:2]]
+    rows: list[tuple[str, int | None, int | None, str]] = []
+    for tag, low, high, new_low, new_high in SequenceMatcher(None, texts[0], texts[1], autojunk=False).get_opcodes():
+        if tag == "equal":
+            rows += [("", low + at + 1, new_low + at + 1, texts[0][low + at]) for at in range(high - low)]
+            continue
+        rows += [("-", at + 1, None, texts[0][at]) for at in range(low, high)]
+        rows += [("+", None, at + 1, texts[1][at]) for at in range(new_low, new_high)]
+    schema = {"sign": pl.String, "line_before": pl.Int32, "line_after": pl.Int32, "source": pl.String}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _mean_of(trace: Trace, column: str) -> float:
+    values = complete_steps(steps_table(trace).frame)[column].to_numpy()
+    return float(typical(values[None, :])[0]) if len(values) else 0.0
+
+
+def _summed_a_step(trace: Trace, frame: pl.DataFrame, keys: list[str], value: str) -> dict[str, float]:
+    sums = frame.group_by(
+        pl.concat_str([pl.col(key).cast(pl.String) for key in keys], separator=" in ", ignore_nulls=True).alias("name")
+    ).agg(pl.col(value).sum())
+    return {name: total / steps_worth(trace) for name, total in sums.iter_rows()}
+
+
+def _by_name(before: dict[str, float], after: dict[str, float]) -> pl.DataFrame:
+    names = list(dict.fromkeys((*before, *after)))
+    rows = [(name, round(before.get(name, 0)), round(after.get(name, 0))) for name in names]
+    frame = pl.DataFrame(rows, schema={"name": pl.String, "before": pl.Int64, "after": pl.Int64}, orient="row")
+    frame = frame.with_columns((pl.col("after") - pl.col("before")).alias("delta"))
+    return frame.sort(pl.col("delta").abs(), "name", descending=[True, False])
+
+
+def _peaks(trace: Trace) -> pl.DataFrame:
+    frame = memory_frame(trace)
+    peaks = frame.sort("total_bytes", descending=True).unique("device", keep="first", maintain_order=True)
+    parts = [name for name in frame.columns if name.endswith("_bytes") and name != "total_bytes"]
+    long = peaks.rename({"total_bytes": "peak"}).unpivot(
+        ["peak", *parts], index="device", variable_name="name", value_name="bytes"
+    )
+    long = long.with_columns(pl.col("name").str.strip_suffix("_bytes"))
+    return long.filter((pl.col("bytes") != 0) | (pl.col("name") == "peak"))

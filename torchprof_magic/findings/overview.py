@@ -1,0 +1,383 @@
+"""The headline numbers of a recording."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.facts.device.idle_pieces import CAUSE_TITLES
+from torchprof_magic.facts.host.distortion import find_distortion
+from torchprof_magic.facts.host.phases import PHASES
+from torchprof_magic.facts.host.step_pieces import step_pieces
+from torchprof_magic.facts.ops.flops import flops_of_events, modelled_ratio
+from torchprof_magic.findings.savings.table import savings_table, title_of
+from torchprof_magic.findings.verdict.accounts import Account, Cause, device_account
+from torchprof_magic.findings.verdict.words import place_of, short_name
+from torchprof_magic.model.meta import TRACE_ID
+from torchprof_magic.model.shapes import Fact, Facts, Section
+from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace
+from torchprof_magic.model.units import counted, format_ns, format_ratio
+from torchprof_magic.tables.devices import devices_table
+from torchprof_magic.tables.execution_trace import graph_tensors_table, has_graph
+from torchprof_magic.tables.memory.in_use import memory_series
+from torchprof_magic.tables.memory.starting_level import starting_note
+from torchprof_magic.tables.ops.op_table import NO_OP, ops_table
+from torchprof_magic.tables.process_groups import ranks_text
+from torchprof_magic.tables.source.lines import lines_table
+from torchprof_magic.tables.source.modules import modules_table
+from torchprof_magic.tables.steps import complete_steps, steps_table, steps_worth
+from torchprof_magic.tables.waiting.loaders import loaders_table
+from torchprof_magic.tables.waiting.waits import waits_table
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.shapes import Unit
+
+TOP_WAITS = 5
+TOP_ROWS = 6
+MAX_GROUPS = 20  # process groups that are listed
+
+
+def overview_facts(trace: Trace) -> Facts:
+    """Return the headline facts in reading order: steps, devices, top ops, memory, recording, metadata."""
+    steps = complete_steps(steps_table(trace).frame)
+    sections = (
+        _why_idle(trace),
+        Section(title="Where the host's time goes", facts=_phases(steps), kind="phases", aside="a step"),
+        _waits(trace),
+        _loaders(trace),
+        Section(title="Memory", facts=_memory(trace), kind="memory"),
+        _top_ops(trace),
+        _top_modules(trace),
+        _top_lines(trace),
+        Section(title="Steps", facts=_steps(steps), group="about"),
+        *_devices(trace),
+        Section(title="Recording", facts=_recording(trace), group="about"),
+        Section(title="Process groups", facts=_process_groups(trace), group="about"),
+        Section(title="Metadata", facts=_metadata(trace), group="about"),
+    )
+    return Facts(sections=tuple(section for section in sections if section.facts))
+
+
+def _why_idle(trace: Trace) -> Section:
+    """Return the idle time of the busiest device per step, by cause; it adds up."""
+    account = device_account(trace)
+    if account is None:
+        return Section(title="Why the device waits", facts=())
+    causes = sorted((_idle_cause(account, name) for name in CAUSE_TITLES), key=lambda cause: -cause.ns)
+    idle_ns = account.whole_ns - account.busy_ns
+    facts = tuple(
+        Fact(
+            label=CAUSE_TITLES[cause.kind],
+            value=float(cause.ns / account.steps),
+            unit="ns",
+            note=short_name(cause.name),
+            phase="waiting",
+            op=cause.name,
+            view="timeline",
+        )
+        for cause in causes
+        if cause.ns
+    )
+    each = "a step" if account.has_steps else "in all"
+    aside = f"{each}, of {format_ns(idle_ns / account.steps)}"
+    return Section(title="Why the device waits", facts=facts, kind="bars", aside=aside)
+
+
+def _idle_cause(account: Account, name: str) -> Cause:
+    """Return a cause of idle time; of communication only the part in which the device idles."""
+    cause = account.causes[name]
+    if name != "communication":
+        return cause
+    ns = cause.ns - account.exposed_ns
+    # It is named after the larger part.
+    return replace(cause, ns=ns, name=cause.name if ns > account.exposed_ns else "")
+
+
+def _waits(trace: Trace) -> Section:
+    """Return the calls that hold the host longest, and how much of that a device works."""
+    frame = waits_table(trace).frame
+    steps = steps_worth(trace)
+    rows = frame.sort("total_ns", "call", descending=[True, False])
+    facts = tuple(
+        Fact(
+            label=row["call"],
+            value=float(row["total_ns"] / steps),
+            unit="ns",
+            note=", ".join(filter(None, (row["op"] or row["annotation"] or "", _busy_note(row)))),
+            phase="waiting",
+            op=row["call"],
+            view="timeline",
+        )
+        for row in rows.head(TOP_WAITS).to_dicts()
+    )
+    return Section(title="Blocking calls", facts=facts, kind="bars", aside=_each(trace))
+
+
+def _loaders(trace: Trace) -> Section:
+    """Return how long the program waits for batches, and how often its workers had none ready."""
+    steps = steps_worth(trace)
+    facts = tuple(
+        Fact(
+            label="DataLoader",
+            value=float(row["total_ns"] / steps),
+            unit="ns",
+            note=place_of(trace, row["file"], row["line"])
+            if row["late"] is None
+            else f"not ready {row['late']:,} of {counted(row['count'], 'time')}",
+            phase="data",
+        )
+        for row in loaders_table(trace).frame.head(TOP_WAITS).to_dicts()
+    )
+    return Section(title="Loading data", facts=facts, kind="bars", aside=_each(trace))
+
+
+def _busy_note(row: dict[str, Any]) -> str:
+    share = row["device_busy_ns"] / max(row["total_ns"], 1)
+    return f"device busy {format_ratio(share)}"
+
+
+def _top_lines(trace: Trace) -> Section:
+    frame = lines_table(trace).frame
+    steps = steps_worth(trace)
+    rows = frame.filter(pl.col("self_cpu_ns") > 0).sort("self_cpu_ns", "line", descending=[True, False]).head(TOP_ROWS)
+    phases = _phases_of_lines(trace)
+    is_watched = bool((trace.sites["kind"] == "line").any())
+    facts = tuple(
+        Fact(
+            label=_line_label(trace, row, is_watched=is_watched),
+            op=row["source"] or "",
+            value=float(row["self_cpu_ns"] / steps),
+            unit="ns",
+            note=_line_note(trace, row, steps, is_watched=is_watched),
+            phase=phases.get((row["file"], row["line"]), "forward"),
+            view="source",
+        )
+        for row in rows.to_dicts()
+    )
+    return Section(title="Lines", facts=facts, kind="bars", aside=f"host time {_each(trace)}", group="top")
+
+
+def _line_label(trace: Trace, row: dict[str, Any], *, is_watched: bool) -> str:
+    """Return a line by its number and text; a function of a file by its name."""
+    if not row["source"]:
+        return place_of(trace, row["file"], row["line"])
+    return f"{row['line']}  {row['source'].strip()}" if is_watched else str(row["source"])
+
+
+def _line_note(trace: Trace, row: dict[str, Any], steps: float, *, is_watched: bool) -> str:
+    if row["backward_cpu_ns"]:
+        return f"+ {format_ns(row['backward_cpu_ns'] / steps)} backward"
+    return "" if is_watched or not row["source"] else place_of(trace, row["file"], row["line"])
+
+
+def _phases_of_lines(trace: Trace) -> dict[tuple[str, int], str]:
+    """Return the phase in which each watched line spent most of its time."""
+    pieces = step_pieces(trace)
+    frame = pl.DataFrame({"site": pieces.site, "phase": pieces.phase, "ns": pieces.dur_ns}).filter(pl.col("site") >= 0)
+    sums = frame.group_by("site", "phase").agg(pl.col("ns").sum()).sort("ns", "phase", descending=[True, False])
+    files, lines = trace.sites["file"].cast(pl.String), trace.sites["line"]
+    first = sums.unique("site", keep="first", maintain_order=True)
+    return {(files[site], lines[site]): PHASES[phase] for site, phase in first.select("site", "phase").rows()}
+
+
+def _top_modules(trace: Trace) -> Section:
+    frame = modules_table(trace).frame.filter(pl.col("class_name") != "")
+    steps = steps_worth(trace)
+    by = pl.col("self_device_ns") if trace.has_device else pl.col("self_cpu_ns") + pl.col("self_backward_cpu_ns")
+    rows = frame.group_by("class_name").agg(by.sum().alias("ns"), pl.col("calls").sum()).filter(pl.col("ns") > 0)
+    rows = rows.sort("ns", "class_name", descending=[True, False]).head(TOP_ROWS)
+    facts = tuple(
+        Fact(
+            label=row["class_name"],
+            value=float(row["ns"] / steps),
+            unit="ns",
+            note=_calls(row["calls"], steps),
+            phase="forward",
+            view="modules",
+        )
+        for row in rows.to_dicts()
+    )
+    each = _each(trace)
+    where = f"self device time {each}, forward" if trace.has_device else f"self host time {each}"
+    return Section(title="Modules", facts=facts, kind="bars", aside=where, group="top")
+
+
+def _each(trace: Trace) -> str:
+    """Return what times stand for: they are means of the steps where there are some."""
+    return "a step" if complete_steps(steps_table(trace).frame).height else "in all"
+
+
+def _calls(calls: int, steps: float) -> str:
+    """Return the calls a step, like the times beside them."""
+    each = calls / steps
+    return counted(round(each), "call") if each.is_integer() else f"{each:,.1f} calls"
+
+
+def _number(label: str, value: float, unit: Unit, note: str = "", op: str = "") -> Fact:
+    known = float(value) if np.isfinite(value) else None
+    return Fact(label=label, value=known, unit=unit, note=note, op=op)
+
+
+def _phases(steps: pl.DataFrame) -> tuple[Fact, ...]:
+    means = [(phase, steps[f"{phase}_ns"].mean() or 0.0) for phase in PHASES]
+    return tuple(_number(phase, mean, "ns", "adds up to the step") for phase, mean in means if mean)  # type: ignore[arg-type]
+
+
+def _steps(steps: pl.DataFrame) -> tuple[Fact, ...]:
+    if steps.height == 0:
+        return ()
+    dur = steps["dur_ns"].to_numpy()
+    mean = _number("Mean step", dur.mean(), "ns", f"over {counted(steps.height, 'step')}")
+    if steps.height == 1:
+        return (mean,)
+    with np.errstate(invalid="ignore"):  # steps of no length have no spread
+        spread = np.std(dur) / dur.mean()
+    return (
+        mean,
+        _number("Slowest step", dur.max(), "ns", f"step {steps['number'][int(dur.argmax())]}"),
+        _number("Spread", spread, "ratio", "standard deviation over mean"),
+    )
+
+
+def _devices(trace: Trace) -> list[Section]:
+    rows = devices_table(trace).frame.to_dicts()
+    return [Section(title=f"Device {row['device']}", facts=_device(row), group="about") for row in rows]
+
+
+def _device(row: dict[str, Any]) -> tuple[Fact, ...]:
+    facts = [Fact(label="Name", value=row["name"], unit="text")] if row["name"] else []
+    facts.append(_number("Busy", row["busy_ns"], "ns", "at least one kernel, copy or fill running"))
+    if row["launched_busy_ns"] != row["busy_ns"]:
+        note = "without work that was queued before the recording began"
+        facts.append(_number("Busy, launched in the recording", row["launched_busy_ns"], "ns", note))
+    share = row["busy_ns"] / max(row["window_ns"], 1)
+    facts.append(_number("Busy share", share, "ratio", "of the time from first start to last end"))
+    facts.append(_number("Summed work", row["sum_ns"], "ns", "sum over streams"))
+    if row["comm_kernels"]:
+        note = f"{counted(row['comm_kernels'], 'collective')}, union over streams"
+        facts.append(_number("Communication", row["comm_ns"], "ns", note))
+        facts.append(
+            _number("Exposed communication", row["exposed_comm_ns"], "ns", "no computation ran at the same time")
+        )
+    return tuple(facts)
+
+
+def _top_ops(trace: Trace) -> Section:
+    table = ops_table(trace)
+    by = table.sort_by or "self_cpu_ns"
+    where = "device" if by == "self_device_ns" else "host"
+    steps = steps_worth(trace)
+    rows = table.frame.filter(pl.col(by) > 0).head(TOP_ROWS)
+    facts = tuple(
+        Fact(
+            label=row["name"],
+            value=float(row[by] / steps),
+            unit="ns",
+            note="" if row["kind"] == NO_OP else _calls(row["calls"], steps),
+            op=row["name"],
+            phase=row["phase"],
+            view="ops",
+        )
+        for row in rows.to_dicts()
+    )
+    return Section(title="Ops", facts=facts, kind="bars", aside=f"self {where} time {_each(trace)}", group="top")
+
+
+def _memory(trace: Trace) -> tuple[Fact, ...]:
+    facts = []
+    for (lane,), rows in memory_series(trace).frame.group_by("lane", maintain_order=True):
+        note = starting_note(trace, str(lane))
+        facts.append(_number(f"Peak on {lane}", rows["allocated_bytes"].max() or 0, "bytes", note))  # type: ignore[arg-type]
+        if (reserved := rows["reserved_bytes"].max()) is not None:
+            facts.append(_number(f"Reserved on {lane}", reserved, "bytes"))  # type: ignore[arg-type]
+    return (*facts, *_largest_saving(trace))
+
+
+def _largest_saving(trace: Trace) -> list[Fact]:
+    """Return what would lower a peak most, as an estimate."""
+    return [
+        Fact(
+            label=title_of(row["action"], row["module"]),
+            value=float(row["saved_bytes"]),
+            unit="bytes",
+            note=f"less at the peak on {row['device']}, an estimate{_added_time(trace, row['added_time_ns'])}",
+            view="savings",
+        )
+        for row in savings_table(trace).frame.head(1).to_dicts()
+    ]
+
+
+def _added_time(trace: Trace, time_ns: int | None) -> str:
+    return "" if time_ns is None else f", + {format_ns(time_ns)} {_each(trace)}"
+
+
+def _recording(trace: Trace) -> tuple[Fact, ...]:
+    if has_graph(trace):
+        return _graph(trace)
+    events = trace.events
+    threads = trace.lanes.filter(pl.col("kind") == "thread").height
+    facts = [_number("Events", events.height, "count"), _number("Threads", threads, "count")]
+    if work := events.filter(pl.col("category").is_in(DEVICE_CATEGORIES)).height:
+        facts.append(_number("Kernels, copies and fills", work, "count"))
+    facts += _flops(trace)
+    if (found := find_distortion(trace)) is not None:
+        facts.append(_number("Step without profiler", found.plain_ns, "ns", "median"))
+        way = "Longer" if found.ratio >= 1 else "Shorter"  # shorter by chance, or because the first steps do more
+        facts.append(_number(f"{way} when recorded", abs(found.ratio - 1), "ratio", found.basis))
+    return tuple(facts)
+
+
+def _graph(trace: Trace) -> tuple[Fact, ...]:
+    """Return how much is in an execution trace; tensors by where they are."""
+    tensors = graph_tensors_table(trace).frame.group_by("device").agg(pl.len(), pl.col("size_bytes").sum())
+    names = trace.graph_ops["name"].n_unique()
+    return (
+        _number("Calls", trace.graph_ops.height, "count", f"of ops and ranges with {counted(names, 'name')}"),
+        *(
+            _number(f"Tensors on {device}", size_bytes, "bytes", counted(count, "tensor"))
+            for device, count, size_bytes in tensors.sort("device").rows()
+        ),
+    )
+
+
+def _flops(trace: Trace) -> tuple[Fact, ...]:
+    """Return the known FLOPs, and the share of time that lies in ops of which they are known."""
+    share = modelled_ratio(trace)
+    if share is None:
+        return ()
+    flops = float(flops_of_events(trace).sum())
+    time = "device time" if trace.has_device else "host time of ops"
+    return (
+        _number("FLOPs", flops / steps_worth(trace), "flop", _each(trace)),
+        _number("In ops with known FLOPs", share, "ratio", f"of the {time}"),
+    )
+
+
+def _process_groups(trace: Trace) -> tuple[Fact, ...]:
+    groups = trace.meta.process_groups
+    facts = [
+        Fact(
+            label=f"{group.name} {group.description}".strip(),
+            value=": ".join(filter(None, (counted(group.size, "rank"), ranks_text(group.ranks)))),
+            unit="text",
+            note=group.backend,
+        )
+        for group in groups[:MAX_GROUPS]
+    ]
+    if len(groups) > MAX_GROUPS:
+        more = f"{counted(len(groups) - MAX_GROUPS, 'group')} in report.process_groups"
+        facts.append(Fact(label="More", value=more, unit="text"))
+    return tuple(facts)
+
+
+def _metadata(trace: Trace) -> tuple[Fact, ...]:
+    """Return the metadata of the file, as texts."""
+    meta = trace.meta
+    facts = [(key, text) for key, text in meta.extra if not key.startswith(TRACE_ID)]
+    if meta.rank is not None:
+        where = f"{meta.rank} of {meta.world_size}" if meta.world_size else str(meta.rank)
+        facts.insert(0, ("Rank", f"{where}, {meta.backend}" if meta.backend else where))
+    return tuple(Fact(label=key, value=text, unit="text") for key, text in facts)

@@ -1,0 +1,1 @@
+"""Who is late among the ranks of a job."""

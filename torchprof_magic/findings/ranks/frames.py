@@ -1,0 +1,334 @@
+"""What one rank sends to be joined with the others: a few small frames in place of its trace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.facts.device.collectives import collectives_of
+from torchprof_magic.facts.device.kernel_names import kernel_title
+from torchprof_magic.facts.device.window import windows_of
+from torchprof_magic.facts.shared import ask_names
+from torchprof_magic.findings.verdict.accounts import named_pieces
+from torchprof_magic.findings.verdict.diagnosis import all_problems
+from torchprof_magic.model.intervals import IntArray, covered_ns, merge
+from torchprof_magic.model.trace import DEVICE_CATEGORIES
+from torchprof_magic.model.vendors import COLLECTIVE_KERNEL
+from torchprof_magic.tables.devices import devices_table
+from torchprof_magic.tables.memory.in_use import memory_frame
+from torchprof_magic.tables.steps import complete_steps, steps_table
+from torchprof_magic.tables.waiting.idle import idle_runs
+from torchprof_magic.tables.waiting.waits import waits_table
+
+if TYPE_CHECKING:
+    from torchprof_magic.facts.device.window import Windows
+    from torchprof_magic.model.trace import DType, Trace
+
+# Rows of a rank's doings, of the stretches of its picture, and of its collectives. They bound what it sends.
+MOST_DOINGS = 48
+MOST_SPANS = 300
+MOST_COLLECTIVES = 200_000
+_IDLE_PHASES = ("idle", "waiting")
+RANK_SCHEMA: dict[str, DType] = {
+    "rank": pl.Int32,
+    "world_size": pl.Int32,
+    "backend": pl.String,
+    "device": pl.String,
+    "start_unix_ns": pl.Int64,
+    "window_start_ns": pl.Int64,
+    "window_end_ns": pl.Int64,
+    "first_step": pl.Int32,
+    "last_step": pl.Int32,
+    "steps": pl.Int32,
+    "step_ns": pl.Int64,
+    "compute_ns": pl.Int64,
+    "hidden_comm_ns": pl.Int64,
+    "exposed_comm_ns": pl.Int64,
+    "copy_ns": pl.Int64,
+    "idle_ns": pl.Int64,
+    "host_wait_ns": pl.Int64,
+    "memory_peak_bytes": pl.Int64,
+    "events": pl.Int64,
+    "is_partial": pl.Boolean,
+    "has_device": pl.Boolean,
+}
+DOINGS_SCHEMA: dict[str, DType] = {
+    "cause": pl.String,
+    "name": pl.String,
+    "file": pl.String,
+    "line": pl.Int32,
+    "source": pl.String,
+    "ns": pl.Int64,
+}
+SPANS_SCHEMA: dict[str, DType] = {"kind": pl.String, "name": pl.String, "start_ns": pl.Int64, "dur_ns": pl.Int64}
+PROBLEMS_SCHEMA: dict[str, DType] = {
+    "code": pl.String,
+    "severity": pl.String,
+    "count": pl.Int64,
+    "message": pl.String,
+    "fix": pl.String,
+}
+
+
+class RankFrames(NamedTuple):
+    """What one rank sends.
+
+    ``summary`` has one row with ``RANK_SCHEMA``: times are ns a step, the mean over its window. ``collectives`` are its
+    collectives. ``doings`` is what it did while no collective ran, in ns over the whole window, the most first.
+    ``spans`` are its steps and a picture of when it computed. ``problems`` are those of its own report.
+    """
+
+    summary: pl.DataFrame
+    collectives: pl.DataFrame
+    doings: pl.DataFrame
+    spans: pl.DataFrame
+    problems: pl.DataFrame
+
+
+class _Times(NamedTuple):
+    """How the window of a rank divides, in ns; all but ``hidden_comm`` add up to the window."""
+
+    compute: int
+    hidden_comm: int
+    exposed_comm: int
+    copy: int
+    idle: int
+
+
+def rank_frames(trace: Trace) -> RankFrames:
+    """Return the frames of one rank."""
+    collectives = collectives_of(trace)
+    return RankFrames(
+        summary=_summary(trace, collectives),
+        collectives=collectives.head(MOST_COLLECTIVES),
+        doings=_doings(trace, collectives),
+        spans=_spans(trace),
+        problems=_problems(trace),
+    )
+
+
+def _summary(trace: Trace, collectives: pl.DataFrame) -> pl.DataFrame:
+    windows, steps = windows_of(trace), complete_steps(trace.steps)
+    times = _device_times(trace, windows) if trace.has_device else _host_times(trace, collectives, windows)
+    count, meta = max(steps.height, 1), trace.meta
+    values = {f"{name}_ns": round(value / count) for name, value in times._asdict().items()}
+    row = {
+        "rank": meta.rank,
+        "world_size": meta.world_size,
+        "backend": meta.backend,
+        "device": _device_name(trace),
+        "start_unix_ns": meta.start_unix_ns,
+        "window_start_ns": int(windows.start_ns.min(initial=2**62)) if len(windows.start_ns) else 0,
+        "window_end_ns": int(windows.end_ns.max(initial=0)),
+        "first_step": steps["number"].min(),
+        "last_step": steps["number"].max(),
+        "steps": steps.height,
+        "step_ns": round(windows.whole_ns / count),
+        **values,
+        "host_wait_ns": round(int(waits_table(trace).frame["total_ns"].sum()) / count),
+        "memory_peak_bytes": _memory_peak(trace),
+        "events": trace.events.height,
+        "is_partial": meta.is_partial,
+        "has_device": trace.has_device,
+    }
+    return pl.DataFrame([row], schema=RANK_SCHEMA)
+
+
+def _device_name(trace: Trace) -> str:
+    busiest = _busiest(trace)
+    names = dict(trace.meta.devices)
+    return names.get(busiest, "") or next(iter(trace.meta.device_names), "") if trace.has_device else ""
+
+
+def _busiest(trace: Trace) -> int:
+    """Return the number of the device that works most; a rank usually has one."""
+    devices = devices_table(trace).frame.sort("busy_ns", descending=True, maintain_order=True)
+    return int(devices["device"][0]) if devices.height else 0
+
+
+def _work(trace: Trace) -> pl.DataFrame:
+    """Return the work of the rank's device, with its end and whether it is a kernel and a collective."""
+    work = trace.events.filter(pl.col("category").is_in(DEVICE_CATEGORIES))
+    work = work.filter(pl.col("device").fill_null(0) == _busiest(trace))
+    is_comm = ask_names(work["name"], pl.col("name").str.contains(COLLECTIVE_KERNEL)).astype(np.bool_)
+    return work.select(
+        "name",
+        "start_ns",
+        (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns"),
+        (pl.col("category") == "kernel").alias("is_kernel"),
+        (pl.Series("is_comm", is_comm) & (pl.col("category") == "kernel")).alias("is_comm"),
+    )
+
+
+def _inside(work: pl.DataFrame, windows: Windows) -> int:
+    """Return how many ns of the windows the work covers."""
+    start, end = work["start_ns"].to_numpy(), work["end_ns"].to_numpy()
+    return int(covered_ns(start, end, windows.start_ns, windows.end_ns).sum())
+
+
+def _device_times(trace: Trace, windows: Windows) -> _Times:
+    work = _work(trace)
+    kernels = work.filter("is_kernel")
+    compute = _inside(kernels.filter(~pl.col("is_comm")), windows)
+    comm = _inside(kernels.filter("is_comm"), windows)
+    all_kernels, busy = _inside(kernels, windows), _inside(work, windows)
+    exposed = all_kernels - compute
+    return _Times(compute, comm - exposed, exposed, busy - all_kernels, windows.whole_ns - busy)
+
+
+def _host_times(trace: Trace, collectives: pl.DataFrame, windows: Windows) -> _Times:
+    start = collectives["start_ns"].to_numpy()
+    comm = int(covered_ns(start, start + collectives["dur_ns"].to_numpy(), windows.start_ns, windows.end_ns).sum())
+    steps = complete_steps(steps_table(trace).frame)
+    if steps.height == 0:
+        return _Times(windows.whole_ns - comm, 0, comm, 0, 0)
+    exposed = int(steps["communication_ns"].sum())
+    idle = sum(int(steps[f"{phase}_ns"].sum()) for phase in _IDLE_PHASES)
+    return _Times(windows.whole_ns - exposed - idle, max(comm - exposed, 0), exposed, 0, idle)
+
+
+def _memory_peak(trace: Trace) -> int | None:
+    """Return the peak of memory of the device, or of the host if no device allocated; None if not recorded."""
+    frame = memory_frame(trace)
+    if frame.height == 0:
+        return None
+    peaks = dict(frame.group_by("device").agg(pl.col("total_bytes").max()).iter_rows())
+    on_device = {device: peak for device, peak in peaks.items() if device != "cpu"}
+    return max((on_device or peaks).values())
+
+
+def _doings(trace: Trace, collectives: pl.DataFrame) -> pl.DataFrame:
+    """Return what the rank did while no collective ran: device work by name, idle or host time by cause and line."""
+    parts = [_device_doings(trace, collectives), _idle_doings(trace)] if trace.has_device else [_host_doings(trace)]
+    frame = pl.concat(parts)
+    key = [name for name in DOINGS_SCHEMA if name != "ns"]
+    return (
+        frame.group_by(key)
+        .agg(pl.col("ns").sum())
+        .sort("ns", *key, descending=[True, *(False for _ in key)], nulls_last=True)
+        .filter(pl.col("ns") > 0)
+        .head(MOST_DOINGS)
+        .select(DOINGS_SCHEMA.keys())
+    )
+
+
+def _device_doings(trace: Trace, collectives: pl.DataFrame) -> pl.DataFrame:
+    """Return the kernels, copies and fills of the window by name, without what ran beside a collective."""
+    windows, work = windows_of(trace), _work(trace).filter(~pl.col("is_comm"))
+    start, end = work["start_ns"].to_numpy(), work["end_ns"].to_numpy()
+    on_device = collectives.filter(~pl.col("on_host"))
+    busy = merge(on_device["start_ns"].to_numpy(), (on_device["start_ns"] + on_device["dur_ns"]).to_numpy())
+    free = _complement(*busy, windows)
+    ns = covered_ns(*free, start, end) if len(start) else np.empty(0, np.int64)
+    sums = pl.DataFrame({"name": work["name"], "ns": ns}).group_by("name").agg(pl.col("ns").sum())
+    names = sums["name"].cast(pl.String)
+    return pl.DataFrame(
+        {
+            "cause": pl.Series(["compute"], dtype=pl.String).new_from_index(0, len(names)),
+            "name": pl.Series([kernel_title(name) for name in names], dtype=pl.String),
+            "file": pl.Series([None], dtype=pl.String).new_from_index(0, len(names)),
+            "line": pl.Series([None], dtype=pl.Int32).new_from_index(0, len(names)),
+            "source": pl.Series([None], dtype=pl.String).new_from_index(0, len(names)),
+            "ns": sums["ns"],
+        },
+        schema=DOINGS_SCHEMA,
+    )
+
+
+def _complement(start: IntArray, end: IntArray, windows: Windows) -> tuple[IntArray, IntArray]:
+    """Return the parts of the windows that no interval covers; intervals are sorted and disjoint."""
+    parts = []
+    for first, last in zip(windows.start_ns.tolist(), windows.end_ns.tolist(), strict=True):  # a window for each cycle
+        inside = (end > first) & (start < last)
+        edges_start = np.concatenate(([first], np.clip(end[inside], first, last)))
+        edges_end = np.concatenate((np.clip(start[inside], first, last), [last]))
+        parts.append((edges_start, edges_end))
+    if not parts:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    whole_start, whole_end = (np.concatenate(each) for each in zip(*parts, strict=True))
+    kept = whole_end > whole_start
+    return whole_start[kept], whole_end[kept]
+
+
+def _idle_doings(trace: Trace) -> pl.DataFrame:
+    """Return the idle time of the rank's device by what the host did then."""
+    rows = idle_runs(trace)
+    rows = rows.filter(pl.col("device").fill_null(0) == _busiest(trace))
+    return rows.select(
+        pl.col("cause"),
+        pl.col("name").cast(pl.String),
+        pl.col("file").cast(pl.String),
+        pl.col("line").cast(pl.Int32),
+        _source(trace, rows),
+        pl.col("idle_ns").alias("ns"),
+    )
+
+
+def _host_doings(trace: Trace) -> pl.DataFrame:
+    """Return what the thread that runs the steps did, but for communication."""
+    steps = trace.steps["complete"] if trace.steps["complete"].any() else trace.steps["complete"] | True
+    pieces = named_pieces(trace)
+    rows = pieces.filter((pieces["phase"] != "communication") & steps.gather(pieces["step"]))
+    return rows.select(
+        pl.col("phase").alias("cause"),
+        pl.col("name").cast(pl.String),
+        pl.col("file").cast(pl.String),
+        pl.col("line").cast(pl.Int32),
+        _source(trace, rows),
+        pl.col("dur_ns").alias("ns"),
+    )
+
+
+def _source(trace: Trace, rows: pl.DataFrame) -> pl.Series:
+    """Return the text of each line, null if it was not watched."""
+    lines = trace.sites.filter(pl.col("kind") == "line")
+    key = {
+        (file, line): name
+        for file, line, name in lines.select(
+            pl.col("file").cast(pl.String), "line", pl.col("name").cast(pl.String)
+        ).iter_rows()
+    }
+    at = zip(rows["file"].cast(pl.String), rows["line"], strict=True)
+    return pl.Series("source", [key.get(place) for place in at] if key else [None] * rows.height, dtype=pl.String)
+
+
+def _spans(trace: Trace) -> pl.DataFrame:
+    """Return the steps, and when the rank computed; stretches that are too short for the picture are merged."""
+    steps = trace.steps.select(
+        pl.lit("step").alias("kind"),
+        pl.format("step {}", "number").alias("name"),
+        "start_ns",
+        (pl.col("end_ns") - pl.col("start_ns")).alias("dur_ns"),
+    )
+    work = _work(trace).filter(~pl.col("is_comm")) if trace.has_device else _ops(trace)
+    start, end = _coarse(work["start_ns"].to_numpy(), work["end_ns"].to_numpy())
+    computing = pl.DataFrame({"start_ns": start, "dur_ns": end - start}).select(
+        pl.lit("compute").alias("kind"), pl.lit("compute").alias("name"), "start_ns", "dur_ns"
+    )
+    return pl.concat([steps.head(MOST_SPANS).cast(SPANS_SCHEMA), computing.cast(SPANS_SCHEMA)])  # type: ignore[arg-type]
+
+
+def _ops(trace: Trace) -> pl.DataFrame:
+    ops = trace.events.filter((pl.col("category") == "cpu_op") & (pl.col("depth") <= 1))
+    return ops.select("start_ns", (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns"))
+
+
+def _coarse(start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
+    """Return at most ``MOST_SPANS`` intervals that cover all of these; the shortest gaps between them are closed."""
+    first, last = merge(start, end)
+    if len(first) <= MOST_SPANS:
+        return first, last
+    gaps = first[1:] - last[:-1]
+    least = np.partition(gaps, len(gaps) - MOST_SPANS + 1)[len(gaps) - MOST_SPANS + 1]
+    is_gap = gaps > least
+    return first[np.concatenate(([True], is_gap))], last[np.concatenate((is_gap, [True]))]
+
+
+def _problems(trace: Trace) -> pl.DataFrame:
+    rows = [
+        {"code": each.code, "severity": each.severity, "count": each.count, "message": each.message, "fix": each.fix}
+        for each in all_problems(trace)
+    ]
+    return pl.DataFrame(rows, schema=PROBLEMS_SCHEMA)

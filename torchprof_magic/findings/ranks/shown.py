@@ -1,0 +1,151 @@
+"""The ranks of a job as shapes: one bar a rank, the waiting in each collective, and a timeline of all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import polars as pl
+
+from torchprof_magic.findings.ranks.job import ARRIVAL_COLUMNS, COLLECTIVE_COLUMNS, RANK_COLUMNS
+from torchprof_magic.findings.ranks.stragglers import COLUMNS as STRAGGLER_COLUMNS
+from torchprof_magic.findings.ranks.verdict import ranks_verdict
+from torchprof_magic.model.meta import shortened
+from torchprof_magic.model.shapes import Layer, Problems, RankBars, SliceLane, Slices, Table
+from torchprof_magic.model.units import format_ns, short_file
+from torchprof_magic.tables.timeline.slices import OPS
+from torchprof_magic.tables.timeline.slices import SCHEMA as SLICE_SCHEMA
+
+if TYPE_CHECKING:
+    from torchprof_magic.findings.ranks.job import Job
+
+# Collectives in the picture of who waits: those with the most waiting, in order of time.
+SHOWN_COLLECTIVES = 12
+MOST_SLICES = 200_000
+_LAYERS = (Layer(title="Ops", column=OPS),)
+# The lanes of each rank: their titles and kinds.
+_LANES: tuple[tuple[str, Literal["thread", "stream"]], ...] = (
+    ("steps", "thread"),
+    ("collectives", "stream"),
+    ("compute", "stream"),
+)
+# How each part of a rank's bar is drawn: in the hue of a phase, of two at once, or as waiting.
+PARTS = {
+    "only_compute_ns": "forward",
+    "hidden_comm_ns": "both",
+    "exposed_comm_ns": "communication",
+    "copy_ns": "data",
+    "idle_ns": "idle",
+}
+PART_TITLES = {
+    "only_compute_ns": "compute",
+    "hidden_comm_ns": "both",
+    "exposed_comm_ns": "communication alone",
+    "copy_ns": "copies",
+    "idle_ns": "GPU waits for the host",
+}
+HOST_IDLE_TITLE = "idle"
+WAITS_VIEW = "waits"
+
+
+def ranks_view(job: Job) -> Table:
+    """Return one row per rank, with the parts of its bar."""
+    verdict = ranks_verdict(job)
+    frame = job.ranks.with_columns(
+        (pl.col("compute_ns") - pl.col("hidden_comm_ns")).alias("only_compute_ns"),
+        (pl.col("rank") == (-1 if verdict.rank is None else verdict.rank)).alias("is_late"),
+        pl.col("file").map_elements(short_file, return_dtype=pl.String),
+    )
+    has_device = (job.ranks["device"] != "").any() or (job.ranks["copy_ns"] > 0).any()
+    titles = PART_TITLES if has_device else PART_TITLES | {"idle_ns": HOST_IDLE_TITLE}
+    shown = {name: look for name, look in PARTS.items() if (frame[name] > 0).any()}
+    return Table(
+        frame=frame,
+        columns=tuple(column for column in RANK_COLUMNS if not frame[column.name].is_null().all()),
+        ranks=RankBars(
+            number="rank",
+            total="step_ns",
+            late="is_late",
+            parts=tuple((name, titles[name], look) for name, look in shown.items()),
+            beside=("step_ns", "compute_ns", "exposed_comm_ns", "wait_ns", "caused_wait_ns"),
+            waits=WAITS_VIEW if job.collectives.height else "",
+        ),
+    )
+
+
+def waits_view(job: Job) -> Table:
+    """Return what each rank waits in the collectives with the most waiting, in order of time."""
+    worst = job.collectives.sort("wait_ns", descending=True, maintain_order=True).head(SHOWN_COLLECTIVES)
+    frame = job.arrivals.join(worst.select("number"), on="number", how="semi").sort("number", "rank")
+    return Table(frame=frame, columns=ARRIVAL_COLUMNS)
+
+
+def collectives_view(job: Job) -> Table:
+    """Return the collectives, the one with the most waiting first."""
+    columns = tuple(column for column in COLLECTIVE_COLUMNS if not job.collectives[column.name].is_null().all())
+    return Table(frame=job.collectives, columns=columns, sort_by="wait_ns")
+
+
+def stragglers_view(job: Job) -> Table:
+    """Return the ranks that others wait for."""
+    frame = job.stragglers.with_columns(
+        pl.col("file").map_elements(short_file, return_dtype=pl.String),
+        pl.col("source").map_elements(lambda text: shortened(text.strip()), return_dtype=pl.String),
+    )
+    columns = tuple(column for column in STRAGGLER_COLUMNS if not frame[column.name].is_null().all())
+    return Table(frame=frame, columns=columns, sort_by="caused_wait_ns")
+
+
+def problems_view(job: Job) -> Problems:
+    """Return the problems of the job and of its files."""
+    return Problems(problems=job.problems)
+
+
+def timeline_view(job: Job) -> Slices:
+    """Return the steps, collectives and computation of every rank on the common clock."""
+    if job.spans.height + job.arrivals.height > MOST_SLICES:
+        return Slices(frame=pl.DataFrame(schema=SLICE_SCHEMA), lanes=(), layers=_LAYERS)
+    numbers = job.ranks["rank"].to_list()
+    lanes = [SliceLane(title=title, kind=kind, group=f"rank {rank}") for rank in numbers for title, kind in _LANES]
+    first_lane = pl.col("rank").replace_strict(
+        dict(zip(numbers, range(0, len(lanes), len(_LANES)), strict=True)), return_dtype=pl.Int64
+    )
+    steps = _slices(job.spans.filter(pl.col("kind") == "step"), first_lane, "annotation", "python")
+    collectives = _slices(_with_notes(job), first_lane + 1, "kernel", "communication")
+    compute = _slices(job.spans.filter(pl.col("kind") == "compute"), first_lane + 2, "kernel", "forward")
+    frame = pl.concat([steps, collectives, compute])
+    # Clocks that are set right can put the begin of a rank a little before the first moment.
+    least = min(int(frame["start_ns"].min() or 0), 0)  # type: ignore[arg-type]
+    return Slices(
+        frame=frame.with_columns(pl.col("start_ns") - least).sort("lane", "start_ns"),
+        lanes=tuple(lanes),
+        layers=_LAYERS,
+    )
+
+
+def _with_notes(job: Job) -> pl.DataFrame:
+    """Return the collectives of all ranks with a word on who waits for whom."""
+    rows = job.arrivals.join(job.collectives.select("number", "last_rank"), on="number", how="left")
+    waits = pl.Series("wait", [format_ns(wait) for wait in rows["wait_ns"]], dtype=pl.String)
+    note = (
+        pl.when("is_last")
+        .then(pl.lit("comes last"))
+        .otherwise(pl.format("waits {} for rank {}", pl.col("wait"), pl.col("last_rank")))
+    )
+    return rows.with_columns(waits).with_columns(note.alias("note"))
+
+
+def _slices(rows: pl.DataFrame, lane: pl.Expr, kind: str, phase: str) -> pl.DataFrame:
+    note = pl.col("note") if "note" in rows.columns else pl.lit("")
+    return rows.select(
+        lane.alias("lane"),
+        pl.lit(0).alias(OPS),
+        "start_ns",
+        "dur_ns",
+        "name",
+        pl.lit(kind).alias("kind"),
+        pl.lit(phase).alias("phase"),
+        note.alias("note"),
+        pl.lit(-1).alias("source"),
+        pl.lit(-1).alias("op"),
+        pl.lit(1).alias("count"),
+    ).cast(SLICE_SCHEMA)  # type: ignore[arg-type]

@@ -1,0 +1,38 @@
+"""One possible saving of memory, before its effect on the peak is known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from torchprof_magic.findings.savings.lower_peak import Removal
+    from torchprof_magic.model.intervals import IntArray
+    from torchprof_magic.model.trace import Trace
+
+# Savings of less than this share of the peak are not worth a change of the program.
+LEAST_SHARE = 0.01
+
+
+class Saving(NamedTuple):
+    """What a change of the program would remove, the time that it adds, and a clause that says how that is known."""
+
+    action: str
+    module: str | None
+    removal: Removal
+    added_time_ns: int | None
+    reason: str
+
+
+def per_step(trace: Trace, start_ns: IntArray, dur_ns: IntArray) -> tuple[int, str]:
+    """Return the summed duration of some calls, on average over the complete steps, and the words for that.
+
+    Without complete steps, that of all calls.
+    """
+    steps = trace.steps.filter("complete").sort("start_ns")
+    if steps.height == 0:
+        return int(dur_ns.sum()), "in all"
+    at = np.searchsorted(steps["start_ns"].to_numpy(), start_ns, side="right") - 1
+    is_inside = (at >= 0) & (start_ns <= steps["end_ns"].to_numpy()[at])
+    return round(int(dur_ns[is_inside].sum()) / steps.height), "a step"

@@ -1,0 +1,422 @@
+"""Where the time of a typical step goes: an account of the device that limits it, or of the host if there is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.facts.device.idle_pieces import CAUSES, LAUNCH_CALL, cause_numbers, idle_pieces
+from torchprof_magic.facts.device.window import windows_of
+from torchprof_magic.facts.host.distortion import find_distortion
+from torchprof_magic.facts.host.host_nest import host_nest
+from torchprof_magic.facts.host.host_states import COMPILE, DISPATCH, RUNTIME_CALL, called_ops, compile_ranges
+from torchprof_magic.facts.host.pauses import longest_pause
+from torchprof_magic.facts.host.phases import PHASES, phase_of_events
+from torchprof_magic.facts.host.step_pieces import StepPieces, idle_of_steps, lanes_of_steps, step_pieces
+from torchprof_magic.facts.shared import ask_names, launch_sources, once_per_trace
+from torchprof_magic.facts.source.forward_of import forward_of_events
+from torchprof_magic.facts.source.places import Places, places_of
+from torchprof_magic.facts.sums import sum_by
+from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, covered_ns
+from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
+from torchprof_magic.model.vendors import COLLECTIVE_KERNEL
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.trace import Trace
+
+# A step that takes this many times the median is an outlier, and does not count where there are others.
+OUTLIER_RATIO = 1.5
+LEAST_STEPS_WITH_OUTLIERS = 3
+# Ops that only move or fill memory.
+MOVING_OP = (
+    r"^aten::(copy_|clone|contiguous|_to_copy|cat|stack|fill_|zero_|zeros|full|repeat|index_copy_|_cat|roll|flip|"
+    r"new_zeros|zeros_like|ones|empty|empty_like|empty_strided|resize_|_reshape_alias|pad|constant_pad_nd)$"
+)
+# An op that the program calls and that lasts less than this mostly costs its call.
+TINY_OP_NS = 20_000
+MOST_DISTORTION = 4
+
+
+class Chosen(NamedTuple):
+    """The steps that count: their times, and which rows of ``trace.steps`` they are; the windows if there are none."""
+
+    start_ns: IntArray
+    end_ns: IntArray
+    row: IntArray
+    outliers: IntArray
+
+    @property
+    def whole_ns(self) -> int:
+        """Their time together."""
+        return int((self.end_ns - self.start_ns).sum())
+
+    @property
+    def steps(self) -> int:
+        """How many steps count; 1 for a recording without steps."""
+        return max(len(self.row), 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """One thing that a step spends time on, in ns over all chosen steps, and what stands for most of it.
+
+    ``name`` is the op, call, range or kernel with the most of it, ``around`` the annotation around that. ``file`` and
+    ``line`` are the user's line with the most of it. ``longest_name`` is what took the most of a single idle gap. If
+    more of it has no name than any name has, ``name`` is empty; ``between`` are the events before and after most of it.
+    """
+
+    kind: str
+    ns: int
+    name: str = ""
+    name_ns: int = 0
+    around: str = ""
+    file: str = ""
+    line: int | None = None
+    line_ns: int = 0
+    longest_name: str = ""
+    longest_ns: int = 0
+    between: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """Where the time of the chosen steps went; the causes add up to ``whole_ns``.
+
+    ``exposed_ns`` is the part of communication in which only collectives ran on the device. ``tiny_ns`` is the part of
+    the ops that called ones of less than 20 us take; ``overhead`` is this and Python together, what it costs to drive
+    the ops. ``moving_ns`` is the part of ops that only move memory. ``device`` is the number of the device, or ``None``
+    for the host's account.
+    """
+
+    whole_ns: int
+    steps: int
+    causes: dict[str, Cause]
+    device: int | None = None
+    busy_ns: int = 0
+    exposed_ns: int = 0
+    tiny_ns: int = 0
+    overhead: Cause | None = None
+    moving_ns: int = 0
+    has_steps: bool = True
+    optimizer_ns: int = 0
+
+    def share(self, *kinds: str) -> float:
+        """Return the share of these causes together."""
+        return sum(self.causes[kind].ns for kind in kinds if kind in self.causes) / max(self.whole_ns, 1)
+
+
+@once_per_trace
+def chosen_steps(trace: Trace) -> Chosen:
+    """Return the complete steps without outliers, or the windows of a recording without steps."""
+    steps = trace.steps
+    if steps.height == 0:
+        windows = windows_of(trace)
+        nothing = np.empty(0, np.int64)
+        return Chosen(windows.start_ns, windows.end_ns, nothing, nothing)
+    row = np.flatnonzero(steps["complete"].to_numpy())
+    row = row if len(row) else np.arange(steps.height)
+    start, end = (steps[name].to_numpy()[row] for name in ("start_ns", "end_ns"))
+    dur = end - start
+    outliers = np.zeros(len(row), np.bool_)
+    if len(row) >= LEAST_STEPS_WITH_OUTLIERS:
+        outliers = dur > OUTLIER_RATIO * np.median(dur)
+    return Chosen(start[~outliers], end[~outliers], row[~outliers], row[outliers])
+
+
+@once_per_trace
+def device_account(trace: Trace) -> Account | None:
+    """Return the account of the busiest device, ``None`` if no device worked in the recording."""
+    work = trace.events.with_row_index("row").filter(pl.col("category").is_in(DEVICE_CATEGORIES))
+    work = work.with_columns(pl.col("device").fill_null(0))
+    accounts = [_of_device(trace, int(device), rows) for (device,), rows in sorted(work.group_by("device"))]
+    return max(accounts, key=lambda account: account.busy_ns, default=None)
+
+
+@once_per_trace
+def host_account(trace: Trace) -> Account:
+    """Return the account of the thread that runs the steps, by phase."""
+    chosen, pieces = chosen_steps(trace), step_pieces(trace)
+    ns = np.where(np.isin(pieces.step, chosen.row), pieces.dur_ns, 0)
+    named = _called(trace, pieces.cause, pieces.state)
+    parts = _Parts(
+        named=named,
+        ns=ns,
+        places=_places_of_pieces(trace, pieces, named),
+        gap=np.full(len(ns), NO_PARENT),
+    )
+    causes = {phase: _cause_of(trace, phase, parts, pieces.phase == number) for number, phase in enumerate(PHASES)}
+    causes["python"] = _with_pause(trace, causes["python"], pieces, ns)
+    causes = _with_measured_idle(trace, causes)
+    nest = host_nest(trace)
+    is_ops = np.isin(pieces.phase, [PHASES.index(name) for name in ("forward", "backward", "optimizer")])
+    tiny_ns = _tiny_op_ns(trace)
+    length = np.append(nest.end_ns - nest.start_ns, tiny_ns)[named]
+    moves = ask_names(trace.events["name"], pl.col("name").str.contains(MOVING_OP)).astype(np.bool_)
+    is_moving = np.append(moves[nest.row], False)[pieces.cause]
+    is_tiny = is_ops & (length < tiny_ns)
+    drives = is_tiny | (pieces.phase == PHASES.index("python"))
+    overhead = _cause_of(trace, "overhead", parts, drives)
+    return Account(
+        whole_ns=chosen.whole_ns,
+        steps=chosen.steps,
+        has_steps=len(chosen.row) > 0,
+        causes=causes,
+        tiny_ns=int(ns[is_tiny].sum()),
+        overhead=replace(overhead, ns=int(ns[is_tiny].sum()) + causes["python"].ns),
+        moving_ns=int(ns[is_ops & is_moving].sum()),
+        optimizer_ns=causes["optimizer"].ns,
+    )
+
+
+def _with_pause(trace: Trace, python: Cause, pieces: StepPieces, ns: IntArray) -> Cause:
+    """Return the Python of the steps with where in them it is, if neither an event nor a line tells."""
+    if python.name or python.file or python.ns == 0:
+        return python
+    row = np.append(host_nest(trace).row, NO_PARENT)[pieces.cause]
+    is_bare = (pieces.phase == PHASES.index("python")) & (ns > 0) & ((row < 0) | _is_step(trace)[row])
+    lane = int(np.bincount(lanes_of_steps(trace).clip(min=0)).argmax())
+    return replace(python, between=longest_pause(trace, lane, pieces.start_ns[is_bare], pieces.end_ns[is_bare]))
+
+
+def named_pieces(trace: Trace) -> pl.DataFrame:
+    """Return the pieces of all steps with what names each, and its line.
+
+    The columns are ``step`` (a row of ``trace.steps``), ``phase``, ``name``, ``file``, ``line`` and ``dur_ns``.
+    """
+    pieces = step_pieces(trace)
+    named = _called(trace, pieces.cause, pieces.state)
+    row = np.append(host_nest(trace).row, NO_PARENT)[named]
+    at = pl.Series(np.where(_is_step(trace)[row], NO_PARENT, row))
+    file, line = _places_of_pieces(trace, pieces, named).columns()
+    return pl.DataFrame(
+        {
+            "step": pieces.step,
+            "phase": pl.Series(list(PHASES)).gather(pieces.phase),
+            "name": trace.events["name"].gather(at.set(at < 0, None)).cast(pl.String),
+            "file": file,
+            "line": line,
+            "dur_ns": pieces.dur_ns,
+        }
+    )
+
+
+def _tiny_op_ns(trace: Trace) -> int:
+    """Return below which recorded length an op is short: recording makes short ops longer, as it does steps."""
+    found = find_distortion(trace)
+    return int(TINY_OP_NS * (1 if found is None else min(max(found.ratio, 1), MOST_DISTORTION)))
+
+
+def _with_measured_idle(trace: Trace, causes: dict[str, Cause]) -> dict[str, Cause]:
+    """Return the causes with the part of Python in which its thread used no CPU as idle time."""
+    asleep_ns = int(idle_of_steps(trace)[chosen_steps(trace).row].sum())
+    python, idle = causes["python"], causes["idle"]
+    larger = idle if idle.ns > asleep_ns else replace(python, kind="idle")
+    return causes | {
+        "python": replace(python, ns=python.ns - asleep_ns),
+        "idle": replace(larger, ns=idle.ns + asleep_ns),
+    }
+
+
+def _of_device(trace: Trace, device: int, work: pl.DataFrame) -> Account:
+    chosen = chosen_steps(trace)
+    row = work["row"].to_numpy().astype(np.int64)
+    start = work["start_ns"].to_numpy()
+    end = start + work["dur_ns"].to_numpy()
+    is_kernel = (work["category"] == "kernel").to_numpy()
+    is_collective = ask_names(trace.events["name"], pl.col("name").str.contains(COLLECTIVE_KERNEL)).astype(np.bool_)
+    is_comm = is_kernel & is_collective[row]
+    busy = _covered(start, end, chosen)
+    computes = is_kernel & ~is_comm
+    compute_ns = _covered(start[computes], end[computes], chosen)
+    kernels_ns = _covered(start[is_kernel], end[is_kernel], chosen)
+    comm_ns = kernels_ns - compute_ns
+    inside = _clipped(start, end, chosen)
+    works = {
+        "communication": (is_comm, comm_ns),
+        "memory_traffic": (~is_kernel, busy - kernels_ns),
+        "compute": (computes, compute_ns),
+    }
+    causes = {
+        kind: replace(_top_work(trace, kind, row[which], inside[which]), ns=ns) for kind, (which, ns) in works.items()
+    }
+    idle = _idle_of(trace, device)
+    on_host, on_device = idle.pop("communication"), causes["communication"]
+    larger = max(on_device, on_host, key=lambda cause: cause.ns)
+    causes["communication"] = replace(larger, ns=on_device.ns + on_host.ns)
+    is_optimizer = phase_of_events(trace)[row] == PHASES.index("optimizer")
+    return Account(
+        whole_ns=chosen.whole_ns,
+        steps=chosen.steps,
+        has_steps=len(chosen.row) > 0,
+        causes=causes | idle,
+        device=device,
+        busy_ns=busy,
+        exposed_ns=comm_ns,
+        optimizer_ns=_covered(start[is_optimizer], end[is_optimizer], chosen),
+    )
+
+
+def time_in_steps(trace: Trace, start_ns: IntArray, dur_ns: IntArray) -> IntArray:
+    """Return how much of each interval lies in the chosen steps, in ns."""
+    return _clipped(start_ns, start_ns + dur_ns, chosen_steps(trace))
+
+
+def _covered(start: IntArray, end: IntArray, chosen: Chosen) -> int:
+    return int(covered_ns(start, end, chosen.start_ns, chosen.end_ns).sum())
+
+
+def _clipped(start: IntArray, end: IntArray, chosen: Chosen) -> IntArray:
+    """Return how much of each interval lies in the chosen steps."""
+    if len(chosen.start_ns) == 0:
+        return np.zeros(len(start), np.int64)
+    return covered_ns(chosen.start_ns, chosen.end_ns, start, end)
+
+
+def _top_work(trace: Trace, kind: str, row: IntArray, ns: IntArray) -> Cause:
+    """Return a cause with the work that has the most time, and the line that launched the most."""
+    if len(row) == 0:
+        return Cause(kind=kind, ns=0)
+    call = launch_sources(trace).astype(np.int64)[row]
+    return _most(trace, kind, row, ns, places_of(trace, call))
+
+
+class _Parts(NamedTuple):
+    """Pieces of time: the event of the host nest that names each, their lengths, and their lines.
+
+    ``gap`` is the number of the idle gap that each belongs to, -1 where there is none.
+    """
+
+    named: IntArray
+    ns: IntArray
+    places: Places
+    gap: IntArray
+
+
+def _idle_of(trace: Trace, device: int) -> dict[str, Cause]:
+    """Return the idle time of a device in the chosen steps, by cause."""
+    pieces = idle_pieces(trace)
+    here = np.flatnonzero(pieces.device == device)
+    named = _called(trace, pieces.cause[here], pieces.detail[here])
+    start = pieces.start_ns[here]
+    parts = _Parts(
+        named=named,
+        ns=_clipped(start, pieces.end_ns[here], chosen_steps(trace)),
+        places=places_of(trace, np.append(host_nest(trace).row, NO_PARENT)[named], start),
+        gap=pieces.gap[here],
+    )
+    numbers = cause_numbers(trace)[here]
+    return {cause: _cause_of(trace, cause, parts, numbers == number) for number, cause in enumerate(CAUSES)}
+
+
+def _called(trace: Trace, cause: IntArray, state: IntArray) -> IntArray:
+    """Return the events that name pieces: where ops run, the outermost op; in compilation, the outermost range."""
+    outer = np.append(called_ops(trace), NO_PARENT)[cause]
+    ranges = np.append(compile_ranges(trace), NO_PARENT)[cause]
+    is_ops = np.isin(state, (DISPATCH, RUNTIME_CALL, LAUNCH_CALL)) & (outer >= 0)
+    return np.where(is_ops, outer, np.where((state == COMPILE) & (ranges >= 0), ranges, cause))
+
+
+def _places_of_pieces(trace: Trace, pieces: StepPieces, named: IntArray) -> Places:
+    """Return the line of each piece: that of its forward op, the watched one, or the user's innermost frame."""
+    row = np.append(host_nest(trace).row, NO_PARENT)[named]
+    known = places_of(trace, row, pieces.start_ns)
+    has_site = pieces.site >= 0
+    lines = np.append(trace.sites["line"].fill_null(0).to_numpy(), 0)[pieces.site]
+    file, line = np.where(has_site, pieces.site, known.file), np.where(has_site, lines, known.line)
+    # What runs in backward is the doing of the line in forward.
+    forward = np.append(forward_of_events(trace), NO_PARENT)[row]
+    made = places_of(trace, forward)
+    is_known = (forward >= 0) & (made.file >= 0)
+    return known._replace(file=np.where(is_known, made.file, file), line=np.where(is_known, made.line, line))
+
+
+def _cause_of(trace: Trace, kind: str, parts: _Parts, is_part: BoolArray) -> Cause:
+    """Return a cause that consists of some of the parts, with the event and the line that have the most of it."""
+    chosen = np.flatnonzero(is_part & (parts.ns > 0))
+    if len(chosen) == 0:
+        return Cause(kind=kind, ns=0)
+    index, ns = parts.named[chosen], parts.ns[chosen]
+    row = np.append(host_nest(trace).row, NO_PARENT)[index]
+    row = np.where(_is_step(trace)[row], NO_PARENT, row)
+    places = parts.places._replace(file=parts.places.file[chosen], line=parts.places.line[chosen])
+    cause = _most(trace, kind, row, ns, places)
+    cause = _with_longest(trace, cause, row, ns, parts.gap[chosen])
+    if not cause.name:
+        return cause
+    codes = _name_codes(trace, row)
+    names, sums = _sums(codes, ns)
+    same = np.flatnonzero(codes == names[sums.argmax()])
+    return replace(cause, around=_annotation_around(trace, int(index[same[ns[same].argmax()]])))
+
+
+@once_per_trace
+def _is_step(trace: Trace) -> BoolArray:
+    """Return which events are ranges of steps; with one more entry for event -1."""
+    return np.append(ask_names(trace.events["name"], pl.col("name").str.contains(STEP_PATTERN)).astype(np.bool_), False)
+
+
+def _name_codes(trace: Trace, row: IntArray) -> IntArray:
+    """Return a number for the name of each event row, -1 for none."""
+    return _all_codes(trace)[row]
+
+
+@once_per_trace
+def _all_codes(trace: Trace) -> IntArray:
+    """Return a number for the name of each event, and -1 at the end."""
+    return np.append(trace.events["name"].to_physical().to_numpy().astype(np.int64), NO_PARENT)
+
+
+def _most(trace: Trace, kind: str, row: IntArray, ns: IntArray, places: Places) -> Cause:
+    """Return the cause of all rows, with the name and the line that have the most ``ns``."""
+    names, sums = _sums(_name_codes(trace, row), ns)
+    name, name_ns = "", 0
+    unnamed_ns = int(ns.sum()) - int(sums.sum())
+    if len(names) and sums.max() > 0 and sums.max() >= unnamed_ns:
+        code, name_ns = int(names[sums.argmax()]), int(sums.max())
+        name = str(trace.events["name"][int(row[np.flatnonzero(_name_codes(trace, row) == code)[0]])])
+    width = int(places.line.max(initial=0)) + 1
+    lines, sums = _sums(np.where(places.file >= 0, places.file * width + places.line, NO_PARENT), ns)
+    file, line, line_ns = "", None, 0
+    if len(lines) and sums.max() > 0:
+        place, line_ns = int(lines[sums.argmax()]), int(sums.max())
+        file, line = str(places.files[place // width]), place % width or None
+    return Cause(kind=kind, ns=int(ns.sum()), name=name, name_ns=name_ns, file=file, line=line, line_ns=line_ns)
+
+
+def _sums(keys: IntArray, ns: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the distinct keys >= 0, and the sum of each."""
+    known = keys >= 0
+    keys, ns = (keys, ns) if known.all() else (keys[known], ns[known])
+    if int(keys.max(initial=0)) < len(keys):  # no need to sort
+        distinct = np.flatnonzero(np.bincount(keys))
+        return distinct, sum_by(keys, ns, len(keys))[distinct]
+    distinct, group = np.unique(keys, return_inverse=True)
+    return distinct, sum_by(group, ns, len(distinct))
+
+
+def _with_longest(trace: Trace, cause: Cause, row: IntArray, ns: IntArray, gap: IntArray) -> Cause:
+    """Return the cause with what took the most of a single gap."""
+    codes = _name_codes(trace, row)
+    width = int(codes.max(initial=0)) + 1
+    keys, sums = _sums(np.where((gap >= 0) & (codes >= 0), gap * width + codes, NO_PARENT), ns)
+    if len(keys) == 0:
+        return cause
+    code = int(keys[sums.argmax()]) % width
+    name = str(trace.events["name"][int(row[np.flatnonzero(codes == code)[0]])])
+    return replace(cause, longest_name=name, longest_ns=int(sums.max()))
+
+
+def _annotation_around(trace: Trace, index: int) -> str:
+    """Return the name of the innermost annotation around an event of the host nest, other than a step."""
+    nest, events = host_nest(trace), trace.events
+    above = int(nest.parent[index]) if index >= 0 else NO_PARENT
+    while above >= 0:
+        row = int(nest.row[above])
+        name = str(events["name"][row])
+        if events["category"][row] == "user_annotation" and not name.startswith("ProfilerStep#"):
+            return name
+        above = int(nest.parent[above])
+    return ""

@@ -1,0 +1,327 @@
+"""The verdict: what would have to vanish for a step to be shorter, with its evidence and what makes it doubtful."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import polars as pl
+
+from torchprof_magic.facts.device.busy import unknown_device_work
+from torchprof_magic.findings.verdict.accounts import Account, Cause, chosen_steps, device_account, host_account
+from torchprof_magic.findings.verdict.doubts import find_doubts
+from torchprof_magic.findings.verdict.words import (
+    DEVICE_WORDS,
+    HOST_WORDS,
+    TITLES,
+    Span,
+    code,
+    cut_name,
+    described,
+    second_words,
+)
+from torchprof_magic.model.trace import STEP_PATTERN
+from torchprof_magic.model.units import counted, format_ns, format_ratio, printable
+from torchprof_magic.tables.execution_trace import has_graph
+from torchprof_magic.tables.memory.in_use import memory_peaks, memory_series
+from torchprof_magic.tables.ops.op_table import NO_OP, ops_table
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.trace import Trace
+
+Kind = Literal[
+    "data",
+    "communication",
+    "waiting",
+    "dispatch",
+    "python",
+    "compile",
+    "initialisation",
+    "compute",
+    "memory_traffic",
+    "optimizer",
+    "none",
+]
+# From this share on, what a device or the ops themselves do is the limit, whatever else a step waits for.
+MOSTLY_WORK = 0.6
+# Below it, the largest other cause is, if it has at least this share.
+LEAST_CAUSE = 0.25
+# A second cause is named from this share on.
+LEAST_SECOND = 0.1
+# Steps without any op have a verdict from this time on; below, nothing happened.
+LEAST_WITHOUT_OPS_NS = 1_000_000
+# On the host alone: Python from this share on, and the optimizer.
+LOUD_PYTHON = 0.4
+LOUD_OPTIMIZER = 0.35
+# If most of the ops' time is in calls of less than 20 us, it goes to calling them.
+MOSTLY = 0.5
+# Where a line of Python is known, short ops are not worth a word below this share of both.
+FEW_SHORT = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What limits the program.
+
+    Attributes:
+        kind: One of data, communication, waiting, dispatch, python, compile, initialisation, compute, memory_traffic,
+            optimizer, none.
+        title: The same for people.
+        text: A few sentences of evidence, in pieces.
+        where: A sentence with the user's line, empty if it is not known.
+        name: The op, call, range or kernel with the most of it, empty if none is known.
+        file: File of the user's line with the most of it, empty if it is not known.
+        line: Number of that line.
+        share: Its share of the time of the steps that count, between 0 and 1.
+        whole_ns: Those steps' time together, which all shares refer to.
+        causes: Everything that the steps spend time on, the largest first; adds up to ``whole_ns``.
+        second: The next cause, if it has at least a tenth.
+        doubts: What makes the verdict doubtful, the gravest first.
+        certainty: sure without doubts, likely with one, otherwise not sure.
+    """
+
+    kind: Kind
+    title: str
+    text: tuple[Span, ...]
+    where: tuple[Span, ...] = ()
+    name: str = ""
+    file: str = ""
+    line: int | None = None
+    share: float = 0.0
+    whole_ns: int = 0
+    causes: tuple[Cause, ...] = ()
+    second: Cause | None = None
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def certainty(self) -> Literal["sure", "likely", "not sure"]:
+        """How sure it is."""
+        return ("sure", "likely", "not sure")[min(len(self.doubts), 2)]
+
+    def __str__(self) -> str:
+        doubt = f" {self.doubts[0]}" if self.doubts else ""
+        words = "".join(span.text for span in (*self.text, *self.where))
+        return printable(f"{self.title}. {words}{doubt}")
+
+
+def find_verdict(trace: Trace) -> Verdict:
+    """Return what limits the recorded steps, or what was not recorded to tell.
+
+    Complete steps count, but for those of more than 1.5 times the median, so that one outlier never decides.
+    """
+    has_ops = ops_table(trace).frame.filter(pl.col("kind") != NO_OP).height > 0
+    if not has_ops and (trace.has_device or chosen_steps(trace).whole_ns < LEAST_WITHOUT_OPS_NS):
+        return _nothing(trace)
+    on_device = device_account(trace)
+    if on_device is not None:
+        return _on_device(trace, on_device)
+    if unknown := unknown_device_work(trace):
+        return _say("Unknown device", unknown)
+    if trace.steps.height == 0:
+        return _without_steps(trace)
+    return _on_host(trace, host_account(trace))
+
+
+def _nothing(trace: Trace) -> Verdict:
+    if has_graph(trace):
+        return _say("Execution trace", "It holds the calls of ops and their tensors, but no times.")
+    lost = [problem.message for problem in trace.problems if problem.severity == "data_loss"]
+    if lost:
+        return _say("Nothing recorded", lost[0])
+    if trace.has_device:
+        return _say(
+            "Only device work",
+            "Kernels were recorded, but no ops. Record the cpu activity too, to see which ops launched them.",
+        )
+    if trace.events.filter(~pl.col("name").cast(pl.String).str.contains(STEP_PATTERN)).height:
+        return _say("No ops", "No torch op was recorded on the profiled threads.")
+    if peaks := memory_peaks(memory_series(trace)):
+        found = ", ".join(f"{mark.label} on {mark.lane}" for mark in peaks)
+        return _say("Memory only", f"No ops were recorded, only allocations: {found}.")
+    return _say("Nothing recorded", "No torch op ran during the recording.")
+
+
+def _say(title: str, text: str) -> Verdict:
+    return Verdict(kind="none", title=title, text=(Span(text=text),))
+
+
+# What the causes of an account are called in a verdict.
+_DEVICE_KINDS: dict[str, Kind] = {
+    "compute": "compute",
+    "memory_traffic": "memory_traffic",
+    "communication": "communication",
+    "data": "data",
+    "waiting": "waiting",
+    "allocation": "waiting",
+    "compile": "compile",
+    "initialisation": "initialisation",
+    "op dispatch": "dispatch",
+    "python": "python",
+}
+_HOST_KINDS: dict[str, Kind] = {
+    "data": "data",
+    "communication": "communication",
+    "waiting": "waiting",
+    "idle": "waiting",
+    "compile": "compile",
+    "python": "python",
+}
+
+
+def _on_device(trace: Trace, account: Account) -> Verdict:
+    """Decide for a run with a device, by what the device does and what it waits for."""
+    works, queued = account.share("compute", "memory_traffic"), account.share("queued")
+    causes = account.causes
+    outside = {name: causes[name] for name in _DEVICE_KINDS if name not in ("compute", "memory_traffic")}
+    worst = max(outside.values(), key=lambda cause: cause.ns)
+    if works + queued >= MOSTLY_WORK or worst.ns < LEAST_CAUSE * account.whole_ns <= works * account.whole_ns:
+        is_moving = causes["memory_traffic"].ns > causes["compute"].ns
+        cause = causes["memory_traffic" if is_moving else "compute"]
+    else:
+        cause = worst
+    kind = _DEVICE_KINDS[cause.kind]
+    if kind == "compute" and account.optimizer_ns >= MOSTLY * causes["compute"].ns > 0:
+        kind = "optimizer"
+    words = DEVICE_WORDS[cause.kind](trace, account, cause)
+    return _told(trace, kind, account, cause, words)
+
+
+def _on_host(trace: Trace, account: Account) -> Verdict:
+    """Decide for a run without a device, by the phases of its steps."""
+    causes = account.causes
+    works = account.share("forward", "backward", "optimizer")
+    if (paused := _partly_paused(trace, account)) is not None:
+        return paused
+    others = [causes[name] for name in _HOST_KINDS if name != "python"]
+    worst = max(others, key=lambda cause: cause.ns)
+    is_python = account.share("python") > LOUD_PYTHON and causes["python"].ns >= worst.ns
+    cause: Cause
+    kind: Kind
+    driven = account.overhead
+    if driven is not None and _is_driven(account, driven) and driven.ns >= worst.ns:
+        cause, kind = _driven(driven, account)
+    elif works < MOSTLY_WORK and is_python:
+        cause, kind = causes["python"], "python"
+    elif works < MOSTLY_WORK and worst.ns >= LEAST_CAUSE * account.whole_ns:
+        cause, kind = worst, _HOST_KINDS[worst.kind]
+    else:
+        cause, kind = _work_on_host(account)
+    words = HOST_WORDS[kind](trace, account, cause)
+    return _told(trace, kind, account, cause, words)
+
+
+def _is_driven(account: Account, driven: Cause) -> bool:
+    """Return whether driving short ops takes more of the steps than anything that ops compute."""
+    works = sum(account.causes[name].ns for name in _WORK) - account.tiny_ns
+    if account.optimizer_ns >= MOSTLY * account.whole_ns:
+        return False  # whose ops are short too, as a rule
+    return account.tiny_ns > 0 and driven.ns >= MOSTLY * account.whole_ns and driven.ns > works
+
+
+def _driven(driven: Cause, account: Account) -> tuple[Cause, Kind]:
+    """Return what takes more of it, and its name: the short ops, or the Python between them."""
+    python = account.causes["python"]
+    if account.tiny_ns >= python.ns:
+        return driven, "dispatch"
+    if python.file and account.tiny_ns < FEW_SHORT * driven.ns:
+        return python, "python"
+    return replace(driven, name=python.name, name_ns=python.name_ns, between=python.between), "python"
+
+
+def _work_on_host(account: Account) -> tuple[Cause, Kind]:
+    """Return what the ops of a step spend their time on."""
+    causes = account.causes
+    forward, backward, optimizer = (causes[name] for name in ("forward", "backward", "optimizer"))
+    largest = max(forward, backward, key=lambda cause: cause.ns)
+    ops_ns = forward.ns + backward.ns + optimizer.ns
+    if optimizer.ns > LOUD_OPTIMIZER * account.whole_ns and optimizer.ns >= largest.ns:
+        return optimizer, "optimizer"
+    ops = replace(largest, kind="compute", ns=ops_ns)
+    if account.tiny_ns >= MOSTLY * ops_ns > 0:
+        return ops, "dispatch"
+    if account.moving_ns >= MOSTLY * ops_ns > 0:
+        return ops, "memory_traffic"
+    return ops, "compute"
+
+
+def _partly_paused(trace: Trace, account: Account) -> Verdict | None:
+    """Return that the recording was paused, if Python would be the limit only because of that."""
+    steps = trace.steps[chosen_steps(trace).row.tolist()].select("cycle", "number").rows()
+    paused_ns = sum(m.paused_ns for m in trace.meta.recorded_steps if (m.cycle, m.number) in set(steps))
+    other, whole = account.causes["python"].ns, account.whole_ns
+    if not paused_ns or other <= LOUD_PYTHON * whole or other - paused_ns > LOUD_PYTHON * (whole - paused_ns):
+        return None
+    mean, step = format_ns(paused_ns / account.steps), format_ns(whole / account.steps)
+    return Verdict(
+        kind="none",
+        title="Partly paused",
+        text=(
+            Span(text="No op runs for "),
+            Span(text=f"{format_ns(other / account.steps)} of {step}", style="strong"),
+            Span(text=f" per step: the recording was paused for {mean} of it. Record without paused() to see what "),
+            Span(text="limits it."),
+        ),
+    )
+
+
+def _told(trace: Trace, kind: Kind, account: Account, cause: Cause, words: tuple[Span, ...]) -> Verdict:
+    """Return the verdict with the place of its cause, the second cause, and the doubts."""
+    is_on_device = account.device is not None
+    ranked = tuple(sorted((c for c in account.causes.values() if c.ns), key=lambda c: (-c.ns, c.kind)))
+    own = {cause.kind} if is_on_device or kind not in ("compute", "dispatch", "memory_traffic") else set(_WORK)
+    if cause.kind == "overhead":
+        own |= {"python", *_WORK}
+    second = next((c for c in ranked if c.kind not in own | {"queued", "unknown", "profiler"}), None)
+    if second is not None and second.ns < LEAST_SECOND * account.whole_ns:
+        second = None
+    doubts = find_doubts(trace)
+    return Verdict(
+        kind=kind,
+        title=TITLES[kind] if is_on_device or kind != "compute" else "Bound by CPU ops",
+        text=(*words, *(second_words(second, account) if second else ())),
+        where=described(trace, cause),
+        name=cause.name,
+        file=cause.file,
+        line=cause.line,
+        share=cause.ns / max(account.whole_ns, 1),
+        whole_ns=account.whole_ns,
+        causes=ranked,
+        second=second,
+        doubts=doubts,
+    )
+
+
+_WORK = ("forward", "backward", "optimizer")
+
+
+def _without_steps(trace: Trace) -> Verdict:
+    """Return the op with the most time, for host recordings without steps."""
+    ops = ops_table(trace).frame
+    total = float(ops["self_cpu_ns"].sum() or 1)
+    # The self time of an annotation is Python or waiting, so it is named only if there is nothing else.
+    own = ops.filter(pl.col("kind") == "cpu_op")
+    ops = own if own.height and float(own["self_cpu_ns"].sum() or 0) > 0 else ops
+    top = ops.sort("self_cpu_ns", descending=True).row(0, named=True)
+    share = top["self_cpu_ns"] / total
+    others = ops.filter((pl.col("name") != top["name"]) & (pl.col("self_cpu_ns") > 0))
+    names = others.sort("self_cpu_ns", descending=True)["name"].head(2).to_list()
+    calls = f" ({format_ns(top['self_cpu_ns'])} in {counted(top['calls'], 'call')})"
+    return Verdict(
+        kind="compute",
+        title="Bound by CPU ops",
+        text=(
+            code(cut_name(top["name"])),
+            Span(text=" takes "),
+            Span(text=f"{format_ratio(share)} of the ops' CPU time", style="strong"),
+            Span(text=calls),
+            *(
+                span
+                for i, name in enumerate(names)
+                for span in (Span(text=(", then ", " and ")[i]), code(cut_name(name)))
+            ),
+            Span(text="."),
+        ),
+        name=top["name"],
+        share=share,
+        whole_ns=int(total),
+    )

@@ -1,0 +1,118 @@
+"""Problems of a recording: work that it missed, or overhead that it contains, and what to do about it.
+
+Only the trace is examined, so the result is the same for a live run and for a file.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.facts.host.distortion import find_distortion
+from torchprof_magic.facts.shared import ask_names, once_per_trace
+from torchprof_magic.model.intervals import merge
+from torchprof_magic.model.problems import problem
+from torchprof_magic.model.trace import DEVICE_CATEGORIES
+from torchprof_magic.model.units import counted, format_count, format_ns
+from torchprof_magic.model.vendors import GRAPH_LAUNCH, LAUNCH
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.meta import Problem
+    from torchprof_magic.model.trace import Trace
+
+# The iterator of a DataLoader with num_workers > 0. torch wraps each fetch in a range of this name.
+_WORKER_LOADER = r"^enumerate\(DataLoader\)#_MultiProcessingDataLoaderIter"
+# torch.compile puts such ranges around all of its work.
+_COMPILER_RANGE = r"\(dynamo_timed\)$"
+# A launch that starts at least this many kernels, copies and fills ran a graph.
+_GRAPH_SIZE = 2
+# From this share on, the note about graphs is shown.
+GRAPH_SHARE = 0.5
+# From this ratio on, the overhead of the profiler dominates the times of a report.
+LOUD_RATIO = 1.5
+
+
+@once_per_trace
+def all_problems(trace: Trace) -> tuple[Problem, ...]:
+    """Return the problems of recording and reading, and those found in the trace itself."""
+    return (*trace.problems, *diagnose(trace))
+
+
+def diagnose(trace: Trace) -> tuple[Problem, ...]:
+    """Return a problem for everything in which the recording differs from what the program usually does."""
+    found = (
+        _unseen_workers(trace),
+        _compilation(trace),
+        _no_kernels(trace),
+        _graph_launches(trace),
+        _distorted(trace),
+    )
+    return tuple(problem for problem in found if problem is not None)
+
+
+def _matching(trace: Trace, pattern: str) -> pl.DataFrame:
+    matches = ask_names(trace.events["name"], pl.col("name").str.contains(pattern)).astype(np.bool_)
+    return trace.events.filter(pl.Series(matches))
+
+
+def _unseen_workers(trace: Trace) -> Problem | None:
+    fetches = _matching(trace, _WORKER_LOADER).height
+    if fetches == 0:
+        return None
+    return problem("run.workers_unseen", count=fetches)
+
+
+def _compilation(trace: Trace) -> Problem | None:
+    ranges = _matching(trace, _COMPILER_RANGE)
+    if ranges.height == 0:
+        return None
+    start_ns = ranges["start_ns"].to_numpy()
+    start_ns, end_ns = merge(start_ns, start_ns + ranges["dur_ns"].to_numpy())
+    whole = format_ns(int((end_ns - start_ns).sum()))
+    return problem("run.compiled", count=len(start_ns), duration=whole)
+
+
+def _no_kernels(trace: Trace) -> Problem | None:
+    if trace.events["category"].is_in(DEVICE_CATEGORIES).any():
+        return None
+    calls = trace.events.filter(pl.col("category") == "runtime")
+    launches = _matching(trace, LAUNCH).height if calls.height else 0
+    if launches == 0:
+        return None
+    return problem("run.no_kernels", count=launches)
+
+
+def _graph_launches(trace: Trace) -> Problem | None:
+    """Return a note if most device work was started by graph launches: its ops are unknown."""
+    work = int(trace.events["category"].is_in(DEVICE_CATEGORIES).sum())
+    names = trace.events["name"]
+    is_graph = ask_names(names, pl.col("name").str.contains(GRAPH_LAUNCH)).astype(np.bool_)
+    if not work or not is_graph.any():
+        return None
+    launches = trace.flows.filter(pl.col("kind") == "launch").group_by("source").len()
+    graphs = launches.filter(pl.Series(is_graph[launches["source"].to_numpy()]) & (pl.col("len") >= _GRAPH_SIZE))
+    inside = int(graphs["len"].sum())
+    if inside < GRAPH_SHARE * work:
+        return None
+    return problem(
+        "run.graph_launches", count=graphs.height, kernels=counted(inside, "kernel"), work=format_count(work)
+    )
+
+
+def _less(trace: Trace) -> str:
+    """Return advice on which recorded details to leave out, if there are any."""
+    meta = trace.meta
+    if meta.two_pass is not None and meta.two_pass.detail_steps:
+        return ""  # these are the steps that were recorded without
+    switches = {"--stack": meta.has_stacks, "--shapes": meta.has_shapes, "--memory": meta.has_memory}
+    on = [name for name, is_on in switches.items() if is_on]
+    return f", or record without {' and '.join(on)}" if on else ""
+
+
+def _distorted(trace: Trace) -> Problem | None:
+    found = find_distortion(trace)
+    if found is None or found.ratio < LOUD_RATIO:
+        return None
+    return problem("run.distorted", ratio=found.ratio, basis=found.basis, advice=_less(trace))

@@ -1,0 +1,403 @@
+"""The sentences of a verdict."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.facts.device.kernel_names import kernel_title
+from torchprof_magic.facts.shared import ask_names
+from torchprof_magic.findings.verdict.accounts import Account, Cause, chosen_steps, time_in_steps
+from torchprof_magic.model.trace import DEVICE_CATEGORIES
+from torchprof_magic.model.units import format_count, format_ns, format_ratio, short_file
+from torchprof_magic.model.vendors import COLLECTIVE_KERNEL, GRAPH_LAUNCH
+from torchprof_magic.tables.ops.op_table import ops_table
+from torchprof_magic.tables.waiting.loaders import starved_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torchprof_magic.model.trace import Trace
+
+    Words = Callable[[Trace, Account, Cause], tuple["Span", ...]]
+
+TITLES = {
+    "compute": "Compute-bound",
+    "memory_traffic": "Bound by memory traffic",
+    "communication": "Communication-bound",
+    "data": "Data-bound",
+    "waiting": "Waiting",
+    "dispatch": "Dispatch-bound",
+    "python": "Python-bound",
+    "compile": "Compiling",
+    "initialisation": "Starting up",
+    "optimizer": "Optimizer-bound",
+}
+# If one launch call of a graph started this share of the device's work, it is named.
+MOSTLY_GRAPHS = 0.5
+MAX_NAME = 64
+# Causes in the account of a device that are named after a kernel.
+_DEVICE_KINDS = ("compute", "memory_traffic", "communication")
+# If the short ops of a step take this share of its optimizer's time, a variant with fewer ops is named.
+MOSTLY_SHORT = 0.4
+# What names of C++ functions look like: template arguments, or parameters that are pointers.
+_SIGNATURE = re.compile(r"\w<|\w\([^)]*\*")
+_FUNCTOR = re.compile(r"(\w+)Functor\b|CUDAFunctor_(\w+)")
+_GENERIC_FUNCTORS = ("Binary", "BUnary", "AUnary", "Unary")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A piece of text. Pieces with the style ``code`` are names. ``kernel`` is the full name, if it is a kernel's."""
+
+    text: str
+    style: Literal["", "strong", "code"] = ""
+    kernel: str = ""
+
+    @property
+    def short(self) -> str:
+        """The text with a kernel called by what it does, as the views call it."""
+        return kernel_title(self.kernel) if self.kernel else self.text
+
+
+def _plain(text: str) -> Span:
+    return Span(text=text)
+
+
+def code(text: str, kernel: str = "") -> Span:
+    """Return a name as a piece of text."""
+    return Span(text=text, style="code", kernel=kernel)
+
+
+def amount(account: Account, ns: float) -> Span:
+    """Return a time per step and the length of a step, ``12 ms of 30 ms``."""
+    return Span(
+        text=f"{format_ns(ns / account.steps)} of {format_ns(account.whole_ns / account.steps)}", style="strong"
+    )
+
+
+def _share(account: Account, ns: float) -> str:
+    each = " per step" if account.steps > 1 or account.has_steps else ""
+    return f"{each} ({format_ratio(ns / max(account.whole_ns, 1))})"
+
+
+def _idle_for(account: Account, cause: Cause, why: str) -> tuple[Span, ...]:
+    return (
+        _plain("The device waits "),
+        amount(account, cause.ns),
+        _plain(f"{_share(account, cause.ns)} {why}"),
+    )
+
+
+def _in(account: Account, cause: Cause, before: str = ", mostly in ") -> tuple[Span, ...]:
+    if not cause.name and cause.between:
+        first, then = cause.between
+        return (_plain(", mostly between "), code(short_name(first)), _plain(" and "), code(short_name(then)))
+    if not cause.name:
+        return ()
+    kernel = cause.name if account.device is not None and cause.kind in _DEVICE_KINDS else ""
+    return (_plain(before), code(short_name(cause.name), kernel))
+
+
+def described(trace: Trace, cause: Cause) -> tuple[Span, ...]:
+    """Return where the user's line is, if it is known."""
+    place = place_of(trace, cause.file, cause.line)
+    return (_plain(" Line: "), code(place), _plain(".")) if place else ()
+
+
+def place_of(trace: Trace, file: str | None, line: int | None) -> str:
+    """Return a line as people call it: a cell by its label, a file by the last parts of its path; empty if unknown."""
+    if not file:
+        return ""
+    label = dict(trace.meta.cell_labels).get(file, "")
+    if not label and trace.meta.cell is not None and file == trace.meta.cell.filename:
+        label = trace.meta.cell.label
+    if label:
+        return f"{cut_name(label)}, line {line}" if line else cut_name(label)
+    path = short_file(file)
+    path = path if len(path) <= MAX_NAME else f"…{path[1 - MAX_NAME :]}"  # the end of a path says the most
+    return f"{path}:{line}" if line else path
+
+
+def short_name(name: str) -> str:
+    """Return the name of a kernel without types, namespaces and arguments, and with what it computes where it says so.
+
+    Other names are only cut if they are very long.
+    """
+    if not _SIGNATURE.search(name) or name.startswith("<"):
+        return cut_name(name)
+    plain = re.sub(r"^(void|int|float) ", "", re.split(r"[<(]", name.replace("(anonymous namespace)::", ""))[0])
+    base = cut_name(plain.rpartition("::")[2] or name)
+    functors = [a or b for a, b in _FUNCTOR.findall(name.partition("<")[2]) if a not in _GENERIC_FUNCTORS]
+    return f"{base} · {functors[-1]}" if functors and len(functors[-1]) < MAX_NAME else base
+
+
+def cut_name(name: str) -> str:
+    """Return a name that fits into a sentence: names in files can have thousands of characters."""
+    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…"
+
+
+def second_words(cause: Cause, account: Account) -> tuple[Span, ...]:
+    """Return a sentence about the second cause."""
+    kind = {"memory_traffic": "memory traffic", "compute": "computation", "python": "Python"}.get(
+        cause.kind, cause.kind
+    )
+    return (
+        _plain(f" Besides, {kind} takes {format_ratio(cause.ns / max(account.whole_ns, 1))}"),
+        *_in(account, cause),
+        _plain("."),
+    )
+
+
+def _data(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
+    return (*_idle_for(account, cause, "for the next batch"), *_in(account, cause), _plain("."), *_workers(trace))
+
+
+def _fetching(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
+    return (*_host("Fetching the next batch takes")(trace, account, cause), *_workers(trace))
+
+
+def _workers(trace: Trace) -> tuple[Span, ...]:
+    words = starved_words(trace)
+    return (_plain(f" {words}"),) if words else ()
+
+
+def _dispatch(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
+    return (
+        *_idle_for(account, cause, "for op dispatch: the host launches work piece by piece"),
+        _plain(f", {_kernels_a_step(trace, account)} a step"),
+        *_in(account, cause),
+        *_longest(cause),
+        _plain(f". The device is busy {format_ratio(account.busy_ns / max(account.whole_ns, 1))}."),
+    )
+
+
+def _longest(cause: Cause) -> tuple[Span, ...]:
+    if not cause.longest_name or cause.longest_name == cause.name:
+        return ()
+    return (_plain(f"; the longest gap, {format_ns(cause.longest_ns)}, is in "), code(cause.longest_name))
+
+
+def _python(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
+    return (*_idle_for(account, cause, "for Python between ops"), *_in(account, cause), _plain("."))
+
+
+def _blocked(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
+    why = "while a call holds the host" if cause.kind == "waiting" else "for memory from the driver"
+    return (*_idle_for(account, cause, why), *_in(account, cause, ": "), *_inside(cause), _plain("."))
+
+
+def _inside(cause: Cause) -> tuple[Span, ...]:
+    return (_plain(", inside "), code(cause.around)) if cause.around else ()
+
+
+def _compile(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
+    what = "for compilation or graph capture" if cause.kind == "compile" else "while code is loaded for it"
+    return (*_idle_for(account, cause, what), *_in(account, cause), *_inside(cause), _plain("."))
+
+
+def _communication(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
+    return (
+        _plain("Collectives run alone for "),
+        amount(account, cause.ns),
+        _plain(f"{_share(account, cause.ns)}, with no computation to overlap with"),
+        *_in(account, cause),
+        _plain(". One rank cannot tell transfer from waiting for other ranks."),
+    )
+
+
+def _works(trace: Trace, account: Account, _: Cause) -> tuple[Span, ...]:
+    kernels = top_kernels(trace)
+    return (
+        _plain("The device is busy "),
+        amount(account, account.busy_ns),
+        _plain(_share(account, account.busy_ns)),
+        *(
+            span
+            for index, (name, ratio) in enumerate(kernels)
+            for span in (
+                _plain(": " if index == 0 else ", then "),
+                code(short_name(name), name),
+                _plain(f" takes {format_ratio(ratio)} of its work" if index == 0 else f" {format_ratio(ratio)}"),
+            )
+        ),
+        _plain("."),
+        *_graphs(trace),
+    )
+
+
+def top_kernels(trace: Trace) -> list[tuple[str, float]]:
+    """Return the two names with the most device time in the chosen steps and their shares, collectives left out."""
+    work = trace.events.with_row_index("row").filter(pl.col("category").is_in(DEVICE_CATEGORIES))
+    is_comm = ask_names(work["name"], pl.col("name").str.contains(COLLECTIVE_KERNEL)).astype(np.bool_)
+    inside = time_in_steps(trace, work["start_ns"].to_numpy(), work["dur_ns"].to_numpy())
+    work = work.with_columns(pl.Series("dur_ns", inside))
+    sums = work.filter(pl.Series(~is_comm)).group_by("name").agg(pl.col("dur_ns").sum())
+    sums = sums.with_columns(pl.col("name").cast(pl.String))
+    whole = max(int(inside.sum()), 1)
+    rows = sums.sort("dur_ns", "name", descending=[True, False]).head(2).rows()
+    return [(name, ns / whole) for name, ns in rows]
+
+
+def _graphs(trace: Trace) -> tuple[Span, ...]:
+    """Return that most work was started by launches of graphs, if so: their ops are not known."""
+    links = trace.flows.filter(pl.col("kind") == "launch")
+    names, dur = trace.events["name"], trace.events["dur_ns"].to_numpy()
+    is_graph = ask_names(names, pl.col("name").str.contains(GRAPH_LAUNCH)).astype(np.bool_)
+    source, target = links["source"].to_numpy(), links["target"].to_numpy()
+    inside = is_graph[source]
+    whole = int(dur[trace.events["category"].is_in(DEVICE_CATEGORIES).to_numpy()].sum())
+    started = int(dur[target[inside]].sum())
+    if not whole or started < MOSTLY_GRAPHS * whole:
+        return ()
+    return (
+        _plain(f" {format_ratio(started / whole)} of it was launched by "),
+        code(str(names[int(source[inside][0])])),
+        _plain(", so its ops are not known."),
+    )
+
+
+def _kernels_a_step(trace: Trace, account: Account) -> str:
+    chosen = chosen_steps(trace)
+    start = np.sort(trace.events.filter(pl.col("category") == "kernel")["start_ns"].to_numpy())
+    inside = np.searchsorted(start, chosen.end_ns) - np.searchsorted(start, chosen.start_ns)
+    count = format_count(int(inside.sum()) / account.steps)
+    return f"{count} kernel" if count == "1" else f"{count} kernels"
+
+
+DEVICE_WORDS: dict[str, Words] = {
+    "compute": _works,
+    "memory_traffic": _works,
+    "communication": _communication,
+    "data": _data,
+    "waiting": _blocked,
+    "allocation": _blocked,
+    "compile": _compile,
+    "initialisation": _compile,
+    "op dispatch": _dispatch,
+    "python": _python,
+}
+
+
+def _host(what: str, after: str = "") -> Words:
+    def words(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
+        return (
+            _plain(f"{what} "),
+            amount(account, cause.ns),
+            _plain(_share(account, cause.ns)),
+            *_in(account, cause),
+            _plain(f".{after}"),
+        )
+
+    return words
+
+
+def _ops(account: Account, cause: Cause, what: str) -> tuple[Span, ...]:
+    return (
+        _plain(what),
+        amount(account, cause.ns),
+        _plain(_share(account, cause.ns)),
+        *_in(account, cause),
+        _plain("."),
+    )
+
+
+def _cpu_ops(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
+    ops = top_ops(trace)
+    return (
+        _plain("Ops take "),
+        amount(account, cause.ns),
+        _plain(_share(account, cause.ns)),
+        *(
+            span
+            for index, (name, ratio) in enumerate(ops)
+            for span in (
+                _plain(": " if index == 0 else ", then "),
+                code(name),
+                _plain(
+                    f" takes {format_ratio(ratio)} of the ops' CPU time" if index == 0 else f" {format_ratio(ratio)}"
+                ),
+            )
+        ),
+        _plain("."),
+    )
+
+
+def top_ops(trace: Trace) -> list[tuple[str, float]]:
+    """Return the three ops with the most self CPU time, and their shares of that of all ops."""
+    ops = ops_table(trace).frame.filter((pl.col("kind") == "cpu_op") & (pl.col("self_cpu_ns") > 0))
+    whole = max(float(ops["self_cpu_ns"].sum() or 0), 1.0)
+    rows = ops.sort("self_cpu_ns", "name", descending=[True, False]).head(3)
+    return [(name, ns / whole) for name, ns in rows.select("name", "self_cpu_ns").rows()]
+
+
+def _optimizer_host(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
+    words = _ops(account, cause, "The optimizer takes ")
+    if account.tiny_ns < MOSTLY_SHORT * cause.ns:
+        return words
+    return (
+        *words,
+        _plain(" Many of its ops are short: "),
+        code("foreach=True"),
+        _plain(" or "),
+        code("fused=True"),
+        _plain(" calls fewer."),
+    )
+
+
+def _waiting_host(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
+    what = "The host sleeps or waits for " if cause.kind == "idle" else "Blocking calls hold the host for "
+    return _ops(account, cause, what)
+
+
+def _driving(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
+    return (
+        _plain("Calling short ops, and the Python between them, takes "),
+        amount(account, cause.ns),
+        _plain(_share(account, cause.ns)),
+        *_in(account, cause),
+        _plain("."),
+        *(_which_functions(trace, cause) if trace.meta.has_stacks or not cause.file else ()),
+    )
+
+
+def _dispatch_host(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
+    if cause.kind == "overhead":
+        return _driving(trace, account, cause)
+    return _ops(account, cause, "Most ops are so short that calling them costs more than their work: ops take ")
+
+
+def _python_host(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
+    if cause.kind == "overhead":
+        return _driving(trace, account, cause)
+    words = _ops(account, cause, "No op runs for ")[:-1]
+    return (*words, _plain(": this time goes to Python code or waiting."), *_which_functions(trace, cause))
+
+
+def _which_functions(trace: Trace, cause: Cause) -> tuple[Span, ...]:
+    """Return where to look for the functions that take the time."""
+    meta = trace.meta
+    if meta.has_stacks and meta.two_pass is not None and meta.two_pass.detail_steps:
+        return (_plain(" "), code("report.ops_by('stack')"), _plain(" shows which functions call the ops."))
+    if meta.has_stacks:
+        return (_plain(" The flame graph shows which functions take it."),)
+    if cause.file:
+        return ()
+    return (_plain(" Record with "), code("--stack"), _plain(" to see which functions take it."))
+
+
+HOST_WORDS: dict[str, Words] = {
+    "compute": _cpu_ops,
+    "memory_traffic": _host("Ops, most of which only move memory, take"),
+    "dispatch": _dispatch_host,
+    "optimizer": _optimizer_host,
+    "communication": _host("Collectives take", " One rank cannot tell transfer from waiting for other ranks."),
+    "data": _fetching,
+    "waiting": _waiting_host,
+    "compile": _host("Compilation takes"),
+    "python": _python_host,
+}

@@ -1,0 +1,121 @@
+"""Sends every file to a worker of an engine, and collects what comes back."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from concurrent.futures import FIRST_COMPLETED, Executor, wait
+from concurrent.futures import TimeoutError as FutureTimeout
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchprof_magic.model.errors import IngestError
+from torchprof_magic.ranks.wire import Sent, failed
+from torchprof_magic.ranks.work import frames_of
+from torchprof_magic.ranks.workers import Workers, worth_workers
+from torchprof_magic.system.files.urls import is_url, public_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Future
+
+    Progress = Callable[[int, int], None]
+
+PACKAGE = "torchprof-magic"
+# Some engines never answer for a module that their workers lack, so they are asked for it first, with Python's own.
+PROBE_S = 120.0
+_LOOK_S = 0.2
+_REMOTE_BYTES = 1 << 20
+
+
+def gather(sources: Sequence[str], executor: Executor | None, progress: Progress | None) -> list[Sent]:
+    """Return what each source sent, in their order.
+
+    ``progress`` is called with the number of files that are done, and of all. An exception in it, or an interrupt, ends
+    the work: what has not begun is cancelled.
+    """
+    if executor is not None:
+        _probe(executor)
+        return _on(executor, sources, progress)
+    count = worth_workers([_size(source) for source in sources])
+    if count == 1:
+        return _one_by_one(sources, progress)
+    workers = Workers(count)
+    is_done = False
+    try:
+        found = _on(workers, sources, progress)
+        is_done = True
+    finally:
+        workers.shutdown(cancel_futures=not is_done)
+    return found
+
+
+def _size(source: str) -> int:
+    if is_url(source):
+        return _REMOTE_BYTES
+    try:
+        return Path(source).expanduser().stat().st_size
+    except (OSError, ValueError, RuntimeError):
+        return 0
+
+
+def _one_by_one(sources: Sequence[str], progress: Progress | None) -> list[Sent]:
+    found = []
+    for source in sources:
+        found.append(frames_of(source))
+        if progress is not None:
+            progress(len(found), len(sources))
+    return found
+
+
+def _on(executor: Executor, sources: Sequence[str], progress: Progress | None) -> list[Sent]:
+    futures: dict[Future[Sent], int] = {}
+    found: dict[int, Sent] = {}
+    try:
+        for place, source in enumerate(sources):
+            futures[executor.submit(frames_of, source)] = place
+        pending = set(futures)
+        while pending:
+            done, pending = wait(pending, timeout=_LOOK_S, return_when=FIRST_COMPLETED)
+            for future in done:
+                found[futures[future]] = _result(future, sources[futures[future]])
+            if done and progress is not None:
+                progress(len(found), len(sources))
+    except BaseException:
+        for future in futures:
+            future.cancel()
+        raise
+    return [found[place] for place in range(len(sources))]
+
+
+def _result(future: Future[Sent], source: str) -> Sent:
+    try:
+        return future.result()
+    except Exception as exc:  # noqa: BLE001 - engines wrap what fails on a worker each in their own way
+        text = f"{public_path(source)}: the worker that read it failed ({type(exc).__name__}: {exc})"
+        return failed(source, public_path(source), text)
+
+
+def _probe(executor: Executor) -> None:
+    """Raise ``IngestError`` if the workers cannot import this package, or have another version of it."""
+    try:
+        own = importlib.metadata.version(PACKAGE)
+    except importlib.metadata.PackageNotFoundError:
+        return  # it is not installed here, but only on the path
+    future = executor.submit(importlib.metadata.version, PACKAGE)
+    try:
+        theirs = future.result(PROBE_S)
+    except (FutureTimeout, TimeoutError):
+        future.cancel()
+        raise IngestError(f"no worker of this executor answered within {PROBE_S:.0f} s") from None
+    except Exception as exc:
+        raise IngestError(
+            f"the workers of this executor cannot use {PACKAGE} ({type(exc).__name__}: {exc}). Install it where they "
+            "run, in their Python"
+        ) from exc
+    if not isinstance(theirs, str):  # a DirectView of ipyparallel
+        raise IngestError(
+            "this executor runs each task on all of its workers. Use one that shares the tasks out, such as "
+            "client.load_balanced_view().executor"
+        )
+    if theirs != own:
+        raise IngestError(f"the workers of this executor have {PACKAGE} {theirs}, and this process has {own}")

@@ -1,0 +1,1 @@
+"""What the user holds: a report, a comparison, their tables and pages."""

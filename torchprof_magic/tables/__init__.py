@@ -1,0 +1,1 @@
+"""One question a file: a trace, and a part of its time, becomes a shape."""

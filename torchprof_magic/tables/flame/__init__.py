@@ -1,0 +1,1 @@
+"""Stacks, and what they took."""

@@ -1,0 +1,1 @@
+"""What fills the memory, who holds it, and what grows."""

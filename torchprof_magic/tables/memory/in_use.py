@@ -1,0 +1,156 @@
+"""Memory in use on each device over time, by what it is used for, with its peak."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from torchprof_magic.facts.host.phases import PHASES
+from torchprof_magic.facts.memory.levels import memory_levels
+from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.model.shapes import EVERY_LANE, Column, Mark, PhaseSpan, Series
+from torchprof_magic.model.trace import MEMORY_CATEGORIES
+from torchprof_magic.model.units import format_bytes
+from torchprof_magic.tables.memory.module_strip import module_strip
+from torchprof_magic.tables.phase_strip import phase_strip
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.trace import Trace
+
+TOTAL = Column(
+    name="allocated_bytes",
+    title="Allocated",
+    unit="bytes",
+    definition="Bytes held by live tensors. On accelerators this is the total that the allocator reports. On the CPU "
+    "torch counts from the start of the recording; a live run with --memory adds what the parameters, buffers, "
+    "gradients, optimizer state and inputs from before it hold; what other tensors held is not in it, and the overview "
+    "says how much that is. If a file has no totals, the changes are summed up, "
+    "from the lowest level that is possible.",
+)
+RESERVED = Column(
+    name="reserved_bytes",
+    title="Reserved",
+    unit="bytes",
+    definition="Bytes that the caching allocator has reserved on the device, in use or not.",
+)
+BANDS = (TOTAL, RESERVED)
+_LIVE = "In a live run, by the addresses of the live objects"
+CATEGORY_TEXT = {
+    "parameter": "Parameters of modules and optimizers. In a live run only, by the addresses of the live objects.",
+    "buffer": "Buffers of modules. In a live run only, by the addresses of the live objects.",
+    "gradient": f"{_LIVE} when an optimizer steps. Otherwise what is allocated in the backward pass and outlives it.",
+    "optimizer_state": f"{_LIVE} after an optimizer stepped. Otherwise what is allocated in Optimizer.step and "
+    "outlives it.",
+    "activation": "Allocated by an op outside of the backward pass and of optimizers, and not released in the same op.",
+    "input": f"{_LIVE}: arguments of a model that have no gradient function. Otherwise what is allocated in the "
+    "iterator of a DataLoader, or by an op that makes or moves a tensor and is called outside of modules and other "
+    "ops.",
+    "temporary": "Released by the same outermost op or node of autograd that allocated it, or in the same call of "
+    "Optimizer.step.",
+    "autograd": "Allocated in the backward pass and released before its end, also what a checkpoint computes again.",
+    "unknown": "Everything else: allocated outside of ops, or before the recording by what no live object explains.",
+}
+CATEGORY_BANDS = tuple(
+    Column(
+        name=f"{name}_bytes",
+        title=name.replace("_", " ").capitalize(),
+        unit="bytes",
+        definition=CATEGORY_TEXT[name],
+    )
+    for name in MEMORY_CATEGORIES
+)
+FRAME_COLUMNS = (
+    Column(name="time_ns", title="Time", unit="ns", definition="Time, relative to the first recorded event."),
+    Column(
+        name="device",
+        title="Device",
+        unit="text",
+        definition="cpu, or type and number of the device, such as cuda:0; accelerators come first.",
+    ),
+    Column(
+        name="total_bytes",
+        title="Total",
+        unit="bytes",
+        definition=f"{TOTAL.definition} The columns that follow add up to it in every row.",
+    ),
+    *CATEGORY_BANDS,
+)
+# More spans than these are finer than pixels.
+MOST_SPANS = 600
+LEAST_PARTS = 4
+
+
+@once_per_trace
+def memory_series(trace: Trace) -> Series:
+    """Return the bytes in use on every device over time, in all and by category, with each device's peak and the steps.
+
+    Accelerators come first, because it is their memory that runs out.
+    """
+    frame = _level_frame(trace)
+    if frame.height == 0:
+        return Series(frame=frame, bands=BANDS[:1])
+    bands = BANDS if frame["reserved_bytes"].is_not_null().any() else BANDS[:1]
+    stacked = tuple(band for band in CATEGORY_BANDS if band.name in frame.columns)
+    marks = (*_peaks(frame), *_step_marks(trace))
+    modules = module_strip(trace, MOST_SPANS)
+    return Series(frame=frame, bands=bands, stacked=stacked, marks=marks, phases=_phases(trace), modules=modules)
+
+
+@once_per_trace
+def _level_frame(trace: Trace) -> pl.DataFrame:
+    """Return the bytes in use after every change, in all, reserved, and of the categories that there are."""
+    levels = memory_levels(trace)
+    frame = trace.memory.select(pl.col("device").alias("lane"), "time_ns", "reserved_bytes").with_columns(
+        pl.Series("allocated_bytes", levels.total, dtype=pl.Int64),
+        *(
+            pl.Series(band.name, level, dtype=pl.Int64)
+            for band, level in zip(CATEGORY_BANDS, levels.by_category, strict=True)
+        ),
+    )
+    # A reserved size of 0 beside allocated bytes means that this allocator (that of the CPU) does not reserve memory.
+    has_reserve = (pl.col("reserved_bytes") > 0).any().over("lane")
+    frame = frame.with_columns(pl.when(has_reserve).then(pl.col("reserved_bytes")).alias("reserved_bytes"))
+    number = pl.col("lane").str.extract(r"([0-9]+)$").cast(pl.Int64, strict=False)
+    frame = frame.sort(pl.col("lane") == "cpu", number, "lane", "time_ns", maintain_order=True)
+    stacked = [band.name for band in CATEGORY_BANDS if (frame[band.name] != 0).any()]
+    return frame.select("lane", "time_ns", "allocated_bytes", "reserved_bytes", *stacked)
+
+
+def memory_frame(trace: Trace) -> pl.DataFrame:
+    """Return one row per recorded change: time, device, total bytes, and the bytes of each category."""
+    frame = _level_frame(trace)
+    absent = (pl.lit(0, pl.Int64).alias(band.name) for band in CATEGORY_BANDS if band.name not in frame.columns)
+    return (
+        frame.rename({"lane": "device", "allocated_bytes": "total_bytes"})
+        .with_columns(*absent)
+        .select(*(column.name for column in FRAME_COLUMNS))
+    )
+
+
+def memory_peaks(series: Series) -> list[Mark]:
+    """Return the peak of every device."""
+    return [mark for mark in series.marks if mark.kind == "peak"]
+
+
+def _peaks(frame: pl.DataFrame) -> list[Mark]:
+    marks = []
+    for (lane,), rows in frame.group_by("lane", maintain_order=True):
+        index = rows["allocated_bytes"].arg_max()
+        if index is None:
+            continue
+        peak, time_ns = rows["allocated_bytes"][index], rows["time_ns"][index]
+        marks.append(Mark(lane=str(lane), time_ns=time_ns, label=f"peak {format_bytes(peak)}", kind="peak"))
+    return marks
+
+
+def _phases(trace: Trace) -> tuple[PhaseSpan, ...]:
+    """Return the phases of the steps, coarser the more steps there are."""
+    strip = phase_strip(trace, max(MOST_SPANS // max(trace.steps.height, 1), LEAST_PARTS))
+    rows = zip(strip.start_ns.tolist(), strip.end_ns.tolist(), strip.phase.tolist(), strict=True)
+    return tuple(PhaseSpan(start_ns=start, end_ns=end, phase=PHASES[phase]) for start, end, phase in rows)
+
+
+def _step_marks(trace: Trace) -> list[Mark]:
+    steps = trace.steps.select("number", "start_ns").rows()
+    return [Mark(lane=EVERY_LANE, time_ns=start, label=f"step {number}", kind="step") for number, start in steps]

@@ -1,0 +1,1 @@
+"""Ops and kernels, called by what they do, and as torch lists them."""

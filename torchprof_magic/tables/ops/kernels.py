@@ -1,0 +1,246 @@
+"""The kernels, copies and fills that keep the device busy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.facts.device.launch_configs import launch_configs, uses_matrix_cores
+from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
+from torchprof_magic.facts.ops.calls import op_rows, ops_around
+from torchprof_magic.facts.shared import launch_sources, once_per_trace
+from torchprof_magic.model.intervals import IntArray, union_by
+from torchprof_magic.model.shapes import Column, Table
+from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN, DType
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.trace import Trace
+
+COLUMNS = (
+    Column(name="name", title="Kernel", unit="code", definition="Name of the kernel, copy or fill."),
+    Column(
+        name="phase",
+        title="Phase",
+        unit="phase",
+        definition="Part of the training step in which it spent most of its time.",
+        is_minor=True,
+    ),
+    Column(
+        name="calls",
+        title="Calls",
+        unit="count",
+        definition="How often it ran in the recorded steps.",
+        is_sum=True,
+    ),
+    Column(
+        name="sum_ns",
+        title="Time",
+        unit="ns",
+        definition="Summed duration over all streams and devices; concurrent work adds up.",
+        has_bar=True,
+        is_sum=True,
+    ),
+    Column(name="sum_ratio", title="Time %", unit="ratio", definition="Share of the summed time of all device work."),
+    Column(name="mean_ns", title="Mean", unit="ns", definition="Average duration of a single run."),
+    Column(
+        name="op",
+        title="Launched by",
+        unit="code",
+        definition="The op that launched most of its time; empty if that is not in the file.",
+        is_minor=True,
+    ),
+    Column(
+        name="op_count",
+        title="Launching ops",
+        unit="count",
+        definition="How many different ops launched it.",
+        is_minor=True,
+    ),
+    Column(
+        name="union_ns",
+        title="Busy",
+        unit="ns",
+        definition="Time in which at least one run of it was on a device; runs at the same time count once.",
+        is_minor=True,
+        is_sum=True,
+    ),
+    Column(
+        name="median_ns",
+        title="Median",
+        unit="ns",
+        definition="Median duration of a single run.",
+        is_minor=True,
+    ),
+    Column(
+        name="p95_ns",
+        title="p95",
+        unit="ns",
+        definition="Duration that 95 % of the runs do not exceed.",
+        is_minor=True,
+    ),
+    Column(name="max_ns", title="Longest", unit="ns", definition="Longest duration of a single run.", is_minor=True),
+    Column(
+        name="bytes",
+        title="Copied",
+        unit="bytes",
+        definition="Bytes of a copy or fill, summed; null for kernels.",
+        is_minor=True,
+        is_sum=True,
+    ),
+    Column(
+        name="bandwidth",
+        title="Copied a second",
+        unit="bytes",
+        definition="Bytes of a copy or fill by its summed duration in s; null for kernels.",
+        is_minor=True,
+    ),
+    Column(
+        name="grid",
+        title="Grid",
+        unit="text",
+        definition="Blocks of a run in each direction, those of the launch configuration with the most time.",
+        is_minor=True,
+    ),
+    Column(
+        name="block",
+        title="Block",
+        unit="text",
+        definition="Threads of a block in each direction, in the same configuration.",
+        is_minor=True,
+    ),
+    Column(
+        name="registers",
+        title="Registers",
+        unit="count",
+        definition="Registers of a thread, in the same configuration.",
+        is_minor=True,
+    ),
+    Column(
+        name="shared_bytes",
+        title="Shared memory",
+        unit="bytes",
+        definition="Shared memory of a block, in the same configuration.",
+        is_minor=True,
+    ),
+    Column(
+        name="occupancy_ratio",
+        title="Occupancy %",
+        unit="ratio",
+        definition="Kineto's estimate of the occupancy in whole percent, averaged over the time of all runs.",
+        is_minor=True,
+    ),
+    Column(
+        name="tensor_cores",
+        title="Tensor cores",
+        unit="bool",
+        definition="Whether its name says that it uses tensor cores, or AMD's matrix cores.",
+        is_minor=True,
+    ),
+    Column(name="kind", title="Kind", unit="text", definition="kernel, memcpy or memset.", is_minor=True),
+)
+_OF_LAUNCH = ("grid", "block", "registers", "shared_bytes", "occupancy_ratio")
+_TYPES: dict[str, DType] = {
+    "name": pl.String,
+    "kind": pl.String,
+    "op": pl.String,
+    "phase": PHASE,
+    "sum_ratio": pl.Float64,
+    "mean_ns": pl.Float64,
+    "median_ns": pl.Float64,
+    "bandwidth": pl.Float64,
+    "grid": pl.String,
+    "block": pl.String,
+    "occupancy_ratio": pl.Float64,
+    "tensor_cores": pl.Boolean,
+}
+
+
+@once_per_trace
+def kernels_table(trace: Trace) -> Table:
+    """Return one row per kernel name with its summed time, longest first."""
+    is_work = trace.events["category"].is_in(DEVICE_CATEGORIES).to_numpy()
+    rows = np.flatnonzero(is_work)
+    events = trace.events[rows]
+    work = events.select(
+        "name", pl.col("category").alias("kind"), "start_ns", "dur_ns", "bytes", "device", "launch_config"
+    )
+    work = work.with_columns(
+        pl.Series("phase", phase_of_events(trace)[rows].astype(np.int64)), launching_ops(trace, rows).alias("op")
+    )
+    dur, key = pl.col("dur_ns"), ("name", "kind")
+    frame = work.group_by(key).agg(
+        pl.len().alias("calls"),
+        dur.sum().alias("sum_ns"),
+        dur.mean().alias("mean_ns"),
+        dur.median().alias("median_ns"),
+        dur.quantile(0.95, "higher").alias("p95_ns"),
+        dur.max().alias("max_ns"),
+        pl.col("op").filter(pl.col("op") != "").n_unique().alias("op_count"),
+        pl.col("bytes").sum().alias("bytes"),
+        pl.col("bytes").is_not_null().any().alias("copies"),
+    )
+    for column in ("op", "phase"):
+        most = work.group_by(*key, column).agg(dur.sum()).sort("dur_ns", column, descending=[True, False])
+        frame = frame.join(most.unique(key, keep="first", maintain_order=True).drop("dur_ns"), on=key)
+    frame = frame.join(_unions(work), on=key).join(_launches(work), on=key, how="left")
+    frame = frame.with_columns(
+        (pl.col("sum_ns") / pl.col("sum_ns").sum().clip(lower_bound=1)).alias("sum_ratio"),
+        pl.when("copies").then("bytes").alias("bytes"),
+        pl.when(pl.col("copies") & (pl.col("sum_ns") > 0))
+        .then(pl.col("bytes") / pl.col("sum_ns") * 1e9)
+        .alias("bandwidth"),
+        pl.col("phase").replace_strict(dict(enumerate(PHASES)), return_dtype=pl.String).cast(PHASE),
+        _tensor_cores(frame),
+    )
+    schema = {column.name: _TYPES.get(column.name, pl.Int64) for column in COLUMNS}
+    frame = frame.select(schema.keys()).cast(schema)  # type: ignore[arg-type]
+    absent = {name for name in (*_OF_LAUNCH, "bytes", "bandwidth") if frame[name].null_count() == frame.height}
+    columns = tuple(column for column in COLUMNS if column.name not in absent)
+    return Table(frame=frame.sort("sum_ns", "name", descending=[True, False]), columns=columns, sort_by="sum_ns")
+
+
+def _launches(work: pl.DataFrame) -> pl.DataFrame:
+    """Return for each kernel how most of its time was launched, and its mean occupancy."""
+    key = ("name", "kind")
+    sums = work.drop_nulls("launch_config").group_by(*key, "launch_config").agg(pl.col("dur_ns").sum())
+    sums = pl.concat([sums, launch_configs(sums["launch_config"])], how="horizontal")
+    order = sums.with_columns(pl.col("launch_config").cast(pl.String)).sort(
+        "dur_ns", "launch_config", descending=[True, False]
+    )
+    weight = pl.col("dur_ns").clip(lower_bound=1).filter(pl.col("occupancy_ratio").is_not_null())
+    mean = (pl.col("occupancy_ratio").drop_nulls() * weight).sum() / weight.sum()
+    known = pl.col("occupancy_ratio").is_not_null().any()
+    return order.group_by(key, maintain_order=True).agg(
+        pl.col("grid", "block", "registers", "shared_bytes").first(),
+        pl.when(known).then(mean).alias("occupancy_ratio"),
+    )
+
+
+def _tensor_cores(frame: pl.DataFrame) -> pl.Series:
+    names = zip(frame["name"].cast(pl.String).to_list(), frame["kind"].cast(pl.String).to_list(), strict=True)
+    return pl.Series("tensor_cores", [kind == "kernel" and uses_matrix_cores(name) for name, kind in names], pl.Boolean)
+
+
+def launching_ops(trace: Trace, rows: IntArray) -> pl.Series:
+    """Return the name of the op that launched each piece of device work, empty where that is not known.
+
+    The ranges around steps are no ops.
+    """
+    ops = op_rows(trace)
+    op = ops_around(trace, ops.nest, launch_sources(trace)[rows])
+    launched_by = pl.Series(np.append(ops.row, -1)[op])
+    names = trace.events["name"].gather(launched_by.set(launched_by < 0, None)).cast(pl.String).fill_null("")
+    return names.set(names.str.contains(STEP_PATTERN), "")
+
+
+def _unions(work: pl.DataFrame) -> pl.DataFrame:
+    """Return for each kernel the time in which it ran on any stream of a device, devices added up."""
+    group = work.select(pl.struct("name", "kind", "device").rank("dense").cast(pl.Int64).alias("group"))["group"]
+    frame = work.select("name", "kind").with_columns(group)
+    union = union_by(group.to_numpy(), work["start_ns"].to_numpy(), work["dur_ns"].to_numpy())
+    frame = frame.unique("group", keep="any").with_columns(
+        pl.col("group").replace_strict(union, return_dtype=pl.Int64).alias("union_ns")
+    )
+    return frame.group_by("name", "kind").agg(pl.col("union_ns").sum())

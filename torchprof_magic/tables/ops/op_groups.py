@@ -1,0 +1,309 @@
+"""The ops as they are shown: each with its kernels, or grouped by line, module, shapes and the like."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.facts.host.phases import PHASE
+from torchprof_magic.facts.ops.calls import op_rows, ops_around
+from torchprof_magic.facts.shared import launch_sources, once_per_trace
+from torchprof_magic.facts.source.places import MODULE_FRAME
+from torchprof_magic.model.shapes import Column, Outline, Table
+from torchprof_magic.model.trace import DEVICE_CATEGORIES
+from torchprof_magic.tables.ops.groups import KEYS
+from torchprof_magic.tables.ops.op_table import NO_OP, UNDER_NO_OP, is_recursive, ops_by, ops_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torchprof_magic.model.trace import Trace
+
+# The order of the rows of an op: itself, what it called, what it launched.
+ITSELF, CALLED, KERNEL = range(3)
+# Columns of which the rows of a group can be added up.
+SUMMED = ("calls", "self_cpu_ns", "self_cpu_ratio", "self_device_ns", "flops", "self_cpu_bytes", "self_device_bytes")
+SPREAD = (
+    Column(
+        name="median_cpu_ns",
+        title="Median CPU",
+        unit="ns",
+        definition="Median duration of one call on the host.",
+        is_minor=True,
+    ),
+    Column(
+        name="p95_cpu_ns",
+        title="p95 CPU",
+        unit="ns",
+        definition="Duration on the host that 95 % of the calls do not exceed.",
+        is_minor=True,
+    ),
+    Column(
+        name="max_cpu_ns",
+        title="Longest CPU",
+        unit="ns",
+        definition="Longest duration of one call on the host.",
+        is_minor=True,
+    ),
+)
+_OUTLINE = Outline(id="id", parent="above", open_levels=0)
+_OUTLINE_WITH_CALLS = replace(_OUTLINE, aside="is_called")
+
+
+@once_per_trace
+def ops_view(trace: Trace) -> Table:
+    """Return the ops with the spread of their durations, and below each the ops that it called and its kernels."""
+    table = ops_table(trace)
+    ops = table.frame.join(_spread(trace), on=("name", "kind"), how="left", maintain_order="left")
+    ops = ops.with_columns(pl.lit("").alias("above"), _holder_id(pl.col("name") + "\n" + pl.col("kind")))
+    columns = _without_kind(table.columns)
+    ops = _interleaved(ops.with_columns(_unknown(table.columns)), _inside_of_ops(trace))
+    names = [column.name for column in (*columns, *SPREAD)]
+    return Table(
+        frame=ops.select("id", "above", "kind", (pl.col("part") == CALLED).alias("is_called"), *names),
+        columns=(*columns, *SPREAD),
+        sort_by=table.sort_by,
+        outline=_OUTLINE_WITH_CALLS,
+    )
+
+
+def _unknown(columns: tuple[Column, ...]) -> list[pl.Expr]:
+    """Return the columns that are not known for device work of no op, with null there."""
+    known = ("name", "kind", "phase", "self_device_ns", "total_device_ns")
+    names = [column.name for column in columns if column.name not in known]
+    return [pl.when(pl.col("kind") != NO_OP).then(pl.col(name)).alias(name) for name in names]
+
+
+def ops_grouped(trace: Trace, key: str) -> Table:
+    """Return the ops by one of ``KEYS``: a row for each of its values, and below it the ops."""
+    table = ops_by(trace, key)
+    values = table.frame[key].cast(pl.String)
+    label = values.fill_null(NOT_KNOWN[key])
+    if key in ("shapes", "dtypes"):
+        distinct = label.unique().sort().to_list()
+        label = label.replace_strict(distinct, _brief_labels(distinct))
+    ops = table.frame.with_columns(label.alias("group"))
+    summed = [name for name in SUMMED if name in ops.columns]
+    groups = ops.group_by("group").agg(_sum_of_known(name) for name in summed).join(_main_phases(ops), on="group")
+    groups = groups.with_columns(
+        pl.col("group").alias("name"), pl.lit("").alias("above"), _holder_id(pl.col("group")), pl.lit(key).alias("kind")
+    )
+    ops = ops.with_columns(
+        _holder_id(pl.col("group")).alias("above"),
+        _held_id(pl.concat_str("group", "kind", "name", separator="\n")),
+    )
+    rows = pl.concat([groups, ops, _rest(trace, ops)], how="diagonal_relaxed")
+    sort_by = table.sort_by or "self_cpu_ns"
+    order = pl.col(sort_by).filter(pl.col("above") == "").sum().over("group")
+    rows = rows.with_columns(order.alias("order"), (pl.col("above") != "").alias("is_op"))
+    rows = rows.sort("order", "group", "is_op", sort_by, "name", descending=[True, False, False, True, False])
+    columns = tuple(column for column in _without_kind(table.columns) if column.name != key)
+    title = f"{KEYS[key].title}, and its ops"
+    columns = tuple(
+        Column(name="name", title=title, unit="code", definition=KEYS[key].definition) if each.name == "name" else each
+        for each in columns
+    )
+    return Table(
+        frame=rows.select("id", "above", "kind", *(column.name for column in columns)),
+        columns=columns,
+        sort_by=table.sort_by,
+        outline=_OUTLINE,
+    )
+
+
+def _sum_of_known(name: str) -> pl.Expr:
+    """Return the sum of a column, null where all of its values are."""
+    return pl.when(pl.col(name).is_not_null().any()).then(pl.col(name).sum()).alias(name)
+
+
+def _holder_id(text: pl.Expr) -> pl.Expr:
+    """Return the ids of rows that hold others; names may be empty, or contain what separates the parts of an id."""
+    return (pl.lit("=") + text).alias("id")
+
+
+def _held_id(text: pl.Expr) -> pl.Expr:
+    """Return the ids of rows in others, none of which is that of a row that holds some."""
+    return (pl.lit("-") + text).alias("id")
+
+
+def _rest(trace: Trace, ops: pl.DataFrame) -> pl.DataFrame:
+    """Return a row for the device work that no op launched, so that the groups add up to all of it."""
+    whole = trace.events.filter(pl.col("category").is_in(DEVICE_CATEGORIES))["dur_ns"].sum()
+    rest_ns = int(whole) - int(ops["self_device_ns"].sum()) if "self_device_ns" in ops.columns else 0
+    row = {"name": UNDER_NO_OP, "group": UNDER_NO_OP, "above": "", "kind": NO_OP}
+    frame = pl.DataFrame([row | {"phase": "python", "self_device_ns": rest_ns}] if rest_ns > 0 else [])
+    return frame.with_columns(pl.col("phase").cast(PHASE), _held_id(pl.col("name"))) if frame.height else frame
+
+
+def _main_phases(ops: pl.DataFrame) -> pl.DataFrame:
+    """Return the phase of each group in which its ops spent most of their time."""
+    sums = ops.group_by("group", "phase").agg(pl.col("self_cpu_ns").sum())
+    order = sums.sort("self_cpu_ns", "phase", descending=[True, False])
+    return order.unique("group", keep="first", maintain_order=True).select("group", "phase")
+
+
+def _brief_labels(texts: list[str]) -> list[str]:
+    """Return each text in brief, or as it is where another one is the same in brief."""
+    labels: dict[str, None] = {}
+    for text in texts:
+        brief = brief_json(text)
+        labels[text if brief in labels else brief] = None
+    return list(labels)
+
+
+def brief_json(text: str) -> str:
+    """Return the shapes or types of the inputs of an op as people write them: ``64×128, 128×256``."""
+    try:
+        value = json.loads(text)
+        brief = ", ".join(_brief(each) for each in value) if isinstance(value, list) else text
+    except (ValueError, RecursionError):  # broken text, or too many brackets
+        return text
+    return brief or "no inputs"
+
+
+def _brief(value: object) -> str:
+    if not isinstance(value, list):
+        return str(value).removeprefix("c10::") or "–"
+    if not value:
+        return "–"
+    if all(isinstance(each, int) for each in value):
+        return "×".join(map(str, value))
+    return f"[{', '.join(_brief(each) for each in value)}]"
+
+
+# What ops without a value are called.
+NOT_KNOWN = {
+    "shapes": "no shapes",
+    "dtypes": "no types",
+    "overload": "no overload",
+    "stack": "no stack",
+    "line": "no known line",
+    "module": "outside of all modules",
+    "thread": "no thread",
+    "phase": "no phase",
+    "step": "outside of all steps",
+    "cycle": "no cycle",
+}
+
+
+def can_group(trace: Trace, key: str) -> bool:
+    """Return whether a recording has what ops can be grouped by."""
+    return key not in _IS_KNOWN or _IS_KNOWN[key](trace)
+
+
+def _has_modules(trace: Trace) -> bool:
+    """Return whether modules were watched, have a Python frame, or are named at ops."""
+    has_frames = trace.stacks["name"].cast(pl.String).str.starts_with(MODULE_FRAME).any()
+    is_named = trace.events["script_modules"].null_count() < trace.events.height
+    return bool((trace.sites["kind"] == "module").any() or has_frames or is_named)
+
+
+_IS_KNOWN: dict[str, Callable[[Trace], bool]] = {
+    "shapes": lambda trace: trace.events["shapes"].null_count() < trace.events.height,
+    "dtypes": lambda trace: trace.events["dtypes"].null_count() < trace.events.height,
+    "overload": lambda trace: trace.events["overload"].null_count() < trace.events.height,
+    "stack": lambda trace: trace.stacks.height > 0,
+    "line": lambda trace: trace.stacks.height > 0 or bool((trace.sites["kind"] == "line").any()),
+    "module": _has_modules,
+    "thread": lambda trace: trace.lanes.filter(pl.col("kind") == "thread").height > 1,
+    "step": lambda trace: trace.steps.height > 1,
+}
+
+
+def _without_kind(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Return the columns without the category that torch gave, which says little."""
+    return tuple(column for column in columns if column.name != "kind")
+
+
+def _spread(trace: Trace) -> pl.DataFrame:
+    """Return the median, the 95th percentile and the largest duration of the calls of each op."""
+    ops = op_rows(trace)
+    frame = trace.events[ops.row].select("name", pl.col("category").alias("kind"), "dur_ns")
+    dur = pl.col("dur_ns")
+    spread = frame.group_by("name", "kind").agg(
+        dur.median().alias("median_cpu_ns"),
+        dur.quantile(0.95, "higher").alias("p95_cpu_ns"),
+        dur.max().alias("max_cpu_ns"),
+    )
+    return spread.with_columns(pl.col("name", "kind").cast(pl.String))
+
+
+def _inside_of_ops(trace: Trace) -> pl.DataFrame:
+    """Return what is in each op: the ops that it called itself, with all that is in them, and its own device work.
+
+    Recursive calls count once.
+    """
+    return pl.concat([_called_by_ops(trace), _kernels_of_ops(trace)], how="diagonal_relaxed")
+
+
+def _called_by_ops(trace: Trace) -> pl.DataFrame:
+    ops, events = op_rows(trace), trace.events
+    inner = np.flatnonzero(ops.parent >= 0)
+    row, around = ops.row[inner], ops.row[ops.parent[inner]]
+    frame = pl.DataFrame(
+        {
+            "op": events["name"].gather(around).cast(pl.String),
+            "op_kind": events["category"].gather(around).cast(pl.String),
+            "name": events["name"].gather(row).cast(pl.String),
+            "kind": events["category"].gather(row).cast(pl.String),
+            "dur_ns": ops.dur_ns[inner],
+            "device_ns": ops.total_device_ns[inner],
+        }
+    )
+    pair = np.zeros(len(ops.row), np.int64)  # of what no op called
+    pair[inner] = frame.select(pl.struct("op", "op_kind", "name", "kind").rank("dense").alias("pair"))[
+        "pair"
+    ].to_numpy()
+    is_outermost = ~is_recursive(trace, ops, pair, int(pair.max(initial=0)) + 1)[inner]
+    frame = frame.with_columns(pl.Series("is_outermost", is_outermost))
+    return frame.group_by("op", "op_kind", "name", "kind").agg(
+        pl.len().cast(pl.Int64).alias("calls"),
+        pl.col("dur_ns").filter("is_outermost").sum().alias("total_cpu_ns"),
+        pl.col("device_ns").filter("is_outermost").sum().alias("total_device_ns"),
+    )
+
+
+def _kernels_of_ops(trace: Trace) -> pl.DataFrame:
+    """Return the device work by the name of the op that launched it, and its own name."""
+    work = np.flatnonzero(trace.events["category"].is_in(DEVICE_CATEGORIES).to_numpy())
+    ops = op_rows(trace)
+    op = ops_around(trace, ops.nest, launch_sources(trace)[work])
+    known = op >= 0
+    events = trace.events
+    row, launched_by = work[known], ops.row[op[known]]
+    frame = pl.DataFrame(
+        {
+            "op": events["name"].gather(launched_by).cast(pl.String),
+            "op_kind": events["category"].gather(launched_by).cast(pl.String),
+            "name": events["name"].gather(row).cast(pl.String),
+            "kind": events["category"].gather(row).cast(pl.String),
+            "dur_ns": events["dur_ns"].gather(row),
+        }
+    )
+    return frame.group_by("op", "op_kind", "name", "kind").agg(
+        pl.len().cast(pl.Int64).alias("calls"), pl.col("dur_ns").sum().alias("self_device_ns")
+    )
+
+
+def _interleaved(ops: pl.DataFrame, inside: pl.DataFrame) -> pl.DataFrame:
+    """Return every op followed by the ops that it called and by its kernels, the longest first."""
+    ops = ops.with_row_index("place")
+    above = ops.select(
+        "place", "phase", pl.col("name").alias("op"), pl.col("kind").alias("op_kind"), pl.col("id").alias("above")
+    )
+    rows = inside.join(above, on=("op", "op_kind"))
+    is_kernel = pl.col("kind").is_in(DEVICE_CATEGORIES)
+    rows = rows.with_columns(
+        _held_id(pl.concat_str("above", "kind", "name", separator="\n")),
+        pl.col("phase").cast(PHASE),
+        pl.when(is_kernel).then(KERNEL).otherwise(CALLED).alias("part"),
+        pl.when(is_kernel).then("self_device_ns").otherwise("total_cpu_ns").alias("size"),
+    )
+    ops = ops.with_columns(pl.lit(ITSELF).alias("part"), pl.lit(0).alias("size"))
+    columns = [name for name in ops.columns if name in rows.columns]
+    both = pl.concat([ops, rows.select(columns)], how="diagonal_relaxed")
+    return both.sort("place", "part", "size", "name", descending=[False, False, True, False])

@@ -1,0 +1,312 @@
+"""Host and device time by op."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
+from torchprof_magic.facts.memory.allocations import op_allocations
+from torchprof_magic.facts.ops.calls import OpRows, op_rows
+from torchprof_magic.facts.ops.flops import flops_of_events, has_flops
+from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.sums import sum_by
+from torchprof_magic.model.intervals import BoolArray, IntArray, inside_earlier, stable_order
+from torchprof_magic.model.shapes import Column, Table
+from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
+from torchprof_magic.tables.ops.groups import KEYS, Groups, group_labels, group_ops
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from torchprof_magic.model.trace import Trace
+
+COLUMNS = (
+    Column(name="name", title="Op", unit="code", definition="Name that torch recorded for the op or annotation."),
+    Column(
+        name="kind",
+        title="Kind",
+        unit="text",
+        definition="cpu_op: recorded by torch. user_annotation: a record_function range. no op: device work that was "
+        "launched outside of all of them, or before the recording.",
+        is_minor=True,
+    ),
+    Column(
+        name="phase",
+        title="Phase",
+        unit="phase",
+        definition="Part of the training step in which the op spent most of its self CPU time.",
+        is_minor=True,
+    ),
+    Column(
+        name="calls", title="Calls", unit="count", definition="How often the op ran in the recorded steps.", is_sum=True
+    ),
+    Column(
+        name="self_cpu_ns",
+        title="Self CPU",
+        unit="ns",
+        definition="Host time in the op itself: the part of its duration that no op or annotation directly inside it "
+        "covers. Never negative, even if they overlap each other.",
+        has_bar=True,
+        is_sum=True,
+    ),
+    Column(
+        name="self_cpu_ratio",
+        title="Self CPU %",
+        unit="ratio",
+        definition="Self CPU time as a share of the self CPU time of all ops and annotations except steps.",
+        is_minor=True,
+    ),
+    Column(
+        name="total_cpu_ns",
+        title="Total CPU",
+        unit="ns",
+        definition="Host time from start to end of the op, with everything inside; recursive calls count once.",
+        is_sum=True,
+    ),
+    Column(
+        name="mean_cpu_ns",
+        title="Mean CPU",
+        unit="ns",
+        definition="Duration of one call on the host, averaged over all calls.",
+        is_minor=True,
+    ),
+    Column(
+        name="self_device_ns",
+        title="Self device",
+        unit="ns",
+        definition="Summed time of kernels, copies and fills that the op itself launched. Streams add up, so the sum "
+        "can exceed the busy time of the device.",
+        has_bar=True,
+        is_sum=True,
+    ),
+    Column(
+        name="total_device_ns",
+        title="Total device",
+        unit="ns",
+        definition="Summed time of kernels, copies and fills launched by the op or anything inside it.",
+        is_minor=True,
+        is_sum=True,
+    ),
+    Column(
+        name="flops",
+        title="FLOPs",
+        unit="flop",
+        definition="Floating-point operations of matrix products, convolutions and attention, a multiplication and an "
+        "addition each counted as one, by the formulas of `torch.utils.flop_counter` from the recorded shapes. They "
+        "belong to the outermost op with a formula, so the column adds up. Null for ops without one; the column needs "
+        "recorded shapes (`--flops` or `--shapes`).",
+        has_bar=True,
+        is_sum=True,
+    ),
+    Column(
+        name="self_cpu_bytes",
+        title="Self CPU memory",
+        unit="bytes",
+        definition="Host memory allocated minus freed by the op itself, on its own thread.",
+        is_minor=True,
+        is_sum=True,
+    ),
+    Column(
+        name="self_device_bytes",
+        title="Self device memory",
+        unit="bytes",
+        definition="Device memory allocated minus freed by the op itself, on its own thread.",
+        is_sum=True,
+    ),
+    Column(
+        name="self_alloc_bytes",
+        title="Self allocated",
+        unit="bytes",
+        definition="Memory that the op itself allocated on its own thread, host and devices added up.",
+        is_minor=True,
+        is_sum=True,
+    ),
+    Column(
+        name="self_free_bytes",
+        title="Self freed",
+        unit="bytes",
+        definition="Memory that the op itself freed on its own thread, host and devices added up.",
+        is_minor=True,
+        is_sum=True,
+    ),
+    Column(
+        name="net_bytes",
+        title="Net memory",
+        unit="bytes",
+        definition="Memory allocated minus freed on the op's thread between its start and end, with everything inside; "
+        "host and devices added up; recursive calls count once.",
+        is_minor=True,
+        is_sum=True,
+    ),
+    Column(
+        name="peak_bytes",
+        title="Peak inside",
+        unit="bytes",
+        definition="Maximum of allocated minus freed memory on the op's thread during one call, counted "
+        "from 0 at its start; the largest of all calls.",
+        is_minor=True,
+    ),
+    Column(
+        name="overlapping_calls",
+        title="Overlapping",
+        unit="count",
+        definition="Calls that began inside another event of their thread and outlived it, as asynchronous ranges do; "
+        "they are shown beside that event, not inside it.",
+        is_minor=True,
+    ),
+)
+# The row of device work that belongs to no op, and its kind.
+UNDER_NO_OP = "under no op"
+NO_OP = "no op"
+_DEVICE = {"self_device_ns", "total_device_ns"}
+_MEMORY = {"self_alloc_bytes", "self_free_bytes", "net_bytes", "peak_bytes"}
+
+
+@once_per_trace
+def ops_table(trace: Trace) -> Table:
+    """Return one row per op, sorted by self device time, or by self CPU time when no device was recorded.
+
+    Device time is summed over streams, so rows can add up to more than the step.
+    """
+    return ops_by(trace)
+
+
+def ops_by(trace: Trace, *by: str, stack_n: int = 1) -> Table:
+    """Return one row per op and value of every key of ``by``; ``stack_n`` is how many frames make up a stack.
+
+    Raises ``ValueError`` for a key that is none of ``KEYS``.
+    """
+    if unknown := [key for key in by if key not in KEYS]:
+        raise ValueError(f"ops cannot be grouped by {unknown[0]!r}; choose from {', '.join(KEYS)}")
+    if stack_n < 1:
+        raise ValueError(f"stack_n must be at least 1 (got {stack_n})")
+    by = tuple(dict.fromkeys(by))
+    frame = _summed(trace, by, stack_n)
+    if not by and trace.has_device:
+        frame = _with_rest(trace, frame)
+    absent = _absent(trace)
+    fixed = tuple(_without_rank(column, absent) for column in COLUMNS if column.name not in {*absent, *by})
+    columns = (*fixed[:2], *(KEYS[key] for key in by), *fixed[2:])
+    sort_by = "self_device_ns" if trace.has_device else "self_cpu_ns"
+    frame = frame.select(column.name for column in columns).sort(
+        sort_by, "self_cpu_ns", "name", *by, descending=[True, True, False, *(False for _ in by)]
+    )
+    return Table(frame=frame, columns=columns, sort_by=sort_by)
+
+
+def _with_rest(trace: Trace, frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the ops with a row for the device work that belongs to none of them, so that the column adds up."""
+    work = trace.events.filter(pl.col("category").is_in(DEVICE_CATEGORIES))
+    rest_ns = int(work["dur_ns"].sum()) - int(frame["self_device_ns"].sum())
+    if rest_ns <= 0:
+        return frame
+    row: dict[str, object] = {name: 0 for name, dtype in frame.schema.items() if dtype.is_numeric()}
+    row |= {"name": UNDER_NO_OP, "kind": NO_OP, "phase": "python"}
+    row |= {"self_device_ns": rest_ns, "total_device_ns": rest_ns}
+    if "flops" in row:
+        row["flops"] = None
+    return pl.concat([frame, pl.DataFrame([row], schema=frame.schema)])
+
+
+def _without_rank(column: Column, absent: set[str]) -> Column:
+    """Return the column; the host's memory is no minor one when it is the only memory there is."""
+    is_only_memory = column.name == "self_cpu_bytes" and "self_device_bytes" in absent
+    return replace(column, is_minor=column.is_minor and not is_only_memory)
+
+
+def _absent(trace: Trace) -> set[str]:
+    """Return the columns of what was not recorded."""
+    absent = set() if trace.has_device else set(_DEVICE)
+    if not has_flops(trace):
+        absent |= {"flops"}
+    if trace.memory.height == 0:
+        absent |= {"self_cpu_bytes", "self_device_bytes", *_MEMORY}
+    elif not (trace.memory["device"] != "cpu").any():
+        absent |= {"self_device_bytes"}
+    return absent
+
+
+def _summed(trace: Trace, by: tuple[str, ...], stack_n: int) -> pl.DataFrame:
+    ops = op_rows(trace)
+    groups = group_ops(trace, ops.row, by, stack_n)
+    examples = ops.row[groups.example]
+    frame = pl.DataFrame(
+        [
+            trace.events["name"][examples].cast(pl.String),
+            trace.events["category"][examples].cast(pl.String).alias("kind"),
+            *(group_labels(trace, examples, key, stack_n) for key in by),
+            *(pl.Series(name, values) for name, values in _sums(trace, ops, groups).items() if name not in by),
+        ]
+    )
+    frame = frame.filter(~pl.col("name").str.contains(STEP_PATTERN))
+    own = pl.col("self_cpu_ns")
+    return frame.with_columns((own / own.sum().clip(lower_bound=1)).alias("self_cpu_ratio"))
+
+
+def _sums(trace: Trace, ops: OpRows, groups: Groups) -> dict[str, IntArray | npt.NDArray[np.float64] | pl.Series]:
+    """Return the columns of numbers by name, one value a group."""
+    group, count = groups.of_op, len(groups.example)
+    is_outermost = ~is_recursive(trace, ops, group, count)
+    calls = np.bincount(group, minlength=count)
+    sums: dict[str, IntArray | npt.NDArray[np.float64] | pl.Series] = {
+        "phase": _main_phase(phase_of_events(trace)[ops.row], ops.self_cpu_ns, groups),
+        "calls": calls,
+        "self_cpu_ns": sum_by(group, ops.self_cpu_ns, count),
+        "total_cpu_ns": sum_by(group, ops.dur_ns * is_outermost, count),
+        "mean_cpu_ns": sum_by(group, ops.dur_ns, count) / np.maximum(calls, 1),
+        "self_device_ns": sum_by(group, ops.self_device_ns, count),
+        "total_device_ns": sum_by(group, ops.total_device_ns * is_outermost, count),
+        "overlapping_calls": sum_by(group, trace.events["overlaps"].to_numpy()[ops.row].astype(np.int64), count),
+    }
+    if has_flops(trace):
+        sums["flops"] = _flops(trace, ops, groups)
+    if trace.memory.height:
+        memory = op_allocations(trace, ops)
+        peak = np.zeros(count, np.int64)
+        np.maximum.at(peak, group, memory.peak)
+        sums |= {
+            "self_cpu_bytes": sum_by(group, memory.self_host, count),
+            "self_device_bytes": sum_by(group, memory.self_device, count),
+            "self_alloc_bytes": sum_by(group, memory.self_alloc, count),
+            "self_free_bytes": sum_by(group, memory.self_free, count),
+            "net_bytes": sum_by(group, memory.net * is_outermost, count),
+            "peak_bytes": peak,
+        }
+    return sums
+
+
+def _flops(trace: Trace, ops: OpRows, groups: Groups) -> pl.Series:
+    """Return the FLOPs of each group; null where those of no call are known."""
+    flops = flops_of_events(trace).gather(ops.row)
+    count = len(groups.example)
+    known = sum_by(groups.of_op, flops.is_not_null().to_numpy().astype(np.int64), count)
+    total = pl.Series(sum_by(groups.of_op, flops.fill_null(0).to_numpy(), count))
+    return total.set(pl.Series(known == 0), None)
+
+
+def is_recursive(trace: Trace, ops: OpRows, group: IntArray, count: int) -> BoolArray:
+    """Return True for ops inside another of their group on their thread."""
+    # Only ops that contain ops and are inside ops can be recursive, and those are few.
+    lies_inside, holds = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+    is_child = ops.parent >= 0
+    lies_inside[group[is_child]] = True
+    holds[group[ops.parent[is_child]]] = True
+    rows = np.flatnonzero((lies_inside & holds)[group])
+    keys = trace.events["lane"].to_numpy()[ops.row[rows]].astype(np.int64) * count + group[rows]
+    order = stable_order(keys, trace.lanes.height * count)
+    rows = rows[order]
+    is_inside = np.zeros(len(group), np.bool_)
+    is_inside[rows] = inside_earlier(keys[order], ops.start_ns[rows], ops.dur_ns[rows])
+    return is_inside
+
+
+def _main_phase(phase: npt.NDArray[np.int8], self_cpu_ns: IntArray, groups: Groups) -> pl.Series:
+    """Return the phase in which each group spent most of its own time; calls of no length count too."""
+    cell = groups.of_op * len(PHASES) + phase
+    table = sum_by(cell, self_cpu_ns + 1, len(groups.example) * len(PHASES)).reshape(-1, len(PHASES))
+    names = pl.Series(PHASES, dtype=PHASE)
+    return names[table.argmax(axis=1)]

@@ -1,0 +1,133 @@
+"""The modules as they are shown: a tree in which equal siblings are merged into one row that opens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import polars as pl
+
+from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.model.shapes import Outline, Table
+from torchprof_magic.tables.source.modules import OUTSIDE, SCHEMA, modules_table, modules_table_in
+
+if TYPE_CHECKING:
+    from torchprof_magic.facts.time_range import TimeRange
+    from torchprof_magic.model.trace import Trace
+
+Row: TypeAlias = dict[str, object]
+
+# This many siblings of one class in a row are merged.
+LEAST_MERGED = 3
+# Trees of which at most so many rows are in no merged one are open as a whole at first.
+SMALL = 32
+_SUMMED = [name for name, dtype in SCHEMA.items() if dtype == pl.Int64]
+
+
+class _Entry(NamedTuple):
+    """A row to show: a module, or a run of equal siblings, below the row with the id ``above``."""
+
+    row: Row
+    above: str
+    run: list[Row]
+
+
+@once_per_trace
+def modules_view(trace: Trace) -> Table:
+    """Return the modules as a tree; ``report.modules`` has the same rows without those that merge siblings."""
+    return _as_shown(modules_table(trace))
+
+
+def modules_view_in(trace: Trace, part: TimeRange) -> Table:
+    """Return the modules as a tree, with what lies in a range of time."""
+    return _as_shown(modules_table_in(trace, part))
+
+
+def _as_shown(table: Table) -> Table:
+    names = [column.name for column in table.columns if column.name != "parent"]
+    schema = {"id": pl.String, "above": pl.String, "is_merged": pl.Boolean, **SCHEMA}
+    shown = _shown(table.frame.to_dicts())
+    frame = pl.DataFrame(shown, schema=schema).select("id", "above", pl.col("is_merged").fill_null(value=False), *names)
+    columns = tuple(column for column in table.columns if column.name != "parent")
+    depth = 9 if _count_outside_of_merged(shown) <= SMALL else 2
+    outline = Outline(id="id", parent="above", open_levels=depth, closed="is_merged")
+    return Table(frame=frame, columns=columns, outline=outline)
+
+
+def _count_outside_of_merged(shown: list[Row]) -> int:
+    closed: set[object] = set()
+    for row in shown:
+        if row.get("is_merged") or row["above"] in closed:
+            closed.add(row["id"])
+    return sum(row["above"] not in closed for row in shown)
+
+
+def _shown(rows: list[Row]) -> list[Row]:
+    """Return the rows in preorder, runs of equal siblings below a row of their own.
+
+    In a file of another program, modules can be nested deeper than functions may be, and in a ring.
+    """
+    children: dict[str | None, list[Row]] = {}
+    for row in rows:
+        children.setdefault(row["parent"], []).append(row)  # type: ignore[arg-type]
+    shown: list[Row] = []
+    pending = _entries(children.pop(None, []), None, "")[::-1]
+    while pending:
+        row, above, run = pending.pop()
+        own = str(len(shown))
+        shown.append({**row, "id": own, "above": above})
+        if run:
+            pending += [_module(each, row["parent"], own) for each in reversed(run)]
+        else:
+            path = str(row["full_path"])
+            pending += reversed(_entries(children.pop(path, []), path, own))
+    return shown
+
+
+def _entries(rows: list[Row], parent: str | None, above: str) -> list[_Entry]:
+    """Return the entries of siblings, in order."""
+    return [
+        entry
+        for run in _runs(rows)
+        for entry in (
+            [_Entry(_merged(run, parent), above, run)]
+            if len(run) >= LEAST_MERGED
+            else [_module(row, parent, above) for row in run]
+        )
+    ]
+
+
+def _module(row: Row, parent: object, above: str) -> _Entry:
+    path = str(row["path"])
+    label = path.removeprefix(f"{parent}.") if parent else path
+    return _Entry({**row, "path": label or str(row["class_name"]), "full_path": path}, above, [])
+
+
+def _runs(rows: list[Row]) -> list[list[Row]]:
+    """Return runs of siblings of the same class."""
+    runs: list[list[Row]] = []
+    for row in rows:
+        if runs and runs[-1][0]["class_name"] == row["class_name"] and row["path"] != OUTSIDE:
+            runs[-1].append(row)
+        else:
+            runs.append([row])
+    return runs
+
+
+def _merged(run: list[Row], parent: str | None) -> Row:
+    first, last = (
+        str(row["path"]).removeprefix(f"{parent}.") if parent else str(row["path"]) for row in (run[0], run[-1])
+    )
+    sums = {
+        name: None if any(row[name] is None for row in run) else sum(int(str(row[name])) for row in run)
+        for name in _SUMMED
+    }
+    shapes = {name: run[0][name] if len({row[name] for row in run}) == 1 else None for name in ("inputs", "outputs")}
+    label = f"{first} … {last}"
+    return {
+        **sums,
+        **shapes,
+        "parent": parent,
+        "is_merged": True,
+        "path": label,
+        "class_name": f"{run[0]['class_name']} ×{len(run)}",
+    }

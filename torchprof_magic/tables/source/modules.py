@@ -1,0 +1,294 @@
+"""Time and waiting by ``nn.Module``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.facts.host.host_nest import host_nest
+from torchprof_magic.facts.ops.flops import has_flops
+from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.source.attribution import Runs, Shares, shares_of, watched_runs
+from torchprof_magic.facts.source.places import MODULE_FRAME, call_tree, module_frames
+from torchprof_magic.facts.source.script_runs import script_runs
+from torchprof_magic.facts.time_range import WHOLE
+from torchprof_magic.model.intervals import NO_PARENT, IntArray, depth_of, levels, nearest_marked, rolled_up
+from torchprof_magic.model.shapes import Column, Table
+
+if TYPE_CHECKING:
+    from torchprof_magic.facts.time_range import TimeRange
+    from torchprof_magic.model.intervals import BoolArray
+    from torchprof_magic.model.trace import DType, Trace
+
+COLUMNS = (
+    Column(
+        name="path",
+        title="Module",
+        unit="code",
+        definition="Path of attributes from the model, empty for the model itself; with the class of the model in "
+        "front where there are several. From recorded Python frames it is a path of classes and numbers. Of a "
+        "TorchScript model, of which torch names the modules around an op (`--modules`), a module lasts from the first "
+        "to the last of the ops that follow one another in it.",
+    ),
+    Column(name="class_name", title="Class", unit="code", definition="Class of the module."),
+    Column(
+        name="parent",
+        title="Parent",
+        unit="code",
+        definition="Path of the closest module around it that ran; null for a model.",
+        is_minor=True,
+    ),
+    Column(
+        name="calls", title="Calls", unit="count", definition="How often its forward ran.", is_minor=True, is_sum=True
+    ),
+    Column(
+        name="inputs",
+        title="Input shapes",
+        unit="text",
+        definition="Shapes of the tensors that its first call got, with those of keyword arguments; null if not known.",
+        is_minor=True,
+    ),
+    Column(
+        name="outputs",
+        title="Output shapes",
+        unit="text",
+        definition="Shapes of the tensors that its first call returned; null if not known.",
+        is_minor=True,
+    ),
+    Column(
+        name="self_cpu_ns",
+        title="Self CPU",
+        unit="ns",
+        definition="Wall time of its forward without that of modules inside it.",
+        has_bar=True,
+        is_sum=True,
+    ),
+    Column(
+        name="total_cpu_ns",
+        title="Total CPU",
+        unit="ns",
+        definition="Wall time of its forward with everything inside.",
+        has_bar=True,
+        is_sum=True,
+    ),
+    Column(
+        name="device_ns",
+        title="Device",
+        unit="ns",
+        definition="Summed time of device work that its forward launched, with everything inside.",
+        has_bar=True,
+        is_sum=True,
+    ),
+    Column(
+        name="self_device_ns",
+        title="Self device",
+        unit="ns",
+        definition="The same without modules inside it. With that of the backward pass, all rows add up to all device "
+        "work.",
+        is_minor=True,
+        is_sum=True,
+    ),
+    Column(
+        name="wait_ns",
+        title="Waiting",
+        unit="ns",
+        definition="Time in blocking calls, with everything inside.",
+        is_sum=True,
+    ),
+    Column(
+        name="backward_cpu_ns",
+        title="Backward CPU",
+        unit="ns",
+        definition="Host time of the autograd nodes that its ops made, with everything inside.",
+        has_bar=True,
+        is_sum=True,
+    ),
+    Column(
+        name="backward_device_ns",
+        title="Backward device",
+        unit="ns",
+        definition="Summed time of device work that these nodes launched, with everything inside.",
+        has_bar=True,
+        is_sum=True,
+    ),
+    Column(
+        name="self_backward_cpu_ns",
+        title="Self backward CPU",
+        unit="ns",
+        definition="Backward CPU without modules inside it.",
+        is_minor=True,
+        is_sum=True,
+    ),
+    Column(
+        name="flops",
+        title="FLOPs",
+        unit="flop",
+        definition="Known FLOPs of the ops in its forward, with everything inside; see `ops`.",
+        is_sum=True,
+    ),
+    Column(
+        name="backward_flops",
+        title="Backward FLOPs",
+        unit="flop",
+        definition="Known FLOPs of the autograd nodes that its ops made, with everything inside.",
+        is_minor=True,
+        is_sum=True,
+    ),
+    Column(
+        name="parameters",
+        title="Parameters",
+        unit="count",
+        definition="Number of elements of its parameters and of those inside it, each once; null if not known.",
+        is_minor=True,
+    ),
+    Column(
+        name="bytes",
+        title="Size",
+        unit="bytes",
+        definition="Size of these parameters and of the buffers; null if not known.",
+        is_minor=True,
+    ),
+)
+_FLOPS = ("flops", "backward_flops")
+_TEXT = ("path", "class_name", "parent", "inputs", "outputs")
+SCHEMA: dict[str, DType] = {column.name: pl.String if column.name in _TEXT else pl.Int64 for column in COLUMNS}
+# The row of device work that no module launched.
+OUTSIDE = "outside of modules"
+
+
+@once_per_trace
+def modules_table(trace: Trace) -> Table:
+    """Return one row per module that ran, each after its parent, in the order in which they first ran."""
+    return modules_table_in(trace, WHOLE)
+
+
+def modules_table_in(trace: Trace, part: TimeRange) -> Table:
+    """Return the rows of ``modules_table`` with what lies in a range of time, without modules that have nothing there.
+
+    A call counts if any of it lies inside.
+    """
+    sites, runs = module_runs(trace)
+    if len(runs.site) == 0:
+        return Table(frame=pl.DataFrame(schema=SCHEMA), columns=_columns(trace))
+    frame = _frame(sites, shares_of(trace, runs, part), runs, part)
+    return Table(frame=frame, columns=_columns(trace))
+
+
+@once_per_trace
+def module_runs(trace: Trace) -> tuple[pl.DataFrame, Runs]:
+    """Return the modules and their calls, as they were watched, or else from recorded Python frames; maybe none.
+
+    Modules of TorchScript, of which torch names those around an op, are below the watched ones.
+
+    The sites of the runs are rows of the frame, which has the columns ``name, parent, class_name, parameters, bytes,
+    inputs`` and ``outputs``.
+    """
+    if (of_script := script_runs(trace)) is not None:
+        return of_script
+    runs = watched_runs(trace, "module")
+    return (trace.sites, runs) if len(runs.site) else _from_frames(trace)
+
+
+def _columns(trace: Trace) -> tuple[Column, ...]:
+    device = {"device_ns", "self_device_ns", "backward_device_ns", "wait_ns"}
+    known = trace.sites["parameters"].is_not_null().any()
+    absent = (set() if trace.has_device else device) | (
+        set() if known else {"parameters", "bytes", "inputs", "outputs"}
+    )
+    absent |= set() if has_flops(trace) else set(_FLOPS)
+    return tuple(column for column in COLUMNS if column.name not in absent)
+
+
+def _from_frames(trace: Trace) -> tuple[pl.DataFrame, Runs]:
+    """Return the modules of the recorded Python frames and their calls: one for each path of classes and numbers."""
+    nest, events = host_nest(trace), trace.events
+    path_of_frame, _ = module_frames(trace)
+    names = events["name"].cast(pl.String)
+    is_module = names.str.starts_with(MODULE_FRAME).to_numpy()[nest.row]
+    is_module &= (events["category"] == "python_function").to_numpy()[nest.row]
+    frames = np.flatnonzero(is_module)
+    path = path_of_frame.gather(call_tree(trace).of_event[frames]).alias("name")
+    sites = path.unique(maintain_order=True).to_frame().with_row_index("site")
+    site = path.to_frame().join(sites, on="name", how="left", maintain_order="left")["site"]
+    number = dict(zip(sites["name"].to_list(), range(sites.height), strict=True))
+    parents = [number.get(name.rpartition(".")[0], NO_PARENT) for name in sites["name"].to_list()]
+    described = sites.select(
+        "name",
+        pl.Series("parent", parents, dtype=pl.Int64),
+        pl.col("name").str.extract(r"([^.]*?)(?:_[0-9]+)?$").alias("class_name"),
+        pl.lit(None, pl.Int64).alias("parameters"),
+        pl.lit(None, pl.Int64).alias("bytes"),
+        pl.lit(None, pl.String).alias("inputs"),
+        pl.lit(None, pl.String).alias("outputs"),
+    )
+    numbers: IntArray = site.to_numpy().astype(np.int64)
+    start, end = nest.start_ns[frames], nest.end_ns[frames]
+    return described, Runs(numbers, nest.lane[frames], start, end - start, sites.height)
+
+
+def _frame(sites: pl.DataFrame, shares: Shares, runs: Runs, part: TimeRange) -> pl.DataFrame:
+    parent = sites["parent"].to_numpy().astype(np.int64)
+    depth = depth_of(parent)
+    turns, calls = levels(depth), _calls(runs, part)
+    names = sites["name"].cast(pl.String)
+    has_run = _calls(runs, WHOLE) > 0
+    above = pl.Series(nearest_marked(parent, depth, has_run)[parent])
+    frame = pl.DataFrame(
+        {
+            "path": names,
+            "class_name": sites["class_name"].cast(pl.String),
+            "parent": names.gather(above.set(above < 0, None)),
+            "calls": calls,
+            "self_cpu_ns": shares.self_ns,
+            "total_cpu_ns": shares.total_ns,
+            "device_ns": rolled_up(shares.device_ns, parent, turns),
+            "self_device_ns": shares.device_ns,
+            "wait_ns": rolled_up(shares.wait_ns, parent, turns),
+            "backward_cpu_ns": rolled_up(shares.backward_ns, parent, turns),
+            "backward_device_ns": rolled_up(shares.backward_device_ns, parent, turns),
+            "self_backward_cpu_ns": shares.backward_ns,
+            "flops": rolled_up(shares.flops, parent, turns),
+            "backward_flops": rolled_up(shares.backward_flops, parent, turns),
+            "parameters": sites["parameters"],
+            "bytes": sites["bytes"],
+            "inputs": sites["inputs"].cast(pl.String),
+            "outputs": sites["outputs"].cast(pl.String),
+        },
+        schema=SCHEMA,
+    )
+    has_any = (calls > 0) | _has_any(shares)
+    is_there = has_run & (rolled_up(has_any.astype(np.int64), parent, turns) > 0)
+    frame = frame[_in_order(parent, is_there)]
+    if shares.outside_device_ns:
+        rest = {name: 0 for name in SCHEMA if name not in (*_TEXT, *_FLOPS, "parameters", "bytes")}
+        rest |= {"self_device_ns": shares.outside_device_ns, "device_ns": shares.outside_device_ns}
+        frame = pl.concat([frame, pl.DataFrame([{"path": OUTSIDE, "class_name": "", **rest}], schema=SCHEMA)])
+    return frame
+
+
+def _calls(runs: Runs, part: TimeRange) -> IntArray:
+    site = runs.site[part.touches(runs.start_ns, runs.dur_ns)]
+    return np.bincount(site, minlength=runs.sites).astype(np.int64)
+
+
+def _has_any(shares: Shares) -> BoolArray:
+    """Return which modules have work outside of their own calls: on a device, or in the backward pass."""
+    outside = (shares.device_ns, shares.backward_ns, shares.backward_device_ns, shares.backward_flops)
+    return np.any([values != 0 for values in outside], axis=0)
+
+
+def _in_order(parent: IntArray, is_there: np.ndarray) -> list[int]:
+    """Return the rows so that each module follows its parent, and siblings stand in the order of their sites."""
+    children: dict[int, list[int]] = {}
+    for row in range(len(parent)):
+        children.setdefault(int(parent[row]), []).append(row)
+    order: list[int] = []
+    open_rows = list(reversed(children.get(NO_PARENT, [])))
+    while open_rows:
+        row = open_rows.pop()
+        if is_there[row]:
+            order.append(row)
+        open_rows.extend(reversed(children.get(row, [])))
+    return order

@@ -1,0 +1,116 @@
+"""The duration of each step and its split by training phase."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.facts.device.busy import device_intervals
+from torchprof_magic.facts.host.phases import PHASES
+from torchprof_magic.facts.host.step_pieces import idle_of_steps, step_pieces
+from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.sums import sum_by
+from torchprof_magic.model.intervals import covered_ns
+from torchprof_magic.model.shapes import Bars, Column, Table
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.trace import Trace
+
+_PHASE_TEXT = {
+    "forward": "Host time in ops that belong to no other phase.",
+    "backward": "Host time in autograd nodes, and in ops of ranges whose name contains backward that make no node.",
+    "optimizer": "Host time in Optimizer.step and Optimizer.zero_grad, and in ops of ranges with such names.",
+    "communication": "Host time in collectives, when the thread that runs the step does nothing else.",
+    "data": "Host time in the iterator of a DataLoader, in a range named after data loading, or in the header of the "
+    "loop that makes the steps, where lines were watched.",
+    "waiting": "Host time in blocking calls, which `report.waits` lists.",
+    "compile": "Host time in compilation, in the capture of graphs, and in calls that load code for the device.",
+    "python": "Host time between ops: Python code, and whatever was not recorded.",
+    "idle": "Host time in Python functions that only sleep or wait, where stacks were recorded; and that in which the "
+    "thread used no CPU, where this was measured. All phases add up to the step.",
+}
+COLUMNS = (
+    Column(name="number", title="Step", unit="step", definition="Number of the step, counted from the first step()."),
+    Column(name="cycle", title="Cycle", unit="step", definition="Recording cycle of the schedule.", is_minor=True),
+    Column(
+        name="complete", title="Complete", unit="bool", definition="False if the step was interrupted.", is_minor=True
+    ),
+    Column(
+        name="start_ns",
+        title="Start",
+        unit="ns",
+        definition="Start time, relative to the first recorded event.",
+        is_minor=True,
+    ),
+    Column(name="dur_ns", title="Duration", unit="ns", definition="Wall time from the step's start to its end."),
+    *(Column(name=f"{p}_ns", title=p.capitalize(), unit="ns", definition=_PHASE_TEXT[p]) for p in PHASES),
+    Column(
+        name="device_busy_ns",
+        title="Device busy",
+        unit="ns",
+        definition="Part of the step's wall time in which a kernel, copy or fill ran, on the busiest device.",
+    ),
+)
+BARS = Bars(
+    number="number",
+    start="start_ns",
+    total="dur_ns",
+    complete="complete",
+    parts={phase: f"{phase}_ns" for phase in PHASES},
+)
+
+
+@once_per_trace
+def steps_table(trace: Trace) -> Table:
+    """Return one row per recorded step with its wall time split by phase; the phases add up to the step exactly."""
+    start = trace.steps["start_ns"].to_numpy()
+    end = trace.steps["end_ns"].to_numpy()
+    split = _split_by_phase(trace)
+    frame = trace.steps.select(
+        "number", "cycle", "complete", "start_ns", (pl.col("end_ns") - pl.col("start_ns")).alias("dur_ns")
+    ).with_columns(pl.Series(f"{phase}_ns", split[phase], dtype=pl.Int64) for phase in PHASES)
+    if not trace.has_device:
+        return Table(frame=frame, columns=COLUMNS[:-1], bars=BARS)
+    frame = frame.with_columns(pl.Series("device_busy_ns", _busiest(trace, start, end), dtype=pl.Int64))
+    return Table(frame=frame, columns=COLUMNS, bars=replace(BARS, line="device_busy_ns"))
+
+
+def complete_steps(steps: pl.DataFrame) -> pl.DataFrame:
+    """Return the complete steps, or all of them if none is complete; averages are taken over these."""
+    complete = steps.filter("complete")
+    return complete if complete.height else steps
+
+
+def steps_worth(trace: Trace) -> float:
+    """Return by how many steps sums over the whole recording are divided; at least 1.
+
+    An interrupted step counts for as much of a complete one as it lasted, so that a step which was cut off at the end
+    makes the others neither longer nor shorter. If none is complete, each counts as one.
+    """
+    frame = trace.steps.select("complete", (pl.col("end_ns") - pl.col("start_ns")).alias("dur_ns"))
+    complete = frame.filter("complete")["dur_ns"]
+    if len(complete) == 0:
+        return max(1.0, frame.height)
+    parts = (frame.filter(~pl.col("complete"))["dur_ns"] / max(float(complete.mean() or 0), 1.0)).clip(0, 1)  # type: ignore[arg-type]
+    return len(complete) + float(parts.sum())
+
+
+def _split_by_phase(trace: Trace) -> dict[str, np.ndarray]:
+    pieces = step_pieces(trace)
+    cell = pieces.step * len(PHASES) + pieces.phase
+    table = sum_by(cell, pieces.dur_ns, trace.steps.height * len(PHASES)).reshape(-1, len(PHASES))
+    split = {name: table[:, number] for number, name in enumerate(PHASES)}
+    asleep = idle_of_steps(trace)
+    return split | {"python": split["python"] - asleep, "idle": split["idle"] + asleep}
+
+
+def _busiest(trace: Trace, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Return per step the largest busy time of any single device; devices are never added up."""
+    busy = [np.zeros(len(start), np.int64)]
+    for device, from_ns, to_ns in device_intervals(trace):
+        del device
+        busy.append(covered_ns(from_ns, to_ns, start, end))
+    return np.max(busy, axis=0)

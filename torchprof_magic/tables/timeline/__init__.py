@@ -1,0 +1,1 @@
+"""Every thread and stream over time."""

@@ -1,0 +1,559 @@
+"""The timeline: what every thread, stream and device did over time, with the causes of idle times."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.facts.device.busy import device_intervals
+from torchprof_magic.facts.device.idle_pieces import CAUSE_TITLES
+from torchprof_magic.facts.device.launch_configs import launch_configs
+from torchprof_magic.facts.host.blocking import blocking_calls
+from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
+from torchprof_magic.facts.ops.calls import OP_CATEGORIES, nest_among, ops_around
+from torchprof_magic.facts.shared import launch_sources
+from torchprof_magic.facts.source.flame_boxes import HostBoxes, host_boxes, site_names
+from torchprof_magic.facts.source.place_phases import phases_of_places
+from torchprof_magic.facts.sums import sum_by
+from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, depth_of, merge, nest
+from torchprof_magic.model.shapes import Column, Layer, Scale, SliceLane, Slices
+from torchprof_magic.model.trace import DEVICE_CATEGORIES
+from torchprof_magic.model.units import format_bytes, format_ratio, short_file
+from torchprof_magic.tables.flame.call_tree import event_names
+from torchprof_magic.tables.phase_strip import phase_strip
+from torchprof_magic.tables.timeline.counter_lanes import CurveGroup, curve_groups, is_folded
+from torchprof_magic.tables.waiting.idle import idle_runs
+from torchprof_magic.tables.waiting.queue import ALL_STREAMS, queue_series
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torchprof_magic.model.trace import DType, Trace
+
+KINDS = (
+    "step",
+    "phase",
+    "annotation",
+    "op",
+    "python",
+    "line",
+    "module",
+    "runtime",
+    "blocking",
+    "kernel",
+    "memcpy",
+    "memset",
+    "idle",
+    "busy",
+    "queue",
+    "counter",
+)
+KIND = pl.Enum(KINDS)
+_KIND_OF = {
+    "user_annotation": "annotation",
+    "gpu_user_annotation": "annotation",
+    "cpu_op": "op",
+    "python_function": "python",
+    "runtime": "runtime",
+    "kernel": "kernel",
+    "memcpy": "memcpy",
+    "memset": "memset",
+}
+# Kinds of boxes that say where in the program something ran.
+_PLACES = ("line", "module", "python")
+OPS, MODULES, PYTHON = "depth", "depth_modules", "depth_python"
+_LAYERS = (
+    Layer(title="Ops", column=OPS),
+    Layer(title="Lines, modules", column=MODULES),
+    Layer(title="Python", column=PYTHON),
+)
+SHAPES = Column(name="shapes", title="Shapes", unit="text", definition="Dimensions of the inputs of an op.")
+DTYPES = Column(name="dtypes", title="Types", unit="text", definition="Types of the inputs of an op.")
+GRID = Column(name="grid", title="Grid", unit="text", definition="Blocks of the run of a kernel.")
+BLOCK = Column(name="block", title="Block", unit="text", definition="Threads of a block.")
+RESOURCES = Column(
+    name="resources",
+    title="Resources",
+    unit="text",
+    definition="Registers of a thread, shared memory of a block, and estimated occupancy.",
+)
+BANDWIDTH = Column(
+    name="bandwidth", title="Bandwidth", unit="text", definition="Bytes of a copy or fill by its duration."
+)
+STACK = Column(name="stack", title="Stack", unit="text", definition="Python frames around it, the innermost first.")
+SCHEMA: dict[str, DType] = {
+    "lane": pl.UInt16,
+    OPS: pl.Int16,
+    "start_ns": pl.Int64,
+    "dur_ns": pl.Int64,
+    "name": pl.Categorical(),
+    "kind": KIND,
+    "phase": PHASE,
+    "note": pl.Categorical(),
+    "source": pl.Int32,
+    "op": pl.Int32,
+    "count": pl.UInt32,
+}
+# Of a step; finer ones would show the Python between every two ops.
+STEP_PARTS = 256
+MAX_LANES = 2**16 - 1
+# A device has lanes for what it waits for and its queue besides those of its streams.
+LANES_OF_DEVICE = 2
+STACK_FRAMES = 16
+
+
+class _Part(NamedTuple):
+    """Slices of some lanes, in order. ``event`` is the row of each in ``trace.events``, or -1."""
+
+    frame: pl.DataFrame
+    event: IntArray
+
+
+class _Lanes:
+    """Collects the lanes in the order in which they are shown."""
+
+    def __init__(self) -> None:
+        self.lanes: list[SliceLane] = []
+
+    def add(self, title: str, kind: str, group: str, *, scale: Scale | None = None, is_folded: bool = False) -> int:
+        lane = SliceLane(title=title, kind=kind, group=group, scale=scale, is_folded=is_folded)  # type: ignore[arg-type]
+        self.lanes.append(lane)
+        return len(self.lanes) - 1
+
+    def room(self) -> int:
+        """Return how many more lanes of streams there can be."""
+        return max(MAX_LANES - len(self.lanes) - LANES_OF_DEVICE, 0)
+
+
+def timeline_slices(trace: Trace) -> Slices:
+    """Return the steps, threads, devices, streams and counters of a recording as slices.
+
+    Empty without host or device events and counters.
+    """
+    boxes, lanes = host_boxes(trace), _Lanes()
+    layers = _layers(trace)
+    parts = [*_steps(trace, lanes), *_threads(trace, boxes, lanes, layers), *_devices(trace, lanes)]
+    if trace.counters.height == 0 and not any((part.event >= 0).any() for part in parts):
+        return Slices(frame=pl.DataFrame(schema=SCHEMA), lanes=(), layers=layers[:1])
+    empty = pl.DataFrame(schema=SCHEMA).drop("source", "op")
+    frame = pl.concat([empty, *(part.frame for part in parts)], how="diagonal").with_columns(
+        pl.col("note").fill_null(""),
+        pl.col("count").fill_null(1),
+        # What is not on a thread is the same in all layers.
+        *(pl.col(layer.column).fill_null(pl.col(OPS)) for layer in layers if layer.column != OPS),
+    )
+    event = np.concatenate([part.event for part in parts])
+    order = np.lexsort((frame["start_ns"].to_numpy(), frame["lane"].to_numpy()))
+    if (order[1:] < order[:-1]).any():
+        frame, event = frame[order], event[order]
+    source, op = _links(trace, event)
+    frame = frame.with_columns(pl.Series("source", source, pl.Int32), pl.Series("op", op, pl.Int32))
+    details = _details(trace, event)
+    return Slices(
+        frame=frame.with_columns(details.values()),
+        lanes=tuple(lanes.lanes),
+        layers=layers,
+        columns=tuple(details),
+    )
+
+
+def _layers(trace: Trace) -> tuple[Layer, ...]:
+    has = {
+        OPS: True,
+        MODULES: trace.scopes.height > 0,
+        PYTHON: bool((trace.events["category"] == "python_function").any()),
+    }
+    return tuple(layer for layer in _LAYERS if has[layer.column])
+
+
+def _steps(trace: Trace, lanes: _Lanes) -> list[_Part]:
+    """Return the steps, and below each the phases that it is made of."""
+    steps = trace.steps.sort("start_ns")
+    if steps.height == 0:
+        return []
+    lane = lanes.add("Steps", "steps", "")
+    number = steps["number"].cast(pl.String)
+    strip = phase_strip(trace, STEP_PARTS)
+    names = _of_enum(strip.phase, PHASE)
+    start, dur = pl.Series(strip.start_ns), pl.Series(strip.end_ns - strip.start_ns)
+    phases = _frame(lane, start, dur, names.cast(pl.String), "phase", names, depth=1)
+    step_slices = _frame(
+        lane,
+        steps["start_ns"],
+        steps["end_ns"] - steps["start_ns"],
+        "Step " + number,
+        "step",
+        _phase_column("python", steps.height),
+        depth=0,
+    )
+    step_slices = step_slices.with_columns(steps["number"].cast(pl.UInt32).alias("count"))
+    return [_Part(part, _no_events(part.height)) for part in (step_slices, phases)]
+
+
+def _threads(trace: Trace, boxes: HostBoxes, lanes: _Lanes, layers: tuple[Layer, ...]) -> list[_Part]:
+    """Return the slices of every thread, and the calls of the device's interface that it made."""
+    events = trace.events
+    calls = np.flatnonzero((events["category"] == "runtime").to_numpy())
+    lane_of_call = events["lane"].to_numpy()[calls]
+    used = np.union1d(boxes.lane, lane_of_call)
+    busy_ns = sum_by(boxes.lane, boxes.own_ns, trace.lanes.height)
+    busiest = sorted(used.tolist(), key=lambda lane: -int(busy_ns[lane]))
+    titles = _short_titles(trace, used)
+    number_of: dict[int, int] = {}
+    number_of_calls: dict[int, int] = {}
+    for lane in busiest[: MAX_LANES // 4]:
+        title = titles[lane]
+        number_of[lane] = lanes.add(title, "thread", title)
+        if (lane_of_call == lane).any():
+            number_of_calls[lane] = lanes.add("calls", "calls", title)
+    parts = [
+        (_boxes(trace, boxes, number_of, layers), boxes.lane),
+        (_calls(trace, calls, number_of_calls), lane_of_call),
+    ]
+    return [_on_lanes(part, np.isin(lane, list(number_of))) for part, lane in parts]
+
+
+def _on_lanes(part: _Part, is_shown: BoolArray) -> _Part:
+    """Return the slices of the threads that have a lane; in all but broken files these are all."""
+    return part if is_shown.all() else _Part(part.frame.filter(pl.Series(is_shown)), part.event[is_shown])
+
+
+def _short_titles(trace: Trace, used: IntArray) -> list[str]:
+    """Return the name of each lane without its numbers, where it stays the only one of this name in use."""
+    names = trace.lanes["name"]
+    short = names.str.replace(r"^thread -?[0-9]+ \((.+)\)$", "$1").str.replace(r"^device [0-9]+ (stream )", "$1")
+    pairs = pl.DataFrame({"name": names, "short": short, "device": trace.lanes["device"]}).with_row_index("lane")
+    is_used = pl.col("lane").is_in(used.tolist())
+    is_only = pairs.select((is_used.sum().over("short", "device") == 1).alias("only"))["only"]
+    return [
+        (brief if is_alone else name) or "thread"
+        for name, brief, is_alone in zip(names.to_list(), short.to_list(), is_only.to_list(), strict=True)
+    ]
+
+
+def _boxes(trace: Trace, boxes: HostBoxes, number_of: dict[int, int], layers: tuple[Layer, ...]) -> _Part:
+    events, is_event = trace.events, boxes.row >= 0
+    row = boxes.row[is_event]
+    kind = np.zeros(len(boxes.row), np.int64)
+    kind[is_event] = _kinds(events["category"].gather(row))
+    phase = np.full(len(boxes.row), PHASES.index("python"), np.int64)
+    phase[is_event] = phase_of_events(trace)[row]
+    site = boxes.site[~is_event]
+    at = np.zeros(len(kind), np.int64)
+    at[is_event] = np.arange(len(row))
+    at[~is_event] = len(row) + site
+    name = pl.concat([event_names(trace, row), site_names(trace)]).gather(at)
+    if len(site):
+        kinds = trace.sites["kind"].gather(site).cast(pl.String).cast(KIND)
+        kind[~is_event] = kinds.to_physical().to_numpy()
+    phase = phases_of_places(boxes, phase, np.isin(kind, [KINDS.index(each) for each in _PLACES]))
+    frame = pl.DataFrame(
+        {
+            "lane": pl.Series(_numbers(boxes.lane, number_of), dtype=pl.UInt16),
+            "start_ns": boxes.start_ns,
+            "dur_ns": boxes.dur_ns,
+            "name": name.cast(pl.Categorical()),
+            "kind": _of_enum(kind, KIND),
+            "phase": _of_enum(phase, PHASE),
+        }
+    )
+    shown = {
+        OPS: ("annotation", "op"),
+        MODULES: ("annotation", "op", "line", "module"),
+        PYTHON: ("annotation", "op", "line", "module", "python"),
+    }
+    for layer in layers:
+        depth = np.full(len(kind), NO_PARENT, np.int64)
+        rows = np.flatnonzero(np.isin(kind, [KINDS.index(each) for each in shown[layer.column]]))
+        if len(rows) == len(kind):
+            depth = depth_of(boxes.parent)
+        else:
+            depth[rows] = nest(boxes.lane[rows], boxes.start_ns[rows], boxes.dur_ns[rows])[1]
+        frame = frame.with_columns(pl.Series(layer.column, np.minimum(depth, 2**15 - 1), pl.Int16))
+    return _Part(frame, boxes.row)
+
+
+def _calls(trace: Trace, rows: IntArray, number_of: dict[int, int]) -> _Part:
+    events = trace.events
+    frame = _of_events(trace, rows, _numbers(events["lane"].to_numpy()[rows], number_of))
+    is_blocking = np.zeros(events.height, np.bool_)
+    is_blocking[blocking_calls(trace)["row"].to_numpy()] = True
+    kind = pl.when(pl.Series(is_blocking[rows])).then(pl.lit("blocking", KIND)).otherwise(pl.col("kind"))
+    return _Part(frame.with_columns(kind.alias("kind")), rows)
+
+
+def _devices(trace: Trace, lanes: _Lanes) -> list[_Part]:
+    """Return for every device why it waits, its streams, how many launches were waiting for it, and its counters.
+
+    The counters of devices that did no work follow, and those of no device.
+    """
+    events = trace.events
+    work = np.flatnonzero(events["category"].is_in(DEVICE_CATEGORIES).to_numpy())
+    ranges = np.flatnonzero((events["category"] == "gpu_user_annotation").to_numpy())
+    device = events["device"].fill_null(0).to_numpy()
+    lane = events["lane"].to_numpy()
+    titles = _short_titles(trace, np.arange(trace.lanes.height))
+    idle, busy = idle_runs(trace), {number: times for number, *times in device_intervals(trace)}
+    parts: list[_Part] = []
+    number_of: dict[int, int] = {}
+    counters = curve_groups(trace)
+    fold = is_folded(counters)
+    for number in np.unique(device[work]).tolist():
+        if not lanes.room():
+            break
+        title = f"Device {number}"
+        waits = idle.filter(pl.col("device") == number)
+        parts.append(_waits(waits, merge(*busy[number]), lanes.add(title, "waits", title)))
+        for each in np.unique(lane[ranges[device[ranges] == number]])[: lanes.room()].tolist():
+            number_of[each] = lanes.add("annotations", "annotations", title)
+        for each in np.unique(lane[work[device[work] == number]])[: lanes.room()].tolist():
+            number_of[each] = lanes.add(titles[each], "stream", title)
+        if number == device[work].min():
+            parts.append(_queue(trace, lanes, title))
+        parts += _curves(lanes, counters.pop(number, None), title, is_folded=fold)
+    for rest, group in counters.items():
+        title = "Counters" if rest is None else f"Device {rest}"
+        parts += _curves(lanes, group, title, is_folded=fold)
+    rows = np.sort(np.concatenate((work, ranges)))
+    rows = rows[np.isin(lane[rows], list(number_of))]
+    if len(rows):
+        frame = _of_events(trace, rows, _numbers(lane[rows], number_of))
+        depth = nest(*(events[name].to_numpy()[rows].astype(np.int64) for name in ("lane", "start_ns", "dur_ns")))[1]
+        sizes = events["bytes"].gather(rows)
+        notes = sizes.unique().drop_nulls()
+        text = sizes.replace_strict(
+            notes, [format_bytes(size) for size in notes.to_list()], default="", return_dtype=pl.String
+        )
+        frame = frame.with_columns(
+            pl.Series(OPS, np.minimum(depth, 2**15 - 1), pl.Int16), text.cast(pl.Categorical()).alias("note")
+        )
+        parts.append(_Part(frame, rows))
+    return parts
+
+
+def _waits(idle: pl.DataFrame, busy_ns: tuple[IntArray, IntArray], lane: int) -> _Part:
+    """Return the idle times of a device with their causes, and when it was busy."""
+    place = (
+        pl.when(pl.col("line").is_null())
+        .then(pl.lit(""))
+        .otherwise(
+            pl.col("file").replace_strict(
+                (files := idle["file"].unique().drop_nulls()),
+                [short_file(file) for file in files.to_list()],
+                default="",
+                return_dtype=pl.String,
+            )
+            + ":"
+            + pl.col("line").cast(pl.String)
+        )
+    )
+    cause = pl.col("cause").replace_strict(CAUSE_TITLES, return_dtype=pl.String)
+    waits = idle.select(
+        pl.lit(lane, pl.UInt16).alias("lane"),
+        "start_ns",
+        pl.col("idle_ns").alias("dur_ns"),
+        pl.col("name").fill_null("").cast(pl.Categorical()),
+        pl.lit("idle", KIND).alias("kind"),
+        pl.lit("idle", PHASE).alias("phase"),
+        pl.concat_str(cause, place, separator="\t").cast(pl.Categorical()).alias("note"),
+    )
+    start, end = busy_ns
+    constant = pl.Series(["busy"]).new_from_index(0, len(start))
+    busy = _frame(
+        lane, pl.Series(start), pl.Series(end - start), constant, "busy", _phase_column("forward", len(start)), depth=1
+    )
+    frame = pl.concat([waits.with_columns(pl.lit(0, pl.Int16).alias(OPS)), busy], how="diagonal")
+    return _Part(frame, _no_events(frame.height))
+
+
+def _queue(trace: Trace, lanes: _Lanes, group: str) -> _Part:
+    """Return how many pieces of launched work had not begun, over time."""
+    queue = queue_series(trace).frame.filter(pl.col("lane") == ALL_STREAMS)
+    until = queue["time_ns"].shift(-1)
+    queue = queue.with_columns((until - queue["time_ns"]).alias("dur_ns")).filter(
+        (pl.col("work") > 0) & pl.col("dur_ns").is_not_null()
+    )
+    frame = queue.select(
+        pl.lit(lanes.add("queue", "queue", group), pl.UInt16).alias("lane"),
+        pl.lit(0, pl.Int16).alias(OPS),
+        pl.col("time_ns").alias("start_ns"),
+        "dur_ns",
+        pl.lit("waiting to run").cast(pl.Categorical()).alias("name"),
+        pl.lit("queue", KIND).alias("kind"),
+        pl.lit("python", PHASE).alias("phase"),
+        pl.col("work").cast(pl.UInt32).alias("count"),
+    )
+    return _Part(frame, _no_events(frame.height))
+
+
+def _curves(lanes: _Lanes, group: CurveGroup | None, title: str, *, is_folded: bool) -> list[_Part]:
+    """Return the curves of counters, below a lane that heads them."""
+    parts: list[_Part] = []
+    if group is None or len(group.curves) >= lanes.room():
+        return parts
+    lanes.add(group.title, "counters", title, is_folded=is_folded)
+    for curve in group.curves:
+        lane = lanes.add(curve.title, "counter", title, scale=curve.scale)
+        count = len(curve.level)
+        name = pl.Series([curve.name]).new_from_index(0, count)
+        times = pl.Series(curve.start_ns), pl.Series(curve.dur_ns)
+        frame = _frame(lane, *times, name, "counter", _phase_column("python", count), depth=0)
+        frame = frame.with_columns(pl.Series("count", curve.level, dtype=pl.UInt32))
+        parts.append(_Part(frame, _no_events(count)))
+    return parts
+
+
+def _links(trace: Trace, event: IntArray) -> tuple[IntArray, IntArray]:
+    """Return for each slice the slice that launched it, or that of its forward op, and the op around that."""
+    slice_of = np.full(trace.events.height + 1, NO_PARENT, np.int64)
+    known = np.flatnonzero(event >= 0)
+    slice_of[event[known]] = known
+    origin = launch_sources(trace).astype(np.int64)
+    backward = trace.flows.filter(pl.col("kind") == "backward")
+    origin[backward["target"].to_numpy()] = backward["source"].to_numpy()
+    source = np.where(event >= 0, slice_of[np.append(origin, NO_PARENT)[event]], NO_PARENT)
+    is_call = (trace.events["category"] == "runtime").to_numpy()
+    calls = np.where(is_call, np.arange(len(is_call)), launch_sources(trace).astype(np.int64))
+    around = _innermost_op(trace, np.append(calls, NO_PARENT))
+    op = np.where(event >= 0, slice_of[around[event]], NO_PARENT)
+    return source, op
+
+
+def _innermost_op(trace: Trace, calls: IntArray) -> IntArray:
+    """Return for each call, a row of ``trace.events`` or -1, the innermost op or annotation around it, or -1.
+
+    It is the same as in the table of ops: Python frames around the call do not matter.
+    """
+    ops = nest_among(trace, trace.events["category"].is_in(OP_CATEGORIES).to_numpy())
+    return np.append(ops.row, NO_PARENT)[ops_around(trace, ops, calls)]
+
+
+def _details(trace: Trace, event: IntArray) -> dict[Column, pl.Series]:
+    """Return the recorded details of each slice."""
+    events, found = trace.events, {}
+    at = pl.Series(event).set(pl.Series(event < 0), None)
+    for column in (SHAPES, DTYPES):
+        if events[column.name].null_count() < events.height:
+            found[column] = events[column.name].gather(at).alias(column.name)
+    if events["launch_config"].null_count() < events.height:
+        found |= _launch_details(events["launch_config"].gather(at))
+    if events["bytes"].null_count() < events.height:
+        found[BANDWIDTH] = _bandwidths(events).gather(at).cast(pl.Categorical()).alias(BANDWIDTH.name)
+    if trace.stacks.height:
+        texts = _stack_texts(trace)
+        found[STACK] = texts.gather(events["stack"].gather(at)).cast(pl.Categorical()).alias(STACK.name)
+    return found
+
+
+def _occupancy(ratio: float) -> str:
+    # The profiler writes whole percent: 0 is what was rounded down.
+    return format_ratio(ratio) if ratio > 0 else "below 1 %"
+
+
+def _launch_details(texts: pl.Series) -> dict[Column, pl.Series]:
+    """Return how kernels were launched, as texts."""
+    distinct = texts.unique().drop_nulls()
+    configs = launch_configs(distinct)
+    parts = (
+        pl.format("{} registers", "registers"),
+        pl.format(
+            "{} of shared memory",
+            _texts_of(configs["shared_bytes"].replace(0, None), lambda size: format_bytes(int(size))),
+        ),
+        pl.format("occupancy {}", _texts_of(configs["occupancy_ratio"], _occupancy)),
+    )
+    resources = configs.select(pl.concat_list(parts).list.drop_nulls().list.join(" · ").alias("text"))["text"]
+    texts_of = {GRID: configs["grid"], BLOCK: configs["block"], RESOURCES: resources.set(resources == "", None)}
+    known = {column: text for column, text in texts_of.items() if text.null_count() < len(text)}
+    columns = {column.name: text.cast(pl.Categorical()) for column, text in known.items()}
+    table = pl.DataFrame({"text": distinct, **columns})
+    found = pl.DataFrame({"text": texts}).join(table, on="text", how="left", maintain_order="left")
+    return {column: found[column.name] for column in known}
+
+
+def _bandwidths(events: pl.DataFrame) -> pl.Series:
+    """Return the bandwidth of each copy and fill as text; null for other events."""
+    rate = events.select(
+        pl.when((pl.col("dur_ns") > 0) & (pl.col("bytes") > 0)).then(pl.col("bytes") * 1e9 / pl.col("dur_ns"))
+    ).to_series()
+    return _texts_of(rate, lambda value: f"{format_bytes(int(value))}/s")
+
+
+def _texts_of(values: pl.Series, text_of: Callable[[float], str]) -> pl.Series:
+    distinct = values.unique().drop_nulls()
+    return values.replace_strict(
+        distinct, [text_of(value) for value in distinct.to_list()], default=None, return_dtype=pl.String
+    )
+
+
+def _stack_texts(trace: Trace) -> pl.Series:
+    """Return each stack as text, the innermost frame first."""
+    stacks = trace.stacks
+    lines: list[str] = []
+    names = [
+        f"{function} {short_file(file)}:{line}" if file else function
+        for file, line, function in stacks.select("file", "line", "function").iter_rows()
+    ]
+    for parent, name in zip(stacks["parent"].to_list(), names, strict=True):
+        above = lines[parent] if parent >= 0 else ""
+        text = f"{name}\n{above}" if above else name
+        lines.append("\n".join(text.split("\n", STACK_FRAMES)[:STACK_FRAMES]))
+    return pl.Series(lines, dtype=pl.String)
+
+
+def _of_events(trace: Trace, rows: IntArray, lane: IntArray) -> pl.DataFrame:
+    events = trace.events
+    phase = phase_of_events(trace).astype(np.int64)
+    spans = trace.flows.filter(pl.col("kind") == "annotation")
+    phase[spans["target"].to_numpy()] = phase[spans["source"].to_numpy()]
+    return pl.DataFrame(
+        {
+            "lane": pl.Series(lane, dtype=pl.UInt16),
+            OPS: pl.Series(np.zeros(len(rows), np.int16)),
+            "start_ns": events["start_ns"].gather(rows),
+            "dur_ns": events["dur_ns"].gather(rows),
+            "name": event_names(trace, rows).cast(pl.Categorical()),
+            "kind": _of_enum(_kinds(events["category"].gather(rows)), KIND),
+            "phase": _of_enum(phase[rows], PHASE),
+        }
+    )
+
+
+def _frame(
+    lane: int, start_ns: pl.Series, dur_ns: pl.Series, name: pl.Series, kind: str, phase: pl.Series, *, depth: int
+) -> pl.DataFrame:
+    frame = pl.DataFrame({"start_ns": start_ns.cast(pl.Int64), "dur_ns": dur_ns.cast(pl.Int64)})
+    return frame.with_columns(
+        pl.lit(lane, pl.UInt16).alias("lane"),
+        pl.lit(depth, pl.Int16).alias(OPS),
+        name.cast(pl.Categorical()).alias("name"),
+        pl.lit(kind, KIND).alias("kind"),
+        phase.cast(PHASE).alias("phase"),
+    )
+
+
+def _phase_column(phase: str, count: int) -> pl.Series:
+    return pl.Series([phase], dtype=PHASE).new_from_index(0, count)
+
+
+def _kinds(category: pl.Series) -> IntArray:
+    of_category = category.cast(pl.String).replace_strict(_KIND_OF, default="annotation", return_dtype=pl.String)
+    return of_category.cast(KIND).to_physical().to_numpy().astype(np.int64)
+
+
+def _of_enum(numbers: IntArray, enum: pl.Enum) -> pl.Series:
+    return pl.Series(enum.categories.to_list(), dtype=enum).gather(numbers)
+
+
+def _numbers(lane: IntArray, number_of: dict[int, int]) -> IntArray:
+    table = np.zeros(int(lane.max(initial=0)) + 1, np.int64)
+    for key, number in number_of.items():
+        if key < len(table):
+            table[key] = number
+    return table[lane]
+
+
+def _no_events(count: int) -> IntArray:
+    return np.full(count, NO_PARENT, np.int64)

@@ -1,0 +1,1 @@
+"""Why the device idles, and what the host waits for."""

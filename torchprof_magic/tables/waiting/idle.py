@@ -1,0 +1,191 @@
+"""Why a device idles: every gap in its work, split by what the host did before the next work was launched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.facts.device.idle_pieces import (
+    CAUSES,
+    DETAILS,
+    LAUNCH_CALL,
+    cause_codes,
+    cause_names,
+    cause_numbers,
+    idle_pieces,
+)
+from torchprof_magic.facts.host.host_nest import host_nest
+from torchprof_magic.facts.host.host_states import (
+    DISPATCH,
+    STATES,
+    called_ops,
+)
+from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.source.places import Places, places_of
+from torchprof_magic.model.intervals import NO_PARENT, IntArray
+from torchprof_magic.model.shapes import Column, Table
+from torchprof_magic.model.trace import MAX_SUM, DType
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.trace import Trace
+
+
+COLUMNS = (
+    Column(name="device", title="Device", unit="text", definition="Number of the device in the trace."),
+    Column(name="step", title="Step", unit="step", definition="Step in which the idle time began; null outside steps."),
+    Column(
+        name="cause",
+        title="Cause",
+        unit="text",
+        definition="What the host did between the end of the last work and the launch of the next, on the thread that "
+        "launched it. " + "; ".join(f"{cause}: {text}" for cause, text in CAUSES.items()) + ".",
+    ),
+    Column(
+        name="detail",
+        title="Detail",
+        unit="text",
+        definition=f"The same more finely: one of {', '.join(DETAILS)}.",
+        is_minor=True,
+    ),
+    Column(
+        name="host",
+        title="Host",
+        unit="text",
+        definition="What the host did at that time, whether or not the next work had been launched already.",
+        is_minor=True,
+    ),
+    Column(
+        name="name",
+        title="Name",
+        unit="code",
+        definition="The call, op, range or function that the host was in; the outermost of nested ops.",
+    ),
+    Column(name="file", title="File", unit="text", definition="File of the user's line or function, if known."),
+    Column(name="line", title="Line", unit="count", definition="Line that ran, or at which the function is defined."),
+    Column(name="start_ns", title="Start", unit="ns", definition="Start, relative to the first recorded event."),
+    Column(
+        name="idle_ns",
+        title="Idle",
+        unit="ns",
+        definition="Time in which the device had no kernel, copy or fill to run. All rows of a device add up to the "
+        "recorded steps minus its busy time.",
+        has_bar=True,
+    ),
+)
+_TYPES: dict[str, DType] = {
+    "device": pl.Int32,
+    "step": pl.Int32,
+    "line": pl.Int32,
+    "start_ns": pl.Int64,
+    "idle_ns": pl.Int64,
+}
+SCHEMA: dict[str, DType] = {column.name: _TYPES.get(column.name, pl.String) for column in COLUMNS}
+
+
+@once_per_trace
+def idle_table(trace: Trace) -> Table:
+    """Return the idle time of every device in order of time, one row per gap, cause, name and line in it."""
+    pieces = idle_pieces(trace)
+    if len(pieces.gap) == 0:
+        return Table(frame=pl.DataFrame(schema=SCHEMA), columns=COLUMNS)
+    labels = _idle_labels(trace)
+    first, idle_ns = _summed(labels.same, pieces.end_ns - pieces.start_ns)
+    return Table(frame=_idle_frame(trace, labels, first, idle_ns), columns=COLUMNS)
+
+
+def idle_runs(trace: Trace) -> pl.DataFrame:
+    """Return the same as ``idle_table``, but with a row for each time that the cause, name or line changed in a gap.
+
+    Where only the detail changed, it is that of the first part.
+    """
+    pieces = idle_pieces(trace)
+    if len(pieces.gap) == 0:
+        return pl.DataFrame(schema=SCHEMA)
+    labels = _idle_labels(trace)
+    changes = np.zeros(len(pieces.gap), np.bool_)
+    changes[0] = True
+    for column in (pieces.gap, cause_numbers(trace), *labels.names):
+        changes[1:] |= column[1:] != column[:-1]
+    first = np.flatnonzero(changes)
+    return _idle_frame(trace, labels, first, np.add.reduceat(pieces.end_ns - pieces.start_ns, first))
+
+
+class _IdleLabels(NamedTuple):
+    """What each of the ``idle_pieces`` is called, and the columns in which those that belong together are equal.
+
+    ``names`` are the columns of them for the name, the file and the line.
+    """
+
+    row: IntArray
+    places: Places
+    step: pl.Series
+    codes: IntArray
+    names: tuple[IntArray, ...]
+    same: tuple[IntArray, ...]
+
+
+@once_per_trace
+def _idle_labels(trace: Trace) -> _IdleLabels:
+    pieces, nest = idle_pieces(trace), host_nest(trace)
+    is_dispatch = (pieces.detail == DISPATCH) | (pieces.detail == LAUNCH_CALL)
+    outer = np.append(called_ops(trace), NO_PARENT)[pieces.cause]
+    cause = np.where(is_dispatch & (outer >= 0), outer, pieces.cause)
+    row = np.append(nest.row, NO_PARENT)[cause]
+    places, step, codes = places_of(trace, row, pieces.start_ns), _step_at(trace, pieces.start_ns), cause_codes(trace)
+    file = places.files.cast(pl.Categorical).to_physical().fill_null(NO_PARENT).to_numpy().astype(np.int64)
+    name = trace.events["name"].to_physical().to_numpy().astype(np.int64)
+    names = (np.append(name, NO_PARENT)[row], np.append(file, NO_PARENT)[places.file], places.line.astype(np.int64))
+    same = (pieces.gap, step.fill_null(NO_PARENT).to_numpy().astype(np.int64), codes, pieces.host, *names)
+    return _IdleLabels(row, places, step, codes, names, same)
+
+
+def _idle_frame(trace: Trace, labels: _IdleLabels, first: IntArray, idle_ns: IntArray) -> pl.DataFrame:
+    """Return the rows that begin with the pieces ``first``."""
+    pieces, places = idle_pieces(trace), labels.places
+    at = pl.Series(labels.row[first])
+    file_of, line_of = Places(places.files, places.file[first], places.line[first]).columns()
+    frame = pl.DataFrame(
+        {
+            "device": pieces.device[first],
+            "step": labels.step.gather(first),
+            "cause": _labels(cause_names(), labels.codes[first]),
+            "detail": _labels(list(DETAILS), pieces.detail[first]),
+            "host": _labels(list(STATES), pieces.host[first]),
+            "name": trace.events["name"].gather(at.set(at < 0, None)),
+            "file": file_of,
+            "line": line_of,
+            "start_ns": pieces.start_ns[first],
+            "idle_ns": idle_ns,
+        }
+    )
+    return frame.select(SCHEMA.keys()).cast(SCHEMA)  # type: ignore[arg-type]
+
+
+def _summed(same: tuple[IntArray, ...], values: IntArray) -> tuple[IntArray, IntArray]:
+    """Add up the values of rows that are equal in all columns; return the first row of each, in order, and its sum."""
+    key = np.zeros(len(values), np.int64)
+    for column in same:
+        width = int(column.max()) - int(column.min()) + 1
+        if (int(key.max()) + 1) * width > MAX_SUM:
+            key = np.unique(key, return_inverse=True)[1]
+        key = key * width + (column - column.min())
+    order = np.argsort(key, kind="stable")
+    starts = np.flatnonzero(np.diff(key[order], prepend=NO_PARENT))
+    first, sums = order[starts], np.add.reduceat(values[order], starts)
+    in_order = np.argsort(first)
+    return first[in_order], sums[in_order]
+
+
+def _labels(labels: list[str], numbers: IntArray) -> pl.Series:
+    return pl.Series(labels, dtype=pl.Categorical()).gather(numbers)
+
+
+def _step_at(trace: Trace, time_ns: IntArray) -> pl.Series:
+    """Return the step that holds each moment, null outside of steps."""
+    steps = trace.steps.sort("start_ns")
+    at = np.searchsorted(steps["start_ns"].to_numpy(), time_ns, side="right") - 1
+    is_inside = (at >= 0) & (time_ns < np.append(steps["end_ns"].to_numpy(), 0)[at])
+    number = pl.Series(np.append(steps["number"].to_numpy(), 0)[at], dtype=pl.Int32)
+    return number.set(pl.Series(~is_inside), None)

@@ -1,0 +1,145 @@
+"""Waiting: the calls that hold the host, and what caused each of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.facts.device.busy import device_intervals
+from torchprof_magic.facts.device.window import windows_of
+from torchprof_magic.facts.host.blocking import RULE, RULES, blocking_calls
+from torchprof_magic.facts.host.host_nest import above_marked, host_nest, indexes_of
+from torchprof_magic.facts.shared import ask_names, once_per_trace
+from torchprof_magic.facts.source.places import module_of_events, places_of
+from torchprof_magic.model.intervals import IntArray, covered_ns
+from torchprof_magic.model.shapes import Column, Table
+from torchprof_magic.model.trace import STEP_PATTERN, DType
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.trace import Trace
+
+COLUMNS = (
+    Column(name="call", title="Call", unit="code", definition="Name of the runtime call that held its thread."),
+    Column(
+        name="rule",
+        title="Rule",
+        unit="text",
+        definition=" ".join(f"{rule}: {text}" for rule, text in RULES.items() if rule != "profiler"),
+    ),
+    Column(name="thread", title="Thread", unit="text", definition="Process and thread id of the waiting thread."),
+    Column(name="op", title="Op", unit="code", definition="Innermost op around the call; null for none."),
+    Column(
+        name="annotation",
+        title="Annotation",
+        unit="code",
+        definition="Innermost annotation around the call, other than a step; null for none.",
+        is_minor=True,
+    ),
+    Column(name="module", title="Module", unit="code", definition="Innermost nn.Module around the call, if known."),
+    Column(
+        name="file",
+        title="File",
+        unit="text",
+        definition="File of the line, or of the user's function, that made the call, if known.",
+    ),
+    Column(
+        name="line",
+        title="Line",
+        unit="count",
+        definition="The line that ran, where lines were watched; otherwise the line at which the function is defined.",
+    ),
+    Column(name="count", title="Calls", unit="count", definition="Number of calls."),
+    Column(
+        name="total_ns",
+        title="Waiting",
+        unit="ns",
+        definition="Time in these calls, within the recorded steps.",
+        has_bar=True,
+    ),
+    Column(
+        name="device_busy_ns",
+        title="Device busy",
+        unit="ns",
+        definition="Part of it in which some device worked. Only the rest can be what limits the program.",
+    ),
+    Column(name="longest_ns", title="Longest", unit="ns", definition="Longest single call."),
+)
+_KEYS = ("call", "rule", "thread", "op", "annotation", "module", "file", "line")
+_TYPES: dict[str, DType] = {
+    "rule": RULE,
+    "line": pl.Int32,
+    **dict.fromkeys(("count", "total_ns", "device_busy_ns", "longest_ns"), pl.Int64),
+}
+SCHEMA: dict[str, DType] = {column.name: _TYPES.get(column.name, pl.String) for column in COLUMNS}
+
+
+@once_per_trace
+def waits_table(trace: Trace) -> Table:
+    """Return the blocking calls within the recorded steps, grouped by what caused them, the longest total first.
+
+    The profiler's own waits are left out.
+    """
+    calls = _clipped(trace).filter(pl.col("rule") != "profiler")
+    if calls.height == 0:
+        return Table(frame=pl.DataFrame(schema=SCHEMA), columns=COLUMNS, sort_by="total_ns")
+    described = calls.hstack(_causes(trace, calls["row"].to_numpy()))
+    frame = described.group_by(_KEYS).agg(
+        pl.len().alias("count"),
+        pl.col("dur_ns").sum().alias("total_ns"),
+        pl.col("device_busy_ns").sum(),
+        pl.col("dur_ns").max().alias("longest_ns"),
+    )
+    frame = frame.select(SCHEMA.keys()).cast(SCHEMA).sort("total_ns", "call", "op", descending=[True, False, False])  # type: ignore[arg-type]
+    return Table(frame=frame, columns=COLUMNS, sort_by="total_ns")
+
+
+def _clipped(trace: Trace) -> pl.DataFrame:
+    """Return the blocking calls, cut off at the ends of the windows."""
+    calls, windows = blocking_calls(trace), windows_of(trace)
+    start = calls["start_ns"].to_numpy()
+    end = start + calls["dur_ns"].to_numpy()
+    at = np.searchsorted(windows.start_ns, end, side="left") - 1
+    is_known = (at >= 0) & (len(windows.start_ns) > 0)
+    low = np.append(windows.start_ns, 0)[at]
+    high = np.append(windows.end_ns, 0)[at]
+    start, end = np.maximum(start, low), np.minimum(end, high)
+    calls = calls.with_columns(
+        pl.Series("start_ns", start), pl.Series("dur_ns", end - start), _busy(trace, start, np.maximum(start, end))
+    )
+    return calls.filter(pl.Series(is_known & (end > start)))
+
+
+def _busy(trace: Trace, start: IntArray, end: IntArray) -> pl.Series:
+    work = device_intervals(trace)
+    if not work:
+        return pl.Series("device_busy_ns", np.zeros(len(start), np.int64))
+    from_ns, to_ns = (np.concatenate([part[side] for part in work]) for side in (1, 2))
+    return pl.Series("device_busy_ns", covered_ns(from_ns, to_ns, start, end))
+
+
+def _causes(trace: Trace, rows: IntArray) -> list[pl.Series]:
+    """Return what each call was made for, as columns."""
+    events, nest = trace.events, host_nest(trace)
+    names = events["name"].cast(pl.String)
+    index = indexes_of(nest, rows)
+    category = events["category"]
+    is_step = ask_names(events["name"], pl.col("name").str.contains(STEP_PATTERN)).astype(np.bool_)
+    is_op = (category == "cpu_op").to_numpy()[nest.row]
+    is_annotation = ((category == "user_annotation").to_numpy() & ~is_step)[nest.row]
+    lanes = events["lane"].to_numpy()[rows]
+    thread = (trace.lanes["pid"] + "/" + trace.lanes["tid"]).gather(lanes)
+    return [
+        names.gather(rows).alias("call"),
+        thread.alias("thread"),
+        _named(names, nest.row, above_marked(nest, is_op)[index], "op"),
+        _named(names, nest.row, above_marked(nest, is_annotation)[index], "annotation"),
+        module_of_events(trace, rows).alias("module"),
+        *places_of(trace, rows).columns(),
+    ]
+
+
+def _named(names: pl.Series, row: IntArray, index: IntArray, column: str) -> pl.Series:
+    at = pl.Series(np.append(row, 0)[index])
+    return names.gather(at.set(pl.Series(index < 0), None)).alias(column)
