@@ -48,7 +48,7 @@ def test_row_10_a_magic_within_a_recorded_cell(kernel: Kernel) -> None:
 
 
 def test_row_10_a_cell_that_catches_the_refusal_is_recorded_whole(kernel: Kernel) -> None:
-    nested = "    try:\n        with tp.profile(): inner = 1\n    except tp.errors.ProfilerBusyError: refused = i\n"
+    nested = "    try:\n        with tp.profile(): inner = 1\n    except tp.ProfilerBusyError: refused = i\n"
     kernel.run("import torchprof_magic.model.errors")
     assert outcome(kernel.run(f"%%torchprof\n{LOOP}{nested}")) == "ok"
     assert kernel.run("print('inner' in globals(), refused)").text == "False 7\n"
