@@ -62,7 +62,7 @@ thorough: $(VENV)/.tested $(BUNDLE) chromium
 	export CHROMIUM="$$(cat $(VENV)/.chromium)" TORCHPROF_TESTS=whole; \
 	$(BIN)/python -m pytest -n auto --timeout 1200 tests/unit/test_hostile_texts.py tests/e2e/test_hostile_pages.py \
 	  tests/unit/test_failing_parts.py \
-	  tests/unit/ingest tests/unit/process tests/unit/capture/watch tests/unit/test_savings_live.py tests/packaging
+	  tests/unit/ingest tests/unit/system/process tests/unit/capture/watch tests/unit/test_savings_live.py tests/packaging
 
 # The wheel in a new environment per line of tests/compat/lines.py, or on one line: make compat ONLY=py310-torch241.
 compat: $(VENV)/.tested $(BUNDLE)
