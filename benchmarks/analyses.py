@@ -12,7 +12,7 @@ from make_trace import write_trace
 from torchprof_magic.findings.verdict.decision import find_verdict
 from torchprof_magic.findings.verdict.diagnosis import all_problems
 from torchprof_magic.loading import load
-from torchprof_magic.report.views import VIEWS
+from torchprof_magic.report.views import TABS
 from torchprof_magic.tables import devices
 from torchprof_magic.tables.host import host_times
 from torchprof_magic.tables.ops.averages import averages_table
@@ -20,7 +20,7 @@ from torchprof_magic.tables.waiting import idle, queue, waits
 
 # The order in which a report asks for them, then those that are only asked for by hand.
 ANALYSES = (
-    *((view.name, view.build) for view in VIEWS),
+    *((view.name, view.shape) for view in TABS),
     ("waits", waits.waits_table),
     ("idle", idle.idle_table),
     ("verdict", find_verdict),

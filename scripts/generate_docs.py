@@ -8,7 +8,7 @@ from __future__ import annotations
 import string
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "compat"))
 from lines import LINES
@@ -23,15 +23,13 @@ from torchprof_magic.model import trace
 from torchprof_magic.model.problems import PROBLEMS
 from torchprof_magic.model.vendors import COLLECTIVE_KERNELS, VENDORS
 from torchprof_magic.options import OPTIONS, PRESET_COSTS_US, PRESETS
-from torchprof_magic.report.views import RANK_VIEWS, VIEWS
-from torchprof_magic.tables import devices, process_groups
-from torchprof_magic.tables.host import host_times
-from torchprof_magic.tables.memory import block_table, holders, leaks, memory_at
-from torchprof_magic.tables.memory import in_use as memory
-from torchprof_magic.tables.ops import averages, groups, ranking
+from torchprof_magic.ranks.views import VIEWS as RANK_VIEWS
+from torchprof_magic.report.changed_views import VIEWS as CHANGED_VIEWS
+from torchprof_magic.report.views import VIEWS
+from torchprof_magic.tables.memory import memory_at
+from torchprof_magic.tables.ops import averages, groups
 from torchprof_magic.tables.snapshot import frames as snapshot_tables
 from torchprof_magic.tables.timeline.counter_lanes import MOST_CURVES
-from torchprof_magic.tables.waiting import idle, loaders, queue, waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,82 +39,28 @@ if TYPE_CHECKING:
 
     from torchprof_magic.model.shapes import Column
     from torchprof_magic.model.trace import FrameColumn
+    from torchprof_magic.render.view import View
 
 ROOT = Path(__file__).parents[1]
+# Tables that take arguments, and those of the snapshot.
 OTHER_TABLES: tuple[tuple[str, str, tuple[Column, ...]], ...] = (
     ("`report.ops_by(...)`", "The columns that split the rows of `report.ops`.", tuple(groups.KEYS.values())),
-    ("`report.devices`", "One row per device.", devices.COLUMNS),
-    (
-        "`report.process_groups`",
-        "One row per process group of `torch.distributed` that the recording process belongs to.",
-        process_groups.COLUMNS,
-    ),
-    ("`report.waits`", "One row per blocking call and its cause, within the recorded steps.", waits.COLUMNS),
-    ("`report.idle`", "Idle time of each device in the recorded steps, by cause.", idle.COLUMNS),
-    ("`report.loaders`", "One row per kind of DataLoader and line that fetched from it.", loaders.COLUMNS),
-    ("`report.host`", "One row per name on the host, whatever its category.", host_times.COLUMNS),
-    ("`report.queue`", "The launch queue over time: one row per change, per stream and for all together.", queue.BANDS),
-    ("`report.launches`", "One row per kernel name, with how long it waited for its start.", queue.LAUNCH_COLUMNS),
-    (
-        "`report.ranking`",
-        "One row per event that ran while the launch queue emptied, ranked as torch did.",
-        ranking.COLUMNS,
-    ),
-    (
-        "`report.snapshot.devices`",
-        "One row per device of a memory snapshot.",
-        snapshot_tables.DEVICE_COLUMNS,
-    ),
+    ("`report.snapshot.devices`", "One row per device of a memory snapshot.", snapshot_tables.DEVICE_COLUMNS),
     ("`report.snapshot.pools`", "One row per device and memory pool.", snapshot_tables.POOL_COLUMNS),
-    (
-        "`report.snapshot.segments`",
-        "One row per segment, in the order of the snapshot.",
-        snapshot_tables.SEGMENT_COLUMNS,
-    ),
-    ("`report.snapshot.blocks`", "One row per block of a segment.", snapshot_tables.BLOCK_COLUMNS),
     (
         "`report.snapshot.peak` and `report.snapshot.alive(at)`",
         "One row per block in use at a moment, the largest first.",
         snapshot_tables.ALIVE_COLUMNS,
     ),
     (
-        "`report.memory`",
-        "The memory of each device after every change, by what it is used for. All categories add up to the total.",
-        memory.FRAME_COLUMNS,
-    ),
-    (
         "`report.memory_at(...)`",
         "One row per block in use at the peak or at another moment. The sizes add up to the total.",
         memory_at.COLUMNS,
     ),
-    (
-        "`report.allocations`",
-        "One row per block of memory: its allocation with its release. Those from before the recording come first.",
-        block_table.COLUMNS,
-    ),
-    (
-        "`report.leaks`",
-        "One row per place whose blocks pile up: in use at the end, from at least four of five complete steps.",
-        leaks.COLUMNS,
-    ),
-    (
-        "`report.holders(...)`",
-        "One row per variable or attribute that keeps blocks in use now. Only in the process that recorded them.",
-        holders.COLUMNS,
-    ),
     ("`report.key_averages()`", "torch's own definitions, to check against its table.", averages.ALL_COLUMNS),
 )
-FRAMES: tuple[tuple[str, str, tuple[FrameColumn, ...]], ...] = (
-    ("`report.events`", "One row per event, sorted by lane, start and descending duration.", trace.EVENTS_COLUMNS),
-    ("`report.lanes`", "One row per thread or stream.", trace.LANES_COLUMNS),
-    ("`report.flows`", "One row per link between two events.", trace.FLOWS_COLUMNS),
-    ("`report.trace.memory`", "One row per allocation or release, as torch recorded it.", trace.MEMORY_COLUMNS),
-    (
-        "`report.counters`",
-        "One row per value of a counter in the file. `report.trace.counters` also has the recording cycle of each.",
-        tuple(column for column in trace.COUNTERS_COLUMNS if column.name != "cycle"),
-    ),
-    ("`report.stacks`", "One row per Python frame and call path to it, after its caller.", trace.STACKS_COLUMNS),
+# Frames of the recording that are no tables of a report.
+OTHER_FRAMES: tuple[tuple[str, str, tuple[FrameColumn, ...]], ...] = (
     ("`report.trace.graph_ops`", "One row per call in an execution trace.", trace.GRAPH_OPS_COLUMNS),
     (
         "`report.trace.graph_tensors`",
@@ -125,7 +69,6 @@ FRAMES: tuple[tuple[str, str, tuple[FrameColumn, ...]], ...] = (
     ),
     ("`report.trace.segments`", "One row per segment of a memory snapshot.", trace.SEGMENTS_COLUMNS),
     ("`report.trace.blocks`", "One row per block of these segments.", trace.BLOCKS_COLUMNS),
-    ("`report.snapshot.history`", "One row per action of an allocator.", trace.HISTORY_COLUMNS),
     ("`report.snapshot.annotations`", "One row per range that ran meanwhile.", trace.ANNOTATIONS_COLUMNS),
     ("`report.trace.steps`", "One row per recorded step, as it was recorded.", trace.STEPS_COLUMNS),
     (
@@ -364,21 +307,42 @@ def advice() -> str:
 
 def definitions() -> str:
     """Return docs/definitions.md: what every column means."""
-    views = [(view.title, view.description, view.columns) for view in VIEWS]
-    of_ranks = [(f"{view.title} of a job", view.description, view.columns) for view in RANK_VIEWS if view.columns]
-    parts = [DEFINITIONS_HEAD]
-    for title, text, columns in (*views, *OTHER_TABLES, *of_ranks):
-        parts.append(f"## {title}\n\n{text}\n")
-        if columns:
-            rows = ((f"`{column.name}`", column.title, column.unit, column.definition) for column in columns)
-            parts.append(table(("column", "title", "unit", "definition"), rows))
-    parts.append(FRAMES_HEAD)
-    for title, text, frame_columns in FRAMES:
-        cells = (
-            (f"`{column.name}`", type_name(column.dtype), column.unit, column.definition) for column in frame_columns
-        )
-        parts += [f"### {title}\n\n{text}\n", table(("column", "type", "unit", "definition"), cells)]
-    return "\n".join(parts)
+    sections = [
+        *(view_section("report", view) for view in VIEWS if not _is_recorded(view)),
+        *(section(title, text, columns) for title, text, columns in OTHER_TABLES),
+        *(view_section("ranks", view) for view in RANK_VIEWS if view.columns),
+        *(view_section("comparison", view) for view in CHANGED_VIEWS if view.frame is not None),
+        FRAMES_HEAD,
+        *(view_section("report", view, "###") for view in VIEWS if _is_recorded(view)),
+        *(section(title, text, columns, "###") for title, text, columns in OTHER_FRAMES),
+    ]
+    return "\n".join((DEFINITIONS_HEAD, *sections))
+
+
+def view_section(owner: str, view: View[Any], mark: str = "##") -> str:
+    """Return the section of a table or a tab."""
+    python = f"`{view.python or f'{owner}.{view.table_name}'}`"
+    is_tab = owner == "report" and view.title
+    name = view.title if is_tab else python
+    text = f"{python}: {view.sentence[0].lower()}{view.sentence[1:]}" if view.frame and is_tab else view.sentence
+    return section(name, " ".join(filter(None, (text, view.details))), view.columns, mark)
+
+
+def section(name: str, text: str, columns: Sequence[Column | FrameColumn], mark: str = "##") -> str:
+    """Return a heading, what it is about, and its columns with their definitions."""
+    heading = f"{mark} {name}\n\n{text}\n"
+    if not columns:
+        return heading
+    if not isinstance(columns[0], trace.FrameColumn):
+        rows = [(f"`{each.name}`", each.title, each.unit, each.definition) for each in columns]
+        return f"{heading}\n{table(('column', 'title', 'unit', 'definition'), rows)}"
+    rows = [(f"`{each.name}`", type_name(each.dtype), each.unit, each.definition) for each in columns]
+    return f"{heading}\n{table(('column', 'type', 'unit', 'definition'), rows)}"
+
+
+def _is_recorded(view: View[Any]) -> bool:
+    """Return whether a table holds what was recorded, before anything is computed from it."""
+    return bool(view.columns) and isinstance(view.columns[0], trace.FrameColumn)
 
 
 def options() -> str:

@@ -119,7 +119,7 @@ def write_host(folder: Path, host: Host, report: tp.Report, theme: str = "light"
     """Write the page of a host with a report, and return the file to open."""
     bundle, css = front_end()
     place = "place" if host == "marimo" else 'document.getElementById("output")'
-    page = report._page
+    page = report._forms.page
     script = _SCRIPT.substitute(
         header=_quoted(page.header), data=base64.b64encode(page.data).decode(), bundle=_quoted(bundle), place=place
     )
@@ -169,7 +169,7 @@ class Kernel:
             return None
         head = {"id": content["id"], "name": content["name"], "chunk": content["chunk"]}
         try:
-            data = self.report._page.pulled[content["name"]]()
+            data = self.report._forms.page.pulled[content["name"]]()
         except TorchProfError as exc:
             return head | {"kind": "error", "message": str(exc)}
         chunks = max(1, -(-len(data) // CHUNK_BYTES))

@@ -247,7 +247,7 @@ def test_what_a_report_has_once_is_shown_as_a_text(watched: Watched) -> None:
     )
     for text in sample(1):
         report = report_about(text)
-        found = watched.page.evaluate(SHOW, [report._page.header, list(report._page.data)])
+        found = watched.page.evaluate(SHOW, [report._forms.page.header, list(report._forms.page.data)])
         assert found["title"] == report.trace.meta.title
         assert found["code"] == report.trace.meta.stepping.code
         assert all(name in found["machine"] for name in report.trace.meta.device_names)

@@ -71,6 +71,6 @@ def header_text(page: Page) -> str:
 
 
 if __name__ == "__main__":
-    page = golden_report()._page
+    page = golden_report()._forms.page
     HEADER.write_text(header_text(page), encoding="utf-8")
     DATA.write_bytes(page.data)

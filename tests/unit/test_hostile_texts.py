@@ -25,7 +25,8 @@ from torchprof_magic.model.meta import MAX_MESSAGE_CHARS, MAX_TEXT, shortened
 from torchprof_magic.model.units import printable
 from torchprof_magic.render.figures import TOP_OPS, to_png
 from torchprof_magic.render.static_html import NAME_CHARS
-from torchprof_magic.report.trace_report import EXPORTED_TABLES, Report
+from torchprof_magic.report.trace_report import Report
+from torchprof_magic.report.views import TABLES
 
 FORMULA = re.compile(r"[=+\-@\t\r\n\0\uff1d\uff0b\uff0d\uff20]")
 STEP = "ProfilerStep#1"  # a range of this name is a step
@@ -169,12 +170,12 @@ def test_collapsed_stacks_are_one_line_each(report: Report, tmp_path: Path, metr
     assert all(re.fullmatch(r"[^ ]+ \d+", line) for line in lines)
 
 
-@pytest.mark.parametrize("table", EXPORTED_TABLES)
+@pytest.mark.parametrize("table", TABLES)
 def test_no_cell_of_a_csv_file_is_a_formula_and_every_cell_reads_back(
     report: Report, tmp_path: Path, table: str
 ) -> None:
     path = report.export(tmp_path / "a.csv", table=table)
-    frame = report._frames()[table]()
+    frame = report._tables.flat(table)
     heads, *rows = csv.reader(io.StringIO(path.read_bytes().decode("utf-8"), newline=""))
     assert len(rows) == frame.height
     for at, head in enumerate(heads):
@@ -196,7 +197,7 @@ def test_a_saved_run_reads_back_exactly(report: Report, abouts: list[Report], tm
 
 def test_the_page_of_every_text_is_json_that_any_reader_takes(abouts: list[Report]) -> None:
     for report in abouts:
-        header = json.loads(report._page.header, parse_constant=pytest.fail)
+        header = json.loads(report._forms.page.header, parse_constant=pytest.fail)
         header["title"].encode()
         assert header["title"] == report.trace.meta.title
 
@@ -228,4 +229,4 @@ def test_a_memory_snapshot_names_its_places_in_printable_text(tmp_path: Path) ->
         assert report.problems
         assert all(problem.message.isprintable() for problem in report.problems)
         assert all(line.isprintable() for line in report.summary().split("\n"))
-        json.loads(report._page.header)
+        json.loads(report._forms.page.header)

@@ -15,7 +15,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import torchprof_magic as tp
 from torchprof_magic.render.page import build_page
-from torchprof_magic.report.views import VIEWS
+from torchprof_magic.report.views import TABS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,12 +122,12 @@ def test_the_live_page_asks_who_holds_what_grows_and_a_file_does_not(shell: Any)
     shell.run_cell(LOOP.format(how="", step="kept.append(torch.randn(300, 10))")).raise_error()
     report = tp.last
     assert report is not None
-    held = late_view(report._page.pulled["holders"]())
+    held = late_view(report._forms.page.pulled["holders"]())
     assert (held["holder"].to_list(), held["size_bytes"].to_list()) == (["kept[…]"], [5 * 300 * 10 * 4])
     shell.run_cell("kept.clear()").raise_error()
-    assert late_view(report._page.pulled["holders"]()).height == 0
+    assert late_view(report._forms.page.pulled["holders"]()).height == 0
     header = json.loads(
-        build_page(report.trace, VIEWS, report._shapes, report.verdict, "run", is_standalone=True).header
+        build_page(report.trace, TABS, report._analysis, report.verdict, "run", is_standalone=True).header
     )
     assert "leaks" in {view["name"] for view in header["views"]} >= {"memory"}
     assert "holders" not in {view["name"] for view in header["views"]}

@@ -1,30 +1,43 @@
-"""``View``: what a page needs to know of one tab besides its shape."""
+"""``View``: one row of the list of what a report has: a table in Python, a tab of the page, or both."""
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+
+import polars as pl
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torchprof_magic.facts.time_range import TimeRange
-    from torchprof_magic.model.shapes import Column, FramedShape, Shape
+    from torchprof_magic.model.shapes import Column, FramedShape, Series, Shape, Table
+    from torchprof_magic.model.trace import FrameColumn
 
 Source = TypeVar("Source")
+# How wide docstrings are.
+_WIDTH = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View(Generic[Source]):
-    """One tab of a report.
+    """One row of the list of what a report has.
+
+    A row with a ``frame`` is a table: a property of the report with its docstring, a table of ``sql``, ``to_pandas``
+    and CSV, and a section of docs/definitions.md. A row with a ``title`` is a part of the page.
 
     Attributes:
-        name: Stable name, as in ``report.figure(name)``.
-        title: What the tab is called.
-        description: What it shows, in Markdown for the documentation.
-        build: Returns what the tab shows of a trace, of a job of many ranks, or of two runs.
+        name: Stable name in the page, as in ``report.figure(name)``.
+        table: Name of the table, where that is not ``name``.
+        sentence: What it has or shows, in one sentence.
+        details: More of it, in Markdown.
+        columns: The columns of the table, or the bands of its curves, with unit and definition.
+        frame: Returns the table of a trace, or of a job of many ranks.
+        python: How the table is reached in Python, where it is no property of the report.
+        build: Returns what the page shows, where that is not the table as it is.
+        title: What the tab is called; empty for a table that the page does not show.
         empty: The sentence that stands there when there is nothing to show.
-        columns: Its columns or bands with their definitions, for the documentation.
         is_counted: Whether the tab carries its number of entries.
         place: Where it is shown: in a tab, as a grouping of the tab called ``tab``, in the strip of the steps, or in
             "About this run".
@@ -39,11 +52,15 @@ class View(Generic[Source]):
     """
 
     name: str
-    title: str
-    build: Callable[[Source], Shape]
-    empty: str
-    description: str = ""
-    columns: tuple[Column, ...] = ()
+    table: str = ""
+    sentence: str
+    details: str = ""
+    columns: tuple[Column | FrameColumn, ...] = ()
+    frame: Callable[[Source], pl.DataFrame | Table | Series] | None = None
+    python: str = ""
+    build: Callable[[Source], Shape] | None = None
+    title: str = ""
+    empty: str = ""
     is_counted: bool = False
     place: Literal["tab", "group", "strip", "about"] = "tab"
     tab: str = ""
@@ -52,3 +69,40 @@ class View(Generic[Source]):
     is_there: Callable[[Source], bool] | None = None
     is_live: bool = False
     in_range: Callable[[Source, TimeRange], FramedShape] | None = None
+
+    def data(self, source: Source) -> pl.DataFrame:
+        """Return the table; raises ``TypeError`` for a row that has none."""
+        if self.frame is None:
+            raise TypeError(f"{self.name} is not a table")
+        found = self.frame(source)
+        return found if isinstance(found, pl.DataFrame) else found.frame
+
+    def shape(self, source: Source) -> Shape:
+        """Return what the page shows; raises ``TypeError`` for a row that it does not show."""
+        found = self.build(source) if self.build is not None else self.frame(source) if self.frame is not None else None
+        if found is None or isinstance(found, pl.DataFrame):
+            raise TypeError(f"the page does not show {self.name}")
+        return found
+
+    @property
+    def table_name(self) -> str:
+        """The name of the table in ``sql`` and CSV."""
+        return self.table or self.name
+
+    @property
+    def docstring(self) -> str:
+        """What ``help(report)`` says of the table: the sentence, the details, and every column with its unit."""
+        columns = "\n".join(f"    {column.name} ({column.unit})" for column in self.columns)
+        text = "\n\n".join(textwrap.fill(part, _WIDTH) for part in (self.sentence, *self.details.split("\n\n")) if part)
+        known = f"Columns with their units; docs/definitions.md has every definition:\n\n{columns}" if columns else ""
+        return f"{text}\n\n{known}".strip() + "\n"
+
+
+def shown(views: tuple[View[Source], ...]) -> tuple[View[Source], ...]:
+    """Return the views that the page shows, in its order."""
+    return tuple(view for view in views if view.title)
+
+
+def tables(views: tuple[View[Source], ...]) -> dict[str, View[Source]]:
+    """Return the views that are tables, by the names of the tables."""
+    return {view.table_name: view for view in views if view.frame is not None}

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import json
-import uuid
-import weakref
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
 from torchprof_magic.exporters import Source, choose_exporter
-from torchprof_magic.exporters.chrome import write_chrome
 from torchprof_magic.exporters.collapsed import METRICS, write_collapsed
 from torchprof_magic.exporters.memory_timeline import CURVE_ENDINGS, RAW_ENDING, write_curve, write_raw
-from torchprof_magic.exporters.pandas_frames import to_pandas
 from torchprof_magic.exporters.saved import write_saved
-from torchprof_magic.findings.advice import ADVICE_FIELDS, Advice, Findings, Settings, cards_of, find_advice, plan_trial
-from torchprof_magic.findings.advice.leak_holders import RULE as LEAK_RULE
-from torchprof_magic.findings.advice.leak_holders import with_holders
+from torchprof_magic.findings.advice import find_advice, plan_trial
 from torchprof_magic.findings.compare.change_words import change_line
 from torchprof_magic.findings.compare.limits_check import (
     broken_bans,
@@ -31,107 +22,53 @@ from torchprof_magic.findings.compare.limits_check import (
     broken_step_limit,
     broken_table,
 )
-from torchprof_magic.findings.compare.per_step import RunSample, sample_of, step_durations
+from torchprof_magic.findings.compare.per_step import sample_of, step_durations
 from torchprof_magic.findings.compare.run_change import find_change
 from torchprof_magic.findings.compare.step_change import typical_ns
-from torchprof_magic.findings.savings.table import savings_table
-from torchprof_magic.findings.verdict.decision import Verdict, find_verdict
-from torchprof_magic.findings.verdict.diagnosis import all_problems
 from torchprof_magic.ingest import read_file
 from torchprof_magic.model.cycle_filter import of_cycle
-from torchprof_magic.model.errors import ProfileAssertionError, StoreError
+from torchprof_magic.model.errors import ProfileAssertionError
 from torchprof_magic.model.meta import Meta
-from torchprof_magic.model.shapes import Facts, Problems, Series, Shape, Table, count_rows
-from torchprof_magic.model.trace import SAVED_TRACES_SCHEMA
+from torchprof_magic.model.shapes import count_rows
+from torchprof_magic.model.trace import SAVED_TRACES_SCHEMA, Trace
 from torchprof_magic.model.units import counted, format_ns, printable
-from torchprof_magic.render.exports import TRACE_EXPORTS
+from torchprof_magic.render.displayed import Displayed
 from torchprof_magic.render.figures import FIGURES
 from torchprof_magic.render.memory_page import write_memory_page
-from torchprof_magic.render.page import ComparedPage, Page, build_page
-from torchprof_magic.render.pictures import steps_picture
-from torchprof_magic.render.standalone_html import write_html
-from torchprof_magic.render.static_html import static_html
-from torchprof_magic.render.text import machine_of, steps_sentence, text_summary
 from torchprof_magic.render.torch_table import TableOptions, torch_table
 from torchprof_magic.report import rules
+from torchprof_magic.report.analysis import Analysis
 from torchprof_magic.report.comparison import Comparison
-from torchprof_magic.report.sql import run_sql
-from torchprof_magic.report.views import VIEWS
-from torchprof_magic.runs.other_runs import open_other_run, other_runs
+from torchprof_magic.report.json_summary import trace_summary
+from torchprof_magic.report.tables import HasTables, Tables, with_tables
+from torchprof_magic.report.trace_forms import TraceForms, new_id
+from torchprof_magic.report.views import TABLES, TABS
 from torchprof_magic.system.files.atomic import target_of, with_memory_for, write_text
-from torchprof_magic.system.files.temporary import written_bytes
-from torchprof_magic.tables.devices import devices_table
-from torchprof_magic.tables.execution_trace import graph_ops_table, graph_tensors_table, has_graph
-from torchprof_magic.tables.host.host_times import host_table
-from torchprof_magic.tables.memory.block_table import allocations_table
-from torchprof_magic.tables.memory.holders import LeakHolders, holders_table
-from torchprof_magic.tables.memory.in_use import memory_frame
-from torchprof_magic.tables.memory.leaks import leaks_table
+from torchprof_magic.tables.memory.holders import holders_table
 from torchprof_magic.tables.memory.memory_at import memory_at
 from torchprof_magic.tables.memory.memory_timeline import category_curve, recorded_changes, timeline_device, timeline_of
-from torchprof_magic.tables.memory.starting_level import starting_note
 from torchprof_magic.tables.ops.averages import Grouping, averages_in_torchs_order, averages_table, torch_events_table
-from torchprof_magic.tables.ops.op_table import ops_by, ops_table
-from torchprof_magic.tables.ops.ranking import ranking_table
+from torchprof_magic.tables.ops.op_table import ops_by
 from torchprof_magic.tables.ops.torch_stack_lines import TORCH_METRICS, torch_stack_lines
-from torchprof_magic.tables.process_groups import process_groups_table
 from torchprof_magic.tables.snapshot.memory_snapshot import Snapshot
-from torchprof_magic.tables.source.lines import lines_table
-from torchprof_magic.tables.source.modules import modules_table
-from torchprof_magic.tables.waiting.idle import idle_table
-from torchprof_magic.tables.waiting.loaders import loaders_table
-from torchprof_magic.tables.waiting.queue import launches_table, queue_series
-from torchprof_magic.tables.waiting.waits import waits_table
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from torchprof_magic.findings.advice import Advice
+    from torchprof_magic.findings.compare.per_step import RunSample
+    from torchprof_magic.findings.verdict.decision import Verdict
     from torchprof_magic.model.meta import Problem
-    from torchprof_magic.model.trace import Trace
-    from torchprof_magic.render.widget import ReportWidget, Shown
+    from torchprof_magic.render.widget import Shown
     from torchprof_magic.tables.memory.holders import FindHolders
 
-# The view that changes while the report is there.
-HOLDERS = "holders"
-EXPORTED_TABLES = (
-    "ops",
-    "kernels",
-    "devices",
-    "lines",
-    "modules",
-    "waits",
-    "idle",
-    "loaders",
-    "host",
-    "queue",
-    "launches",
-    "ranking",
-    "steps",
-    "events",
-    "flows",
-    "allocations",
-    "memory",
-    "memory_records",
-    "counters",
-    "leaks",
-    "savings",
-    "lanes",
-    "stacks",
-    "process_groups",
-    "metadata",
-    "graph_ops",
-    "graph_tensors",
-    "segments",
-    "blocks",
-    "history",
-)
 
-
-class Report:
+@with_tables(TABLES)
+class Report(HasTables[Trace], Displayed[TraceForms]):
     """An analysed recording. Frames are polars data frames; times are int64 ns, sizes are bytes.
 
     Everything is computed on first use, and only once.
@@ -145,111 +82,26 @@ class Report:
         run_id: str = "",
         find_holders: FindHolders | None = None,
         find_saved: Callable[[], pl.DataFrame] | None = None,
+        forms: TraceForms | None = None,
     ) -> None:
+        """Make the report of a recording; ``forms`` are those of another report of it, with what that one knows."""
+        super().__init__()
         self.trace = trace
-        self._find_holders = find_holders
-        self._find_saved = find_saved
-        self.run_id = run_id or uuid.uuid4().hex[:12]
         self._trace_paths = trace_paths
-        self._held = LeakHolders(trace, find_holders)
-        self._finder = _AdviceFinder(trace, self._held)
-        self._shapes = _Shapes(trace, self._finder, self._held)
-        self._widget: ReportWidget | None = None
-        self._view = _View()
-        self._comparison: Comparison | None = None
-        self._opens_comparison = False
-        self._origin_id = self.run_id
-        self.change_line = ""
+        self._find_saved = find_saved
+        self._forms = forms or TraceForms(Analysis(trace, find_holders), run_id or new_id())
+        self._analysis = self._forms.analysis
+        self._tables = Tables(TABLES, trace)
 
     @property
-    def ops(self) -> pl.DataFrame:
-        """One row per op or annotation: calls, self and total CPU and device time, memory. See docs/definitions.md."""
-        return ops_table(self.trace).frame
+    def run_id(self) -> str:
+        """The id of the run, which its static copy and its live view share."""
+        return self._forms.run_id
 
     @property
-    def kernels(self) -> pl.DataFrame:
-        """One row per name of a kernel, memcpy or memset, with its time in ns summed over all streams."""
-        return self._table("kernels").frame
-
-    @property
-    def devices(self) -> pl.DataFrame:
-        """One row per device: busy and idle time, and communication time not overlapped by computation, in ns."""
-        return devices_table(self.trace).frame
-
-    @property
-    def lines(self) -> pl.DataFrame:
-        """One row per line of the cell, and of the functions that were watched, with its times in ns.
-
-        For a trace of another program: one row per function of the user's, if Python frames were recorded. See
-        docs/definitions.md.
-        """
-        return lines_table(self.trace).frame
-
-    @property
-    def modules(self) -> pl.DataFrame:
-        """One row per nn.Module that ran, by its path of attributes, with the times of forward and backward in ns."""
-        return modules_table(self.trace).frame
-
-    @property
-    def waits(self) -> pl.DataFrame:
-        """One row per blocking call and its cause: how long it held the host, and for how much of that a device worked.
-
-        Times are ns. Only calls within the recorded steps count. See docs/definitions.md for the rules.
-        """
-        return waits_table(self.trace).frame
-
-    @property
-    def idle(self) -> pl.DataFrame:
-        """Every idle time of every device in the recorded steps, in ns, by what the host did before the next launch."""
-        return idle_table(self.trace).frame
-
-    @property
-    def loaders(self) -> pl.DataFrame:
-        """One row per kind of DataLoader and line: time in fetching batches in ns, and how often none was ready."""
-        return loaders_table(self.trace).frame
-
-    @property
-    def host(self) -> pl.DataFrame:
-        """One row per name of an op, annotation, Python function or runtime call: its self time on the host in ns.
-
-        Unlike in ``ops``, events of all categories are nested in one another.
-        """
-        return host_table(self.trace).frame
-
-    @property
-    def queue(self) -> pl.DataFrame:
-        """How much launched work, and how many launch calls, had not begun on the device, over time, by stream."""
-        return queue_series(self.trace).frame
-
-    @property
-    def launches(self) -> pl.DataFrame:
-        """One row per kernel name: the delay from its launch call to its start in ns, and how many runs are short."""
-        return launches_table(self.trace).frame
-
-    @property
-    def ranking(self) -> pl.DataFrame:
-        """The ops, annotations and Python calls that ran while the launch queue emptied, the most likely cause first.
-
-        The score is that of torch's ``BasicEvaluation``: high idle time and self time, in ns. Empty without a device,
-        or if the queue never held at least four kernels.
-        """
-        return ranking_table(self.trace).frame
-
-    @property
-    def steps(self) -> pl.DataFrame:
-        """One row per recorded step: start, duration, and time per phase in ns; the phases add up to the duration."""
-        return self._table("steps").frame
-
-    @property
-    def memory(self) -> pl.DataFrame:
-        """The bytes in use on each device after every recorded change, in all and by category, in order of time.
-
-        ``total_bytes`` is the sum of ``parameter_bytes, buffer_bytes, gradient_bytes, optimizer_state_bytes,
-        activation_bytes, input_bytes, temporary_bytes, autograd_bytes`` and ``unknown_bytes`` in every row. It includes
-        what was alive before the recording, as far as that is known. Times are ns from the first recorded event. Empty
-        if memory was not recorded. The records of torch are ``report.trace.memory``. See docs/definitions.md.
-        """
-        return memory_frame(self.trace)
+    def change_line(self) -> str:
+        """How the steps changed since an earlier run of the cell; empty for the first."""
+        return self._forms.change_line
 
     def memory_at(self, when: Literal["peak"] | int = "peak", device: str | None = None) -> pl.DataFrame:
         """Return one row per block of memory that is in use at a moment, the largest first.
@@ -267,25 +119,6 @@ class Report:
         """
         return memory_at(self.trace, when, device).frame
 
-    @property
-    def allocations(self) -> pl.DataFrame:
-        """One row per block of memory: its allocation with its release, in the order of allocation.
-
-        Times are ns from the first recorded event; ``allocated_at_ns`` is null for a block from before the recording,
-        and ``freed_at_ns`` for one that is alive at its end. With op, module, line, step and category. Empty if memory
-        was not recorded. torch's single records are ``report.trace.memory``. See docs/definitions.md.
-        """
-        return allocations_table(self.trace).frame
-
-    @property
-    def leaks(self) -> pl.DataFrame:
-        """One row per place whose blocks pile up from step to step, by ``bytes_per_step``, the most first.
-
-        Such blocks are allocated in at least four of five complete steps, and are in use at the end of the recording.
-        Empty with fewer than three complete steps. ``holders()`` says who keeps them.
-        """
-        return leaks_table(self.trace).frame
-
     def holders(self, rows: pl.DataFrame | None = None) -> pl.DataFrame:
         """Return what holds blocks of memory now, the most bytes first: ``losses[…]`` or ``model.cache['x']``.
 
@@ -300,20 +133,10 @@ class Report:
 
         Raises ``ValueError`` if this process did not make the recording: only there are its objects.
         """
-        if rows is None or self._find_holders is None:
-            return self._held.look().frame
-        return holders_table(self.trace, rows, self._find_holders).frame
-
-    @property
-    def savings(self) -> pl.DataFrame:
-        """One row per change that would lower the peak of memory by at least 1 %, the largest estimated saving first.
-
-        Activation checkpointing and offload of modules, ``set_to_none``, 16-bit parameters, gradients and optimizer
-        state, half the batch, and the release of memory that grows, whose saving is ``bytes_per_step`` more with every
-        further step. ``saved_bytes`` is an estimate by ``arithmetic``, and ``added_time_ns`` is the time
-        that it adds to a step, in ns. Empty if memory was not recorded. See docs/definitions.md.
-        """
-        return savings_table(self.trace).frame
+        find = self._analysis.find_holders
+        if rows is None or find is None:
+            return self._analysis.held.look().frame
+        return holders_table(self.trace, rows, find).frame
 
     @property
     def snapshot(self) -> Snapshot:
@@ -323,50 +146,6 @@ class Report:
         ``alive(at)``, ``by_line(at)`` and ``flame(at)``.
         """
         return Snapshot(trace=self.trace)
-
-    @property
-    def events(self) -> pl.DataFrame:
-        """Every recorded event; ``parent`` is the row of the enclosing event, or -1."""
-        return self.trace.events
-
-    @property
-    def flows(self) -> pl.DataFrame:
-        """Links between rows of ``events``: launch call to device event, forward op to backward op."""
-        return self.trace.flows
-
-    @property
-    def counters(self) -> pl.DataFrame:
-        """One row per recorded value of a counter, such as the power of a device, in order of time.
-
-        Times are ns from the first recorded event, values are in ``unit`` as the file writes it. ``device`` is null
-        for counters that are about no device. Empty if the file has no counters. See docs/definitions.md.
-        """
-        return self.trace.counters.drop("cycle")
-
-    @property
-    def lanes(self) -> pl.DataFrame:
-        """Threads and streams; the ``lane`` of an event is a row of this frame."""
-        return self.trace.lanes
-
-    @property
-    def stacks(self) -> pl.DataFrame:
-        """Python frames with their callers; the ``stack`` of an event is a row of this frame."""
-        return self.trace.stacks
-
-    @property
-    def process_groups(self) -> pl.DataFrame:
-        """One row per process group of the recording process in a distributed job: name, backend, size and ranks."""
-        return process_groups_table(self.trace).frame
-
-    @property
-    def graph_ops(self) -> pl.DataFrame:
-        """One row per call of an op or range in an execution trace, in order; empty for any other file."""
-        return graph_ops_table(self.trace).frame
-
-    @property
-    def graph_tensors(self) -> pl.DataFrame:
-        """One row per tensor in an execution trace, the largest first, in bytes; empty for any other file."""
-        return graph_tensors_table(self.trace).frame
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -379,7 +158,7 @@ class Report:
     @property
     def problems(self) -> list[Problem]:
         """Problems of the recording and its file, one per kind, each with its count and what to do about it."""
-        return [*all_problems(self.trace), *self._finder.find().problems]
+        return self._analysis.problems
 
     @property
     def trace_paths(self) -> tuple[Path, ...]:
@@ -415,7 +194,7 @@ class Report:
     @property
     def verdict(self) -> Verdict:
         """What limits the speed of the program: its kind, name and line, with the numbers behind it and its doubts."""
-        return self._verdict
+        return self._analysis.verdict
 
     @property
     def advice(self) -> list[Advice]:
@@ -424,7 +203,7 @@ class Report:
         ``saving_ns`` is for a step, and savings of one cause count once. What saves less than 1 % of a step is left
         out. ``certainty`` is ``measured``, ``measured here``, ``estimated`` or ``guess``. See docs/advice.md.
         """
-        return list(self._finder.find().advice)
+        return list(self._analysis.findings.advice)
 
     def advice_with(
         self,
@@ -444,7 +223,7 @@ class Report:
         """
         given = {"mute": mute, "threshold": threshold, "thresholds": thresholds}
         values = {key: value for key, value in given.items() if value is not None}
-        return [self._finder.with_holders(one) for one in find_advice(self.trace, rules.settings_of(values)).advice]
+        return [self._analysis.with_holders(one) for one in find_advice(self.trace, rules.settings_of(values)).advice]
 
     def try_advice(self, number: int, *, seconds: float = 5.0) -> Advice:
         """Measure one piece of ``advice`` on this machine, and return it with what it saves here.
@@ -465,7 +244,7 @@ class Report:
 
         if not seconds > 0:
             raise ValueError(f"seconds must be more than 0 (got {seconds!r})")
-        said = self._finder.find().advice[number]
+        said = self._analysis.findings.advice[number]
         tried = run_trial(plan_trial(self.trace, said), seconds)
         words = (
             f"Tried here on the recorded shapes: {format_ns(tried.before_ns)} before and {format_ns(tried.after_ns)} "
@@ -473,9 +252,8 @@ class Report:
         )
         saving = max(round(tried.before_ns - tried.after_ns), 0)
         found = replace(said, saving_ns=saving, certainty="measured here", evidence=f"{words} {said.evidence}")
-        self._finder.replace(said, found)
-        self._shapes.forget("overview")
-        self.__dict__.pop("_page", None)
+        self._analysis.put_measured(said, found)
+        self._forms = replace(self._forms)  # its page is made again
         return found
 
     def ops_by(self, *by: str, stack_n: int = 1) -> pl.DataFrame:
@@ -576,15 +354,10 @@ class Report:
     def summary(self, format: Literal["text", "json"] = "text") -> str:  # noqa: A002 - the name that users expect
         """Return a summary as one screen of text, or the same facts as JSON."""
         if format == "json":
-            return self._json_summary()
+            return trace_summary(self._analysis, self.ops)
         if format != "text":
             raise ValueError(f"summary format must be 'text' or 'json' (got {format!r})")
-        steps, ops, memory = self._table("steps"), self._table("ops"), self._shape("memory")
-        assert isinstance(memory, Series)
-        machine = machine_of(self.trace)
-        cards = cards_of(self.trace, self.advice)
-        note = partial(starting_note, self.trace)
-        return text_summary(self.trace.meta, self.verdict, ops, steps, memory, self.problems, machine, cards, note)
+        return super().summary()
 
     def figure(self, view: str = "ops") -> Figure:
         """Return a matplotlib figure of ``steps``, ``ops``, ``flame`` or ``memory``.
@@ -593,9 +366,9 @@ class Report:
         """
         if view not in FIGURES:
             raise ValueError(f"no figure of {view!r}; choose from {', '.join(FIGURES)}")
-        shape = self._shape(view)
+        shape = self._analysis[view]
         if count_rows(shape) == 0:
-            raise ValueError(next(known.empty for known in VIEWS if known.name == view))
+            raise ValueError(next(known.empty for known in TABS if known.name == view))
         return FIGURES[view](shape)
 
     def compare(self, other: Report) -> Comparison:
@@ -608,7 +381,7 @@ class Report:
         """
         if not isinstance(other, Report):
             raise TypeError(f"compare() takes a report, such as load(path) returns (got {type(other).__name__})")
-        return Comparison(before=other, after=self)
+        return Comparison(other.trace, self.trace, self._forms)
 
     def assert_profile(
         self,
@@ -662,53 +435,16 @@ class Report:
 
     def compare_with_sample(self, earlier: RunSample) -> None:
         """Say in ``change_line``, and in the header, how the steps changed since an earlier run."""
-        self.change_line = change_line(find_change(earlier, self.sample()))
+        self._forms = replace(self._forms, change_line=change_line(find_change(earlier, self.sample())))
 
-    def with_comparison(self, comparison: Comparison, *, is_first: bool = False) -> Report:
-        """Return a report of the same recording with the tab Compare, which is opened first if ``is_first``."""
-        report = Report(self.trace, **self._sources)
-        report._shapes, report.change_line = self._shapes, comparison.line
-        report._comparison, report._opens_comparison = comparison, is_first
-        report._origin_id = self._origin_id
-        return report
+    def with_comparison(self, comparison: Comparison) -> Report:
+        """Return a report of the same recording whose page has the tab Compare."""
+        forms = self._forms.with_changes(comparison)
+        return Report(self.trace, trace_paths=self._trace_paths, find_saved=self._find_saved, forms=forms)
 
-    @classmethod
-    def _compared_in_page(cls, parts: _Parts, key: str, is_swapped: bool) -> Shown:
-        """Return what the page shows with the run ``key``, or the run that it has for no key; see ``Comparing``."""
-        other = open_other_run(key) if key else parts.other
-        if other is None:
-            raise StoreError("This report is not compared with a run yet.")
-        if not (other.events.height and parts.trace.events.height):
-            raise StoreError("One of the two runs has no events, so there is nothing to compare.")
-        report = cls(parts.trace, run_id=parts.run_id, **parts.sources)
-        before, after = (report, cls(other)) if is_swapped else (cls(other), report)
-        report._shapes, report._origin_id, report.change_line = parts.shapes, parts.origin_id, parts.change_line
-        report._comparison, report._opens_comparison = Comparison(before, after), True
-        report._view = parts.view() or report._view
-        report._view.shown = report.shown_below("")
-        return report._view.shown
-
-    @property
-    def _parts(self) -> _Parts:
-        return _Parts(
-            trace=self.trace,
-            shapes=self._shapes,
-            run_id=self.run_id,
-            origin_id=self._origin_id,
-            other=self._comparison.other_than(self.trace) if self._comparison is not None else None,
-            change_line=self.change_line,
-            view=weakref.ref(self._view),
-            sources=self._sources,
-        )
-
-    @property
-    def _sources(self) -> dict[str, Any]:
-        """The arguments of this report besides its recording."""
-        return {
-            "trace_paths": self._trace_paths,
-            "find_holders": self._find_holders,
-            "find_saved": self._find_saved,
-        }
+    def shown_below(self, parent: str) -> Shown:
+        """Return the data of a live view that leads back to the page called ``parent``; for reports of many ranks."""
+        return self._forms.shown_below(parent)
 
     def to_html(self, path: str | os.PathLike[str], *, perfetto: bool = False) -> Path:
         """Write a self-contained interactive HTML file, which opens without a network, and return its path.
@@ -727,8 +463,20 @@ class Report:
         Raises ``ExportError`` when the file cannot be written; an existing file is then unchanged.
         """
         with with_memory_for(target := target_of(path)):
-            write = partial(_write_html, self.trace, self._shapes, self._verdict, self.run_id, target)
-            return write(has_trace=perfetto, change_line=self.change_line, compared=self._compared)
+            return self._forms.write_html(target, has_trace=perfetto)
+
+    def to_pandas(self, table: str | pl.DataFrame = "ops") -> pd.DataFrame:
+        """Return a table as a data frame of pandas, which must be installed; pyarrow is not needed.
+
+        Numbers keep their types; integers and booleans with missing values become ``Int64`` and ``boolean``, and texts
+        that repeat are categories.
+
+        Args:
+            table: Any table of ``sql``, or a frame of this report, such as the result of ``ops_by`` or ``sql``.
+
+        Raises ``ValueError`` for an unknown table, and ``ImportError`` without pandas.
+        """
+        return self._tables.to_pandas(table)
 
     def export(
         self,
@@ -754,10 +502,17 @@ class Report:
         written; an existing file is then unchanged.
         """
         target = target_of(path)
-        exporter, frame = choose_exporter(target, format), self._frame_of(table)
+        exporter = choose_exporter(target, format)
+        self._tables.check(table)
         if metric not in METRICS:
             raise ValueError(f"unknown metric {metric!r}; choose from {', '.join(METRICS)}")
-        source = Source(trace=self.trace, table=frame, write_html=self.to_html, metric=metric, is_safe=safe)
+        source = Source(
+            trace=self.trace,
+            table=partial(self._tables.flat, table),
+            write_html=self.to_html,
+            metric=metric,
+            is_safe=safe,
+        )
         with with_memory_for(target):
             return exporter.write(source, target)
 
@@ -817,348 +572,13 @@ class Report:
         with with_memory_for(target := target_of(path)):
             return write_saved(self.trace, target)
 
-    def to_pandas(self, table: str | pl.DataFrame = "ops") -> pd.DataFrame:
-        """Return a table as a data frame of pandas, which must be installed; pyarrow is not needed.
-
-        Numbers keep their types; integers and booleans with missing values become ``Int64`` and ``boolean``, and texts
-        that repeat are categories.
-
-        Args:
-            table: Any table of ``sql``, or a frame of this report, such as the result of ``ops_by`` or ``sql``.
-
-        Raises ``ValueError`` for an unknown table, and ``ImportError`` without pandas.
-        """
-        return to_pandas(self._frame_of(table)() if isinstance(table, str) else table)
-
-    def sql(self, query: str) -> pl.DataFrame:
-        """Return the result of a SQL query over the frames of the report.
-
-        The tables are events, ops, kernels, devices, lines, modules, waits, idle, loaders, host, queue, launches,
-        ranking, steps, flows, allocations, memory, memory_records (``report.trace.memory``), counters, leaks, savings,
-        lanes, stacks, process_groups, metadata (key and value), of an execution trace graph_ops and graph_tensors, and
-        of a memory snapshot segments, blocks and history.
-        Events, lanes, stacks and segments have a column ``row`` with their row number, to which ``parent``, ``lane``,
-        ``stack``, ``source``, ``target``, ``event`` and ``segment`` refer. Raises ``ValueError`` with the tables and
-        columns when the query is invalid.
-        """
-        return run_sql(query, self._frames())
-
-    @property
-    def widget(self) -> ReportWidget:
-        """The live view, an anywidget; the same object until it is closed."""
-        # anywidget is needed to show a report, not to compute one.
-        from torchprof_magic.render.widget import ReportWidget  # noqa: PLC0415
-
-        if self._widget is None or self._widget.is_closed:
-            self._view.shown = self.shown_below("")
-            self._widget = ReportWidget(self._view.shown)
-        return self._widget
-
-    def shown_below(self, parent: str) -> Shown:
-        """Return the data of a live view that leads back to the page called ``parent``; for reports of many ranks."""
-        from torchprof_magic.render.widget import Comparing, Shown  # noqa: PLC0415 - as above
-
-        frame_bytes = self.trace.events.estimated_size() + self.trace.memory.estimated_size()
-        chrome = partial(write_chrome, self.trace)
-        writers = {
-            "html": partial(
-                _write_html,
-                self.trace,
-                self._shapes,
-                self._verdict,
-                self.run_id,
-                change_line=self.change_line,
-                compared=self._compared,
-            ),
-            "chrome": chrome,
-            "perfetto": chrome,
-        }
-        page = (
-            build_page(self.trace, VIEWS, self._shapes, self._verdict, self.run_id, parent=parent)
-            if parent
-            else self._page
-        )
-        # Nothing that is shown holds this report, so that its memory is free as soon as the user drops it.
-        compare = partial(Report._compared_in_page, self._parts)
-        comparing = Comparing(partial(_runs_beside, self._origin_id), compare) if not parent else None
-        title = self.trace.meta.title
-        return Shown(page, title=title, frame_bytes=int(frame_bytes), writers=writers, comparing=comparing)
-
-    def _shape(self, name: str) -> Shape:
-        """Return the shape of one view, computed once; raises ``KeyError`` for an unknown view."""
-        return self._shapes[name]
-
-    @cached_property
-    def _page(self) -> Page:
-        """The data of the live view: header, embedded columns, and columns to pull."""
-        live = {} if self._find_holders is None else {HOLDERS: self._held.look}
-        return build_page(
-            self.trace,
-            VIEWS,
-            self._shapes,
-            self._verdict,
-            self.run_id,
-            live=live,
-            can_compare=not has_graph(self.trace),
-            change_line=self.change_line,
-            compared=self._compared,
-        )
-
-    @cached_property
-    def _compared(self) -> ComparedPage | None:
-        """What the page says of the run that this one is compared with, if any."""
-        if self._comparison is None:
-            return None
-        return self._comparison.page(shown=self.trace, is_first=self._opens_comparison)
-
-    @cached_property
-    def _verdict(self) -> Verdict:
-        return find_verdict(self.trace)
-
-    def _table(self, name: str) -> Table:
-        table = self._shape(name)
-        assert isinstance(table, Table)
-        return table
-
-    def _frame_of(self, table: str) -> Callable[[], pl.DataFrame]:
-        """Return the function that computes a table; raises ``ValueError`` for an unknown name."""
-        if table not in EXPORTED_TABLES:
-            raise ValueError(f"unknown table {table!r}; choose from {', '.join(EXPORTED_TABLES)}")
-        return self._frames()[table]
-
-    def _frames(self) -> dict[str, Callable[[], pl.DataFrame]]:
-        """A function per frame that computes it, by name."""
-        return {
-            "events": lambda: self.events,
-            "ops": lambda: self.ops,
-            "kernels": lambda: self.kernels,
-            "lines": lambda: self.lines,
-            "modules": lambda: self.modules,
-            "waits": lambda: self.waits,
-            "idle": lambda: self.idle,
-            "loaders": lambda: self.loaders,
-            "host": lambda: self.host,
-            "queue": lambda: self.queue,
-            "launches": lambda: self.launches,
-            "ranking": lambda: self.ranking,
-            "steps": lambda: self.steps,
-            "flows": lambda: self.flows,
-            "allocations": lambda: self.allocations,
-            "memory": lambda: self.memory,
-            "memory_records": lambda: self.trace.memory,
-            "counters": lambda: self.counters,
-            "leaks": lambda: self.leaks.drop("addresses"),
-            "savings": lambda: self.savings,
-            "lanes": lambda: self.lanes,
-            "stacks": lambda: self.stacks,
-            "devices": lambda: self.devices,
-            "process_groups": lambda: self.process_groups,
-            "graph_ops": lambda: self.graph_ops,
-            "graph_tensors": lambda: self.graph_tensors,
-            "metadata": lambda: pl.DataFrame(
-                list(self.trace.meta.extra), schema={"key": pl.String, "value": pl.String}, orient="row"
-            ),
-            "segments": lambda: self.snapshot.segments,
-            "blocks": lambda: self.snapshot.blocks,
-            "history": lambda: self.snapshot.history,
-        }
-
-    def _json_summary(self) -> str:
-        overview = self._shape("overview")
-        assert isinstance(overview, Facts)
-        facts = [
-            {
-                "section": section.title,
-                "label": fact.label,
-                "value": fact.value,
-                "unit": fact.unit,
-                "note": fact.note,
-            }
-            for section in overview.sections
-            for fact in section.facts
-        ]
-        ops = self.ops.head(20).to_dicts()
-        problems = [{"code": p.code, "severity": p.severity, "count": p.count} for p in self.problems]
-        found = self.verdict
-        verdict = {
-            "kind": found.kind,
-            "title": found.title,
-            "text": "".join(span.text for span in found.text),
-            "name": found.name,
-            "file": found.file,
-            "line": found.line,
-            "share": found.share,
-            "certainty": found.certainty,
-            "doubts": found.doubts,
-            "causes": {cause.kind: cause.ns for cause in found.causes},
-        }
-        advice = [{name: getattr(each, name) for name in ADVICE_FIELDS} for each in self.advice]
-        found_all = {"verdict": verdict, "advice": advice, "facts": facts, "ops": ops, "problems": problems}
-        return json.dumps(found_all, default=str)
-
-    def _repr_html_(self) -> str:
-        return static_html(self.trace, self._shapes, self._verdict, self.run_id)
-
-    def _repr_png_(self) -> bytes | None:
-        """Return the steps under the verdict as an image; None without steps."""
-        steps = self._table("steps")
-        if steps.frame.height == 0:
-            return None
-        return steps_picture(steps, f"{self.verdict.title}: {steps_sentence(self.trace.meta, self.trace.steps)}")
-
-    def _repr_mimebundle_(
-        self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
-    ) -> dict[str, str]:
-        """Return the static copy as text, HTML and an image, for front ends without widgets.
-
-        Only the types in ``include`` that are not in ``exclude`` are made.
-        """
-        forms = {"text/plain": self.summary, "text/html": self._repr_html_, "image/png": self._png_text}
-        wanted = [kind for kind in forms if (include is None or kind in include) and kind not in (exclude or ())]
-        made = {kind: forms[kind]() for kind in wanted}
-        return {kind: text for kind, text in made.items() if text}
-
-    def _png_text(self) -> str:
-        """Return the image in Base64, as messages of Jupyter hold it; empty without steps."""
-        return base64.b64encode(self._repr_png_() or b"").decode("ascii")
-
-    def _ipython_display_(self) -> None:
-        """Show the report as the last line of a cell, as the magic does; works without ``%load_ext``."""
-        from torchprof_magic.render.display import show_here  # noqa: PLC0415 - IPython calls this, so it is installed
-
-        show_here(self)
-
-    def _display_(self) -> object:
-        """Return what marimo shows when the report is the last line of a cell."""
-        return self.widget
-
     def __repr__(self) -> str:
         meta = self.trace.meta
         events, steps = counted(self.trace.events.height, "event"), counted(self.trace.steps.height, "step")
         return printable(f"<Report {meta.title}: {events}, {steps}>")
 
 
-class _AdviceFinder:
-    """Finds the advice on a trace, by the settings of the moment, and keeps what was measured for some of it."""
-
-    def __init__(self, trace: Trace, held: LeakHolders) -> None:
-        self._trace = trace
-        self._held = held
-        self._tried: dict[Advice, Advice] = {}
-        self._found: tuple[Settings, Findings] | None = None
-
-    def find(self) -> Findings:
-        """Return the advice and the rules that failed; they are asked again only when the settings have changed."""
-        settings = rules.current()
-        if self._found is None or self._found[0] is not settings:
-            found = find_advice(self._trace, settings, self._tried)
-            self._found = (settings, found._replace(advice=tuple(map(self.with_holders, found.advice))))
-        return self._found[1]
-
-    def with_holders(self, advice: Advice) -> Advice:
-        """Return the advice with what is known of who keeps memory that grows, for the rule that is about it."""
-        held = self._held.known() if advice.rule == LEAK_RULE else None
-        return advice if held is None else with_holders(advice, held.frame)
-
-    def replace(self, said: Advice, measured: Advice) -> None:
-        """Put what was measured in the place of what was said."""
-        self._tried[said] = measured
-        self._found = None
-
-    def complete(self, shape: Shape) -> Shape:
-        """Return the overview with what to change, and the notes with the rules that failed."""
-        match shape:
-            case Facts():
-                return replace(shape, cards=cards_of(self._trace, self.find().advice))
-            case Problems():
-                return replace(shape, problems=(*shape.problems, *self.find().problems))
-            case _:
-                return shape
-
-
-class _Shapes(Mapping[str, "Shape"]):
-    """The shapes of all views by name, each computed when it is first asked for."""
-
-    def __init__(self, trace: Trace, finder: _AdviceFinder, held: LeakHolders) -> None:
-        self._trace = trace
-        self._finder = finder
-        self._held = held
-        self._computed: dict[str, Shape] = {}
-
-    def __getitem__(self, name: str) -> Shape:
-        if name == HOLDERS and (held := self._held.known()) is not None:
-            return held
-        if name not in self._computed:
-            build = {view.name: view.build for view in VIEWS}[name]
-            self._computed[name] = self._finder.complete(build(self._trace))
-        return self._computed[name]
-
-    def forget(self, name: str) -> None:
-        """Compute a shape again when it is asked for next."""
-        self._computed.pop(name, None)
-
-    def __iter__(self) -> Iterator[str]:
-        return (view.name for view in VIEWS)
-
-    def __len__(self) -> int:
-        return len(VIEWS)
-
-
-class _View:
-    """What the live view of a report shows, for as long as the report is there."""
-
-    shown: Shown | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Parts:
-    """What a report is made of: ``other`` is the run that it is compared with, ``origin_id`` that of its recording."""
-
-    trace: Trace
-    shapes: _Shapes
-    run_id: str
-    origin_id: str
-    other: Trace | None
-    change_line: str
-    view: weakref.ref[_View]
-    sources: dict[str, Any]
-
-
-def _runs_beside(run_id: str) -> list[dict[str, str]]:
-    return [run._asdict() for run in other_runs(run_id)]
-
-
 def _torch_device(trace: Trace) -> str:
     """Return what torch's table calls the device: the type of those with memory, or else CUDA, which ROCm is too."""
     types = {name.partition(":")[0] for name in trace.memory["device"].unique()} - {"cpu", "device", "hip"}
     return min(types, default="cuda").upper()
-
-
-def _write_html(
-    trace: Trace,
-    shapes: Mapping[str, Shape],
-    verdict: Verdict,
-    run_id: str,
-    path: Path,
-    *,
-    has_trace: bool = False,
-    change_line: str = "",
-    compared: ComparedPage | None = None,
-) -> Path:
-    held = shapes[HOLDERS]
-    exports = TRACE_EXPORTS if has_trace else ()
-    page = build_page(
-        trace,
-        VIEWS,
-        shapes,
-        verdict,
-        run_id,
-        is_standalone=True,
-        exports=exports,
-        live={HOLDERS: lambda: held} if count_rows(held) else {},
-        change_line=change_line,
-        compared=compared,
-    )
-    packed = written_bytes(partial(write_chrome, trace), "trace.json.gz") if has_trace else b""
-    static = static_html(trace, shapes, verdict, run_id, in_notebook=False)
-    return write_html(page, path, title=trace.meta.title, static=static, packed_trace=packed)

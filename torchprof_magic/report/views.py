@@ -1,28 +1,35 @@
-"""The tabs of a report, in display order, one entry each. A new tab is a new entry of ``VIEWS`` and its function."""
+"""What a report has, one row each: its tables in Python and the tabs of its page, in display order.
+
+A new table is a new row of ``VIEWS`` and its function; with a title, it is shown by the page as well.
+"""
 
 from __future__ import annotations
 
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from torchprof_magic.findings import notes, overview
-from torchprof_magic.findings.ranks import job as jobs
-from torchprof_magic.findings.ranks import shown, stragglers
 from torchprof_magic.findings.savings import table as savings
-from torchprof_magic.render.view import View
+from torchprof_magic.model import trace as model
+from torchprof_magic.render.view import View, shown, tables
+from torchprof_magic.tables import devices, process_groups, steps
 from torchprof_magic.tables import execution_trace as graph
-from torchprof_magic.tables import steps
 from torchprof_magic.tables.flame.shown_stacks import flame_view, flame_view_in, has_calls
+from torchprof_magic.tables.host import host_times
 from torchprof_magic.tables.memory import block_table, holders, leaks
 from torchprof_magic.tables.memory import in_use as memory
-from torchprof_magic.tables.ops import kernels, op_groups
+from torchprof_magic.tables.ops import kernels, op_groups, ranking
 from torchprof_magic.tables.ops import op_table as ops
+from torchprof_magic.tables.snapshot import frames as snapshot
 from torchprof_magic.tables.source import lines, modules
 from torchprof_magic.tables.source.module_outline import modules_view, modules_view_in
 from torchprof_magic.tables.timeline.slices import timeline_slices
+from torchprof_magic.tables.waiting import idle, loaders, queue, waits
 
 if TYPE_CHECKING:
-    from torchprof_magic.findings.ranks.job import Job
     from torchprof_magic.model.trace import Trace
 
 
@@ -36,13 +43,18 @@ def has_leaks(trace: Trace) -> bool:
     return has_memory(trace) and leaks.leaks_table(trace).frame.height > 0
 
 
+def metadata_table(trace: Trace) -> pl.DataFrame:
+    """Return the metadata of the run, one row per key."""
+    return pl.DataFrame(list(trace.meta.extra), schema={"key": pl.String, "value": pl.String}, orient="row")
+
+
 def _grouping(key: str, group: str) -> View[Trace]:
     """Return the ops grouped by one of the keys of ``report.ops_by``."""
     return View(
         name=f"ops_{key}",
-        title=f"Ops by {group.lower()}",
-        description=f"`report.ops_by({key!r})`: the ops by {group.lower()}.",
+        sentence=f"`report.ops_by({key!r})`: the ops by {group.lower()}.",
         build=partial(op_groups.ops_grouped, key=key),
+        title=f"Ops by {group.lower()}",
         empty="Nothing was recorded to group by.",
         place="group",
         tab="ops",
@@ -54,106 +66,120 @@ def _grouping(key: str, group: str) -> View[Trace]:
 VIEWS: tuple[View[Trace], ...] = (
     View(
         name="overview",
-        title="Overview",
-        description="The headline numbers: steps, phases, devices, top ops, memory, and what was recorded.",
+        sentence="The headline numbers: steps, phases, devices, top ops, memory, and what was recorded.",
         build=overview.overview_facts,
+        title="Overview",
         empty="Nothing was recorded.",
     ),
     View(
         name="graph_ops",
-        title="Calls",
-        description="`report.graph_ops`: one row per call in an execution trace, in order.",
-        build=graph.graph_ops_table,
-        empty="This is not an execution trace.",
+        sentence="One row per call of an op or range in an execution trace, in order; empty for any other file.",
         columns=graph.OP_COLUMNS,
+        frame=graph.graph_ops_table,
+        title="Calls",
+        empty="This is not an execution trace.",
         is_counted=True,
         is_there=graph.has_graph,
     ),
     View(
         name="graph_tensors",
-        title="Tensors",
-        description="`report.graph_tensors`: one row per tensor in an execution trace.",
-        build=graph.graph_tensors_table,
-        empty="No op takes or returns a tensor.",
+        sentence="One row per tensor in an execution trace, the largest first, in bytes; empty for any other file.",
         columns=graph.TENSOR_COLUMNS,
+        frame=graph.graph_tensors_table,
+        title="Tensors",
+        empty="No op takes or returns a tensor.",
         is_counted=True,
         is_there=graph.has_graph,
     ),
     View(
         name="timeline",
-        title="Timeline",
-        description="Every thread and stream over time, with the steps and their phases above, for each device why it "
-        "waited, as in `report.idle`, and the counters of the file, as in `report.counters`.",
+        sentence="Every thread and stream over time, with the steps and their phases above.",
+        details="For each device it shows why it waited, as in `report.idle`, and the counters of the file, as in "
+        "`report.counters`.",
         build=timeline_slices,
+        title="Timeline",
         empty="No op and no work on a device was recorded.",
     ),
     View(
         name="ops",
-        title="Ops",
-        description="`report.ops`: one row per op or annotation, summed over the recorded steps. Columns of what was "
-        "not recorded are absent: device time without an accelerator, memory without `profile_memory`, device memory "
-        "when only the host allocated. In `report.key_averages()` the same holds for memory.",
-        build=op_groups.ops_view,
-        empty="No torch op ran during the recording.",
+        sentence="One row per op or annotation, summed over the recorded steps: calls, time, memory and FLOPs.",
+        details="Columns of what was not recorded are absent: device time without an accelerator, memory without "
+        "`profile_memory`, device memory when only the host allocated. In `report.key_averages()` the same holds for "
+        "memory.",
         columns=ops.COLUMNS,
+        frame=ops.ops_table,
+        build=op_groups.ops_view,
+        title="Ops",
+        empty="No torch op ran during the recording.",
         is_counted=True,
         group="Op",
     ),
     View(
         name="flame",
-        title="Flame",
-        description="The call tree of all threads, with equal paths merged: from the lines, modules and Python frames "
-        "that are known down to ops and kernels. Where any of these is known, nodes of autograd are in a box called "
-        "backward at the line and module of their forward op. Boxes are as wide as their host time, their device time "
-        "or their calls. For a memory snapshot: the stacks that allocated what was in use at the peak, as wide as "
-        "their bytes.",
+        sentence="The call tree of all threads, with equal paths merged.",
+        details="It goes from the lines, modules and Python frames that are known down to ops and kernels. Where any "
+        "of these is known, nodes of autograd are in a box called backward at the line and module of their forward op. "
+        "Boxes are as wide as their host time, their device time or their calls. For a memory snapshot: the stacks "
+        "that allocated what was in use at the peak, as wide as their bytes.",
         build=flame_view,
+        title="Flame",
         empty="No torch op ran during the recording, so there is no call tree.",
         is_there=has_calls,
         in_range=flame_view_in,
     ),
     View(
         name="source",
-        title="Source",
-        description="`report.lines`: the cell as it was written, with the time of each line. Lines of functions "
-        "follow, if they were watched.",
+        table="lines",
+        sentence="One row per line of the cell, and of the functions that were watched, with its times in ns.",
+        details="For a trace of another program: one row per function of the user's, if Python frames were recorded.",
+        columns=lines.COLUMNS,
+        frame=lines.lines_table,
         build=lines.source_view,
+        title="Source",
         empty="Lines are known for cells that are recorded with %%torchprof, and where Python frames were recorded "
         "(--stack).",
-        columns=lines.COLUMNS,
         flag="--stack",
         in_range=lines.source_view_in,
     ),
     View(
         name="modules",
-        title="Modules",
-        description="`report.modules`: the modules that ran, as a tree. Three or more siblings of one class are "
-        "merged into a row that opens.",
+        sentence="One row per nn.Module that ran, by its path of attributes, with the times of forward and backward.",
+        details="The tab shows them as a tree, in which three or more siblings of one class are merged into a row that "
+        "opens.",
+        columns=modules.COLUMNS,
+        frame=modules.modules_table,
         build=modules_view,
+        title="Modules",
         empty="No nn.Module ran in the recorded steps, or they were not watched. Add --modules to %%torchprof, or "
         "record Python frames with --stack.",
-        columns=modules.COLUMNS,
         flag="--modules",
         in_range=modules_view_in,
     ),
     View(
         name="memory",
-        title="Memory",
-        description="Memory over time, divided by what it is used for, and what is in use at the peak or at another "
-        "moment: `report.memory` and `report.memory_at()`.",
+        sentence="The bytes in use on each device after every recorded change, in all and by category.",
+        details="Rows are in order of time. `total_bytes` is the sum of all categories in every row. It includes what "
+        "was alive before the recording, as far as that is known. Empty if memory was not recorded. The records of "
+        "torch are `report.trace.memory`. The tab draws the curves, with what the caching allocator has reserved, and "
+        "lists what is in use at a moment, as `report.memory_at()` does.",
+        columns=memory.FRAME_COLUMNS,
+        frame=memory.memory_frame,
         build=memory.memory_series,
+        title="Memory",
         empty="Memory was not recorded. Add --memory to %%torchprof, or profile_memory=True to profile().",
-        columns=(*memory.BANDS, *memory.CATEGORY_BANDS),
         group="Over time",
         flag="--memory",
     ),
     View(
         name="allocations",
-        title="Allocations",
-        description="`report.allocations`: one row per block of memory, from its allocation to its release.",
-        build=block_table.allocations_view,
-        empty="Memory was not recorded.",
+        sentence="One row per block of memory: its allocation with its release, in the order of allocation.",
+        details="`allocated_at_ns` is null for a block from before the recording, and `freed_at_ns` for one that is "
+        "alive at its end. Empty if memory was not recorded. The single records of torch are `report.trace.memory`.",
         columns=block_table.COLUMNS,
+        frame=block_table.allocations_table,
+        build=block_table.allocations_view,
+        title="Allocations",
+        empty="Memory was not recorded.",
         place="group",
         tab="memory",
         group="Allocations",
@@ -161,11 +187,14 @@ VIEWS: tuple[View[Trace], ...] = (
     ),
     View(
         name="leaks",
-        title="Growing places",
-        description="`report.leaks`: the places whose blocks pile up from step to step.",
-        build=leaks.leaks_view,
-        empty="No place leaves blocks behind in nearly every step.",
+        sentence="One row per place whose blocks pile up from step to step, by `bytes_per_step`, the most first.",
+        details="Such blocks are allocated in at least four of five complete steps, and are in use at the end of the "
+        "recording. Empty with fewer than three complete steps. `holders()` says who keeps them.",
         columns=leaks.COLUMNS,
+        frame=leaks.leaks_table,
+        build=leaks.leaks_view,
+        title="Growing places",
+        empty="No place leaves blocks behind in nearly every step.",
         place="group",
         tab="memory",
         group="Growth",
@@ -173,12 +202,13 @@ VIEWS: tuple[View[Trace], ...] = (
     ),
     View(
         name="holders",
-        title="Holders",
-        description="`report.holders()`: the variables and attributes that keep what piles up alive, looked for when "
-        "this is first shown. A file has those that were found last in the process that recorded.",
-        build=holders.nothing_held,
-        empty="No variable or attribute of this process holds it any more.",
+        sentence="`report.holders()`: one row per variable or attribute that keeps alive what piles up.",
+        details="They are looked for when this is first shown. A file has those that were found last in the process "
+        "that recorded.",
         columns=holders.COLUMNS,
+        build=holders.nothing_held,
+        title="Holders",
+        empty="No variable or attribute of this process holds it any more.",
         place="group",
         tab="memory",
         group="Holders",
@@ -187,12 +217,16 @@ VIEWS: tuple[View[Trace], ...] = (
     ),
     View(
         name="savings",
-        title="Savings",
-        description="`report.savings`: changes that would lower the peak of memory by at least 1 %, each by itself, "
-        "with an estimate of the bytes and of the time that they add.",
-        build=savings.savings_view,
-        empty="No change that is known would lower the peak.",
+        sentence="One row per change that would lower the peak of memory by at least 1 %, the largest saving first.",
+        details="Activation checkpointing and offload of modules, `set_to_none`, 16-bit parameters, gradients and "
+        "optimizer state, half the batch, and the release of memory that grows, whose saving is `bytes_per_step` more "
+        "with every further step. `saved_bytes` is an estimate by `arithmetic`, and `added_time_ns` is the time that "
+        "it adds to a step. Empty if memory was not recorded.",
         columns=savings.COLUMNS,
+        frame=savings.savings_table,
+        build=savings.savings_view,
+        title="Savings",
+        empty="No change that is known would lower the peak.",
         place="group",
         tab="memory",
         group="What if",
@@ -200,11 +234,11 @@ VIEWS: tuple[View[Trace], ...] = (
     ),
     View(
         name="kernels",
-        title="Kernels",
-        description="`report.kernels`: one row per name of a kernel, copy or fill.",
-        build=kernels.kernels_table,
-        empty="No work on an accelerator was recorded: the program ran on the CPU, or the device was not traced.",
+        sentence="One row per name of a kernel, copy or fill, with its time summed over all streams.",
         columns=kernels.COLUMNS,
+        frame=kernels.kernels_table,
+        title="Kernels",
+        empty="No work on an accelerator was recorded: the program ran on the CPU, or the device was not traced.",
         is_counted=True,
         place="group",
         tab="ops",
@@ -221,79 +255,150 @@ VIEWS: tuple[View[Trace], ...] = (
     _grouping("step", "Step"),
     View(
         name="steps",
-        title="Steps",
-        description="`report.steps`: one row per recorded step.",
-        build=steps.steps_table,
-        empty="The recording has no steps. Put a training loop into the cell, or call step() in it.",
+        sentence="One row per recorded step: start, duration, and time per phase; the phases add up to the duration.",
         columns=steps.COLUMNS,
+        frame=steps.steps_table,
+        title="Steps",
+        empty="The recording has no steps. Put a training loop into the cell, or call step() in it.",
         is_counted=True,
         place="strip",
     ),
     View(
         name="notes",
-        title="Notes",
-        description="`report.problems`: the kinds of problems of recording and reading, the most severe first.",
+        sentence="`report.problems`: the kinds of problems of recording and reading, the most severe first.",
         build=notes.problem_list,
+        title="Notes",
         empty="No problems were found.",
         is_counted=True,
         place="about",
     ),
+    View(
+        name="devices",
+        sentence="One row per device: busy and idle time, and communication time not overlapped by computation.",
+        columns=devices.COLUMNS,
+        frame=devices.devices_table,
+    ),
+    View(
+        name="waits",
+        sentence="One row per blocking call and its cause: how long it held the host while a device worked or idled.",
+        details="Only calls within the recorded steps count.",
+        columns=waits.COLUMNS,
+        frame=waits.waits_table,
+    ),
+    View(
+        name="idle",
+        sentence="Every idle time of every device in the recorded steps, by what the host did before the next launch.",
+        columns=idle.COLUMNS,
+        frame=idle.idle_table,
+    ),
+    View(
+        name="loaders",
+        sentence="One row per kind of DataLoader and line: time in fetching batches, and how often none was ready.",
+        columns=loaders.COLUMNS,
+        frame=loaders.loaders_table,
+    ),
+    View(
+        name="host",
+        sentence="One row per name of an op, annotation, Python function or runtime call: its own time on the host.",
+        details="Unlike in `ops`, events of all categories are nested in one another.",
+        columns=host_times.COLUMNS,
+        frame=host_times.host_table,
+    ),
+    View(
+        name="queue",
+        sentence="How much launched work, and how many launch calls, had not begun on the device, over time.",
+        details="One row per change, per stream and for all together.",
+        columns=queue.FRAME_COLUMNS,
+        frame=queue.queue_series,
+    ),
+    View(
+        name="launches",
+        sentence="One row per kernel name: the delay from its launch call to its start, and how many runs are short.",
+        columns=queue.LAUNCH_COLUMNS,
+        frame=queue.launches_table,
+    ),
+    View(
+        name="ranking",
+        sentence="The events that ran while the launch queue emptied, the most likely cause first.",
+        details="They are ops, annotations and Python calls. The score is that of torch's `BasicEvaluation`: high idle "
+        "time and self time. Empty without a device, or if the queue never held at least four kernels.",
+        columns=ranking.COLUMNS,
+        frame=ranking.ranking_table,
+    ),
+    View(
+        name="process_groups",
+        sentence="One row per process group of torch.distributed that the recording process belongs to.",
+        columns=process_groups.COLUMNS,
+        frame=process_groups.process_groups_table,
+    ),
+    View(
+        name="events",
+        sentence="One row per event, sorted by lane, start and descending duration.",
+        details="`parent` is the row of the enclosing event, or -1.",
+        columns=model.EVENTS_COLUMNS,
+        frame=attrgetter("events"),
+    ),
+    View(
+        name="lanes",
+        sentence="One row per thread or stream; the `lane` of an event is a row of this frame.",
+        columns=model.LANES_COLUMNS,
+        frame=attrgetter("lanes"),
+    ),
+    View(
+        name="flows",
+        sentence="One row per link between two rows of `events`: launch call to device event, forward op to backward.",
+        columns=model.FLOWS_COLUMNS,
+        frame=attrgetter("flows"),
+    ),
+    View(
+        name="memory_records",
+        sentence="One row per allocation or release, as torch recorded it.",
+        columns=model.MEMORY_COLUMNS,
+        frame=attrgetter("memory"),
+        python="report.trace.memory",
+    ),
+    View(
+        name="counters",
+        sentence="One row per value of a counter in the file, such as the power of a device, in order of time.",
+        details="Values are in `unit` as the file writes it. `device` is null for counters that are about no device. "
+        "`report.trace.counters` also has the recording cycle of each. Empty if the file has no counters.",
+        columns=tuple(column for column in model.COUNTERS_COLUMNS if column.name != "cycle"),
+        frame=lambda trace: trace.counters.drop("cycle"),
+    ),
+    View(
+        name="stacks",
+        sentence="One row per Python frame and call path to it, after its caller.",
+        details="The `stack` of an event is a row of this frame.",
+        columns=model.STACKS_COLUMNS,
+        frame=attrgetter("stacks"),
+    ),
+    View(
+        name="metadata",
+        sentence="One row per key of the metadata that the file holds, including `--metadata`, with its value as text.",
+        frame=metadata_table,
+        python="report.metadata",
+    ),
+    View(
+        name="segments",
+        sentence="One row per segment of a memory snapshot, in its order.",
+        columns=snapshot.SEGMENT_COLUMNS,
+        frame=snapshot.segments_table,
+        python="report.snapshot.segments",
+    ),
+    View(
+        name="blocks",
+        sentence="One row per block of a segment of a memory snapshot.",
+        columns=snapshot.BLOCK_COLUMNS,
+        frame=snapshot.blocks_table,
+        python="report.snapshot.blocks",
+    ),
+    View(
+        name="history",
+        sentence="One row per action of an allocator, from a memory snapshot.",
+        columns=model.HISTORY_COLUMNS,
+        frame=attrgetter("history"),
+        python="report.snapshot.history",
+    ),
 )
-
-# The tabs of a report of many ranks.
-RANK_VIEWS: tuple[View[Job], ...] = (
-    View(
-        name="ranks",
-        title="Ranks",
-        description="`ranks.ranks`: one row per rank of the job, with the mean of its steps, and below it the waiting "
-        "in the collectives with the most of it.",
-        build=shown.ranks_view,
-        empty="No rank could be read.",
-        columns=jobs.RANK_COLUMNS,
-        is_counted=True,
-        group="Ranks",
-    ),
-    View(
-        name="collectives",
-        title="Collectives",
-        description="`ranks.collectives`: one row per collective that several ranks share.",
-        build=shown.collectives_view,
-        empty="The ranks share no collective.",
-        columns=jobs.COLLECTIVE_COLUMNS,
-        is_counted=True,
-    ),
-    View(
-        name="stragglers",
-        title="Stragglers",
-        description="`ranks.stragglers`: one row per rank for which the others wait noticeably: at least 1 % of a step "
-        "each, and a tenth of all waiting. With what it does more of than they do.",
-        build=shown.stragglers_view,
-        empty="No rank keeps the others waiting noticeably.",
-        columns=stragglers.COLUMNS,
-        is_counted=True,
-    ),
-    View(
-        name=shown.WAITS_VIEW,
-        title="Waiting",
-        description="`ranks.arrivals`: one row per collective and rank.",
-        build=shown.waits_view,
-        empty="The ranks share no collective.",
-        columns=jobs.ARRIVAL_COLUMNS,
-        place="strip",
-    ),
-    View(
-        name="timeline",
-        title="Timeline",
-        description="The steps, collectives and computation of all ranks, on the common clock.",
-        build=shown.timeline_view,
-        empty="There is too much for one picture. A rank's own report has its timeline.",
-    ),
-    View(
-        name="notes",
-        title="Notes",
-        description="`ranks.problems`: the problems of the job, and of the files of its ranks.",
-        build=shown.problems_view,
-        empty="No problems were found.",
-        is_counted=True,
-    ),
-)
+TABS = shown(VIEWS)
+TABLES = tables(VIEWS)

@@ -20,7 +20,10 @@ class Kept(Protocol):
     """What is used of a ``Report`` to keep it."""
 
     trace: Trace
-    run_id: str
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run."""
 
     @property
     def step_ns(self) -> float:

@@ -24,8 +24,14 @@ class Run(Protocol):
     """What is used of a ``Report`` of a run."""
 
     trace: Trace
-    run_id: str
-    change_line: str
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run."""
+
+    @property
+    def change_line(self) -> str:
+        """How the steps changed since an earlier run, once that is known."""
 
     @property
     def step_ns(self) -> float:

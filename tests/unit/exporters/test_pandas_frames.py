@@ -12,8 +12,10 @@ from support import allocation, annotation, kernel, launch, make_trace, span
 
 from torchprof_magic.exporters.pandas_frames import to_pandas
 from torchprof_magic.loading import load
-from torchprof_magic.ranks.report import TABLES, RanksReport
-from torchprof_magic.report.trace_report import EXPORTED_TABLES, Report
+from torchprof_magic.ranks.report import RanksReport
+from torchprof_magic.ranks.views import TABLES as RANK_TABLES
+from torchprof_magic.report.trace_report import Report
+from torchprof_magic.report.views import TABLES
 
 
 def report() -> Report:
@@ -33,11 +35,11 @@ def values(frame: pl.DataFrame) -> list[list[object]]:
     return [[None if str(value) == "nan" else value for value in frame[name].to_list()] for name in frame.columns]
 
 
-@pytest.mark.parametrize("table", EXPORTED_TABLES)
+@pytest.mark.parametrize("table", TABLES)
 def test_every_table_has_the_same_values_in_pandas_without_pyarrow(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pandas")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    ours, made = report()._frame_of(table)(), report().to_pandas(table)
+    ours, made = report()._tables.flat(table), report().to_pandas(table)
     assert list(made.columns) == ours.columns
     assert len(made) == ours.height
     gaps = made.isna()
@@ -89,7 +91,7 @@ def test_a_frame_that_a_method_returned_is_accepted_too() -> None:
 
 
 def test_an_unknown_table_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="unknown table 'pie'; choose from ops, kernels"):
+    with pytest.raises(ValueError, match="unknown table 'pie'; choose from graph_ops, graph_tensors, ops"):
         report().to_pandas("pie")
 
 
@@ -99,7 +101,7 @@ def test_without_pandas_the_error_says_what_to_install(monkeypatch: pytest.Monke
         report().to_pandas()
 
 
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("table", RANK_TABLES)
 def test_the_tables_of_a_job_of_many_ranks_are_in_pandas_too(
     table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

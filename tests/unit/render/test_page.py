@@ -30,7 +30,7 @@ def without_places(header: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_page_equals_the_golden_page_that_typescript_reads() -> None:
-    page = golden_report()._page
+    page = golden_report()._forms.page
     kept, now = json.loads(HEADER.read_text(encoding="utf-8")), json.loads(header_text(page))
     assert without_places(now) == without_places(kept), REMAKE
     expected, found = frames(kept, DATA.read_bytes()), frames(now, page.data)
@@ -50,6 +50,6 @@ def test_unknown_values_are_null_because_json_has_no_nan() -> None:
     trace = make_trace(
         span("ProfilerStep#1", 0, 0, cat="user_annotation"), span("ProfilerStep#2", 9, 0, "user_annotation")
     )
-    header = json.loads(Report(trace)._page.header, parse_constant=pytest.fail)
+    header = json.loads(Report(trace)._forms.page.header, parse_constant=pytest.fail)
     facts = [fact for view in header["views"] for section in view.get("sections", ()) for fact in section["facts"]]
     assert [fact["label"] for fact in facts if fact["value"] is None] == ["Spread"]

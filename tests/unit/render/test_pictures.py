@@ -135,7 +135,7 @@ def test_a_recording_without_memory_has_no_curve() -> None:
 
 def test_the_flame_graph_has_a_box_per_call_as_wide_as_its_share() -> None:
     report = Report(make_trace(annotation("ProfilerStep#2", 0, 100), span("aten::mm", 0, 50)))
-    pixels = pixels_of(flame_picture(report._shapes["flame"]))
+    pixels = pixels_of(flame_picture(report._analysis["flame"]))
     assert pixels.shape[1] == WIDTH_PX
     row = near(pixels[4 + 22 + 2], phase_colour("forward"))
     assert row.sum() == pytest.approx((WIDTH_PX - 8) / 2 - 1, abs=2)
@@ -148,7 +148,7 @@ def test_the_steps_are_bars_of_their_phases() -> None:
         annotation("ProfilerStep#3", 100, 50),
         span("aten::mm", 100, 50),
     )
-    pixels = pixels_of(steps_picture(Report(trace)._shapes["steps"], "Two steps"))
+    pixels = pixels_of(steps_picture(Report(trace)._analysis["steps"], "Two steps"))
     assert (pixels[..., 3] == 255).all()
     bars = near(pixels, phase_colour("forward"))[44:].sum(axis=1)
     lengths = sorted({int(length) for length in bars if length})
@@ -159,8 +159,8 @@ def test_the_steps_are_bars_of_their_phases() -> None:
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 def test_a_picture_is_painted_whatever_its_names_are(name: str) -> None:
     report = Report(make_trace(annotation("ProfilerStep#2", 0, 100), span(name, 5, 60)))
-    assert flame_picture(report._shapes["flame"]).startswith(b"\x89PNG")
-    assert steps_picture(report._shapes["steps"], name).startswith(b"\x89PNG")
+    assert flame_picture(report._analysis["flame"]).startswith(b"\x89PNG")
+    assert steps_picture(report._analysis["steps"], name).startswith(b"\x89PNG")
     shape = curve([0, 1], allocated_bytes=[1, 2])
     renamed = Series(frame=shape.frame.with_columns(lane=pl.lit(name)), bands=shape.bands, marks=shape.marks)
     assert memory_picture(renamed).startswith(b"\x89PNG")

@@ -15,7 +15,7 @@ from torchprof_magic.model.trace import Trace
 from torchprof_magic.render import widget
 from torchprof_magic.render.page import build_page
 from torchprof_magic.report.trace_report import Report
-from torchprof_magic.report.views import VIEWS
+from torchprof_magic.report.views import TABS
 from torchprof_magic.tables.timeline import slice_windows
 
 CALLS = 400
@@ -84,8 +84,8 @@ def timeline_of(header: str) -> dict[str, Any]:
 
 
 def test_a_page_gets_an_overview_and_is_told_how_much_there_is(report: Report) -> None:
-    page = report._page
-    slices = report._shape("timeline").frame.height
+    page = report._forms.page
+    slices = report._analysis["timeline"].frame.height
     excerpt = timeline_of(page.header)["excerpt"]
     assert slices > 1500
     assert (excerpt["slices"], excerpt["start_ns"], excerpt["end_ns"]) == (slices, 0, 40_000_000)
@@ -96,14 +96,14 @@ def test_a_page_gets_an_overview_and_is_told_how_much_there_is(report: Report) -
 
 def test_a_short_timeline_is_sent_whole_and_answers_no_questions(report: Report) -> None:
     short = Report(make_trace(span("aten::mm", 0, 5)))
-    assert timeline_of(short._page.header)["excerpt"] is None
+    assert timeline_of(short._forms.page.header)["excerpt"] is None
     reply, _ = Asked(short)(WINDOW)
     assert reply == {"kind": "error", "id": "w", "message": "The report has no such timeline."}
-    assert report._page.answers.keys() == {"timeline"}
+    assert report._forms.page.answers.keys() == {"timeline"}
 
 
 def test_a_file_contains_the_longest_slices_and_says_that_others_are_merged(report: Report) -> None:
-    page = build_page(report.trace, VIEWS, report._shapes, report.verdict, "file", is_standalone=True)
+    page = build_page(report.trace, TABS, report._analysis, report.verdict, "file", is_standalone=True)
     view = timeline_of(page.header)
     frame = frame_of(page.data[view["offset"] : view["offset"] + view["length"]])
     assert 100 < frame.height <= 500
@@ -119,7 +119,7 @@ def test_a_window_is_answered_with_its_slices(report: Report) -> None:
 
 
 def test_a_slice_is_answered_with_what_belongs_to_it(report: Report) -> None:
-    frame = report._shape("timeline").frame
+    frame = report._analysis["timeline"].frame
     number = frame.with_row_index().filter(pl.col("name") == "gemm")["index"][7]
     _, buffers = Asked(report)(SLICE | {"slice": number})
     found = frame_of(buffers[0])
@@ -230,6 +230,6 @@ def test_extreme_but_possible_questions_are_answered(report: Report, content: di
 def test_questions_about_released_data_are_answered_with_an_error(report: Report) -> None:
     asked = Asked(report)
     widget._kept.clear()
-    report._view.shown = None
+    report._kept.shown = None
     reply, _ = asked(WINDOW)
     assert "no longer has the data" in reply["message"]

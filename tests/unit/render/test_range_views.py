@@ -13,7 +13,7 @@ from support import annotation, make_trace, span
 from torchprof_magic.render import range_views, widget
 from torchprof_magic.render.page import build_page
 from torchprof_magic.report.trace_report import Report
-from torchprof_magic.report.views import VIEWS
+from torchprof_magic.report.views import TABS
 
 GET = {"kind": "get", "id": 7, "name": "flame", "start_ns": 100_000.0, "end_ns": 200_000.0}
 
@@ -48,8 +48,8 @@ def opened(data: bytes) -> tuple[dict[str, Any], pl.DataFrame]:
 
 def test_a_page_is_told_which_views_can_be_asked_for(report: Report) -> None:
     # Neither lines nor modules were recorded.
-    assert json.loads(report._page.header)["ranged"] == ["flame"]
-    file = build_page(report.trace, VIEWS, report._shapes, report.verdict, "file", is_standalone=True)
+    assert json.loads(report._forms.page.header)["ranged"] == ["flame"]
+    file = build_page(report.trace, TABS, report._analysis, report.verdict, "file", is_standalone=True)
     assert json.loads(file.header)["ranged"] == []
 
 
@@ -97,7 +97,7 @@ def test_times_beyond_those_of_any_trace_are_its_ends(report: Report) -> None:
 
 def test_the_last_answers_are_kept_and_the_oldest_forgotten(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(range_views, "KEPT_ANSWERS", 2)
-    views = report._page.ranges
+    views = report._forms.page.ranges
     assert views is not None
     first = views.encoded("flame", 0, 1e5)
     second = views.encoded("flame", 1e5, 2e5)
@@ -109,7 +109,7 @@ def test_the_last_answers_are_kept_and_the_oldest_forgotten(report: Report, monk
 
 def test_large_answers_are_kept_one_at_a_time(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(range_views, "KEPT_BYTES", 1)
-    views = report._page.ranges
+    views = report._forms.page.ranges
     assert views is not None
     first = views.encoded("flame", 0, 1e5)
     assert views.encoded("flame", 0, 1e5) is first

@@ -59,11 +59,11 @@ def test_a_report_whose_view_was_closed_gets_another_when_it_is_shown_again() ->
 
 
 def test_data_is_kept_for_open_views_up_to_a_number_and_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    refs = [weakref.ref(shown(number)._view.shown) for number in range(widget.OPEN_WIDGETS + 3)]
+    refs = [weakref.ref(shown(number)._kept.shown) for number in range(widget.OPEN_WIDGETS + 3)]
     gc.collect()
     assert [ref() is not None for ref in refs] == [False] * 3 + [True] * widget.OPEN_WIDGETS
     monkeypatch.setattr(widget, "KEPT_FRAME_BYTES", 0)
-    last = weakref.ref(shown()._view.shown)
+    last = weakref.ref(shown()._kept.shown)
     gc.collect()
     assert last() is not None
     assert [ref() is not None for ref in refs] == [False] * len(refs)

@@ -280,7 +280,7 @@ def test_the_page_has_a_tab_for_the_comparison_and_opens_there() -> None:
 
 
 def test_a_report_without_a_comparison_has_no_such_tab() -> None:
-    header = json.loads(Report(program())._page.header)
+    header = json.loads(Report(program())._forms.page.header)
     assert (header["change"], header["first"], header["changeLine"]) == (None, "", "")
 
 

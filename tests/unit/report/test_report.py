@@ -20,7 +20,7 @@ from torchprof_magic.model.shapes import count_rows
 from torchprof_magic.render.arrow import EMBEDDED_BYTES, MAX_SERIES_ROWS, encode, pack
 from torchprof_magic.render.figures import to_png
 from torchprof_magic.report.trace_report import Report
-from torchprof_magic.report.views import VIEWS
+from torchprof_magic.report.views import TABS
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 
@@ -39,10 +39,10 @@ def report() -> Report:
 
 
 def test_every_view_has_a_header_with_the_right_places_of_its_columns() -> None:
-    shapes, page = report()._shapes, report()._page
+    shapes, page = report()._analysis, report()._forms.page
     header = json.loads(page.header)
     trace = report().trace
-    there = [view for view in VIEWS if not view.is_live and (view.is_there is None or view.is_there(trace))]
+    there = [view for view in TABS if not view.is_live and (view.is_there is None or view.is_there(trace))]
     shown = [view.name for view in there if view.place == "about" or count_rows(shapes[view.name])]
     assert [view["name"] for view in header["views"]] == shown
     for view in header["views"]:
@@ -60,16 +60,16 @@ def test_every_view_has_a_header_with_the_right_places_of_its_columns() -> None:
 
 
 def test_times_go_to_the_page_as_float64_and_names_as_dictionaries() -> None:
-    frame = pl.read_ipc_stream(io.BytesIO(encode(report()._shapes["ops"])))
+    frame = pl.read_ipc_stream(io.BytesIO(encode(report()._analysis["ops"])))
     assert frame.schema["self_cpu_ns"] == pl.Float64
     assert isinstance(frame.schema["name"], pl.Categorical)
     assert dict(frame.select(pl.col("name").cast(pl.String), "self_cpu_ns").rows())["aten::mm"] == 60_000
 
 
 def test_large_views_are_pulled() -> None:
-    big = report()._shapes["memory"]
+    big = report()._analysis["memory"]
     rows = EMBEDDED_BYTES // 40
-    ops = report()._shapes["ops"]
+    ops = report()._analysis["ops"]
     wide = pl.concat([ops.frame] * (rows // ops.frame.height + 1))
     shapes = {"memory": big, "ops": type(ops)(frame=wide, columns=ops.columns)}  # type: ignore[call-arg, union-attr]
     packed = pack(shapes)
@@ -79,7 +79,7 @@ def test_large_views_are_pulled() -> None:
 
 
 def test_a_view_that_is_built_on_request_comes_with_its_header() -> None:
-    page = report()._page
+    page = report()._forms.page
     waiting = [view["name"] for view in json.loads(page.header)["views"] if view["shape"] == "waiting"]
     assert "ops_phase" in waiting
     data = page.pulled["ops_phase"]()
@@ -102,7 +102,7 @@ def test_a_long_series_is_thinned_without_losing_its_peak() -> None:
     trace = make_trace(
         *[allocation(at, 1, 10**9 if at == 70_001 else at) for at in range(3 * MAX_SERIES_ROWS + 20_000)]
     )
-    frame = pl.read_ipc_stream(io.BytesIO(encode(Report(trace)._shapes["memory"])))
+    frame = pl.read_ipc_stream(io.BytesIO(encode(Report(trace)._analysis["memory"])))
     assert frame.height <= MAX_SERIES_ROWS
     assert frame["allocated_bytes"].max() == 10**9
     assert frame["time_ns"].is_sorted()
@@ -174,7 +174,7 @@ def test_frames_have_the_names_that_the_documentation_promises() -> None:
 def test_an_empty_trace_has_a_report() -> None:
     empty = Report(make_trace())
     assert "Nothing recorded" in empty.summary()
-    assert json.loads(empty._page.header)["verdict"]["title"] == "Nothing recorded"
+    assert json.loads(empty._forms.page.header)["verdict"]["title"] == "Nothing recorded"
 
 
 def test_the_public_names_are_exactly_those_listed() -> None:

@@ -180,7 +180,7 @@ def test_a_comparison_stays_with_the_report_when_other_views_take_the_room(monke
 
 
 def test_a_comparison_that_a_program_made_can_be_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
-    page = Page(recorded(2, mm_ms=80).compare(recorded(1))._report, monkeypatch)
+    page = Page(recorded(2, mm_ms=80).compare(recorded(1)), monkeypatch)
     assert page.change == ("slower", [("In [1]", False), ("In [2]", True)])
     page.ask(kind="compare", is_swapped=True)
     assert page.change[0] == "faster"

@@ -44,7 +44,7 @@ def test_groups_are_a_frame_a_table_of_sql_and_a_part_of_the_page() -> None:
         ("0 default_pg", "4 ranks: 0-3", "cuda:nccl"),
         ("7 tensor", "2 ranks: 1, 3", "cpu:gloo,cuda:nccl"),
     ]
-    assert "default_pg" in report._page.header
+    assert "default_pg" in report._forms.page.header
 
 
 def test_a_job_without_groups_has_none() -> None:

@@ -34,6 +34,16 @@ BANDS = (
         definition="Launch calls of which no work had begun; a graph launch counts once.",
     ),
 )
+FRAME_COLUMNS = (
+    Column(name="time_ns", title="Time", unit="ns", definition="When the numbers change, from the first event."),
+    Column(
+        name="lane",
+        title="Stream",
+        unit="text",
+        definition=f"Name of the stream, or {ALL_STREAMS!r}.",
+    ),
+    *BANDS,
+)
 LAUNCH_COLUMNS = (
     Column(name="name", title="Kernel", unit="code", definition="Name of the kernel."),
     Column(name="count", title="Runs", unit="count", definition="How often it began in the recorded steps."),

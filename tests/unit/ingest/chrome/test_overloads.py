@@ -57,8 +57,8 @@ def test_ops_are_one_row_and_split_by_overload() -> None:
 
 
 def test_the_page_groups_by_overload_only_where_there_are_any() -> None:
-    assert '"ops_overload"' in Report(make_trace(*RECORDED))._page.header
-    assert '"ops_overload"' not in Report(make_trace(span("aten::add", 0, 10)))._page.header
+    assert '"ops_overload"' in Report(make_trace(*RECORDED))._forms.page.header
+    assert '"ops_overload"' not in Report(make_trace(span("aten::add", 0, 10)))._forms.page.header
 
 
 @pytest.mark.parametrize("ending", ["a.json", "a.torchprof"])

@@ -76,7 +76,7 @@ def test_tensors_are_listed_with_their_size_maker_and_uses(tmp_path: Path) -> No
 
 def test_the_page_offers_calls_and_tensors_and_a_saved_run_keeps_them(tmp_path: Path) -> None:
     report = tp.load(written(tmp_path, ROOT, OLD, NEW))
-    header = json.loads(report._page.header)
+    header = json.loads(report._forms.page.header)
     tabs = [(view["name"], view["count"]) for view in header["views"] if view["place"] == "tab"]
     assert tabs == [("overview", None), ("graph_ops", 3), ("graph_tensors", 3)]
     assert (header["first"], header["subtitle"], header["missing"]) == ("graph_ops", "", [])
@@ -88,7 +88,7 @@ def test_the_page_offers_calls_and_tensors_and_a_saved_run_keeps_them(tmp_path: 
 def test_an_execution_trace_is_summed_up_as_one_and_not_as_an_empty_recording(tmp_path: Path) -> None:
     report = tp.load(written(tmp_path, ROOT, OLD, NEW))
     assert report.verdict.title == "Execution trace"
-    facts = {fact.label: fact.value for section in report._shape("overview").sections for fact in section.facts}  # type: ignore[union-attr]
+    facts = {fact.label: fact.value for section in report._analysis["overview"].sections for fact in section.facts}  # type: ignore[union-attr]
     assert facts == {"Calls": 3, "Tensors on cpu": 60, "Tensors on cuda:0": 60}
     assert report.summary().splitlines()[1] == "3 calls · 3 tensors"
 

@@ -15,7 +15,7 @@ from made_snapshots import BEGIN_US, MB, Entry, block, entry, frame, segment, sn
 import torchprof_magic as tp
 from torchprof_magic.ingest.snapshot import reader
 from torchprof_magic.model.errors import IngestError, NotATraceError
-from torchprof_magic.report.views import VIEWS
+from torchprof_magic.report.views import TABS
 
 
 @pytest.fixture
@@ -93,9 +93,9 @@ def test_the_curve_is_that_of_an_allocator_whose_history_keeps_only_the_newest_e
 def test_every_view_export_and_saved_copy_of_a_snapshot_can_be_made(load: Any, tmp_path: Path) -> None:
     report = load(snapshot([entry("alloc", 0, 5)], segments=(segment(9, block(5)),)))
     assert "peak 5 B on cuda:0" in str(report.verdict)
-    assert set(report._shapes) == {view.name for view in VIEWS}
+    assert set(report._analysis) == {view.name for view in TABS}
     assert "Memory on cuda:0: peak 5 B at 0 ns" in report.summary()
-    assert '"memory"' in report._page.header
+    assert '"memory"' in report._forms.page.header
     report.to_html(tmp_path / "page.html")
     report.figure("memory")
     for name in ("a.json", "a.speedscope.json", "a.collapsed", "a.csv"):
@@ -180,7 +180,7 @@ def test_ranges_of_steps_become_the_steps(load: Any) -> None:
         (4, 12_000, 15_000, False),
     ]
     assert report.trace.memory["time_ns"].to_list() == [1000]
-    labels = [mark.label for mark in report._shape("memory").marks]
+    labels = [mark.label for mark in report._analysis["memory"].marks]
     assert "step 3" in labels
     assert report.summary()
 

@@ -16,7 +16,8 @@ from support import allocation, annotation, kernel, launch, make_trace, span
 from torchprof_magic.exporters.csv import write_csv
 from torchprof_magic.loading import load
 from torchprof_magic.model.errors import ExportError
-from torchprof_magic.report.trace_report import EXPORTED_TABLES, Report
+from torchprof_magic.report.trace_report import Report
+from torchprof_magic.report.views import TABLES
 from torchprof_magic.system.files.atomic import replacing, write_text
 
 
@@ -143,7 +144,7 @@ def test_csv_keeps_commas_quotes_lines_and_letters(tmp_path: Path) -> None:
 
 def test_csv_of_every_table_has_the_columns_and_rows_of_its_frame(tmp_path: Path) -> None:
     found = report()
-    for table in EXPORTED_TABLES:
+    for table in TABLES:
         rows = cells(found.export(tmp_path / f"{table}.csv", table=table))
         frame = frame_called(found, table)
         assert rows[0] == frame.columns, table

@@ -1,0 +1,193 @@
+"""What a comparison of two runs has, one row each: its tables in Python and its views of the tab Compare."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from torchprof_magic.findings.compare.change_flame import change_flame
+from torchprof_magic.findings.compare.changes import (
+    TIME_COLUMNS,
+    cell_diff,
+    changed_idle,
+    changed_kernels,
+    changed_lines,
+    changed_memory,
+    changed_modules,
+    changed_ops,
+    changed_phases,
+    changed_waits,
+)
+from torchprof_magic.findings.compare.setting_changes import changed_settings
+from torchprof_magic.model.shapes import Column, Table
+from torchprof_magic.render.view import View, shown, tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torchprof_magic.findings.compare.changes import Runs
+    from torchprof_magic.model.shapes import FramedShape
+
+TAB = "compare"
+
+
+def _named(name: str, title: str, definition: str) -> Column:
+    return Column(name=name, title=title, unit="code", definition=definition)
+
+
+_NAME = _named("name", "Name", "Name of the row, equal in both runs.")
+_PATH = _named("path", "Module", "Path of attributes from the model.")
+_CLASS = replace(_named("class_name", "Class", "Class of the module."), is_minor=True)
+_SOURCE = Column(name="source", title="Source", unit="code", definition="Text of the line.", is_verbatim=True)
+_LINE = Column(name="line", title="Line", unit="count", definition="Its number after, or before if it went.")
+_FILE = Column(name="file", title="File", unit="text", definition="File of the line, or the cell.", is_minor=True)
+_NUMBERS = tuple(
+    Column(name=name, title=title, unit="count", definition=f"Number of the line {title.lower()}.")
+    for name, title in (("line_before", "Before"), ("line_after", "After"))
+)
+
+
+def _times(frame: pl.DataFrame, *keys: Column) -> Table:
+    """Return changed times as a table; the columns of what was not recorded are absent."""
+    columns = [replace(each, has_bar=each.is_change) for each in TIME_COLUMNS if each.name in frame.columns]
+    return Table(frame=frame.select(*(each.name for each in (*keys, *columns))), columns=(*keys, *columns))
+
+
+def _bytes(frame: pl.DataFrame) -> Table:
+    named = frame.with_columns(pl.format("{} {}", "device", "name").alias("name"))
+    columns = [
+        replace(each, unit="bytes", has_bar=each.is_change, definition=each.definition.split(", in ns")[0])
+        for each in TIME_COLUMNS
+        if each.name in ("before", "after", "delta")
+    ]
+    return Table(frame=named.select("name", "before", "after", "delta"), columns=(_NAME, *columns))
+
+
+def _code(runs: Runs) -> Table:
+    frame = cell_diff(runs)
+    if not (frame["sign"] != "").any():
+        frame = frame.clear()
+    shown = frame.with_columns(
+        pl.format("{} {}", pl.col("sign").replace({"": " ", "-": "−"}), "source").alias("source")
+    )
+    return Table(frame=shown.select("source", "line_before", "line_after"), columns=(_SOURCE, *_NUMBERS))
+
+
+def _modules(runs: Runs) -> Table:
+    return _times(changed_modules(runs), _PATH, _CLASS)
+
+
+def _lines(runs: Runs) -> Table:
+    return _times(changed_lines(runs), _SOURCE, _LINE, _FILE)
+
+
+def _view(
+    table: str,
+    sentence: str,
+    frame: Callable[[Runs], pl.DataFrame],
+    group: str = "",
+    build: Callable[[Runs], FramedShape] | None = None,
+) -> View[Runs]:
+    """Return a table of changes; with a ``group``, it is a part of the tab Compare."""
+    return View(
+        name=f"{TAB}_{table}",
+        table=table,
+        sentence=sentence,
+        frame=frame,
+        build=build,
+        title="Compare" if group else "",
+        empty="Neither run has any.",
+        place="group",
+        tab=TAB,
+        group=group,
+    )
+
+
+VIEWS: tuple[View[Runs], ...] = (
+    replace(
+        _view(
+            "ops",
+            "One row per op or annotation, by `name`.",
+            changed_ops,
+            "Ops",
+            lambda runs: _times(changed_ops(runs), _NAME),
+        ),
+        name=TAB,
+        place="tab",
+    ),
+    _view(
+        "kernels",
+        "One row per kernel, copy or fill, by `name`, with its time on the device; empty without one in both.",
+        changed_kernels,
+        "Kernels",
+        lambda runs: _times(changed_kernels(runs), _NAME),
+    ),
+    _view(
+        "modules",
+        "One row per module, by `path` and `class_name`: forward and backward without the modules inside it.",
+        changed_modules,
+        "Modules",
+        _modules,
+    ),
+    _view(
+        "lines",
+        "One row per line of the program: `file, line, source`. Lines that moved within the cell are recognised.",
+        changed_lines,
+        "Lines",
+        _lines,
+    ),
+    _view(
+        "phases",
+        "One row per phase of a step, in ns a step.",
+        changed_phases,
+        "Phases",
+        lambda runs: _times(changed_phases(runs), _NAME),
+    ),
+    _view(
+        "waits",
+        "One row per blocking call, in ns a step.",
+        changed_waits,
+        "Waits",
+        lambda runs: _times(changed_waits(runs), _NAME),
+    ),
+    _view(
+        "idle",
+        "One row per cause for which a device idled, in ns a step.",
+        changed_idle,
+        "GPU waits",
+        lambda runs: _times(changed_idle(runs), _NAME),
+    ),
+    _view(
+        "memory",
+        "The peak of each `device` in bytes, and what was in use then by `name` of its category.",
+        changed_memory,
+        "Memory",
+        lambda runs: _bytes(changed_memory(runs)),
+    ),
+    View(
+        name="compare_flame",
+        sentence="The call trees of both runs in one, each box with its change.",
+        build=change_flame,
+        title="Compare",
+        empty="Neither run has any.",
+        place="group",
+        tab=TAB,
+        group="Flame",
+    ),
+    _view(
+        "code",
+        "The lines of both cells: `sign` is `+` for a new one, `-` for one that went, else empty.",
+        cell_diff,
+        "Code",
+        _code,
+    ),
+    _view(
+        "settings",
+        "What differs besides: versions, devices, flags, shapes, metadata; as text, one row per `name`.",
+        lambda runs: changed_settings(runs.before, runs.after),
+    ),
+)
+TABS = shown(VIEWS)
+TABLES = tables(VIEWS)

@@ -1,0 +1,152 @@
+"""``Changes``: what changed from one recording to another, as tables, in words, and for a page."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import isnan
+from typing import TYPE_CHECKING
+
+from torchprof_magic.findings.compare.change_words import (
+    SIGNS,
+    change_evidence,
+    change_line,
+    change_numbers,
+    change_title,
+)
+from torchprof_magic.findings.compare.changes import Runs
+from torchprof_magic.findings.compare.per_step import sample_of
+from torchprof_magic.findings.compare.run_change import compared_steps, find_change
+from torchprof_magic.findings.compare.setting_changes import warnings_of
+from torchprof_magic.render.page import ComparedPage
+from torchprof_magic.report.changed_views import TABLES, TABS
+from torchprof_magic.report.tables import HasTables, Tables, with_tables
+
+if TYPE_CHECKING:
+    from torchprof_magic.findings.compare.per_step import RunSample
+    from torchprof_magic.findings.compare.run_change import RunChange
+    from torchprof_magic.findings.compare.step_change import Certainty, ChangeKind
+    from torchprof_magic.model.trace import Trace
+
+
+@with_tables(TABLES)
+class Changes(HasTables[Runs]):
+    """What changed from the recording ``before`` to the recording ``after``."""
+
+    def __init__(self, before: Trace, after: Trace) -> None:
+        self.before = before
+        self.after = after
+
+    @property
+    def kind(self) -> ChangeKind:
+        """``faster`` or ``slower`` if the run ``after`` is, and ``unclear`` if the steps cannot tell."""
+        return self.change.kind
+
+    @property
+    def certainty(self) -> Certainty:
+        """``sure`` (p < 0.01), ``likely`` (p < 0.02), ``not sure``, or ``too few steps`` (fewer than 4 on a side)."""
+        return self.change.certainty
+
+    @property
+    def step_ratio(self) -> float:
+        """Typical step after over before: 1.05 is 5 % slower; nan without steps.
+
+        If only work that one run does tells a change (``change.basis`` is ``work``), that work counts as well.
+        """
+        return self.change.ratio
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The confidence interval of 98 % of ``step_ratio``; from 0 to infinity with too few steps."""
+        return self.change.interval
+
+    @cached_property
+    def change(self) -> RunChange:
+        """The change of the step time with all that it is decided by; see docs/comparing.md."""
+        return find_change(*self._samples)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What makes the comparison less than fair, such as flags that only one run had."""
+        return warnings_of(self.before, self.after)
+
+    @property
+    def line(self) -> str:
+        """The change as one line: ``step 222 ms → 180 ms, −19 %, sure``."""
+        return change_line(self.change)
+
+    @cached_property
+    def runs(self) -> Runs:
+        """Both traces, and the drift that ranks leave out where the steps alone do not tell what changed."""
+        drift = 1.0 if self.change.basis == "steps" else self.change.drift
+        return Runs(self.before, self.after, drift)
+
+    @property
+    def title(self) -> str:
+        """The change in a few words, with its sign: ``▼ 20 % faster, likely``."""
+        return f"{SIGNS[self.kind]} {change_title(self.change)}"
+
+    @property
+    def numbers(self) -> str:
+        """The step times of both runs with the interval of the difference."""
+        return change_numbers(self.change)
+
+    @property
+    def evidence(self) -> str:
+        """Why the change is known, or why not."""
+        return change_evidence(self.change)
+
+    @property
+    def words(self) -> list[str]:
+        """What is said of the change, line by line."""
+        return [f"{self.title}: {self.numbers}", self.evidence, *self.warnings]
+
+    def other_than(self, trace: Trace) -> Trace:
+        """Return the recording that a recording is compared with."""
+        return self.after if self.before is trace else self.before
+
+    def page(self, *, shown: Trace, is_first: bool) -> ComparedPage:
+        """Return what the page of the recording ``shown`` says of this comparison."""
+        change = self.change
+        head = {
+            "kind": self.kind,
+            "title": change_title(change),
+            "numbers": self.numbers,
+            "evidence": self.evidence,
+            "warnings": self.warnings,
+            "runs": [
+                {
+                    "title": title,
+                    "isShown": trace is shown,
+                    "steps": list(steps),
+                    "typical": None if isnan(ns) else ns,
+                }
+                for title, trace, steps, ns in zip(
+                    self._titles,
+                    (self.before, self.after),
+                    compared_steps(*self._samples)[:2],
+                    (change.before_ns, change.after_ns),
+                    strict=True,
+                )
+            ],
+            "settings": self.settings.rows(),
+        }
+        views = tuple((view, view.shape(self.runs)) for view in TABS)
+        return ComparedPage(head=head, views=views, is_first=is_first)
+
+    @cached_property
+    def _tables(self) -> Tables[Runs]:  # type: ignore[override]
+        return Tables(TABLES, self.runs)
+
+    @property
+    def _samples(self) -> tuple[RunSample, RunSample]:
+        return sample_of(self.before), sample_of(self.after)
+
+    @property
+    def _titles(self) -> tuple[str, str]:
+        """What the runs are called; equal titles are told apart."""
+        before, after = (trace.meta.title for trace in (self.before, self.after))
+        return (
+            (before, after)
+            if before and after and before != after
+            else (f"{before} before".strip(), f"{after} after".strip())
+        )

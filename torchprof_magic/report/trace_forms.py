@@ -1,0 +1,194 @@
+"""The forms of one recording: its page, live view, text, HTML without scripts, image and file."""
+
+from __future__ import annotations
+
+import uuid
+import weakref
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+from torchprof_magic.exporters.chrome import write_chrome
+from torchprof_magic.model.errors import StoreError
+from torchprof_magic.model.shapes import Series, Table, count_rows
+from torchprof_magic.render.displayed import Forms, Kept
+from torchprof_magic.render.exports import EXPORTS, TRACE_EXPORTS, Export
+from torchprof_magic.render.page import ComparedPage, Page, build_page
+from torchprof_magic.render.pictures import steps_picture
+from torchprof_magic.render.standalone_html import write_html
+from torchprof_magic.render.static_html import static_html
+from torchprof_magic.render.text import machine_of, steps_sentence, text_summary
+from torchprof_magic.report.analysis import HOLDERS, Analysis
+from torchprof_magic.report.changes import Changes
+from torchprof_magic.report.views import TABS
+from torchprof_magic.runs.other_runs import open_other_run, other_runs
+from torchprof_magic.system.files.temporary import written_bytes
+from torchprof_magic.tables.execution_trace import has_graph
+from torchprof_magic.tables.memory.starting_level import starting_note
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from torchprof_magic.model.shapes import Shape
+    from torchprof_magic.model.trace import Trace
+    from torchprof_magic.render.widget import Comparing, Shown
+
+
+def new_id() -> str:
+    """Return an id for what is shown of a run."""
+    return uuid.uuid4().hex[:12]
+
+
+@dataclass(frozen=True)
+class TraceForms(Forms):
+    """The forms of an analysed recording. They hold no report, whose memory is free as soon as the user drops it.
+
+    Attributes:
+        analysis: The recording, and what is known of it.
+        run_id: The id of the static copy and of the live view that hides it.
+        origin_id: The id under which this process knows the recording, if that is another.
+        change_line: How the steps changed since an earlier run, for the header.
+        changes: What the tab Compare shows, if there is one.
+        opens_changes: Whether the page is opened at that tab.
+    """
+
+    analysis: Analysis
+    run_id: str = field(default_factory=new_id)
+    origin_id: str = ""
+    change_line: str = ""
+    changes: Changes | None = None
+    opens_changes: bool = False
+
+    @property
+    def trace(self) -> Trace:
+        """The recording."""
+        return self.analysis.trace
+
+    @property
+    def known_id(self) -> str:
+        """The id under which this process knows the recording."""
+        return self.origin_id or self.run_id
+
+    def with_changes(self, changes: Changes, *, is_first: bool = False) -> TraceForms:
+        """Return the forms of the same recording with the tab Compare, which is opened first if ``is_first``."""
+        return replace(
+            self,
+            run_id=new_id(),
+            origin_id=self.known_id,
+            change_line=changes.line,
+            changes=changes,
+            opens_changes=is_first,
+        )
+
+    def text(self) -> str:
+        """Return the verdict, what to change, the steps, the top ops, peaks and problems."""
+        steps, ops, memory = (self.analysis[name] for name in ("steps", "ops", "memory"))
+        assert isinstance(steps, Table)
+        assert isinstance(ops, Table)
+        assert isinstance(memory, Series)
+        found, trace = self.analysis, self.trace
+        note = partial(starting_note, trace)
+        machine = machine_of(trace)
+        return text_summary(trace.meta, found.verdict, ops, steps, memory, found.problems, machine, found.cards, note)
+
+    def html(self) -> str:
+        """Return the static copy."""
+        return static_html(self.trace, self.analysis, self.analysis.verdict, self.run_id)
+
+    def png(self) -> bytes | None:
+        """Return the steps under the verdict as an image; None without steps."""
+        steps = self.analysis["steps"]
+        assert isinstance(steps, Table)
+        if steps.frame.height == 0:
+            return None
+        title = f"{self.analysis.verdict.title}: {steps_sentence(self.trace.meta, self.trace.steps)}"
+        return steps_picture(steps, title)
+
+    @cached_property
+    def page(self) -> Page:
+        """The data of the live view: header, embedded columns, and columns to pull."""
+        held = self.analysis.held
+        live = {HOLDERS: held.look} if self.analysis.find_holders is not None else {}
+        return self._page(live=live, can_compare=not has_graph(self.trace))
+
+    def shown(self, kept: Kept) -> Shown:
+        """Return the data of the live view, which offers to compare with the other runs that are known."""
+        from torchprof_magic.render.widget import Comparing  # noqa: PLC0415 - to show a result, not to compute one
+
+        compare = partial(_compared_in_page, self, weakref.ref(kept))
+        return self._shown(self.page, Comparing(partial(_runs_beside, self.known_id), compare))
+
+    def shown_below(self, parent: str) -> Shown:
+        """Return the data of a live view that leads back to the page called ``parent``; for reports of many ranks."""
+        found = self.analysis
+        return self._shown(build_page(self.trace, TABS, found, found.verdict, self.run_id, parent=parent))
+
+    def write_html(self, target: Path, *, has_trace: bool = False) -> Path:
+        """Write one interactive HTML file, which with ``has_trace`` holds the trace and offers to open Perfetto."""
+        held = self.analysis[HOLDERS]
+        page = self._page(
+            is_standalone=True,
+            exports=TRACE_EXPORTS if has_trace else (),
+            live={HOLDERS: lambda: held} if count_rows(held) else {},
+        )
+        packed = written_bytes(partial(write_chrome, self.trace), "trace.json.gz") if has_trace else b""
+        static = static_html(self.trace, self.analysis, self.analysis.verdict, self.run_id, in_notebook=False)
+        return write_html(page, target, title=self.trace.meta.title, static=static, packed_trace=packed)
+
+    def _page(
+        self,
+        *,
+        live: Mapping[str, Callable[[], Shape]],
+        is_standalone: bool = False,
+        exports: tuple[Export, ...] = EXPORTS,
+        can_compare: bool = False,
+    ) -> Page:
+        return build_page(
+            self.trace,
+            TABS,
+            self.analysis,
+            self.analysis.verdict,
+            self.run_id,
+            is_standalone=is_standalone,
+            exports=exports,
+            live=live,
+            can_compare=can_compare,
+            change_line=self.change_line,
+            compared=self._compared,
+        )
+
+    @cached_property
+    def _compared(self) -> ComparedPage | None:
+        """What the page says of the run that this one is compared with, if any."""
+        if self.changes is None:
+            return None
+        return self.changes.page(shown=self.trace, is_first=self.opens_changes)
+
+    def _shown(self, page: Page, comparing: Comparing | None = None) -> Shown:
+        from torchprof_magic.render.widget import Shown  # noqa: PLC0415 - as above
+
+        frame_bytes = self.trace.events.estimated_size() + self.trace.memory.estimated_size()
+        chrome = partial(write_chrome, self.trace)
+        writers: dict[str, Callable[[Path], Path]] = {"html": self.write_html, "chrome": chrome, "perfetto": chrome}
+        title = self.trace.meta.title
+        return Shown(page, title=title, frame_bytes=int(frame_bytes), writers=writers, comparing=comparing)
+
+
+def _compared_in_page(forms: TraceForms, kept: weakref.ref[Kept], key: str, is_swapped: bool) -> Shown:
+    """Return what the page shows with the run ``key``, or the run that it has for no key; see ``Comparing``."""
+    changes, trace = forms.changes, forms.trace
+    known = changes.other_than(trace) if changes is not None else None
+    other = open_other_run(key) if key else known
+    if other is None:
+        raise StoreError("This report is not compared with a run yet.")
+    if not (other.events.height and trace.events.height):
+        raise StoreError("One of the two runs has no events, so there is nothing to compare.")
+    found = Changes(trace, other) if is_swapped else Changes(other, trace)
+    keeper = kept() or Kept()
+    keeper.shown = replace(forms, changes=found, opens_changes=True).shown(keeper)
+    return keeper.shown
+
+
+def _runs_beside(run_id: str) -> list[dict[str, str]]:
+    return [run._asdict() for run in other_runs(run_id)]
