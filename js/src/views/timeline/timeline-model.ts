@@ -314,6 +314,12 @@ export function originOf(
   return { origin: isInView ? first.start : model.whole.start, step: undefined };
 }
 
+/** The row of the phases of the steps; null when they have none. */
+export function phasesOf({ view, ops }: TimelineModel): SliceRow | null {
+  const lane = view.lanes.findIndex(({ kind }) => kind === "steps");
+  return ops.ofLane[lane]?.find(({ depth }) => depth === 1) ?? null;
+}
+
 /** The step that holds a moment. */
 export function stepAt({ steps }: TimelineModel, time: number): Step | undefined {
   return steps.find(({ start, end }) => start <= time && time < end);
