@@ -7,7 +7,7 @@ import { px, type Weight, weight } from "../base/units";
 import { endOf, type FlameExtent, type FlameTree, firstEndingAfter } from "./flame-tree";
 
 // Below this a box cannot be seen or hit.
-export const MIN_BOX_PX = 0.5;
+const MIN_BOX_PX = 0.5;
 const FIRST_CAPACITY = 1024;
 
 /** Growing columns of boxes, reused by the next layout. */

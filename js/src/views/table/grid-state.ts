@@ -341,7 +341,7 @@ export function isSelected(
 }
 
 /** Shows the selected name in the first flame graph of the report. */
-export function findInTree(report: ReportContext, view: TableHeader): void {
+function findInTree(report: ReportContext, view: TableHeader): void {
   const name = report.store.selection.value?.name;
   const tree = firstTree(report);
   if (name === undefined || tree === undefined || nameColumn(view) === undefined) return;

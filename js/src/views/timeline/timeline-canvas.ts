@@ -8,12 +8,8 @@ import type { Colors } from "../../draw/colors";
 import { FillTable } from "../../draw/fills";
 import { pointOn } from "../../draw/screen-scale";
 import { fitContent } from "../../draw/scrolled-canvas";
-import {
-  type Arrow,
-  AXIS_PX,
-  paintTimeline,
-  type TimelineScene,
-} from "../../draw/timeline-painter";
+import { type Arrow, AXIS_PX, type TimelineScene } from "../../draw/timeline/scene";
+import { paintTimeline } from "../../draw/timeline/timeline-painter";
 import { type Curve, curveOf } from "../../layout/curve";
 import { bandAt, heightOfBands, type LaneBand, laneBands } from "../../layout/lane-bands";
 import type { SliceRow } from "../../layout/slice-index";

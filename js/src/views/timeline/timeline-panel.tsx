@@ -281,8 +281,3 @@ export function WaitLine({
     </p>
   );
 }
-
-/** The name of a slice for the live region. */
-export function nameOfRow(model: TimelineModel, row: number): string {
-  return wordAt(model.names, row);
-}

@@ -6,7 +6,7 @@ import { useEffect, useMemo, useRef } from "preact/hooks";
 import { columnFormat, formatCount, formatNs, plural } from "../../base/format";
 import type { Span } from "../../base/scale";
 import { type Ns, ns } from "../../base/units";
-import { AXIS_PX } from "../../draw/timeline-painter";
+import { AXIS_PX } from "../../draw/timeline/scene";
 import { heightOfBands, laneBands } from "../../layout/lane-bands";
 import { wordAt } from "../../wire/frame";
 import type { FoundFacts } from "../../wire/questions";
