@@ -12,8 +12,8 @@ import { type FlameMatches, heaviestRow, searchFlame } from "../../layout/flame-
 import { pathTo } from "../../layout/flame-tree";
 import { type Frame, wordAt } from "../../wire/frame";
 import type { TreeHeader, WeightHeader } from "../../wire/header";
+import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
-import { focusable } from "../common/focusable";
 import { Legend, MatchSteps, SearchBox, Segmented, Sentence, Tools } from "../common/parts";
 import { tableId } from "../common/spoken-table";
 import { Stage, useStage } from "../graph/stage";
@@ -213,8 +213,7 @@ function Outer({ moves }: MovesProps) {
   const names = whole.map((name) => shortenName(name, 28));
   const text = names.length > 4 ? [...names.slice(0, 2), "…", names.at(-1)] : names;
   return (
-    <button
-      type="button"
+    <Button
       class="tp-outer"
       title={whole.join(" › ")}
       aria-expanded={state.showsOuter.value}
@@ -222,11 +221,10 @@ function Outer({ moves }: MovesProps) {
       onClick={() => {
         state.showsOuter.value = !state.showsOuter.value;
       }}
-      {...focusable()}
     >
       <span aria-hidden="true">{state.showsOuter.value ? "▾" : "▸"}</span>{" "}
       {plural(path.length, "outer box")}: <bdi class="tp-code">{text.join(" › ")}</bdi>
-    </button>
+    </Button>
   );
 }
 
@@ -242,15 +240,13 @@ function Crumbs({ moves, weight }: MovesProps & { readonly weight: WeightHeader 
         {path.map((row, index) => (
           <span key={row} class="tp-crumb">
             {index > 0 && <span aria-hidden="true">›</span>}
-            <button
-              type="button"
+            <Button
               title={wordAt(model.names, row)}
               aria-current={index === last ? "location" : undefined}
               onClick={() => moves.focus(row)}
-              {...focusable()}
             >
               <bdi>{shortenName(displayName(wordAt(model.names, row)), CRUMB_CHARS)}</bdi>
-            </button>
+            </Button>
           </span>
         ))}
       </div>
@@ -271,9 +267,9 @@ function Actions({ moves, options }: MovesProps & { readonly options: Signal<Fla
   };
   const file = /^(.+)\(\d+\): /.exec(name)?.[1];
   const button = (label: string, title: string, act: () => void) => (
-    <button type="button" class="tp-button" title={title} onClick={act} {...focusable()}>
+    <Button class="tp-button" title={title} onClick={act}>
       {label}
-    </button>
+    </Button>
   );
   return (
     <span class="tp-flame-actions">

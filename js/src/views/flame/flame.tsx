@@ -8,8 +8,8 @@ import { transformFlame } from "../../layout/flame-transform";
 import type { Frame } from "../../wire/frame";
 import { keyOf, textOf } from "../../wire/frame";
 import type { SlicesHeader, TreeHeader } from "../../wire/header";
+import { Button } from "../common/button";
 import type { ReportContext, TreeProps } from "../common/context";
-import { focusable } from "../common/focusable";
 import { Groupings } from "../common/groupings";
 import { Segmented, Sentence, Tools } from "../common/parts";
 import { TimelineView } from "../timeline/timeline";
@@ -192,38 +192,32 @@ function Fold({ options, frame, onChange }: FoldProps) {
     <>
       <fieldset class="tp-segmented" aria-label="Fold">
         {hasLibraries && (
-          <button
-            type="button"
+          <Button
             aria-pressed={!foldsLibraries}
             title="Frames of torch, Python and other libraries that only call one other function"
             data-tp-libraries={!foldsLibraries}
             onClick={() => onChange({ ...options, foldsLibraries: !foldsLibraries })}
-            {...focusable()}
           >
             Libraries
-          </button>
+          </Button>
         )}
-        <button
-          type="button"
+        <Button
           aria-pressed={collapsesRecursion}
           title="Calls of a function by itself count for its outermost box"
           onClick={() => onChange({ ...options, collapsesRecursion: !collapsesRecursion })}
-          {...focusable()}
         >
           Fold recursion
-        </button>
+        </Button>
       </fieldset>
       {changes.length > 0 && (
-        <button
-          type="button"
+        <Button
           class="tp-button"
           data-tp-changes={changes.length}
           title={changes.map(({ kind, text }) => `${kind} ${text}`).join("\n")}
           onClick={() => onChange({ ...options, changes: [] })}
-          {...focusable()}
         >
           Undo {changes.length} left out
-        </button>
+        </Button>
       )}
     </>
   );

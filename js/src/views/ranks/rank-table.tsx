@@ -4,7 +4,7 @@ import { formatCount, formatNs } from "../../base/format";
 import { phaseColor, type Theme } from "../../base/palette";
 import { type Frame, numberAt } from "../../wire/frame";
 import type { ColumnHeader, RankBarsHeader } from "../../wire/header";
-import { focusable } from "../common/focusable";
+import { Button } from "../common/button";
 import { percent } from "../common/parts";
 
 /** The rows of the table, and what can be done with them. */
@@ -92,17 +92,16 @@ function Row({ list, row }: RowProps) {
       onMouseLeave={() => list.describe(null)}
     >
       <th scope="row">
-        <button
-          type="button"
+        <Button
           class="tp-rank-name"
           aria-pressed={chosen === row}
           onFocus={() => list.describe(row)}
           onBlur={() => list.describe(null)}
-          {...focusable((event) => actOnKey(event, list, row))}
+          onKey={(event) => actOnKey(event, list, row)}
         >
           rank {rank}
           {isLate && <span title="late"> ▲</span>}
-        </button>
+        </Button>
       </th>
       <td>
         <Bar list={list} row={row} />
@@ -148,8 +147,7 @@ function Bar({ list, row }: RowProps) {
 
 function OpenButton({ list, row, rank }: RowProps & { readonly rank: number }) {
   return (
-    <button
-      type="button"
+    <Button
       class="tp-button"
       tabIndex={-1}
       aria-label={`Open the report of rank ${rank}`}
@@ -158,10 +156,9 @@ function OpenButton({ list, row, rank }: RowProps & { readonly rank: number }) {
         event.stopPropagation();
         list.open(row);
       }}
-      {...focusable()}
     >
       ›
-    </button>
+    </Button>
   );
 }
 

@@ -5,6 +5,7 @@ import { useEffect } from "preact/hooks";
 import { columnFormat, formatNs, plural } from "../../base/format";
 import { type Frame, numberAt, rowsOf } from "../../wire/frame";
 import type { RankBarsHeader } from "../../wire/header";
+import { Button } from "../common/button";
 import type { TableProps } from "../common/context";
 import { focusable } from "../common/focusable";
 import { Segmented, Tools } from "../common/parts";
@@ -54,16 +55,14 @@ export function RanksView(props: Props) {
       <div class="tp-ranks" tabIndex={0} {...focusable()}>
         <RankTable list={list} />
         {sorted.length > rows.length && (
-          <button
-            type="button"
+          <Button
             class="tp-button tp-rank-more"
             onClick={() => {
               showsAll.value = true;
             }}
-            {...focusable()}
           >
             Show all {plural(sorted.length, "rank")}
-          </button>
+          </Button>
         )}
         <Cards report={report} cards={bars.cards} />
         {bars.waits !== "" && <Waits report={report} name={bars.waits} ranks={ranks} />}

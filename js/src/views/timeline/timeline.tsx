@@ -10,8 +10,8 @@ import { AXIS_PX } from "../../draw/timeline/scene";
 import { heightOfBands, laneBands } from "../../layout/lane-bands";
 import { wordAt } from "../../wire/frame";
 import type { FoundFacts } from "../../wire/questions";
+import { Button } from "../common/button";
 import type { SlicesProps } from "../common/context";
-import { focusable } from "../common/focusable";
 import { MatchSteps, SearchBox, Segmented, Tools } from "../common/parts";
 import { tableId } from "../common/spoken-table";
 import { Stage, useStage } from "../graph/stage";
@@ -197,22 +197,11 @@ function ZoomButtons({ moves }: MovesProps) {
   const step = stepAt(model, (start + end) / 2) ?? model.steps[0];
   return (
     <fieldset class="tp-segmented" aria-label="Show">
-      <button type="button" onClick={() => moves.fit()} {...focusable()}>
-        All
-      </button>
-      {step !== undefined && (
-        <button type="button" onClick={() => moves.showStep(step)} {...focusable()}>
-          Step
-        </button>
-      )}
-      <button
-        type="button"
-        disabled={state.row.value < 0}
-        onClick={() => moves.focus(state.row.value)}
-        {...focusable()}
-      >
+      <Button onClick={() => moves.fit()}>All</Button>
+      {step !== undefined && <Button onClick={() => moves.showStep(step)}>Step</Button>}
+      <Button disabled={state.row.value < 0} onClick={() => moves.focus(state.row.value)}>
         Selection
-      </button>
+      </Button>
     </fieldset>
   );
 }
