@@ -1,7 +1,7 @@
 /** Paints the axis: its ticks and the lines under them, and the phases of the steps. */
 
 import { cssColor, mix } from "../../base/color";
-import { layoutSlices } from "../../layout/slice-layout";
+import { paintPhases } from "./phases";
 import { paintRangeLabel } from "./range";
 import { AXIS_PX, type Brush, LABEL_PX, STRIP_PX, xOf } from "./scene";
 
@@ -42,18 +42,14 @@ export function paintAxis(brush: Brush): void {
 }
 
 /** The phases of the steps, as a thin strip under the axis. */
-function paintStrip(brush: Brush): void {
-  const { context, scene, boxes, fills } = brush;
-  if (scene.stepPhases === null) return;
-  layoutSlices(scene.base, scene.stepPhases, scene.scale, boxes, (row) => fills.idOf(row));
+function paintStrip({ context, scene, size, fills }: Brush): void {
+  const { base: index, stepPhases: row, scale, gutter } = scene;
+  if (row === null) return;
   context.save();
   context.beginPath();
-  context.rect(scene.gutter, 0, brush.size.width, AXIS_PX);
+  context.rect(gutter, 0, size.width, AXIS_PX);
   context.clip();
-  for (let box = 0; box < boxes.count; box += 1) {
-    context.fillStyle = fills.at(boxes.like[box] ?? 0).box;
-    const left = scene.gutter + (boxes.left[box] ?? 0);
-    context.fillRect(left, AXIS_PX - STRIP_PX - 1, boxes.width[box] ?? 0, STRIP_PX);
-  }
+  const corner = [gutter, AXIS_PX - STRIP_PX - 1] as const;
+  paintPhases(context, { index, row, fills }, scale, corner, STRIP_PX);
   context.restore();
 }

@@ -5,7 +5,7 @@ import { linearScale, type Scale } from "../../base/scale";
 import { px, type Weight } from "../../base/units";
 import type { CanvasSize } from "../../draw/canvas-view";
 import type { Colors } from "../../draw/colors";
-import { FillTable, FLAME_KERNEL_TONE } from "../../draw/fills";
+import { type FillTable, FLAME_KERNEL_TONE } from "../../draw/fills";
 import { paintFlame, ROW_PX } from "../../draw/flame-painter";
 import { pointOn } from "../../draw/screen-scale";
 import { fitContent } from "../../draw/scrolled-canvas";
@@ -22,6 +22,7 @@ type FlameInputs = GraphInputs<FlameMoves, FlameMatches>;
 
 /** Draws a flame graph until `abort`. */
 export class FlameCanvas extends GraphCanvas<Weight, FlameMoves, FlameInputs> {
+  protected override readonly kernelTone = FLAME_KERNEL_TONE;
   readonly #boxes = new BoxBuffer();
   readonly #motion = new Motion();
   #weight = "";
@@ -51,11 +52,6 @@ export class FlameCanvas extends GraphCanvas<Weight, FlameMoves, FlameInputs> {
   protected override scale(): Scale<Weight> {
     const span = this.#motion.at(performance.now()) ?? this.inputs.moves.span;
     return linearScale(span, this.view.size.width);
-  }
-
-  protected override fillsIn(colors: Colors): FillTable {
-    const { phases, kinds } = this.inputs.moves.model;
-    return new FillTable(phases, kinds, colors, FLAME_KERNEL_TONE);
   }
 
   protected override paint(

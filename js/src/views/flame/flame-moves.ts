@@ -17,7 +17,7 @@ const LEAST_SHARE = 0.01;
 
 /** Navigation in one flame graph. */
 export class FlameMoves extends GraphMoves<Weight> {
-  readonly model: FlameModel;
+  override readonly model: FlameModel;
   override readonly state: FlameState;
   #top: { readonly weight: string; readonly row: number } | null = null;
 

@@ -5,7 +5,7 @@ import type { Scale } from "../../base/scale";
 import { px } from "../../base/units";
 import { type CanvasSize, CanvasView } from "../../draw/canvas-view";
 import { type Colors, readColors } from "../../draw/colors";
-import type { FillTable } from "../../draw/fills";
+import { FillTable } from "../../draw/fills";
 import { pointOn } from "../../draw/screen-scale";
 import type { ScrolledCanvas } from "../../draw/scrolled-canvas";
 import { TextCache } from "../../draw/text-cache";
@@ -49,6 +49,7 @@ export abstract class GraphCanvas<
   protected drag: Drag | null = null;
   /** How far the pointer may move in a click. */
   protected readonly slackPx: number = 3;
+  protected readonly kernelTone: number = 1;
   #colors: Colors | null = null;
   #fills: FillTable | null = null;
   #pointerX: number | null = null;
@@ -69,7 +70,6 @@ export abstract class GraphCanvas<
     colors: Colors,
     fills: FillTable,
   ): void;
-  protected abstract fillsIn(colors: Colors): FillTable;
   /** The row of the frame at the pointer; -1 for none. */
   protected abstract rowAt(event: MouseEvent): number;
   protected abstract describe(row: number): FooterItem;
@@ -81,7 +81,8 @@ export abstract class GraphCanvas<
   follow(): void {
     const { moves, store, look, matches } = this.inputs;
     this.#colors = readColors(this.parts.canvas, look.value.theme);
-    this.#fills = this.fillsIn(this.#colors);
+    const { phases, kinds } = moves.model;
+    this.#fills = new FillTable(phases, kinds, this.#colors, this.kernelTone);
     void store.selection.value;
     void moves.state.row.value;
     void moves.state.match.value;

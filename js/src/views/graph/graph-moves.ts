@@ -4,6 +4,7 @@ import type { Signal } from "@preact/signals";
 import type { Direction } from "../../base/direction";
 import type { Span } from "../../base/scale";
 import type { Store } from "../../state/store";
+import type { TextColumn } from "../../wire/frame";
 
 /** How many places are kept to go back to. */
 export const MOST_HISTORY = 50;
@@ -16,6 +17,8 @@ export abstract class GraphMoves<Unit extends number> {
     readonly row: Signal<number>;
     readonly match: Signal<number>;
   };
+  /** What the fills of the boxes mean. */
+  abstract readonly model: { readonly phases: TextColumn; readonly kinds: TextColumn };
   protected readonly store: Store;
 
   constructor(store: Store) {

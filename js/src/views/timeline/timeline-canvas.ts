@@ -5,7 +5,7 @@ import { linearScale, type Scale, type Span } from "../../base/scale";
 import { type Ns, ns, px } from "../../base/units";
 import type { CanvasSize } from "../../draw/canvas-view";
 import type { Colors } from "../../draw/colors";
-import { FillTable } from "../../draw/fills";
+import type { FillTable } from "../../draw/fills";
 import { pointOn } from "../../draw/screen-scale";
 import { fitContent } from "../../draw/scrolled-canvas";
 import { type Arrow, AXIS_PX, type TimelineScene } from "../../draw/timeline/scene";
@@ -83,11 +83,6 @@ export class TimelineCanvas extends GraphCanvas<Ns, TimelineMoves, TimelineInput
   protected override scale(): Scale<Ns> {
     const width = Math.max(1, this.view.size.width - this.gutter());
     return linearScale(this.inputs.moves.span, px(width));
-  }
-
-  protected override fillsIn(colors: Colors): FillTable {
-    const { phases, kinds } = this.inputs.moves.model;
-    return new FillTable(phases, kinds, colors);
   }
 
   protected override paint(

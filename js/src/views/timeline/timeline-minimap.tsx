@@ -5,8 +5,8 @@ import { cssColor, mix } from "../../base/color";
 import { type Ns, ns } from "../../base/units";
 import { FillTable } from "../../draw/fills";
 import type { MinimapBrush } from "../../draw/minimap";
+import { paintPhases } from "../../draw/timeline/phases";
 import { coveredIn, type SliceRow } from "../../layout/slice-index";
-import { layoutSlices, SliceBoxes } from "../../layout/slice-layout";
 import { type Frame, numbersOf } from "../../wire/frame";
 import type { ReportContext } from "../common/context";
 import { useMinimap } from "../graph/use-minimap";
@@ -39,7 +39,7 @@ export function TimelineMinimap({ report, moves }: MinimapProps) {
       span: moves.span,
       of: [look],
       paintWhole: (brush: Brush) => {
-        paintPhases(brush, overview);
+        paintStrip(brush, overview);
         paintBusy(brush, overview);
         paintMemory(brush, memory);
         paintSteps(brush, overview);
@@ -88,16 +88,11 @@ function paintSteps({ context, size, scale, colors }: Brush, { steps }: Timeline
   }
 }
 
-function paintPhases({ context, scale, colors }: Brush, model: TimelineModel): void {
+function paintStrip({ context, scale, colors }: Brush, model: TimelineModel): void {
   const row = phasesOf(model);
   if (row === null) return;
   const fills = new FillTable(model.phases, model.kinds, colors);
-  const boxes = new SliceBoxes();
-  layoutSlices(model.ops, row, scale, boxes, (each) => fills.idOf(each));
-  for (let box = 0; box < boxes.count; box += 1) {
-    context.fillStyle = fills.at(boxes.like[box] ?? 0).box;
-    context.fillRect(boxes.left[box] ?? 0, 0, boxes.width[box] ?? 0, STRIP_PX);
-  }
+  paintPhases(context, { index: model.ops, row, fills }, scale, [0, 0], STRIP_PX);
 }
 
 function paintBusy({ context, size, colors }: Brush, model: TimelineModel): void {

@@ -43,7 +43,7 @@ export class TimelineMoves extends GraphMoves<Ns> {
   }
 
   /** The model of what is to be seen. */
-  get model(): TimelineModel {
+  override get model(): TimelineModel {
     return this.models.picture.value;
   }
 
