@@ -24,7 +24,7 @@ const logic = {
     environment: "node",
     // These tests put back the clocks that they replace, so they can share their modules and globals.
     isolate: false,
-    include: ["src/**/*.test.{ts,tsx}"],
+    include: ["src/**/*.test.{ts,tsx}", "scripts/**/*.test.mjs"],
     exclude: ["**/*.browser.test.ts", "**/*.dom.test.ts"],
   },
 };

@@ -1,6 +1,7 @@
 /** Runs in a measured page: when elements have been painted, the gaps between frames, and long tasks. */
 
-(() => {
+// A block keeps the names from the page.
+{
   const tasks = [];
   const observer = new PerformanceObserver((list) => {
     for (const { startTime, duration } of list.getEntries()) {
@@ -99,4 +100,4 @@
       return tasks.splice(0).map(({ ms }) => ms);
     },
   };
-})();
+}

@@ -296,7 +296,7 @@ def test_the_timeline_is_walked_heard_folded_and_gives_a_range(keys: Keys) -> No
     start, end = canvas.get_attribute("data-tp-range").split("-")
     assert int(end) - int(start) == 2_500_000
     expect(keys.report.locator(".tp-range-bar")).to_contain_text("Range of 2.50 ms")
-    spacer = keys.report.locator(".tp-stage-spacer")
+    spacer = keys.report.locator(".tp-graph-spacer")
     before = spacer.evaluate("(spacer) => spacer.offsetHeight")
     keys.press("Space")
     # The three levels of the thread are one line of 20 px.

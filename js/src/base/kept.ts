@@ -1,4 +1,4 @@
-/** Results that are kept as long as the object that they were made from. */
+/** Results that are kept: as long as the object that they were made from, or once for each key. */
 
 /**
  * A function that makes something of an object and keeps the latest result for it: the same arguments give the same
@@ -13,6 +13,19 @@ export function keptPer<K extends object, A extends readonly unknown[], V>(
     if (known?.rest.every((each, at) => Object.is(each, rest[at]))) return known.value;
     const value = make(key, ...rest);
     kept.set(key, { rest, value });
+    return value;
+  };
+}
+
+/** A function that makes something once for each key. */
+export function keptBy<T, K, V>(keyOf: (of: T) => K, make: (of: T) => V): (of: T) => V {
+  const kept = new Map<K, V>();
+  return (of) => {
+    const key = keyOf(of);
+    const known = kept.get(key);
+    if (known !== undefined) return known;
+    const value = make(of);
+    kept.set(key, value);
     return value;
   };
 }

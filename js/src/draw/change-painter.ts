@@ -5,6 +5,7 @@ import { phaseColor } from "../base/palette";
 import type { Numbers } from "../wire/frame";
 import type { Colors } from "./colors";
 import { type Fill, fillOf } from "./fills";
+import { paintHatch } from "./hatch";
 
 export interface TwoRuns {
   readonly before: Numbers;
@@ -36,7 +37,10 @@ export class ChangeBrush {
     const context = this.#context;
     context.fillStyle = isAdded ? this.#added : this.#ground;
     context.fillRect(left, top, width, height);
-    if (!isAdded) this.#hatch(left, top, width, height);
+    if (isAdded) return;
+    context.strokeStyle = this.#saved;
+    context.lineWidth = 1.2;
+    paintHatch(context, left, top, width, height, HATCH_PX);
   }
 
   /** Separates a name from what is under it. */
@@ -46,24 +50,5 @@ export class ChangeBrush {
     context.lineJoin = "round";
     context.strokeStyle = this.same.box;
     context.strokeText(text, x, y);
-  }
-
-  #hatch(left: number, top: number, width: number, height: number): void {
-    const context = this.#context;
-    context.save();
-    context.beginPath();
-    context.rect(left, top, width, height);
-    context.clip();
-    context.strokeStyle = this.#saved;
-    context.lineWidth = 1.2;
-    context.beginPath();
-    // From whole multiples on, so that the pattern stands still while the window moves over it.
-    const first = Math.floor((left - height) / HATCH_PX) * HATCH_PX;
-    for (let x = first; x < left + width; x += HATCH_PX) {
-      context.moveTo(x, top + height);
-      context.lineTo(x + height, top);
-    }
-    context.stroke();
-    context.restore();
   }
 }

@@ -28,7 +28,7 @@ export function fillOf(rgb: Rgb): Fill {
 }
 
 /** The color of a phase in the tone of a kind of box. */
-export function toned(phase: string, kind: string, colors: Colors, kernelTone = 1): Rgb {
+function toned(phase: string, kind: string, colors: Colors, kernelTone = 1): Rgb {
   if (kind === "root") return colors.neutral;
   const hue = parseColor(phaseColor(phase, colors.theme)) ?? colors.neutral;
   const tone = kind === "kernel" ? kernelTone : (TONES.get(kind) ?? 1);

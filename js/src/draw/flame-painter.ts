@@ -4,6 +4,7 @@ import { type Boxes, MERGED_ROW } from "../base/boxes";
 import { cssColor, type Rgb } from "../base/color";
 import type { Px } from "../base/units";
 import type { Numbers, TextColumn } from "../wire/frame";
+import { outlineMatch, underline } from "./box-marks";
 import type { CanvasSize } from "./canvas-view";
 import { ChangeBrush, type TwoRuns } from "./change-painter";
 import type { Colors } from "./colors";
@@ -12,11 +13,11 @@ import type { TextCache } from "./text-cache";
 
 export const ROW_PX = 21;
 const GAP_PX = 1;
+const BOX_PX = ROW_PX - GAP_PX;
 const TEXT_PX = 11.5;
 const TEXT_PAD_PX = 5;
 // Narrower boxes have no room for three characters.
 const TEXT_MIN_BOX_PX = 30;
-const MARK_PX = 2;
 const BOLD_KINDS = ["line", "module", "python"];
 
 export interface FlameScene {
@@ -92,12 +93,12 @@ function paintBox(brush: Brush, box: number, top: number): void {
   const fill = row === MERGED_ROW ? brush.merged : (brush.change?.same ?? brush.fills.at(row));
   context.fillStyle = fill.box;
   const width = visibleWidth(right - left);
-  context.fillRect(left, top, width, ROW_PX - GAP_PX);
+  context.fillRect(left, top, width, BOX_PX);
   if (row !== MERGED_ROW) paintChange(brush, box, row, left, left + width, top);
-  if (key >= 0 && key === scene.selectedKey) markBox(brush, left, width, top);
+  if (key >= 0 && key === scene.selectedKey)
+    underline(context, scene.colors, left, top, width, BOX_PX);
   if (key >= 0 && width >= TEXT_MIN_BOX_PX) writeName(brush, row, key, fill, left, width, top);
-  // Nothing is dimmed: in a dark theme what is dimmed cannot be read.
-  if (scene.matches?.[key] === 1) outlineMatch(brush, left, width, top);
+  if (scene.matches?.[key] === 1) outlineMatch(context, scene.colors, left, top, width, BOX_PX);
 }
 
 /** Paints the part of a box that only one run has, where the window shows it. */
@@ -118,24 +119,13 @@ function paintChange(
   const origin = scene.boxes.left[box] ?? 0;
   const left = Math.max(from, origin + Math.min(first, second) * pxPerUnit);
   const right = Math.min(to, origin + Math.max(first, second) * pxPerUnit);
-  if (right > left) change.paint(second > first, left, top, right - left, ROW_PX - GAP_PX);
-}
-
-function outlineMatch({ context, scene }: Brush, left: number, width: number, top: number): void {
-  context.strokeStyle = cssColor(scene.colors.text);
-  context.lineWidth = 1.5;
-  context.strokeRect(left + 0.75, top + 0.75, Math.max(0.5, width - 1.5), ROW_PX - GAP_PX - 1.5);
+  if (right > left) change.paint(second > first, left, top, right - left, BOX_PX);
 }
 
 /** Leaves a hairline gap to the next box if it is wide enough. */
 function visibleWidth(width: number): number {
   if (width > 12) return width - GAP_PX;
   return width > 2 ? width - GAP_PX / 2 : Math.max(width, 0.5);
-}
-
-function markBox(brush: Brush, left: number, width: number, top: number): void {
-  brush.context.fillStyle = cssColor(brush.scene.colors.text);
-  brush.context.fillRect(left, top + ROW_PX - GAP_PX - MARK_PX, width, MARK_PX);
 }
 
 function writeName(
@@ -156,7 +146,7 @@ function writeName(
   context.fillStyle = fill.text;
   const isBold = BOLD_KINDS.includes(kind);
   if (isBold) context.font = `600 ${TEXT_PX}px ${scene.colors.codeFont}`;
-  const [x, y] = [left + TEXT_PAD_PX, top + (ROW_PX - GAP_PX) / 2 + 0.5];
+  const [x, y] = [left + TEXT_PAD_PX, top + BOX_PX / 2 + 0.5];
   brush.change?.halo(text, x, y);
   context.fillText(text, x, y);
   if (isBold) context.font = `${TEXT_PX}px ${scene.colors.codeFont}`;
@@ -188,10 +178,5 @@ function strokeEdge(
   context.strokeStyle = cssColor(color);
   context.lineWidth = lineWidth;
   // Centred on the edge of the box: half inside, half in the gap around it.
-  context.strokeRect(
-    left + 0.5,
-    top + 0.5,
-    Math.max(1, visibleWidth(width) - 1),
-    ROW_PX - GAP_PX - 1,
-  );
+  context.strokeRect(left + 0.5, top + 0.5, Math.max(1, visibleWidth(width) - 1), BOX_PX - 1);
 }

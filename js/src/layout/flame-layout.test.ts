@@ -169,15 +169,15 @@ describe("places", () => {
   });
 
   it("goes to parent, heaviest child and siblings", () => {
-    expect(neighbour(tree, extent, 5, "parent")).toBe(3);
-    expect(neighbour(tree, extent, 3, "child")).toBe(5);
+    expect(neighbour(tree, extent, 5, "up")).toBe(3);
+    expect(neighbour(tree, extent, 3, "down")).toBe(5);
     expect(neighbour(tree, extent, 1, "next")).toBe(3);
     expect(neighbour(tree, extent, 3, "previous")).toBe(1);
   });
 
   it("stays where there is nothing further", () => {
-    expect(neighbour(tree, extent, 2, "child")).toBe(2);
+    expect(neighbour(tree, extent, 2, "down")).toBe(2);
     expect(neighbour(tree, extent, 3, "next")).toBe(3);
-    expect(neighbour(tree, extent, 0, "parent")).toBe(0);
+    expect(neighbour(tree, extent, 0, "up")).toBe(0);
   });
 });

@@ -1,13 +1,14 @@
 /** Lays out the visible boxes of a tree. The cost is proportional to pixels, not rows. */
 
 import { type Boxes, MERGED_ROW } from "../base/boxes";
+import { doubled } from "../base/columns";
 import type { Scale } from "../base/scale";
 import { firstWhere } from "../base/search";
 import { px, type Weight, weight } from "../base/units";
 import { endOf, type FlameExtent, type FlameTree, firstEndingAfter } from "./flame-tree";
 
 // Below this a box cannot be seen or hit.
-export const MIN_BOX_PX = 0.5;
+const MIN_BOX_PX = 0.5;
 const FIRST_CAPACITY = 1024;
 
 /** Growing columns of boxes, reused by the next layout. */
@@ -34,13 +35,9 @@ export class BoxBuffer implements Boxes {
   }
 
   #grow(): void {
-    const { left, width, row } = this;
-    this.left = new Float64Array(row.length * 2);
-    this.width = new Float64Array(row.length * 2);
-    this.row = new Int32Array(row.length * 2);
-    this.left.set(left);
-    this.width.set(width);
-    this.row.set(row);
+    this.left = doubled(this.left);
+    this.width = doubled(this.width);
+    this.row = doubled(this.row);
   }
 }
 

@@ -1,5 +1,6 @@
 /** Positions in a flame graph, and the result of each navigation. */
 
+import type { Direction } from "../base/direction";
 import { type Span, zoomSpan } from "../base/scale";
 import { type Weight, weight } from "../base/units";
 import { childrenOf, endOf, type FlameExtent, type FlameTree } from "./flame-tree";
@@ -42,8 +43,6 @@ export function holderOf(
   return 0;
 }
 
-export type Direction = "parent" | "child" | "next" | "previous";
-
 /** The neighbor of `row`, or `row` itself if there is none. */
 export function neighbour(
   tree: FlameTree,
@@ -53,9 +52,9 @@ export function neighbour(
 ): number {
   const above = tree.parent[row] ?? -1;
   switch (direction) {
-    case "parent":
+    case "up":
       return Math.max(0, above);
-    case "child":
+    case "down":
       return heaviestChild(tree, extent, row);
     default:
       return above < 0 ? row : sibling(tree, extent, row, above, direction === "next" ? 1 : -1);

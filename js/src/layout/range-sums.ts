@@ -40,15 +40,9 @@ export function sumByKey(
   end: number,
   keyOf: (frameRow: number) => number,
 ): readonly RangeSum[] {
-  const sums = new Map<number, { count: number; ns: number }>();
+  const sums: Sums = new Map();
   for (const row of rows) {
-    eachIn(index, row, start, end, (frameRow, time) => {
-      const key = keyOf(frameRow);
-      const sum = sums.get(key) ?? { count: 0, ns: 0 };
-      sum.count += 1;
-      sum.ns += time;
-      sums.set(key, sum);
-    });
+    eachIn(index, row, start, end, (frameRow, time) => add(sums, keyOf(frameRow), time, 1));
   }
   return inOrder(sums);
 }
@@ -61,31 +55,34 @@ export function selfByKey(
   end: number,
   keyOf: (frameRow: number) => number,
 ): readonly RangeSum[] {
-  const sums = new Map<number, { count: number; ns: number }>();
-  const add = (key: number, time: number, count: number) => {
-    const sum = sums.get(key) ?? { count: 0, ns: 0 };
-    sum.count += count;
-    sum.ns += time;
-    sums.set(key, sum);
-  };
+  const sums: Sums = new Map();
   for (const lane of lanes) {
     const rows = index.ofLane[lane] ?? [];
     rows.forEach((row, depth) => {
       const above = rows[depth - 1];
       let around = above === undefined ? 0 : firstEnding(index, above, start);
       eachIn(index, row, start, end, (frameRow, time, position) => {
-        add(keyOf(frameRow), time, 1);
+        add(sums, keyOf(frameRow), time, 1);
         if (above === undefined) return;
         const begin = index.start[position] ?? 0;
         while (around + 1 < above.last && (index.start[around + 1] ?? 0) <= begin) around += 1;
-        add(keyOf(index.row[around] ?? -1), -time, 0);
+        add(sums, keyOf(index.row[around] ?? -1), -time, 0);
       });
     });
   }
   return inOrder(sums);
 }
 
-function inOrder(sums: ReadonlyMap<number, { count: number; ns: number }>): readonly RangeSum[] {
+type Sums = Map<number, { count: number; ns: number }>;
+
+function add(sums: Sums, key: number, time: number, count: number): void {
+  const sum = sums.get(key) ?? { count: 0, ns: 0 };
+  sum.count += count;
+  sum.ns += time;
+  sums.set(key, sum);
+}
+
+function inOrder(sums: Sums): readonly RangeSum[] {
   const found = Array.from(sums, ([key, sum]) => ({
     key,
     count: sum.count,

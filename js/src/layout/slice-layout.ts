@@ -1,6 +1,7 @@
 /** Places the slices of one row in a window. What is narrower than a pixel becomes coverage. */
 
 import { MERGED_ROW } from "../base/boxes";
+import { doubled } from "../base/columns";
 import type { Scale } from "../base/scale";
 import { type Ns, ns, px } from "../base/units";
 import {
@@ -44,18 +45,11 @@ export class SliceBoxes {
   }
 
   #grow(): void {
-    const { left, width, row, like, cover } = this;
-    const size = row.length * 2;
-    this.left = new Float64Array(size);
-    this.width = new Float64Array(size);
-    this.row = new Int32Array(size);
-    this.like = new Int32Array(size);
-    this.cover = new Float32Array(size);
-    this.left.set(left);
-    this.width.set(width);
-    this.row.set(row);
-    this.like.set(like);
-    this.cover.set(cover);
+    this.left = doubled(this.left);
+    this.width = doubled(this.width);
+    this.row = doubled(this.row);
+    this.like = doubled(this.like);
+    this.cover = doubled(this.cover);
   }
 }
 

@@ -26,6 +26,14 @@ describe("tilesOf", () => {
     }
   });
 
+  it("leaves a gap between the tiles, and none at the edges", () => {
+    // 102 = 50 + 2 + 50.
+    expect(tilesOf([1, 1], 102, 50, 2)).toEqual([
+      { index: 0, left: 0, top: 0, width: 50, height: 50 },
+      { index: 1, left: 52, top: 0, width: 50, height: 50 },
+    ]);
+  });
+
   it("has no tile for nothing, and none without room", () => {
     expect(tilesOf([0, -1], 10, 10)).toEqual([]);
     expect(tilesOf([1], 0, 10)).toEqual([]);

@@ -1,6 +1,7 @@
 /** The data from Python: the header, and one frame per view, decoded on first use. */
 
 import { type ReadonlySignal, type Signal, signal } from "@preact/signals";
+import { keptBy } from "../base/kept";
 import { failure, type Result, success } from "../base/result";
 import type { Connection } from "../wire/connection";
 import { decodeFrame, decodeLate, viewBytes } from "../wire/decode";
@@ -105,71 +106,97 @@ export function openReport(
     () => ({ kind: "loading" }),
     (view, state) => ask(view.name, state, (bytes) => lateStateOf(view, bytes)),
   );
-  const sources = new Map<string, SliceSource | null>();
-  const slices = (view: SlicesHeader) => {
-    const known = sources.get(view.name);
-    if (known !== undefined || !canAnswer(host)) return known ?? null;
-    // The threads in time order are a view of the same slices, with windows of their own.
-    const askAbout = (question: Question) =>
-      askKernel(host, view.tab, question, { signal: abort, connection });
-    const made = createSliceSource(view, askAbout, abort);
-    sources.set(view.name, made);
-    return made;
-  };
-  const inRange = new Map<string, Latest<Part, LateView>>();
-  const ranged = (view: ViewHeader) => {
-    const canCompute = canAnswer(host) && !connection.isLost();
-    if (!canCompute || !parsed.value.ranged.includes(view.name)) return null;
-    const known = inRange.get(view.name);
-    if (known !== undefined) return known;
-    const made = new Latest<Part, LateView>(async (part, onSlow) => {
-      const bytes = await pull(host, view.name, { signal: abort, connection, onSlow }, part);
-      return bytes.ok ? decodeLate(view, bytes.value) : bytes;
-    }, abort);
-    inRange.set(view.name, made);
-    return made;
-  };
-  /** Shows another page in this place. */
-  const open = (content: object) =>
-    request(host, content, ({ kind }) => (kind === "opened" ? success(null) : null), {
-      signal: abort,
-      connection,
-      timeoutMs: EXPORT_WITHIN_MS,
-    });
-  const exports = isSaved(host) || canAnswer(host) ? parsed.value.exports : [];
-  const pullExport = async (name: string) =>
-    exports.some((entry) => entry.name === name)
-      ? exportedBytes(host, name, connection, abort)
-      : failure(NOT_OFFERED);
+  const open = opener(host, connection, abort);
+  const offered = offeredExports(host, parsed.value, connection, abort);
   return success({
     header: parsed.value,
     canAnswer: canAnswer(host),
-    exports,
     frame: (view) => frames.of(view),
     isAtHand: (view) => view.offset >= 0 || frames.has(view),
     retry: (view) => frames.retry(view),
-    slices,
+    slices: sliceSources(host, connection, abort),
     late: (view) => lates.of(view),
     retryLate: (view) => lates.retry(view),
-    ranged,
+    ranged: rangedViews(host, parsed.value, connection, abort),
     openRank: (rank) => open({ kind: "open", rank }),
     canCompare: parsed.value.canCompare && canAnswer(host),
     otherRuns: () => askOtherRuns(host, { signal: abort, connection }),
     compareWith: (run, isSwapped) => open({ kind: "compare", run, is_swapped: isSwapped }),
+    ...offered,
+  });
+}
+
+/** Where to ask for parts of timelines. */
+function sliceSources(
+  host: Host,
+  connection: Connection,
+  signal: AbortSignal,
+): ReportSource["slices"] {
+  const sourceOf = keptBy(
+    ({ name }: SlicesHeader) => name,
+    (view) => {
+      // The threads in time order are a view of the same slices, with windows of their own.
+      const askAbout = (question: Question) =>
+        askKernel(host, view.tab, question, { signal, connection });
+      return createSliceSource(view, askAbout, signal);
+    },
+  );
+  return (view) => (canAnswer(host) ? sourceOf(view) : null);
+}
+
+/** Where to ask for views in a range of time. */
+function rangedViews(
+  host: Host,
+  { ranged }: ReportHeader,
+  connection: Connection,
+  signal: AbortSignal,
+): ReportSource["ranged"] {
+  const latestOf = keptBy(
+    ({ name }: ViewHeader) => name,
+    (view) =>
+      new Latest<Part, LateView>(async (part, onSlow) => {
+        const bytes = await pull(host, view.name, { signal, connection, onSlow }, part);
+        return bytes.ok ? decodeLate(view, bytes.value) : bytes;
+      }, signal),
+  );
+  return (view) => {
+    const canCompute = canAnswer(host) && !connection.isLost();
+    return canCompute && ranged.includes(view.name) ? latestOf(view) : null;
+  };
+}
+
+/** A function that shows another page in this place. */
+function opener(host: Host, connection: Connection, signal: AbortSignal) {
+  return (content: object) =>
+    request(host, content, ({ kind }) => (kind === "opened" ? success(null) : null), {
+      signal,
+      connection,
+      timeoutMs: EXPORT_WITHIN_MS,
+    });
+}
+
+/** What can be exported, and how. */
+function offeredExports(
+  host: Host,
+  { exports: known, title }: ReportHeader,
+  connection: Connection,
+  signal: AbortSignal,
+): Pick<ReportSource, "exports" | "pullExport" | "openInPerfetto"> {
+  const exports = isSaved(host) || canAnswer(host) ? known : [];
+  const pullExport = async (name: string) =>
+    exports.some((entry) => entry.name === name)
+      ? exportedBytes(host, name, connection, signal)
+      : failure(NOT_OFFERED);
+  return {
+    exports,
     pullExport,
     openInPerfetto: async (page, name) => {
       const entry = exports.find((each) => each.name === name && each.kind === "perfetto");
       if (entry === undefined) return failure(NOT_OFFERED);
-      const { title } = parsed.value;
-      const trace = {
-        title,
-        fileName: entry.filename,
-        pull: () => pullExport(name),
-        signal: abort,
-      };
-      return handOver(page, trace);
+      const pullTrace = () => pullExport(name);
+      return handOver(page, { title, fileName: entry.filename, pull: pullTrace, signal });
     },
-  });
+  };
 }
 
 /** One state per view, asked for when it is first read. */

@@ -3,6 +3,7 @@
 import { type Signal, signal } from "@preact/signals";
 import type { SortingState } from "@tanstack/table-core";
 import { type FlameOptions, PLAIN } from "../base/flame-options";
+import { keptBy } from "../base/kept";
 import type { Span } from "../base/scale";
 import type { Ns, Weight } from "../base/units";
 import type {
@@ -173,22 +174,12 @@ export function createStore(view: string, shared: Shared, abort: AbortSignal): S
 
 /** State that is created when a view is first shown and kept with the report. */
 function perView<V extends ViewHeader, T>(make: (view: V) => T): (view: V) => T {
-  const made = new Map<string, T>();
-  return (view) => {
-    const known = made.get(view.name) ?? make(view);
-    made.set(view.name, known);
-    return known;
-  };
+  return keptBy(({ name }) => name, make);
 }
 
 /** The same for all views of a tab. */
 function perTab<T>(make: () => T): (view: ViewHeader) => T {
-  const made = new Map<string, T>();
-  return (view) => {
-    const known = made.get(view.tab) ?? make();
-    made.set(view.tab, known);
-    return known;
-  };
+  return keptBy(({ tab }) => tab, make);
 }
 
 /** A table opens with the largest numbers of the column that its header names. */

@@ -88,7 +88,7 @@ export function lowerWords({ words }: TextColumn): readonly string[] {
 }
 
 /** 1 for each word that contains `query`, without regard to case; null for an empty query. */
-export function wordsWith(column: TextColumn, query: string): Uint8Array | null {
+function wordsWith(column: TextColumn, query: string): Uint8Array | null {
   const wanted = query.trim().toLowerCase();
   return wanted === "" ? null : wordsContaining(column, wanted);
 }

@@ -324,7 +324,6 @@ const report = record({
 });
 
 export type ColumnHeader = Checked<typeof column>;
-export type OutlineHeader = Checked<typeof outline>;
 export type BarsHeader = Checked<typeof bars>;
 export type RankBarsHeader = Checked<typeof rankBars>;
 export type WeightHeader = Checked<typeof weight>;

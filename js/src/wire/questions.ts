@@ -103,7 +103,6 @@ const sum = record({ lane: number, cause: text, count: number, ns: number });
 export const rangeFacts = record({ sums: listOf(sum) });
 
 export type LaneSum = Checked<typeof sum>;
-export type WindowFacts = Checked<typeof windowFacts>;
 export type SearchFacts = Checked<typeof searchFacts>;
 export type FoundFacts = Checked<typeof foundFacts>;
 

@@ -56,7 +56,7 @@ export function groupingsOf({ source }: ReportContext, tab: string): readonly Vi
 }
 
 /** The view that a tab shows: itself, or the grouping that is chosen for it. */
-export function groupingIn(report: ReportContext, tab: ViewHeader): ViewHeader {
+function groupingIn(report: ReportContext, tab: ViewHeader): ViewHeader {
   const chosen = report.store.grouping(tab).value;
   return groupingsOf(report, tab.name).find(({ name }) => name === chosen) ?? tab;
 }

@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { focusable } from "./focusable";
+import { Button } from "./button";
 
 interface MenuProps {
   readonly label: string;
@@ -36,19 +36,18 @@ export function Menu({ label, children, ...rest }: MenuProps) {
   return (
     // biome-ignore lint/a11y/noStaticElementInteractions: the keys are those of the buttons in it.
     <div class={`tp-menu-box ${rest.class ?? ""}`} ref={root} onKeyDown={onKey}>
-      <button
+      <Button
         ref={button}
-        type="button"
         class="tp-button"
         aria-haspopup="true"
         aria-expanded={isOpen.value}
         onClick={() => {
           isOpen.value = !isOpen.value;
         }}
-        {...focusable(onKey)}
+        onKey={onKey}
       >
         {label} <span aria-hidden="true">▾</span>
-      </button>
+      </Button>
       {isOpen.value && <ul class="tp-menu">{children(choose)}</ul>}
     </div>
   );
@@ -73,17 +72,16 @@ export function MenuItem({ title, aside, tab, column, isChosen, onChoose }: Item
   };
   return (
     <li>
-      <button
-        type="button"
+      <Button
         aria-current={isChosen}
         data-tp-tab={tab}
         data-tp-choose={column}
         onClick={onChoose}
-        {...focusable(onKey)}
+        onKey={onKey}
       >
         <span>{title}</span>
         {aside !== undefined && <span class="tp-menu-aside">{aside}</span>}
-      </button>
+      </Button>
     </li>
   );
 }

@@ -4,6 +4,7 @@ import type { Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { formatCount } from "../../base/format";
 import { phaseColor, phaseTitle } from "../../base/palette";
+import { Button } from "./button";
 import type { ReportContext } from "./context";
 import { focusable } from "./focusable";
 
@@ -20,15 +21,9 @@ export function Segmented({ label, options, chosen, onChoose }: SegmentedProps) 
   return (
     <fieldset class="tp-segmented" aria-label={label}>
       {options.map(({ name, title }) => (
-        <button
-          key={name}
-          type="button"
-          aria-pressed={name === chosen}
-          onClick={() => onChoose(name)}
-          {...focusable()}
-        >
+        <Button key={name} aria-pressed={name === chosen} onClick={() => onChoose(name)}>
           {title}
-        </button>
+        </Button>
       ))}
     </fieldset>
   );
@@ -82,15 +77,9 @@ export function MatchSteps({ at, count, note, onStep }: MatchStepsProps) {
   const text =
     count === 0 ? "no match" : `${at < 0 ? "" : `${formatCount(at + 1)} of `}${formatCount(count)}`;
   const button = (label: string, mark: string, step: number) => (
-    <button
-      type="button"
-      class="tp-button"
-      aria-label={label}
-      onClick={() => onStep(step)}
-      {...focusable()}
-    >
+    <Button class="tp-button" aria-label={label} onClick={() => onStep(step)}>
       {mark}
-    </button>
+    </Button>
   );
   return (
     <span class="tp-match-steps">

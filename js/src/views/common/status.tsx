@@ -1,7 +1,7 @@
 /** How something that takes a while goes, beside the button that began it. */
 
 import type { Status } from "../../state/status";
-import { focusable } from "./focusable";
+import { Button } from "./button";
 
 interface StatusProps {
   readonly status: Status;
@@ -15,15 +15,9 @@ export function StatusText({ status, onClose }: StatusProps) {
     <span class={isFailure ? "tp-status-failure" : "tp-status"}>
       <span role="status">{text}</span>
       {isFailure && (
-        <button
-          type="button"
-          class="tp-button"
-          aria-label="Close"
-          onClick={onClose}
-          {...focusable()}
-        >
+        <Button class="tp-button" aria-label="Close" onClick={onClose}>
           ×
-        </button>
+        </Button>
       )}
     </span>
   );

@@ -28,7 +28,7 @@ const THEME_ATTRIBUTES = ["data-vscode-theme-kind", "theme", "data-theme"];
 const DARK_WORD = /(^|-)(dark|high-contrast)$/;
 
 /** The theme of the page that holds `element`. */
-export function hostTheme(element: Element): Theme {
+function hostTheme(element: Element): Theme {
   const page = element.ownerDocument;
   if (page.defaultView?.matchMedia?.(FORCED_QUERY).matches) return fromForced(page);
   return fromVariables(page) ?? fromAttributes(page) ?? fromBackground(element) ?? fromSystem(page);

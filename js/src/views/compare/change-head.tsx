@@ -4,8 +4,8 @@ import { formatNs, plural, unbroken } from "../../base/format";
 import { dotScale } from "../../layout/change-dots";
 import { tickLabel } from "../../layout/time-ticks";
 import type { ChangeHeader } from "../../wire/header";
+import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
-import { focusable } from "../common/focusable";
 import { swapRuns } from "./compare-menu";
 
 const SIGNS = { faster: "▼", slower: "▲", unclear: "≈" };
@@ -49,15 +49,13 @@ export function ChangeHead({ report }: { readonly report: ReportContext }) {
 function Swap({ report }: { readonly report: ReportContext }) {
   if (!report.source.canCompare) return null;
   return (
-    <button
-      type="button"
+    <Button
       class="tp-button tp-swap"
       title="Exchange before and after (X)"
       onClick={() => swapRuns(report)}
-      {...focusable()}
     >
       ⇅ Swap
-    </button>
+    </Button>
   );
 }
 

@@ -12,12 +12,13 @@ import { type FlameMatches, heaviestRow, searchFlame } from "../../layout/flame-
 import { pathTo } from "../../layout/flame-tree";
 import { type Frame, wordAt } from "../../wire/frame";
 import type { TreeHeader, WeightHeader } from "../../wire/header";
+import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
-import { focusable } from "../common/focusable";
 import { Legend, MatchSteps, SearchBox, Segmented, Sentence, Tools } from "../common/parts";
 import { tableId } from "../common/spoken-table";
+import { Stage, useStage } from "../graph/stage";
 import { FlameCanvas } from "./flame-canvas";
-import { actOnKey } from "./flame-keys";
+import { actOnFlameKey } from "./flame-keys";
 import { FlameMinimap } from "./flame-minimap";
 import { describeBox, type FlameModel, flameModelOf, weightOf } from "./flame-model";
 import { FlameMoves } from "./flame-moves";
@@ -51,34 +52,21 @@ export function FlameGraph(props: GraphProps) {
   const matches = useComputed(() =>
     searchFlame(model.tree, moves.extent, model.names, query.value),
   );
-  const stage = useStage(moves, report, matches);
+  const painter = useRef<FlameCanvas | null>(null);
   useSelectionRow(moves, report);
-  const goTo = (match: number) => {
-    const rows = matches.value?.rows;
-    if (rows === undefined || rows.length === 0) return;
-    const at = ((match % rows.length) + rows.length) % rows.length;
-    state.match.value = at;
-    const row = rows[at] ?? 0;
-    moves.reveal(row);
-    requestAnimationFrame(() => stage.painter.current?.showRow(row));
-  };
+  const goTo = (match: number) => goToMatch(match, moves, matches.value, painter);
   useReveal(props, query, moves, goTo);
   const weight = weightOf(model, state.weight.value);
-  const found = matches.value;
   return (
     <div class="tp-view tp-flame">
       <Tools>
         {title !== "" && <strong>{title}</strong>}
-        <SearchBox
-          text={query}
-          label="Search names"
-          onEnter={(isBack) => goTo(state.match.value + (isBack ? -1 : 1))}
-        />
-        <MatchSteps
-          at={found === null ? -1 : Math.min(state.match.value, found.rows.length - 1)}
-          count={found?.rows.length ?? null}
-          note={found === null ? "" : `${formatRatio(found.ratio)} of ${weight.title}`}
-          onStep={(step) => goTo(state.match.value + step)}
+        <Search
+          query={query}
+          at={state.match.value}
+          found={matches.value}
+          weight={weight}
+          goTo={goTo}
         />
         <span class="tp-tools-note" />
         {tools}
@@ -92,7 +80,7 @@ export function FlameGraph(props: GraphProps) {
       <FlameMinimap report={report} moves={moves} />
       <Crumbs moves={moves} weight={weight} />
       <Outer moves={moves} />
-      <StageView {...props} moves={moves} stage={stage} matches={found} />
+      <FlameStage {...props} moves={moves} painter={painter} matches={matches} />
       <div class="tp-flame-foot">
         <FlameLegend model={model} theme={report.look.value.theme} />
         {props.folded > 0 && <span>{plural(props.folded, "wrapper")} folded</span>}
@@ -103,6 +91,51 @@ export function FlameGraph(props: GraphProps) {
         {state.row.value >= 0 ? aloud(model, state.row.value, weight) : ""}
       </div>
     </div>
+  );
+}
+
+type PainterRef = RefObject<FlameCanvas | null>;
+
+/** Goes to a match by its number, from the last on to the first again. */
+function goToMatch(
+  match: number,
+  moves: FlameMoves,
+  matches: FlameMatches | null,
+  painter: PainterRef,
+): void {
+  const rows = matches?.rows ?? [];
+  if (rows.length === 0) return;
+  const at = ((match % rows.length) + rows.length) % rows.length;
+  moves.state.match.value = at;
+  const row = rows[at] ?? 0;
+  moves.reveal(row);
+  requestAnimationFrame(() => painter.current?.show(row));
+}
+
+interface FlameSearchProps {
+  readonly query: Signal<string>;
+  /** The match that was gone to, -1 for none. */
+  readonly at: number;
+  readonly found: FlameMatches | null;
+  readonly weight: WeightHeader;
+  goTo(match: number): void;
+}
+
+function Search({ query, at, found, weight, goTo }: FlameSearchProps) {
+  return (
+    <>
+      <SearchBox
+        text={query}
+        label="Search names"
+        onEnter={(isBack) => goTo(at + (isBack ? -1 : 1))}
+      />
+      <MatchSteps
+        at={found === null ? -1 : Math.min(at, found.rows.length - 1)}
+        count={found?.rows.length ?? null}
+        note={found === null ? "" : `${formatRatio(found.ratio)} of ${weight.title}`}
+        onStep={(step) => goTo(at + step)}
+      />
+    </>
   );
 }
 
@@ -118,75 +151,47 @@ function useFreshPlace(moves: FlameMoves, frame: Frame): void {
   match.value = -1;
 }
 
-/** The elements that the graph is drawn into, and its painter. */
-interface Stage {
-  readonly canvas: RefObject<HTMLCanvasElement | null>;
-  readonly scroller: RefObject<HTMLDivElement | null>;
-  readonly spacer: RefObject<HTMLDivElement | null>;
-  readonly painter: { current: FlameCanvas | null };
-}
-
-function useStage(
-  moves: FlameMoves,
-  { store, look }: ReportContext,
-  matches: ReadonlySignal<FlameMatches | null>,
-): Stage {
-  const canvas = useRef<HTMLCanvasElement>(null);
-  const scroller = useRef<HTMLDivElement>(null);
-  const spacer = useRef<HTMLDivElement>(null);
-  const painter = useRef<FlameCanvas | null>(null);
-  useEffect(() => {
-    if (canvas.current === null || scroller.current === null || spacer.current === null) return;
-    const abort = new AbortController();
-    const parts = { canvas: canvas.current, scroller: scroller.current, spacer: spacer.current };
-    painter.current = new FlameCanvas(parts, { moves, store, look, matches }, abort.signal);
-    return () => abort.abort();
-  }, [moves]);
-  return { canvas, scroller, spacer, painter };
-}
-
-interface StageViewProps extends GraphProps {
+interface FlameStageProps extends GraphProps {
   readonly moves: FlameMoves;
-  readonly stage: Stage;
-  readonly matches: FlameMatches | null;
+  readonly painter: PainterRef;
+  readonly matches: ReadonlySignal<FlameMatches | null>;
 }
 
-/** The canvas in its scrolling box; its `data-` attributes describe what it shows. */
-function StageView({ moves, stage, report, view, matches }: StageViewProps) {
+function FlameStage({ moves, painter, report, view, matches }: FlameStageProps) {
   const { model, state } = moves;
+  const { store, look } = report;
+  const parts = useStage(
+    painter,
+    moves,
+    (parts, abort) => new FlameCanvas(parts, { moves, store, look, matches }, abort),
+  );
   const weight = weightOf(model, state.weight.value);
   const isWeightless = (moves.extent.total[0] ?? 0) <= 0;
   const onKey = (event: KeyboardEvent) => {
-    actOnKey(event, moves, () => stage.painter.current?.anchor() ?? moves.span.start);
-    if (state.row.value >= 0) stage.painter.current?.showRow(state.row.value);
+    actOnFlameKey(event, moves, () => painter.current?.anchor() ?? moves.span.start);
+    if (state.row.value >= 0) painter.current?.show(state.row.value);
   };
   const rows = model.tree.deepest + 1 - (model.tree.depth[moves.top] ?? 0);
   return (
-    <div
-      class="tp-flame-scroll"
-      ref={stage.scroller}
-      style={{ "--tp-wanted": `${(rows + 1) * ROW_PX}px` }}
+    <Stage
+      parts={parts}
+      kind="flame graph"
+      label={`${view.title}: ${plural(model.tree.rows, "box")}. Arrow keys move the selection, Enter zooms in, Escape goes back.`}
+      table={tableId(report.id, view.name)}
+      class="tp-flame-canvas"
+      wantedPx={(rows + 1) * ROW_PX}
+      shown={{
+        "data-tp-focus": wordAt(model.names, state.place.value.focus),
+        "data-tp-selected": store.selection.value?.name ?? "",
+        "data-tp-matches": matches.value?.rows.length ?? 0,
+        "data-tp-zoom": moves.zoom.toFixed(2),
+        "data-tp-weight": weight.name,
+        "data-tp-top": wordAt(model.names, moves.top),
+      }}
+      onKey={onKey}
     >
-      {/* biome-ignore lint/a11y/noInteractiveElementToNoninteractiveRole: a canvas with its own keys has the role application. */}
-      <canvas
-        class="tp-flame-canvas"
-        ref={stage.canvas}
-        tabIndex={0}
-        role="application"
-        aria-roledescription="flame graph"
-        aria-details={tableId(report.id, view.name)}
-        aria-label={`${view.title}: ${plural(model.tree.rows, "box")}. Arrow keys move the selection, Enter zooms in, Escape goes back.`}
-        data-tp-focus={wordAt(model.names, state.place.value.focus)}
-        data-tp-selected={report.store.selection.value?.name ?? ""}
-        data-tp-matches={matches?.rows.length ?? 0}
-        data-tp-zoom={moves.zoom.toFixed(2)}
-        data-tp-weight={weight.name}
-        data-tp-top={wordAt(model.names, moves.top)}
-        {...focusable(onKey)}
-      />
-      <div ref={stage.spacer} class="tp-flame-spacer" />
       {isWeightless && <Sentence>Nothing was recorded for {weight.title}.</Sentence>}
-    </div>
+    </Stage>
   );
 }
 
@@ -208,8 +213,7 @@ function Outer({ moves }: MovesProps) {
   const names = whole.map((name) => shortenName(name, 28));
   const text = names.length > 4 ? [...names.slice(0, 2), "…", names.at(-1)] : names;
   return (
-    <button
-      type="button"
+    <Button
       class="tp-outer"
       title={whole.join(" › ")}
       aria-expanded={state.showsOuter.value}
@@ -217,11 +221,10 @@ function Outer({ moves }: MovesProps) {
       onClick={() => {
         state.showsOuter.value = !state.showsOuter.value;
       }}
-      {...focusable()}
     >
       <span aria-hidden="true">{state.showsOuter.value ? "▾" : "▸"}</span>{" "}
       {plural(path.length, "outer box")}: <bdi class="tp-code">{text.join(" › ")}</bdi>
-    </button>
+    </Button>
   );
 }
 
@@ -237,15 +240,13 @@ function Crumbs({ moves, weight }: MovesProps & { readonly weight: WeightHeader 
         {path.map((row, index) => (
           <span key={row} class="tp-crumb">
             {index > 0 && <span aria-hidden="true">›</span>}
-            <button
-              type="button"
+            <Button
               title={wordAt(model.names, row)}
               aria-current={index === last ? "location" : undefined}
               onClick={() => moves.focus(row)}
-              {...focusable()}
             >
               <bdi>{shortenName(displayName(wordAt(model.names, row)), CRUMB_CHARS)}</bdi>
-            </button>
+            </Button>
           </span>
         ))}
       </div>
@@ -266,9 +267,9 @@ function Actions({ moves, options }: MovesProps & { readonly options: Signal<Fla
   };
   const file = /^(.+)\(\d+\): /.exec(name)?.[1];
   const button = (label: string, title: string, act: () => void) => (
-    <button type="button" class="tp-button" title={title} onClick={act} {...focusable()}>
+    <Button class="tp-button" title={title} onClick={act}>
       {label}
-    </button>
+    </Button>
   );
   return (
     <span class="tp-flame-actions">

@@ -2,7 +2,7 @@
 
 import { assert } from "../../base/assert";
 import { formatRatio, formatValue, plural } from "../../base/format";
-import { keptPer } from "../../base/kept";
+import { keptBy, keptPer } from "../../base/kept";
 import { displayName } from "../../base/names";
 import type { TwoRuns } from "../../draw/change-painter";
 import { buildExtent, buildTree, type FlameExtent, type FlameTree } from "../../layout/flame-tree";
@@ -47,7 +47,6 @@ function createFlameModel(
   const names = textOf(frame, "name");
   const calls = frame.columns.get("self_calls");
   const isChange = frame.columns.has("total_before_ns");
-  const extents = new Map<string, FlameExtent>();
   return {
     frame,
     tree,
@@ -60,11 +59,7 @@ function createFlameModel(
     runs: isChange
       ? { before: numbersOf(frame, "total_before_ns"), after: numbersOf(frame, "total_after_ns") }
       : null,
-    extent: (weight) => {
-      const known = extents.get(weight) ?? buildExtent(tree, numbersOf(frame, `total_${weight}`));
-      extents.set(weight, known);
-      return known;
-    },
+    extent: keptBy(String, (weight) => buildExtent(tree, numbersOf(frame, `total_${weight}`))),
   };
 }
 

@@ -1,41 +1,47 @@
 /** Navigation in a flame graph. It changes the state of the graph and draws nothing. */
 
+import type { Direction } from "../../base/direction";
 import { panSpan, type Span } from "../../base/scale";
-import { type Weight, weight } from "../../base/units";
-import { type Direction, holderOf, neighbour, spanOf, zoomed } from "../../layout/flame-place";
+import type { Weight } from "../../base/units";
+import { holderOf, neighbour, spanOf, zoomed } from "../../layout/flame-place";
 import { firstInteresting } from "../../layout/flame-search";
 import type { FlameExtent } from "../../layout/flame-tree";
 import { type FlamePlace, type FlameState, type Store, select, WHOLE } from "../../state/store";
 import { wordAt } from "../../wire/frame";
+import { GraphMoves, MOST_HISTORY } from "../graph/graph-moves";
 import { type FlameModel, weightOf } from "./flame-model";
 
-const MOST_HISTORY = 50;
-const PAN_SHARE = 0.15;
 const FIRST_KINDS = ["line", "module", "annotation", "op"];
 // A box that is shown on request is at least this part of the window, or the window gets shorter.
 const LEAST_SHARE = 0.01;
 
 /** Navigation in one flame graph. */
-export class FlameMoves {
-  readonly model: FlameModel;
-  readonly state: FlameState;
-  readonly #store: Store;
+export class FlameMoves extends GraphMoves<Weight> {
+  override readonly model: FlameModel;
+  override readonly state: FlameState;
   #top: { readonly weight: string; readonly row: number } | null = null;
 
   constructor(model: FlameModel, state: FlameState, store: Store) {
+    super(store);
     this.model = model;
     this.state = state;
-    this.#store = store;
   }
 
   get extent(): FlameExtent {
     return this.model.extent(weightOf(this.model, this.state.weight.value).name);
   }
 
-  /** The span that is shown, or that the animation moves to. */
-  get span(): Span<Weight> {
+  override get span(): Span<Weight> {
     const { focus, span } = this.state.place.value;
-    return span ?? spanOf(this.extent, focus);
+    return span ?? this.spanOf(focus);
+  }
+
+  override get whole(): Span<Weight> {
+    return this.spanOf(0);
+  }
+
+  override spanOf(row: number): Span<Weight> {
+    return spanOf(this.extent, row);
   }
 
   /** The box at the top: below it the graph branches or the user's code begins. */
@@ -55,18 +61,17 @@ export class FlameMoves {
 
   /** The zoom factor: how many times the whole graph is wider than the shown span. */
   get zoom(): number {
-    const whole = spanOf(this.extent, 0);
+    const { whole } = this;
     const length = this.span.end - this.span.start;
     return length > 0 ? (whole.end - whole.start) / length : 1;
   }
 
-  select(row: number): void {
+  override select(row: number): void {
     this.state.row.value = row;
-    select(this.#store, wordAt(this.model.names, row), wordAt(this.model.kinds, row));
+    select(this.store, wordAt(this.model.names, row), wordAt(this.model.kinds, row));
   }
 
-  /** Zooms so that a box fills the width; Esc goes back. */
-  focus(row: number): void {
+  override focus(row: number): void {
     const { place } = this.state;
     if (place.value.focus === row && place.value.span === null) return;
     if ((this.extent.total[row] ?? 0) <= 0) return;
@@ -74,8 +79,11 @@ export class FlameMoves {
     place.value = { focus: row, span: null };
   }
 
-  /** One step back; false when there is none. */
-  back(): boolean {
+  override fit(): void {
+    this.focus(0);
+  }
+
+  override back(): boolean {
     const { history, place } = this.state;
     const last = history.value.at(-1);
     if (last === undefined) return false;
@@ -90,14 +98,14 @@ export class FlameMoves {
     if (this.model.tree.depth[row] !== undefined && row > 0 && !this.#isBelowTop(row)) {
       this.state.showsOuter.value = true;
     }
-    const own = spanOf(this.extent, row);
+    const own = this.spanOf(row);
     const { start, end } = this.span;
     const isInside = own.start >= start && own.end <= end;
     if (isInside && own.end - own.start >= (end - start) * LEAST_SHARE) return;
     let around = row;
     // As much of what is around it as leaves it wide enough.
     while (around > 0) {
-      const above = spanOf(this.extent, this.model.tree.parent[around] ?? 0);
+      const above = this.spanOf(this.model.tree.parent[around] ?? 0);
       if (own.end - own.start < (above.end - above.start) * LEAST_SHARE * 4) break;
       around = this.model.tree.parent[around] ?? 0;
     }
@@ -110,28 +118,17 @@ export class FlameMoves {
     return false;
   }
 
-  clearSelection(): void {
-    this.state.row.value = -1;
-    this.#store.selection.value = null;
+  override zoomAround(anchor: Weight, factor: number): void {
+    this.#show(zoomed(this.extent, this.span, anchor, factor));
   }
 
-  zoomAround(anchor: Weight, factor: number): void {
-    const next = zoomed(this.extent, this.span, anchor, factor);
-    this.#show(next);
-  }
-
-  panBy(delta: Weight): void {
+  override panBy(delta: Weight): void {
     if (this.zoom <= 1.0001) return;
-    this.#show(panSpan(this.span, delta, spanOf(this.extent, 0)));
-  }
-
-  /** Pans by a part of the window; -1 is left, 1 right. */
-  panStep(direction: number): void {
-    this.panBy(weight((this.span.end - this.span.start) * PAN_SHARE * direction));
+    this.#show(panSpan(this.span, delta, this.whole));
   }
 
   /** Selects a neighboring box, and scrolls it into the window. */
-  step(direction: Direction): void {
+  override step(direction: Direction): void {
     const from = this.state.row.value < 0 ? this.state.place.value.focus : this.state.row.value;
     const isFirst = this.state.row.value < 0;
     const row = isFirst ? from : neighbour(this.model.tree, this.extent, from, direction);
@@ -149,7 +146,7 @@ export class FlameMoves {
   }
 
   #bringIn(row: number): void {
-    const own = spanOf(this.extent, row);
+    const own = this.spanOf(row);
     const { start, end } = this.span;
     if (own.end > start && own.start < end) return;
     this.focus(this.model.tree.parent[row] ?? 0);

@@ -8,10 +8,10 @@ import { transformFlame } from "../../layout/flame-transform";
 import type { Frame } from "../../wire/frame";
 import { keyOf, textOf } from "../../wire/frame";
 import type { SlicesHeader, TreeHeader } from "../../wire/header";
+import { Button } from "../common/button";
 import type { ReportContext, TreeProps } from "../common/context";
-import { focusable } from "../common/focusable";
 import { Groupings } from "../common/groupings";
-import { Segmented, Sentence } from "../common/parts";
+import { Segmented, Sentence, Tools } from "../common/parts";
 import { TimelineView } from "../timeline/timeline";
 import { FlameGraph } from "./flame-graph";
 
@@ -33,23 +33,22 @@ export function FlameView({ report, view, frame }: TreeProps) {
   const options = state.options.value;
   const chosen = report.store.choice(view);
   const shown = SHAPES.find(({ name }) => name === chosen.value)?.name ?? "merged";
-  const name = report.store.selection.value?.name ?? "";
-  const choose = (next: string) => {
-    chosen.value = next;
-  };
-  const slices = report.source.header.views.find(
-    (each) => each.shape === "slices" && each.empty === null,
-  );
-  // Two runs have no common time.
-  const hasTime = slices !== undefined && view.tab === view.name;
-  const shapes = SHAPES.filter((each) => each.name !== IN_TIME || hasTime);
+  const slices = slicesBeside(report, view);
+  const shapes = SHAPES.filter(({ name }) => name !== IN_TIME || slices !== undefined);
   const shape = (
     <>
       <Groupings report={report} view={view} />
-      <Segmented label="Shape" options={shapes} chosen={shown} onChoose={choose} />
+      <Segmented
+        label="Shape"
+        options={shapes}
+        chosen={shown}
+        onChoose={(next) => {
+          chosen.value = next;
+        }}
+      />
     </>
   );
-  if (shown === IN_TIME && slices?.shape === "slices") {
+  if (shown === IN_TIME && slices !== undefined) {
     return <InTimeOrder report={report} view={view} slices={slices} tools={shape} />;
   }
   const tools = (
@@ -58,48 +57,37 @@ export function FlameView({ report, view, frame }: TreeProps) {
       <Fold options={options} onChange={(next) => (state.options.value = next)} frame={frame} />
     </>
   );
-  if (shown !== "sandwich") {
-    return (
-      <OneGraph
-        report={report}
-        view={view}
-        frame={frame}
-        shape={shown === "inverted" ? "inverted" : "merged"}
-        options={options}
-        tools={tools}
-      />
-    );
-  }
-  if (keyOf(textOf(frame, "name"), name) < 0) {
+  const given = { report, view, frame, options, tools };
+  if (shown === "sandwich") return <Sandwich {...given} />;
+  return <OneGraph {...given} shape={shown === "inverted" ? "inverted" : "merged"} />;
+}
+
+/** The slices that a tree can be shown as; two runs have no common time. */
+function slicesBeside(report: ReportContext, view: TreeHeader): SlicesHeader | undefined {
+  if (view.tab !== view.name) return undefined;
+  return report.source.header.views.find(
+    (each): each is SlicesHeader => each.shape === "slices" && each.empty === null,
+  );
+}
+
+/** The graphs around the selected name: what calls it, and what it calls. */
+function Sandwich({ tools, ...given }: Omit<OneProps, "shape" | "title">) {
+  const name = given.report.store.selection.value?.name ?? "";
+  if (keyOf(textOf(given.frame, "name"), name) < 0) {
     return (
       <div class="tp-view">
-        <div class="tp-tools">{tools}</div>
+        <Tools>{tools}</Tools>
         <Sentence>
           Select a box or an op first. Its callers are then above, and what it calls is below.
         </Sentence>
       </div>
     );
   }
-  const around = { ...options, name };
+  const around = { ...given, options: { ...given.options, name } };
   return (
     <div class="tp-view tp-sandwich" data-tp-sandwich={name}>
-      <OneGraph
-        report={report}
-        view={view}
-        frame={frame}
-        shape="callers"
-        options={around}
-        tools={tools}
-        title="Called by"
-      />
-      <OneGraph
-        report={report}
-        view={view}
-        frame={frame}
-        shape="callees"
-        options={around}
-        title="Calls"
-      />
+      <OneGraph {...around} shape="callers" tools={tools} title="Called by" />
+      <OneGraph {...around} shape="callees" title="Calls" />
     </div>
   );
 }
@@ -125,7 +113,7 @@ function InTimeOrder({ report, view, slices, tools }: InTimeProps) {
   }
   return (
     <div class="tp-view">
-      <div class="tp-tools">{tools}</div>
+      <Tools>{tools}</Tools>
       <Sentence>{state.kind === "failed" ? state.message : "Loading…"}</Sentence>
     </div>
   );
@@ -204,38 +192,32 @@ function Fold({ options, frame, onChange }: FoldProps) {
     <>
       <fieldset class="tp-segmented" aria-label="Fold">
         {hasLibraries && (
-          <button
-            type="button"
+          <Button
             aria-pressed={!foldsLibraries}
             title="Frames of torch, Python and other libraries that only call one other function"
             data-tp-libraries={!foldsLibraries}
             onClick={() => onChange({ ...options, foldsLibraries: !foldsLibraries })}
-            {...focusable()}
           >
             Libraries
-          </button>
+          </Button>
         )}
-        <button
-          type="button"
+        <Button
           aria-pressed={collapsesRecursion}
           title="Calls of a function by itself count for its outermost box"
           onClick={() => onChange({ ...options, collapsesRecursion: !collapsesRecursion })}
-          {...focusable()}
         >
           Fold recursion
-        </button>
+        </Button>
       </fieldset>
       {changes.length > 0 && (
-        <button
-          type="button"
+        <Button
           class="tp-button"
           data-tp-changes={changes.length}
           title={changes.map(({ kind, text }) => `${kind} ${text}`).join("\n")}
           onClick={() => onChange({ ...options, changes: [] })}
-          {...focusable()}
         >
           Undo {changes.length} left out
-        </button>
+        </Button>
       )}
     </>
   );

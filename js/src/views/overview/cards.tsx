@@ -3,8 +3,8 @@
 import { formatBytes, formatNs, unbroken } from "../../base/format";
 import { showView } from "../../state/store";
 import type { Card } from "../../wire/header";
+import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
-import { focusable } from "../common/focusable";
 
 interface CardsProps {
   readonly report: ReportContext;
@@ -75,14 +75,9 @@ function Place({ report, card }: { readonly report: ReportContext; readonly card
   return (
     <>
       {`${card.at} `}
-      <button
-        type="button"
-        class="tp-link"
-        onClick={() => showView(report.store, view.tab)}
-        {...focusable()}
-      >
+      <Button class="tp-link" onClick={() => showView(report.store, view.tab)}>
         <bdi>{card.place}</bdi>
-      </button>
+      </Button>
     </>
   );
 }

@@ -7,8 +7,8 @@ import { highestBySlot, laneSeries } from "../../layout/series-lane";
 import { showView } from "../../state/store";
 import type { Frame } from "../../wire/frame";
 import type { SeriesHeader } from "../../wire/header";
+import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
-import { focusable } from "../common/focusable";
 
 const SLOTS = 240;
 const HEIGHT = 60;
@@ -40,12 +40,7 @@ function Strip({ report, view, frame }: StripProps) {
   const steps = view.marks.filter(({ kind }) => kind === "step");
   const { theme } = report.look.value;
   return (
-    <button
-      type="button"
-      class="tp-memory-strip"
-      onClick={() => showView(report.store, view.tab)}
-      {...focusable()}
-    >
+    <Button class="tp-memory-strip" onClick={() => showView(report.store, view.tab)}>
       <span class="tp-memory-axis">
         <span class="tp-aloud">{`Memory of ${lane} over ${formatNs(length)}, at most `}</span>
         <span>{formatBytes(curve.top)}</span>
@@ -59,7 +54,7 @@ function Strip({ report, view, frame }: StripProps) {
         })}
         <polygon points={points} fill={bandColor("allocated_bytes", 0, theme)} fillOpacity={0.45} />
       </svg>
-    </button>
+    </Button>
   );
 }
 

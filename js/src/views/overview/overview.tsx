@@ -5,6 +5,7 @@ import { shortenName } from "../../base/names";
 import { phaseTitle } from "../../base/palette";
 import { revealIn, select, showView } from "../../state/store";
 import type { Fact, FactsHeader, Section } from "../../wire/header";
+import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
 import { focusable } from "../common/focusable";
 import { PhaseDot, percent } from "../common/parts";
@@ -64,20 +65,18 @@ function About({
   const events = sections.flatMap(({ facts }) => facts).find(({ label }) => label === "Events");
   return (
     <section class="tp-about">
-      <button
-        type="button"
+      <Button
         class="tp-about-title"
         aria-expanded={isOpen}
         data-tp-about
         onClick={() => {
           report.store.isAboutOpen.value = !isOpen;
         }}
-        {...focusable()}
       >
         <span aria-hidden="true">{isOpen ? "▾" : "▸"}</span> <strong>About this run</strong>
         {events !== undefined && <span>{plural(numberOf(events), "event")}</span>}
         <span>{count === 0 ? "nothing lost" : plural(count, "note")}</span>
-      </button>
+      </Button>
       {isOpen && (
         <>
           {problems !== null && count > 0 && <ProblemsView view={problems} />}
@@ -191,14 +190,9 @@ function FactLink({ report, fact }: { readonly report: ReportContext; readonly f
     revealIn(report.store, view, fact.op);
   };
   return (
-    <button
-      type="button"
-      class={isCode ? "tp-link tp-code" : "tp-link"}
-      onClick={open}
-      {...focusable()}
-    >
+    <Button class={isCode ? "tp-link tp-code" : "tp-link"} onClick={open}>
       <bdi>{shortenName(fact.label, LABEL_CHARS)}</bdi>
-    </button>
+    </Button>
   );
 }
 

@@ -1,8 +1,8 @@
 /** What each rank waits in the collectives with the most waiting, as a table of shades; the last to come is marked. */
 
-import { cssColor, mix, parseColor, textOn } from "../../base/color";
+import { cssColor, mix, parseColor, type Rgb, textOn } from "../../base/color";
 import { columnFormat, formatNs } from "../../base/format";
-import { phaseColor } from "../../base/palette";
+import { phaseColor, type Theme } from "../../base/palette";
 import { type Frame, numberAt, rowsOf, stringAt } from "../../wire/frame";
 import type { ReportContext } from "../common/context";
 
@@ -23,35 +23,10 @@ export function Waits({ report, name, ranks }: WaitsProps) {
   const state = report.source.frame(view).value;
   if (state.kind !== "ready") return null;
   const { frame } = state;
-  const { theme } = report.look.value;
-  const { numbers, names, at } = read(frame);
+  const cells = read(frame);
+  const { numbers, names } = cells;
   const most = Math.max(...rowsOf(frame).map((row) => numberAt(frame, "wait_ns", row)));
-  const look = columnFormat("ns", most);
-  const ground = parseColor(theme === "dark" ? "#15171b" : "#ffffff") ?? [255, 255, 255];
-  const full = parseColor(phaseColor("communication", theme)) ?? ground;
-  const cell = (rank: number, number: number) => {
-    const row = at.get(`${rank} ${number}`);
-    if (row === undefined) return <td key={number} />;
-    if (numberAt(frame, "is_last", row) === 1) {
-      return (
-        <td key={number}>
-          <span class="tp-wait tp-wait-last">last</span>
-        </td>
-      );
-    }
-    const wait = numberAt(frame, "wait_ns", row);
-    const fill = mix(ground, full, LEAST_SHADE + (1 - LEAST_SHADE) * Math.sqrt(wait / most));
-    return (
-      <td
-        key={number}
-        title={`rank ${rank} waits ${formatNs(wait)} in ${names.get(number)} ${number}`}
-      >
-        <span class="tp-wait" style={{ background: cssColor(fill), color: cssColor(textOn(fill)) }}>
-          {look.format(wait)}
-        </span>
-      </td>
-    );
-  };
+  const look = { most, theme: report.look.value.theme, ...columnFormat("ns", most) };
   return (
     <section class="tp-waits" aria-label="Waiting in each collective">
       <h3 class="tp-waits-title">
@@ -74,7 +49,9 @@ export function Waits({ report, name, ranks }: WaitsProps) {
             {ranks.map((rank) => (
               <tr key={rank}>
                 <th scope="row">rank {rank}</th>
-                {numbers.map((number) => cell(rank, number))}
+                {numbers.map((number) => (
+                  <Wait key={number} frame={frame} cells={cells} of={[rank, number]} look={look} />
+                ))}
               </tr>
             ))}
           </tbody>
@@ -82,6 +59,47 @@ export function Waits({ report, name, ranks }: WaitsProps) {
       </div>
     </section>
   );
+}
+
+interface WaitProps {
+  readonly frame: Frame;
+  readonly cells: Cells;
+  /** The rank, and the number of the collective. */
+  readonly of: readonly [number, number];
+  readonly look: {
+    /** The longest wait, which has the full color. */
+    readonly most: number;
+    readonly theme: Theme;
+    format(ns: number): string;
+  };
+}
+
+/** What one rank waits in one collective. */
+function Wait({ frame, cells, of: [rank, number], look }: WaitProps) {
+  const row = cells.at.get(`${rank} ${number}`);
+  if (row === undefined) return <td />;
+  if (numberAt(frame, "is_last", row) === 1) {
+    return (
+      <td>
+        <span class="tp-wait tp-wait-last">last</span>
+      </td>
+    );
+  }
+  const wait = numberAt(frame, "wait_ns", row);
+  const fill = shadeOf(wait / look.most, look.theme);
+  return (
+    <td title={`rank ${rank} waits ${formatNs(wait)} in ${cells.names.get(number)} ${number}`}>
+      <span class="tp-wait" style={{ background: cssColor(fill), color: cssColor(textOn(fill)) }}>
+        {look.format(wait)}
+      </span>
+    </td>
+  );
+}
+
+function shadeOf(ratio: number, theme: Theme): Rgb {
+  const ground = parseColor(theme === "dark" ? "#15171b" : "#ffffff") ?? [255, 255, 255];
+  const full = parseColor(phaseColor("communication", theme)) ?? ground;
+  return mix(ground, full, LEAST_SHADE + (1 - LEAST_SHADE) * Math.sqrt(ratio));
 }
 
 interface Cells {

@@ -8,8 +8,8 @@ import { type BlockGroup, categoryTitle } from "../../layout/alive";
 import { type Tile, tilesOf } from "../../layout/treemap";
 import { select } from "../../state/store";
 import type { SeriesHeader } from "../../wire/header";
+import { Button } from "../common/button";
 import { groupingsOf, type ReportContext } from "../common/context";
-import { focusable } from "../common/focusable";
 import { Segmented } from "../common/parts";
 import { useWidth } from "../common/use-width";
 import type { Blocks, Leak, Listed } from "./use-blocks";
@@ -124,14 +124,9 @@ function Row({ report, group, format, time }: RowProps) {
         {op === "" ? (
           name
         ) : (
-          <button
-            type="button"
-            class="tp-link"
-            onClick={() => select(report.store, op, "op")}
-            {...focusable()}
-          >
+          <Button class="tp-link" onClick={() => select(report.store, op, "op")}>
             {name}
-          </button>
+          </Button>
         )}
         <span class="tp-block-place">
           <bdi>{place || categoryTitle(category)}</bdi>
@@ -268,16 +263,14 @@ function Growth({ report, view, leaks }: GrowthProps) {
         {holders !== undefined && (
           <>
             {" "}
-            <button
-              type="button"
+            <Button
               class="tp-link"
               onClick={() => {
                 report.store.grouping(view).value = holders.name;
               }}
-              {...focusable()}
             >
               Who holds it?
-            </button>
+            </Button>
           </>
         )}
       </span>

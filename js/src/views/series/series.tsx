@@ -32,10 +32,7 @@ export function SeriesView({ report, view, frame }: SeriesProps) {
   const choice = report.store.choice(view);
   const lane = lanes.find((name) => name === choice.value) ?? lanes[0] ?? "";
   const series = useMemo(() => laneSeries(view, frame, lane), [view, frame, lane]);
-  const marks = useMemo(
-    () => view.marks.filter((mark) => mark.lane === lane || mark.lane === ""),
-    [view, lane],
-  );
+  const marks = useMarks(view, lane);
   const state = report.store.memory(view);
   const isDivided = state.isDivided.value && series.stacked.length > 1;
   const blocks = useBlocks(report, view, lane, series, marks);
@@ -46,6 +43,98 @@ export function SeriesView({ report, view, frame }: SeriesProps) {
     state.picked.value = series.time_ns[index] ?? null;
     state.listed.value = "picked";
   };
+  const spans = useSpans(view, theme);
+  const scene = { series, layers, marks, ...spans, trend: blocks.trend, lane, pick };
+  const chart = useChart(plot, report, scene, blocks.time);
+  const cursor = useCursor(report, series, chart, pick);
+  const at = cursor.index.value;
+  const table = tableId(report.id, view.name);
+  const note = laneNote(lane, marks, series);
+  return (
+    <div class="tp-view" data-tp-lane={lane} data-tp-points={series.time_ns.length}>
+      <Tools>
+        <Groupings report={report} view={view} />
+        <LaneChoice choice={choice} lanes={lanes} lane={lane} />
+        {series.stacked.length > 1 && <BandChoice isDivided={state.isDivided} />}
+        <span class="tp-tools-note">{note}</span>
+      </Tools>
+      <div class="tp-series-body">
+        <div class="tp-series-main">
+          <div
+            class="tp-plot"
+            ref={plot}
+            // biome-ignore lint/a11y/noNoninteractiveTabindex: a chart with its own keys has the role application.
+            tabIndex={0}
+            role="application"
+            aria-roledescription="chart"
+            aria-details={table}
+            aria-label={`${view.title} of ${lane} over time. ${note}. Left and right arrow keys move from change to change, with Shift they choose a range.`}
+            data-tp-point={at}
+            data-tp-divided={isDivided}
+            {...focusable((event) => actOnSeriesKey(event, cursor))}
+          />
+          <BandLegend layers={layers} />
+          <BlockMap report={report} view={view} blocks={blocks} />
+        </div>
+        <BlockList report={report} view={view} blocks={blocks} />
+      </div>
+      <SeriesTable id={table} series={series} marks={marks} />
+      <div class="tp-aloud" aria-live="polite">
+        {at < 0 ? "" : aloud(describePoint(lane, series, spans.modules, at))}
+      </div>
+    </div>
+  );
+}
+
+interface LaneChoiceProps {
+  readonly choice: Signal<string | null>;
+  readonly lanes: readonly string[];
+  readonly lane: string;
+}
+
+function LaneChoice({ choice, lanes, lane }: LaneChoiceProps) {
+  return (
+    <Segmented
+      label="Lane"
+      options={lanes.map((name) => ({ name, title: name }))}
+      chosen={lane}
+      onChoose={(name) => {
+        choice.value = name;
+      }}
+    />
+  );
+}
+
+function BandChoice({ isDivided }: { readonly isDivided: Signal<boolean> }) {
+  return (
+    <Segmented
+      label="Bands"
+      options={BANDS}
+      chosen={isDivided.value ? "categories" : "total"}
+      onChoose={(name) => {
+        isDivided.value = name === "categories";
+      }}
+    />
+  );
+}
+
+function BandLegend({ layers }: { readonly layers: readonly Band[] }) {
+  const entries = layers
+    .toReversed()
+    .map(({ title, color, fill }) => ({ title, color, isLine: fill === "none" }));
+  return <Legend entries={entries} />;
+}
+
+/** The marks of a lane, and those of all lanes. */
+function useMarks({ marks }: SeriesProps["view"], lane: string): readonly MarkHeader[] {
+  return useMemo(
+    () => marks.filter((mark) => mark.lane === lane || mark.lane === ""),
+    [marks, lane],
+  );
+}
+
+/** What a view says of stretches of time: their phases and modules. */
+function useSpans(view: SeriesProps["view"], theme: Theme): Pick<Drawn, "phases" | "modules"> {
   const phases = useMemo(
     () =>
       view.phases.map(({ start_ns, end_ns, phase }) => {
@@ -58,66 +147,7 @@ export function SeriesView({ report, view, frame }: SeriesProps) {
       view.modules.map(({ start_ns, end_ns, name }) => ({ start: start_ns, end: end_ns, name })),
     [view],
   );
-  const scene = { series, layers, marks, phases, modules, trend: blocks.trend, lane, pick };
-  const chart = useChart(plot, report, scene, blocks.time);
-  const cursor = useCursor(report, series, chart, pick);
-  const table = tableId(report.id, view.name);
-  return (
-    <div class="tp-view" data-tp-lane={lane} data-tp-points={series.time_ns.length}>
-      <Tools>
-        <Groupings report={report} view={view} />
-        <Segmented
-          label="Lane"
-          options={lanes.map((name) => ({ name, title: name }))}
-          chosen={lane}
-          onChoose={(name) => {
-            choice.value = name;
-          }}
-        />
-        {series.stacked.length > 1 && (
-          <Segmented
-            label="Bands"
-            options={BANDS}
-            chosen={isDivided ? "categories" : "total"}
-            onChoose={(name) => {
-              state.isDivided.value = name === "categories";
-            }}
-          />
-        )}
-        <span class="tp-tools-note">{laneNote(lane, marks, series)}</span>
-      </Tools>
-      <div class="tp-series-body">
-        <div class="tp-series-main">
-          <div
-            class="tp-plot"
-            ref={plot}
-            // biome-ignore lint/a11y/noNoninteractiveTabindex: a chart with its own keys has the role application.
-            tabIndex={0}
-            role="application"
-            aria-roledescription="chart"
-            aria-details={table}
-            aria-label={`${view.title} of ${lane} over time. ${laneNote(lane, marks, series)}. Left and right arrow keys move from change to change, with Shift they choose a range.`}
-            data-tp-point={cursor.index.value}
-            data-tp-divided={isDivided}
-            {...focusable((event) => actOnSeriesKey(event, cursor))}
-          />
-          <Legend
-            entries={layers
-              .toReversed()
-              .map(({ title, color, fill }) => ({ title, color, isLine: fill === "none" }))}
-          />
-          <BlockMap report={report} view={view} blocks={blocks} />
-        </div>
-        <BlockList report={report} view={view} blocks={blocks} />
-      </div>
-      <SeriesTable id={table} series={series} marks={marks} />
-      <div class="tp-aloud" aria-live="polite">
-        {cursor.index.value < 0
-          ? ""
-          : aloud(describePoint(lane, series, modules, cursor.index.value))}
-      </div>
-    </div>
-  );
+  return { phases, modules };
 }
 
 // Pale enough for a name on it.

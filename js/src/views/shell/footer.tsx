@@ -3,9 +3,9 @@
 import { phaseTitle } from "../../base/palette";
 import type { FooterItem } from "../../state/store";
 import type { Shape, ViewHeader } from "../../wire/header";
+import { Button } from "../common/button";
 import { type ReportContext, shownView } from "../common/context";
 import { findName, nameColumn } from "../common/describe";
-import { focusable } from "../common/focusable";
 import { PhaseDot } from "../common/parts";
 
 type Hint = readonly [keys: readonly string[], what: string];
@@ -58,8 +58,7 @@ export function Footer({ report }: { readonly report: ReportContext }) {
 function KeysButton({ report }: { readonly report: ReportContext }) {
   const { isHelpOpen } = report.store;
   return (
-    <button
-      type="button"
+    <Button
       class="tp-button tp-keys"
       aria-label="All keys"
       title="All keys (?)"
@@ -67,10 +66,9 @@ function KeysButton({ report }: { readonly report: ReportContext }) {
       onClick={() => {
         isHelpOpen.value = !isHelpOpen.value;
       }}
-      {...focusable()}
     >
       ?
-    </button>
+    </Button>
   );
 }
 
@@ -146,17 +144,15 @@ function Links({ report, name }: LinksProps) {
   return (
     <span class="tp-links">
       {targets.slice(0, MOST_LINKS).map((target) => (
-        <button
+        <Button
           key={target.view.name}
-          type="button"
           class="tp-button"
           data-tp-target={target.view.name}
           title={`Show in ${target.title}`}
           onClick={target.open}
-          {...focusable()}
         >
           {target.title}
-        </button>
+        </Button>
       ))}
     </span>
   );

@@ -2,8 +2,8 @@
 
 import { useSignal } from "@preact/signals";
 import { ALL_RANKS } from "../../state/python-sync";
+import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
-import { focusable } from "../common/focusable";
 import { CompareMenu } from "../compare/compare-menu";
 import { ExportMenu } from "./export-menu";
 
@@ -45,16 +45,9 @@ function Parent({ report }: { readonly report: ReportContext }) {
       if (!opened.ok) failure.value = opened.message;
     });
   return (
-    <button
-      type="button"
-      class="tp-button"
-      title={failure.value}
-      onClick={open}
-      data-tp-parent
-      {...focusable()}
-    >
+    <Button class="tp-button" title={failure.value} onClick={open} data-tp-parent>
       ‹ {parent}
-    </button>
+    </Button>
   );
 }
 
@@ -63,17 +56,9 @@ function BackAndForward({ report }: { readonly report: ReportContext }) {
   const { trail } = report.store;
   if (!trail.canGoBack.value && !trail.canGoForward.value) return null;
   const button = (label: string, mark: string, isPossible: boolean, go: () => void) => (
-    <button
-      type="button"
-      class="tp-button"
-      aria-label={label}
-      title={label}
-      disabled={!isPossible}
-      onClick={go}
-      {...focusable()}
-    >
+    <Button class="tp-button" aria-label={label} title={label} disabled={!isPossible} onClick={go}>
       {mark}
-    </button>
+    </Button>
   );
   return (
     <span class="tp-trail">
@@ -88,8 +73,7 @@ function MaximizeButton({ report }: { readonly report: ReportContext }) {
   if (!report.canMaximize) return null;
   const label = isMaximized.value ? "Back to the notebook (Esc)" : "Fill the window (M)";
   return (
-    <button
-      type="button"
+    <Button
       class="tp-button tp-maximize"
       aria-label={label}
       aria-pressed={isMaximized.value}
@@ -97,7 +81,6 @@ function MaximizeButton({ report }: { readonly report: ReportContext }) {
       onClick={() => {
         isMaximized.value = !isMaximized.value;
       }}
-      {...focusable()}
     >
       <svg
         width="11"
@@ -116,6 +99,6 @@ function MaximizeButton({ report }: { readonly report: ReportContext }) {
           }
         />
       </svg>
-    </button>
+    </Button>
   );
 }

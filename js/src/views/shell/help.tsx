@@ -1,8 +1,8 @@
 /** All keys, on `?`. */
 
 import { useLayoutEffect, useRef } from "preact/hooks";
+import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
-import { focusable } from "../common/focusable";
 
 const KEYS: readonly (readonly [keys: readonly string[], what: string])[] = [
   [["1", "…", "9"], "views"],
@@ -46,16 +46,9 @@ function Keys({ report }: { readonly report: ReportContext }) {
     <section class="tp-help" role="dialog" aria-label="Keys">
       <h2>
         Keys
-        <button
-          ref={button}
-          type="button"
-          class="tp-button"
-          aria-label="Close"
-          onClick={close}
-          {...focusable()}
-        >
+        <Button ref={button} class="tp-button" aria-label="Close" onClick={close}>
           ×
-        </button>
+        </Button>
       </h2>
       <dl>
         {KEYS.map(([keys, what]) => (

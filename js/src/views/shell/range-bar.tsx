@@ -2,8 +2,8 @@
 
 import { formatNs } from "../../base/format";
 import type { StepBar } from "../../layout/step-bars";
+import { Button } from "../common/button";
 import { type ReportContext, shownView } from "../common/context";
-import { focusable } from "../common/focusable";
 import { isChosen, stepsOf, toggleStep } from "../verdict/steps";
 import { followsRange } from "./in-range";
 
@@ -25,16 +25,14 @@ export function RangeBar({ report }: { readonly report: ReportContext }) {
           : `Step ${step.number}, ${formatNs(end - start)}`}
       </span>
       {note !== "" && <span class="tp-range-note">{note}</span>}
-      <button
-        type="button"
+      <Button
         class="tp-button"
         onClick={() => {
           range.value = null;
         }}
-        {...focusable()}
       >
         Show all steps
-      </button>
+      </Button>
       {step !== undefined && <StepWalk report={report} at={bars.indexOf(step)} bars={bars} />}
     </p>
   );
@@ -49,17 +47,15 @@ interface WalkProps {
 /** To the steps beside the chosen one, whose columns can be too thin to hit. */
 function StepWalk({ report, bars, at }: WalkProps) {
   const button = (label: string, mark: string, bar: StepBar | undefined) => (
-    <button
-      type="button"
+    <Button
       class="tp-button"
       aria-label={label}
       title={label}
       disabled={bar === undefined}
       onClick={() => bar !== undefined && toggleStep(report.store, bar)}
-      {...focusable()}
     >
       {mark}
-    </button>
+    </Button>
   );
   return (
     <span class="tp-trail">

@@ -1,7 +1,7 @@
 /** The handle that changes the height of a report. */
 
 import { screenScale } from "../../draw/screen-scale";
-import { focusable } from "../common/focusable";
+import { Button } from "../common/button";
 import { forgetHeight, rememberHeight, setHeight } from "./height";
 
 const STEP_PX = 40;
@@ -22,18 +22,17 @@ export function ResizeHandle({ root }: { readonly root: HTMLElement }) {
   return (
     <>
       <div class="tp-edge" aria-hidden="true" {...pointer} />
-      <button
-        type="button"
+      <Button
         class="tp-handle"
         aria-label="Report height: drag, or use the up and down arrow keys"
         title="Drag to change the height; double click for the height that fits"
         {...pointer}
-        {...focusable(onKey)}
+        onKey={onKey}
       >
         <svg width="11" height="11" viewBox="0 0 11 11" stroke="currentColor" aria-hidden="true">
           <path d="M1 10 10 1M5.5 10 10 5.5M9.5 10l.5-.5" />
         </svg>
-      </button>
+      </Button>
     </>
   );
 }

@@ -3,8 +3,9 @@
 import { formatCount } from "../../base/format";
 import { showView } from "../../state/store";
 import type { ViewHeader } from "../../wire/header";
+import { Button } from "../common/button";
 import { type ReportContext, tabsOf } from "../common/context";
-import { focusable, isPlain } from "../common/focusable";
+import { isPlain } from "../common/focusable";
 import { Menu, MenuItem } from "../common/menu";
 import { useWidth } from "../common/use-width";
 
@@ -120,8 +121,7 @@ interface TabProps extends TabsProps {
 function Tab({ report, view, shown }: TabProps) {
   const isActive = report.store.view.value === view.name;
   return (
-    <button
-      type="button"
+    <Button
       role="tab"
       class="tp-tab"
       id={tabId(report, view.name)}
@@ -130,11 +130,11 @@ function Tab({ report, view, shown }: TabProps) {
       tabIndex={isActive ? 0 : -1}
       data-tp-tab={view.name}
       onClick={() => showView(report.store, view.name)}
-      {...focusable((event) => moveTab(event, report, shown))}
+      onKey={(event) => moveTab(event, report, shown)}
     >
       {view.title}
       {view.count !== null && <span class="tp-count">{formatCount(view.count)}</span>}
-    </button>
+    </Button>
   );
 }
 

@@ -4,8 +4,8 @@ import type { ComponentChild } from "preact";
 import type { LateView } from "../../state/python-sync";
 import type { Frame } from "../../wire/frame";
 import type { FramedHeader, ViewHeader, WaitingHeader } from "../../wire/header";
+import { Button } from "../common/button";
 import { groupingsOf, type ReportContext } from "../common/context";
-import { focusable } from "../common/focusable";
 import { Groupings } from "../common/groupings";
 import { Sentence, Tools } from "../common/parts";
 
@@ -87,9 +87,9 @@ export function Waiting({ report, view, message, onRetry = null }: WaitingProps)
           <p role="alert">{message}</p>
         )}
         {onRetry !== null && (
-          <button type="button" class="tp-button" onClick={onRetry} {...focusable()}>
+          <Button class="tp-button" onClick={onRetry}>
             Retry
-          </button>
+          </Button>
         )}
       </Sentence>
     </div>

@@ -53,7 +53,7 @@ const TEXT_MAX_PX = 260;
 // The shortest track of a bar, and its distance from the number.
 const CHANGE_TRACK_PX = 150;
 const TRACK_PX = 72;
-export const TRACK_GAP_PX = 10;
+const TRACK_GAP_PX = 10;
 const MEASURED_ROWS = 200;
 
 /**

@@ -3,7 +3,7 @@
 import type { Signal } from "@preact/signals";
 import type { SortDirection } from "@tanstack/table-core";
 import { screenScale } from "../../draw/screen-scale";
-import { focusable } from "../common/focusable";
+import { Button } from "../common/button";
 import type { GridColumn } from "./grid-columns";
 import { type GridTableColumn, gridColumnOf } from "./grid-table";
 
@@ -46,23 +46,22 @@ function HeaderCell({ column, place, widths, togglePin, lefts }: HeaderCellProps
       aria-sort={ariaSort(sorted)}
       data-tp-column={column.id}
     >
-      <button
-        type="button"
+      <Button
         title={tooltip(shown)}
         onClick={(event) => {
           if (event.shiftKey && !shown.isLead) togglePin(column.id);
           else column.toggleSorting();
         }}
-        {...focusable((event) => {
+        onKey={(event) => {
           if (event.key === "p" && !shown.isLead) togglePin(column.id);
           resizeByKey(event, column.id, widths);
-        })}
+        }}
       >
         {shown.title}
         <span class="tp-arrow" aria-hidden="true">
           {arrow(sorted)}
         </span>
-      </button>
+      </Button>
       {/* biome-ignore lint/a11y/noStaticElementInteractions: widths matter to those who see them. */}
       <span
         class="tp-grip"

@@ -113,21 +113,27 @@ export function useGrid(props: TableProps): GridState {
     counts,
     toggle,
     choose,
-    onKey: (event) => {
-      // A button in the header handles its own keys.
-      if (event.target !== event.currentTarget) return;
-      if (event.key === "Enter") open(current);
-      const row = rows[current]?.index ?? -1;
-      if (opensOrCloses(event.key, outline?.at(row))) {
-        event.preventDefault();
-        toggle(row);
-      }
-      const next = moveFor(event, current, rows.length, virtual.pageRows());
-      if (next === null) return;
-      event.preventDefault();
-      choose(next);
-    },
+    onKey: (event) =>
+      actOnKey(event, { rows, current, outline, toggle, choose, open }, virtual.pageRows()),
   };
+}
+
+type Keyed = Pick<GridState, "rows" | "current" | "outline" | "toggle" | "choose" | "open">;
+
+function actOnKey(event: KeyboardEvent, grid: Keyed, pageRows: number): void {
+  // A button in the header handles its own keys.
+  if (event.target !== event.currentTarget) return;
+  const { rows, current, outline } = grid;
+  if (event.key === "Enter") grid.open(current);
+  const row = rows[current]?.index ?? -1;
+  if (opensOrCloses(event.key, outline?.at(row))) {
+    event.preventDefault();
+    grid.toggle(row);
+  }
+  const next = moveFor(event, current, rows.length, pageRows);
+  if (next === null) return;
+  event.preventDefault();
+  grid.choose(next);
 }
 
 /** The table is built once for its rows; what it shows is in signals, which are kept longer. */
@@ -335,7 +341,7 @@ export function isSelected(
 }
 
 /** Shows the selected name in the first flame graph of the report. */
-export function findInTree(report: ReportContext, view: TableHeader): void {
+function findInTree(report: ReportContext, view: TableHeader): void {
   const name = report.store.selection.value?.name;
   const tree = firstTree(report);
   if (name === undefined || tree === undefined || nameColumn(view) === undefined) return;

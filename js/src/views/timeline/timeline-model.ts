@@ -1,6 +1,6 @@
 /** The data of a timeline, indexed once from a decoded frame. */
 
-import { keptPer } from "../../base/kept";
+import { keptBy, keptPer } from "../../base/kept";
 import { displayName } from "../../base/names";
 import type { Span } from "../../base/scale";
 import { type Ns, ns } from "../../base/units";
@@ -91,22 +91,11 @@ export function createTimelineModel(
   const lane = numbersOf(frame, "lane");
   const merged = optionalNumbers(frame, "merged");
   const slices = optionalNumbers(frame, "slice");
-  const kept = new Map<string, SliceIndex>();
-  const index = (column: string) => {
-    const known = kept.get(column);
-    if (known !== undefined) return known;
-    const columns = {
-      lane,
-      depth: numbersOf(frame, column),
-      start_ns: start,
-      dur_ns: dur,
-      merged,
-      bucket,
-    };
-    const made = buildSliceIndex(columns, view.lanes.length);
-    kept.set(column, made);
-    return made;
-  };
+  const index = keptBy(String, (column) => {
+    const depth = numbersOf(frame, column);
+    const columns = { lane, depth, start_ns: start, dur_ns: dur, merged, bucket };
+    return buildSliceIndex(columns, view.lanes.length);
+  });
   const ops = index(view.layers[0]?.column ?? "depth");
   const names = textOf(frame, "name");
   const notes = textOf(frame, "note");
@@ -323,6 +312,12 @@ export function originOf(
   const first = model.steps.find((each) => each.end > start && each.start < end);
   const isInView = first !== undefined && first.start >= start;
   return { origin: isInView ? first.start : model.whole.start, step: undefined };
+}
+
+/** The row of the phases of the steps; null when they have none. */
+export function phasesOf({ view, ops }: TimelineModel): SliceRow | null {
+  const lane = view.lanes.findIndex(({ kind }) => kind === "steps");
+  return ops.ofLane[lane]?.find(({ depth }) => depth === 1) ?? null;
 }
 
 /** The step that holds a moment. */

@@ -55,7 +55,7 @@ export function createTimelineModels(
 }
 
 /** The models where the page has all there is. */
-export function wholeModels(model: TimelineModel): TimelineModels {
+function wholeModels(model: TimelineModel): TimelineModels {
   return {
     overview: model,
     picture: signal(model),

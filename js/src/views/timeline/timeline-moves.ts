@@ -1,5 +1,6 @@
 /** Navigation in a timeline. It changes state and draws nothing. */
 
+import type { Direction } from "../../base/direction";
 import { panSpan, type Span, zoomSpan } from "../../base/scale";
 import { firstWhere } from "../../base/search";
 import { type Ns, ns } from "../../base/units";
@@ -7,13 +8,12 @@ import { hasSlices, type SliceIndex, type SliceRow } from "../../layout/slice-in
 import { type Store, select, type TimelineState } from "../../state/store";
 import { numberAt, wordAt } from "../../wire/frame";
 import type { SliceLane } from "../../wire/header";
+import { GraphMoves, MOST_HISTORY } from "../graph/graph-moves";
 import { type Step, spanOfSlice, type TimelineModel, typicalSpan } from "./timeline-model";
 import type { TimelineModels } from "./timeline-models";
 
 // The kernel refuses more.
 const MOST_PIXELS = 16_384;
-const MOST_HISTORY = 50;
-const PAN_SHARE = 0.15;
 const SHORTEST_NS = ns(200);
 // A slice that is shown on request is at least this part of the window, or the window gets shorter.
 const LEAST_SHARE = 0.004;
@@ -24,8 +24,6 @@ const MARGIN = 0.05;
 // Lanes of values and of what stands on the axis; the keys pass over them.
 const UNNAMED: readonly SliceLane["kind"][] = ["steps", "queue", "counter"];
 
-export type Direction = "previous" | "next" | "up" | "down";
-
 /** A slice in one of the models. */
 export interface FoundSlice {
   readonly model: TimelineModel;
@@ -33,20 +31,19 @@ export interface FoundSlice {
 }
 
 /** Slices are named by their number in the recording, which is their row where the page has all of it. */
-export class TimelineMoves {
+export class TimelineMoves extends GraphMoves<Ns> {
   readonly models: TimelineModels;
-  readonly state: TimelineState;
-  readonly #store: Store;
+  override readonly state: TimelineState;
   #typical: Span<Ns> | null = null;
 
   constructor(models: TimelineModels, state: TimelineState, store: Store) {
+    super(store);
     this.models = models;
     this.state = state;
-    this.#store = store;
   }
 
   /** The model of what is to be seen. */
-  get model(): TimelineModel {
+  override get model(): TimelineModel {
     return this.models.picture.value;
   }
 
@@ -55,7 +52,11 @@ export class TimelineMoves {
     return this.models.overview;
   }
 
-  get span(): Span<Ns> {
+  override get whole(): Span<Ns> {
+    return this.overview.whole;
+  }
+
+  override get span(): Span<Ns> {
     this.#typical ??= typicalSpan(this.overview);
     return this.state.window.value ?? this.#typical;
   }
@@ -118,7 +119,7 @@ export class TimelineMoves {
     return { lane: model.lane[row] ?? 0, depth: numberAt(model.frame, this.layer, row) };
   }
 
-  spanOf(slice: number): Span<Ns> {
+  override spanOf(slice: number): Span<Ns> {
     const found = this.find(slice);
     return found === null ? this.span : spanOfSlice(found.model, found.row);
   }
@@ -149,31 +150,26 @@ export class TimelineMoves {
   jump(span: Span<Ns>): void {
     const { history } = this.state;
     history.value = [...history.value, this.span].slice(-MOST_HISTORY);
-    this.show(zoomSpan(span, span.start, 1, this.overview.whole, SHORTEST_NS));
+    this.show(zoomSpan(span, span.start, 1, this.whole, SHORTEST_NS));
   }
 
-  zoomAround(anchor: Ns, factor: number): void {
-    this.show(zoomSpan(this.span, anchor, factor, this.overview.whole, SHORTEST_NS));
+  override zoomAround(anchor: Ns, factor: number): void {
+    this.show(zoomSpan(this.span, anchor, factor, this.whole, SHORTEST_NS));
   }
 
-  panBy(delta: Ns): void {
-    this.show(panSpan(this.span, delta, this.overview.whole));
+  override panBy(delta: Ns): void {
+    this.show(panSpan(this.span, delta, this.whole));
   }
 
-  panStep(direction: number): void {
-    this.panBy(ns((this.span.end - this.span.start) * PAN_SHARE * direction));
-  }
-
-  fit(): void {
-    this.jump(this.overview.whole);
+  override fit(): void {
+    this.jump(this.whole);
   }
 
   showStep(step: Step): void {
     this.jump({ start: step.start, end: step.end });
   }
 
-  /** Zooms to a slice. */
-  focus(slice: number): void {
+  override focus(slice: number): void {
     const { start, end } = this.spanOf(slice);
     const margin = Math.max(end - start, SHORTEST_NS) * MARGIN;
     this.jump({ start: ns(start - margin), end: ns(end + margin) });
@@ -192,7 +188,7 @@ export class TimelineMoves {
     this.jump({ start: ns(middle - half), end: ns(middle + half) });
   }
 
-  select(slice: number): void {
+  override select(slice: number): void {
     const found = this.find(slice);
     if (found === null) return;
     const { model, row } = found;
@@ -202,16 +198,11 @@ export class TimelineMoves {
   /** Selects a slice that need not be known yet. */
   selectNamed(slice: number, name: string, kind: string): void {
     this.state.row.value = slice;
-    select(this.#store, name, kind);
-  }
-
-  clearSelection(): void {
-    this.state.row.value = -1;
-    this.#store.selection.value = null;
+    select(this.store, name, kind);
   }
 
   choose(range: Span<Ns> | null): void {
-    this.#store.range.value = range;
+    this.store.range.value = range;
   }
 
   /** Chooses the time of the selected slice as the range, or that of the window without a selection. */
@@ -234,9 +225,9 @@ export class TimelineMoves {
   }
 
   /** One step back: the range, then the last jump, then the selection. False when there was nothing. */
-  back(): boolean {
+  override back(): boolean {
     const { history } = this.state;
-    if (this.#store.range.value !== null) {
+    if (this.store.range.value !== null) {
       this.choose(null);
       return true;
     }
@@ -246,13 +237,12 @@ export class TimelineMoves {
       this.show(last);
       return true;
     }
-    const hadSelection = this.#store.selection.value !== null;
+    const hadSelection = this.store.selection.value !== null;
     this.clearSelection();
     return hadSelection;
   }
 
-  /** Selects the neighbor of the selected slice. */
-  step(direction: Direction): void {
+  override step(direction: Direction): void {
     const from = this.state.row.value;
     const to = from < 0 ? this.#firstInWindow() : this.#neighbor(from, direction);
     if (to < 0) return;

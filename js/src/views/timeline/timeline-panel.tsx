@@ -9,8 +9,8 @@ import { coveredIn } from "../../layout/slice-index";
 import type { RangeAnswer, SliceSource } from "../../state/slice-source";
 import { wordAt } from "../../wire/frame";
 import { useAskedRange } from "../common/asked-range";
+import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
-import { focusable } from "../common/focusable";
 import { PhaseDot, Segmented } from "../common/parts";
 import type { Device, TimelineModel } from "./timeline-model";
 import type { TimelineMoves } from "./timeline-moves";
@@ -111,9 +111,9 @@ function DetailRow({
         {row === undefined ? (
           text
         ) : (
-          <button type="button" class="tp-link" onClick={() => onShow(row)} {...focusable()}>
+          <Button class="tp-link" onClick={() => onShow(row)}>
             {text}
-          </button>
+          </Button>
         )}
       </dd>
     </div>
@@ -280,9 +280,4 @@ export function WaitLine({
       ))}
     </p>
   );
-}
-
-/** The name of a slice for the live region. */
-export function nameOfRow(model: TimelineModel, row: number): string {
-  return wordAt(model.names, row);
 }

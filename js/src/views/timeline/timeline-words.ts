@@ -81,12 +81,12 @@ function lengthOf(model: TimelineModel, row: number): string {
   return `the longest of ${plural(count, what)}, together ${long}`;
 }
 
-export function isDeviceWork(kind: string): boolean {
+function isDeviceWork(kind: string): boolean {
   return kind === "kernel" || kind === "memcpy" || kind === "memset";
 }
 
 /** The delay from the end of the launch call to the start of the work; NaN when it is not known. */
-export function launchDelay(model: TimelineModel, row: number): number {
+function launchDelay(model: TimelineModel, row: number): number {
   const call = model.source[row] ?? -1;
   if (call < 0) return Number.NaN;
   return (model.start[row] ?? 0) - (model.start[call] ?? 0);

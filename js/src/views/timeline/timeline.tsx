@@ -1,23 +1,24 @@
 /** Slices as a timeline: lanes over time, with a strip of the whole, search, and what is selected. */
 
-import { useSignalEffect } from "@preact/signals";
+import { type Signal, useSignalEffect } from "@preact/signals";
 import type { ComponentChildren, RefObject } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { columnFormat, formatCount, formatNs, plural } from "../../base/format";
 import type { Span } from "../../base/scale";
 import { type Ns, ns } from "../../base/units";
-import { AXIS_PX } from "../../draw/timeline-painter";
+import { AXIS_PX } from "../../draw/timeline/scene";
 import { heightOfBands, laneBands } from "../../layout/lane-bands";
 import { wordAt } from "../../wire/frame";
 import type { FoundFacts } from "../../wire/questions";
+import { Button } from "../common/button";
 import type { SlicesProps } from "../common/context";
-import { focusable } from "../common/focusable";
 import { MatchSteps, SearchBox, Segmented, Tools } from "../common/parts";
 import { tableId } from "../common/spoken-table";
-import { Minimap } from "./minimap";
+import { Stage, useStage } from "../graph/stage";
 import { TimelineCanvas } from "./timeline-canvas";
-import { createFinder, type ShowFound } from "./timeline-finder";
+import { createFinder, type Finder, type ShowFound } from "./timeline-finder";
 import { actOnTimelineKey } from "./timeline-keys";
+import { TimelineMinimap } from "./timeline-minimap";
 import { originOf, stepAt, type TimelineModel } from "./timeline-model";
 import { createTimelineModels } from "./timeline-models";
 import { TimelineMoves } from "./timeline-moves";
@@ -36,73 +37,46 @@ interface TimelineProps extends SlicesProps {
 
 export function TimelineView({ report, view, frame, flame }: TimelineProps) {
   const { store } = report;
-  const state = store.timeline(view);
   const query = store.search(view);
   const moves = useMemo(
-    () => new TimelineMoves(createTimelineModels(report, view, frame), state, store),
+    () => new TimelineMoves(createTimelineModels(report, view, frame), store.timeline(view), store),
     [view, frame],
   );
-  const isOnlyThreads = flame !== undefined;
   const painter = useRef<TimelineCanvas | null>(null);
-  const show = (slice: number) => showSlice(slice, null);
-  const showSlice: ShowFound = (slice, facts) => {
+  const showFound: ShowFound = (slice, facts) => {
     if (facts === null) moves.select(slice);
     else moves.selectNamed(slice, facts.name, facts.kind);
     moves.bringIn(facts === null ? moves.spanOf(slice) : spanOfFound(facts));
-    painter.current?.showSlice(slice);
+    painter.current?.show(slice);
   };
-  const finder = useMemo(() => createFinder(moves, query, showSlice), [moves]);
+  const finder = useMemo(() => createFinder(moves, query, showFound), [moves]);
   useEffect(() => finder.follow(), [finder]);
-  const parts = useStage(moves, report, finder.marks, isOnlyThreads, painter);
-  const found = finder.found.value;
   useReveal(report, flame?.revealAs ?? view.name, query, () => finder.goToNearest());
   useSelectionRow(report, moves);
   useRangeInView(report, moves);
   useDetail(moves, painter);
+  const isOnlyThreads = flame !== undefined;
+  const stage = { report, view, moves, finder, painter, isOnlyThreads };
   return (
     <div class="tp-view tp-timeline">
       <Tools>
-        <SearchBox
-          text={query}
-          label="Search: gemm, wait >1ms, /re/"
-          onEnter={(isBack) => finder.step(isBack ? -1 : 1)}
-        />
-        <MatchSteps
-          at={found?.at ?? -1}
-          count={found?.count ?? null}
-          note={found === null ? "" : formatNs(found.ns)}
-          onStep={(step) => finder.step(step)}
-        />
+        <Search query={query} finder={finder} />
         <span class="tp-tools-note">
           {placeText(moves)}
           {isLate(moves) && " · Loading…"}
         </span>
         {flame?.tools}
-        <Segmented
-          label="Threads show"
-          options={view.layers.map(({ title, column }) => ({ name: column, title }))}
-          chosen={moves.chosenLayer}
-          onChoose={(column) => {
-            state.layer.value = column;
-          }}
-        />
+        <LayerChoice moves={moves} />
         <ZoomButtons moves={moves} />
       </Tools>
       <ExcerptNote moves={moves} />
       <div class="tp-timeline-body">
         <div class="tp-timeline-main">
-          <Minimap report={report} moves={moves} />
-          <StageView
-            moves={moves}
-            parts={parts}
-            report={report}
-            view={view}
-            matches={found?.count ?? 0}
-            isOnlyThreads={isOnlyThreads}
-          />
-          {flame === undefined && <WaitLine moves={moves} range={store.range.value} />}
+          <TimelineMinimap report={report} moves={moves} />
+          <TimelineStage {...stage} />
+          {!isOnlyThreads && <WaitLine moves={moves} range={store.range.value} />}
         </div>
-        <TimelinePanel report={report} moves={moves} onShow={show} />
+        <TimelinePanel report={report} moves={moves} onShow={(slice) => showFound(slice, null)} />
       </div>
       <TimelineTable id={tableId(report.id, view.name)} moves={moves} />
       <div class="tp-aloud" aria-live="polite">
@@ -112,85 +86,94 @@ export function TimelineView({ report, view, frame, flame }: TimelineProps) {
   );
 }
 
-interface Stage {
-  readonly canvas: RefObject<HTMLCanvasElement | null>;
-  readonly scroller: RefObject<HTMLDivElement | null>;
-  readonly spacer: RefObject<HTMLDivElement | null>;
-  readonly painter: { current: TimelineCanvas | null };
+interface TimelineSearchProps {
+  readonly query: Signal<string>;
+  readonly finder: Finder;
 }
 
-function useStage(
-  moves: TimelineMoves,
-  { store, look }: SlicesProps["report"],
-  matches: ConstructorParameters<typeof TimelineCanvas>[1]["matches"],
-  isOnlyThreads: boolean,
-  painter: Stage["painter"],
-): Stage {
-  const canvas = useRef<HTMLCanvasElement>(null);
-  const scroller = useRef<HTMLDivElement>(null);
-  const spacer = useRef<HTMLDivElement>(null);
-  useEffect(() => {
-    if (canvas.current === null || scroller.current === null || spacer.current === null) return;
-    const abort = new AbortController();
-    const parts = { canvas: canvas.current, scroller: scroller.current, spacer: spacer.current };
-    painter.current = new TimelineCanvas(
-      parts,
-      { moves, store, look, matches, isOnlyThreads },
-      abort.signal,
-    );
-    return () => abort.abort();
-  }, [moves]);
-  return { canvas, scroller, spacer, painter };
+function Search({ query, finder }: TimelineSearchProps) {
+  const found = finder.found.value;
+  return (
+    <>
+      <SearchBox
+        text={query}
+        label="Search: gemm, wait >1ms, /re/"
+        onEnter={(isBack) => finder.step(isBack ? -1 : 1)}
+      />
+      <MatchSteps
+        at={found?.at ?? -1}
+        count={found?.count ?? null}
+        note={found === null ? "" : formatNs(found.ns)}
+        onStep={(step) => finder.step(step)}
+      />
+    </>
+  );
 }
 
-interface StageViewProps {
+interface MovesProps {
   readonly moves: TimelineMoves;
-  readonly parts: Stage;
+}
+
+function LayerChoice({ moves }: MovesProps) {
+  const { layers } = moves.overview.view;
+  return (
+    <Segmented
+      label="Threads show"
+      options={layers.map(({ title, column }) => ({ name: column, title }))}
+      chosen={moves.chosenLayer}
+      onChoose={(column) => {
+        moves.state.layer.value = column;
+      }}
+    />
+  );
+}
+
+type PainterRef = RefObject<TimelineCanvas | null>;
+
+interface StageProps extends MovesProps {
   readonly report: SlicesProps["report"];
   readonly view: SlicesProps["view"];
-  readonly matches: number;
+  readonly finder: Finder;
+  readonly painter: PainterRef;
   readonly isOnlyThreads: boolean;
 }
 
-/** The canvas in its scrolling box; its `data-` attributes describe what it shows. */
-function StageView({ moves, parts, report, view, matches, isOnlyThreads }: StageViewProps) {
+function TimelineStage({ report, view, moves, finder, painter, isOnlyThreads }: StageProps) {
+  const { store, look } = report;
+  const parts = useStage(painter, moves, (parts, abort) => {
+    const inputs = { moves, store, look, matches: finder.marks, isOnlyThreads };
+    return new TimelineCanvas(parts, inputs, abort);
+  });
   const { start, end } = moves.span;
   const row = moves.state.row.value;
   const onKey = (event: KeyboardEvent) => {
-    if (event.key === "Escape" && moves.back()) event.preventDefault();
-    const anchor = () => parts.painter.current?.anchor() ?? moves.span.start;
+    const anchor = () => painter.current?.anchor() ?? moves.span.start;
     if (!actOnTimelineKey(event, moves, anchor)) return;
-    if (moves.state.row.value >= 0) parts.painter.current?.showSlice(moves.state.row.value);
+    if (moves.state.row.value >= 0) painter.current?.show(moves.state.row.value);
   };
-  const range = report.store.range.value;
+  const range = store.range.value;
   return (
-    <div
-      class="tp-stage"
-      ref={parts.scroller}
-      aria-busy={moves.models.source?.windows.isComplete.value === false}
-      style={{ "--tp-wanted": `${wantedPx(moves, isOnlyThreads)}px` }}
-    >
-      {/* biome-ignore lint/a11y/noInteractiveElementToNoninteractiveRole: a canvas with its own keys has the role application. */}
-      <canvas
-        class="tp-stage-canvas"
-        ref={parts.canvas}
-        tabIndex={0}
-        role="application"
-        aria-roledescription="timeline"
-        aria-details={tableId(report.id, view.name)}
-        aria-label={`${view.title}: ${plural(view.excerpt?.slices ?? moves.model.frame.rows, "slice")}. Arrow keys move the selection, W and S zoom, A and D pan, Enter zooms to the selection, R chooses it as the range, Space folds its lane, Escape goes back.`}
-        data-tp-start={Math.round(start)}
-        data-tp-end={Math.round(end)}
-        data-tp-row={row}
-        data-tp-selected={report.store.selection.value?.name ?? ""}
-        data-tp-range={range === null ? "" : `${Math.round(range.start)}-${Math.round(range.end)}`}
-        data-tp-matches={matches}
-        data-tp-layer={moves.layer}
-        data-tp-complete={moves.isComplete}
-        {...focusable(onKey)}
-      />
-      <div ref={parts.spacer} class="tp-stage-spacer" />
-    </div>
+    <Stage
+      parts={parts}
+      kind="timeline"
+      label={`${view.title}: ${plural(view.excerpt?.slices ?? moves.model.frame.rows, "slice")}. Arrow keys move the selection, W and S zoom, A and D pan, Enter zooms to the selection, R chooses it as the range, Space folds its lane, Escape goes back.`}
+      table={tableId(report.id, view.name)}
+      class="tp-stage-canvas"
+      isBusy={moves.models.source?.windows.isComplete.value === false}
+      wantedPx={wantedPx(moves, isOnlyThreads)}
+      shown={{
+        "data-tp-start": Math.round(start),
+        "data-tp-end": Math.round(end),
+        "data-tp-row": row,
+        "data-tp-selected": store.selection.value?.name ?? "",
+        "data-tp-range":
+          range === null ? "" : `${Math.round(range.start)}-${Math.round(range.end)}`,
+        "data-tp-matches": finder.found.value?.count ?? 0,
+        "data-tp-layer": moves.layer,
+        "data-tp-complete": moves.isComplete,
+      }}
+      onKey={onKey}
+    />
   );
 }
 
@@ -208,28 +191,17 @@ function wantedPx({ overview }: TimelineMoves, isOnlyThreads: boolean): number {
   return AXIS_PX + heightOfBands(laneBands(lanes));
 }
 
-function ZoomButtons({ moves }: { readonly moves: TimelineMoves }) {
+function ZoomButtons({ moves }: MovesProps) {
   const { overview: model, state } = moves;
   const { start, end } = moves.span;
   const step = stepAt(model, (start + end) / 2) ?? model.steps[0];
   return (
     <fieldset class="tp-segmented" aria-label="Show">
-      <button type="button" onClick={() => moves.fit()} {...focusable()}>
-        All
-      </button>
-      {step !== undefined && (
-        <button type="button" onClick={() => moves.showStep(step)} {...focusable()}>
-          Step
-        </button>
-      )}
-      <button
-        type="button"
-        disabled={state.row.value < 0}
-        onClick={() => moves.focus(state.row.value)}
-        {...focusable()}
-      >
+      <Button onClick={() => moves.fit()}>All</Button>
+      {step !== undefined && <Button onClick={() => moves.showStep(step)}>Step</Button>}
+      <Button disabled={state.row.value < 0} onClick={() => moves.focus(state.row.value)}>
         Selection
-      </button>
+      </Button>
     </fieldset>
   );
 }
@@ -302,17 +274,17 @@ function useSelectionRow({ store }: SlicesProps["report"], moves: TimelineMoves)
 }
 
 /** Asks for what belongs to the selection, and brings its lane into view when that is there. */
-function useDetail(moves: TimelineMoves, painter: Stage["painter"]): void {
+function useDetail(moves: TimelineMoves, painter: PainterRef): void {
   useSignalEffect(() => moves.askForDetail());
   const { detailed } = moves.models;
   useSignalEffect(() => {
     const slice = detailed.value ?? -1;
-    if (slice >= 0 && slice === moves.state.row.peek()) painter.current?.showSlice(slice);
+    if (slice >= 0 && slice === moves.state.row.peek()) painter.current?.show(slice);
   });
 }
 
 /** Says that short slices are merged, where they cannot be had one by one. */
-function ExcerptNote({ moves }: { readonly moves: TimelineMoves }) {
+function ExcerptNote({ moves }: MovesProps) {
   const { overview, source } = moves.models;
   const { excerpt } = overview.view;
   if (excerpt === null) return null;

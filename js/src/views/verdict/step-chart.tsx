@@ -4,8 +4,9 @@ import { axisNumbers, columnFormat, formatNs } from "../../base/format";
 import { phaseColor, phaseTitle, type Theme } from "../../base/palette";
 import { axisOf, histogram, medianOf, phasesIn, type StepBar } from "../../layout/step-bars";
 import type { FooterItem } from "../../state/store";
+import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
-import { focusable, moveAmong } from "../common/focusable";
+import { moveAmong } from "../common/focusable";
 import { Legend, type LegendEntry, percent } from "../common/parts";
 import { isChosen, stepsOf, toggleStep } from "./steps";
 
@@ -88,15 +89,14 @@ function Column({ report, bar, top, label, unit, number, isReached }: ColumnProp
   };
   return (
     <li class={bar.isComplete ? "tp-step" : "tp-step tp-cut"} data-tp-step={bar.number}>
-      <button
-        type="button"
+      <Button
         aria-pressed={isChosen(store, bar)}
         aria-label={`${item.name}: ${spoken}`}
         onClick={() => toggleStep(store, bar)}
         onMouseEnter={() => hover(true)}
         onMouseLeave={() => hover(false)}
         tabIndex={isReached ? 0 : -1}
-        {...focusable((event) => moveAmong(event, ".tp-step-columns"))}
+        onKey={(event) => moveAmong(event, ".tp-step-columns")}
       >
         <span class="tp-step-label" style={{ bottom: percent(bar.dur_ns / top) }}>
           {label}
@@ -107,7 +107,7 @@ function Column({ report, bar, top, label, unit, number, isReached }: ColumnProp
         {!Number.isNaN(bar.device_ns) && (
           <span class="tp-step-device" style={{ height: percent(bar.device_ns / top) }} />
         )}
-      </button>
+      </Button>
       <span class="tp-step-number">{number}</span>
     </li>
   );

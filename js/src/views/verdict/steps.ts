@@ -17,7 +17,7 @@ export function stepsOf({ source }: ReportContext): readonly StepBar[] {
   return state.kind === "ready" ? stepBars(state.frame, view.bars) : [];
 }
 
-export function spanOfBar(bar: StepBar): Span<Ns> {
+function spanOfBar(bar: StepBar): Span<Ns> {
   return { start: ns(bar.start_ns), end: ns(bar.start_ns + bar.dur_ns) };
 }
 

@@ -2,8 +2,9 @@
 
 import { formatNs, plural } from "../../base/format";
 import { meanOf, type StepBar } from "../../layout/step-bars";
+import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
-import { focusable, moveAmong } from "../common/focusable";
+import { moveAmong } from "../common/focusable";
 import { percent } from "../common/parts";
 import { Stack, stepItem } from "./step-chart";
 import { isChosen, stepsOf, toggleStep } from "./steps";
@@ -45,9 +46,8 @@ function StepStrip({
     <div class="tp-step-strip">
       {bars.length <= MOST_COLUMNS &&
         bars.map((bar) => (
-          <button
+          <Button
             key={`${bar.number}`}
-            type="button"
             class="tp-step-button"
             aria-pressed={isChosen(store, bar)}
             aria-label={`Show only step ${bar.number}`}
@@ -60,12 +60,12 @@ function StepStrip({
               store.hover.value = null;
             }}
             tabIndex={bar === (chosen ?? bars[0]) ? 0 : -1}
-            {...focusable((event) => moveAmong(event, ".tp-step-strip"))}
+            onKey={(event) => moveAmong(event, ".tp-step-strip")}
           >
             <span class="tp-step-stack" style={{ height: percent(bar.dur_ns / longest) }}>
               <Stack bar={bar} theme={look.value.theme} />
             </span>
-          </button>
+          </Button>
         ))}
       <span class="tp-step-text">{text}</span>
     </div>

@@ -4,8 +4,8 @@ import { useSignal } from "@preact/signals";
 import { unbroken } from "../../base/format";
 import { revealIn } from "../../state/store";
 import type { Span } from "../../wire/header";
+import { Button } from "../common/button";
 import { type ReportContext, tabsOf } from "../common/context";
-import { focusable } from "../common/focusable";
 import { StepChart } from "./step-chart";
 
 /** The verdict on the overview: cause, evidence, the line, and what to doubt, beside the steps. */
@@ -46,17 +46,15 @@ function Doubts({
         </p>
       ))}
       {doubts.length > 1 && !isPrinted && (
-        <button
-          type="button"
+        <Button
           class="tp-link"
           aria-expanded={isOpen.value}
           onClick={() => {
             isOpen.value = !isOpen.value;
           }}
-          {...focusable()}
         >
           {isOpen.value ? "Less" : `${doubts.length - 1} more to keep in mind`}
-        </button>
+        </Button>
       )}
     </div>
   );
@@ -73,10 +71,10 @@ function Code({ report, code }: { readonly report: ReportContext; readonly code:
     if (view !== undefined) revealIn(report.store, view.name, code.source);
   };
   return (
-    <button type="button" class="tp-code-line" onClick={open} {...focusable()}>
+    <Button class="tp-code-line" onClick={open}>
       <span class="tp-line-number">{code.line}</span>
       <bdi class="tp-code">{code.source}</bdi>
-    </button>
+    </Button>
   );
 }
 
@@ -104,11 +102,11 @@ export function Notice({ report }: { readonly report: ReportContext }) {
     if (first !== undefined) report.store.view.value = first.name;
   };
   return (
-    <button type="button" class="tp-notice" onClick={open} {...focusable()}>
+    <Button class="tp-notice" onClick={open}>
       <span class="tp-warning" aria-hidden="true">
         ▲
       </span>
       <span>{report.source.header.notice}</span>
-    </button>
+    </Button>
   );
 }

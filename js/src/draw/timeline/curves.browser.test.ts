@@ -1,11 +1,11 @@
 import { beforeEach, describe, expect, it } from "vitest";
-import { MOST_LEVEL } from "../base/measure";
-import { linearScale } from "../base/scale";
-import { ns, px } from "../base/units";
-import { curveOf } from "../layout/curve";
-import { buildSliceIndex } from "../layout/slice-index";
-import type { Colors } from "./colors";
-import { paintCounter, paintQueue, paintValue, yOfLevel } from "./curve-painter";
+import { MOST_LEVEL } from "../../base/measure";
+import { linearScale } from "../../base/scale";
+import { ns, px } from "../../base/units";
+import { curveOf } from "../../layout/curve";
+import { buildSliceIndex } from "../../layout/slice-index";
+import type { Colors } from "../colors";
+import { paintCounter, paintQueue, paintValue, yOfLevel } from "./curves";
 
 const COLORS: Colors = {
   theme: "light",

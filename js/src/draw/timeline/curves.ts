@@ -1,13 +1,13 @@
 /** Paints the curves of a timeline: the launch queue, and counters. */
 
-import { cssColor, mix, type Rgb } from "../base/color";
-import { formatCount } from "../base/format";
-import { type MeasureScale, MOST_LEVEL } from "../base/measure";
-import type { Scale } from "../base/scale";
-import type { Ns } from "../base/units";
-import { type Curve, layoutCurve, rangeIn } from "../layout/curve";
-import type { SliceIndex, SliceRow } from "../layout/slice-index";
-import type { Colors } from "./colors";
+import { cssColor, mix, type Rgb } from "../../base/color";
+import { formatCount } from "../../base/format";
+import { type MeasureScale, MOST_LEVEL } from "../../base/measure";
+import type { Scale } from "../../base/scale";
+import type { Ns } from "../../base/units";
+import { type Curve, layoutCurve, rangeIn } from "../../layout/curve";
+import type { SliceIndex, SliceRow } from "../../layout/slice-index";
+import type { Colors } from "../colors";
 
 export interface CurveBrush {
   readonly context: CanvasRenderingContext2D;

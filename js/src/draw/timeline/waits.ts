@@ -1,0 +1,105 @@
+/** Paints what a device waits for, hatched. */
+
+import { cssColor, mix } from "../../base/color";
+import { formatCount, formatNs } from "../../base/format";
+import { px } from "../../base/units";
+import type { LaneBand } from "../../layout/lane-bands";
+import { layoutWaits, type WaitBox } from "../../layout/waits";
+import { outlineMatch } from "../box-marks";
+import { paintHatch } from "../hatch";
+import { type Brush, fitted, restoreBoxFont, TEXT_PX, type TimelineScene } from "./scene";
+
+const HATCH_PX = 6;
+
+function hatch(brush: Brush, left: number, top: number, width: number, height: number): void {
+  const { context, scene, size } = brush;
+  const from = Math.max(scene.gutter, left);
+  const to = Math.min(size.width, left + width);
+  if (to <= from) return;
+  context.strokeStyle = cssColor(mix(scene.colors.background, scene.colors.muted, 0.75));
+  context.lineWidth = 1;
+  paintHatch(context, from, top, to - from, height, HATCH_PX);
+}
+
+export function paintWaits(brush: Brush, band: LaneBand, top: number): void {
+  const { context, scene, size } = brush;
+  const waits = scene.waitsOf(band.lane);
+  context.fillStyle = cssColor(mix(scene.colors.background, scene.colors.line, 0.4));
+  context.fillRect(scene.gutter, top, size.width, band.height);
+  if (waits === null) return;
+  for (const box of layoutWaits(waits, scene.scale)) paintWait(brush, box, top, band.height);
+}
+
+function paintWait(brush: Brush, box: WaitBox, top: number, height: number): void {
+  const { context, scene, size } = brush;
+  const left = Math.max(scene.gutter, scene.gutter + box.left);
+  const right = Math.min(size.width, scene.gutter + box.left + box.width);
+  const width = right - left;
+  if (box.count > 1) {
+    const share = box.ns / Math.max(1, scene.scale.lengthFromPx(px(box.width)));
+    const part = Math.max(3, height * Math.min(1, share));
+    hatch(brush, left, top + height - part, width, part);
+  } else {
+    hatch(brush, left, top, Math.max(1, width), height);
+    context.strokeStyle = cssColor(scene.colors.muted);
+    context.lineWidth = 1;
+    if (width > 4) context.strokeRect(left + 0.5, top + 0.5, width - 1, height - 1);
+    if (scene.matches?.[box.row] === 1)
+      outlineMatch(context, scene.colors, left, top, width - 1, height);
+  }
+  labelWait(brush, box, left, top, width, height);
+}
+
+/** What a wait is, and how long, on a plain ground in its middle. */
+function labelWait(
+  brush: Brush,
+  box: WaitBox,
+  left: number,
+  top: number,
+  width: number,
+  height: number,
+): void {
+  const { context, scene } = brush;
+  const long =
+    box.count > 1 ? `${formatNs(box.ns)} in ${formatCount(box.count)} gaps` : formatNs(box.ns);
+  const what = waitTitle(scene, box);
+  context.font = `600 ${TEXT_PX}px ${scene.colors.uiFont}`;
+  const longWidth = context.measureText(long).width;
+  const shortWidth = context.measureText(formatNs(box.ns)).width;
+  const room = width - 8;
+  if (shortWidth > room) {
+    restoreBoxFont(brush);
+    return;
+  }
+  const second = longWidth <= room ? long : formatNs(box.ns);
+  context.font = `${TEXT_PX}px ${scene.colors.uiFont}`;
+  const first = room > 54 ? fitted(context, what, room) : "";
+  const wide = Math.max(
+    first === "" ? 0 : context.measureText(first).width,
+    longWidth <= room ? longWidth : shortWidth,
+  );
+  const middle = left + width / 2;
+  const lines = first === "" ? 1 : 2;
+  const ground = lines * 14;
+  context.fillStyle = cssColor(scene.colors.background);
+  context.fillRect(middle - wide / 2 - 4, top + (height - ground) / 2, wide + 8, ground);
+  context.textAlign = "center";
+  context.fillStyle = cssColor(scene.colors.text);
+  const y = top + height / 2;
+  if (first !== "") context.fillText(first, middle, y - 7);
+  context.font = `600 ${TEXT_PX}px ${scene.colors.uiFont}`;
+  context.fillText(second, middle, first === "" ? y : y + 7);
+  context.textAlign = "left";
+  restoreBoxFont(brush);
+}
+
+/** "in aten::copy_" for one wait, "launching ops" for a stretch of many. */
+function waitTitle(
+  scene: Pick<TimelineScene, "names" | "titles" | "causeTitle">,
+  box: WaitBox,
+): string {
+  const name = scene.titles[scene.names.keys[box.row] ?? -1] ?? "";
+  const cause = scene.causeTitle(box.cause);
+  if (box.count > 1) return `mostly ${cause}`;
+  return name === "" ? cause : `${cause} · ${name}`;
+}

@@ -1,0 +1,157 @@
+/** All of a recording in one strip: phases, how busy the device or the threads are, memory, and the window. */
+
+import { useMemo } from "preact/hooks";
+import { cssColor, mix } from "../../base/color";
+import { type Ns, ns } from "../../base/units";
+import { FillTable } from "../../draw/fills";
+import type { MinimapBrush } from "../../draw/minimap";
+import { paintPhases } from "../../draw/timeline/phases";
+import { coveredIn, type SliceRow } from "../../layout/slice-index";
+import { type Frame, numbersOf } from "../../wire/frame";
+import type { ReportContext } from "../common/context";
+import { useMinimap } from "../graph/use-minimap";
+import { phasesOf, type TimelineModel } from "./timeline-model";
+import type { TimelineMoves } from "./timeline-moves";
+
+const STRIP_PX = 5;
+const BIN_PX = 2;
+// Steps that are narrower have lines only where they have a number.
+const LEAST_STEP_PX = 4;
+
+type Brush = MinimapBrush<Ns>;
+/** Times with the bytes that are in use from then on. */
+type MemoryCurve = readonly (readonly [Ns, number])[];
+
+interface MinimapProps {
+  readonly report: ReportContext;
+  readonly moves: TimelineMoves;
+}
+
+export function TimelineMinimap({ report, moves }: MinimapProps) {
+  const frame = memoryFrame(report);
+  const memory = useMemo(() => (frame === null ? [] : curveOf(frame)), [frame]);
+  const { overview } = moves;
+  const sceneOf = () => {
+    const look = report.look.value;
+    return {
+      theme: look.theme,
+      whole: moves.whole,
+      span: moves.span,
+      of: [look],
+      paintWhole: (brush: Brush) => {
+        paintStrip(brush, overview);
+        paintBusy(brush, overview);
+        paintMemory(brush, memory);
+        paintSteps(brush, overview);
+      },
+    };
+  };
+  const canvas = useMinimap(moves, sceneOf, [memory]);
+  const busy = overview.devices.length > 0 ? "device busy" : "threads busy";
+  const what = frame === null ? busy : "busy, memory";
+  return (
+    <div class="tp-minimap">
+      <span class="tp-minimap-label" title={`All steps: ${what}`}>
+        <strong>All steps</strong>
+        <span>{what}</span>
+      </span>
+      {/* The lanes under it have the same data and their keys. */}
+      {/* biome-ignore lint/a11y/noAriaHiddenOnFocusable: a canvas without tabIndex has no focus. */}
+      <canvas ref={canvas} class="tp-minimap-canvas" aria-hidden="true" />
+    </div>
+  );
+}
+
+/** The memory over time, if the page has it already. */
+function memoryFrame({ source }: ReportContext): Frame | null {
+  const view = source.header.views.find(
+    (each) => each.shape === "series" && each.offset >= 0 && each.empty === null,
+  );
+  if (view?.shape !== "series") return null;
+  const state = source.frame(view).value;
+  return state.kind === "ready" ? state.frame : null;
+}
+
+function paintSteps({ context, size, scale, colors }: Brush, { steps }: TimelineModel): void {
+  context.font = `11px ${colors.uiFont}`;
+  context.textBaseline = "top";
+  let free = 0;
+  const isCrowded = steps.length * LEAST_STEP_PX > size.width;
+  for (const step of steps) {
+    const x = Math.round(scale.toPx(step.start));
+    context.fillStyle = cssColor(colors.line);
+    if (!isCrowded || x >= free) context.fillRect(x, 0, 1, size.height);
+    if (x < free) continue;
+    context.fillStyle = cssColor(colors.muted);
+    context.fillText(String(step.number), x + 3, STRIP_PX + 2);
+    free = x + context.measureText(String(step.number)).width + 10;
+  }
+}
+
+function paintStrip({ context, scale, colors }: Brush, model: TimelineModel): void {
+  const row = phasesOf(model);
+  if (row === null) return;
+  const fills = new FillTable(model.phases, model.kinds, colors);
+  paintPhases(context, { index: model.ops, row, fills }, scale, [0, 0], STRIP_PX);
+}
+
+function paintBusy({ context, size, colors }: Brush, model: TimelineModel): void {
+  context.fillStyle = cssColor(mix(colors.background, colors.muted, 0.45));
+  const room = size.height - STRIP_PX - 2;
+  busyShares(model, size.width).forEach((share, bin) => {
+    const height = share * room;
+    context.fillRect(bin * BIN_PX, size.height - height, BIN_PX, height);
+  });
+}
+
+function paintMemory({ context, size, scale, colors }: Brush, memory: MemoryCurve): void {
+  const most = Math.max(1, ...memory.map(([, bytes]) => bytes));
+  const room = size.height - STRIP_PX - 6;
+  context.strokeStyle = cssColor(colors.accent);
+  context.lineWidth = 1;
+  context.beginPath();
+  for (const [time, bytes] of memory) {
+    context.lineTo(scale.toPx(time), size.height - 2 - (bytes / most) * room);
+  }
+  context.stroke();
+}
+
+/** The share of each bin in which the busiest device, or any of the threads, works. */
+function busyShares(model: TimelineModel, width: number): readonly number[] {
+  const bins = Math.max(1, Math.floor(width / BIN_PX));
+  const { start, end } = model.whole;
+  const step = (end - start) / bins;
+  const rows = busyRows(model);
+  return Array.from({ length: bins }, (_, bin) => {
+    const from = start + bin * step;
+    const covered = rows.map((row) => coveredIn(model.ops, row, from, from + step));
+    return Math.min(1, Math.max(0, ...covered) / Math.max(1, step));
+  });
+}
+
+function busyRows(model: TimelineModel): readonly SliceRow[] {
+  const devices = model.devices.flatMap(({ busy }) => (busy === null ? [] : [busy]));
+  if (devices.length > 0) return devices;
+  return model.view.lanes.flatMap(({ kind }, lane) => {
+    // The outermost level is the step itself.
+    const rows = model.ops.ofLane[lane] ?? [];
+    return kind === "thread" ? rows.slice(1, 2) : [];
+  });
+}
+
+/** Time and bytes of the lane that reaches highest. */
+function curveOf(frame: Frame): MemoryCurve {
+  const lane = frame.columns.get("lane");
+  const time = numbersOf(frame, "time_ns");
+  const bytes = numbersOf(frame, "allocated_bytes");
+  if (lane?.kind !== "text") return [];
+  let highest = 0;
+  for (let row = 0; row < frame.rows; row += 1) {
+    if ((bytes[row] ?? 0) > (bytes[highest] ?? 0)) highest = row;
+  }
+  const points: (readonly [Ns, number])[] = [];
+  for (let row = 0; row < frame.rows; row += 1) {
+    if (lane.keys[row] === lane.keys[highest]) points.push([ns(time[row] ?? 0), bytes[row] ?? 0]);
+  }
+  return points;
+}
