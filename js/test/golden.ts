@@ -5,11 +5,11 @@ import header from "../../tests/golden/header.json?raw";
 import { FakeHost } from "./report";
 
 /** A host that holds the golden page. */
-export function goldenHost(): FakeHost {
+export function goldenHost(changes: object = {}): FakeHost {
   const base64 = data.slice(data.indexOf(",") + 1);
   const bytes = Uint8Array.from(atob(base64), (char) => char.charCodeAt(0));
   const host = new FakeHost();
-  host.traits.set("_header", header);
+  host.traits.set("_header", JSON.stringify({ ...JSON.parse(header), ...changes }));
   host.traits.set("_data", new DataView(bytes.buffer));
   return host;
 }

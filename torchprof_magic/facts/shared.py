@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import wraps
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.intervals import NO_PARENT
 
 if TYPE_CHECKING:
@@ -16,9 +17,11 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.trace import Trace
 
 Result = TypeVar("Result")
+Result_co = TypeVar("Result_co", covariant=True)
 
 
 def once_per_trace(build: Callable[[Trace], Result]) -> Callable[[Trace], Result]:
@@ -32,6 +35,24 @@ def once_per_trace(build: Callable[[Trace], Result]) -> Callable[[Trace], Result
         return kept[trace]
 
     return once
+
+
+class OfPart(Protocol[Result_co]):
+    """A result of a trace, or of what lies in a part of its time."""
+
+    def __call__(self, trace: Trace, part: TimeRange = WHOLE) -> Result_co:
+        """Return it; by default that of the whole trace."""
+
+
+def once_for_the_whole(build: Callable[[Trace, TimeRange], Result]) -> OfPart[Result]:
+    """Cache the result of ``build`` for the whole trace, as ``once_per_trace`` does; that of a part is made anew."""
+    whole = once_per_trace(lambda trace: build(trace, WHOLE))
+
+    @wraps(build)
+    def of_part(trace: Trace, part: TimeRange = WHOLE) -> Result:
+        return whole(trace) if part == WHOLE else build(trace, part)
+
+    return of_part
 
 
 def ask_names(names: pl.Series, question: pl.Expr) -> npt.NDArray[np.generic]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
 import msgspec
 
 from torchprof_magic.model.errors import TorchProfError
-from torchprof_magic.model.shapes import Slices, Table
 from torchprof_magic.render.arrow import encode
 from torchprof_magic.tables.timeline.slice_ranges import SliceRanges
 from torchprof_magic.tables.timeline.slice_search import Search, find_slices
@@ -18,6 +17,7 @@ from torchprof_magic.tables.timeline.slice_windows import SliceWindows
 
 if TYPE_CHECKING:
     from torchprof_magic.model.intervals import IntArray
+    from torchprof_magic.model.shapes import Slices
 
 MOST_PIXELS = 16_384  # more than any screen has
 MOST_TEXT = 1_000  # characters of a search
@@ -67,13 +67,12 @@ class SearchQuestion(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind
 
 
 class RangeQuestion(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="range", kw_only=True):
-    """Why do devices wait in a range, and, with ``has_tables``, which ops and kernels run in it?"""
+    """Why do devices wait in a range, and how long do they work?"""
 
     id: _Id
     view: str
     start_ns: float
     end_ns: float
-    has_tables: bool
 
 
 Question: TypeAlias = WindowQuestion | SliceQuestion | SearchQuestion | RangeQuestion
@@ -154,11 +153,7 @@ class Answers:
 
     def _range(self, question: RangeQuestion) -> Answer:
         start_ns, end_ns = map(round, self._span(question.start_ns, question.end_ns))
-        facts: dict[str, object] = {"sums": [asdict(each) for each in self._ranges.sums(start_ns, end_ns)]}
-        if not question.has_tables:
-            return Answer(facts)
-        tables = (self._ranges.ops(start_ns, end_ns), self._ranges.kernels(start_ns, end_ns))
-        return Answer(facts, tuple(encode(Table(frame=frame, columns=())) for frame in tables))
+        return Answer({"sums": [asdict(each) for each in self._ranges.sums(start_ns, end_ns)]})
 
     def _layer(self, layer: str) -> str:
         if layer not in [each.column for each in self.windows.slices.layers]:

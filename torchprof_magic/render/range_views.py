@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.facts.time_range import TimeRange
 from torchprof_magic.model.errors import TorchProfError
-from torchprof_magic.model.shapes import Tree, count_rows
+from torchprof_magic.model.shapes import Facts, Problems, Tree, count_rows
 from torchprof_magic.model.trace import MAX_SUM
 from torchprof_magic.render.arrow import encode, with_header
 from torchprof_magic.render.header import describe
@@ -16,7 +16,7 @@ from torchprof_magic.render.header import describe
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from torchprof_magic.model.shapes import FramedShape
+    from torchprof_magic.model.shapes import Shape
     from torchprof_magic.model.trace import Trace
     from torchprof_magic.render.view import View
 
@@ -31,25 +31,25 @@ class RangeViews:
 
     def __init__(self, trace: Trace, views: Iterable[View[Trace]]) -> None:
         self._trace = trace
-        self._in_range = {view.name: view.in_range for view in views if view.in_range is not None}
+        self._views = {view.name: view for view in views if view.follows_range}
         self._kept: dict[tuple[str, TimeRange], bytes] = {}
 
     @property
     def names(self) -> list[str]:
         """The views that can be asked for."""
-        return list(self._in_range)
+        return list(self._views)
 
     def encoded(self, name: str, start_ns: float, end_ns: float) -> bytes:
         """Return a view from ``start_ns`` until ``end_ns``, its own header first.
 
         Raises ``TorchProfError`` for a view that has no ranges, and for a range that is none.
         """
-        in_range, part = self._in_range.get(name), _part(start_ns, end_ns)
-        if in_range is None:
+        view, part = self._views.get(name), _part(start_ns, end_ns)
+        if view is None:
             raise TorchProfError("This view cannot be computed for a range of time.")
         found = self._kept.pop((name, part), None)
         # The last one that was asked for stands last.
-        self._kept[name, part] = found if found is not None else _encoded(in_range(self._trace, part))
+        self._kept[name, part] = found if found is not None else _encoded(view.shape(self._trace, part))
         self._make_room()
         return self._kept[name, part]
 
@@ -71,7 +71,8 @@ def _part(start_ns: float, end_ns: float) -> TimeRange:
     return TimeRange(start, end)
 
 
-def _encoded(shape: FramedShape) -> bytes:
+def _encoded(shape: Shape) -> bytes:
+    assert not isinstance(shape, (Facts, Problems))  # these do not follow a range
     least = 1 if isinstance(shape, Tree) else 0  # a tree has its root
     head = {"empty": _NOTHING if count_rows(shape) <= least else None, **describe(shape, (0, 0))}
     return with_header(json.dumps(head), encode(shape))

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 import polars as pl
 
+from torchprof_magic.facts.time_range import WHOLE
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torchprof_magic.facts.time_range import TimeRange
-    from torchprof_magic.model.shapes import Column, FramedShape, Series, Shape, Table
+    from torchprof_magic.model.shapes import Column, Series, Shape, Table
     from torchprof_magic.model.trace import FrameColumn
 
 Source = TypeVar("Source")
+Result = TypeVar("Result")
 # How wide docstrings are.
 _WIDTH = 100
 
@@ -47,8 +50,8 @@ class View(Generic[Source]):
         is_there: Whether a recording has it. Such a view is built when it is first shown, unless it has a tab.
         is_live: Whether it asks the objects of the process, which only the one that recorded has. Files have no such
             view.
-        in_range: Returns the same of what lies in a range of time. The page asks the kernel for it when a step or a
-            range is chosen; without it, the page counts what it can itself, or shows all steps.
+        follows_range: Whether ``frame`` and ``build`` also take a part of the time. The page asks the kernel for that
+            part when a step or a range is chosen; otherwise it shows all steps.
     """
 
     name: str
@@ -56,9 +59,9 @@ class View(Generic[Source]):
     sentence: str
     details: str = ""
     columns: tuple[Column | FrameColumn, ...] = ()
-    frame: Callable[[Source], pl.DataFrame | Table | Series] | None = None
+    frame: Callable[..., pl.DataFrame | Table | Series] | None = None
     python: str = ""
-    build: Callable[[Source], Shape] | None = None
+    build: Callable[..., Shape] | None = None
     title: str = ""
     empty: str = ""
     is_counted: bool = False
@@ -68,21 +71,25 @@ class View(Generic[Source]):
     flag: str = ""
     is_there: Callable[[Source], bool] | None = None
     is_live: bool = False
-    in_range: Callable[[Source, TimeRange], FramedShape] | None = None
+    follows_range: bool = False
 
-    def data(self, source: Source) -> pl.DataFrame:
-        """Return the table; raises ``TypeError`` for a row that has none."""
+    def data(self, source: Source, part: TimeRange = WHOLE) -> pl.DataFrame:
+        """Return the table of a part of the time; raises ``TypeError`` for a row that has none."""
         if self.frame is None:
             raise TypeError(f"{self.name} is not a table")
-        found = self.frame(source)
+        found = self._called(self.frame, source, part)
         return found if isinstance(found, pl.DataFrame) else found.frame
 
-    def shape(self, source: Source) -> Shape:
-        """Return what the page shows; raises ``TypeError`` for a row that it does not show."""
-        found = self.build(source) if self.build is not None else self.frame(source) if self.frame is not None else None
+    def shape(self, source: Source, part: TimeRange = WHOLE) -> Shape:
+        """Return what the page shows of a part of the time; raises ``TypeError`` for a row that it does not show."""
+        build = self.build or self.frame
+        found = self._called(build, source, part) if build is not None else None
         if found is None or isinstance(found, pl.DataFrame):
             raise TypeError(f"the page does not show {self.name}")
         return found
+
+    def _called(self, build: Callable[..., Result], source: Source, part: TimeRange) -> Result:
+        return build(source, part) if self.follows_range else build(source)
 
     @property
     def table_name(self) -> str:

@@ -17,7 +17,7 @@ from torchprof_magic.model import trace as model
 from torchprof_magic.render.view import View, shown, tables
 from torchprof_magic.tables import devices, process_groups, steps
 from torchprof_magic.tables import execution_trace as graph
-from torchprof_magic.tables.flame.shown_stacks import flame_view, flame_view_in, has_calls
+from torchprof_magic.tables.flame.shown_stacks import flame_view, has_calls
 from torchprof_magic.tables.host import host_times
 from torchprof_magic.tables.memory import block_table, holders, leaks
 from torchprof_magic.tables.memory import in_use as memory
@@ -25,7 +25,7 @@ from torchprof_magic.tables.ops import kernels, op_groups, ranking
 from torchprof_magic.tables.ops import op_table as ops
 from torchprof_magic.tables.snapshot import frames as snapshot
 from torchprof_magic.tables.source import lines, modules
-from torchprof_magic.tables.source.module_outline import modules_view, modules_view_in
+from torchprof_magic.tables.source.module_outline import modules_view
 from torchprof_magic.tables.timeline.slices import timeline_slices
 from torchprof_magic.tables.waiting import idle, loaders, queue, waits
 
@@ -113,6 +113,7 @@ VIEWS: tuple[View[Trace], ...] = (
         empty="No torch op ran during the recording.",
         is_counted=True,
         group="Op",
+        follows_range=True,
     ),
     View(
         name="flame",
@@ -125,7 +126,7 @@ VIEWS: tuple[View[Trace], ...] = (
         title="Flame",
         empty="No torch op ran during the recording, so there is no call tree.",
         is_there=has_calls,
-        in_range=flame_view_in,
+        follows_range=True,
     ),
     View(
         name="source",
@@ -139,7 +140,7 @@ VIEWS: tuple[View[Trace], ...] = (
         empty="Lines are known for cells that are recorded with %%torchprof, and where Python frames were recorded "
         "(--stack).",
         flag="--stack",
-        in_range=lines.source_view_in,
+        follows_range=True,
     ),
     View(
         name="modules",
@@ -153,7 +154,7 @@ VIEWS: tuple[View[Trace], ...] = (
         empty="No nn.Module ran in the recorded steps, or they were not watched. Add --modules to %%torchprof, or "
         "record Python frames with --stack.",
         flag="--modules",
-        in_range=modules_view_in,
+        follows_range=True,
     ),
     View(
         name="memory",
@@ -243,6 +244,7 @@ VIEWS: tuple[View[Trace], ...] = (
         place="group",
         tab="ops",
         group="Kernel",
+        follows_range=True,
     ),
     _grouping("module", "Module"),
     _grouping("line", "Line"),

@@ -140,7 +140,7 @@ function addStream(
     eachIn(source.ops, row, range.start, range.end, (slice, time) => {
       const sums = table.at(keyOf(slice));
       sums.device += time;
-      sums.longest = Math.max(sums.longest, source.dur[slice] ?? 0);
+      sums.longest = Math.max(sums.longest, time);
       if (counts) sums.calls += 1;
       if (counts || sums.phases.size === 0) addPhase(sums, source.phases.keys[slice] ?? -1, time);
     });

@@ -26,20 +26,14 @@ export interface SearchAnswer extends SearchFacts {
   readonly found: FoundFacts | null;
 }
 
-export interface RangeAnswer {
-  readonly sums: readonly LaneSum[];
-  readonly ops: Frame | null;
-  readonly kernels: Frame | null;
-}
-
 export interface SliceSource {
   readonly windows: Windows;
   readonly slice: Latest<SliceQuestion, Frame>;
   readonly search: Latest<SearchQuestion, SearchAnswer>;
   /** Why devices wait in the window. */
-  readonly sums: Latest<RangeQuestion, RangeAnswer>;
-  /** What runs in the chosen range. */
-  readonly range: Latest<RangeQuestion, RangeAnswer>;
+  readonly sums: Latest<RangeQuestion, readonly LaneSum[]>;
+  /** Why they wait in the chosen range. */
+  readonly range: Latest<RangeQuestion, readonly LaneSum[]>;
 }
 
 type Ask = (question: Question) => Promise<Result<Reply>>;
@@ -97,9 +91,7 @@ function readSearch(reply: Reply): Result<SearchAnswer> {
   return found.ok ? success({ ...facts.value, found: found.value }) : found;
 }
 
-function readRange(reply: Reply): Result<RangeAnswer> {
+function readRange(reply: Reply): Result<readonly LaneSum[]> {
   const facts = factsOf(reply, rangeFacts);
-  if (!facts.ok) return facts;
-  const [ops = null, kernels = null] = reply.frames;
-  return success({ sums: facts.value.sums, ops, kernels });
+  return facts.ok ? success(facts.value.sums) : facts;
 }

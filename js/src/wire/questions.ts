@@ -36,12 +36,11 @@ export interface SearchQuestion {
   readonly at: number | null;
 }
 
-/** Why do devices wait in a range, and which ops and kernels run in it? */
+/** Why do devices wait in a range, and how long do they work? */
 export interface RangeQuestion {
   readonly kind: "range";
   readonly start_ns: number;
   readonly end_ns: number;
-  readonly has_tables: boolean;
 }
 
 export type Question = WindowQuestion | SliceQuestion | SearchQuestion | RangeQuestion;

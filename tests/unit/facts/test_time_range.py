@@ -12,10 +12,10 @@ from support import allocation, annotation, frame, kernel, launch, make_trace, s
 
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.model.trace import SCOPES_SCHEMA, SITES_SCHEMA
-from torchprof_magic.tables.flame.call_tree import flame_tree, flame_tree_in
-from torchprof_magic.tables.source.lines import lines_table, lines_table_in, source_view_in
-from torchprof_magic.tables.source.module_outline import modules_view_in
-from torchprof_magic.tables.source.modules import modules_table, modules_table_in
+from torchprof_magic.tables.flame.call_tree import flame_tree
+from torchprof_magic.tables.source.lines import lines_table, source_view
+from torchprof_magic.tables.source.module_outline import modules_view
+from torchprof_magic.tables.source.modules import modules_table
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -73,7 +73,7 @@ def watched(trace: Trace) -> Trace:
 
 def boxes(trace: Trace, part: TimeRange) -> dict[str, dict[str, float]]:
     """Return every box of the flame graph in a range by its path, such as ``all/step/aten::mm``."""
-    rows = flame_tree_in(trace, part).frame.to_dicts()
+    rows = flame_tree(trace, part).frame.to_dicts()
     names: list[str] = []
     for row in rows:
         names.append(f"{names[row['parent']]}/{row['name']}" if row["parent"] >= 0 else row["name"])
@@ -81,7 +81,7 @@ def boxes(trace: Trace, part: TimeRange) -> dict[str, dict[str, float]]:
 
 
 def by_line(trace: Trace, part: TimeRange, *columns: str) -> dict[int, Any]:
-    found = lines_table_in(trace, part).frame
+    found = lines_table(trace, part).frame
     return {row[0]: row[1:] for row in found.select("line", *columns).rows()}
 
 
@@ -100,10 +100,10 @@ def test_an_interval_touches_a_range_if_any_of_it_lies_inside() -> None:
 
 def test_the_whole_recording_is_a_range_that_changes_nothing() -> None:
     trace = watched(two_steps())
-    assert flame_tree_in(trace, WHOLE).frame.equals(flame_tree(trace).frame)
-    assert flame_tree_in(trace, TimeRange(-1, 10**9)).frame.equals(flame_tree(trace).frame)
-    assert lines_table_in(trace, TimeRange(-1, 10**9)).frame.equals(lines_table(trace).frame)
-    assert modules_table_in(trace, TimeRange(-1, 10**9)).frame.equals(modules_table(trace).frame)
+    assert flame_tree(trace, WHOLE).frame.equals(flame_tree(trace).frame)
+    assert flame_tree(trace, TimeRange(-1, 10**9)).frame.equals(flame_tree(trace).frame)
+    assert lines_table(trace, TimeRange(-1, 10**9)).frame.equals(lines_table(trace).frame)
+    assert modules_table(trace, TimeRange(-1, 10**9)).frame.equals(modules_table(trace).frame)
 
 
 def test_the_flame_graph_of_a_step_has_its_calls_alone() -> None:
@@ -136,7 +136,7 @@ def test_a_range_inside_a_call_cuts_it() -> None:
 
 
 def test_a_range_in_which_nothing_ran_has_the_root_alone() -> None:
-    found = flame_tree_in(two_steps(), TimeRange(900_000, 950_000)).frame
+    found = flame_tree(two_steps(), TimeRange(900_000, 950_000)).frame
     assert found["name"].to_list() == ["all"]
     assert found["total_cpu_ns"].to_list() == [0]
 
@@ -146,10 +146,10 @@ def test_the_times_of_ranges_that_follow_one_another_add_up() -> None:
     parts = [TimeRange(0, 37_000), TimeRange(37_000, 115_000), TimeRange(115_000, 10**9)]
     for weight in ("cpu_ns", "device_ns", "idle_ns", "bytes"):
         whole = flame_tree(trace).frame[f"total_{weight}"][0]
-        assert sum(flame_tree_in(trace, part).frame[f"total_{weight}"][0] for part in parts) == whole
+        assert sum(flame_tree(trace, part).frame[f"total_{weight}"][0] for part in parts) == whole
     for column in ("self_cpu_ns", "total_cpu_ns", "wait_ns", "device_ns", "backward_cpu_ns", "bytes"):
         whole = lines_table(trace).frame[column].sum()
-        assert sum(lines_table_in(trace, part).frame[column].sum() for part in parts) == whole
+        assert sum(lines_table(trace, part).frame[column].sum() for part in parts) == whole
 
 
 def test_the_lines_of_a_step_are_its_own() -> None:
@@ -166,11 +166,11 @@ def test_the_lines_of_a_step_are_its_own() -> None:
         2: (1, 95_000, 10_000, 0, 0, 20_000, 256),
         3: (0, 0, 0, 0, 0, 0, 0),
     }
-    assert source_view_in(trace, SECOND).frame.height == 3
+    assert source_view(trace, SECOND).frame.height == 3
 
 
 def test_functions_and_lines_of_ops_follow_too() -> None:
-    assert lines_table_in(two_steps(), SECOND).frame.select("hits", "self_cpu_ns").rows() == [(1, 100_000)]
+    assert lines_table(two_steps(), SECOND).frame.select("hits", "self_cpu_ns").rows() == [(1, 100_000)]
     # Older torch writes stacks at the ops alone: no Python frame is an event.
     old = make_trace(
         annotation("ProfilerStep#0", 0, 100),
@@ -181,24 +181,24 @@ def test_functions_and_lines_of_ops_follow_too() -> None:
         kernel("gemm", 190, 20, correlation=3),
     )
     columns = ("line", "hits", "self_cpu_ns", "device_ns")
-    assert lines_table_in(old, FIRST).frame.select(columns).rows() == [(3, 1, 20_000, 0)]
-    assert lines_table_in(old, SECOND).frame.select(columns).rows() == [(3, 1, 40_000, 10_000)]
+    assert lines_table(old, FIRST).frame.select(columns).rows() == [(3, 1, 20_000, 0)]
+    assert lines_table(old, SECOND).frame.select(columns).rows() == [(3, 1, 40_000, 10_000)]
 
 
 def test_the_modules_of_a_step_are_those_with_work_in_it() -> None:
     trace = watched(two_steps())
     columns = ("path", "calls", "self_cpu_ns", "total_cpu_ns", "device_ns", "backward_cpu_ns", "backward_device_ns")
-    first = modules_table_in(trace, FIRST).frame.select(columns).rows()
+    first = modules_table(trace, FIRST).frame.select(columns).rows()
     assert first == [
         ("", 1, 10_000, 30_000, 30_000, 30_000, 30_000),
         ("layer", 1, 20_000, 20_000, 30_000, 30_000, 30_000),
     ]
     # The layer does not run in the second step, but 20 us of its backward kernel do.
-    second = modules_table_in(trace, SECOND).frame.select(columns).rows()
+    second = modules_table(trace, SECOND).frame.select(columns).rows()
     assert second == [("", 1, 90_000, 90_000, 10_000, 0, 20_000), ("layer", 0, 0, 0, 0, 0, 20_000)]
-    third = modules_table_in(trace, TimeRange(150_000, 200_000)).frame.select(columns).rows()
+    third = modules_table(trace, TimeRange(150_000, 200_000)).frame.select(columns).rows()
     assert third == [("", 1, 45_000, 45_000, 0, 0, 0)]
-    assert modules_view_in(trace, TimeRange(150_000, 200_000)).frame["path"].to_list() == ["Net"]
+    assert modules_view(trace, TimeRange(150_000, 200_000)).frame["path"].to_list() == ["Net"]
 
 
 @pytest.mark.parametrize("part", [FIRST, SECOND])

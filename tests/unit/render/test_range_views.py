@@ -48,7 +48,7 @@ def opened(data: bytes) -> tuple[dict[str, Any], pl.DataFrame]:
 
 def test_a_page_is_told_which_views_can_be_asked_for(report: Report) -> None:
     # Neither lines nor modules were recorded.
-    assert json.loads(report._forms.page.header)["ranged"] == ["flame"]
+    assert json.loads(report._forms.page.header)["ranged"] == ["ops", "flame"]
     file = build_page(report.trace, TABS, report._analysis, report.verdict, "file", is_standalone=True)
     assert json.loads(file.header)["ranged"] == []
 
@@ -79,7 +79,7 @@ def test_a_range_in_which_nothing_ran_says_so(report: Report) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"name": "ops"}, "This view cannot be computed for a range of time."),
+        ({"name": "overview"}, "This view cannot be computed for a range of time."),
         ({"start_ns": 5.0, "end_ns": 4.0}, "The range ends before it begins."),
         ({"start_ns": float("nan")}, "A time is not a number."),
         ({"end_ns": None}, "The report has no such range."),

@@ -71,7 +71,7 @@ def test_a_wrong_query_names_the_tables_and_columns(report: Report) -> None:
         match=r"(?s)pies.*tables: graph_ops, graph_tensors, ops, lines, modules, ",
     ):
         report.sql("SELECT * FROM pies")
-    with pytest.raises(ValueError, match="tables: events"):
+    with pytest.raises(ValueError, match="tables: graph_ops"):
         report.sql("SELECT FROM WHERE")
 
 

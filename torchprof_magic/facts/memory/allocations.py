@@ -8,9 +8,11 @@ import numpy as np
 
 from torchprof_magic.facts.ops.calls import OpRows, ops_around
 from torchprof_magic.facts.sums import range_max, running_sum, sum_by
+from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.intervals import IntArray, rolled_up
 
 if TYPE_CHECKING:
+    from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.trace import Trace
 
 
@@ -29,11 +31,11 @@ class Allocations(NamedTuple):
     peak: IntArray
 
 
-def op_allocations(trace: Trace, ops: OpRows) -> Allocations:
-    """Return what each op allocated and freed, host and devices added up unless they are separate."""
+def op_allocations(trace: Trace, ops: OpRows, part: TimeRange = WHOLE) -> Allocations:
+    """Return what each op allocated and freed in a part, host and devices added up unless they are separate."""
     memory, count = trace.memory, len(ops.row)
     op = ops_around(trace, ops.nest, memory["event"].to_numpy(), memory["time_ns"].to_numpy())
-    delta = memory["delta_bytes"].to_numpy()
+    delta = np.where(part.holds(memory["time_ns"].to_numpy()), memory["delta_bytes"].to_numpy(), 0)
     on_host = (memory["device"] == "cpu").to_numpy()
     self_host, self_device = (sum_by(op, np.where(mask, delta, 0), count) for mask in (on_host, ~on_host))
     return Allocations(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -84,10 +84,23 @@ def op_rows(trace: Trace, categories: tuple[str, ...] = OP_CATEGORIES) -> OpRows
     )
 
 
-def times_in(trace: Trace, ops: OpRows, part: TimeRange) -> tuple[IntArray, IntArray]:
-    """Return the self times of every op that lie in a range: on the host, and of the device work that it launched."""
-    own_ns = own_time(ops.parent, *part.cut(ops.start_ns, ops.dur_ns), ops.nest.overlaps)
-    return own_ns, _device_ns(trace, ops.nest, part)
+def in_part(trace: Trace, ops: OpRows, part: TimeRange) -> OpRows:
+    """Return the same ops with the times that lie in a part: on the host, and of the device work that they launched.
+
+    Their starts are cut at its edges as well; ``part.touches`` of the uncut ones tells which have anything there.
+    """
+    if part == WHOLE:
+        return ops
+    start, dur = part.cut(ops.start_ns, ops.dur_ns)
+    self_device = _device_ns(trace, ops.nest, part)
+    return replace(
+        ops,
+        start_ns=start,
+        dur_ns=dur,
+        self_cpu_ns=own_time(ops.parent, start, dur, ops.nest.overlaps),
+        self_device_ns=self_device,
+        total_device_ns=rolled_up(self_device, ops.parent, ops.turns) if self_device.any() else self_device,
+    )
 
 
 def nest_among(trace: Trace, is_chosen: BoolArray) -> Nest:

@@ -12,7 +12,7 @@ from torchprof_magic.facts.device.idle_pieces import idle_pieces
 from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.facts.ops.flops import flops_of_events, has_flops
-from torchprof_magic.facts.shared import ask_names, launch_sources, once_per_trace
+from torchprof_magic.facts.shared import ask_names, launch_sources, once_for_the_whole, once_per_trace
 from torchprof_magic.facts.source.flame_boxes import HostBoxes, backward_under_forward, host_boxes, site_names
 from torchprof_magic.facts.source.places import MODULE_FRAME, is_users_file
 from torchprof_magic.facts.sums import sum_by
@@ -73,24 +73,17 @@ class _Paths(NamedTuple):
     parent: IntArray
 
 
-@once_per_trace
-def flame_tree(trace: Trace) -> Tree:
-    """Return the call tree of all threads, equal paths merged, widest first.
+@once_for_the_whole
+def flame_tree(trace: Trace, part: TimeRange) -> Tree:
+    """Return the call tree of all threads, equal paths merged, widest first; of a part without empty boxes.
 
     Lines and modules that were watched are boxes around what they ran. Kernels, copies and fills hang under the op that
     launched them. Where lines, modules or Python frames are known, each node of autograd hangs under that of its
     forward op, in a box called backward, wherever backward was called. Weights are ns: ``cpu`` is host time, ``device``
     the summed time of device work, and ``idle`` what the device waited while the host was in a box. ``bytes`` are those
     that were allocated, and ``flops`` are those of ops with a formula. Boxes of lines, modules and frames have the
-    phase of most of what ran in them.
-    """
-    return flame_tree_in(trace, WHOLE)
-
-
-def flame_tree_in(trace: Trace, part: TimeRange) -> Tree:
-    """Return the call tree of what lies in a range, without the boxes that have nothing there.
-
-    An event counts as a call if any of it lies inside; the FLOPs of an op count where it begins.
+    phase of most of what ran in them. An event counts as a call if any of it lies in the part; the FLOPs of an op
+    count where it begins.
     """
     paths = _paths(trace)
     is_known = {"cpu_ns": True, "device_ns": trace.has_device, "idle_ns": trace.has_device, "calls": True}

@@ -10,7 +10,8 @@ import polars as pl
 from torchprof_magic.facts.device.launch_configs import launch_configs, uses_matrix_cores
 from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.facts.ops.calls import op_rows, ops_around
-from torchprof_magic.facts.shared import launch_sources, once_per_trace
+from torchprof_magic.facts.shared import launch_sources, once_for_the_whole
+from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.model.intervals import IntArray, union_by
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN, DType
@@ -157,14 +158,25 @@ _TYPES: dict[str, DType] = {
 }
 
 
-@once_per_trace
-def kernels_table(trace: Trace) -> Table:
-    """Return one row per kernel name with its summed time, longest first."""
+@once_for_the_whole
+def kernels_table(trace: Trace, part: TimeRange) -> Table:
+    """Return one row per kernel name with its summed time, longest first.
+
+    Times are cut at the edges of the part, and of the bytes of a copy so many count as of its time lie inside.
+    """
     is_work = trace.events["category"].is_in(DEVICE_CATEGORIES).to_numpy()
+    is_work &= part.touches(trace.events["start_ns"].to_numpy(), trace.events["dur_ns"].to_numpy())
     rows = np.flatnonzero(is_work)
     events = trace.events[rows]
+    start_ns, dur_ns = part.cut(events["start_ns"].to_numpy(), events["dur_ns"].to_numpy())
     work = events.select(
-        "name", pl.col("category").alias("kind"), "start_ns", "dur_ns", "bytes", "device", "launch_config"
+        "name",
+        pl.col("category").alias("kind"),
+        pl.Series("start_ns", start_ns),
+        pl.Series("dur_ns", dur_ns),
+        pl.col("bytes") if part == WHOLE else _bytes_inside(events, dur_ns),
+        "device",
+        "launch_config",
     )
     work = work.with_columns(
         pl.Series("phase", phase_of_events(trace)[rows].astype(np.int64)), launching_ops(trace, rows).alias("op")
@@ -199,6 +211,12 @@ def kernels_table(trace: Trace) -> Table:
     absent = {name for name in (*_OF_LAUNCH, "bytes", "bandwidth") if frame[name].null_count() == frame.height}
     columns = tuple(column for column in COLUMNS if column.name not in absent)
     return Table(frame=frame.sort("sum_ns", "name", descending=[True, False]), columns=columns, sort_by="sum_ns")
+
+
+def _bytes_inside(events: pl.DataFrame, inside_ns: IntArray) -> pl.Series:
+    """Return so many bytes of each copy as of its time lie in a part."""
+    share = pl.Series(inside_ns) / events["dur_ns"].clip(1)
+    return (events["bytes"] * share).round().cast(pl.Int64).alias("bytes")
 
 
 def _launches(work: pl.DataFrame) -> pl.DataFrame:

@@ -11,8 +11,9 @@ import polars as pl
 
 from torchprof_magic.facts.host.phases import PHASE
 from torchprof_magic.facts.ops.calls import op_rows, ops_around
-from torchprof_magic.facts.shared import launch_sources, once_per_trace
+from torchprof_magic.facts.shared import launch_sources, once_for_the_whole
 from torchprof_magic.facts.source.places import MODULE_FRAME
+from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.model.shapes import Column, Outline, Table
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
 from torchprof_magic.tables.ops.groups import KEYS
@@ -54,10 +55,15 @@ _OUTLINE = Outline(id="id", parent="above", open_levels=0)
 _OUTLINE_WITH_CALLS = replace(_OUTLINE, aside="is_called")
 
 
-@once_per_trace
-def ops_view(trace: Trace) -> Table:
-    """Return the ops with the spread of their durations, and below each the ops that it called and its kernels."""
-    table = ops_table(trace)
+@once_for_the_whole
+def ops_view(trace: Trace, part: TimeRange) -> Table:
+    """Return the ops with the spread of their durations, and below each the ops that it called and its kernels.
+
+    In a part of the time calls are cut at its edges, so it has the ops alone.
+    """
+    table = ops_table(trace, part)
+    if part != WHOLE:
+        return table
     ops = table.frame.join(_spread(trace), on=("name", "kind"), how="left", maintain_order="left")
     ops = ops.with_columns(pl.lit("").alias("above"), _holder_id(pl.col("name") + "\n" + pl.col("kind")))
     columns = _without_kind(table.columns)

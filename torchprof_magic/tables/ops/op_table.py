@@ -10,10 +10,11 @@ import polars as pl
 
 from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.facts.memory.allocations import op_allocations
-from torchprof_magic.facts.ops.calls import OpRows, op_rows
+from torchprof_magic.facts.ops.calls import OpRows, in_part, op_rows
 from torchprof_magic.facts.ops.flops import flops_of_events, has_flops
-from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.shared import once_for_the_whole
 from torchprof_magic.facts.sums import sum_by
+from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.intervals import BoolArray, IntArray, inside_earlier, stable_order
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
@@ -22,6 +23,7 @@ from torchprof_magic.tables.ops.groups import KEYS, Groups, group_labels, group_
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.trace import Trace
 
 COLUMNS = (
@@ -166,16 +168,17 @@ _DEVICE = {"self_device_ns", "total_device_ns"}
 _MEMORY = {"self_alloc_bytes", "self_free_bytes", "net_bytes", "peak_bytes"}
 
 
-@once_per_trace
-def ops_table(trace: Trace) -> Table:
+@once_for_the_whole
+def ops_table(trace: Trace, part: TimeRange) -> Table:
     """Return one row per op, sorted by self device time, or by self CPU time when no device was recorded.
 
-    Device time is summed over streams, so rows can add up to more than the step.
+    Device time is summed over streams, so rows can add up to more than the step. Times are cut at the edges of the
+    part; a call counts if any of it lies inside, device work where it runs, and FLOPs where their op begins.
     """
-    return ops_by(trace)
+    return ops_by(trace, part=part)
 
 
-def ops_by(trace: Trace, *by: str, stack_n: int = 1) -> Table:
+def ops_by(trace: Trace, *by: str, stack_n: int = 1, part: TimeRange = WHOLE) -> Table:
     """Return one row per op and value of every key of ``by``; ``stack_n`` is how many frames make up a stack.
 
     Raises ``ValueError`` for a key that is none of ``KEYS``.
@@ -185,9 +188,9 @@ def ops_by(trace: Trace, *by: str, stack_n: int = 1) -> Table:
     if stack_n < 1:
         raise ValueError(f"stack_n must be at least 1 (got {stack_n})")
     by = tuple(dict.fromkeys(by))
-    frame = _summed(trace, by, stack_n)
+    frame = _summed(trace, by, stack_n, part)
     if not by and trace.has_device:
-        frame = _with_rest(trace, frame)
+        frame = _with_rest(trace, frame, part)
     absent = _absent(trace)
     fixed = tuple(_without_rank(column, absent) for column in COLUMNS if column.name not in {*absent, *by})
     columns = (*fixed[:2], *(KEYS[key] for key in by), *fixed[2:])
@@ -198,10 +201,11 @@ def ops_by(trace: Trace, *by: str, stack_n: int = 1) -> Table:
     return Table(frame=frame, columns=columns, sort_by=sort_by)
 
 
-def _with_rest(trace: Trace, frame: pl.DataFrame) -> pl.DataFrame:
+def _with_rest(trace: Trace, frame: pl.DataFrame, part: TimeRange) -> pl.DataFrame:
     """Return the ops with a row for the device work that belongs to none of them, so that the column adds up."""
     work = trace.events.filter(pl.col("category").is_in(DEVICE_CATEGORIES))
-    rest_ns = int(work["dur_ns"].sum()) - int(frame["self_device_ns"].sum())
+    _, dur_ns = part.cut(work["start_ns"].to_numpy(), work["dur_ns"].to_numpy())
+    rest_ns = int(dur_ns.sum()) - int(frame["self_device_ns"].sum())
     if rest_ns <= 0:
         return frame
     row: dict[str, object] = {name: 0 for name, dtype in frame.schema.items() if dtype.is_numeric()}
@@ -230,7 +234,7 @@ def _absent(trace: Trace) -> set[str]:
     return absent
 
 
-def _summed(trace: Trace, by: tuple[str, ...], stack_n: int) -> pl.DataFrame:
+def _summed(trace: Trace, by: tuple[str, ...], stack_n: int, part: TimeRange) -> pl.DataFrame:
     ops = op_rows(trace)
     groups = group_ops(trace, ops.row, by, stack_n)
     examples = ops.row[groups.example]
@@ -239,19 +243,25 @@ def _summed(trace: Trace, by: tuple[str, ...], stack_n: int) -> pl.DataFrame:
             trace.events["name"][examples].cast(pl.String),
             trace.events["category"][examples].cast(pl.String).alias("kind"),
             *(group_labels(trace, examples, key, stack_n) for key in by),
-            *(pl.Series(name, values) for name, values in _sums(trace, ops, groups).items() if name not in by),
+            *(pl.Series(name, values) for name, values in _sums(trace, ops, groups, part).items() if name not in by),
         ]
     )
     frame = frame.filter(~pl.col("name").str.contains(STEP_PATTERN))
+    if part != WHOLE:
+        frame = frame.filter((pl.col("calls") > 0) | (pl.col("self_device_ns") > 0))
     own = pl.col("self_cpu_ns")
     return frame.with_columns((own / own.sum().clip(lower_bound=1)).alias("self_cpu_ratio"))
 
 
-def _sums(trace: Trace, ops: OpRows, groups: Groups) -> dict[str, IntArray | npt.NDArray[np.float64] | pl.Series]:
-    """Return the columns of numbers by name, one value a group."""
+def _sums(
+    trace: Trace, all_ops: OpRows, groups: Groups, part: TimeRange
+) -> dict[str, IntArray | npt.NDArray[np.float64] | pl.Series]:
+    """Return the columns of numbers by name, one value per group."""
     group, count = groups.of_op, len(groups.example)
-    is_outermost = ~is_recursive(trace, ops, group, count)
-    calls = np.bincount(group, minlength=count)
+    is_outermost = ~is_recursive(trace, all_ops, group, count)
+    is_there = part.touches(all_ops.start_ns, all_ops.dur_ns)
+    ops = in_part(trace, all_ops, part)
+    calls = np.bincount(group[is_there], minlength=count)
     sums: dict[str, IntArray | npt.NDArray[np.float64] | pl.Series] = {
         "phase": _main_phase(phase_of_events(trace)[ops.row], ops.self_cpu_ns, groups),
         "calls": calls,
@@ -260,12 +270,14 @@ def _sums(trace: Trace, ops: OpRows, groups: Groups) -> dict[str, IntArray | npt
         "mean_cpu_ns": sum_by(group, ops.dur_ns, count) / np.maximum(calls, 1),
         "self_device_ns": sum_by(group, ops.self_device_ns, count),
         "total_device_ns": sum_by(group, ops.total_device_ns * is_outermost, count),
-        "overlapping_calls": sum_by(group, trace.events["overlaps"].to_numpy()[ops.row].astype(np.int64), count),
+        "overlapping_calls": sum_by(
+            group, (trace.events["overlaps"].to_numpy()[ops.row] & is_there).astype(np.int64), count
+        ),
     }
     if has_flops(trace):
-        sums["flops"] = _flops(trace, ops, groups)
+        sums["flops"] = _flops(trace, all_ops, groups, part)
     if trace.memory.height:
-        memory = op_allocations(trace, ops)
+        memory = op_allocations(trace, all_ops, part)
         peak = np.zeros(count, np.int64)
         np.maximum.at(peak, group, memory.peak)
         sums |= {
@@ -279,9 +291,9 @@ def _sums(trace: Trace, ops: OpRows, groups: Groups) -> dict[str, IntArray | npt
     return sums
 
 
-def _flops(trace: Trace, ops: OpRows, groups: Groups) -> pl.Series:
+def _flops(trace: Trace, ops: OpRows, groups: Groups, part: TimeRange) -> pl.Series:
     """Return the FLOPs of each group; null where those of no call are known."""
-    flops = flops_of_events(trace).gather(ops.row)
+    flops = flops_of_events(trace).gather(ops.row).set(pl.Series(~part.holds(ops.start_ns)), None)
     count = len(groups.example)
     known = sum_by(groups.of_op, flops.is_not_null().to_numpy().astype(np.int64), count)
     total = pl.Series(sum_by(groups.of_op, flops.fill_null(0).to_numpy(), count))

@@ -10,12 +10,11 @@ import polars as pl
 
 from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.host.host_states import does_more_than_python, thread_timelines
-from torchprof_magic.facts.ops.calls import op_rows, times_in
-from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.ops.calls import in_part, op_rows
+from torchprof_magic.facts.shared import once_for_the_whole, once_per_trace
 from torchprof_magic.facts.source.attribution import Runs, Shares, shares_of, watched_runs
 from torchprof_magic.facts.source.places import is_users_file, places_of
 from torchprof_magic.facts.source.shown_files import files_as_shown
-from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.shapes import Column, Outline, Table
 
 if TYPE_CHECKING:
@@ -107,14 +106,12 @@ SCHEMA: dict[str, DType] = {
 }
 
 
-@once_per_trace
-def lines_table(trace: Trace) -> Table:
-    """Return one row per line, in the order of files and lines; the watched lines, or else the user's functions."""
-    return lines_table_in(trace, WHOLE)
+@once_for_the_whole
+def lines_table(trace: Trace, part: TimeRange) -> Table:
+    """Return one row per line, in the order of files and lines; the watched lines, or else the user's functions.
 
-
-def lines_table_in(trace: Trace, part: TimeRange) -> Table:
-    """Return the rows of ``lines_table`` with what lies in a range of time. A run counts if any of it lies inside."""
+    A run counts if any of it lies in the part.
+    """
     sites, runs = line_runs(trace)
     if len(runs.site) == 0:
         return _table(trace, _by_op(trace, part))
@@ -142,23 +139,14 @@ def _table(trace: Trace, frame: pl.DataFrame) -> Table:
     return Table(frame=frame, columns=columns, is_sparse=True)
 
 
-@once_per_trace
-def source_view(trace: Trace) -> Table:
+@once_for_the_whole
+def source_view(trace: Trace, part: TimeRange) -> Table:
     """Return the lines as they are shown: cells by their labels, and files by the last parts of their paths.
 
     A report of a single file has no column for it. Many lines without numbers in a row are folded into one that opens.
     Functions that are known from recorded stacks alone are sorted by their time.
     """
-    return _as_shown(trace, lines_table(trace))
-
-
-def source_view_in(trace: Trace, part: TimeRange) -> Table:
-    """Return the lines as they are shown, with what lies in a range of time."""
-    return _as_shown(trace, lines_table_in(trace, part))
-
-
-def _as_shown(trace: Trace, table: Table) -> Table:
-    table = _with_short_files(trace, table)
+    table = _with_short_files(trace, lines_table(trace, part))
     if not (trace.sites["kind"] == "line").any():
         return replace(table, sort_by="self_cpu_ns")
     return _folded(table)
@@ -254,7 +242,8 @@ def _by_op(trace: Trace, part: TimeRange) -> pl.DataFrame:
     if trace.stacks.height == 0:
         return pl.DataFrame(schema=SCHEMA)
     ops = op_rows(trace)
-    own_ns, device_ns = times_in(trace, ops, part)
+    inside = in_part(trace, ops, part)
+    own_ns, device_ns = inside.self_cpu_ns, inside.self_device_ns
     places = places_of(trace, ops.row)
     file, line = places.columns()
     frame = pl.DataFrame({"file": file, "line": line, "self_cpu_ns": own_ns, "device_ns": device_ns})

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import polars as pl
 
-from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.shared import once_for_the_whole
 from torchprof_magic.model.shapes import Outline, Table
-from torchprof_magic.tables.source.modules import OUTSIDE, SCHEMA, modules_table, modules_table_in
+from torchprof_magic.tables.source.modules import OUTSIDE, SCHEMA, modules_table
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.time_range import TimeRange
@@ -31,18 +31,10 @@ class _Entry(NamedTuple):
     run: list[Row]
 
 
-@once_per_trace
-def modules_view(trace: Trace) -> Table:
+@once_for_the_whole
+def modules_view(trace: Trace, part: TimeRange) -> Table:
     """Return the modules as a tree; ``report.modules`` has the same rows without those that merge siblings."""
-    return _as_shown(modules_table(trace))
-
-
-def modules_view_in(trace: Trace, part: TimeRange) -> Table:
-    """Return the modules as a tree, with what lies in a range of time."""
-    return _as_shown(modules_table_in(trace, part))
-
-
-def _as_shown(table: Table) -> Table:
+    table = modules_table(trace, part)
     names = [column.name for column in table.columns if column.name != "parent"]
     schema = {"id": pl.String, "above": pl.String, "is_merged": pl.Boolean, **SCHEMA}
     shown = _shown(table.frame.to_dicts())

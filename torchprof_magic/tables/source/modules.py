@@ -9,7 +9,7 @@ import polars as pl
 
 from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.ops.flops import has_flops
-from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.shared import once_for_the_whole, once_per_trace
 from torchprof_magic.facts.source.attribution import Runs, Shares, shares_of, watched_runs
 from torchprof_magic.facts.source.places import MODULE_FRAME, call_tree, module_frames
 from torchprof_magic.facts.source.script_runs import script_runs
@@ -158,16 +158,11 @@ SCHEMA: dict[str, DType] = {column.name: pl.String if column.name in _TEXT else 
 OUTSIDE = "outside of modules"
 
 
-@once_per_trace
-def modules_table(trace: Trace) -> Table:
-    """Return one row per module that ran, each after its parent, in the order in which they first ran."""
-    return modules_table_in(trace, WHOLE)
+@once_for_the_whole
+def modules_table(trace: Trace, part: TimeRange) -> Table:
+    """Return one row per module that ran, each after its parent, in the order in which they first ran.
 
-
-def modules_table_in(trace: Trace, part: TimeRange) -> Table:
-    """Return the rows of ``modules_table`` with what lies in a range of time, without modules that have nothing there.
-
-    A call counts if any of it lies inside.
+    A call counts if any of it lies in the part; modules that have nothing there are left out.
     """
     sites, runs = module_runs(trace)
     if len(runs.site) == 0:

@@ -9,12 +9,12 @@ import type { Part } from "../../wire/pull";
 import type { ReportContext } from "../common/context";
 import { Sentence } from "../common/parts";
 import { IN_TIME } from "../flame/flame";
-import { canFollowRange } from "../table/range-table";
+import { canCountRange } from "../table/range-table";
 import { Waiting } from "./with-frame";
 
 /** Whether the page itself shows only the chosen range in a view. */
 export function followsRange(report: ReportContext, view: ViewHeader): boolean {
-  if (view.shape === "table") return canFollowRange(report, view);
+  if (view.shape === "table") return canCountRange(report, view);
   const isInTime = view.shape === "tree" && report.store.choice(view).value === IN_TIME;
   return isInTime || view.shape === "slices" || view.shape === "series";
 }

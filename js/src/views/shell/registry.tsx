@@ -10,7 +10,7 @@ import { FactsView } from "../overview/overview";
 import { RanksView } from "../ranks/ranks";
 import { SeriesView } from "../series/series";
 import { TableView } from "../table/grid";
-import { canFollowRange, RangeTable } from "../table/range-table";
+import { canCountRange, RangeTable } from "../table/range-table";
 import { TimelineView } from "../timeline/timeline";
 import { InRange } from "./in-range";
 import { WithFrame, WithLate } from "./with-frame";
@@ -56,7 +56,7 @@ function framedView(view: FramedHeader, rest: Rest) {
     case "table": {
       if (view.ranks !== null) return <RanksView view={view} bars={view.ranks} {...rest} />;
       const range = rest.report.store.range.value;
-      return range !== null && canFollowRange(rest.report, view) ? (
+      return range !== null && canCountRange(rest.report, view) ? (
         <RangeTable view={view} range={range} {...rest} />
       ) : (
         <TableView view={view} {...rest} />

@@ -6,9 +6,10 @@ import { displayName, shortenName } from "../../base/names";
 import type { Span } from "../../base/scale";
 import type { Ns } from "../../base/units";
 import { coveredIn } from "../../layout/slice-index";
-import type { RangeAnswer, SliceSource } from "../../state/slice-source";
+import type { AskState } from "../../state/latest";
 import { wordAt } from "../../wire/frame";
-import { useAskedRange } from "../common/asked-range";
+import type { LaneSum } from "../../wire/questions";
+import { useAskedSums, useAskedView } from "../common/asked-range";
 import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
 import { PhaseDot, Segmented } from "../common/parts";
@@ -21,6 +22,7 @@ import {
   ownWaits,
   type RangeSums,
   rangeSums,
+  waitSums,
 } from "./timeline-range";
 import { briefDetailsOf, type Detail, describeSlice, detailsOf } from "./timeline-words";
 
@@ -136,11 +138,10 @@ interface RangeProps {
 function RangePart({ report, moves, range }: RangeProps) {
   const chosen = useSignal<string>("ops");
   const { overview, source } = moves.models;
-  const asked = useAskedRange(source?.range ?? null, range, true);
+  const asked = useAskedSums(source?.range ?? null, range);
   const hasDevice = overview.devices.length > 0;
   const tables = hasDevice ? TABLES : TABLES.slice(0, 1);
   const table = hasDevice ? chosen.value : "ops";
-  const titleOf = (name: string) => displayName(report.titleOf(name));
   return (
     <section class="tp-side-part" data-tp-range={`${range.start}-${range.end}`}>
       <h3>Range of {formatNs(range.end - range.start)}</h3>
@@ -157,10 +158,15 @@ function RangePart({ report, moves, range }: RangeProps) {
       />
       {source === null ? (
         <OwnRangeTable model={moves.model} range={range} table={table} />
+      ) : table === "waits" ? (
+        <AnswerTable sums={asked && waitSums(askedWaits(asked))} state={source.range.state.value} />
       ) : (
         <AskedRangeTable
-          source={source}
-          sums={asked === null ? null : askedSums(asked, table, hasDevice, titleOf)}
+          key={table}
+          report={report}
+          range={range}
+          table={table}
+          hasDevice={hasDevice}
         />
       )}
     </section>
@@ -171,7 +177,7 @@ interface BusyProps {
   readonly moves: TimelineMoves;
   readonly device: Device;
   readonly range: Span<Ns>;
-  readonly asked: RangeAnswer | null;
+  readonly asked: readonly LaneSum[] | null;
 }
 
 function BusyLine({ moves, device, range, asked }: BusyProps) {
@@ -204,12 +210,29 @@ function OwnRangeTable({
 }
 
 interface AskedProps {
-  readonly source: SliceSource;
-  readonly sums: RangeSums | null;
+  readonly report: ReportContext;
+  readonly range: Span<Ns>;
+  readonly table: string;
+  readonly hasDevice: boolean;
 }
 
-function AskedRangeTable({ source, sums }: AskedProps) {
-  const state = source.range.state.value;
+/** The ops or kernels of a range, which are the tab of that name for this part of the time. */
+function AskedRangeTable({ report, range, table, hasDevice }: AskedProps) {
+  const view = report.source.header.views.find(({ name }) => name === table);
+  const latest = view === undefined ? null : report.source.ranged(view);
+  const asked = useAskedView(latest, range);
+  const titleOf = (name: string) => displayName(report.titleOf(name));
+  if (latest === null) return <p class="tp-side-hint">Nothing ran in this range.</p>;
+  const sums = asked && askedSums(asked.frame, table, hasDevice, titleOf);
+  return <AnswerTable sums={sums} state={latest.state.value} />;
+}
+
+interface AnswerProps {
+  readonly sums: RangeSums | null;
+  readonly state: AskState;
+}
+
+function AnswerTable({ sums, state }: AnswerProps) {
   if (sums !== null) return <RangeTable sums={sums} />;
   return <p class="tp-side-hint">{state.kind === "failed" ? state.message : "Counting…"}</p>;
 }
@@ -255,7 +278,7 @@ export function WaitLine({
 }) {
   const { overview, source } = moves.models;
   const span = range ?? moves.span;
-  const asked = useAskedRange(source?.sums ?? null, span, false);
+  const asked = useAskedSums(source?.sums ?? null, span);
   const device = overview.devices.find(({ waits }) => waits !== null);
   if (device === undefined) return null;
   const causes =

@@ -4,8 +4,8 @@ import type { Span } from "../../base/scale";
 import type { Ns } from "../../base/units";
 import { type RangeSum, selfByKey, sumByKey } from "../../layout/range-sums";
 import { sumWaits } from "../../layout/waits";
-import type { RangeAnswer } from "../../state/slice-source";
 import { type Frame, numberAt, rowsOf, stringAt } from "../../wire/frame";
+import type { LaneSum } from "../../wire/questions";
 import type { TimelineModel } from "./timeline-model";
 
 const NO_OP = "launched by no known op";
@@ -43,7 +43,7 @@ export function rangeSums(model: TimelineModel, range: Span<Ns>, table: string):
   const named = (sums: readonly RangeSum[], other: string): readonly NamedSum[] =>
     sums.map(({ key, count, ns }) => ({ name: model.titles[key] ?? other, count, ns }));
   if (table === "waits") {
-    return { ...WAITS, rows: ownWaits(model, range).map(byCause) };
+    return waitSums(ownWaits(model, range));
   }
   if (model.devices.length === 0) {
     const lanes = model.view.lanes.flatMap(({ kind }, lane) => (kind === "thread" ? [lane] : []));
@@ -83,47 +83,44 @@ function byCause({ cause, count, ns }: WaitSum): NamedSum {
   return { name: cause, count, ns };
 }
 
-/** The same, as the kernel counted. */
+/** The ops or kernels of a range as the kernel counted them. */
 export function askedSums(
-  { sums, ops, kernels }: RangeAnswer,
+  frame: Frame,
   table: string,
   hasDevice: boolean,
   titleOf: (name: string) => string,
 ): RangeSums {
-  if (table === "waits") return { ...WAITS, rows: askedWaits({ sums }).map(byCause) };
-  if (table === "kernels") {
-    return { ...KERNELS, rows: namedIn(kernels, "calls", "sum_ns", titleOf) };
-  }
-  if (hasDevice) {
-    const launched = namedIn(ops, "kernels", "self_device_ns", titleOf);
-    return { ...OPS, rows: launched.filter(({ count }) => count > 0) };
-  }
-  const calls = namedIn(ops, "calls", "self_cpu_ns", titleOf);
-  return { ...CALLS, rows: calls.toSorted((a, b) => b.ns - a.ns) };
+  if (table === "kernels") return { ...KERNELS, rows: namedIn(frame, "sum_ns", titleOf) };
+  const launched = hasDevice
+    ? namedIn(frame, "self_device_ns", titleOf).filter(({ ns }) => ns > 0)
+    : namedIn(frame, "self_cpu_ns", titleOf);
+  const rows = launched.toSorted((a, b) => b.ns - a.ns);
+  return { ...CALLS, time: hasDevice ? OPS.time : CALLS.time, rows };
 }
 
-export function askedWaits({ sums }: Pick<RangeAnswer, "sums">): readonly WaitSum[] {
+/** Why devices wait, as the kernel counted. */
+export function askedWaits(sums: readonly LaneSum[]): readonly WaitSum[] {
   return sums.filter(({ cause }) => cause !== "");
 }
 
+/** The same as a table. */
+export function waitSums(waits: readonly WaitSum[]): RangeSums {
+  return { ...WAITS, rows: waits.map(byCause) };
+}
+
 /** How long a device works. */
-export function busyOf({ sums }: RangeAnswer, device: number): number {
+export function busyOf(sums: readonly LaneSum[], device: number): number {
   return sums.find(({ lane, cause }) => lane === device && cause === "")?.ns ?? 0;
 }
 
 function namedIn(
-  frame: Frame | null,
-  count: string,
+  frame: Frame,
   time: string,
   titleOf: (name: string) => string,
 ): readonly NamedSum[] {
-  if (frame === null) return [];
-  return rowsOf(frame).map((row) => {
-    const name = stringAt(frame, "name", row);
-    return {
-      name: name === "" ? NO_OP : titleOf(name),
-      count: numberAt(frame, count, row),
-      ns: numberAt(frame, time, row),
-    };
-  });
+  return rowsOf(frame).map((row) => ({
+    name: titleOf(stringAt(frame, "name", row)),
+    count: numberAt(frame, "calls", row),
+    ns: numberAt(frame, time, row),
+  }));
 }
