@@ -9,7 +9,6 @@ import weakref
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
@@ -37,10 +36,9 @@ from torchprof_magic.findings.compare.step_change import typical_ns
 from torchprof_magic.findings.savings.table import savings_table
 from torchprof_magic.findings.verdict.decision import Verdict, find_verdict
 from torchprof_magic.findings.verdict.diagnosis import all_problems
-from torchprof_magic.ingest import read_file
+from torchprof_magic.ingest import read_place
 from torchprof_magic.model.cycle_filter import of_cycle
 from torchprof_magic.model.errors import ProfileAssertionError, StoreError
-from torchprof_magic.model.meta import Meta
 from torchprof_magic.model.shapes import Facts, Problems, Series, Shape, Table, count_rows
 from torchprof_magic.model.trace import SAVED_TRACES_SCHEMA
 from torchprof_magic.model.units import counted, format_ns, printable
@@ -59,6 +57,7 @@ from torchprof_magic.report.sql import run_sql
 from torchprof_magic.report.views import VIEWS
 from torchprof_magic.runs.other_runs import open_other_run, other_runs
 from torchprof_magic.system.files.atomic import target_of, with_memory_for, write_text
+from torchprof_magic.system.files.place import place_of
 from torchprof_magic.system.files.temporary import written_bytes
 from torchprof_magic.tables.devices import devices_table
 from torchprof_magic.tables.execution_trace import graph_ops_table, graph_tensors_table, has_graph
@@ -86,6 +85,7 @@ from torchprof_magic.tables.waiting.waits import waits_table
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
 
     import pandas as pd
     from matplotlib.figure import Figure
@@ -642,11 +642,7 @@ class Report:
         broken += broken_peak_limit(self.trace, max_peak) if max_peak is not None else []
         broken += broken_bans(self.trace, (no,) if isinstance(no, str) else no)
         if against is not None:
-            baseline = (
-                against
-                if isinstance(against, Report)
-                else Report(read_file(Path(against).expanduser(), Meta(title=Path(against).name)))
-            )
+            baseline = against if isinstance(against, Report) else Report(read_place(place_of(against)))
             broken += broken_baseline(self.compare(baseline).change, tolerance)
         if broken:
             raise ProfileAssertionError(broken_table(broken))

@@ -259,9 +259,9 @@ def _with_path(found: Problem, source: Path, stored: Path) -> Problem:
     return replace(found, message=message, fix=fix)
 
 
-def kept_traces(folder: str) -> tuple[SavedTrace, ...]:
+def kept_traces(folder: Path) -> tuple[SavedTrace, ...]:
     """Return the traces that any process kept in a folder, in the order in which they were written."""
-    return saved_traces(Path(folder).expanduser())
+    return saved_traces(folder)
 
 
 def upload_statuses() -> list[UploadStatus]:
