@@ -20,9 +20,12 @@ from torchprof_magic.model.units import counted, format_bytes, format_ns, print_
 from torchprof_magic.ranks.load import load_ranks
 from torchprof_magic.render.display import show
 from torchprof_magic.report.opening import open_report
-from torchprof_magic.run.archive import kept_traces, retry_uploads, upload_statuses
+from torchprof_magic.run.archive import retry_uploads, upload_statuses
 from torchprof_magic.runs import this_process
-from torchprof_magic.runs.kept_runs import delete_run, kept_runs, rename_run
+from torchprof_magic.runs.known import known_runs
+from torchprof_magic.runs.run_library import KeptRun, RunLibrary
+from torchprof_magic.runs.this_process import Entry
+from torchprof_magic.store.trace_store import SavedTrace
 from torchprof_magic.system.files.place import Place, place_of
 
 if TYPE_CHECKING:
@@ -141,16 +144,17 @@ class Commands:
         """List the runs, or name or delete a kept one."""
         if words[:1] == ["delete"]:
             (name,) = _take(words[1:], "history delete", "NAME", 1)
-            delete_run(name)
+            RunLibrary().delete(name)
             _say(f"Deleted the kept run {name}.")
         elif words[:1] == ["name"]:
             name, new = _take(words[1:], "history name", "NAME NEW_NAME", 2)
-            rename_run(name, new)
+            RunLibrary().rename(name, new)
             _say(f"The run {name} is kept as {new}.")
         else:
             _take(words, "history", "no arguments, delete NAME or name NAME NEW_NAME")
-            _list_runs()
-            _list_kept()
+            runs = [run.about for run in known_runs()]
+            _list_runs([run for run in runs if isinstance(run, Entry)])
+            _list_kept([run for run in runs if isinstance(run, KeptRun)])
 
     def compare(self, words: list[str]) -> None:
         """Show what changed from one run to another."""
@@ -190,7 +194,7 @@ class Commands:
         place = place_of(folder)
         if place.kind != "folder" or place.path is None:
             raise UsageError(f"{folder} is not a folder")
-        kept = kept_traces(place.path)
+        kept = [run.about for run in known_runs(place.path) if isinstance(run.about, SavedTrace)]
         if not kept:
             _say(f"No kept traces in {folder}.")
         for trace in kept:
@@ -270,9 +274,8 @@ def _last_report() -> Report:
     return report
 
 
-def _list_runs() -> None:
+def _list_runs(runs: list[Entry]) -> None:
     """Print the runs of this kernel with the step of each as a bar, on one scale for the runs of a cell."""
-    runs = this_process.entries()
     if not runs:
         _say(NO_RUN)
     for number, run in enumerate(runs, 1):
@@ -283,9 +286,8 @@ def _list_runs() -> None:
         _say(f"{line}  {_bar(run.step_ns or 0, longest):<{BAR_CHARS}}  {run.change}".rstrip())
 
 
-def _list_kept() -> None:
+def _list_kept(runs: list[KeptRun]) -> None:
     """Print the kept runs of this and other kernels."""
-    runs = kept_runs()
     if runs:
         _say("Kept across kernels:")
     longest = max((run.step_ns or 0 for run in runs), default=0)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.ingest import read_place
 from torchprof_magic.report.trace_report import Report
-from torchprof_magic.runs.other_runs import read_kept
+from torchprof_magic.runs.known import read_kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -55,7 +55,8 @@ from torchprof_magic.report import rules
 from torchprof_magic.report.comparison import Comparison
 from torchprof_magic.report.sql import run_sql
 from torchprof_magic.report.views import VIEWS
-from torchprof_magic.runs.other_runs import open_other_run, other_runs
+from torchprof_magic.runs.known import open_run
+from torchprof_magic.runs.other_runs import other_runs
 from torchprof_magic.system.files.atomic import target_of, with_memory_for, write_text
 from torchprof_magic.system.files.place import place_of
 from torchprof_magic.system.files.temporary import written_bytes
@@ -671,7 +672,7 @@ class Report:
     @classmethod
     def _compared_in_page(cls, parts: _Parts, key: str, is_swapped: bool) -> Shown:
         """Return what the page shows with the run ``key``, or the run that it has for no key; see ``Comparing``."""
-        other = open_other_run(key) if key else parts.other
+        other = open_run(key) if key else parts.other
         if other is None:
             raise StoreError("This report is not compared with a run yet.")
         if not (other.events.height and parts.trace.events.height):
