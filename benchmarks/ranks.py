@@ -25,6 +25,7 @@ from torchprof_magic.ranks import gather, workers
 from torchprof_magic.ranks.load import joined
 from torchprof_magic.ranks.wire import bytes_of
 from torchprof_magic.report.opening import open_report
+from torchprof_magic.system.files.place import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -84,10 +85,10 @@ def _measure(engine: str, files: Sequence[str]) -> None:
         sent = run(files)
         ended = time.perf_counter()
         peak.append(_worker_peak_mb(engine))
-    report = joined(sent, title="made", opener=open_report)
+    report = joined(sent, title="made", opener=lambda file: open_report(place_of(file)))
     joined_at = time.perf_counter() - (time.perf_counter() - ended)
     took_join = time.perf_counter()
-    joined(sent, title="made", opener=open_report)
+    joined(sent, title="made", opener=lambda file: open_report(place_of(file)))
     took_join = time.perf_counter() - took_join
     page_began = time.perf_counter()
     assert report._forms.page.header  # noqa: SLF001 - what a live view waits for
@@ -127,7 +128,7 @@ def _executor(engine: str, _peak: list[float]) -> Iterator[Callable[[Sequence[st
 
 
 def _through(executor: Executor) -> Callable[[Sequence[str]], list]:
-    return lambda files: gather.gather(files, executor, None)
+    return lambda files: gather.gather([place_of(file) for file in files], executor, None)
 
 
 def _worker_peak_mb(engine: str) -> float:
@@ -148,7 +149,11 @@ def _compare(python: str, folder: Path) -> None:
     found = subprocess.run([python, "-c", HTA, str(folder)], capture_output=True, text=True, check=False)
     print(found.stdout or found.stderr[-2000:])
     began = time.perf_counter()
-    report = joined(gather._one_by_one(sorted(map(str, folder.iterdir())), None), title="", opener=open_report)  # noqa: SLF001
+    report = joined(
+        gather._one_by_one([place_of(file) for file in sorted(folder.iterdir())], None),  # noqa: SLF001
+        title="",
+        opener=lambda file: open_report(place_of(file)),
+    )
     print(f"torchprof {time.perf_counter() - began:.2f} s in one process")
     print(report.ranks.select("rank", "compute_ns", "hidden_comm_ns", "exposed_comm_ns", "idle_ns", "step_ns"))
 

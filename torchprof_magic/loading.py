@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, overload
 
 from torchprof_magic.ranks.load import load_ranks
 from torchprof_magic.report.opening import open_report
-from torchprof_magic.system.files.listing import is_many
+from torchprof_magic.system.files.place import place_of
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from concurrent.futures import Executor
 
     from torchprof_magic.ranks.report import RanksReport
@@ -65,8 +66,9 @@ def load(
     report; ``IngestError`` is raised when none can be.
     """
     __tracebackhide__ = True
-    if executor is not None and isinstance(path, str) and not is_many(path):
-        return load_ranks([path], executor, progress)
-    if is_many(path):
+    if isinstance(path, Iterable) and not isinstance(path, (str, bytes, bytearray, os.PathLike)):
         return load_ranks(path, executor, progress)
-    return open_report(path, progress)  # type: ignore[arg-type]
+    place = place_of(path)
+    if place.is_many or executor is not None:
+        return load_ranks(place, executor, progress)
+    return open_report(place, progress)

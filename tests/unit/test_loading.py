@@ -10,7 +10,7 @@ import pytest
 from support import chrome, span
 
 import torchprof_magic as tp
-from torchprof_magic.report import opening
+from torchprof_magic.ingest import opening
 from torchprof_magic.system.process.memory import Lack
 
 if TYPE_CHECKING:

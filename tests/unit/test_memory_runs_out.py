@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from support import chrome, make_trace, span
 
+from torchprof_magic.ingest import opening
 from torchprof_magic.loading import load
 from torchprof_magic.model.errors import ExportError, IngestError
-from torchprof_magic.report import opening
 from torchprof_magic.report.trace_report import Report
 from torchprof_magic.system.files.atomic import exporting
 

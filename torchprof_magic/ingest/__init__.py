@@ -2,8 +2,9 @@
 
 from torchprof_magic.ingest.chrome.metadata import facts_of
 from torchprof_magic.ingest.chrome.reader import read_chrome
+from torchprof_magic.ingest.opening import read_place
 from torchprof_magic.ingest.readers import READERS, read_file
 from torchprof_magic.ingest.snapshot.attach import with_snapshot
 from torchprof_magic.ingest.two_pass.join import join_passes
 
-__all__ = ["READERS", "facts_of", "join_passes", "read_chrome", "read_file", "with_snapshot"]
+__all__ = ["READERS", "facts_of", "join_passes", "read_chrome", "read_file", "read_place", "with_snapshot"]

@@ -8,7 +8,6 @@ import keyword
 import shlex
 import time
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
@@ -17,14 +16,17 @@ from torchprof_magic.capture import examine, prime, switch_off
 from torchprof_magic.ipython.flags import FlagDefaults, checked_variable
 from torchprof_magic.ipython.named_reports import LAST, named_report
 from torchprof_magic.ipython.progress import ReadingBar
-from torchprof_magic.loading import load
 from torchprof_magic.model.units import counted, format_bytes, format_ns, print_text, printable, printable_lines
 from torchprof_magic.ranks.load import load_ranks
 from torchprof_magic.render.display import show
-from torchprof_magic.run.archive import kept_traces, retry_uploads, upload_statuses
+from torchprof_magic.report.opening import open_report
+from torchprof_magic.run.archive import retry_uploads, upload_statuses
 from torchprof_magic.runs import this_process
-from torchprof_magic.runs.kept_runs import delete_run, kept_runs, rename_run
-from torchprof_magic.system.files.listing import is_many
+from torchprof_magic.runs.known import known_runs
+from torchprof_magic.runs.run_library import KeptRun, RunLibrary
+from torchprof_magic.runs.this_process import Entry
+from torchprof_magic.store.trace_store import SavedTrace
+from torchprof_magic.system.files.place import Place, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,19 +112,20 @@ class Commands:
             words, name = words[:1], words[2]
         (path,) = _take(words, "load", "FILE [-o NAME]", 1)
         name = checked_variable(name)
-        if is_many(path):
-            self._load_ranks(path, name)
+        place = place_of(path)
+        if place.is_many:
+            self._load_ranks(place, name)
             return
         with closing(ReadingBar()) as bar:
-            report = load(path, progress=bar)
-        this_process.remember(report, name=Path(path).name)
+            report = open_report(place, bar)
+        this_process.remember(report, name=place.name)
         if name:
             self._shell.user_ns[name] = report
         show(report, self._shell)
 
-    def _load_ranks(self, path: str, name: str) -> None:
+    def _load_ranks(self, place: Place, name: str) -> None:
         """Open the files of many ranks and show their report, which is not in the history of runs."""
-        ranks = load_ranks(path)
+        ranks = load_ranks(place)
         if name:
             self._shell.user_ns[name] = ranks
         show(ranks, self._shell)
@@ -141,16 +144,17 @@ class Commands:
         """List the runs, or name or delete a kept one."""
         if words[:1] == ["delete"]:
             (name,) = _take(words[1:], "history delete", "NAME", 1)
-            delete_run(name)
+            RunLibrary().delete(name)
             _say(f"Deleted the kept run {name}.")
         elif words[:1] == ["name"]:
             name, new = _take(words[1:], "history name", "NAME NEW_NAME", 2)
-            rename_run(name, new)
+            RunLibrary().rename(name, new)
             _say(f"The run {name} is kept as {new}.")
         else:
             _take(words, "history", "no arguments, delete NAME or name NAME NEW_NAME")
-            _list_runs()
-            _list_kept()
+            runs = [run.about for run in known_runs()]
+            _list_runs([run for run in runs if isinstance(run, Entry)])
+            _list_kept([run for run in runs if isinstance(run, KeptRun)])
 
     def compare(self, words: list[str]) -> None:
         """Show what changed from one run to another."""
@@ -187,9 +191,10 @@ class Commands:
     def traces(self, words: list[str]) -> None:
         """List the traces of a folder."""
         (folder,) = _take(words, "traces", "DIR", 1)
-        if not Path(folder).expanduser().is_dir():
+        place = place_of(folder)
+        if place.kind != "folder" or place.path is None:
             raise UsageError(f"{folder} is not a folder")
-        kept = kept_traces(folder)
+        kept = [run.about for run in known_runs(place.path) if isinstance(run.about, SavedTrace)]
         if not kept:
             _say(f"No kept traces in {folder}.")
         for trace in kept:
@@ -269,9 +274,8 @@ def _last_report() -> Report:
     return report
 
 
-def _list_runs() -> None:
+def _list_runs(runs: list[Entry]) -> None:
     """Print the runs of this kernel with the step of each as a bar, on one scale for the runs of a cell."""
-    runs = this_process.entries()
     if not runs:
         _say(NO_RUN)
     for number, run in enumerate(runs, 1):
@@ -282,9 +286,8 @@ def _list_runs() -> None:
         _say(f"{line}  {_bar(run.step_ns or 0, longest):<{BAR_CHARS}}  {run.change}".rstrip())
 
 
-def _list_kept() -> None:
+def _list_kept(runs: list[KeptRun]) -> None:
     """Print the kept runs of this and other kernels."""
-    runs = kept_runs()
     if runs:
         _say("Kept across kernels:")
     longest = max((run.step_ns or 0 for run in runs), default=0)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchprof_magic.loading import load
 from torchprof_magic.model.errors import OptionsError
-from torchprof_magic.report.opening import open_kept
+from torchprof_magic.report.opening import open_kept, open_report
 from torchprof_magic.runs import this_process
-from torchprof_magic.runs.kept_runs import kept_runs
+from torchprof_magic.runs.known import known_runs
+from torchprof_magic.system.files.place import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,8 +31,9 @@ def named_report(word: str, variables: Mapping[str, object]) -> Report:
         return report
     if hasattr(found := variables.get(word), "compare") and hasattr(found, "trace"):
         return found  # type: ignore[return-value]
-    if any(run.name == word for run in kept_runs()):
+    if any(run.home == "library" and run.title == word for run in known_runs()):
         return open_kept(word)
-    if "://" in word or Path(word).expanduser().exists():
-        return load(word)
+    place = place_of(word)
+    if "://" in word or place.is_there:
+        return open_report(place)
     raise OptionsError(f"no run is named {word!r}: expected {_WHAT}")

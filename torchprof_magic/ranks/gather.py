@@ -5,18 +5,18 @@ from __future__ import annotations
 import importlib.metadata
 from concurrent.futures import FIRST_COMPLETED, Executor, wait
 from concurrent.futures import TimeoutError as FutureTimeout
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchprof_magic.model.errors import IngestError
 from torchprof_magic.ranks.wire import Sent, failed
 from torchprof_magic.ranks.work import frames_of
 from torchprof_magic.ranks.workers import Workers, worth_workers
-from torchprof_magic.system.files.urls import is_url, public_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Future
+
+    from torchprof_magic.system.files.place import Place
 
     Progress = Callable[[int, int], None]
 
@@ -27,72 +27,67 @@ _LOOK_S = 0.2
 _REMOTE_BYTES = 1 << 20
 
 
-def gather(sources: Sequence[str], executor: Executor | None, progress: Progress | None) -> list[Sent]:
-    """Return what each source sent, in their order.
+def gather(files: Sequence[Place], executor: Executor | None, progress: Progress | None) -> list[Sent]:
+    """Return what the worker of each file sent, in their order.
 
     ``progress`` is called with the number of files that are done, and of all. An exception in it, or an interrupt, ends
     the work: what has not begun is cancelled.
     """
     if executor is not None:
         _probe(executor)
-        return _on(executor, sources, progress)
-    count = worth_workers([_size(source) for source in sources])
+        return _on(executor, files, progress)
+    count = worth_workers([_size(file) for file in files])
     if count == 1:
-        return _one_by_one(sources, progress)
+        return _one_by_one(files, progress)
     workers = Workers(count)
     is_done = False
     try:
-        found = _on(workers, sources, progress)
+        found = _on(workers, files, progress)
         is_done = True
     finally:
         workers.shutdown(cancel_futures=not is_done)
     return found
 
 
-def _size(source: str) -> int:
-    if is_url(source):
-        return _REMOTE_BYTES
-    try:
-        return Path(source).expanduser().stat().st_size
-    except (OSError, ValueError, RuntimeError):
-        return 0
+def _size(file: Place) -> int:
+    return _REMOTE_BYTES if file.path is None else file.size_bytes or 0
 
 
-def _one_by_one(sources: Sequence[str], progress: Progress | None) -> list[Sent]:
+def _one_by_one(files: Sequence[Place], progress: Progress | None) -> list[Sent]:
     found = []
-    for source in sources:
-        found.append(frames_of(source))
+    for file in files:
+        found.append(frames_of(file.text))
         if progress is not None:
-            progress(len(found), len(sources))
+            progress(len(found), len(files))
     return found
 
 
-def _on(executor: Executor, sources: Sequence[str], progress: Progress | None) -> list[Sent]:
+def _on(executor: Executor, files: Sequence[Place], progress: Progress | None) -> list[Sent]:
     futures: dict[Future[Sent], int] = {}
     found: dict[int, Sent] = {}
     try:
-        for place, source in enumerate(sources):
-            futures[executor.submit(frames_of, source)] = place
+        for number, file in enumerate(files):
+            futures[executor.submit(frames_of, file.text)] = number
         pending = set(futures)
         while pending:
             done, pending = wait(pending, timeout=_LOOK_S, return_when=FIRST_COMPLETED)
             for future in done:
-                found[futures[future]] = _result(future, sources[futures[future]])
+                found[futures[future]] = _result(future, files[futures[future]])
             if done and progress is not None:
-                progress(len(found), len(sources))
+                progress(len(found), len(files))
     except BaseException:
         for future in futures:
             future.cancel()
         raise
-    return [found[place] for place in range(len(sources))]
+    return [found[number] for number in range(len(files))]
 
 
-def _result(future: Future[Sent], source: str) -> Sent:
+def _result(future: Future[Sent], file: Place) -> Sent:
     try:
         return future.result()
     except Exception as exc:  # noqa: BLE001 - engines wrap what fails on a worker each in their own way
-        text = f"{public_path(source)}: the worker that read it failed ({type(exc).__name__}: {exc})"
-        return failed(source, public_path(source), text)
+        text = f"{file.shown}: the worker that read it failed ({type(exc).__name__}: {exc})"
+        return failed(file.text, file.shown, text)
 
 
 def _probe(executor: Executor) -> None:

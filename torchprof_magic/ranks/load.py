@@ -20,11 +20,10 @@ from torchprof_magic.ranks.report import RanksReport
 from torchprof_magic.ranks.wire import unpacked
 from torchprof_magic.ranks.work import saved_of
 from torchprof_magic.report.opening import open_report
-from torchprof_magic.system.files.listing import files_of
-from torchprof_magic.system.files.urls import is_url, public_path
+from torchprof_magic.system.files.listing import files_at
+from torchprof_magic.system.files.place import Place, place_of
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from concurrent.futures import Executor
 
@@ -37,16 +36,16 @@ _SHOWN_ERRORS = 3
 
 
 def load_ranks(
-    path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    given: Place | Iterable[object],
     executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> RanksReport:
-    """Return one report of all files that a list, folder, pattern or URL stands for; see ``load``."""
-    sources = files_of(path)
-    if not sources:
+    """Return one report of all files that a place or a list of paths stands for; see ``load``."""
+    files = files_at(given)
+    if not files:
         raise IngestError("no files were given")
-    sent = gather(sources, executor, progress)
-    return joined(sent, title=_title(path, sources), opener=partial(_opened, executor))
+    sent = gather(files, executor, progress)
+    return joined(sent, title=_title(given, files), opener=partial(_opened, executor))
 
 
 def joined(
@@ -125,8 +124,9 @@ def _of_ranks(frames: Mapping[int, object]) -> list[Problem]:
 
 def _opened(executor: Executor | None, source: str) -> Report:
     """Return the report of one file: read here, or if it lies elsewhere, sent by a worker as a saved run."""
-    if executor is None or is_url(source) or Path(source).expanduser().exists():
-        return open_report(source)
+    place = place_of(source)
+    if executor is None or place.path is None or place.is_there:
+        return open_report(place)
     return report_of_saved(executor.submit(saved_of, source).result())
 
 
@@ -135,11 +135,12 @@ def report_of_saved(data: bytes) -> Report:
     with tempfile.TemporaryDirectory(prefix="torchprof-rank-") as folder:
         file = Path(folder) / "rank.torchprof"
         file.write_bytes(data)
-        return open_report(file)
+        return open_report(place_of(file))
 
 
-def _title(path: object, sources: Sequence[str]) -> str:
-    if isinstance(path, (str, Path)):
-        return public_path(str(path)).rstrip("/\\").replace("\\", "/").rpartition("/")[2] or public_path(str(path))
-    folders = {source.replace("\\", "/").rpartition("/")[0].rpartition("/")[2] for source in sources}
-    return next(iter(folders)) if len(folders) == 1 and folders != {""} else counted(len(sources), "file")
+def _title(given: object, files: Sequence[Place]) -> str:
+    """Return the name of the folder or pattern, or that of the folder in which all files of a list lie."""
+    if isinstance(given, Place):
+        return given.shown.rstrip("/\\").replace("\\", "/").rpartition("/")[2] or given.shown
+    folders = {file.text.replace("\\", "/").rpartition("/")[0].rpartition("/")[2] for file in files}
+    return next(iter(folders)) if len(folders) == 1 and folders != {""} else counted(len(files), "file")

@@ -9,14 +9,15 @@ from torchprof_magic.findings.ranks.frames import rank_frames
 from torchprof_magic.model.errors import TorchProfError
 from torchprof_magic.ranks.wire import Sent, failed, packed
 from torchprof_magic.report.opening import open_report
-from torchprof_magic.system.files.urls import is_url, name_of, public_path
+from torchprof_magic.system.files.place import place_of
 
 
 def frames_of(source: str) -> Sent:
     """Read one file where it lies and return the frames of its rank, or why it cannot be read."""
-    file = public_path(source)
+    place = place_of(source)
+    file = place.shown
     try:
-        return packed(source, file, rank_frames(open_report(source).trace))
+        return packed(source, file, rank_frames(open_report(place).trace))
     except TorchProfError as exc:
         return failed(source, file, str(exc))
     except Exception as exc:  # noqa: BLE001 - one damaged file must not end the job
@@ -26,6 +27,5 @@ def frames_of(source: str) -> Sent:
 def saved_of(source: str) -> bytes:
     """Return the whole recording of one file as a saved run, for the report of a rank that lies elsewhere."""
     with tempfile.TemporaryDirectory(prefix="torchprof-rank-") as folder:
-        name = name_of(source) if is_url(source) else Path(source).name
-        report = open_report(source)
-        return report.save(Path(folder) / f"{name}.torchprof").read_bytes()
+        place = place_of(source)
+        return open_report(place).save(Path(folder) / f"{place.name}.torchprof").read_bytes()

@@ -21,7 +21,8 @@ from torchprof_magic.render.text import machine_of, steps_sentence, text_summary
 from torchprof_magic.report.analysis import HOLDERS, Analysis
 from torchprof_magic.report.changes import Changes
 from torchprof_magic.report.views import TABS
-from torchprof_magic.runs.other_runs import open_other_run, other_runs
+from torchprof_magic.runs.known import open_run
+from torchprof_magic.runs.other_runs import other_runs
 from torchprof_magic.system.files.temporary import written_bytes
 from torchprof_magic.tables.execution_trace import has_graph
 from torchprof_magic.tables.memory.starting_level import starting_note
@@ -179,7 +180,7 @@ def _compared_in_page(forms: TraceForms, kept: weakref.ref[Kept], key: str, is_s
     """Return what the page shows with the run ``key``, or the run that it has for no key; see ``Comparing``."""
     changes, trace = forms.changes, forms.trace
     known = changes.other_than(trace) if changes is not None else None
-    other = open_other_run(key) if key else known
+    other = open_run(key) if key else known
     if other is None:
         raise StoreError("This report is not compared with a run yet.")
     if not (other.events.height and trace.events.height):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import polars as pl
@@ -25,10 +24,9 @@ from torchprof_magic.findings.compare.limits_check import (
 from torchprof_magic.findings.compare.per_step import sample_of, step_durations
 from torchprof_magic.findings.compare.run_change import find_change
 from torchprof_magic.findings.compare.step_change import typical_ns
-from torchprof_magic.ingest import read_file
+from torchprof_magic.ingest import read_place
 from torchprof_magic.model.cycle_filter import of_cycle
 from torchprof_magic.model.errors import ProfileAssertionError
-from torchprof_magic.model.meta import Meta
 from torchprof_magic.model.shapes import count_rows
 from torchprof_magic.model.trace import SAVED_TRACES_SCHEMA, Trace
 from torchprof_magic.model.units import counted, format_ns, printable
@@ -44,6 +42,7 @@ from torchprof_magic.report.tables import HasTables, Tables, with_tables
 from torchprof_magic.report.trace_forms import TraceForms, new_id
 from torchprof_magic.report.views import TABLES, TABS
 from torchprof_magic.system.files.atomic import target_of, with_memory_for, write_text
+from torchprof_magic.system.files.place import place_of
 from torchprof_magic.tables.memory.holders import holders_table
 from torchprof_magic.tables.memory.memory_at import memory_at
 from torchprof_magic.tables.memory.memory_timeline import category_curve, recorded_changes, timeline_device, timeline_of
@@ -55,6 +54,7 @@ from torchprof_magic.tables.snapshot.memory_snapshot import Snapshot
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
 
     import pandas as pd
     from matplotlib.figure import Figure
@@ -415,11 +415,7 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
         broken += broken_peak_limit(self.trace, max_peak) if max_peak is not None else []
         broken += broken_bans(self.trace, (no,) if isinstance(no, str) else no)
         if against is not None:
-            baseline = (
-                against
-                if isinstance(against, Report)
-                else Report(read_file(Path(against).expanduser(), Meta(title=Path(against).name)))
-            )
+            baseline = against if isinstance(against, Report) else Report(read_place(place_of(against)))
             broken += broken_baseline(self.compare(baseline).change, tolerance)
         if broken:
             raise ProfileAssertionError(broken_table(broken))

@@ -259,11 +259,6 @@ def _with_path(found: Problem, source: Path, stored: Path) -> Problem:
     return replace(found, message=message, fix=fix)
 
 
-def kept_traces(folder: str) -> tuple[SavedTrace, ...]:
-    """Return the traces that any process kept in a folder, in the order in which they were written."""
-    return saved_traces(Path(folder).expanduser())
-
-
 def upload_statuses() -> list[UploadStatus]:
     """Return the state of every upload of this kernel."""
     return [status for uploads in _uploads.values() for status in uploads.statuses()]

@@ -1,4 +1,4 @@
-"""Keeps reports across kernels and opens them again by name."""
+"""Keeps reports across kernels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from torchprof_magic.model.trace import Trace
 
-__all__ = ["check_name", "delete_run", "keep_run", "kept_runs", "rename_run"]
+__all__ = ["check_name", "keep_run"]
 
 
 class Kept(Protocol):
@@ -50,18 +50,3 @@ def keep_run(report: Kept, *, name: str = "", keep_runs: int = 0) -> Path | None
         is_named=bool(name),
     )
     return RunLibrary().keep(run, report.save, most=None if name else keep_runs)
-
-
-def kept_runs() -> list[KeptRun]:
-    """Return what is known of the kept runs, the oldest first."""
-    return RunLibrary().runs()
-
-
-def delete_run(name: str) -> None:
-    """Delete a kept run; raises ``StoreError``."""
-    RunLibrary().delete(name)
-
-
-def rename_run(name: str, new: str) -> None:
-    """Rename a kept run; raises ``StoreError``."""
-    RunLibrary().rename(name, new)

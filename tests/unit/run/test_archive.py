@@ -27,7 +27,7 @@ from torchprof_magic.run import archive
 from torchprof_magic.run.cleanup import sweep
 from torchprof_magic.runs import this_process
 from torchprof_magic.store import trace_store
-from torchprof_magic.store.trace_store import TraceStore
+from torchprof_magic.store.trace_store import TraceStore, saved_traces
 from torchprof_magic.store.upload import Uploads
 
 
@@ -102,7 +102,7 @@ def test_only_the_newest_copies_stay(tmp_path: Path) -> None:
     for number in range(1, 5):
         run(tmp_path, filename=f"{number}.json", keep_last=2)
     assert names(tmp_path) == ["0.json", "3.json", "4.json"]
-    assert [trace.state for trace in archive.kept_traces(str(tmp_path))] == ["deleted", "deleted", "kept", "kept"]
+    assert [trace.state for trace in saved_traces(tmp_path)] == ["deleted", "deleted", "kept", "kept"]
 
 
 def test_the_report_names_the_copies_that_were_deleted(tmp_path: Path) -> None:
@@ -434,7 +434,7 @@ def test_snapshots_are_neither_counted_nor_deleted_with_the_oldest_traces(tmp_pa
     for name in ("a", "b"):
         run(tmp_path / "kept", snapshot=True, filename=f"{name}.json", keep_last=1)
     assert names(tmp_path / "kept") == ["a.snapshot.pickle", "b.json", "b.snapshot.pickle"]
-    states = [(trace.path.name, trace.state) for trace in archive.kept_traces(str(tmp_path / "kept"))]
+    states = [(trace.path.name, trace.state) for trace in saved_traces(tmp_path / "kept")]
     assert states == [("a.json", "deleted"), ("b.json", "kept")]
 
 

@@ -18,7 +18,8 @@ from torchprof_magic.render import widget
 from torchprof_magic.report.trace_report import Report
 from torchprof_magic.runs import this_process
 from torchprof_magic.runs.kept_runs import keep_run
-from torchprof_magic.runs.other_runs import open_other_run, other_runs
+from torchprof_magic.runs.known import known_runs, open_run
+from torchprof_magic.runs.other_runs import other_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,9 +102,9 @@ def test_runs_of_the_same_cell_come_first_then_others_and_kept_ones_the_newest_f
     ]
     assert re.fullmatch(r"\d\d:\d\d:\d\d · 80 ms a step", found[0].aside)
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d · 80 ms a step", found[3].aside)
-    assert open_other_run(found[0].key) is second.trace
-    assert open_other_run(found[2].key) is other.trace
-    assert open_other_run(found[3].key).steps.height == 6
+    assert open_run(found[0].key) is second.trace
+    assert open_run(found[2].key) is other.trace
+    assert open_run(found[3].key).steps.height == 6
 
 
 def test_a_run_that_was_kept_by_itself_is_listed_once() -> None:
@@ -127,9 +128,25 @@ def test_a_run_that_nothing_holds_is_not_offered_and_opening_it_says_why() -> No
     gc.collect()
     assert other_runs(second.run_id) == []
     with pytest.raises(StoreError, match=r"no longer in memory.*--save NAME"):
-        open_other_run(listed.key)
+        open_run(listed.key)
     with pytest.raises(StoreError, match="no run named"):
-        open_other_run("kept:missing")
+        open_run("kept:missing")
+
+
+def test_known_runs_are_those_of_this_process_and_then_the_kept_ones(tmp_path: Path) -> None:
+    first = recorded(1)
+    keep_run(first, name="base")
+    assert [(run.home, run.title, run.can_open) for run in known_runs()] == [
+        ("process", "In [1]", True),
+        ("library", "base", True),
+    ]
+    assert known_runs(tmp_path / "no kept traces") == []
+
+
+def test_a_key_of_a_page_never_opens_a_file(tmp_path: Path) -> None:
+    saved = recorded(1).save(tmp_path / "run.torchprof")
+    with pytest.raises(StoreError, match="no longer in memory"):
+        open_run(str(saved))
 
 
 def test_the_page_shows_what_changed_since_the_chosen_run_and_the_other_way_round(

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.model.errors import IngestError, NotATraceError
 from torchprof_magic.system.files.free_space import free_bytes
-from torchprof_magic.system.files.urls import local_path, public_url
+from torchprof_magic.system.files.urls import local_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from torchprof_magic.system.files.place import Place
 
     Progress = Callable[[int, int], None]
 
@@ -36,31 +38,31 @@ _INSTALL = "install it with `pip install 'torchprof-magic[remote]'`"
 
 
 @contextmanager
-def fetched(url: str, progress: Progress | None = None) -> Iterator[Path]:
+def fetched(place: Place, progress: Progress | None = None) -> Iterator[Path]:
     """Download a file and yield its path; it is deleted when the block ends.
 
     ``progress`` is called with the bytes received and the size of the file. Raises ``IngestError`` without any part of
     the URL that may be secret.
     """
-    _check_origin(url)
+    _check_origin(place)
     with tempfile.TemporaryDirectory(prefix="torchprof-fetch-", ignore_cleanup_errors=True) as folder:
         target = Path(folder) / "trace"
-        failure = _fetch(url, target, progress)
+        failure = _fetch(place.text, target, progress)
         # Not raised in an except block: message and traceback of the original exception hold the URL.
         if failure:
-            raise IngestError(f"{public_url(url)}: {failure}")
+            raise IngestError(f"{place.shown}: {failure}")
         yield target
 
 
-def _check_origin(url: str) -> None:
+def _check_origin(place: Place) -> None:
     """Refuse a device or pipe, of which reading may have no end, also at the end of a chain of file systems."""
-    path = local_path(url.rpartition("::")[2])
+    path = local_path(place.text.rpartition("::")[2])
     try:
         is_endless = path is not None and path.exists() and not stat.S_ISREG(path.stat().st_mode)
     except (OSError, ValueError):
         return
     if is_endless:
-        raise NotATraceError(f"{public_url(url)}: this is a device or pipe, not a file")
+        raise NotATraceError(f"{place.shown}: this is a device or pipe, not a file")
 
 
 @dataclass(slots=True)
