@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import string
 import sys
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from torchprof_magic.model.shapes import Column
     from torchprof_magic.model.trace import FrameColumn
+    from torchprof_magic.options import Option
     from torchprof_magic.render.view import View
 
 ROOT = Path(__file__).parents[1]
@@ -347,6 +349,22 @@ def _is_recorded(view: View[Any]) -> bool:
 
 def options() -> str:
     """Return docs/options.md: every option of a run."""
+    presets = (
+        (f"`{name}`", codes([OPTIONS[switch].dashed for switch in switches]), f"{PRESET_COSTS_US[name]} us")
+        for name, switches in PRESETS.items()
+    )
+    groups = groupby(OPTIONS.values(), key=lambda option: option.group)
+    return "\n".join(
+        [
+            OPTIONS_HEAD,
+            *(f"## {group}\n\n{_option_table(found)}" for group, found in groups),
+            PRESETS_HEAD,
+            table(("preset", "switches", "adds per op"), presets),
+        ]
+    )
+
+
+def _option_table(options: Iterable[Option]) -> str:
     rows = (
         (
             codes(filter(None, (option.short, option.dashed))),
@@ -354,20 +372,9 @@ def options() -> str:
             "" if option.default in (None, "", (), {}) else f"`{option.default}`",
             option.help,
         )
-        for option in OPTIONS.values()
+        for option in options
     )
-    presets = (
-        (f"`{name}`", codes([OPTIONS[switch].dashed for switch in switches]), f"{PRESET_COSTS_US[name]} us")
-        for name, switches in PRESETS.items()
-    )
-    return "\n".join(
-        [
-            OPTIONS_HEAD,
-            table(("flag", "keyword", "default", "meaning"), rows),
-            PRESETS_HEAD,
-            table(("preset", "switches", "adds per op"), presets),
-        ]
-    )
+    return table(("flag", "keyword", "default", "meaning"), rows)
 
 
 def formats() -> str:

@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 LOAD = "import torchprof_magic as tp\nreport = tp.load('gpu.json')\nreport"
 WIDGET = "application/vnd.jupyter.widget-view+json"
-# The first sentence, a step, an op and its time a step, a line with its time, all written out.
+# The first sentence, a step, an op and its time per step, a line with its time, all written out.
 SAID = ("Compute-bound.", "gpu.json · steps 0–3 recorded", "aten::mm", "5.000", "train.py:12", "loading data", "2.800")
 MOST_BYTES = 200_000
 OPENINGS = 4

@@ -26,7 +26,7 @@ def test_the_hunt_for_memory_finds_the_leak_its_holder_and_a_saving_that_comes_t
     }
     assert "history" in texts["first.holders()"]
     whole = "\n".join(texts.values())
-    before, after = map(float, re.findall(r"([\d.]+) MB a step were left behind, and ([\d.]+) MB", whole)[0])
+    before, after = map(float, re.findall(r"([\d.]+) MB per step were left behind, and ([\d.]+) MB", whole)[0])
     assert before > 5 * max(after, 0.01)
     measured, predicted = map(float, re.findall(r"so ([\d.]+) MB less \(([\d.]+) MB predicted\)", whole)[0])
     assert measured == pytest.approx(predicted, rel=0.2)

@@ -206,7 +206,7 @@ class Recorder:
         return self.step == 0 and self._action.is_recording and not self.is_over
 
     def note_plain(self) -> None:
-        """Time a step after the last cycle, which runs without the profiler."""
+        """Time per step after the last cycle, which runs without the profiler."""
         now_ns = perf_counter_ns()
         self._add_plain(now_ns)
         self._step_start_ns = now_ns

@@ -211,7 +211,7 @@ def _each(trace: Trace) -> str:
 
 
 def _calls(calls: int, steps: float) -> str:
-    """Return the calls a step, like the times beside them."""
+    """Return the calls per step, like the times beside them."""
     each = calls / steps
     return counted(round(each), "call") if each.is_integer() else f"{each:,.1f} calls"
 

@@ -9,11 +9,12 @@ import os
 import re
 import unicodedata
 from argparse import BooleanOptionalAction
+from itertools import groupby
 from string import Template
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
-from IPython.core.magic_arguments import argument, magic_arguments
+from IPython.core.magic_arguments import argument, argument_group, magic_arguments
 from traitlets import Bool, CaselessStrEnum, Dict, Float, HasTraits, Int, TraitType, Unicode, Union
 
 from torchprof_magic.model.errors import OptionsError
@@ -35,8 +36,10 @@ _DUNDER = re.compile(r"__.*__")
 
 
 def flagged(function: Any) -> Any:
-    """Decorate the cell magic with its flags, in the order of the table."""
-    arguments = [argument_ for option in OPTIONS.values() for argument_ in _arguments(option)]
+    """Decorate the cell magic with its flags, in groups, in the order of the table."""
+    arguments: list[Any] = []
+    for group, options in groupby(OPTIONS.values(), key=lambda option: option.group):
+        arguments += [argument_group(group), *(each for option in options for each in _arguments(option))]
     for decorate in reversed([magic_arguments("%torchprof"), *arguments]):
         function = decorate(function)
     return function
@@ -45,7 +48,7 @@ def flagged(function: Any) -> Any:
 def _arguments(option: Option) -> list[Any]:
     names = [*([option.short] if option.short else []), option.dashed]
     # Every default is None, which marks a flag that was not given.
-    how: dict[str, Any] = {"dest": option.name, "default": None, "help": option.help}
+    how: dict[str, Any] = {"dest": option.name, "default": None, "help": option.help.replace("%", "%%")}
     if option.kind in (Kind.SWITCH, Kind.YES_NO):
         if option.is_of_run:  # there is no default that a --no- flag could turn off
             return [argument(*names, action="store_const", const=True, **how)]

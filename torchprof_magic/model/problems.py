@@ -194,7 +194,7 @@ PROBLEMS: Final[dict[str, Kind]] = {
     "capture.modules_not_watched": Kind(
         "info",
         "Calls of modules were not noted, because there are so many that it would cost more than 3 % of a step.",
-        "Note them nevertheless with --modules, or with_modules=True.",
+        "Use --modules, or with_modules=True, to time them anyway.",
         "A step before the recording had many calls of modules for its length.",
     ),
     "capture.part_failed": Kind(
@@ -494,7 +494,7 @@ PROBLEMS: Final[dict[str, Kind]] = {
     "advice.rule_failed": Kind(
         "warning",
         "The rule {rule} failed: {error}. Its advice is missing.",
-        "Mend the rule, or remove it with torchprof_magic.rules.remove(name).",
+        "Fix the rule, or remove it with torchprof_magic.rules.remove(name).",
         "A rule for advice raised an exception, or returned something other than `Advice`.",
     ),
     # Keeping and uploading.
@@ -808,13 +808,13 @@ PROBLEMS: Final[dict[str, Kind]] = {
     ),
     "ranks.unfinished": Kind(
         "data_loss",
-        "The recording ends in the middle: rank {ranks}. What is there is shown.",
+        "The recording ends in the middle: rank {ranks}. The complete part is shown.",
         "If the job still runs, load it again when it has written all.",
         "The file of a rank is cut off, as while it is being written.",
     ),
     "ranks.missing": Kind(
         "warning",
-        "{there} of {world_size} ranks are here. Missing: rank {ranks}.",
+        "Loaded {there} of {world_size} ranks. Missing: rank {ranks}.",
         "Load the files of all ranks. Who waits for a missing rank is not known.",
         "The job has more ranks than there are files.",
     ),

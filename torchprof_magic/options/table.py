@@ -39,8 +39,8 @@ class Option:
     """One option. ``name`` is its keyword; ``flag`` is the name of its flag and its trait, without dashes.
 
     ``metavar`` stands for the value in help, and ``type`` is the type that ``profile()`` accepts. ``short`` is a
-    one-letter alias of the flag. ``is_kept`` marks options for kept traces, ``is_of_cell`` flags without a keyword, and
-    ``is_of_run`` flags without a default in ``%config``.
+    one-letter alias of the flag. ``group`` is its heading in help. ``is_kept`` marks options for kept traces,
+    ``is_of_cell`` flags without a keyword, and ``is_of_run`` flags without a default in ``%config``.
     """
 
     kind: Kind
@@ -52,6 +52,7 @@ class Option:
     type: Any = None
     choices: tuple[str, ...] = ()
     short: str = ""
+    group: str = ""
     is_kept: bool = False
     is_of_cell: bool = False
     is_of_run: bool = False
@@ -124,7 +125,7 @@ class Keywords(TypedDict, total=False):
         bool | None,
         _switch(
             "flops",
-            "Record shapes, from which the report tells the FLOPs of matrix products, convolutions and attention.",
+            "Record shapes, used to compute the FLOPs of matrix products, convolutions and attention.",
         ),
     ]
     with_modules: Annotated[
@@ -132,7 +133,7 @@ class Keywords(TypedDict, total=False):
         _switch(
             "modules",
             "Time every call of an nn.Module, and record the module hierarchy of TorchScript models. By default "
-            "modules are timed if that takes little of a step.",
+            "modules are timed if the overhead is below 3 % of a step.",
         ),
     ]
     lines: Annotated[
@@ -220,8 +221,8 @@ class Keywords(TypedDict, total=False):
     acc_events: Annotated[
         bool,
         _yes_no(
-            "Let torch's events() and key_averages(), of profile() and in on_trace_ready, hold those of the cycles "
-            "before as well, the newest cycle first. The report always has all cycles."
+            "Let torch's events() and key_averages(), of profile() and in on_trace_ready, accumulate events across "
+            "cycles, the newest cycle first. The report always has all cycles."
         ),
     ]
     execution_trace: Annotated[
@@ -382,7 +383,7 @@ class Flags(Keywords, total=False):
             default="",
             is_of_cell=True,
             is_of_run=True,
-            help="Keep this run under a name across kernels, until %%torchprof history delete NAME.",
+            help="Keep this run under a name across kernels, until %torchprof history delete NAME.",
         ),
     ]
     keep_runs: Annotated[
@@ -406,17 +407,42 @@ class Flags(Keywords, total=False):
     ]
 
 
+# The headings of help and of docs/options.md, with the options below them, in order.
+GROUPS = {
+    "The report": ("out", "quiet", "display", "compare"),
+    "Steps": (
+        *("step", "wait", "warmup", "active", "repeat", "skip_first", "skip_first_wait", "schedule"),
+        *("step_samples", "step_tokens"),
+    ),
+    "What is recorded": (
+        *("preset", "record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules", "lines"),
+        *("overloads", "activities", "all_threads", "sync_events", "trace_only", "two_pass"),
+        *("snapshot", "snapshot_entries", "snapshot_stacks", "metadata"),
+    ),
+    "Limits": ("budget", "budget_files"),
+    "Passed on to torch": (
+        *("on_trace_ready", "experimental_config", "custom_trace_id_callback", "post_processing_timeout_s"),
+        *("acc_events", "execution_trace", "execution_trace_resources", "execution_trace_observer"),
+    ),
+    "Keeping files and runs": (
+        *("save", "keep_runs", "trace_dir", "filename", "run_name", "gzip", "keep_last", "overwrite", "remote"),
+        *("tensorboard", "worker_name"),
+    ),
+}
+
+
 def _declared() -> dict[str, Option]:
     hints = get_type_hints(Flags, include_extras=True)
     declared = {name: hint.__metadata__[0] for name, hint in hints.items()}
     types = get_type_hints(Flags)
+    group_of = {name: group for group, names in GROUPS.items() for name in names}
     return {
-        name: replace(option, name=name, flag=option.flag or name, type=types[name])
+        name: replace(option, name=name, flag=option.flag or name, type=types[name], group=group_of[name])
         for name, option in declared.items()
     }
 
 
 _ALL = _declared()
 KEYWORDS = {name: option for name, option in _ALL.items() if not option.is_of_cell}
-# In the order of help: the cell-only flags come first.
-OPTIONS = {name: option for name, option in _ALL.items() if option.is_of_cell} | KEYWORDS
+# In the order of help.
+OPTIONS = {name: _ALL[name] for names in GROUPS.values() for name in names}

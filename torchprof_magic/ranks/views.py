@@ -32,7 +32,7 @@ VIEWS: tuple[View[Job], ...] = (
         name="collectives",
         sentence="One row per collective that several ranks share, in order of time: who came last, and its cost.",
         details="`skew_ns` is how much later the last rank came than the first, and `wait_ns` what all ranks waited "
-        "together: their lengths, each less the shortest. `bytes` and bandwidths, in bytes a second, are null if not "
+        "together: their lengths, each less the shortest. `bytes` and bandwidths, in bytes per second, are null if not "
         "recorded.",
         columns=job.COLLECTIVE_COLUMNS,
         frame=attrgetter("collectives"),

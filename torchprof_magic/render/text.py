@@ -97,7 +97,7 @@ def text_summary(
 
 
 def saving_words(card: Card) -> str:
-    """Return what a change saves, such as ``−5.83 ms`` or ``−82 kB a step``; empty if no number is known."""
+    """Return what a change saves, such as ``−5.83 ms`` or ``−82 kB per step``; empty if no number is known."""
     if card.saving_ns is not None:
         return f"−{format_ns(card.saving_ns)}"
     return f"−{format_bytes(card.saving_bytes)}{card.per}" if card.saving_bytes is not None else ""

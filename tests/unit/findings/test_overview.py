@@ -184,7 +184,7 @@ def test_a_watched_line_is_called_by_its_number_and_text_and_has_the_phase_of_mo
         ("2  loss = model(batch)", 50_000, "+ 90 µs backward", "forward", "    loss = model(batch)"),
         ("1  for batch in loader:", 10_000, "", "python", "for batch in loader:"),
     ]
-    assert (lines.group, lines.aside) == ("top", "host time a step")
+    assert (lines.group, lines.aside) == ("top", "host time per step")
     assert {fact.view for fact in lines.facts} == {"source"}
 
 

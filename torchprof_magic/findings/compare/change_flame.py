@@ -29,7 +29,7 @@ _WEIGHTS = (
 
 
 def change_flame(runs: Runs) -> Tree:
-    """Return the call trees of both runs as one, in ns a step; the name of a box that changed says by how much.
+    """Return the call trees of both runs as one, in ns per step; the name of a box that changed says by how much.
 
     ``phase`` is ``slower``, ``faster`` or ``same``. Kernels are left out: they take no time on the host.
     """

@@ -26,7 +26,7 @@ def change_title(change: RunChange) -> str:
 
 
 def change_numbers(change: RunChange) -> str:
-    """Return the step times and the interval of the difference, such as ``175 → 140 ms a step, 98 %: −36 to −5 %``."""
+    """Return the step times with the interval of the difference: ``175 → 140 ms per step, 98 %: −36 to −5 %``."""
     if math.isnan(change.before_ns) or math.isnan(change.after_ns):
         return "no complete step in one of the runs"
     steps = f"{format_ns(change.before_ns)} → {format_ns(change.after_ns)} a step{_plainly(change)}"
@@ -98,7 +98,7 @@ def _decided(change: RunChange) -> str:
         work = change.work
         share = format_ratio(abs(math.expm1(work.difference)))
         calls = (
-            f"{work.calls_before:,} → {work.calls_after:,} calls a step"
+            f"{work.calls_before:,} → {work.calls_after:,} calls per step"
             if work.calls_before != work.calls_after
             else ""
         )

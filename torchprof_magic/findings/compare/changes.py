@@ -99,19 +99,19 @@ def changed_lines(runs: Runs) -> pl.DataFrame:
 
 
 def changed_phases(runs: Runs) -> pl.DataFrame:
-    """Return one row per phase of a step, in ns a step; the rows add up to the mean of the middle half of the steps."""
+    """Return one row per phase, in ns per step; the rows add up to the mean of the middle half of the steps."""
     return _by_name(*({phase: _mean_of(trace, f"{phase}_ns") for phase in PHASES} for trace in runs[:2]))
 
 
 def changed_waits(runs: Runs) -> pl.DataFrame:
-    """Return one row per blocking call and its op, in ns a step."""
+    """Return one row per blocking call and its op, in ns per step."""
     return _by_name(
         *(_summed_a_step(trace, waits_table(trace).frame, ["call", "op"], "total_ns") for trace in runs[:2])
     )
 
 
 def changed_idle(runs: Runs) -> pl.DataFrame:
-    """Return one row per cause for which a device idled, in ns a step."""
+    """Return one row per cause for which a device idled, in ns per step."""
     return _by_name(*(_summed_a_step(trace, idle_table(trace).frame, ["cause"], "idle_ns") for trace in runs[:2]))
 
 

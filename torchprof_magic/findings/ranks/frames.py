@@ -75,8 +75,8 @@ PROBLEMS_SCHEMA: dict[str, DType] = {
 class RankFrames(NamedTuple):
     """What one rank sends.
 
-    ``summary`` has one row with ``RANK_SCHEMA``: times are ns a step, the mean over its window. ``collectives`` are its
-    collectives. ``doings`` is what it did while no collective ran, in ns over the whole window, the most first.
+    ``summary`` has one row with ``RANK_SCHEMA``: times are ns per step, the mean over its window. ``collectives`` are
+    its collectives. ``doings`` is what it did while no collective ran, in ns over the whole window, the most first.
     ``spans`` are its steps and a picture of when it computed. ``problems`` are those of its own report.
     """
 

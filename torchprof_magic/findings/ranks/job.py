@@ -149,14 +149,14 @@ COLLECTIVE_COLUMNS = (
     Column(name="first_rank", title="First", unit="count", definition="The rank that came first.", is_minor=True),
     Column(
         name="bandwidth",
-        title="Bytes a second",
+        title="Bytes per second",
         unit="bytes",
         definition="Bytes divided by the shortest length; missing if the bytes were not recorded.",
         is_minor=True,
     ),
     Column(
         name="bus_bandwidth",
-        title="Bus bytes a second",
+        title="Bus bytes per second",
         unit="bytes",
         definition="The same times 2(n-1)/n for all_reduce, (n-1)/n for all_gather, reduce_scatter and all_to_all, of "
         "n ranks: the speed of the links, as in nccl-tests.",

@@ -49,7 +49,7 @@ COLUMNS = (
         name="own_ns",
         title="Own time",
         unit="ns",
-        definition="Its time a step while no collective runs.",
+        definition="Its time per step while no collective runs.",
         is_minor=True,
     ),
     Column(
@@ -90,7 +90,7 @@ UNKNOWN = "unknown"
 
 
 class _Cause(NamedTuple):
-    """What a rank does more than the others, in ns a step."""
+    """What a rank does more than the others, in ns per step."""
 
     cause: str = UNKNOWN
     name: str | None = None
@@ -135,7 +135,7 @@ def stragglers_of(
 
 
 def _a_step(ranks: pl.DataFrame, doings: Mapping[int, pl.DataFrame]) -> pl.DataFrame:
-    """Return the doings of all ranks in ns a step."""
+    """Return the doings of all ranks in ns per step."""
     steps = dict(ranks.select("rank", pl.col("steps").clip(1)).iter_rows())
     return pl.concat(
         [
@@ -152,7 +152,7 @@ def _own_times(rank: int, ranks: pl.DataFrame) -> dict[str, int]:
 
 
 def _late_starts(ranks: pl.DataFrame, collectives: pl.DataFrame) -> dict[int, float]:
-    """Return by how many ns a step each rank entered its first step later than the others did on average."""
+    """Return by how many ns per step each rank entered its first step later than the others did on average."""
     if ranks["clock_offset_ns"].null_count() or ranks["first_step"].n_unique() != 1:
         return {}
     steps = max(collectives["step"].drop_nulls().n_unique(), 1)
@@ -190,7 +190,7 @@ def _cause_of(rank: int, doings: pl.DataFrame, ranks: pl.DataFrame, late_ns: flo
 
 
 def _asleep_ns(rank: int, ranks: pl.DataFrame) -> float:
-    """Return how many ns a step the host of a rank without a device is idle more than the others."""
+    """Return how many ns per step the host of a rank without a device is idle more than the others."""
     others = ranks.filter(pl.col("rank") != rank)["idle_ns"].median()
     mine = ranks.filter((pl.col("rank") == rank) & ~pl.col("has_device"))["idle_ns"]
     return float(mine[0]) - float(others or 0) if len(mine) else 0.0  # type: ignore[arg-type]

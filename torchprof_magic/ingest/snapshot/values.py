@@ -65,7 +65,7 @@ def lists_of(value: object) -> list[list[Entry]]:
 
 
 def dicts_of(value: object) -> list[Entry]:
-    """Return a list of entries, without what is none."""
+    """Return a list without invalid entries."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, (list, tuple)) else []
 
 

@@ -30,7 +30,7 @@ COLUMNS = (
     *(column for column in PLACE_COLUMNS if column.name != "name"),
     Column(
         name="bytes_per_step",
-        title="Bytes a step",
+        title="Bytes per step",
         unit="bytes",
         definition="Bytes that are still in use at the end of the recording, or of their cycle, on average over the "
         "complete steps. "
@@ -63,7 +63,7 @@ COLUMNS = (
 
 @once_per_trace
 def leaks_table(trace: Trace) -> Table:
-    """Return one row per place whose blocks pile up, by bytes a step.
+    """Return one row per place whose blocks pile up, by bytes per step.
 
     Such blocks are allocated in at least four of five complete steps, and are alive at the end of the recording. Those
     that take the place of an older block do not count. Each cycle is judged by itself, and a place that grows in

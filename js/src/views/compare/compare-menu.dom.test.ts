@@ -4,7 +4,7 @@ import { show } from "../../../test/shown";
 import type { ChangeHeader } from "../../wire/header";
 
 const RUNS = [
-  { key: "recorded:a", title: "In [4]", aside: "14:05:12 · 222 ms a step", group: "This cell" },
+  { key: "recorded:a", title: "In [4]", aside: "14:05:12 · 222 ms per step", group: "This cell" },
   { key: "recorded:b", title: "<b>In [2]</b>", aside: "14:01:00", group: "This kernel" },
   { key: "kept:base", title: "base", aside: "2026-11-01 09:00", group: "Kept" },
 ];
@@ -59,7 +59,7 @@ describe("the menu of runs to compare with", () => {
     const lines = Array.from(report.root.querySelectorAll(".tp-compare .tp-menu li"));
     expect(lines.map((line) => line.textContent)).toEqual([
       "This cell",
-      "In [4]14:05:12 · 222 ms a step",
+      "In [4]14:05:12 · 222 ms per step",
       "This kernel",
       "<b>In [2]</b>14:01:00",
       "Kept",

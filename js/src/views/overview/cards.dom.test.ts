@@ -53,7 +53,7 @@ describe("what to change", () => {
     const leak = { saving_ns: null, saving_bytes: 1e6, at: "; allocated in", per: " a step" };
     const [text] = await textsOf(leak);
     expect(text).toContain("x=1, or not; allocated in line 3");
-    expect(text).toContain("−1.00 MB a step");
+    expect(text).toContain("−1.00 MB per step");
   });
 
   it("shows hostile texts as they are", async () => {

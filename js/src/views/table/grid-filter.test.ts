@@ -140,7 +140,7 @@ describe("a condition on a number", () => {
   });
 
   it("compares what a row shows: the part of one step", () => {
-    // Over two steps, 5 ms are 2.5 ms a step, 10 calls are 5.
+    // Over two steps, 5 ms are 2.5 ms per step, 10 calls are 5.
     expect(left("self>2ms", 2)).toEqual([1]);
     expect(left("calls>=5", 2)).toEqual([1]);
   });

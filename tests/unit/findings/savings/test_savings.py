@@ -101,7 +101,7 @@ def test_the_arithmetic_gives_the_numbers_and_calls_them_an_estimate() -> None:
     assert (row["device"], row["peak_bytes"], row["added_time_ns"]) == ("cpu", 2300, 32_000)
     assert row["arithmetic"] == (
         "Estimate: the forward passes of 2 Block keep 1 kB at the peak for backward, which would compute this again in "
-        "32 µs a step, so the peak would be 1.30 kB in place of 2.30 kB."
+        "32 µs per step, so the peak would be 1.30 kB in place of 2.30 kB."
     )
 
 
@@ -255,4 +255,4 @@ def test_the_overview_says_how_much_time_a_saving_adds() -> None:
     (memory,) = (section for section in facts if section.kind == "memory")
     fact = memory.facts[-1]
     assert (fact.label, fact.value) == ("Offloading activations", 51_512.0)
-    assert fact.note == "less at the peak on cuda:0, an estimate, + 10.3 µs a step"
+    assert fact.note == "less at the peak on cuda:0, an estimate, + 10.3 µs per step"

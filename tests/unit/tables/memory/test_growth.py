@@ -152,7 +152,7 @@ def test_the_doubt_says_which_of_the_reasons_it_is() -> None:
 
 def test_certain_growth_is_measured_and_names_both_ways_out() -> None:
     (found,) = find_advice(live(run(*kept_in_each(1000, 64)))).advice
-    assert (found.certainty, found.title) == ("measured", "Let go of what every step leaves behind")
+    assert (found.certainty, found.title) == ("measured", "Release memory that grows every step")
     assert "if a tensor with its graph is kept" in found.fix
     assert "bound or empty it" in found.fix
     assert "`--lines`" in found.evidence  # no line was recorded

@@ -47,7 +47,7 @@ RULES = (
     Rule(
         "python_loop",
         python_loop,
-        "A line takes at least 48 elements a step out of tensors, and neither multiplies matrices nor convolves. The "
+        "A line takes at least 48 elements per step out of tensors, and neither multiplies matrices nor convolves. The "
         "saving is its time, without that of ops of more than 40 µs and of two turns.",
         "lines or stacks",
     ),
@@ -109,7 +109,7 @@ RULES = (
     Rule(
         "small_kernels",
         small_kernels,
-        "At least 50 kernels a step, a quarter of them of less than 10 µs. The saving is the time in which the queue "
+        "At least 50 kernels per step, a quarter of them of less than 10 µs. The saving is the time in which the queue "
         "is empty and the device waits for the launch of the next one.",
         _DEVICE,
     ),
@@ -156,7 +156,7 @@ RULES = (
     Rule(
         "many_small_collectives",
         many_small_collectives,
-        "A line starts at least 16 collectives a step. Each is taken to cost as much as the shortest tenth of them, "
+        "A line starts at least 16 collectives per step. Each is taken to cost as much as the shortest tenth of them, "
         "and joining them two copies of what they send; where their sizes are not known, no number is said.",
     ),
     Rule(

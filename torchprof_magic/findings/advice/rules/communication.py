@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.trace import Trace
 
-# Fewer collectives a step are not worth joining.
+# Fewer collectives per step are not worth joining.
 LEAST_COLLECTIVES = 16
 # How fast tensors are copied into a flat one and out of it, in bytes a ns.
 HOST_SPEED, DEVICE_SPEED = 8.0, 500.0

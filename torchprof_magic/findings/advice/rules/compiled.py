@@ -104,7 +104,7 @@ def graph_breaks(trace: Trace) -> list[Advice]:
         found.append(
             Advice(
                 rule="graph_breaks",
-                title="Mend the graph breaks",
+                title="Fix the graph breaks",
                 fix="take what torch cannot trace, such as `print` and `.item()`, out of the compiled function",
                 evidence=f"The compiled code takes {format_ratio(share)} of the time. Each call of it breaks "
                 f"{counted(max(round(breaks), 1), 'time')} and goes on in another graph{where}. "

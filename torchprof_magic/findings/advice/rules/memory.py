@@ -52,7 +52,7 @@ def memory_leak(trace: Trace) -> Advice | None:
     hint = "" if most["line"] else " Record with `--lines`, or `lines=True`, to see its line."
     return Advice(
         rule="memory_leak",
-        title="Let go of what every step leaves behind" if is_certain else "Look for what every step may leave behind",
+        title="Release memory that grows every step" if is_certain else "Look for what every step may leave behind",
         fix="if a tensor with its graph is kept, keep `x.detach()` or `loss.item()`; if a list, dictionary or cache "
         "keeps the tensors, bound or empty it. In the process that recorded, `report.holders()` names it",
         evidence=f"Memory {'grows' if is_certain else 'may grow'} by {format_bytes(grows)} with every step, most of it "

@@ -120,7 +120,7 @@ def zero_grad_set_to_none(trace: Trace) -> list[Advice]:
         found.append(
             Advice(
                 rule="zero_grad_set_to_none",
-                title="Drop the gradients in place of clearing them",
+                title="Set gradients to None instead of zeroing them",
                 fix="`optimizer.zero_grad(set_to_none=True)`, the default",
                 evidence=f"Gradients are filled with zeros{also}: {format_ns(cost.ns)} {each(trace)}.",
                 file=file,

@@ -231,7 +231,7 @@ def _layouts_on_cpu(trace: Trace) -> Advice | None:
     file, line, _ = by_place(trace, chosen)[0]
     return Advice(
         rule="channels_last",
-        title="Try the layout that convolutions want",
+        title="Try channels_last",
         fix="`model.to(memory_format=torch.channels_last)`, and the same for the input",
         evidence=f"Convolutions, normalisation and pooling take {format_ns(spent)} {each(trace)} on tensors in plain "
         "layout (NCHW), which oneDNN converts for every convolution.",

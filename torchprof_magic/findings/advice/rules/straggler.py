@@ -48,7 +48,7 @@ def straggler(job: Job) -> Iterator[Advice]:
 
 
 def _lead(job: Job, rank: int) -> Mapping[str, int]:
-    """Return by how much a rank comes after the last but one, in ns a step, and in how many collectives."""
+    """Return by how much a rank comes after the last but one, in ns per step, and in how many collectives."""
     steps = max(job.collectives["step"].drop_nulls().n_unique(), 1)
     late = job.collectives.filter(pl.col("last_rank") == rank).select("number")
     others = job.arrivals.filter(~pl.col("is_last")).join(late, on="number", how="semi")
