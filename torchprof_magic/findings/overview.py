@@ -19,7 +19,7 @@ from torchprof_magic.findings.verdict.words import place_of, short_name
 from torchprof_magic.model.meta import TRACE_ID
 from torchprof_magic.model.shapes import Fact, Facts, Section
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace
-from torchprof_magic.model.units import counted, format_ns, format_ratio
+from torchprof_magic.model.units import counted, format_count, format_ns, format_ratio
 from torchprof_magic.tables.devices import devices_table
 from torchprof_magic.tables.execution_trace import graph_tensors_table, has_graph
 from torchprof_magic.tables.memory.in_use import memory_series
@@ -126,7 +126,7 @@ def _loaders(trace: Trace) -> Section:
             unit="ns",
             note=place_of(trace, row["file"], row["line"])
             if row["late"] is None
-            else f"not ready {row['late']:,} of {counted(row['count'], 'time')}",
+            else f"not ready {format_count(row['late'])} of {counted(row['count'], 'time')}",
             phase="data",
         )
         for row in loaders_table(trace).frame.head(TOP_WAITS).to_dicts()
@@ -212,8 +212,7 @@ def _each(trace: Trace) -> str:
 
 def _calls(calls: int, steps: float) -> str:
     """Return the calls a step, like the times beside them."""
-    each = calls / steps
-    return counted(round(each), "call") if each.is_integer() else f"{each:,.1f} calls"
+    return counted(calls / steps, "call")
 
 
 def _number(label: str, value: float, unit: Unit, note: str = "", op: str = "") -> Fact:

@@ -13,7 +13,7 @@ from torchprof_magic.facts.device.kernel_names import kernel_title
 from torchprof_magic.facts.shared import ask_names
 from torchprof_magic.findings.verdict.accounts import Account, Cause, chosen_steps, time_in_steps
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
-from torchprof_magic.model.units import format_count, format_ns, format_ratio, short_file
+from torchprof_magic.model.units import counted, format_ns, format_ratio, short_file
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL, GRAPH_LAUNCH
 from torchprof_magic.tables.ops.op_table import ops_table
 from torchprof_magic.tables.waiting.loaders import starved_words
@@ -265,8 +265,7 @@ def _kernels_a_step(trace: Trace, account: Account) -> str:
     chosen = chosen_steps(trace)
     start = np.sort(trace.events.filter(pl.col("category") == "kernel")["start_ns"].to_numpy())
     inside = np.searchsorted(start, chosen.end_ns) - np.searchsorted(start, chosen.start_ns)
-    count = format_count(int(inside.sum()) / account.steps)
-    return f"{count} kernel" if count == "1" else f"{count} kernels"
+    return counted(int(inside.sum()) / account.steps, "kernel")
 
 
 DEVICE_WORDS: dict[str, Words] = {
