@@ -64,8 +64,8 @@ def gradient_sync_each_step(trace: Trace) -> Advice | None:
         rule="gradient_sync_each_step",
         title="Exchange gradients once for each step of the optimizer",
         fix="`with model.no_sync():` around all but the last of the accumulated passes",
-        evidence=f"{format_count(per)} passes come before each step of the optimizer, and each of them exchanges "
-        f"all gradients. Those that no step follows take {format_ns(ns_in_steps(trace, inside))} {each(trace)} for that.",
+        evidence=f"{format_count(per)} passes come before each step of the optimizer, and each of them exchanges all "
+        f"gradients. Those that no step follows take {format_ns(ns_in_steps(trace, inside))} {each(trace)} for that.",
         file=file,
         line=line,
         op="c10d::allreduce_",
