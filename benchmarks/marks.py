@@ -115,7 +115,7 @@ def measure(milliseconds: int, rounds: int) -> None:
         ("modules (9 calls a step)", with_modules),
         ("--lines", with_functions),
     ):
-        print(f"{step_ms:7.2f} ms a step   {title:26} {ratio(without, run, rounds) * 100 - 100:+6.2f} %")
+        print(f"{step_ms:7.2f} ms per step   {title:26} {ratio(without, run, rounds) * 100 - 100:+6.2f} %")
 
 
 def main() -> int:

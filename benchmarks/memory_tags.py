@@ -1,6 +1,6 @@
 """What ``--memory`` costs beside torch's ``profile_memory=True``: steps with and without tags of memory, in turns.
 
-For models of about 10 ms a step. ``in hooks`` is the CPU time that the tags themselves take in a step, the median
+For models of about 10 ms per step. ``in hooks`` is the CPU time that the tags themselves take in a step, the median
 over the steps; ``ratio`` compares whole steps, as the median over rounds of two runs that follow each other.
 """
 

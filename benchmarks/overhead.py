@@ -11,7 +11,7 @@ gets by itself. Both keep the events until the run is over: where they are freed
 What counts is what the user's code waits for; the report is made after that. Our session checks every byte of each file
 that it saves, which takes 0.5 us an event; torch does not.
 
-The default is the worst case, ops that take no longer than it takes to record them: 17 ms a step on two cores. One of
+The default is the worst case, ops that take no longer than it takes to record them: 17 ms per step on two cores. One of
 ``--width 256`` takes some 50 ms for as many events.
 
 Printed for each preset: the ratio of wall time (budget 1.03), and the same ratio made of the time inside the calls of

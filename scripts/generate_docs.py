@@ -89,7 +89,10 @@ DEFINITIONS_HEAD = f"""# What every number means
 
 The definitions below are also shown in the column headers. In Python, times are int64 ns from the first recorded
 event, and
-sizes are bytes. Sizes are shown in decimal units (1 kB = 1000 B), and ratios (between 0 and 1) as percentages.
+sizes are bytes. Sizes are shown in decimal units (1 kB = 1000 B), and ratios (between 0 and 1) as percentages. A number
+in a sentence has three significant digits, or all digits before the point, and no decimals that are all zero: 1.50 ms,
+3 ms, 40,573. The numbers of a column have one unit and one number of decimals. Halves are rounded away from zero, what
+is too small to be shown is below the last digit (<0.01 %), and what is not known is a dash (–).
 
 **Nesting.** An op is inside another if its interval is inside the other's on the same thread. Ops and annotations are
 nested among themselves, as in torch: Python frames and runtime calls do not reduce the self time of an op. An event

@@ -1,4 +1,4 @@
-"""Write the golden page again: ``python tests/golden/making.py``, after a change of what the page is told."""
+"""Write the golden page and the grid of numbers again: ``python tests/golden/making.py``, after an intended change."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import polars as pl
+from golden.number_cases import NUMBERS, made_grid, numbers_text, read_numbers
 from support import allocation, annotation, counter, kernel, launch, make_trace, span
 
 from torchprof_magic.model.trace import SCOPES_SCHEMA, SITES_SCHEMA
@@ -74,3 +75,4 @@ if __name__ == "__main__":
     page = golden_report()._forms.page
     HEADER.write_text(header_text(page), encoding="utf-8")
     DATA.write_bytes(page.data)
+    NUMBERS.write_text(numbers_text(read_numbers() | {"grid": made_grid()}), encoding="utf-8")

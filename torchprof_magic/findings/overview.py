@@ -19,7 +19,7 @@ from torchprof_magic.findings.verdict.words import place_of, short_name
 from torchprof_magic.model.meta import TRACE_ID
 from torchprof_magic.model.shapes import Fact, Facts, Section
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace
-from torchprof_magic.model.units import counted, format_ns, format_ratio
+from torchprof_magic.model.units import counted, format_count, format_ns, format_ratio
 from torchprof_magic.tables.devices import devices_table
 from torchprof_magic.tables.execution_trace import graph_tensors_table, has_graph
 from torchprof_magic.tables.memory.in_use import memory_series
@@ -45,7 +45,7 @@ def overview_facts(trace: Trace) -> Facts:
     steps = complete_steps(steps_table(trace).frame)
     sections = (
         _why_idle(trace),
-        Section(title="Where the host's time goes", facts=_phases(steps), kind="phases", aside="a step"),
+        Section(title="Where the host's time goes", facts=_phases(steps), kind="phases", aside="per step"),
         _waits(trace),
         _loaders(trace),
         Section(title="Memory", facts=_memory(trace), kind="memory"),
@@ -81,7 +81,7 @@ def _why_idle(trace: Trace) -> Section:
         for cause in causes
         if cause.ns
     )
-    each = "a step" if account.has_steps else "in all"
+    each = "per step" if account.has_steps else "in all"
     aside = f"{each}, of {format_ns(idle_ns / account.steps)}"
     return Section(title="Why the device waits", facts=facts, kind="bars", aside=aside)
 
@@ -126,7 +126,7 @@ def _loaders(trace: Trace) -> Section:
             unit="ns",
             note=place_of(trace, row["file"], row["line"])
             if row["late"] is None
-            else f"not ready {row['late']:,} of {counted(row['count'], 'time')}",
+            else f"not ready {format_count(row['late'])} of {counted(row['count'], 'time')}",
             phase="data",
         )
         for row in loaders_table(trace).frame.head(TOP_WAITS).to_dicts()
@@ -207,13 +207,12 @@ def _top_modules(trace: Trace) -> Section:
 
 def _each(trace: Trace) -> str:
     """Return what times stand for: they are means of the steps where there are some."""
-    return "a step" if complete_steps(steps_table(trace).frame).height else "in all"
+    return "per step" if complete_steps(steps_table(trace).frame).height else "in all"
 
 
 def _calls(calls: int, steps: float) -> str:
     """Return the calls per step, like the times beside them."""
-    each = calls / steps
-    return counted(round(each), "call") if each.is_integer() else f"{each:,.1f} calls"
+    return counted(calls / steps, "call")
 
 
 def _number(label: str, value: float, unit: Unit, note: str = "", op: str = "") -> Fact:

@@ -9,6 +9,7 @@ import msgspec
 
 from torchprof_magic.model.meta import encodable, shortened
 from torchprof_magic.model.problems import problem
+from torchprof_magic.model.units import format_count
 
 if TYPE_CHECKING:
     from torchprof_magic.model.meta import Problem
@@ -50,7 +51,7 @@ class Findings:
     def _problem(self, code: str, count: int) -> Problem:
         found = problem(code, count=count)
         at = self.first_at.get(code)
-        place = "" if at is None else f" First at byte {at:,} of the text."
+        place = "" if at is None else f" First at byte {format_count(at)} of the text."
         example = f" For example, {self.examples[code]}." if code in self.examples else ""
         return replace(found, message=f"{found.message}{example}{place}")
 

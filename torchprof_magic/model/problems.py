@@ -487,7 +487,7 @@ PROBLEMS: Final[dict[str, Kind]] = {
     ),
     "run.distorted": Kind(
         "warning",
-        "Recorded steps took {ratio:.1f} times as long as steps without the profiler ({basis}).",
+        "Recorded steps took {ratio} times as long as steps without the profiler ({basis}).",
         "Compare percentages, not times{advice}. The recorded steps may also have done more work than the others.",
         "Recorded steps took at least 1.5 times as long as steps that ran without the profiler.",
     ),

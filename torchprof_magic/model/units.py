@@ -1,34 +1,195 @@
-"""Formats times, sizes and counts with three significant digits and decimal units."""
+"""Numbers as people read them. Every text, page, figure and message takes its numbers from here.
+
+``js/src/base/format.ts`` follows the same rules, and ``tests/golden/numbers.json`` has cases that both write alike.
+
+In a sentence or alone, a number has
+
+- three significant digits and at most two decimals, and all digits before the point: ``1.50 s``, ``38.3 ms``,
+  ``222 ms``, ``0.33``, ``40,573``;
+- no decimals if they would all be zero: ``3 ms``, ``30 %``, ``12``;
+- the largest unit in which it is at least 1 as rounded, so 999.96 µs is ``1 ms``, never ``1,000 µs``. Units are
+  decimal: 1 kB is 1000 B. A ratio (0-1) is written in percent.
+
+In a column, all numbers have one unit and one number of decimals, by the largest: ``308.3`` and ``52.1``.
+
+Everywhere
+
+- a half is rounded away from zero, by the shortest decimal digits of the number: 1.005 is ``1.01``, although the binary
+  number is a little less;
+- thousands are separated by commas, and a unit follows after a space. The space is an ordinary one, so that a text can
+  be searched; where a page breaks lines, it keeps the two together;
+- minus is U+2212, ``−12.5 ms``;
+- what is not zero does not look like zero: ``<0.01 %``, ``>−0.01 %``;
+- what is not finite, such as an unknown mean, is an en dash.
+
+Files that programs read, such as CSV and JSON, and the table in torch's own format have their numbers from elsewhere.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 import sys
-from typing import TextIO
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
-_TIME_STEPS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
-_FLOP_STEPS = ((1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1e3, "kFLOP"), (1.0, "FLOP"))
-_BYTE_STEPS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torchprof_magic.model.shapes import Unit
+
+
+class Rung(NamedTuple):
+    """One unit of a ladder of units: ``suffix`` stands for ten to this ``power``."""
+
+    suffix: str
+    power: int
+
+
+_NS = (Rung("s", 9), Rung("ms", 6), Rung("µs", 3), Rung("ns", 0))
+_BYTES = (Rung("TB", 12), Rung("GB", 9), Rung("MB", 6), Rung("kB", 3), Rung("B", 0))
+_FLOP = (
+    Rung("PFLOP", 15), Rung("TFLOP", 12), Rung("GFLOP", 9), Rung("MFLOP", 6), Rung("kFLOP", 3), Rung("FLOP", 0),
+)  # fmt: skip
+_RATIO = (Rung("%", -2),)
+_COUNT = (Rung("", 0),)
+_LADDERS = {"ns": _NS, "bytes": _BYTES, "flop": _FLOP, "ratio": _RATIO}
+_DIGITS = 3
+# The largest number of a column shows this many digits, or more where it has more before the point.
+_COLUMN_DIGITS = 4
+# In the unit of the columns beside it, the largest number of a column is at least this.
+_LEAST_SHARED = Decimal("0.1")
+_MISSING = "–"
+_MINUS = "−"
+# Own contexts, because programs may set decimal's to few digits. A float has at most 309 digits before the point.
+_EXACT = Context(prec=400, rounding=ROUND_HALF_UP)
+_ROUNDING = {digits: Context(prec=digits, rounding=ROUND_HALF_UP) for digits in (_DIGITS, _COLUMN_DIGITS)}
 
 
 def format_ns(value_ns: float) -> str:
-    """Return a duration with three significant digits, such as ``222 ms`` or ``3.04 µs``."""
-    return _scaled(value_ns, _TIME_STEPS)
+    """Return a duration, such as ``222 ms`` or ``3.04 µs``."""
+    return _alone(value_ns, _NS)
 
 
 def format_bytes(value_bytes: float) -> str:
-    """Return a size with three significant digits in decimal units, such as ``2.09 GB``."""
-    return _scaled(value_bytes, _BYTE_STEPS)
+    """Return a size, such as ``2.09 GB``."""
+    return _alone(value_bytes, _BYTES)
 
 
 def format_flop(value: float) -> str:
-    """Return a number of floating-point operations with three significant digits, such as ``1.10 TFLOP``."""
-    return _scaled(value, _FLOP_STEPS)
+    """Return a number of floating-point operations, such as ``1.10 TFLOP``."""
+    return _alone(value, _FLOP)
+
+
+def format_ratio(value: float) -> str:
+    """Return a ratio (0-1) in percent, such as ``23.4 %``."""
+    return _alone(value, _RATIO)
+
+
+def format_change(value: float) -> str:
+    """Return the ratio by which something changed, with its sign: ``+1.25 %``, ``−36 %``."""
+    text = format_ratio(value)
+    return f"+{text}" if value > 0 and text[0].isdigit() else text
 
 
 def format_count(value: float) -> str:
-    """Return a whole number with thousands separators, such as ``40,573``."""
-    return f"{value:,.0f}"
+    """Return a count, a mean count or a factor, such as ``40,573``, ``0.33`` or ``1.25``."""
+    return _alone(value, _COUNT)
+
+
+def format_value(value: float, unit: Unit) -> str:
+    """Return a number in its unit."""
+    if unit == "bool":
+        return "yes" if value else "no"
+    if unit == "step" and math.isfinite(value):
+        return f"{value:.0f}"
+    return _alone(value, _LADDERS.get(unit, _COUNT))
+
+
+def counted(value: float, noun: str) -> str:
+    """Return a count with its noun, such as ``1 call``, ``1,590 calls`` or ``2 batches``."""
+    ending = "" if value == 1 else "es" if re.search(r"(?:s|x|ch|sh)$", noun) else "s"
+    return f"{format_count(value)} {noun}{ending}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnFormat:
+    """How all numbers of one column are written; ``suffix`` goes into its header."""
+
+    suffix: str
+    format: Callable[[float], str]
+
+
+def column_format(unit: Unit, largest: float, beside: float = 0.0) -> ColumnFormat:
+    """Return one unit and one number of decimals for a column, by its largest magnitude.
+
+    ``beside`` is the largest magnitude of the columns beside it; their unit is taken where numbers can be read in it.
+    """
+    if unit == "bool":
+        return ColumnFormat(suffix="", format=lambda value: "yes" if value else "")
+    if unit not in _LADDERS:
+        return ColumnFormat(suffix="", format=lambda value: format_value(value, unit))
+    rung = column_unit(unit, largest, beside)
+    decimals = 1 if unit == "ratio" else _column_decimals(largest, rung)
+    return ColumnFormat(suffix=rung.suffix, format=lambda value: _in_column(value, rung, decimals))
+
+
+def column_unit(unit: Unit, largest: float, beside: float = 0.0) -> Rung:
+    """Return the unit of a column or an axis with this largest magnitude."""
+    ladder = _LADDERS[unit]
+    size = _rounded(largest, _COLUMN_DIGITS)
+    shared = _rung(ladder, max(size, _rounded(beside, _COLUMN_DIGITS)))
+    return shared if _moved(size, -shared.power) >= _LEAST_SHARED else _rung(ladder, size)
+
+
+def _column_decimals(largest: float, rung: Rung) -> int:
+    before = len(str(int(_moved(_rounded(largest, _COLUMN_DIGITS), -rung.power))))
+    return 0 if rung.power == 0 else max(0, _COLUMN_DIGITS - before)
+
+
+def _in_column(value: float, rung: Rung, decimals: int) -> str:
+    return "0" if value == 0 else _written(value, rung, decimals)
+
+
+def _alone(value: float, ladder: tuple[Rung, ...]) -> str:
+    if not math.isfinite(value):
+        return _MISSING
+    size = _rounded(value, _DIGITS)
+    rung = _rung(ladder, size)
+    before = len(str(int(_moved(size, -rung.power))))
+    text = _written(value, rung, max(0, _DIGITS - before))
+    whole, _, decimals = text.partition(".")
+    return f"{text if decimals.strip('0') else whole} {rung.suffix}".rstrip()
+
+
+def _written(value: float, rung: Rung, decimals: int) -> str:
+    """Return a number in a unit with a fixed number of decimals, without the unit."""
+    if not math.isfinite(value):
+        return _MISSING
+    least = Decimal(1).scaleb(-decimals, _EXACT)
+    size = _moved(_decimal(value), -rung.power).quantize(least, ROUND_HALF_UP, _EXACT)
+    if value != 0 and size == 0:
+        return f"<{least}" if value > 0 else f">{_MINUS}{least}"
+    return f"{_MINUS if value < 0 else ''}{size:,}"
+
+
+def _rung(ladder: tuple[Rung, ...], size: Decimal) -> Rung:
+    return next((rung for rung in ladder if _moved(size, -rung.power) >= 1), ladder[-1])
+
+
+def _decimal(value: float) -> Decimal:
+    """Return the magnitude of a number by its shortest decimal digits."""
+    # NumPy's floats have another repr.
+    return Decimal(repr(abs(float(value))))
+
+
+def _rounded(value: float, digits: int) -> Decimal:
+    return _ROUNDING[digits].plus(_decimal(value)) if math.isfinite(value) else Decimal(0)
+
+
+def _moved(size: Decimal, places: int) -> Decimal:
+    return size.scaleb(places, _EXACT)
 
 
 def short_file(file: str) -> str:
@@ -52,31 +213,3 @@ def print_text(text: str, file: TextIO | None = None) -> None:
     """Print a text; characters that the output cannot hold, as under the locale ``C``, are escaped."""
     encoding = getattr(file or sys.stdout, "encoding", None) or "utf-8"
     print(text.encode(encoding, "backslashreplace").decode(encoding), file=file)
-
-
-def counted(value: int, noun: str) -> str:
-    """Return a count with its noun, such as ``1 call`` or ``1,590 calls``."""
-    return f"{value:,} {noun}" if value == 1 else f"{value:,} {noun}s"
-
-
-def format_ratio(value: float) -> str:
-    """Return a ratio (0–1) as a percentage with three significant digits at most, such as ``23.4 %``."""
-    return f"{_significant(value * 100)} %"
-
-
-def _scaled(value: float, steps: tuple[tuple[float, str], ...]) -> str:
-    # Rounding can carry into the next unit (999.6 ns is 1 µs), so compare what would be printed.
-    for factor, unit in steps:
-        if abs(value) >= factor * 0.9995:
-            return f"{_significant(value / factor)} {unit}"
-    smallest = steps[-1][1]
-    return f"{_significant(value)} {smallest}" if value else f"0 {smallest}"
-
-
-def _significant(value: float) -> str:
-    magnitude = abs(value)
-    for bound, digits in ((9.995, 2), (99.95, 1)):
-        if magnitude < bound:
-            text = f"{value:.{digits}f}"
-            return text.rstrip("0").rstrip(".") if float(text) == round(value) else text
-    return f"{value:,.0f}"

@@ -11,6 +11,7 @@ import numpy as np
 
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.model.shapes import Series, Shape, Table, Tree
+from torchprof_magic.model.units import column_unit
 from torchprof_magic.render.figures import (
     DPI,
     LABEL_RATIO,
@@ -23,7 +24,6 @@ from torchprof_magic.render.figures import (
     ink_on,
     short_label,
 )
-from torchprof_magic.render.numbers import unit_of
 from torchprof_magic.render.painting import GAP_PX, LINE_PX, SWATCH_PX, Axis, Canvas, Legend, Look, ticks, width_px
 from torchprof_magic.render.palette import band_colour, category_colour, phase_colour, phase_title
 from torchprof_magic.render.thinning import band_values, columns_of, rows_to_draw
@@ -127,7 +127,8 @@ class _MemoryPlot:
         self._stacked = [(band, values) for band, values in stacked if values.any()]
         tops = [values for _, values in self._lines] + [sum((v for _, v in self._stacked), np.zeros(len(rows)))]
         self._largest = float(np.nanmax(np.concatenate(tops), initial=0.0))
-        self._suffix, self._size = unit_of("bytes", self._largest)
+        unit = column_unit("bytes", self._largest)
+        self._suffix, self._size = unit.suffix, 10.0**unit.power
         self._ticks = ticks(0.0, self._largest / self._size * HEADROOM_RATIO, 4)
         self._left = max((width_px(text) for _, text in self._ticks), default=0.0) + 2 * MARGIN_PX + GAP_PX
         samples = [(band.title, _colour_of(band), SWATCH_PX[1]) for band, _ in self._stacked]

@@ -135,7 +135,7 @@ def _rows(job: Job) -> pl.DataFrame:
 
 
 def _row_text(row: tuple[int, ...]) -> tuple[str, ...]:
-    return (str(row[0]), *(format_ns(value) if value else "0" for value in row[1:]))
+    return (str(row[0]), *(format_ns(value) for value in row[1:]))
 
 
 def _notice(problems: tuple[Problem, ...]) -> str:

@@ -16,9 +16,8 @@ import polars as pl
 from torchprof_magic.findings.verdict.diagnosis import all_problems
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.shapes import Facts, Table, count_rows, top_rows
-from torchprof_magic.model.units import counted, printable
+from torchprof_magic.model.units import column_format, counted, format_ratio, format_value, printable
 from torchprof_magic.render.bars import swatch_image, track_image
-from torchprof_magic.render.numbers import column_format, format_share, format_value
 from torchprof_magic.render.page import verdict_line
 from torchprof_magic.render.palette import phase_title
 from torchprof_magic.render.pictures import PICTURES
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from torchprof_magic.model.meta import Problem
     from torchprof_magic.model.shapes import Bars, Card, Column, Fact, Section, Shape
     from torchprof_magic.model.trace import Trace
-    from torchprof_magic.render.numbers import ColumnFormat
+    from torchprof_magic.model.units import ColumnFormat
 
 TOP_ROWS = 10
 MAX_STEPS = 24
@@ -196,7 +195,7 @@ def card_rows(cards: Sequence[Card]) -> str:
         ]
         for number, card in enumerate(cards, 1)
     ]
-    return _table([(f'colspan="2" {_NAME}', "What to change"), (_NUMBER, "saving a step")], rows) if rows else ""
+    return _table([(f'colspan="2" {_NAME}', "What to change"), (_NUMBER, "saving per step")], rows) if rows else ""
 
 
 def _unknown(card: Card) -> str:
@@ -219,7 +218,7 @@ def _marked(text: str) -> str:
 def _phase_row(fact: Fact, whole: float, look: ColumnFormat) -> list[tuple[str, str]]:
     value = _number(fact)
     image = f'<img alt="" src="{track_image([(fact.label, value)], whole)}">'
-    share = format_share(value / whole if whole > 0 else 0.0)
+    share = format_ratio(value / whole if whole > 0 else 0.0)
     return [(_NAME, _text(phase_title(fact.label))), (_NAME, image), (_NUMBER, look.format(value)), (_NUMBER, share)]
 
 

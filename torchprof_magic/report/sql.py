@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from torchprof_magic.model.units import printable_lines
+from torchprof_magic.model.units import format_count, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -71,7 +71,9 @@ def run_sql(query: str, tables: Mapping[str, Callable[[], pl.DataFrame]]) -> pl.
     and columns if the query is invalid, or if it does more than read.
     """
     if len(query) > MAX_QUERY_CHARS:
-        raise ValueError(f"the query is too long ({len(query):,} characters; at most {MAX_QUERY_CHARS:,})")
+        raise ValueError(
+            f"the query is too long ({format_count(len(query))} characters; at most {format_count(MAX_QUERY_CHARS)})"
+        )
     if not _READING.match(query, _beginning(query)):
         raise ValueError("queries can only read; begin with SELECT or WITH")
     if _FILE_FUNCTION.search(query):
@@ -93,7 +95,9 @@ def run_sql(query: str, tables: Mapping[str, Callable[[], pl.DataFrame]]) -> pl.
     except (Exception, pl.exceptions.PanicException) as exc:  # polars raises many kinds of exceptions
         raise ValueError(printable_lines(f"{exc}\n{_known(named, tables)}")) from exc
     if found.height > most_rows:
-        raise ValueError(f"the result has more than {most_rows:,} rows; add a condition to the join, or a LIMIT")
+        raise ValueError(
+            f"the result has more than {format_count(most_rows)} rows; add a condition to the join, or a LIMIT"
+        )
     return found
 
 
@@ -116,7 +120,10 @@ def _check_parts(counted: str) -> None:
     for name, pattern, most in _PARTS:
         count = sum(1 for _ in pattern.finditer(counted))
         if count > most:
-            raise ValueError(f"the query is too complex ({count:,} {name}; at most {most:,}); split it into several")
+            raise ValueError(
+                f"the query is too complex ({format_count(count)} {name}; at most {format_count(most)}); split it "
+                "into several"
+            )
 
 
 def _check_nesting(query: str) -> None:
@@ -127,8 +134,8 @@ def _check_nesting(query: str) -> None:
         deepest = max(deepest, depth)
     if deepest > MAX_NESTING:
         raise ValueError(
-            f"the query is too complex ({deepest:,} brackets or CASE in one another; at most {MAX_NESTING}); "
-            "split it into several"
+            f"the query is too complex ({format_count(deepest)} brackets or CASE in one another; at most "
+            f"{MAX_NESTING}); split it into several"
         )
     if _SIGNS.search(query):
         raise ValueError(f"the query is too complex ({_MAX_SIGNS + 1} signs or NOT in a row; at most {_MAX_SIGNS})")

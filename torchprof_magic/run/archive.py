@@ -16,6 +16,7 @@ from torchprof_magic.model.errors import StoreError, TorchProfError
 from torchprof_magic.model.meta import encodable
 from torchprof_magic.model.problems import problem
 from torchprof_magic.model.trace import SAVED_TRACES_SCHEMA
+from torchprof_magic.model.units import format_count
 from torchprof_magic.store.template import (
     TraceValues,
     check_name,
@@ -242,7 +243,7 @@ def _deleted_of(stored: StoredFile) -> list[Problem]:
     if not stored.deleted:
         return []
     hidden = len(stored.deleted) - MAX_NAMED
-    more = f" and {hidden:,} more" if hidden > 0 else ""
+    more = f" and {format_count(hidden)} more" if hidden > 0 else ""
     files = ", ".join(stored.deleted[:MAX_NAMED]) + more
     return [problem("store.deleted", folder=stored.path.parent, files=files)]
 

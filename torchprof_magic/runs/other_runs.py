@@ -46,5 +46,5 @@ def _is_listed(run: KeptRun, listed: list[str]) -> bool:
 
 def _other(run: KnownRun, group: str, format_of_time: str) -> OtherRun:
     at = time.strftime(format_of_time, time.localtime(run.unix_s))
-    aside = at if run.step_ns is None else f"{at} · {format_ns(run.step_ns)} a step"
+    aside = at if run.step_ns is None else f"{at} · {format_ns(run.step_ns)} per step"
     return OtherRun(run.key, run.title, aside, group)

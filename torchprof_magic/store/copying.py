@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from torchprof_magic.model.errors import StoreError
+from torchprof_magic.model.units import format_count
 from torchprof_magic.store.marks import marked
 from torchprof_magic.system.files.gzip_streams import crc32, packer
 
@@ -35,7 +36,10 @@ def copy_verified(source: Path, part: Part, *, is_packed: bool, store_id: str = 
     if packed:
         written_bytes, crc = _write(part.handle, packed.flush(), written_bytes, crc)
     if read_bytes != expected_bytes:
-        raise StoreError(f"the file changed while it was copied (read {read_bytes:,} of {expected_bytes:,} bytes)")
+        raise StoreError(
+            f"the file changed while it was copied (read {format_count(read_bytes)} of "
+            f"{format_count(expected_bytes)} bytes)"
+        )
     part.finish()
     if _read_back(part.path) != (written_bytes, crc):
         raise StoreError("reading the copy back gave other data; the disk may be failing")

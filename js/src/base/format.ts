@@ -1,4 +1,7 @@
-/** Numbers as text for people. */
+/**
+ * Numbers as text for people. The rules stand in `torchprof_magic/model/units.py`, and `tests/golden/numbers.json` has
+ * cases that both must write alike.
+ */
 
 export type Unit =
   | "text"
@@ -12,38 +15,32 @@ export type Unit =
   | "step"
   | "bool";
 
-/** One unit of a scale: `suffix` is `size` base units. */
+/** One unit of a ladder: `suffix` stands for ten to this `power`. */
 interface Rung {
   readonly suffix: string;
-  readonly size: number;
+  readonly power: number;
 }
 
-const NS_LADDER: readonly Rung[] = [
-  { suffix: "s", size: 1e9 },
-  { suffix: "ms", size: 1e6 },
-  { suffix: "µs", size: 1e3 },
-  { suffix: "ns", size: 1 },
-];
+/** A ladder from the names of its units, each a thousand times the next. */
+function ladderOf(least: number, ...suffixes: readonly string[]): readonly Rung[] {
+  return suffixes.map((suffix, at) => ({
+    suffix,
+    power: least + 3 * (suffixes.length - 1 - at),
+  }));
+}
 
-const BYTES_LADDER: readonly Rung[] = [
-  { suffix: "TB", size: 1e12 },
-  { suffix: "GB", size: 1e9 },
-  { suffix: "MB", size: 1e6 },
-  { suffix: "kB", size: 1e3 },
-  { suffix: "B", size: 1 },
-];
-
-const FLOP_LADDER: readonly Rung[] = [
-  { suffix: "PFLOP", size: 1e15 },
-  { suffix: "TFLOP", size: 1e12 },
-  { suffix: "GFLOP", size: 1e9 },
-  { suffix: "MFLOP", size: 1e6 },
-  { suffix: "kFLOP", size: 1e3 },
-  { suffix: "FLOP", size: 1 },
-];
-
+const COUNT = ladderOf(0, "");
+const LADDERS: Partial<Record<Unit, readonly Rung[]>> = {
+  ns: ladderOf(0, "s", "ms", "µs", "ns"),
+  bytes: ladderOf(0, "TB", "GB", "MB", "kB", "B"),
+  flop: ladderOf(0, "PFLOP", "TFLOP", "GFLOP", "MFLOP", "kFLOP", "FLOP"),
+  ratio: ladderOf(-2, "%"),
+};
+const DIGITS = 3;
 // The largest number of a column shows this many digits, or more where it has more before the point.
-const DIGITS = 4;
+const COLUMN_DIGITS = 4;
+// In the unit of another column, the largest number is at least this.
+const LEAST_SHARED = 0.1;
 const MISSING = "–";
 const MINUS = "−";
 
@@ -54,19 +51,10 @@ export interface ColumnFormat {
   readonly format: (value: number) => string;
 }
 
-function rungFor(ladder: readonly Rung[], size: number): Rung {
-  const rung = ladder.find((each) => size >= each.size) ?? ladder.at(-1);
-  return rung ?? { suffix: "", size: 1 };
-}
-
-function withMinus(value: number, text: string): string {
-  return value < 0 ? MINUS + text : text;
-}
-
 // A formatter takes far longer to make than a number to write.
 const formatters = new Map<number, Intl.NumberFormat>();
 
-/** "1,234.50": a number with a fixed number of decimals. */
+/** "1,234.50": a number with a fixed number of decimals, of which a half is rounded by the shortest decimal digits. */
 export function grouped(size: number, decimals: number): string {
   const known = formatters.get(decimals);
   if (known !== undefined) return known.format(size);
@@ -78,69 +66,85 @@ export function grouped(size: number, decimals: number): string {
   return made.format(size);
 }
 
-/** The number with three significant digits, rounded before its unit is chosen: 999.6 becomes 1000. */
-function threeDigits(size: number): number {
-  return size === 0 ? 0 : Number(size.toPrecision(3));
+/** The number with its point moved in its decimal digits: 0.285 by 2 is 28.5, and 0.285 * 100 a little less. */
+function moved(size: number, places: number): number {
+  const [digits, power] = size.toExponential().split("e");
+  return Number(`${digits}e${Number(power) + places}`);
 }
 
-function decimalsFor(size: number): number {
-  if (size >= 100 || size === 0) return 0;
-  return size >= 10 ? 1 : 2;
+/** The magnitude with this many significant digits, a half rounded up by its decimal digits. */
+function rounded(value: number, digits: number): number {
+  if (!Number.isFinite(value) || value === 0) return 0;
+  const [text = "", power] = Math.abs(value).toExponential().split("e");
+  return Number(`${grouped(Number(text), digits - 1)}e${power}`);
 }
 
-function inProse(value: number, ladder: readonly Rung[]): string {
+function rungFor(ladder: readonly Rung[], size: number): Rung {
+  const rung = ladder.find(({ power }) => moved(size, -power) >= 1) ?? ladder.at(-1);
+  return rung ?? { suffix: "", power: 0 };
+}
+
+/** The decimals with which a number shows so many digits in a unit. */
+function decimalsFor(size: number, { power }: Rung, digits: number): number {
+  return Math.max(0, digits - String(Math.trunc(moved(size, -power))).length);
+}
+
+/** A number in a unit with a fixed number of decimals, without the unit. */
+function written(value: number, { power }: Rung, decimals: number): string {
   if (!Number.isFinite(value)) return MISSING;
-  if (value === 0) return "0";
-  const size = threeDigits(Math.abs(value));
+  const text = grouped(moved(Math.abs(value), -power), decimals);
+  // A number that is not zero must not look like zero.
+  if (value !== 0 && Number(text) === 0) {
+    return `${value > 0 ? "<" : `>${MINUS}`}${(10 ** -decimals).toFixed(decimals)}`;
+  }
+  return value < 0 ? MINUS + text : text;
+}
+
+function alone(value: number, ladder: readonly Rung[]): string {
+  if (!Number.isFinite(value)) return MISSING;
+  const size = rounded(value, DIGITS);
   const rung = rungFor(ladder, size);
-  const isWhole = rung.size === 1 && Number.isInteger(size);
-  const shown = size / rung.size;
-  return withMinus(value, `${grouped(shown, isWhole ? 0 : decimalsFor(shown))} ${rung.suffix}`);
+  const text = written(value, rung, decimalsFor(size, rung, DIGITS));
+  return `${text.replace(/\.0+$/, "")} ${rung.suffix}`.trimEnd();
 }
 
-/** "222 ms", "1.50 s": three significant digits. */
+/** "222 ms", "1.50 s". */
 export function formatNs(value: number): string {
-  return inProse(value, NS_LADDER);
+  return formatValue(value, "ns");
 }
 
-/** "2.09 GB", "312 MB": decimal units, three significant digits. */
+/** "2.09 GB", "312 MB": decimal units. */
 export function formatBytes(value: number): string {
-  return inProse(value, BYTES_LADDER);
+  return formatValue(value, "bytes");
 }
 
-/** "40,573"; a mean keeps two decimals. */
+/** "40,573", or a mean count, "0.33". */
 export function formatCount(value: number): string {
-  if (!Number.isFinite(value)) return MISSING;
-  return withMinus(value, grouped(Math.abs(value), Number.isInteger(value) ? 0 : 2));
+  return alone(value, COUNT);
 }
 
 /** 0.213 as "21.3 %". */
 export function formatRatio(value: number): string {
-  if (!Number.isFinite(value)) return MISSING;
-  return `${withMinus(value, grouped(Math.abs(value) * 100, 1))} %`;
+  return formatValue(value, "ratio");
 }
 
-const SI_LADDER: readonly Rung[] = [
-  { suffix: "T", size: 1e12 },
-  { suffix: "G", size: 1e9 },
-  { suffix: "M", size: 1e6 },
-];
+const SI_LADDER = ladderOf(6, "T", "G", "M");
 const LEAST_SI = 1e6;
 const LARGEST_SI = 1e15;
 const SIZE = /^(?:B|bytes)(\/s)?$/;
-const plain = new Intl.NumberFormat("en-US", { maximumSignificantDigits: DIGITS });
+const plain = new Intl.NumberFormat("en-US", { maximumSignificantDigits: COLUMN_DIGITS });
 
 /** "312.5 W", "1,410 MHz", "2.10 GB/s", "7.05 M": a value in the unit that a file gives it, at most four digits. */
 export function formatMeasure(value: number, unit: string): string {
   const size = SIZE.exec(unit);
   if (size !== null) return formatBytes(value) + (size[1] ?? "");
   const large = Math.abs(value);
-  let text = large < LEAST_SI ? plain.format(value) : inProse(value, SI_LADDER);
+  let text = large < LEAST_SI ? plain.format(value) : alone(value, SI_LADDER);
   if (large >= LARGEST_SI) text = value.toExponential(2);
   return `${text.replace(/^-/, MINUS)} ${unit === "C" ? "°C" : unit}`.trim();
 }
 
-const BEFORE_UNIT = /(\d) (?=(?:%|ns|µs|us|ms|s|B|kB|MB|GB|TB)(?![\w]))/g;
+const BEFORE_UNIT = /(\d) (?=(?:%|[nµum]?s|[kMGT]?B|[kMGTP]?FLOP)(?![\w]))/g;
 
 /** A sentence in which numbers stay with their units when a line breaks. */
 export function unbroken(sentence: string): string {
@@ -149,44 +153,9 @@ export function unbroken(sentence: string): string {
 
 /** One number in a sentence. */
 export function formatValue(value: number, unit: Unit): string {
-  switch (unit) {
-    case "ns":
-      return formatNs(value);
-    case "bytes":
-      return formatBytes(value);
-    case "flop":
-      return inProse(value, FLOP_LADDER);
-    case "ratio":
-      return formatRatio(value);
-    case "bool":
-      return value === 0 ? "no" : "yes";
-    case "step":
-      return Number.isFinite(value) ? String(value) : MISSING;
-    default:
-      return formatCount(value);
-  }
-}
-
-function scaled(value: number, rung: Rung, decimals: number): string {
-  if (!Number.isFinite(value)) return MISSING;
-  if (value === 0) return "0";
-  const size = Math.abs(value) / rung.size;
-  const least = 10 ** -decimals;
-  // A number that is not zero must not look like zero.
-  if (size < least / 2) return `<${withMinus(value, least.toFixed(decimals))}`;
-  return withMinus(value, grouped(size, decimals));
-}
-
-// In the unit of another column, the largest number is at least this.
-const LEAST_SHARED = 0.1;
-
-function columnOf(ladder: readonly Rung[], largest: number, beside: number): ColumnFormat {
-  const shared = rungFor(ladder, Math.max(largest, beside));
-  const rung = largest >= LEAST_SHARED * shared.size ? shared : rungFor(ladder, largest);
-  const shown = largest / rung.size;
-  const before = shown >= 1 ? Math.floor(Math.log10(shown)) + 1 : 1;
-  const decimals = rung.size === 1 ? 0 : Math.max(0, DIGITS - before);
-  return { suffix: rung.suffix, format: (value) => scaled(value, rung, decimals) };
+  if (unit === "bool") return value === 0 ? "no" : "yes";
+  if (unit === "step" && Number.isFinite(value)) return String(value);
+  return alone(value, LADDERS[unit] ?? COUNT);
 }
 
 /**
@@ -194,20 +163,18 @@ function columnOf(ladder: readonly Rung[], largest: number, beside: number): Col
  * the largest magnitude of the columns beside it; its unit is taken where numbers can be read in it.
  */
 export function columnFormat(unit: Unit, largest: number, beside = largest): ColumnFormat {
-  switch (unit) {
-    case "ns":
-      return columnOf(NS_LADDER, largest, beside);
-    case "bytes":
-      return columnOf(BYTES_LADDER, largest, beside);
-    case "flop":
-      return columnOf(FLOP_LADDER, largest, beside);
-    case "ratio":
-      return { suffix: "%", format: (value) => scaled(value, { suffix: "%", size: 0.01 }, 1) };
-    case "bool":
-      return { suffix: "", format: (value) => (value === 0 ? "" : "yes") };
-    default:
-      return { suffix: "", format: (value) => formatValue(value, unit) };
-  }
+  if (unit === "bool") return { suffix: "", format: (value) => (value === 0 ? "" : "yes") };
+  const ladder = LADDERS[unit];
+  if (ladder === undefined) return { suffix: "", format: (value) => formatValue(value, unit) };
+  const size = rounded(largest, COLUMN_DIGITS);
+  const shared = rungFor(ladder, Math.max(size, rounded(beside, COLUMN_DIGITS)));
+  const rung = moved(size, -shared.power) >= LEAST_SHARED ? shared : rungFor(ladder, size);
+  const wanted = rung.power === 0 ? 0 : decimalsFor(size, rung, COLUMN_DIGITS);
+  const decimals = unit === "ratio" ? 1 : wanted;
+  return {
+    suffix: rung.suffix,
+    format: (value) => (value === 0 ? "0" : written(value, rung, decimals)),
+  };
 }
 
 /** The numbers of an axis without the zeros that all of them end with. */

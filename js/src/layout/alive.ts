@@ -1,5 +1,6 @@
 /** Which blocks of memory are in use, alike ones together. */
 
+import { formatCount } from "../base/format";
 import { shortenName } from "../base/names";
 import { type Frame, keyOf, numbersOf, stringAt, type TextColumn, textOf } from "../wire/frame";
 
@@ -141,7 +142,7 @@ function wordsOf(blocks: Frame, row: number, count: number) {
   const op = text("op");
   const together = TOGETHER.get(category);
   if (together !== undefined) {
-    return { category, title: `${count.toLocaleString("en")} ${together}`, place: "", op: "" };
+    return { category, title: `${formatCount(count)} ${together}`, place: "", op: "" };
   }
   const number = numbersOf(blocks, "line")[row] ?? Number.NaN;
   const file = text("file");

@@ -92,7 +92,7 @@ const card = record({
   view: text,
   /** What stands before the place, such as " in". */
   at: text,
-  /** What follows a saving of bytes: " a step", or nothing. */
+  /** What follows a saving of bytes: " per step", or nothing. */
   per: text,
 });
 

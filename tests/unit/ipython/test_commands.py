@@ -132,8 +132,8 @@ def test_a_saved_run_is_compared_by_name_listed_named_and_deleted(shell: Interac
     assert shell.user_ns["run"].change_line
     assert "Error" not in said
     assert "base-1" in say("%torchprof history")
-    assert "a step" in say("%torchprof compare base-1 run")
-    assert "a step" in say("%torchprof compare base-1")
+    assert "per step" in say("%torchprof compare base-1 run")
+    assert "per step" in say("%torchprof compare base-1")
     say("%torchprof history name base-1 other-1")
     assert "no run is named 'base-1'" in say("%torchprof compare base-1 run")
     assert "Deleted" in say("%torchprof history delete other-1")

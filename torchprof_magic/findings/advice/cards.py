@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # Advice whose line is not the one to change, and whose saving is one of each step.
 _AT = {"memory_leak": "; allocated in"}
-_PER = {"memory_leak": " a step"}
+_PER = {"memory_leak": " per step"}
 LEVELS = {"measured": 3, "measured here": 3, "estimated": 2, "guess": 1}
 
 

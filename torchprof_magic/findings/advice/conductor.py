@@ -12,6 +12,7 @@ from torchprof_magic.findings.advice.kinds import Advice, Spans
 from torchprof_magic.findings.advice.rules import RULES
 from torchprof_magic.findings.advice.times import joined, overlap, step_ns, unexplained_ratio
 from torchprof_magic.model.problems import problem
+from torchprof_magic.model.units import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -147,8 +148,8 @@ def _without_profiler(trace: Trace, advice: Advice) -> Advice:
         advice,
         saving_ns=round(advice.saving_ns / ratio),
         certainty="estimated" if advice.certainty == "measured" else advice.certainty,
-        evidence=f"{advice.evidence} Timing the lines of functions made steps {ratio:.1f} times as long, so the "
-        "saving is that part of it.",
+        evidence=f"{advice.evidence} Timing the lines of functions made steps {format_count(ratio)} times as long, "
+        "so the saving is that part of it.",
     )
 
 

@@ -36,8 +36,8 @@ def step_ns(trace: Trace) -> float:
 
 
 def each(trace: Trace) -> str:
-    """Return what times stand for: ``a step``, or ``in all`` without steps."""
-    return "a step" if len(chosen_steps(trace).row) else "in all"
+    """Return what times stand for: ``per step``, or ``in all`` without steps."""
+    return "per step" if len(chosen_steps(trace).row) else "in all"
 
 
 def spans_of(trace: Trace, rows: IntArray) -> Spans:

@@ -12,6 +12,7 @@ from torchprof_magic.findings.advice.rules.attention import attention_calls
 from torchprof_magic.findings.advice.rules.optimizer import updates_of
 from torchprof_magic.findings.advice.times import rows_named
 from torchprof_magic.findings.verdict.accounts import chosen_steps
+from torchprof_magic.model.units import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +70,10 @@ def plan_trial(trace: Trace, advice: Advice) -> TrialPlan:
         raise ValueError("the recording does not tell the shapes that this needs")
     elements = sum(int(np.prod(shape)) for call in found.calls for shape in call.shapes)
     if elements > MOST_ELEMENTS:
-        raise ValueError(f"the tensors of this trial have {elements:,} elements; at most {MOST_ELEMENTS:,} are tried")
+        raise ValueError(
+            f"the tensors of this trial have {format_count(elements)} elements; at most "
+            f"{format_count(MOST_ELEMENTS)} are tried"
+        )
     return found._replace(on_device=trace.has_device, threads=trace.meta.cpu_threads, cores=trace.meta.cpu_cores)
 
 

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from torchprof_magic.findings.compare.step_change import CONFIDENCE
-from torchprof_magic.model.units import format_ns, format_ratio, printable
+from torchprof_magic.model.units import format_change, format_count, format_ns, format_ratio, printable
 
 if TYPE_CHECKING:
     from torchprof_magic.findings.compare.run_change import RunChange
@@ -29,11 +29,11 @@ def change_numbers(change: RunChange) -> str:
     """Return the step times with the interval of the difference: ``175 → 140 ms per step, 98 %: −36 to −5 %``."""
     if math.isnan(change.before_ns) or math.isnan(change.after_ns):
         return "no complete step in one of the runs"
-    steps = f"{format_ns(change.before_ns)} → {format_ns(change.after_ns)} a step{_plainly(change)}"
+    steps = f"{format_ns(change.before_ns)} → {format_ns(change.after_ns)} per step{_plainly(change)}"
     low, high = change.interval
     if not math.isfinite(high):
         return steps
-    interval = f"{format_ratio(CONFIDENCE)}: {_signed(low)} to {_signed(high)}"
+    interval = f"{format_ratio(CONFIDENCE)}: {format_change(low - 1)} to {format_change(high - 1)}"
     return f"{interval} by other work; recorded {steps}" if change.basis == "work" else f"{steps}, {interval}"
 
 
@@ -49,10 +49,10 @@ def change_line(change: RunChange) -> str:
     steps = f"{step} {format_ns(change.before_ns)} → {format_ns(change.after_ns)}"
     # What the machine did meanwhile can change steps the other way.
     if change.basis == "work":
-        return f"{_signed(change.ratio)} by other work, {change.certainty}"
+        return f"{format_change(change.ratio - 1)} by other work, {change.certainty}"
     if change.certainty == "too few steps":
         return f"{steps}, too few steps to tell"
-    return f"{steps}, {_signed(change.ratio)}, {change.certainty}"
+    return f"{steps}, {format_change(change.ratio - 1)}, {change.certainty}"
 
 
 def change_evidence(change: RunChange) -> str:
@@ -98,7 +98,7 @@ def _decided(change: RunChange) -> str:
         work = change.work
         share = format_ratio(abs(math.expm1(work.difference)))
         calls = (
-            f"{work.calls_before:,} → {work.calls_after:,} calls per step"
+            f"{format_count(work.calls_before)} → {format_count(work.calls_after)} calls per step"
             if work.calls_before != work.calls_after
             else ""
         )
@@ -114,8 +114,3 @@ def _decided(change: RunChange) -> str:
 def _vary(change: RunChange) -> str:
     is_opposite = (change.after_ns > change.before_ns) != (change.ratio > 1)
     return "The step times went the other way, but vary" if is_opposite else "The step times alone vary"
-
-
-def _signed(ratio: float) -> str:
-    sign = "+" if ratio > 1 else "−" if ratio < 1 else ""
-    return f"{sign}{format_ratio(abs(ratio - 1))}"

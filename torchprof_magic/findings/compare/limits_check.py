@@ -10,7 +10,7 @@ import polars as pl
 
 from torchprof_magic.findings.compare.per_step import step_durations
 from torchprof_magic.findings.compare.step_change import typical_ns
-from torchprof_magic.model.units import counted, format_bytes, format_ns, format_ratio, printable
+from torchprof_magic.model.units import counted, format_bytes, format_change, format_ns, format_ratio, printable
 from torchprof_magic.tables.memory.in_use import memory_frame
 from torchprof_magic.tables.ops.op_table import ops_table
 
@@ -82,7 +82,9 @@ def broken_baseline(change: RunChange, tolerance: float) -> list[Broken]:
     if change.kind != "slower" or change.ratio <= 1 + tolerance:
         return []
     low, high = change.interval
-    found = f"+{format_ratio(change.ratio - 1)}, {change.certainty} ({_signed(low)} to {_signed(high)})"
+    found = (
+        f"{format_change(change.ratio - 1)}, {change.certainty} ({format_change(low - 1)} to {format_change(high - 1)})"
+    )
     return [Broken("step against baseline", f"at most +{format_ratio(tolerance)}", found)]
 
 
@@ -92,7 +94,3 @@ def broken_table(broken: Sequence[Broken]) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join(["The profile breaks its limits:", *lines])
-
-
-def _signed(ratio: float) -> str:
-    return f"{'+' if ratio >= 1 else '−'}{format_ratio(abs(ratio - 1))}"

@@ -31,7 +31,7 @@ RANK_COLUMNS = (
         name="compute_ns",
         title="Compute",
         unit="ns",
-        definition="Time a step in which a kernel other than a collective ran. Without a device: what is left of the "
+        definition="Time per step in which a kernel other than a collective ran. Without a device: what is left of the "
         "step without communication and idle time.",
     ),
     Column(
@@ -44,42 +44,42 @@ RANK_COLUMNS = (
         name="exposed_comm_ns",
         title="Alone",
         unit="ns",
-        definition="Time a step in which collectives ran and no other kernel; on the host, in which the thread of the "
-        "step did nothing else.",
+        definition="Time per step in which collectives ran and no other kernel; on the host, in which the thread of "
+        "the step did nothing else.",
     ),
     Column(
         name="copy_ns",
         title="Copies",
         unit="ns",
-        definition="Time a step in which only copies and fills ran.",
+        definition="Time per step in which only copies and fills ran.",
         is_minor=True,
     ),
     Column(
         name="idle_ns",
         title="Idle",
         unit="ns",
-        definition="Time a step in which nothing ran on the device. Without a device: in which the thread of the step "
-        "was idle or waited. Compute, alone, copies and idle add up to the step.",
+        definition="Time per step in which nothing ran on the device. Without a device: in which the thread of the "
+        "step was idle or waited. Compute, alone, copies and idle add up to the step.",
     ),
     Column(
         name="wait_ns",
         title="For others",
         unit="ns",
-        definition="Time a step that the rank waits for others: the length of each collective less the shortest among "
-        "its ranks, summed. This needs no common clock.",
+        definition="Time per step that the rank waits for others: the length of each collective less the shortest "
+        "among its ranks, summed. This needs no common clock.",
     ),
     Column(
         name="caused_wait_ns",
         title="Others for it",
         unit="ns",
-        definition="Time a step that all others together wait in the collectives to which this rank comes last.",
+        definition="Time per step that all others together wait in the collectives to which this rank comes last.",
     ),
     Column(name="last_in", title="Last in", unit="count", definition="Number of collectives to which it comes last."),
     Column(
         name="host_wait_ns",
         title="Host waits",
         unit="ns",
-        definition="Time a step in blocking calls of its host, as in its own report's waits.",
+        definition="Time per step in blocking calls of its host, as in its own report's waits.",
         is_minor=True,
     ),
     Column(

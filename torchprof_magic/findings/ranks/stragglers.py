@@ -43,7 +43,7 @@ COLUMNS = (
         name="cause_ns",
         title="More",
         unit="ns",
-        definition="Time a step that the cause takes on this rank more than on the others: than their median.",
+        definition="Time per step that the cause takes on this rank more than on the others: than their median.",
     ),
     Column(
         name="own_ns",

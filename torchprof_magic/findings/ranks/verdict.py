@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import polars as pl
 
 from torchprof_magic.findings.verdict.words import Span
-from torchprof_magic.model.units import counted, format_ns, printable
+from torchprof_magic.model.units import counted, format_ns, format_ratio, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,7 +100,7 @@ def ranks_verdict(job: Job) -> RanksVerdict:
     if top is not None and top["share_ratio"] >= least and share >= LEAST_OF_STEPS:
         return _straggler(job, top, wait_ns, share)
     if share < LEAST_OF_STEPS or top is None:
-        text = (_plain("The ranks wait for each other "), _strong(_part(share)), _plain(" of their steps."))
+        text = (_plain("The ranks wait for each other "), _strong(format_ratio(share)), _plain(" of their steps."))
         return RanksVerdict(
             kind="balanced", title="No rank is late", text=text, wait_ns=wait_ns, share=share, doubts=_doubts(job)
         )
@@ -140,7 +140,8 @@ def _uneven(job: Job, wait_ns: int, share: float) -> RanksVerdict:
         _plain("The ranks wait "),
         _strong(format_ns(wait_ns)),
         _plain(
-            f" in sum{_a_step(job)}, {_part(share)} of their steps, and no single one causes most of it. Most often "
+            f" in sum{_a_step(job)}, {format_ratio(share)} of their steps, and no single one causes most of it. "
+            f"Most often "
         ),
         _plain(f"the last are: {', '.join(f'rank {rank}' for rank in ranks)}."),
     )
@@ -198,11 +199,7 @@ def _doubts(job: Job, rank: int | None = None) -> tuple[str, ...]:
 
 
 def _a_step(job: Job) -> str:
-    return " a step" if job.collectives["step"].drop_nulls().n_unique() > 1 else ""
-
-
-def _part(share: float) -> str:
-    return f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
+    return " per step" if job.collectives["step"].drop_nulls().n_unique() > 1 else ""
 
 
 def _plain(text: str) -> Span:

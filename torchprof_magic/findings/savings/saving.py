@@ -35,4 +35,4 @@ def per_step(trace: Trace, start_ns: IntArray, dur_ns: IntArray) -> tuple[int, s
         return int(dur_ns.sum()), "in all"
     at = np.searchsorted(steps["start_ns"].to_numpy(), start_ns, side="right") - 1
     is_inside = (at >= 0) & (start_ns <= steps["end_ns"].to_numpy()[at])
-    return round(int(dur_ns[is_inside].sum()) / steps.height), "a step"
+    return round(int(dur_ns[is_inside].sum()) / steps.height), "per step"

@@ -87,7 +87,7 @@ COLUMNS = (
     ),
     Column(
         name="bytes_per_step",
-        title="And a step",
+        title="More per step",
         unit="bytes",
         definition="Bytes by which the saving grows with every further step, for memory that grows; null for others.",
     ),

@@ -115,4 +115,4 @@ def _distorted(trace: Trace) -> Problem | None:
     found = find_distortion(trace)
     if found is None or found.ratio < LOUD_RATIO:
         return None
-    return problem("run.distorted", ratio=found.ratio, basis=found.basis, advice=_less(trace))
+    return problem("run.distorted", ratio=format_count(found.ratio), basis=found.basis, advice=_less(trace))

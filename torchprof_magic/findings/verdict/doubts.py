@@ -10,7 +10,7 @@ from torchprof_magic.facts.host.crowding import crowding
 from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.findings.verdict.accounts import chosen_steps
-from torchprof_magic.model.units import counted, format_ns, format_ratio
+from torchprof_magic.model.units import counted, format_count, format_ns, format_ratio
 from torchprof_magic.tables.steps import steps_table
 
 if TYPE_CHECKING:
@@ -37,7 +37,10 @@ def _distorted(trace: Trace) -> str:
     found = find_distortion(trace)
     if found is None or found.ratio < LOUD_DISTORTION:
         return ""
-    return f"Recorded steps took {found.ratio:.1f} times as long as others, so shares may differ without the profiler."
+    return (
+        f"Recorded steps took {format_count(found.ratio)} times as long as others, so shares may differ without "
+        f"the profiler."
+    )
 
 
 def _compiled(trace: Trace) -> str:
@@ -86,7 +89,10 @@ def _outliers(trace: Trace) -> str:
     number, ratio = trace.steps["number"][worst], dur[worst] / max(typical, 1)
     several = len(chosen.outliers) > 1
     rest = f" ({counted(len(chosen.outliers), 'step')} of this kind left out)" if several else "; it is left out"
-    return f"Step {number} took {ratio:.1f} times as long as the median{_difference(trace, worst, chosen.row)}{rest}."
+    return (
+        f"Step {number} took {format_count(ratio)} times as long as the "
+        f"median{_difference(trace, worst, chosen.row)}{rest}."
+    )
 
 
 def _difference(trace: Trace, outlier: int, typical: IntArray) -> str:

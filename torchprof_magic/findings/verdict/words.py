@@ -13,7 +13,7 @@ from torchprof_magic.facts.device.kernel_names import kernel_title
 from torchprof_magic.facts.shared import ask_names
 from torchprof_magic.findings.verdict.accounts import Account, Cause, chosen_steps, time_in_steps
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
-from torchprof_magic.model.units import format_count, format_ns, format_ratio, short_file
+from torchprof_magic.model.units import counted, format_ns, format_ratio, short_file
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL, GRAPH_LAUNCH
 from torchprof_magic.tables.ops.op_table import ops_table
 from torchprof_magic.tables.waiting.loaders import starved_words
@@ -169,7 +169,7 @@ def _workers(trace: Trace) -> tuple[Span, ...]:
 def _dispatch(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
     return (
         *_idle_for(account, cause, "for op dispatch: the host launches work piece by piece"),
-        _plain(f", {_kernels_a_step(trace, account)} a step"),
+        _plain(f", {_kernels_per_step(trace, account)} per step"),
         *_in(account, cause),
         *_longest(cause),
         _plain(f". The device is busy {format_ratio(account.busy_ns / max(account.whole_ns, 1))}."),
@@ -261,12 +261,11 @@ def _graphs(trace: Trace) -> tuple[Span, ...]:
     )
 
 
-def _kernels_a_step(trace: Trace, account: Account) -> str:
+def _kernels_per_step(trace: Trace, account: Account) -> str:
     chosen = chosen_steps(trace)
     start = np.sort(trace.events.filter(pl.col("category") == "kernel")["start_ns"].to_numpy())
     inside = np.searchsorted(start, chosen.end_ns) - np.searchsorted(start, chosen.start_ns)
-    count = format_count(int(inside.sum()) / account.steps)
-    return f"{count} kernel" if count == "1" else f"{count} kernels"
+    return counted(int(inside.sum()) / account.steps, "kernel")
 
 
 DEVICE_WORDS: dict[str, Words] = {

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from torchprof_magic.model.meta import encodable
-from torchprof_magic.model.units import printable
+from torchprof_magic.model.units import format_count, printable
 
 _LOOKED_AT_BYTES = 64 << 10
 _MOST_KEYS = 5
@@ -191,5 +191,5 @@ def _keys(text: bytes) -> list[str]:
 def _quoted(template: str, keys: list[str]) -> str:
     """Return the first keys in a sentence; empty if there are none."""
     shown = [f'"{printable(encodable(key[:_MOST_KEY_CHARS]))}"' for key in keys[:_MOST_KEYS] if key]
-    more = [f"{len(keys) - _MOST_KEYS:,} more"] if len(keys) > _MOST_KEYS else []
+    more = [f"{format_count(len(keys) - _MOST_KEYS)} more"] if len(keys) > _MOST_KEYS else []
     return template.format(", ".join([*shown, *more])) if shown else ""

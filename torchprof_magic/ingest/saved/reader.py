@@ -28,6 +28,7 @@ from torchprof_magic.model.trace import (
     SAVED_VERSION,
     Trace,
 )
+from torchprof_magic.model.units import format_count
 
 if TYPE_CHECKING:
     import os
@@ -193,7 +194,9 @@ def _check_version(version: object) -> None:
 def _check_values(head: _Head) -> None:
     """Refuse lists and numbers beyond anything that is saved. Texts are shortened by ``Meta`` and ``Problem``."""
     if len(head.problems) > MAX_PROBLEMS:
-        raise IngestError(f"the saved run has more than {MAX_PROBLEMS:,} notes, unlike any real run; save it again")
+        raise IngestError(
+            f"the saved run has more than {format_count(MAX_PROBLEMS)} notes, unlike any real run; save it again"
+        )
     values: list[object] = [head.meta, *head.problems]
     while values:
         value = values.pop()

@@ -11,6 +11,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.model.errors import IngestError
+from torchprof_magic.model.units import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +73,8 @@ class _PlainReader:
         if name is None:
             return _damaged(self.at - 1)
         return IngestError(
-            f"this pickle contains more than plain values ({name} at byte {self.at - 1:,}), unlike any memory "
+            f"this pickle contains more than plain values ({name} at byte {format_count(self.at - 1)}), unlike any "
+            f"memory "
             "snapshot; it was not opened, and none of its code was run"
         )
 
@@ -261,11 +263,11 @@ def _check_depth(value: object) -> None:
 
 
 def _cut_off(at: int) -> IngestError:
-    return IngestError(f"the pickle is cut off at byte {at:,}; copy it or write it again")
+    return IngestError(f"the pickle is cut off at byte {format_count(at)}; copy it or write it again")
 
 
 def _damaged(at: int) -> IngestError:
-    return IngestError(f"the pickle is damaged near byte {at:,}; copy it or write it again")
+    return IngestError(f"the pickle is damaged near byte {format_count(at)}; copy it or write it again")
 
 
 def _too_many() -> IngestError:

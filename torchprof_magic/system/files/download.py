@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchprof_magic.model.errors import IngestError, NotATraceError
+from torchprof_magic.model.units import format_bytes, format_count
 from torchprof_magic.system.files.free_space import free_bytes
 from torchprof_magic.system.files.urls import local_path
 
@@ -101,7 +102,10 @@ def _watch(transfer: _Transfer, grace_s: float, progress: Progress | None) -> st
         if received - before >= LEAST_BYTES_PER_S * grace_s:
             since_s, before = now_s, received
         elif not is_done and now_s - since_s > grace_s:
-            return f"the server is too slow ({received - before:,} bytes in {now_s - since_s:.0f} s); try again later"
+            return (
+                f"the server is too slow ({format_bytes(received - before)} in {now_s - since_s:.0f} s); try "
+                f"again later"
+            )
     return transfer.failure
 
 
@@ -128,21 +132,22 @@ def _copied(url: str, target: Path, transfer: _Transfer) -> str:
         transfer.size = size if isinstance(size, int) else None
         free = free_bytes(target.parent)
         if transfer.size is not None and free is not None and transfer.size > free:
-            return f"the file has {_megabytes(transfer.size)}, and {target.parent.parent} has {_megabytes(free)} free"
+            return (
+                f"the file has {format_bytes(transfer.size)}, and {target.parent.parent} has {format_bytes(free)} free"
+            )
         most = MAX_UNKNOWN_BYTES if transfer.size is None else transfer.size
         most = most if free is None else min(most, free)
         while not transfer.is_cancelled and (block := remote.read(BLOCK_BYTES)):
             if transfer.received + len(block) > most:
-                return f"the download did not end after {_megabytes(most)}; download it yourself, and load that file"
+                return f"the download did not end after {format_bytes(most)}; download it yourself, and load that file"
             local.write(block)
             transfer.received += len(block)
     if transfer.size is not None and transfer.size != transfer.received:
-        return f"the download is incomplete ({transfer.received:,} of {transfer.size:,} bytes); try again"
+        return (
+            f"the download is incomplete ({format_count(transfer.received)} of {format_count(transfer.size)} "
+            f"bytes); try again"
+        )
     return ""
-
-
-def _megabytes(count: int) -> str:
-    return f"{count / 1e6:,.0f} MB"
 
 
 def _reason(exc: BaseException) -> str:

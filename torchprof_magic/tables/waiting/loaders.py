@@ -13,7 +13,7 @@ from torchprof_magic.facts.shared import ask_names, once_per_trace
 from torchprof_magic.facts.source.places import places_of
 from torchprof_magic.model.intervals import BoolArray, IntArray, covered_ns
 from torchprof_magic.model.shapes import Column, Table
-from torchprof_magic.model.units import counted
+from torchprof_magic.model.units import counted, format_count
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import DType, Trace
@@ -134,5 +134,5 @@ def starved_words(trace: Trace) -> str:
         return ""
     times = counted(count, "time")
     if late < MOSTLY_LATE * count:
-        return f"The workers had a batch ready {count - late:,} of {times}."
-    return f"The workers do not keep up: no batch was ready {late:,} of {times}."
+        return f"The workers had a batch ready {format_count(count - late)} of {times}."
+    return f"The workers do not keep up: no batch was ready {format_count(late)} of {times}."

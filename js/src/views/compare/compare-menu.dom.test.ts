@@ -121,7 +121,7 @@ describe("a comparison", () => {
     expect(report.root.dataset.tpView).toBe("compare");
     expect(document.activeElement).toBe(report.root);
     expect(find(report.root, ".tp-dots-names").textContent).toBe(
-      "run 02 steps · 1.00 msrun 1this run · 2 steps · 1.00 ms",
+      "run 02 steps · 1 msrun 1this run · 2 steps · 1 ms",
     );
   });
 

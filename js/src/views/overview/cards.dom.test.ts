@@ -35,7 +35,7 @@ describe("what to change", () => {
   it("says the change, the line, the evidence, the saving and how sure it is", async () => {
     const [text] = await textsOf({});
     expect(text).toBe(
-      "1Do less: x=1, or not in line 3It takes 2\u00a0ms.−2.00 ms at mostmeasured ●●●",
+      "1Do less: x=1, or not in line 3It takes 2\u00a0ms.−2 ms at mostmeasured ●●●",
     );
     expect(find(document.body, ".tp-card-code").textContent).toBe("x=1");
   });
@@ -45,15 +45,15 @@ describe("what to change", () => {
       { saving_ns: null, saving_bytes: 1e6, certainty: "estimated", level: 2 },
       { saving_ns: null, certainty: "guess", level: 1 },
     );
-    expect(texts[0]).toContain("−1.00 MBestimated ●●○");
+    expect(texts[0]).toContain("−1 MBestimated ●●○");
     expect(texts[1]).toContain("not knownguess ●○○");
   });
 
   it("says that memory which grows is saved with each step, and that its line allocates it", async () => {
-    const leak = { saving_ns: null, saving_bytes: 1e6, at: "; allocated in", per: " a step" };
+    const leak = { saving_ns: null, saving_bytes: 1e6, at: "; allocated in", per: " per step" };
     const [text] = await textsOf(leak);
     expect(text).toContain("x=1, or not; allocated in line 3");
-    expect(text).toContain("−1.00 MB per step");
+    expect(text).toContain("−1 MB per step");
   });
 
   it("shows hostile texts as they are", async () => {

@@ -17,7 +17,7 @@ export function Cards({ report, cards }: CardsProps) {
   return (
     <section class="tp-facts tp-cards">
       <h3 class="tp-split">
-        What to change<span class="tp-aside">saving a step</span>
+        What to change<span class="tp-aside">saving per step</span>
       </h3>
       <ol>
         {cards.map((card, index) => (

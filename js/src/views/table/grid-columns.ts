@@ -1,6 +1,6 @@
 /** The columns of a table: which are shown, how wide, and how their numbers are written. */
 
-import { type ColumnFormat, columnFormat, formatCount, isNumeric, isText } from "../../base/format";
+import { type ColumnFormat, columnFormat, isNumeric, isText } from "../../base/format";
 import {
   type Column,
   type Frame,
@@ -116,8 +116,7 @@ function numberLooks(
   beside: number,
 ): Looks {
   const largest = largestOf(values);
-  const isRounded = header.unit === "count" && divisor > 1;
-  const format = isRounded ? MEAN_COUNT : columnFormat(header.unit, largest / divisor, beside);
+  const format = columnFormat(header.unit, largest / divisor, beside);
   const text = (row: number) => format.format((values[row] ?? Number.NaN) / divisor);
   const title = titleWithUnit(header.title, format);
   const digitsPx = longestOf(values, format, divisor) * CHAR_PX;
@@ -134,12 +133,6 @@ function longestOf(values: Numbers, { format }: ColumnFormat, divisor: number): 
   }
   return Math.max(longest, format(-largestOf(values) / divisor).length - 1);
 }
-
-/** A mean count: whole numbers without decimals. */
-const MEAN_COUNT: ColumnFormat = {
-  suffix: "",
-  format: (value) => formatCount(Math.round(value * 100) / 100),
-};
 
 function isRight(header: ColumnHeader): boolean {
   return isNumeric(header.unit) || header.unit === "step";

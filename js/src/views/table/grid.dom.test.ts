@@ -224,7 +224,7 @@ describe("the flame graph", () => {
     await type(root, "ADD");
     // 20 inside aten::mm and 40 beside it, of 100.
     const steps = find(root, ".tp-match-steps");
-    expect(steps.textContent).toContain("60.0 % of CPU");
+    expect(steps.textContent).toContain("60 % of CPU");
     expect(find(steps, "[data-tp-match]").dataset.tpMatchCount).toBe("2");
     expect(find(root, ".tp-flame-canvas").dataset.tpMatches).toBe("2");
   });

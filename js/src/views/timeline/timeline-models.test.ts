@@ -82,9 +82,7 @@ describe("a timeline that the page has only parts of", () => {
   it("shows the overview until its window is there", async () => {
     const { moves, see } = setUp();
     expect(moves.model).toBe(moves.overview);
-    expect(describeSlice(moves.model, 1).facts[0]).toBe(
-      "the longest of 900 slices, together 3.00 µs",
-    );
+    expect(describeSlice(moves.model, 1).facts[0]).toBe("the longest of 900 slices, together 3 µs");
     await see(500, 1_500);
     expect(moves.model.frame.rows).toBe(2);
     expect(moves.isComplete).toBe(true);

@@ -49,7 +49,7 @@ describe("what is said of a slice", () => {
   it("calls a kernel by its short name, and keeps the full one", () => {
     const { name, facts } = describeSlice(MODEL, KERNEL_ROW);
     expect(name).toBe("add f32");
-    expect(facts).toEqual(["40.0 µs", "30.0 µs into step 5", "by aten::add"]);
+    expect(facts).toEqual(["40 µs", "30 µs into step 5", "by aten::add"]);
     expect(details(KERNEL_ROW).get("full name")).toBe(KERNEL);
   });
 
@@ -58,7 +58,7 @@ describe("what is said of a slice", () => {
     expect(found.get("call")).toBe("cudaLaunchKernel");
     expect(found.get("by")).toBe("aten::add");
     // From the beginning of the call to that of the kernel.
-    expect(found.get("launched")).toBe("15.0 µs earlier");
+    expect(found.get("launched")).toBe("15 µs earlier");
     expect(found.get("shapes")).toBe("[[2,3]]");
     expect(found.get("grid")).toBe("8×1×1");
   });
@@ -91,14 +91,14 @@ describe("what is said of a counter", () => {
   it("is its value at the moment, how long it holds, and when", () => {
     const { name, isCode, phase, facts } = describeSlice(model, 2);
     expect([name, isCode, phase]).toEqual(["Power", false, ""]);
-    expect(facts).toEqual(["312.5 W", "1.00 µs", "20.0 µs into step 5"]);
+    expect(facts).toEqual(["312.5 W", "1 µs", "20 µs into step 5"]);
   });
 
   it("has the value in the panel, and nothing of what ops have", () => {
     expect(detailsOf(model, 2)).toEqual([
       { label: "value", value: "312.5 W" },
-      { label: "holds", value: "1.00 µs" },
-      { label: "begins", value: "20.0 µs into step 5" },
+      { label: "holds", value: "1 µs" },
+      { label: "begins", value: "20 µs into step 5" },
       { label: "on", value: "Power, Device 0" },
     ]);
   });

@@ -228,7 +228,7 @@ def test_the_overview_tells_the_flops_of_a_step_and_the_share_that_is_known() ->
     trace = make_trace(*steps, op("aten::mm", MM, 1, 30), op("aten::mm", MM, 101, 30), span("aten::add", 150, 20))
     facts = {fact.label: fact for section in overview_facts(trace).sections for fact in section.facts}
     flops, share = facts["FLOPs"], facts["In ops with known FLOPs"]
-    assert (flops.value, flops.unit, flops.note) == (120, "flop", "a step")
+    assert (flops.value, flops.unit, flops.note) == (120, "flop", "per step")
     assert (share.value, share.unit, share.note) == (0.75, "ratio", "of the host time of ops")
 
 

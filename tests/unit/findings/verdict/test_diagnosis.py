@@ -97,7 +97,7 @@ def test_recorded_steps_that_were_shorter_by_chance_are_shown_as_shorter() -> No
 def test_a_recording_that_slows_steps_down_a_lot_says_so() -> None:
     (problem,) = diagnose(distorted((100_000, 100_000), 250))
     assert problem.code == "run.distorted"
-    assert "took 2.5 times as long as steps without the profiler" in problem.message
+    assert "took 2.50 times as long as steps without the profiler" in problem.message
 
 
 def test_the_overhead_is_not_measured_from_interrupted_steps_or_without_any() -> None:

@@ -87,7 +87,7 @@ def device_work(busy_us: float) -> list[Event]:
 def test_without_steps_the_busy_share_of_the_device_decides(busy_us: float, title: str, evidence: str) -> None:
     verdict = find_verdict(make_trace(*device_work(busy_us)))
     assert verdict.title == title
-    assert evidence in str(verdict).replace("20.0 %", "20 %")
+    assert evidence in str(verdict)
 
 
 def test_of_two_parts_that_are_too_large_the_larger_one_is_named() -> None:
@@ -294,7 +294,7 @@ def test_a_kernel_that_is_a_second_cause_is_short_too_and_the_name_of_an_op_is_n
     events = [span("my::attention<float>", 0, 100), launch(95, 1, correlation=1), kernel(GEMM, 100, 20, correlation=1)]
     verdict = find_verdict(make_trace(annotation("ProfilerStep#0", 0, 120), *events))
     assert verdict.title == "Dispatch-bound"
-    assert "piece by piece, 1 kernel a step, mostly in attention. The" in short(verdict)
+    assert "piece by piece, 1 kernel per step, mostly in attention. The" in short(verdict)
     assert "computation takes 16.7 %, mostly in gemm bf16 128x64 · cutlass nn." in short(verdict)
 
 

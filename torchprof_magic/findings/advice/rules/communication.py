@@ -23,7 +23,7 @@ from torchprof_magic.findings.advice.times import (
     without,
 )
 from torchprof_magic.findings.verdict.accounts import chosen_steps
-from torchprof_magic.model.units import format_ns
+from torchprof_magic.model.units import format_count, format_ns
 from torchprof_magic.model.vendors import HOST_COLLECTIVE
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ def gradient_sync_each_step(trace: Trace) -> Advice | None:
         rule="gradient_sync_each_step",
         title="Exchange gradients once for each step of the optimizer",
         fix="`with model.no_sync():` around all but the last of the accumulated passes",
-        evidence=f"{per:.3g} passes come before each step of the optimizer, and each of them exchanges all gradients. "
-        f"Those that no step follows take {format_ns(ns_in_steps(trace, inside))} {each(trace)} for that.",
+        evidence=f"{format_count(per)} passes come before each step of the optimizer, and each of them exchanges all "
+        f"gradients. Those that no step follows take {format_ns(ns_in_steps(trace, inside))} {each(trace)} for that.",
         file=file,
         line=line,
         op="c10d::allreduce_",
@@ -123,9 +123,9 @@ def many_small_collectives(trace: Trace) -> list[Advice]:
                 rule="many_small_collectives",
                 title="Join the collectives",
                 fix="one flat tensor for all of them, or DistributedDataParallel, which makes buckets",
-                evidence=f"{count:,.0f} collectives {each(trace)} take {format_ns(spent)}. The shortest take "
-                f"{format_ns(shortest)} whatever their size, so one in place of {count:,.0f} saves that "
-                f"{count - 1:,.0f} times, less two copies of what they send, {copies}.",
+                evidence=f"{format_count(count)} collectives {each(trace)} take {format_ns(spent)}. The shortest take "
+                f"{format_ns(shortest)} whatever their size, so one in place of {format_count(count)} saves that "
+                f"{format_count(count - 1)} times, less two copies of what they send, {copies}.",
                 file=file,
                 line=line,
                 op=str(trace.events["name"][int(mine[0])]),

@@ -20,7 +20,7 @@ from torchprof_magic.findings.advice.times import (
     step_ns,
 )
 from torchprof_magic.findings.verdict.accounts import chosen_steps
-from torchprof_magic.model.units import counted, format_ns, format_ratio
+from torchprof_magic.model.units import counted, format_count, format_ns, format_ratio
 
 if TYPE_CHECKING:
     from torchprof_magic.model.intervals import IntArray
@@ -54,7 +54,8 @@ def recompiles(trace: Trace) -> list[Advice]:
                 rule="recompiles",
                 title="Compile once for all sizes",
                 fix="`torch.compile(..., dynamic=True)`, or pad to equal sizes",
-                evidence=f"`torch.compile` compiles again in {steps:,} of {counted(len(chosen.row) or 1, 'step')}, "
+                evidence=f"`torch.compile` compiles again in {format_count(steps)} of "
+                f"{counted(len(chosen.row) or 1, 'step')}, "
                 f"which takes {format_ns(ns_in_steps(trace, inside))} {each(trace)}. "
                 'After 8 times (`recompile_limit`) it gives up. `TORCH_LOGS="recompiles"` says what differs.',
                 file=file,

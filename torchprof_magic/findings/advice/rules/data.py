@@ -9,7 +9,7 @@ import numpy as np
 
 from torchprof_magic.findings.advice.kinds import Advice
 from torchprof_magic.findings.advice.times import by_place, critical, each, ns_in_steps, spans_of, step_ns
-from torchprof_magic.model.units import counted, format_ns
+from torchprof_magic.model.units import counted, format_count, format_ns
 from torchprof_magic.tables.waiting.loaders import MOSTLY_LATE, fetch_rows, has_workers
 
 if TYPE_CHECKING:
@@ -67,7 +67,8 @@ def _starved(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advic
         rule="dataloader_workers",
         title="Use more workers, or give them less to do",
         fix="a larger `num_workers`, or less work for each sample",
-        evidence=f"The workers do not keep up: no batch was ready {len(late):,} of {counted(len(rows), 'time')}.",
+        evidence=f"The workers do not keep up: no batch was ready {format_count(len(late))} of "
+        f"{counted(len(rows), 'time')}.",
         file=file,
         line=line,
         op="DataLoader",

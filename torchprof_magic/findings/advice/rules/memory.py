@@ -12,7 +12,7 @@ from torchprof_magic.findings.advice.kinds import Advice, Spans
 from torchprof_magic.findings.advice.times import critical, each, ns_in_steps, spans_of, step_index, within_steps
 from torchprof_magic.findings.savings.table import savings_table, title_of
 from torchprof_magic.findings.verdict.accounts import chosen_steps
-from torchprof_magic.model.units import counted, format_bytes, format_ns
+from torchprof_magic.model.units import counted, format_bytes, format_count, format_ns
 from torchprof_magic.tables.memory.in_use import memory_series
 from torchprof_magic.tables.memory.leaks import MEASURED, leaks_table
 
@@ -127,8 +127,8 @@ def allocator_churn(trace: Trace) -> Advice | None:
         title="Keep memory in the allocator",
         fix="no `torch.cuda.empty_cache()` in the loop; for sizes that vary, "
         "`PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`",
-        evidence=f"{len(rows) / chosen_steps(trace).steps:,.3g} calls {each(trace)} fetch memory from the driver or "
-        f"give it back: {format_ns(ns_in_steps(trace, spans))}.",
+        evidence=f"{format_count(len(rows) / chosen_steps(trace).steps)} calls {each(trace)} fetch memory from the "
+        f"driver or give it back: {format_ns(ns_in_steps(trace, spans))}.",
         file=file[0] or "",
         line=line[0],
         op=str(trace.events["name"][int(rows[0])]),

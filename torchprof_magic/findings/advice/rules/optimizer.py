@@ -20,7 +20,7 @@ from torchprof_magic.findings.advice.times import (
     spans_of,
 )
 from torchprof_magic.findings.verdict.accounts import chosen_steps
-from torchprof_magic.model.units import counted, format_ns, format_ratio
+from torchprof_magic.model.units import counted, format_count, format_ns, format_ratio
 
 if TYPE_CHECKING:
     from torchprof_magic.model.intervals import IntArray
@@ -73,7 +73,8 @@ def _fused(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advice 
         rule="single_tensor_optimizer",
         title="Let the optimizer update all parameters at once",
         fix=f"`torch.optim.{name}(..., fused=True)`",
-        evidence=f"`{name}.step` takes {format_ns(cost.ns)} {each(trace)} for {len(ops) / max(len(rows), 1):,.0f} ops, "
+        evidence=f"`{name}.step` takes {format_ns(cost.ns)} {each(trace)} for "
+        f"{format_count(len(ops) / max(len(rows), 1))} ops, "
         f"one parameter after the other. Fused, it takes no calls, and {format_ratio(FUSED_SHARE[name])} of the ops' "
         f"own {format_ns(ops_ns)}, because it reads and writes each tensor once.",
         file=file,

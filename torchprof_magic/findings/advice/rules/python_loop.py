@@ -22,7 +22,7 @@ from torchprof_magic.findings.advice.times import (
     spans_of,
 )
 from torchprof_magic.findings.verdict.accounts import TINY_OP_NS, chosen_steps
-from torchprof_magic.model.units import format_ns
+from torchprof_magic.model.units import format_count, format_ns
 
 if TYPE_CHECKING:
     from torchprof_magic.model.intervals import IntArray
@@ -87,7 +87,7 @@ def _advice(trace: Trace, file: str, line: int, spans: Spans, rows: IntArray) ->
         rule="python_loop",
         title="Replace a loop over elements by ops on whole tensors",
         fix="index with a slice or a tensor, and let one op do all elements",
-        evidence=f"Elements are taken out of a tensor {turns:,.0f} times {each(trace)}, which takes "
+        evidence=f"Elements are taken out of a tensor {format_count(turns)} times {each(trace)}, which takes "
         f"{format_ns(cost.ns)}: {format_ns(cost.ns / turns)} each time, mostly for Python and for calling ops. One op "
         f"on the whole tensor takes about as long as {TURNS_LEFT} turns.",
         file=file,

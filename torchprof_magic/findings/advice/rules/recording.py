@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.findings.advice.kinds import Advice
-from torchprof_magic.model.units import format_ns
+from torchprof_magic.model.units import format_count, format_ns
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -31,6 +31,6 @@ def profiling_distorts(trace: Trace) -> Advice | None:
         title="Record with less to trust the times",
         fix=f"without {' and '.join(on)}, or with `--two-pass`",
         evidence=f"Recorded steps take {format_ns(found.recorded_ns)}, and {format_ns(found.plain_ns)} without the "
-        f"profiler: {found.ratio:.1f} times as long ({found.basis}). The program itself need not change.",
+        f"profiler: {format_count(found.ratio)} times as long ({found.basis}). The program itself need not change.",
         certainty="measured",
     )

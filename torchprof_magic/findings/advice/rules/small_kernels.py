@@ -10,7 +10,7 @@ from torchprof_magic.facts.device.idle_pieces import CAUSES, cause_numbers, idle
 from torchprof_magic.findings.advice.kinds import Advice, Spans
 from torchprof_magic.findings.advice.times import each, ns_in_steps, within_steps
 from torchprof_magic.findings.verdict.accounts import device_account
-from torchprof_magic.model.units import format_ns, format_ratio
+from torchprof_magic.model.units import format_count, format_ns, format_ratio
 from torchprof_magic.model.vendors import GRAPH_LAUNCH
 from torchprof_magic.tables.waiting.queue import launch_totals
 
@@ -43,7 +43,7 @@ def small_kernels(trace: Trace) -> Advice | None:
         rule="small_kernels",
         title="Launch many kernels at once",
         fix='`torch.compile(model, mode="reduce-overhead")`, or a CUDA graph',
-        evidence=f"{totals.kernels / account.steps:,.0f} kernels {each(trace)} are launched one by one, "
+        evidence=f"{format_count(totals.kernels / account.steps)} kernels {each(trace)} are launched one by one, "
         f"{format_ratio(short)} of them of less than 10 µs. For {format_ns(idle_ns)} the queue is empty, and the "
         "device waits until the host has launched the next one. A graph launches all of them in one call.",
         file=cause.file,

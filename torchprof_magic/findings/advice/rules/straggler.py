@@ -60,8 +60,8 @@ def _evidence(row: Mapping[str, object], lead: Mapping[str, int]) -> str:
     """Return how often and by how much it is late, and what it does more of than the others."""
     wait, more = (format_ns(float(str(row[name]))) for name in ("caused_wait_ns", "cause_ns"))
     of = counted(int(str(row["collectives"])), "collective")
-    late = f"Last in {lead['collectives']} of {of}; all others together wait {wait} a step."
+    late = f"Last in {lead['collectives']} of {of}; all others together wait {wait} per step."
     if row["cause"] == UNKNOWN:
         return late
     name = f", most in `{row['name']}`" if row["name"] else ""
-    return f"{late} What it does more of than the others: {row['cause']}, {more} a step{name}."
+    return f"{late} What it does more of than the others: {row['cause']}, {more} per step{name}."

@@ -30,7 +30,8 @@ def oversubscribed_threads(trace: Trace) -> Advice | None:
         rule="oversubscribed_threads",
         title="Use no more threads than there are cores",
         fix=f"`torch.set_num_threads({cores})`",
-        evidence=f"Ops are divided among {threads:,} threads, and the process may use {counted(cores, 'core')}, so "
+        evidence=f"Ops are divided among {counted(threads, 'thread')}, and the process may use "
+        f"{counted(cores, 'core')}, so "
         f"threads wait for one another. Ops take {format_ns(spent)} {each(trace)}.",
         op="torch.set_num_threads",
         certainty="guess",
