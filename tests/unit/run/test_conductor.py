@@ -163,9 +163,7 @@ def test_a_folder_that_cannot_be_written_is_named_before_anything_runs(door: Doo
 
 
 def test_a_nested_recording_is_refused_and_the_outer_one_is_complete(door: Door) -> None:
-    run = door.record(
-        "try:\n    tp.profile().__enter__()\nexcept tp.ProfilerBusyError:\n    done.append(2)\n" + WORK
-    )
+    run = door.record("try:\n    tp.profile().__enter__()\nexcept tp.ProfilerBusyError:\n    done.append(2)\n" + WORK)
     assert (run.error, run.done) == (None, [2, 1])
     assert run.report is not None
     assert "aten::mul" in run.report.ops["name"].to_list()
