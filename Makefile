@@ -7,7 +7,7 @@ TORCH  := torch==2.13.0
 PIP    := $(BIN)/pip install -q --disable-pip-version-check
 # One more than cores, because tests wait for kernels and browsers to start. Long files come first in the tree.
 PYTEST  = $(BIN)/python -m pytest -n $$($(BIN)/python -c 'import os; print(1 + (os.cpu_count() or 1))') \
-          --dist loadfile --no-loadscope-reorder
+          --dist loadfile --no-loadscope-reorder --durations=40
 FRONT  := $(shell find js/src widgets js/scripts -type f 2>/dev/null) js/package.json torchprof_magic/render/palette.json
 # The redirection makes older versions of make start a shell, which `command` is built into.
 NODE   := $(if $(shell command -v npm 2>/dev/null),,$(VENV)/.node)
@@ -25,9 +25,8 @@ lab: $(VENV)/.installed $(BUNDLE)
 	$(BIN)/jupyter lab --notebook-dir=notebooks
 
 test: $(VENV)/.tested $(BUNDLE) chromium
-	scripts/check
-	export CHROMIUM="$$(cat $(VENV)/.chromium)"; cd js && npm test && npm run size
-	export CHROMIUM="$$(cat $(VENV)/.chromium)"; $(PYTEST)
+	export CHROMIUM="$$(cat $(VENV)/.chromium)"; \
+	$(BIN)/python scripts/beside.py scripts/check "cd js && npm test && npm run size" -- $(PYTEST)
 
 check: $(VENV)/.tested $(BUNDLE)
 	scripts/check
@@ -57,12 +56,9 @@ advice: $(VENV)/.tested
 	$(BIN)/python tests/advice_programs/advice_run.py
 	$(BIN)/python benchmarks/advice.py
 
-# All of what `make test` takes a sample of: every hostile text through everything, every example, a build without npm.
+# All tests, with all of what `make test` takes a sample of (tests/amount.py).
 thorough: $(VENV)/.tested $(BUNDLE) chromium
-	export CHROMIUM="$$(cat $(VENV)/.chromium)" TORCHPROF_TESTS=whole; \
-	$(BIN)/python -m pytest -n auto --timeout 1200 tests/unit/test_hostile_texts.py tests/e2e/test_hostile_pages.py \
-	  tests/unit/test_failing_parts.py \
-	  tests/unit/ingest tests/unit/system/process tests/unit/capture/watch tests/unit/test_savings_live.py tests/packaging
+	export CHROMIUM="$$(cat $(VENV)/.chromium)" TORCHPROF_TESTS=whole; $(PYTEST) --timeout 1200
 
 # The wheel in a new environment per line of tests/compat/lines.py, or on one line: make compat ONLY=py310-torch241.
 compat: $(VENV)/.tested $(BUNDLE)

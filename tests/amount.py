@@ -1,4 +1,4 @@
-"""How much is tried: a sample with ``make test``, where a whole takes long, and everything with ``make thorough``."""
+"""How much is tried: a sample with ``make test``, and the whole with ``make thorough``."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ import os
 from collections.abc import Sequence
 from typing import TypeVar
 
+import pytest
+
 IS_WHOLE = os.environ.get("TORCHPROF_TESTS") == "whole"
 # One example in so many is tried in a sample.
 SAMPLE = 3
+# A test, or a case of one, that only `make thorough` runs. A cheaper one of the same promise is in the sample.
+thorough = pytest.mark.thorough
 
 
 T = TypeVar("T")
 
 
-def sampled(cases: Sequence[T]) -> Sequence[T]:
-    """Return all cases, or the first and every third after it in a sample."""
-    return cases if IS_WHOLE else cases[::SAMPLE]
+def sampled(cases: Sequence[T], one_in: int = SAMPLE) -> Sequence[T]:
+    """Return all cases, or in a sample the first and every third (or ``one_in``) after it."""
+    return cases if IS_WHOLE else cases[::one_in]
 
 
 def examples(count: int) -> int:

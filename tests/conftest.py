@@ -17,12 +17,22 @@ if TYPE_CHECKING:
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from amount import IS_WHOLE
+
 # By default OpenMP's threads spin while they wait for one another. Where several test processes share the cores, a
 # small training step took ten times as long that way, and five times as much processor time.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # inherited from nohup or `make test &`
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out of a sample what is marked ``thorough``."""
+    if not IS_WHOLE:
+        left_out = [item for item in items if item.get_closest_marker("thorough")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("thorough")]
 
 
 @pytest.fixture(scope="session", autouse=True)

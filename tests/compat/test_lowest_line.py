@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from amount import thorough
 from lines import TESTED_LINE
 from results import matrix, read_results
 
 
+@thorough
 @pytest.mark.slow
 @pytest.mark.timeout(1200)  # the first run downloads
 def test_the_wheel_works_with_the_lowest_versions_that_are_allowed(tmp_path: Path) -> None:

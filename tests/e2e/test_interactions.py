@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from amount import thorough
 from driver import Lab, chromium, jupyter, open_tab, screenshot, write_notebook
 from gpu_trace import STEP_US, write_gpu_trace
 from playwright.sync_api import Page, expect
@@ -18,7 +19,7 @@ STEP = 2
 GUTTER_PX = 128
 
 
-@pytest.fixture(scope="module", params=["lab", "notebook"])
+@pytest.fixture(scope="module", params=["lab", pytest.param("notebook", marks=thorough)])
 def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     root = tmp_path_factory.mktemp(request.param)
     write_gpu_trace(root / "gpu.json")

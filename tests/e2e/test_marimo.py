@@ -11,10 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from amount import thorough
 from driver import START_S, chromium, cut_texts, free_port, open_tab, screenshot, stop, wait_for
 from playwright.sync_api import Page, expect
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+# In a sample, the stand-in of test_hosts.py is all of marimo.
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, thorough]
 
 NOTEBOOK = """\
 import marimo

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from amount import thorough
 from driver import Lab, chromium, jupyter, open_tab, screenshot, write_notebook
 from fake_perfetto import ADDRESS, FakePerfetto, given_trace
 from playwright.sync_api import Browser, expect
@@ -44,7 +45,7 @@ def browser() -> Iterator[Browser]:
         yield found
 
 
-@pytest.fixture(scope="module", params=["lab", "notebook"])
+@pytest.fixture(scope="module", params=["lab", pytest.param("notebook", marks=thorough)])
 def lab(request: pytest.FixtureRequest, browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     root = tmp_path_factory.mktemp(request.param)
     notebook = write_notebook(root / "train.ipynb", SETUP, TRAIN, ORDER, LEAK)

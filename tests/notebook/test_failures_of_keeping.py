@@ -21,6 +21,7 @@ from aftermath import (
     problems,
     wait_for_end,
 )
+from amount import sampled
 from kernels import Kernel, started
 
 from torchprof_magic.capture.torch_api import features
@@ -293,7 +294,7 @@ files.copy_verified = armed
 """
 
 
-@pytest.mark.parametrize("call", ["write", "fsync", "replace"])
+@pytest.mark.parametrize("call", sampled(["replace", "write", "fsync"]))
 def test_a_kernel_that_dies_while_it_saves_leaves_the_file_that_was_there(
     kernel: Kernel, tmp_path: Path, call: str
 ) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from amount import thorough
 from kernels import Kernel, started
 from recovering import (
     FIRST,
@@ -253,6 +254,7 @@ os.waitpid(child, 0)
     assert_recovered(kernel)
 
 
+@thorough
 @pytest.mark.slow
 def test_row_21_two_ranks_write_one_file_each(tmp_path: Path) -> None:
     place = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "GLOO_SOCKET_IFNAME": "lo"}

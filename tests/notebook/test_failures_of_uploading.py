@@ -24,6 +24,7 @@ from aftermath import (
     problems,
     wait_for_end,
 )
+from amount import thorough
 from kernels import Kernel, started
 
 from torchprof_magic.store.records import records_of
@@ -133,6 +134,7 @@ def test_an_upload_that_hangs_holds_up_neither_the_cell_nor_the_next(
     wait_until(kernel, "%torchprof uploads", f"{server.port}/bucket/runs/run.json: done")
 
 
+@thorough
 def test_an_upload_that_is_under_way_when_the_kernel_ends_goes_on_in_the_next(
     kernel: Kernel, tmp_path: Path, server: Any
 ) -> None:

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from amount import thorough
 from nbclient import NotebookClient
 
 SOURCE = Path(__file__).parents[2] / "notebooks" / "faster.ipynb"
 
 
+@thorough
 @pytest.mark.slow
 def test_following_the_cards_makes_the_loop_faster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")

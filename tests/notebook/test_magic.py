@@ -397,8 +397,8 @@ def test_a_report_is_saved_exported_and_opened_again(kernel: Kernel, tmp_path: P
 
 def test_a_large_file_is_read_with_a_bar_that_is_removed(kernel: Kernel, tmp_path: Path) -> None:
     file = tmp_path / "large.json"
-    event = b'{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 1}'
-    file.write_bytes(b"[" + b", ".join([event] * 300_000) + b"]")
+    event = b'{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": %d, "dur": 1}'
+    file.write_bytes(b"[" + b", ".join(event % (2 * number) for number in range(300_000)) + b"]")
     cell = kernel.run(f"%torchprof load {file}")
     places = [content["data"] for content in cell.of("update_display_data")]
     assert {} in places

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from amount import thorough
 from nbclient import NotebookClient
 
 SOURCE = Path(__file__).parents[2] / "notebooks" / "memory.ipynb"
 
 
+@thorough
 @pytest.mark.slow
 def test_the_hunt_for_memory_finds_the_leak_its_holder_and_a_saving_that_comes_true(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from amount import thorough
 from nbclient import NotebookClient
 
 SOURCE = Path(__file__).parents[2] / "notebooks" / "quickstart.ipynb"
 
 
+@thorough
 @pytest.mark.slow
 def test_the_quickstart_runs_and_acting_on_its_reports_makes_training_faster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

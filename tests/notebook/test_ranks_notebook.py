@@ -3,11 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import nbformat
+from amount import thorough
 from nbclient import NotebookClient
 
 SOURCE = Path(__file__).parents[2] / "notebooks" / "ranks.ipynb"
 
 
+@thorough
 def test_the_notebook_of_many_ranks_runs_and_names_the_line_of_the_late_one(tmp_path: Path) -> None:
     notebook = nbformat.read(SOURCE, as_version=4)
     NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from amount import IS_WHOLE
+from amount import thorough
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT = Path(__file__).parents[2]
@@ -79,7 +79,7 @@ def test_a_build_without_npm_names_what_to_install(hook: BuildHookInterface[Any]
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not IS_WHOLE, reason="takes half a minute; `make thorough` runs it")
+@thorough
 def test_a_build_on_a_machine_without_npm_makes_the_bundle(checkout: Path, tmp_path: Path) -> None:
     path = tmp_path / "bin"
     path.mkdir()

@@ -12,7 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from amount import IS_WHOLE
+from amount import thorough
 
 ROOT = Path(__file__).parents[2]
 SHOW = """\
@@ -96,7 +96,7 @@ def test_the_sdist_holds_all_tests_and_documents(built: tuple[Path, Path]) -> No
     assert {"Makefile", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "pyproject.toml"} <= packed
 
 
-@pytest.mark.skipif(not IS_WHOLE, reason="takes half a minute; `make thorough` runs it")
+@thorough
 def test_the_tests_of_the_sdist_can_be_collected(built: tuple[Path, Path], tmp_path: Path) -> None:
     with tarfile.open(built[0]) as archive:
         archive.extractall(tmp_path, filter="data")
@@ -117,6 +117,7 @@ def test_the_page_of_the_package_has_no_link_that_needs_the_checkout(built: tupl
         assert f"`{path}`" in page
 
 
+@thorough
 def test_the_installed_wheel_gives_a_working_widget(built: tuple[Path, Path], fresh: Path, tmp_path: Path) -> None:
     done = run(fresh, "-m", "pip", "install", "-q", "--no-deps", "--no-index", built[1], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -125,7 +126,7 @@ def test_the_installed_wheel_gives_a_working_widget(built: tuple[Path, Path], fr
     assert str(fresh.parents[1]) in shown.stdout
 
 
-@pytest.mark.skipif(not IS_WHOLE, reason="`make demo` installs so; `make thorough` runs it")
+@thorough
 def test_an_editable_install_gives_a_working_widget(fresh: Path, tmp_path: Path) -> None:
     done = run(fresh, "-m", "pip", "install", "-q", "--no-deps", "-e", ROOT, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from amount import thorough
 from hostile.recordings import encodable, report_about, report_of, report_with_call_stacks
 from hostile.texts import FAMILIES, TEXTS, in_parts, sample
 from matplotlib.text import Text
@@ -33,7 +34,11 @@ STEP = "ProfilerStep#1"  # a range of this name is a step
 VIEWS = ("steps", "ops", "flame", "memory")
 
 
-@pytest.fixture(scope="module", params=[report_of, report_with_call_stacks], ids=["frames", "call stacks"])
+@pytest.fixture(
+    scope="module",
+    params=[report_of, pytest.param(report_with_call_stacks, marks=thorough)],
+    ids=["frames", "call stacks"],
+)
 def report(request: pytest.FixtureRequest) -> Report:
     return request.param(TEXTS)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from amount import sampled
 from IPython.core.interactiveshell import InteractiveShell
 
 from torchprof_magic.ipython import extension
@@ -131,7 +132,7 @@ for i in range(6):
     net(torch.ones(2, 4), proxy, proxies, things, more=names).sum().backward()
     optimizer.step()
 """
-FLAGS = ["", "--memory", "--modules --lines --memory --shapes --flops", "--memory --two-pass"]
+FLAGS = sampled(["--modules --lines --memory --shapes --flops", "", "--memory", "--memory --two-pass"])
 
 
 @pytest.fixture(scope="module")

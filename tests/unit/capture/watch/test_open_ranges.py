@@ -73,7 +73,7 @@ with tp.profile(wait=0, warmup=0, active=1, repeat=0) as p:
 """
 
 
-@pytest.mark.parametrize("code", sampled([RANGE.format(wait=0), RANGE.format(wait=1), HOOK, FUTURE]))
+@pytest.mark.parametrize("code", sampled([RANGE.format(wait=0), RANGE.format(wait=1), HOOK, FUTURE], 4))
 def test_a_range_that_is_open_across_two_recordings_does_not_crash_the_process(code: str) -> None:
     code = f"{CROSSING}{code}\nprint('survived')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

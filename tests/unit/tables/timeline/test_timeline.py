@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from amount import sampled
 from support import Event, annotation, frame, kernel, launch, make_trace, span
 
 from torchprof_magic.facts.device.busy import device_intervals
@@ -177,7 +178,7 @@ def test_a_part_of_a_step_has_the_phase_of_most_of_it() -> None:
     assert rows(slices, "start_us", "dur_us", kind="phase", name="forward") == [(20, 2), (30, 1)]
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", sampled(range(30)))
 def test_the_phases_of_a_step_follow_each_other_and_add_up_to_it(seed: int) -> None:
     chance = np.random.default_rng(seed)
     lengths_us = [int(ns) / 1000 for ns in chance.choice([1, 7, 300, 5_000, 999_999], 6)]
@@ -510,7 +511,7 @@ def random_events(seed: int) -> list[Event]:
     return events
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", sampled(range(60)))
 def test_the_time_on_every_lane_and_depth_is_that_of_its_events(seed: int) -> None:
     events = random_events(seed)
     trace = make_trace(*events)
@@ -535,7 +536,7 @@ def test_the_time_on_every_lane_and_depth_is_that_of_its_events(seed: int) -> No
     assert sum(dur for (dur,) in rows(slices, "dur_us", on="calls")) == calls
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", sampled(range(60)))
 def test_the_lanes_of_devices_are_those_of_other_views_in_random_traces(seed: int) -> None:
     trace = make_trace(*random_events(seed))
     slices = timeline_slices(trace)
@@ -547,7 +548,7 @@ def test_the_lanes_of_devices_are_those_of_other_views_in_random_traces(seed: in
     assert sum(dur * count for dur, count in rows(slices, "dur_ns", "count", on="queue")) == area
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", sampled(range(60)))
 def test_links_of_random_traces_lead_to_the_launch_and_the_innermost_op_that_holds_it(seed: int) -> None:
     slices = timeline_slices(make_trace(*random_events(seed)))
     found = slices.frame.to_dicts()

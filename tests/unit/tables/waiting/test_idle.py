@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+from amount import sampled
 from support import Event, annotation, frame, kernel, launch, make_trace, span
 
 from torchprof_magic.facts.device.idle_pieces import DETAILS, idle_pieces
@@ -230,7 +231,7 @@ def random_trace(seed: int) -> Trace:
     return make_trace(*events)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", sampled(range(200)))
 def test_the_pieces_of_random_traces_add_up_to_the_window_minus_the_busy_time(seed: int) -> None:
     trace = random_trace(seed)
     windows, pieces = windows_of(trace), idle_pieces(trace)
