@@ -169,12 +169,19 @@ class Kernel:
             return None
         head = {"id": content["id"], "name": content["name"], "chunk": content["chunk"]}
         try:
-            data = self.report._forms.page.pulled[content["name"]]()
+            data = self._data(content)
         except TorchProfError as exc:
             return head | {"kind": "error", "message": str(exc)}
         chunks = max(1, -(-len(data) // CHUNK_BYTES))
         part = data[content["chunk"] * CHUNK_BYTES : (content["chunk"] + 1) * CHUNK_BYTES]
         return head | {"kind": "chunk", "chunks": chunks, "data": base64.b64encode(part).decode()}
+
+    def _data(self, content: dict[str, Any]) -> bytes:
+        page = self.report._forms.page
+        if content.get("start_ns") is None:
+            return page.pulled[content["name"]]()
+        assert page.ranges is not None
+        return page.ranges.encoded(content["name"], content["start_ns"], content["end_ns"])
 
 
 class Hosted:

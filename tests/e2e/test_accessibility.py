@@ -150,6 +150,7 @@ def test_axe_finds_nothing_in_a_live_report(browser: Browser, report: tp.Report,
         shown.report.get_by_role("button", name="Columns").click()
         shown.report.locator("[data-tp-row]").first.click()
         shown.report.locator('.tp-step-strip [data-tp-step="3"]').click()
+        expect(shown.report.locator('[aria-busy="true"]')).to_have_count(0)
         shown.report.get_by_role("button", name="All keys").click()
         assert shown.page.evaluate(RUN_AXE) == []
 

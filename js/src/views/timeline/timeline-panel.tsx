@@ -6,8 +6,10 @@ import { displayName, shortenName } from "../../base/names";
 import type { Span } from "../../base/scale";
 import type { Ns } from "../../base/units";
 import { coveredIn } from "../../layout/slice-index";
-import type { AskState } from "../../state/latest";
+import type { AskState, Latest } from "../../state/latest";
+import type { LateView } from "../../state/python-sync";
 import { wordAt } from "../../wire/frame";
+import type { Part } from "../../wire/pull";
 import type { LaneSum } from "../../wire/questions";
 import { useAskedSums, useAskedView } from "../common/asked-range";
 import { Button } from "../common/button";
@@ -142,6 +144,8 @@ function RangePart({ report, moves, range }: RangeProps) {
   const hasDevice = overview.devices.length > 0;
   const tables = hasDevice ? TABLES : TABLES.slice(0, 1);
   const table = hasDevice ? chosen.value : "ops";
+  const view = report.source.header.views.find(({ name }) => name === table);
+  const latest = view === undefined ? null : report.source.ranged(view);
   return (
     <section class="tp-side-part" data-tp-range={`${range.start}-${range.end}`}>
       <h3>Range of {formatNs(range.end - range.start)}</h3>
@@ -156,18 +160,19 @@ function RangePart({ report, moves, range }: RangeProps) {
           chosen.value = name;
         }}
       />
-      {source === null ? (
-        <OwnRangeTable model={moves.model} range={range} table={table} />
-      ) : table === "waits" ? (
+      {table === "waits" && source !== null ? (
         <AnswerTable sums={asked && waitSums(askedWaits(asked))} state={source.range.state.value} />
-      ) : (
+      ) : table !== "waits" && latest !== null ? (
         <AskedRangeTable
           key={table}
           report={report}
+          latest={latest}
           range={range}
           table={table}
           hasDevice={hasDevice}
         />
+      ) : (
+        <OwnRangeTable model={moves.model} range={range} table={table} />
       )}
     </section>
   );
@@ -211,18 +216,16 @@ function OwnRangeTable({
 
 interface AskedProps {
   readonly report: ReportContext;
+  readonly latest: Latest<Part, LateView>;
   readonly range: Span<Ns>;
   readonly table: string;
   readonly hasDevice: boolean;
 }
 
 /** The ops or kernels of a range, which are the tab of that name for this part of the time. */
-function AskedRangeTable({ report, range, table, hasDevice }: AskedProps) {
-  const view = report.source.header.views.find(({ name }) => name === table);
-  const latest = view === undefined ? null : report.source.ranged(view);
+function AskedRangeTable({ report, latest, range, table, hasDevice }: AskedProps) {
   const asked = useAskedView(latest, range);
   const titleOf = (name: string) => displayName(report.titleOf(name));
-  if (latest === null) return <p class="tp-side-hint">Nothing ran in this range.</p>;
   const sums = asked && askedSums(asked.frame, table, hasDevice, titleOf);
   return <AnswerTable sums={sums} state={latest.state.value} />;
 }
