@@ -21,9 +21,9 @@ import psutil
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from made_ranks import device_step, write_rank
 
-from torchprof_magic.ranks import gather, workers
-from torchprof_magic.ranks.load import joined
-from torchprof_magic.ranks.wire import bytes_of
+from torchprof_magic.jobs import gather, workers
+from torchprof_magic.jobs.load import joined
+from torchprof_magic.jobs.wire import bytes_of
 from torchprof_magic.report.opening import open_report
 from torchprof_magic.system.files.place import place_of
 

@@ -20,11 +20,11 @@ from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.findings.advice import CERTAINTY_TEXT, RULES
 from torchprof_magic.findings.verdict.decision import LEAST_CAUSE, LOUD_OPTIMIZER, LOUD_PYTHON, MOSTLY_WORK
 from torchprof_magic.ingest import READERS
+from torchprof_magic.jobs.views import VIEWS as RANK_VIEWS
 from torchprof_magic.model import trace
 from torchprof_magic.model.problems import PROBLEMS
 from torchprof_magic.model.vendors import COLLECTIVE_KERNELS, VENDORS
 from torchprof_magic.options import OPTIONS, PRESET_COSTS_US, PRESETS
-from torchprof_magic.ranks.views import VIEWS as RANK_VIEWS
 from torchprof_magic.report.changed_views import VIEWS as CHANGED_VIEWS
 from torchprof_magic.report.views import VIEWS
 from torchprof_magic.tables.memory import memory_at

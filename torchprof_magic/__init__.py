@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from torchprof_magic.capture import prime
     from torchprof_magic.findings.advice import Advice
+    from torchprof_magic.jobs.engines import ranks
+    from torchprof_magic.jobs.report import RanksReport
     from torchprof_magic.loading import load
     from torchprof_magic.model.errors import (
         CaptureError,
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
         TorchProfError,
     )
     from torchprof_magic.profiling import add_metadata, paused, profile, step, steps
-    from torchprof_magic.ranks.engines import ranks
-    from torchprof_magic.ranks.report import RanksReport
     from torchprof_magic.report import rules
     from torchprof_magic.report.comparison import Comparison
     from torchprof_magic.report.trace_report import Report
@@ -65,14 +65,14 @@ __all__ = [
 _HOMES = {
     "Advice": "torchprof_magic.findings.advice",
     "Comparison": "torchprof_magic.report.comparison",
-    "RanksReport": "torchprof_magic.ranks.report",
+    "RanksReport": "torchprof_magic.jobs.report",
     "Report": "torchprof_magic.report.trace_report",
     "add_metadata": "torchprof_magic.profiling",
     "load": "torchprof_magic.loading",
     "paused": "torchprof_magic.profiling",
     "prime": "torchprof_magic.capture",
     "profile": "torchprof_magic.profiling",
-    "ranks": "torchprof_magic.ranks.engines",
+    "ranks": "torchprof_magic.jobs.engines",
     "step": "torchprof_magic.profiling",
     "steps": "torchprof_magic.profiling",
     **{name: "torchprof_magic.model.errors" for name in __all__ if name.endswith("Error")},

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, overload
 
-from torchprof_magic.ranks.load import load_ranks
+from torchprof_magic.jobs.load import load_ranks
 from torchprof_magic.report.opening import open_report
 from torchprof_magic.system.files.place import place_of
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor
 
-    from torchprof_magic.ranks.report import RanksReport
+    from torchprof_magic.jobs.report import RanksReport
     from torchprof_magic.report.trace_report import Report
 
     Progress = Callable[[int, int], None]

@@ -164,7 +164,7 @@ def test_row_7_an_interrupt_while_the_trace_is_read(kernel: Kernel, owner: str, 
 
 def test_row_7_an_interrupt_while_the_report_is_shown(kernel: Kernel) -> None:
     kernel.run(
-        "import torchprof_magic.report.trace_report\ninterrupt_in(torchprof_magic.report.trace_report, 'static_html')"
+        "import torchprof_magic.report.trace_forms\ninterrupt_in(torchprof_magic.report.trace_forms, 'static_html')"
     )
     cell = kernel.run(f"%%torchprof\n{LOOP}")
     assert (outcome(cell), cell.static) == ("KeyboardInterrupt", [])

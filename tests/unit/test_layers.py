@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import torchprof_magic
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "torchprof_magic"
 
@@ -20,7 +22,7 @@ MAY_IMPORT = {
         "runs",
         "store",
         "loading",
-        "ranks",
+        "jobs",
         "report",
         "render",
         "capture",
@@ -31,8 +33,8 @@ MAY_IMPORT = {
     "pytest_plugin": {"profiling"},
     "profiling": {"run", "capture", "options", "model"},
     "run": {"runs", "report", "ingest", "store", "capture", "options", "system", "model"},
-    "loading": {"ranks", "report", "system"},
-    "ranks": {"report", "runs", "render", "exporters", "findings", "facts", "system", "model"},
+    "loading": {"jobs", "report", "system"},
+    "jobs": {"report", "runs", "render", "exporters", "findings", "facts", "system", "model"},
     "report": {"runs", "trials", "render", "exporters", "findings", "tables", "facts", "ingest", "system", "model"},
     "render": {"findings", "tables", "facts", "system", "model"},
     "runs": {"ingest", "store", "system", "model"},
@@ -59,7 +61,7 @@ OWNERS = {
     "pandas": {"exporters"},
     "PIL": {"render"},
     "fsspec": {"system", "store"},
-    "msgspec": {"ingest", "capture", "render", "store", "ranks", "runs"},
+    "msgspec": {"ingest", "capture", "render", "store", "jobs", "runs"},
 }
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 
@@ -98,6 +100,11 @@ def test_a_module_imports_only_from_the_layers_below_it(path: Path) -> None:
         if parts[0] != "torchprof_magic" or len(parts) == 1 or parts[1] == layer:
             continue
         assert parts[1] in MAY_IMPORT[layer], f"{layer} must not import {name}"
+
+
+def test_no_room_has_the_name_of_something_public() -> None:
+    """Importing a room would put it in the place of the function."""
+    assert not {layer_of(path) for path in MODULES} & set(torchprof_magic.__all__)
 
 
 def test_the_layers_have_no_cycle() -> None:

@@ -49,9 +49,9 @@ def half_written(_source: object, target: Path) -> None:
             "torchprof_magic.report.trace_report.choose_exporter",
             lambda *_: SimpleNamespace(write=half_written),
         ),
-        ("a.html", "torchprof_magic.report.trace_report.build_page", run_out),
+        ("a.html", "torchprof_magic.report.trace_forms.build_page", run_out),
         ("a.torchprof", "torchprof_magic.exporters.saved.asdict", run_out),
-        ("a.csv", "torchprof_magic.report.trace_report.ops_table", run_out),
+        ("a.csv", "torchprof_magic.report.tables.Tables.flat", run_out),
     ],
 )
 def test_a_file_that_cannot_be_made_in_memory_leaves_the_older_one(

@@ -16,8 +16,8 @@ from torchprof_magic.capture import examine, prime, switch_off
 from torchprof_magic.ipython.flags import FlagDefaults, checked_variable
 from torchprof_magic.ipython.named_reports import LAST, named_report
 from torchprof_magic.ipython.progress import ReadingBar
+from torchprof_magic.jobs.load import load_ranks
 from torchprof_magic.model.units import counted, format_bytes, format_ns, print_text, printable, printable_lines
-from torchprof_magic.ranks.load import load_ranks
 from torchprof_magic.render.display import show
 from torchprof_magic.report.opening import open_report
 from torchprof_magic.run.archive import retry_uploads, upload_statuses

@@ -11,9 +11,9 @@ from made_ranks import write_job
 from support import allocation, annotation, kernel, launch, make_trace, span
 
 from torchprof_magic.exporters.pandas_frames import to_pandas
+from torchprof_magic.jobs.report import RanksReport
+from torchprof_magic.jobs.views import TABLES as RANK_TABLES
 from torchprof_magic.loading import load
-from torchprof_magic.ranks.report import RanksReport
-from torchprof_magic.ranks.views import TABLES as RANK_TABLES
 from torchprof_magic.report.trace_report import Report
 from torchprof_magic.report.views import TABLES
 

@@ -81,7 +81,7 @@ def test_why_the_device_waits_is_hatched_and_adds_up_to_its_idle_time_a_step() -
         ("launching ops", 8_000, "aten::item"),
         ("queued work", 2_000, "aten::mm"),
     ]
-    assert (waits.kind, waits.aside) == ("bars", "a step, of 80 µs")
+    assert (waits.kind, waits.aside) == ("bars", "per step, of 80 µs")
     # Bars of this phase are hatched, as idle times are on the timeline that shows more of them.
     assert {(fact.phase, fact.view, fact.unit) for fact in waits.facts} == {("waiting", "timeline", "ns")}
     assert [fact.op for fact in waits.facts] == [fact.note for fact in waits.facts]
@@ -106,7 +106,7 @@ def test_of_communication_only_the_part_in_which_the_device_idles_is_a_wait(toge
     assert dict(zip((fact.label for fact in waits.facts), values, strict=True)) == {
         CAUSE_TITLES[cause]: ns for cause, ns in by_cause
     }
-    assert waits.aside == f"a step, of {format_ns(sum(values))}"
+    assert waits.aside == f"per step, of {format_ns(sum(values))}"
 
 
 def test_calls_that_hold_the_host_are_hatched_with_their_op_and_what_the_device_did() -> None:

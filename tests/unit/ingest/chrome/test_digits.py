@@ -10,7 +10,7 @@ import pytest
 from support import annotation, frame, kernel, make_trace, span
 
 from torchprof_magic.findings.savings.saved_by_sizes import _is_larger_storage
-from torchprof_magic.ranks.choose import rank_named
+from torchprof_magic.jobs.choose import rank_named
 from torchprof_magic.report.trace_report import Report
 
 if TYPE_CHECKING:

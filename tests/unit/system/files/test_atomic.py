@@ -188,7 +188,7 @@ def test_an_unknown_format_ending_table_or_metric_is_refused_with_the_known_ones
         report().export(tmp_path / "a.csv", format="xml")
     with pytest.raises(ValueError, match=r"cannot tell the export format from 'a\.dat'; end it in one of \.json, "):
         report().export(tmp_path / "a.dat")
-    with pytest.raises(ValueError, match="choose from ops, kernels, devices, lines, modules, waits, idle"):
+    with pytest.raises(ValueError, match="choose from graph_ops, graph_tensors, ops, lines, modules"):
         report().export(tmp_path / "a.csv", table="pies")
     with pytest.raises(ValueError, match="choose from self_cpu_time"):
         report().export(tmp_path / "a.txt", metric="pies")

@@ -13,10 +13,10 @@ import pytest
 from made_ranks import write_job
 
 import torchprof_magic as tp
-from torchprof_magic.ranks import gather, workers
-from torchprof_magic.ranks.wire import bytes_of, unpacked
-from torchprof_magic.ranks.work import frames_of
-from torchprof_magic.ranks.workers import Workers, worth_workers
+from torchprof_magic.jobs import gather, workers
+from torchprof_magic.jobs.wire import bytes_of, unpacked
+from torchprof_magic.jobs.work import frames_of
+from torchprof_magic.jobs.workers import Workers, worth_workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ import pytest
 from made_ranks import device_step, write_job, write_rank
 
 import torchprof_magic as tp
-from torchprof_magic.ranks.choose import listed, missing_ranks, rank_named
+from torchprof_magic.jobs.choose import listed, missing_ranks, rank_named
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,7 +79,7 @@ def test_a_damaged_an_empty_and_a_missing_file_are_problems_and_not_the_end(tmp_
     assert codes(report) == [*["ranks.unreadable"] * 3, "ranks.missing"]
     assert "rank1.json" in report.problems[0].message
     missing = next(problem for problem in report.problems if problem.code == "ranks.missing")
-    assert missing.message == "2 of 4 ranks are here. Missing: rank 1\N{EN DASH}2."
+    assert missing.message == "Loaded 2 of 4 ranks. Missing: rank 1\N{EN DASH}2."
 
 
 def test_no_readable_file_is_an_error_with_the_reasons(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_a_script_without_a_guard_is_not_run_again_by_the_workers(tmp_path: Path
     script = tmp_path / "script.py"
     script.write_text(
         "import torchprof_magic as tp\n"
-        "from torchprof_magic.ranks import workers\n"
+        "from torchprof_magic.jobs import workers\n"
         "workers.LEAST_S = 0\n"
         "print('once')\n"
         f"print(tp.load({str(tmp_path / '*.json')!r}))\n"

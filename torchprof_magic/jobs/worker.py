@@ -1,4 +1,4 @@
-"""One worker process: ``python -m torchprof_magic.ranks.worker`` reads sources from its input and writes frames."""
+"""One worker process: ``python -m torchprof_magic.jobs.worker`` reads sources from its input and writes frames."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import IO
 
 import msgspec
 
-from torchprof_magic.ranks.work import frames_of
+from torchprof_magic.jobs.work import frames_of
 
 LENGTH_BYTES = 8
 

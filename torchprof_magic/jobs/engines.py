@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from torchprof_magic.findings.ranks.frames import rank_frames
+from torchprof_magic.jobs.load import joined, report_of_saved
+from torchprof_magic.jobs.wire import Sent, failed, packed
 from torchprof_magic.model.errors import IngestError
 from torchprof_magic.model.problems import problem
 from torchprof_magic.model.units import printable
-from torchprof_magic.ranks.load import joined, report_of_saved
-from torchprof_magic.ranks.wire import Sent, failed, packed
 from torchprof_magic.report.trace_report import Report
 from torchprof_magic.runs.this_process import last
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torchprof_magic.ranks.report import RanksReport
+    from torchprof_magic.jobs.report import RanksReport
 
 # An engine that computes answers when its cell has ended, one that has died never.
 ANSWER_S = 60.0

@@ -6,10 +6,10 @@ import json
 from typing import TYPE_CHECKING, Literal
 
 from torchprof_magic.findings.ranks.job import Job
+from torchprof_magic.jobs.choose import listed
+from torchprof_magic.jobs.forms import JobForms
+from torchprof_magic.jobs.views import TABLES
 from torchprof_magic.model.units import counted, printable
-from torchprof_magic.ranks.choose import listed
-from torchprof_magic.ranks.forms import JobForms
-from torchprof_magic.ranks.views import TABLES
 from torchprof_magic.render.displayed import Displayed
 from torchprof_magic.report.json_summary import advice_fields, problem_fields, verdict_fields
 from torchprof_magic.report.tables import HasTables, Tables, with_tables

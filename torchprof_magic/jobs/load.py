@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from torchprof_magic.findings.ranks.job import join_ranks
+from torchprof_magic.jobs.choose import Read, choose_ranks, listed, missing_ranks
+from torchprof_magic.jobs.gather import gather
+from torchprof_magic.jobs.report import RanksReport
+from torchprof_magic.jobs.wire import unpacked
+from torchprof_magic.jobs.work import saved_of
 from torchprof_magic.model.errors import IngestError
 from torchprof_magic.model.meta import Problem
 from torchprof_magic.model.problems import problem
 from torchprof_magic.model.units import counted
-from torchprof_magic.ranks.choose import Read, choose_ranks, listed, missing_ranks
-from torchprof_magic.ranks.gather import gather
-from torchprof_magic.ranks.report import RanksReport
-from torchprof_magic.ranks.wire import unpacked
-from torchprof_magic.ranks.work import saved_of
 from torchprof_magic.report.opening import open_report
 from torchprof_magic.system.files.listing import files_at
 from torchprof_magic.system.files.place import Place, place_of
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from concurrent.futures import Executor
 
-    from torchprof_magic.ranks.wire import Sent
+    from torchprof_magic.jobs.wire import Sent
     from torchprof_magic.report.trace_report import Report
 
     Progress = Callable[[int, int], None]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.findings.advice import cards_of_job, find_in_job
 from torchprof_magic.findings.ranks.verdict import RanksVerdict, ranks_verdict
+from torchprof_magic.jobs.views import TABS
 from torchprof_magic.model.errors import TorchProfError
 from torchprof_magic.model.shapes import Table
-from torchprof_magic.ranks.views import TABS
 from torchprof_magic.render.displayed import Forms, Kept
 from torchprof_magic.render.ranks_page import build_ranks_page, ranks_html, ranks_text
 from torchprof_magic.render.standalone_html import write_html

@@ -7,10 +7,10 @@ from concurrent.futures import FIRST_COMPLETED, Executor, wait
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TYPE_CHECKING
 
+from torchprof_magic.jobs.wire import Sent, failed
+from torchprof_magic.jobs.work import frames_of
+from torchprof_magic.jobs.workers import Workers, worth_workers
 from torchprof_magic.model.errors import IngestError
-from torchprof_magic.ranks.wire import Sent, failed
-from torchprof_magic.ranks.work import frames_of
-from torchprof_magic.ranks.workers import Workers, worth_workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

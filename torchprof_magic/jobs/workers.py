@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import msgspec
 
-from torchprof_magic.ranks.wire import Sent
-from torchprof_magic.ranks.worker import LENGTH_BYTES
+from torchprof_magic.jobs.wire import Sent
+from torchprof_magic.jobs.worker import LENGTH_BYTES
 from torchprof_magic.system.process.memory import free_bytes
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Workers(Executor):
             if self._is_ended:
                 raise RuntimeError("the workers have ended")
             process = subprocess.Popen(
-                [sys.executable, "-m", "torchprof_magic.ranks.worker"],
+                [sys.executable, "-m", "torchprof_magic.jobs.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},

@@ -6,8 +6,8 @@ import tempfile
 from pathlib import Path
 
 from torchprof_magic.findings.ranks.frames import rank_frames
+from torchprof_magic.jobs.wire import Sent, failed, packed
 from torchprof_magic.model.errors import TorchProfError
-from torchprof_magic.ranks.wire import Sent, failed, packed
 from torchprof_magic.report.opening import open_report
 from torchprof_magic.system.files.place import place_of
 
