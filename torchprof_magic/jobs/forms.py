@@ -12,7 +12,7 @@ from torchprof_magic.findings.ranks.verdict import RanksVerdict, ranks_verdict
 from torchprof_magic.jobs.views import TABS
 from torchprof_magic.model.errors import TorchProfError
 from torchprof_magic.model.shapes import Table
-from torchprof_magic.render.displayed import Forms, Kept
+from torchprof_magic.render.displayed import Forms, KeptView
 from torchprof_magic.render.ranks_page import build_ranks_page, ranks_html, ranks_text
 from torchprof_magic.render.standalone_html import write_html
 from torchprof_magic.report import rules
@@ -58,7 +58,7 @@ class JobForms(Forms):
         """Return the static copy."""
         return ranks_html(self._job, self.verdict, self._run_id, self._cards)
 
-    def shown(self, kept: Kept) -> Shown:
+    def shown(self, kept: KeptView) -> Shown:
         """Return the data of the live view of all ranks; a click opens the report of a rank in its place."""
         del kept  # these forms keep what is shown themselves, as the way back from a rank needs it
         return self._shown_of(_ALL)

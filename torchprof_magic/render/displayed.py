@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from torchprof_magic.system.files.atomic import target_of, with_memory_for
@@ -15,38 +16,38 @@ if TYPE_CHECKING:
     from torchprof_magic.render.widget import ReportWidget, Shown
 
 
-class Kept:
+class KeptView:
     """What the live view of a result shows, for as long as the result is there."""
 
     shown: Shown | None = None
 
 
-class Forms:
+class Forms(ABC):
     """The forms in which one result is shown; each is made when it is asked for."""
 
+    @abstractmethod
     def text(self) -> str:
         """Return it as one screen of text."""
-        raise NotImplementedError
 
+    @abstractmethod
     def html(self) -> str:
         """Return it as HTML without scripts, in which every name is escaped."""
-        raise NotImplementedError
 
     def png(self) -> bytes | None:
         """Return it as an image; None where there is nothing to paint."""
         return None
 
-    def shown(self, kept: Kept) -> Shown:
+    @abstractmethod
+    def shown(self, kept: KeptView) -> Shown:
         """Return the data of the live view. What takes its place on request is put into ``kept``."""
-        raise NotImplementedError
 
     def open_rank(self) -> Callable[[int], Shown] | None:
         """Return what opens one rank in the live view, or all ranks again; None where there are none."""
         return None
 
+    @abstractmethod
     def write_html(self, target: Path) -> Path:
         """Write it as one interactive HTML file, which opens without a network."""
-        raise NotImplementedError
 
 
 AnyForms = TypeVar("AnyForms", bound=Forms)
@@ -58,7 +59,7 @@ class Displayed(Generic[AnyForms]):
     _forms: AnyForms
 
     def __init__(self) -> None:
-        self._kept = Kept()
+        self._kept = KeptView()
         self._widget: ReportWidget | None = None
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torchprof_magic.render.change_text import change_html, change_text
-from torchprof_magic.render.displayed import Displayed, Forms, Kept
+from torchprof_magic.render.displayed import Displayed, Forms, KeptView
 from torchprof_magic.report.analysis import Analysis
 from torchprof_magic.report.changed_views import TABLES
 from torchprof_magic.report.changes import Changes
@@ -59,7 +59,7 @@ class ChangeForms(Forms):
         """Return the same as HTML."""
         return change_html(self._changes.words, self._changes.settings, self._told)
 
-    def shown(self, kept: Kept) -> Shown:
+    def shown(self, kept: KeptView) -> Shown:
         """Return the live view of the run after, opened at the comparison."""
         return self._of_after.shown(kept)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from torchprof_magic.exporters.chrome import write_chrome
 from torchprof_magic.model.errors import StoreError
 from torchprof_magic.model.shapes import Series, Table, count_rows
-from torchprof_magic.render.displayed import Forms, Kept
+from torchprof_magic.render.displayed import Forms, KeptView
 from torchprof_magic.render.exports import EXPORTS, TRACE_EXPORTS, Export
 from torchprof_magic.render.page import ComparedPage, Page, build_page
 from torchprof_magic.render.pictures import steps_picture
@@ -113,7 +113,7 @@ class TraceForms(Forms):
         live = {HOLDERS: held.look} if self.analysis.find_holders is not None else {}
         return self._page(live=live, can_compare=not has_graph(self.trace))
 
-    def shown(self, kept: Kept) -> Shown:
+    def shown(self, kept: KeptView) -> Shown:
         """Return the data of the live view, which offers to compare with the other runs that are known."""
         from torchprof_magic.render.widget import Comparing  # noqa: PLC0415 - to show a result, not to compute one
 
@@ -176,7 +176,7 @@ class TraceForms(Forms):
         return Shown(page, title=title, frame_bytes=int(frame_bytes), writers=writers, comparing=comparing)
 
 
-def _compared_in_page(forms: TraceForms, kept: weakref.ref[Kept], key: str, is_swapped: bool) -> Shown:
+def _compared_in_page(forms: TraceForms, kept: weakref.ref[KeptView], key: str, is_swapped: bool) -> Shown:
     """Return what the page shows with the run ``key``, or the run that it has for no key; see ``Comparing``."""
     changes, trace = forms.changes, forms.trace
     known = changes.other_than(trace) if changes is not None else None
@@ -186,7 +186,7 @@ def _compared_in_page(forms: TraceForms, kept: weakref.ref[Kept], key: str, is_s
     if not (other.events.height and trace.events.height):
         raise StoreError("One of the two runs has no events, so there is nothing to compare.")
     found = Changes(trace, other) if is_swapped else Changes(other, trace)
-    keeper = kept() or Kept()
+    keeper = kept() or KeptView()
     keeper.shown = replace(forms, changes=found, opens_changes=True).shown(keeper)
     return keeper.shown
 
