@@ -82,7 +82,7 @@ def test_problems_are_made_from_the_table_only() -> None:
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Problem"
     }
     # It says of which ranks a problem is that their recordings have.
-    assert makers == {"ranks/load.py"}
+    assert makers == {"jobs/load.py"}
 
 
 @pytest.mark.parametrize("code", PROBLEMS)
