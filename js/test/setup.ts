@@ -1,3 +1,5 @@
+import { afterAll } from "vitest";
+
 /** Stand-ins for what jsdom lacks and a report asks for: sizes, observers of sizes, and a canvas. */
 
 class StillResizeObserver implements ResizeObserver {
@@ -28,3 +30,6 @@ globalThis.matchMedia ??= (media) =>
     addListener: () => {},
     removeListener: () => {},
   }) as MediaQueryList;
+
+/** Preact runs effects at most 35 ms after a frame; those of the last test must find the page still there. */
+afterAll(() => new Promise((resolve) => setTimeout(resolve, 50)));

@@ -192,11 +192,11 @@ def test_a_view_waits_for_a_busy_kernel(lab: Lab) -> None:
     report = lab.report()
     open_tab(report, "ops")
     kernel = "jupyterapp.shell.currentWidget.context.sessionContext.session.kernel"
-    code = "import time; time.sleep(2)"
+    code = "import time; time.sleep(6)"  # as long as the page may take to ask on a busy machine
     lab.page.evaluate(f"() => {{ void {kernel}.requestExecute({{ code: '{code}' }}) }}")
     report.locator(".tp-segmented").get_by_text("Type", exact=True).click()
     expect(report.get_by_role("status").filter(has_text="Loading…")).to_be_attached()
-    expect(report.locator("[data-tp-row]").first).to_contain_text("float", timeout=15_000)
+    expect(report.locator("[data-tp-row]").first).to_contain_text("float", timeout=20_000)
 
 
 def test_a_view_says_when_the_kernel_was_restarted_and_the_others_stay(lab: Lab) -> None:

@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
-import os
+import json
+import subprocess
 import sys
 from types import SimpleNamespace
 
-import polars as pl
 import pytest
 
 from torchprof_magic.system.process import memory
-from torchprof_magic.system.process.memory import Growth, Lack, lack_for_polars, lack_for_reading
+from torchprof_magic.system.process.memory import Lack, lack_for_polars, lack_for_reading
 
 MEBI = 1 << 20
 STACK = 8 * MEBI
+GROW = """
+import os
+from torchprof_magic.system.process.memory import Growth
+growth = Growth()
+numbers = [growth.grown_bytes()]
+growth.begin()
+ballast = bytearray(os.urandom(1)) * 80_000_000
+numbers.append(growth.grown_bytes())
+growth.end()
+print([*numbers, growth.grown_bytes()])
+"""
+COUNT_POOLS = """
+import polars as pl
+from torchprof_magic.system.process import memory
+with pl.SQLContext(frame=pl.DataFrame({"a": [2, 1]})) as context:
+    context.execute("SELECT a FROM frame ORDER BY a", eager=True)
+names = memory._thread_names()
+counts = [sum(bool(pool.fullmatch(name)) for name in names) for pool in memory._POOLS]
+print([counts, pl.thread_pool_size()])
+"""
 
 
 def test_growth_is_that_of_the_process_since_the_beginning() -> None:
-    growth = Growth()
-    assert growth.grown_bytes() == 0
-    growth.begin()
-    ballast = bytearray(os.urandom(1)) * 80_000_000
-    assert 70_000_000 < growth.grown_bytes() < 200_000_000
-    del ballast
-    growth.end()
-    assert growth.grown_bytes() == 0
+    # In a process of its own: what other tests free meanwhile makes this one smaller.
+    ran = subprocess.run([sys.executable, "-c", GROW], capture_output=True, text=True, check=True)
+    before, grown, after = json.loads(ran.stdout)
+    assert (before, after) == (0, 0)
+    assert 70_000_000 < grown < 200_000_000
 
 
 class Machine:
@@ -132,6 +149,7 @@ def test_stacks_are_as_large_as_their_limit_and_8_mib_without(monkeypatch: pytes
 def test_importing_polars_needs_addresses_for_itself_its_threads_and_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     polars_alone = 205_000_000 + 3 * (64 * MEBI + 6_000_000)
     Machine(monkeypatch, free_addresses=polars_alone)
+    monkeypatch.setitem(sys.modules, "polars", SimpleNamespace())
     assert lack_for_polars() is None  # imported already
     monkeypatch.delitem(sys.modules, "polars")
     monkeypatch.setitem(sys.modules, "numpy", SimpleNamespace())
@@ -153,8 +171,7 @@ def test_without_a_limit_addresses_do_not_matter(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the names of threads")
 def test_each_pool_of_polars_is_known_by_the_names_of_its_threads() -> None:
-    with pl.SQLContext(frame=pl.DataFrame({"a": [2, 1]})) as context:
-        context.execute("SELECT a FROM frame ORDER BY a", eager=True)
-    names = memory._thread_names()
-    counts = [sum(bool(pool.fullmatch(name)) for name in names) for pool in memory._POOLS]
-    assert counts == [pl.thread_pool_size()] * 3
+    # In a process of its own: other tests have polars start more threads of these names for a while.
+    ran = subprocess.run([sys.executable, "-c", COUNT_POOLS], capture_output=True, text=True, check=True)
+    counts, size = json.loads(ran.stdout)
+    assert counts == [size] * 3
