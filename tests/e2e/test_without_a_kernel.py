@@ -192,8 +192,11 @@ def test_a_view_waits_for_a_busy_kernel(lab: Lab) -> None:
     report = lab.report()
     open_tab(report, "ops")
     kernel = "jupyterapp.shell.currentWidget.context.sessionContext.session.kernel"
-    code = "import time; time.sleep(6)"  # as long as the page may take to ask on a busy machine
+    # The lock of Python is held: JupyterLab may ask a second thread of the kernel, a subshell, which must not answer.
+    code = "import ctypes, time; time.sleep(0.5); ctypes.PyDLL(None).sleep(6)"
     lab.page.evaluate(f"() => {{ void {kernel}.requestExecute({{ code: '{code}' }}) }}")
+    lab.page.wait_for_function(f"() => {kernel}.status === 'busy'")
+    lab.page.wait_for_timeout(700)
     report.locator(".tp-segmented").get_by_text("Type", exact=True).click()
     expect(report.get_by_role("status").filter(has_text="Loading…")).to_be_attached()
     expect(report.locator("[data-tp-row]").first).to_contain_text("float", timeout=20_000)

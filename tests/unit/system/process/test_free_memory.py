@@ -26,13 +26,21 @@ growth.end()
 print([*numbers, growth.grown_bytes()])
 """
 COUNT_POOLS = """
+import time
 import polars as pl
 from torchprof_magic.system.process import memory
 with pl.SQLContext(frame=pl.DataFrame({"a": [2, 1]})) as context:
     context.execute("SELECT a FROM frame ORDER BY a", eager=True)
-names = memory._thread_names()
-counts = [sum(bool(pool.fullmatch(name)) for name in names) for pool in memory._POOLS]
-print([counts, pl.thread_pool_size()])
+size = pl.thread_pool_size()
+end = time.monotonic() + 20
+# A thread has no name of its own before it has run for the first time.
+while time.monotonic() < end:
+    names = memory._thread_names()
+    counts = [sum(bool(pool.fullmatch(name)) for name in names) for pool in memory._POOLS]
+    if counts == [size] * 3:
+        break
+    time.sleep(0.05)
+print([counts, size])
 """
 
 
